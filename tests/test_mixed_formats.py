@@ -1,4 +1,4 @@
-"""Calls and results in another wire's words, at every entrance: read as what they mean, and said to be mistaken."""
+"""Calls and results in another wire's values, at every entrance: read as what they mean, and said to be mistaken."""
 
 import json
 import logging

@@ -39,6 +39,7 @@ from ..values.spelling import unknown
 from .connector import stream_arguments
 from .stream import Batch, Stream, Timeouts, Watch
 
+EMBEDDING = "embed-1"  # the model of `il.embed` that works offline
 SCRIPT_VARIABLE = "INTERLINGUA_DEBUG_SCRIPT"
 
 
@@ -275,13 +276,15 @@ class DebugConnector:
             script = _written(path) if path else self._script or _written(os.environ.get(SCRIPT_VARIABLE, ""))
             return script(request) if callable(script) else _due(script, request)
         self.check_model(request.model.id)
+        if request.model.id == EMBEDDING and self.provider == "debug":
+            raise BadRequest(f"debug/{EMBEDDING} makes vectors, not answers; use il.embed", status=400)
         return HABITS.get(request.model.id, _dummy_echo)(request)
 
     def check_model(self, id: str) -> None:
         """Raises `BadRequest` for an unknown id. Under another name than `debug` it is an echo, as in clawtools."""
         if self.provider != "debug":
             return
-        if id.partition(":")[0] not in ("script", "replay") and all(model.id != id for model in self.models):
+        if id.partition(":")[0] not in ("script", "replay", EMBEDDING) and all(model.id != id for model in self.models):
             names = (*(model.id for model in self.models), "script", "replay:FILE")
             raise BadRequest(unknown(f"{self.provider} model", id, names), status=404, code="model_not_found")
 

@@ -18,14 +18,13 @@ from ..values.request import CallOptions, ModelDescriptor
 from .call import Model, options_of
 from .client import Client, default_client
 from .connector import HttpConnector
-from .debug import DebugConnector
+from .debug import EMBEDDING, DebugConnector
 from .models import warm
 from .retry import Retry
 from .stream import Timeouts, Watch
 
 _BODY_LIMIT = 256 * 1024 * 1024  # of one answer
-_OFFLINE = "embed-1"  # the offline model: the same text has the same vector, and similar texts similar ones
-_OFFLINE_SIZE = 64
+_OFFLINE_SIZE = 64  # of the offline model: the same text has the same vector, and similar texts similar ones
 
 
 class Embeddings(Struct, frozen=True, kw_only=True):
@@ -180,8 +179,8 @@ def _texts(given: Any) -> list[str]:
 
 def _offline(model: ModelDescriptor, texts: Sequence[str], dimensions: int | None) -> Embeddings:
     """Vectors of hashed words: enough for tests of search, without a network."""
-    if model.id != _OFFLINE:
-        raise InterlinguaError(f"{model.provider} has one model for embeddings, {_OFFLINE!r}, not {model.id!r}")
+    if model.id != EMBEDDING:
+        raise InterlinguaError(f"{model.provider} has one model for embeddings, {EMBEDDING!r}, not {model.id!r}")
     vectors = tuple(_hashed(text, dimensions or _OFFLINE_SIZE) for text in texts)
     usage = Usage.of(sum(len(text.split()) for text in texts))
     return Embeddings(vectors=vectors, model=model.id, provider=model.provider, usage=usage)

@@ -46,7 +46,7 @@ ADVICE: dict[str, _Advice] = {
     "role": _Advice("warning", "leave it in the transcript; no model is told of it"),
     "shape": _Advice("error", "write calls as `toolCall` blocks and results as `toolResult` messages"),
     "turn": _Advice("warning", "leave it in the transcript; it is not sent"),
-    "block": _Advice("error", "leave the block out, or say it in text"),
+    "block": _Advice("error", "leave the block out, or write it as text"),
     "message": _Advice("error", "say something in the message, or leave it out"),
     "beginning": _Advice("error", "begin with a user message"),
     "neighbours": _Advice("error", "let user and assistant take turns: write neighbours of one role as one message"),
@@ -54,7 +54,7 @@ ADVICE: dict[str, _Advice] = {
     "system": _Advice("error", "leave a blank system prompt out"),
     "system message": _Advice("error", "put instructions into the system prompt"),
     "tool result": _Advice("error", "put one toolResult per call behind the assistant's message, with the call's id"),
-    "order": _Advice("error", "put the results right behind their calls, in call order; the user's words after them"),
+    "order": _Advice("error", "put the results right behind their calls, in call order; the user's text after them"),
     "id": _Advice("error", "give each call an id of its own that the target takes, and its result the same"),
     "item id": _Advice("warning", "send an item's id only together with the reasoning before it"),
     "tool name": _Advice("error", "use letters, digits, _ and - only, 64 at most; a result has the name of its call"),
@@ -64,11 +64,11 @@ ADVICE: dict[str, _Advice] = {
     "forced tool": _Advice("error", "leave the choice to the model, or turn thinking off"),
     "arguments": _Advice("warning", "keep the text of arguments that are no JSON object"),
     "failure": _Advice("warning", "say in the result's text that the tool failed"),
-    "thinking": _Advice("warning", "replay reasoning, signed, only to the model family that minted it"),
+    "thinking": _Advice("warning", "replay reasoning, signed, only to the model family that signed it"),
     "signature": _Advice("warning", "leave other models' signatures out"),
     "reasoning": _Advice("error", "turn reasoning off for this request, or raise max_tokens above its budget"),
     "media": _Advice("error", "send a type, size and form that the target takes, in a user message; else describe it"),
-    "media type": _Advice("warning", "write the type of the bytes, as two lower-case words, such as image/png"),
+    "media type": _Advice("warning", "write the type of the bytes in lower case, such as image/png"),
     "document text": _Advice("error", "say something in text beside a document"),
     "title": _Advice("error", "use letters, digits, single spaces, hyphens, brackets; each name once"),
     "cache": _Advice("error", "mark fewer blocks for caching, and no blank ones"),
@@ -200,7 +200,7 @@ def _mistakes(value: Any, dialect: str | None) -> tuple[Finding, ...]:
 
 
 def _own_messages(value: Any) -> tuple[Any, dict[int, str]]:
-    """The messages in our own JSON or in session lines, and the places of those that hold another wire's words.
+    """The messages in our own JSON or in session lines, and the places of those that hold another wire's values.
 
     Our messages may be more than what clawtools has (roles of an application's own, later system messages, documents):
     only what another wire says is a mistake there.

@@ -26,7 +26,7 @@ from ..values.messages import ToolCall, UserMessage, blocks_of
 from ..values.request import Conversation, Entry, ModelDescriptor
 from .residual import same
 
-OTHER = Support("weakened", "the format says it in another way")
+OTHER = Support("weakened", "the format writes it in another way")
 BRANCH = "a list holds one path through the tree: this is not on the way to the head"
 
 
@@ -48,7 +48,7 @@ class _Comparison:
     def over(self, source: Conversation, encoded: Sequence[int], again: Conversation) -> Iterator[Loss]:
         if source.model is not None:
             if again.model is None and not source.model.id:
-                yield Loss("$.model.id", "id", "the model is not said", "record")
+                yield Loss("$.model.id", "id", "the model is not written", "record")
             yield from self._fields(source.model, again.model or ModelDescriptor(id=""), "$.model")
         yield from self.value(source.system, again.system, "$.system", "Context.system")
         yield from self.value(source.system_role, again.system_role, "$.systemRole", "Context.system_role")

@@ -63,7 +63,7 @@ class Understood(NamedTuple):
 
 
 def understood(message: AgentMessage) -> Understood | None:
-    """What a message with another wire's words in it means; None for all others."""
+    """What a message with another wire's values in it means; None for all others."""
     if isinstance(message, CustomMessage):
         return _understood_role(message)
     if isinstance(message, ToolResultMessage):
@@ -93,7 +93,7 @@ def understood(message: AgentMessage) -> Understood | None:
 
 
 def meant(messages: Iterable[AgentMessage]) -> list[AgentMessage]:
-    """The messages, those in another wire's words as what they mean; each such is logged."""
+    """The messages, those in another wire's values as what they mean; each such is logged."""
     read: list[AgentMessage] = []
     for message in messages:
         meaning = understood(message)
@@ -113,7 +113,7 @@ def _word(block: Block) -> str:
 
 
 def _meaning(block: Block) -> Block | ToolResultMessage | None:
-    """What an opaque block in another wire's words means."""
+    """What an opaque block in another wire's values means."""
     if not isinstance(block, OpaqueBlock) or not isinstance(block.value, dict):
         return None
     return _read_block(block.value)
@@ -168,7 +168,7 @@ def _understood_role(message: CustomMessage) -> Understood | None:
 
 
 def _understood_result(message: ToolResultMessage) -> Understood | None:
-    """A result of ours with another wire's name for the call's id, or with blocks in another wire's words."""
+    """A result of ours with another wire's name for the call's id, or with blocks in another wire's values."""
     residual = {key: value for part in message.extra.values() if isinstance(part, dict) for key, value in part.items()}
     blocks = blocks_of(message.content)
     read = {
@@ -186,7 +186,7 @@ def _understood_result(message: ToolResultMessage) -> Understood | None:
         return None
     if read:
         known["content"] = tuple(read.get(at, block) for at, block in enumerate(blocks))
-    return Understood("a result in other words", ((replace(message, **known), tuple(range(len(blocks)))),))
+    return Understood("a result in another text", ((replace(message, **known), tuple(range(len(blocks)))),))
 
 
 def _whole(what: str, *messages: Any) -> Understood:

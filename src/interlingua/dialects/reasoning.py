@@ -100,7 +100,7 @@ def _least(asked: Reasoning, model: Generation, forms: Collection[Form], terms: 
 
 def _switched_off(asked: Reasoning, model: Generation, terms: tuple[str, ...] | None) -> Fitted:
     """Off, and beside it the effort, which some models take for how much to write."""
-    effort, why, severity = asked.effort, "it says no more than off", "record"
+    effort, why, severity = asked.effort, "it means no more than off", "record"
     if effort in _OFF or terms == ():
         effort = None
     elif effort is not None and terms is not None and effort not in terms:
@@ -118,7 +118,7 @@ def _on(asked: Reasoning, model: Generation, forms: Collection[Form], room: int 
     text = _text(model, forms)
     takes_budget = "budget" in forms and (model.budget is not None or not _is_known(model))
     effort, budget = asked.effort, None if asked.budget == -1 else asked.budget  # -1: as much as the model likes
-    why, severity = "said as the model takes it", "record"
+    why, severity = "sent as the model takes it", "record"
     if budget is not None and not takes_budget:
         why, severity = "the model takes no budget", "weakened"
         effort, budget = effort or _word_for(budget), None
@@ -147,7 +147,7 @@ def _on(asked: Reasoning, model: Generation, forms: Collection[Form], room: int 
     return Fitted(fitted, why, severity)  # type: ignore[arg-type]
 
 
-_NO_WORD = "the target has no word for how much to reason"
+_NO_WORD = "the target has no value for how much to reason"
 
 
 def _within(fitted: Fitted, model: Generation, room: int | None) -> Fitted:

@@ -412,7 +412,7 @@ class Server:
                 return replace(blank, steps=(Piece(codec.encode_response(message).bytes(), True),))
         except InterlinguaError as error:
             received.error = str(error)
-            return _refused(received, ProviderError(f"the reply cannot be said: {error}", status=500))
+            return _refused(received, ProviderError(f"the reply cannot be encoded: {error}", status=500))
         received.message = message
         pieces = frames(wire(asked.api), message, request, chunk)
         return replace(blank, steps=array(pieces) if blank.content_type == JSON else pieces)

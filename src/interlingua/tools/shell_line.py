@@ -288,7 +288,7 @@ class _Reader:
         elif name.casefold() in _CHANGERS:
             self.doubts(f"{name} changes what later commands mean")
         elif name in _EVALUATING and any("$(" in word.text or "`" in word.text for word in arguments):
-            self.doubts(f"{name} may run commands in its words")
+            self.doubts(f"{name} may run commands in its arguments")
         elif name in _AWKS or (
             _INTERPRETERS.match(name.casefold()) and any(_CODE_OPTIONS.match(word.text) for word in arguments)
         ):
@@ -304,13 +304,13 @@ class _Reader:
                         self._carried(text)
         if runs_others(command) or name.casefold() in _SHELLS:
             if len(command.words) > MAX_EXECUTED:
-                self.doubts("it has too many words to be judged")
+                self.doubts("it has too many arguments to be judged")
             for at in range(1, min(len(command.words), MAX_EXECUTED)):
                 self._suffix(Command(command.words[at : at + MAX_EXECUTED], inner=True))
 
     def _carried(self, text: str) -> None:
         """Reads a word that may be a command line, for rules that forbid; it leaves doubt for those that allow."""
-        self.doubts("it may carry a command line in a word")
+        self.doubts("it may have a command line in an argument")
         self.read(text, inner=True)
 
     def _suffix(self, command: Command) -> None:

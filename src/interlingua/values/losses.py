@@ -295,7 +295,7 @@ def _in_conversation(source: Conversation, walk: "_Walk") -> Iterator[Loss]:
 
 
 _UNSTATED = Support("record", "the format has no place for it")  # title and total usage, unless the table has a row
-_CONTEXT_EXTRA = Support("dropped", "what only one wire can say of a request goes into the request's extra")
+_CONTEXT_EXTRA = Support("dropped", "what only one wire has in a request goes into the request's extra")
 _LOST = ("dropped", "weakened", "record")
 
 
@@ -328,7 +328,7 @@ class _Walk:
                     yield from self.over(item, f"{path}.{name}")
         elif isinstance(value, str | dict | list):
             if not jsontext.is_clean_value(value):
-                yield Loss(path, "text", "halves of surrogate pairs are no Unicode: said as U+FFFD", "weakened")
+                yield Loss(path, "text", "halves of surrogate pairs are no Unicode: written as U+FFFD", "weakened")
         elif isinstance(value, CustomMessage) and self.support.get("CustomMessage.role", _NO_ROLE).kind in _LOST:
             yield Loss(path, value.role, "this wire has no such role", "dropped")
 

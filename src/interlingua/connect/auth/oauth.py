@@ -86,7 +86,7 @@ def oauth_client(
     fields |= {"client_id": client_id} if client_id else {}
     if "token_url" not in fields:
         raise InterlinguaError(
-            f"nobody said where to log in to {provider}: store a key with `interlingua auth login {provider} --key`, "
+            f"no login address for {provider}: store a key with `interlingua auth login {provider} --key`, "
             f'or put {{"{provider}": {{"tokenUrl": …, "authorizeUrl": …}}}} into {path}'
         )
     if "client_id" not in fields:

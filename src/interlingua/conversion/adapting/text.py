@@ -58,7 +58,7 @@ def _clean_system(work: Work) -> None:
     kept = tuple(block for block in blocks if block.text.strip())
     if len(kept) < len(blocks) or not blocks:
         severity: Severity = "record" if work.rules.blank_system else "weakened"
-        work.lost("$.system", "system", "a blank system text says nothing: left out", severity)
+        work.lost("$.system", "system", "a blank system text is left out", severity)
         work.system = kept or None
 
 

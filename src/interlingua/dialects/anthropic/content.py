@@ -203,7 +203,7 @@ def encode_block(block: Block, report: Reporter) -> dict[str, Any] | None:
     elif isinstance(block, OpaqueBlock) and block.dialect == API:
         return block.value  # type: ignore[no-any-return]
     else:
-        report.lost(type(block).__name__, "this wire cannot say such a block")
+        report.lost(type(block).__name__, "this wire has no such block")
         return None
     if block.cache is not None:
         wire["cache_control"] = encode_cache(block.cache)
@@ -225,7 +225,7 @@ def _encode_citations(citations: tuple[Citation, ...], report: Reporter) -> list
     own = [citation for citation in citations if "type" in citation.extra.get(API, ())]
     if len(own) < len(citations):
         # The wire's citations point into documents or sealed search results of its own.
-        report.lost("citations", "only citations minted by this wire can return to it", field="citations")
+        report.lost("citations", "only citations of this wire can return to it", field="citations")
     return [put_back(_encode_citation(citation), citation.extra[API]) for citation in own]
 
 
@@ -252,7 +252,7 @@ def _encode_source(block: ImageBlock | DocumentBlock, report: Reporter) -> dict[
         report.lost(other, "a block has one source", field="fileId" if other == "file_id" else other)
     if name == "text":
         if block.mime_type is None:
-            report.lost("mime_type", "text without a type is said to be plain", "record", field="mimeType")
+            report.lost("mime_type", "text without a type is sent as plain text", "record", field="mimeType")
         return {"type": "text", "media_type": block.mime_type or "text/plain", "data": value}
     if name == "data":
         return {"type": "base64", "media_type": block.mime_type, "data": value}

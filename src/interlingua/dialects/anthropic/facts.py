@@ -38,9 +38,9 @@ SUMMARIZED = "summarized"
 UNEVEN: tuple[str, ...] = ("$.content[].argumentsText", "$.content[].parseError")
 FIELD_SUPPORT: SupportTable = {
     **kept("TextBlock.text TextBlock.cache CacheMarker.ttl"),
-    **some("TextBlock.citations Citation.title Citation.url Citation.cited_text", "only citations minted by this wire"),
+    **some("TextBlock.citations Citation.title Citation.url Citation.cited_text", "only citations of this wire"),
     **dropped("Citation.start Citation.end TextBlock.text_signature"),
-    **dropped("TextBlock.refusal", "a refusal is said as plain text"),
+    **dropped("TextBlock.refusal", "a refusal is sent as plain text"),
     **some("ThinkingBlock.thinking", "redacted thinking has only its sealed payload"),
     **kept("ThinkingBlock.thinking_signature ThinkingBlock.redacted"),
     **some(
@@ -63,7 +63,7 @@ FIELD_SUPPORT: SupportTable = {
     **some(
         "ServerToolResult.tool_call_id ServerToolResult.tool_name ServerToolResult.dialect ServerToolResult.content"
         " ServerToolResult.is_error ServerToolResult.cache OpaqueBlock.dialect OpaqueBlock.value",
-        "only what this wire minted",
+        "only what this wire signed",
     ),
     **kept("UserMessage.content AssistantMessage.content SystemMessage.content"),
     **bookkeeping(API),
@@ -71,7 +71,7 @@ FIELD_SUPPORT: SupportTable = {
         "ToolResultMessage.tool_call_id ToolResultMessage.content ToolResultMessage.is_error ToolResultMessage.cache"
     ),
     **some("ToolResultMessage.tool_name", "the name is that of the call it answers"),
-    **dropped("SystemMessage.developer Context.system_role", "one word for system messages"),
+    **dropped("SystemMessage.developer Context.system_role", "one role for system messages"),
     **kept("CustomMessage.role CustomMessage.fields"),
     **kept("ToolSpec.name ToolSpec.description ToolSpec.input_schema ToolSpec.strict ToolSpec.cache"),
     **some("ToolSpec.dialect ToolSpec.value", "only this wire's own tools"),
@@ -84,7 +84,7 @@ FIELD_SUPPORT: SupportTable = {
     **dropped("OutputSchema.name OutputSchema.description OutputSchema.strict"),
     **dropped(
         "Options.extra Reasoning.extra ToolChoice.extra OutputSchema.extra",
-        "what only this wire can say of a request goes into the request's extra",
+        "what only this wire has in a request goes into the request's extra",
     ),
 }
 
@@ -92,7 +92,7 @@ FIELD_SUPPORT: SupportTable = {
 RESPONSE_SUPPORT: SupportTable = {
     **FIELD_SUPPORT,
     **kept("AssistantMessage.usage AssistantMessage.stop_reason AssistantMessage.response_id AssistantMessage.model"),
-    **some("AssistantMessage.stop_detail AssistantMessage.response_model", "said where the wire knows the word"),
+    **some("AssistantMessage.stop_detail AssistantMessage.response_model", "sent where the wire has a value for it"),
     **record("Usage.cost"),
 }
 

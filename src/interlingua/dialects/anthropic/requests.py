@@ -251,7 +251,7 @@ def _encode_reasoning(body: dict[str, Any], reasoning: Reasoning, report: Report
     elif reasoning.enabled or reasoning.effort is not None:
         body["thinking"] = {"type": "adaptive"}
     else:
-        report.at("$.options.reasoning", "reasoning", "it says nothing about thinking", "record")
+        report.at("$.options.reasoning", "reasoning", "it has no field for thinking", "record")
     if reasoning.effort is not None:
         body["output_config"] = {"effort": reasoning.effort}
     if reasoning.enabled and (reasoning.budget is not None or reasoning.effort is not None):

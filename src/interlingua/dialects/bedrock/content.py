@@ -359,7 +359,7 @@ def _encode_media(
     if mime is not None:
         word = _format_of(mime, formats)
         if word is None and kind != "document":
-            report.lost(kind, f"{mime} has no word in this wire; it takes {', '.join(formats)}")
+            report.lost(kind, f"{mime} has no value in this wire; it takes {', '.join(formats)}")
             return None
     source = _encode_source(kind, block, report)
     if source is None:

@@ -105,7 +105,7 @@ FIELD_SUPPORT: SupportTable = {
         "not inside tool results",
     ),
     **dropped("Citation.start Citation.end TextBlock.text_signature"),
-    **dropped("TextBlock.refusal", "a refusal is said as plain text"),
+    **dropped("TextBlock.refusal", "a refusal is sent as plain text"),
     **some("ThinkingBlock.thinking", "redacted thinking has no text"),
     **kept("ThinkingBlock.thinking_signature ThinkingBlock.redacted"),
     **some("ImageBlock.data ImageBlock.mime_type ImageBlock.url ImageBlock.file_id", "see `_encode_media`"),
@@ -125,7 +125,7 @@ FIELD_SUPPORT: SupportTable = {
     **some(
         "ServerToolResult.tool_call_id ServerToolResult.tool_name ServerToolResult.dialect ServerToolResult.content"
         " ServerToolResult.is_error OpaqueBlock.dialect OpaqueBlock.value",
-        "only what this wire minted",
+        "only what this wire signed",
     ),
     **some(
         "UserMessage.content AssistantMessage.content SystemMessage.content ToolResultMessage.content Context.system",
@@ -134,7 +134,7 @@ FIELD_SUPPORT: SupportTable = {
     **bookkeeping(API),
     **kept("ToolResultMessage.tool_call_id ToolResultMessage.is_error ToolResultMessage.cache"),
     **some("ToolResultMessage.tool_name", "the name is that of the call it answers"),
-    **dropped("SystemMessage.developer Context.system_role", "one word for system messages"),
+    **dropped("SystemMessage.developer Context.system_role", "one role for system messages"),
     **kept("CustomMessage.role CustomMessage.fields"),
     **kept("ToolSpec.name ToolSpec.description ToolSpec.input_schema ToolSpec.strict ToolSpec.cache"),
     **some("ToolSpec.dialect ToolSpec.value", "only this wire's own tools"),
@@ -148,7 +148,7 @@ FIELD_SUPPORT: SupportTable = {
     **kept("OutputSchema.schema OutputSchema.name OutputSchema.description"),
     **dropped("Options.seed Options.session_id Options.parallel_tools OutputSchema.strict"),
     **dropped("Options.cache_retention", "caching is asked for by cache points"),
-    **dropped("Options.extra", "what only this wire can say of a request goes into the request's extra"),
+    **dropped("Options.extra", "what only this wire has in a request goes into the request's extra"),
 }
 
 # The same for a message as an answer.
@@ -160,7 +160,7 @@ RESPONSE_SUPPORT: SupportTable = {
         "an answer has no cache points",
     ),
     **kept("AssistantMessage.usage AssistantMessage.stop_reason"),
-    **some("AssistantMessage.stop_detail AssistantMessage.error_message", "said where the wire knows the word"),
+    **some("AssistantMessage.stop_detail AssistantMessage.error_message", "sent where the wire has a value for it"),
     **kept("Usage.input Usage.output Usage.cache_read Usage.cache_write Usage.total_tokens"),
     **record("Usage.cost Usage.reasoning", "the wire does not count it"),
     **dropped("AssistantMessage.extra", "it is of the message as a request has it"),

@@ -405,11 +405,11 @@ _OWN_FIELDS = {"openai.": "reasoning_effort", "nova": NOVA}
 def _encode_nova_alone(fields: dict[str, Any], reasoning: Reasoning, report: Reporter) -> None:
     fields[NOVA] = _encode_nova(reasoning)
     if reasoning.budget is not None:
-        report.at("$.options.reasoning.budget", "reasoning", "this model takes a word for the effort only")
+        report.at("$.options.reasoning.budget", "reasoning", "this model takes a named effort only")
     if reasoning.enabled and reasoning.effort is not None:
         report.at("$.options.reasoning.enabled", "reasoning", "goes without saying beside how much", "record")
     if reasoning.summary is not None:
-        report.at("$.options.reasoning.summary", "summary", "this model takes no word for it")
+        report.at("$.options.reasoning.summary", "summary", "this model has no value for it")
 
 
 def _encode_thinking_field(reasoning: Reasoning) -> dict[str, Any]:
@@ -430,9 +430,9 @@ def _encode_effort_alone(fields: dict[str, Any], reasoning: Reasoning, report: R
         fields["reasoning_effort"] = reasoning.effort
     for name in ("budget", "enabled", "summary"):
         if getattr(reasoning, name) is not None:
-            report.at(f"$.options.reasoning.{name}", "reasoning", "this model takes a word for the effort only")
+            report.at(f"$.options.reasoning.{name}", "reasoning", "this model takes a named effort only")
     for key in own_fields(residual_of(reasoning.extra, API)):
-        report.at(f"$.options.reasoning.extra.{API}.{key}", key, "this model takes a word for the effort only")
+        report.at(f"$.options.reasoning.extra.{API}.{key}", key, "this model takes a named effort only")
 
 
 def _encode_schema(schema: OutputSchema) -> dict[str, Any]:

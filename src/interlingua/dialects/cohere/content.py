@@ -184,7 +184,7 @@ def encode_item(block: Block, report: Reporter) -> Any:
         case OpaqueBlock() if block.dialect == API and _is_item(block.value, "content"):
             return block.value["content"]
         case ThinkingBlock():
-            report.lost("thinking", "redacted thinking has no text to say")
+            report.lost("thinking", "redacted thinking has no text")
             return None
         case _:
             report.lost(type(block).__name__, NO_BLOCK)
@@ -418,5 +418,5 @@ def _encode_result(
         wire["tool_call_id"] = result.tool_call_id
     wire |= encode_content(result.content, report)
     if result.is_error:
-        report.lost("is_error", "only the text tells that it failed", "weakened", field="isError")
+        report.lost("is_error", "only the text shows that it failed", "weakened", field="isError")
     return restored(wire, result.extra, API) if result.extra else wire

@@ -214,18 +214,18 @@ def _encode_reasoning(body: dict[str, Any], reasoning: Reasoning, report: Report
         if reasoning.enabled:
             report.at("$.options.reasoning.enabled", "enabled", "implied by the budget", "record")
         if reasoning.effort is not None:
-            report.at("$.options.reasoning.effort", "effort", "a budget is said, no effort")
+            report.at("$.options.reasoning.effort", "effort", "a budget is sent, no effort")
     elif reasoning.enabled or reasoning.effort is not None:
         body["thinking"] = {"type": "enabled"}
         if reasoning.effort is not None:
             report.at("$.options.reasoning", "effort", "thinking is on or off, without a degree", "weakened")
     else:
-        report.at("$.options.reasoning", "reasoning", "it says nothing about thinking", "record")
+        report.at("$.options.reasoning", "reasoning", "it has no field for thinking", "record")
 
 
 def _encode_choice(body: dict[str, Any], choice: ToolChoice, report: Reporter) -> None:
     if choice.mode == "auto":
-        report.at("$.options.toolChoice", "tool_choice", "the model chooses where nothing is said", "record")
+        report.at("$.options.toolChoice", "tool_choice", "the model chooses by default", "record")
     else:
         body["tool_choice"] = "REQUIRED" if choice.mode == "required" else "NONE"
     if choice.names:

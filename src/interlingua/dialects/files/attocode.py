@@ -90,7 +90,7 @@ FIELD_SUPPORT: SupportTable = {
     **kept("TextBlock.text TextBlock.cache ImageBlock.cache"),
     **dropped("TextBlock.text_signature TextBlock.citations"),
     **dropped("Citation.title Citation.url Citation.cited_text Citation.start Citation.end CacheMarker.ttl"),
-    **dropped("TextBlock.refusal", "a refusal is said as plain text"),
+    **dropped("TextBlock.refusal", "a refusal is sent as plain text"),
     **some("ImageBlock.data ImageBlock.mime_type ImageBlock.url ImageBlock.file_id", "a picture is base64 or a URL"),
     **dropped("ImageBlock.detail"),
     **kept("ToolCall.id ToolCall.name ToolCall.arguments ToolCall.parse_error"),
@@ -112,7 +112,7 @@ FIELD_SUPPORT: SupportTable = {
     **some("OpaqueBlock.dialect OpaqueBlock.value", "only what stood in this format"),
     **some(
         "UserMessage.content AssistantMessage.content SystemMessage.content",
-        "calls are said beside the content, after it",
+        "calls stand beside the content, after it",
     ),
     **kept("ToolResultMessage.tool_call_id ToolResultMessage.is_error"),
     **some("ToolResultMessage.content", "a result among others is one text"),
@@ -125,13 +125,13 @@ FIELD_SUPPORT: SupportTable = {
         " AssistantMessage.api AssistantMessage.provider AssistantMessage.model AssistantMessage.response_model"
         " AssistantMessage.usage AssistantMessage.stop_reason AssistantMessage.stop_detail"
         " AssistantMessage.error_message AssistantMessage.response_id UserMessage.origin",
-        "messages say nothing about themselves",
+        "messages have no metadata",
     ),
     **kept("ToolSpec.name ToolSpec.description ToolSpec.input_schema"),
-    **some("ToolSpec.strict", "said in the wrapper that has it"),
+    **some("ToolSpec.strict", "written in the wrapper that has it"),
     **dropped("ToolSpec.cache"),
     **some("ToolSpec.dialect ToolSpec.value", "only what stood in this format"),
-    **dropped("Context.system_role", "one word for system messages"),
+    **dropped("Context.system_role", "one role for system messages"),
     **kept("Options.max_tokens Options.temperature Options.stop"),
     **some("ModelDescriptor.id", "an empty name is left out"),
 }
@@ -210,7 +210,7 @@ def _encode_source(block: ImageBlock, report: Reporter) -> dict[str, Any]:
     if block.file_id is not None:
         report.lost("file_id", "uploads have no place in this format", field="fileId")
     if block.data is not None and block.url is not None:
-        report.lost("url", "the picture is said by its data", field="url")
+        report.lost("url", "the picture is sent by its data", field="url")
     wire: dict[str, Any] = {"type": "url" if block.data is None else "base64"}
     if block.mime_type is not None:
         wire["media_type"] = block.mime_type
@@ -279,7 +279,7 @@ def _say_content(wire: dict[str, Any], content: Content, report: Reporter, *, bl
             emitted.append(item)
             if calls:
                 report.block = None
-                report.lost("order", "calls are said after the words", "weakened", field="content")
+                report.lost("order", "calls stand after the text", "weakened", field="content")
     report.block = None
     text = _as_text(tuple(terms), emitted) if calls and not blocks else None
     wire["content"] = emitted if text is None else text
@@ -440,7 +440,7 @@ def _encode_item(result: ToolResultMessage, report: Reporter) -> dict[str, Any]:
         if content == jsontext.compact(result.details):
             emitted = result.details
         else:
-            report.lost("details", "only the content is said", "record", field="details")
+            report.lost("details", "only the content is written", "record", field="details")
     wire = {"callId": result.tool_call_id, "result": emitted}
     if result.is_error:
         wire |= {"result": None, "error": content} if error is None else {"error": error}
@@ -455,7 +455,7 @@ def _encode_single(message: Message, report: Reporter) -> dict[str, Any]:
         wire["toolCallId"] = message.tool_call_id
         _say_content(wire, _without_error(message)[0], report, blocks=blocks)
         if message.details is not None:
-            report.lost("details", "only the content is said", "record", field="details")
+            report.lost("details", "only the content is written", "record", field="details")
         if message.is_error:
             wire["toolResults"] = [put_back(_encode_error(message), extra_fields.get(ITEM, {}))]
     else:
@@ -794,7 +794,7 @@ def _stop_word(message: AssistantMessage, report: Reporter) -> str | None:
         return word
     emitted = WIRE_STOP_REASONS.get(message.stop_reason or "")
     if message.stop_reason is not None and emitted is None:
-        report.lost("stop_reason", "no word for failure", field="stopReason")
+        report.lost("stop_reason", "no flag for failure", field="stopReason")
     return emitted
 
 
@@ -830,11 +830,11 @@ RESPONSE_SUPPORT: SupportTable = {
     **FIELD_SUPPORT,
     **kept("ThinkingBlock.thinking AssistantMessage.usage AssistantMessage.model"),
     **kept("Usage.input Usage.output Usage.cache_read Usage.cache_write Usage.total_tokens Usage.cost Cost.total"),
-    **record("Cost.input Cost.output Cost.cache_read Cost.cache_write Cost.extra", "only the total is said"),
+    **record("Cost.input Cost.output Cost.cache_read Cost.cache_write Cost.extra", "only the total is written"),
     **record("Usage.reasoning", "not counted apart"),
     **dropped("ThinkingBlock.thinking_signature TextBlock.cache"),
-    **some("AssistantMessage.stop_reason AssistantMessage.stop_detail", "said where there is a word for it"),
-    **some("AssistantMessage.response_model", "said in place of the model"),
+    **some("AssistantMessage.stop_reason AssistantMessage.stop_detail", "sent where there is a value for it"),
+    **some("AssistantMessage.response_model", "written in place of the model"),
 }
 
 

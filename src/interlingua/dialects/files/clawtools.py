@@ -97,9 +97,9 @@ FIELD_SUPPORT: SupportTable = {
     **kept("ThinkingBlock.redacted ToolCall.id ToolCall.name ToolCall.arguments ToolCall.thought_signature"),
     **dropped("TextBlock.citations TextBlock.cache ToolCall.cache ImageBlock.cache ToolResultMessage.cache"),
     **dropped("Citation.title Citation.url Citation.cited_text Citation.start Citation.end CacheMarker.ttl"),
-    **dropped("TextBlock.refusal", "a refusal is said as plain text"),
+    **dropped("TextBlock.refusal", "a refusal is sent as plain text"),
     **record("ToolCall.arguments_text", "arguments are an object, not text"),
-    **dropped("ToolCall.parse_error", "arguments are an object; what is none is said as {}"),
+    **dropped("ToolCall.parse_error", "arguments are an object; what is none is written as {}"),
     **some(
         "ImageBlock.data ImageBlock.mime_type ImageBlock.url ImageBlock.file_id ImageBlock.detail",
         "a picture is base64 with its type, or, outside results, a URL",
@@ -116,7 +116,7 @@ FIELD_SUPPORT: SupportTable = {
     **some("OpaqueBlock.dialect OpaqueBlock.value", "only what stood in this format"),
     **kept("UserMessage.content AssistantMessage.content"),
     **kept("ToolResultMessage.tool_call_id ToolResultMessage.tool_name ToolResultMessage.is_error"),
-    **some("ToolResultMessage.content", "text and image blocks; a string is said as a block"),
+    **some("ToolResultMessage.content", "text and image blocks; a string is written as a block"),
     **kept("ToolResultMessage.details"),
     **some("SystemMessage.content CustomMessage.role", "no such role here; only what stood in this format goes back"),
     **dropped("SystemMessage.developer", "no such role here"),
@@ -125,7 +125,7 @@ FIELD_SUPPORT: SupportTable = {
         " AssistantMessage.api AssistantMessage.provider AssistantMessage.model AssistantMessage.response_model"
         " AssistantMessage.usage AssistantMessage.stop_reason AssistantMessage.stop_detail"
         " AssistantMessage.error_message AssistantMessage.response_id UserMessage.origin",
-        "messages say nothing about themselves",
+        "messages have no metadata",
     ),
     **kept("ToolSpec.name ToolSpec.description ToolSpec.input_schema"),
     **dropped("ToolSpec.strict ToolSpec.cache"),
@@ -236,10 +236,10 @@ def _encode_image(block: ImageBlock, report: Reporter, result: bool) -> dict[str
         report.lost("file_id", "uploads have no place in this format", field="fileId")
     by_url = block.data is None or (block.extra.get(API, {}).get(AS) == "image_url" and block.mime_type is not None)
     if block.data is not None and block.url is not None:
-        report.lost("url", "the picture is said by its data", field="url")
+        report.lost("url", "the picture is sent by its data", field="url")
     if not by_url or result:
         if block.detail is not None:
-            report.lost("detail", "said of pictures by URL only", field="detail")
+            report.lost("detail", "sent for pictures by URL only", field="detail")
         wire: dict[str, Any] = {"type": "image", "data": block.data}
         if block.mime_type is not None:
             wire["mimeType"] = block.mime_type
@@ -249,7 +249,7 @@ def _encode_image(block: ImageBlock, report: Reporter, result: bool) -> dict[str
     else:
         url = block.url or ""
         if block.mime_type is not None:
-            report.lost("mime_type", "a URL is said without its type", field="mimeType")
+            report.lost("mime_type", "a URL is written without its type", field="mimeType")
         if read_data_url(url) is not None:
             report.lost("url", "a data URL is read as the data in it", "weakened")
     image_url = {"url": url}

@@ -81,12 +81,12 @@ FIELD_SUPPORT: SupportTable = {
     **kept("TextBlock.text TextBlock.cache CacheMarker.ttl ImageBlock.cache ToolCall.cache ToolResultMessage.cache"),
     **dropped("TextBlock.text_signature TextBlock.citations"),
     **dropped("Citation.title Citation.url Citation.cited_text Citation.start Citation.end"),
-    **dropped("TextBlock.refusal", "a refusal is said as plain text"),
+    **dropped("TextBlock.refusal", "a refusal is sent as plain text"),
     **some("ImageBlock.data ImageBlock.mime_type ImageBlock.url ImageBlock.file_id", "a picture is base64 or a URL"),
     **dropped("ImageBlock.detail"),
     **kept("ToolCall.id ToolCall.name ToolCall.arguments"),
     **record("ToolCall.arguments_text", "arguments are an object, not text"),
-    **dropped("ToolCall.parse_error", "arguments are an object; what is none is said as {}"),
+    **dropped("ToolCall.parse_error", "arguments are an object; what is none is written as {}"),
     **dropped("ToolCall.thought_signature"),
     **some(
         "ThinkingBlock.thinking ThinkingBlock.thinking_signature ThinkingBlock.redacted"
@@ -102,26 +102,26 @@ FIELD_SUPPORT: SupportTable = {
     **kept("UserMessage.content AssistantMessage.content SystemMessage.content"),
     **kept("ToolResultMessage.tool_call_id ToolResultMessage.content ToolResultMessage.is_error"),
     **some("ToolResultMessage.tool_name", "the name is that of the call it answers"),
-    **record("ToolResultMessage.details", "only the content is said"),
-    **dropped("SystemMessage.developer", "one word for system messages"),
+    **record("ToolResultMessage.details", "only the content is written"),
+    **dropped("SystemMessage.developer", "one role for system messages"),
     **some("CustomMessage.role", "no such role here; only what stood in this format goes back"),
     **some(
         "UserMessage.timestamp AssistantMessage.timestamp ToolResultMessage.timestamp SystemMessage.timestamp"
         " AssistantMessage.model",
-        "a canvas says it of its nodes, a list of messages does not",
+        "nodes of a canvas have it, a list of messages does not",
     ),
     **record(
         "AssistantMessage.api AssistantMessage.provider AssistantMessage.response_model AssistantMessage.usage"
         " AssistantMessage.stop_reason AssistantMessage.stop_detail AssistantMessage.error_message"
         " AssistantMessage.response_id UserMessage.origin",
-        "a node says its time and its model, nothing else",
+        "a node has its time and its model, nothing else",
     ),
     **some(
         "ToolSpec.name ToolSpec.description ToolSpec.input_schema ToolSpec.strict ToolSpec.cache ToolSpec.dialect"
         " ToolSpec.value",
         "a canvas does not hold the tools",
     ),
-    **dropped("Context.system_role", "one word for system messages"),
+    **dropped("Context.system_role", "one role for system messages"),
     **some("Entry.id Entry.parent_id", "every node has an id, and some get one"),
     **some("Entry.parents", "a node names its children, so a parent must be there"),
     **kept("Conversation.entries"),
@@ -204,10 +204,10 @@ def _encode_source(block: ImageBlock, report: Reporter) -> dict[str, Any]:
         report.lost("file_id", "uploads have no place in this format", field="fileId")
     if block.data is None:
         if block.mime_type is not None:
-            report.lost("mime_type", "a URL is said without its type", field="mimeType")
+            report.lost("mime_type", "a URL is written without its type", field="mimeType")
         return {"type": "url", "url": block.url}
     if block.url is not None:
-        report.lost("url", "the picture is said by its data", field="url")
+        report.lost("url", "the picture is sent by its data", field="url")
     return {"type": "base64", "media_type": block.mime_type, "data": block.data}
 
 
@@ -476,7 +476,7 @@ def _reads_as_system(message: dict[str, Any]) -> bool:
 def _report_bookkeeping(message: Any, report: Reporter) -> None:
     for field in ("timestamp", "model"):
         if getattr(message, field, None) is not None:
-            report.lost(field, "a list says nothing about its messages", "record", field=field)
+            report.lost(field, "a list has no metadata of its messages", "record", field=field)
 
 
 # --- canvases --------------------------------------------------------------------------------------------------------

@@ -104,9 +104,9 @@ FIELD_SUPPORT: SupportTable = {
     **some("ToolCall.id", "an id with a bar may read as two"),
     **dropped("TextBlock.citations TextBlock.cache ToolCall.cache ImageBlock.cache ToolResultMessage.cache"),
     **dropped("Citation.title Citation.url Citation.cited_text Citation.start Citation.end CacheMarker.ttl"),
-    **dropped("TextBlock.refusal", "a refusal is said as plain text"),
+    **dropped("TextBlock.refusal", "a refusal is sent as plain text"),
     **record("ToolCall.arguments_text", "arguments are an object, not text"),
-    **dropped("ToolCall.parse_error", "arguments are an object; what is none is said as {}"),
+    **dropped("ToolCall.parse_error", "arguments are an object; what is none is written as {}"),
     **some("ImageBlock.data ImageBlock.mime_type ImageBlock.url ImageBlock.file_id", "a picture is base64"),
     **dropped("ImageBlock.detail"),
     **some(
@@ -123,9 +123,9 @@ FIELD_SUPPORT: SupportTable = {
     **kept("AssistantMessage.provider AssistantMessage.model AssistantMessage.usage AssistantMessage.stop_reason"),
     **kept("AssistantMessage.error_message AssistantMessage.timestamp AssistantMessage.response_id"),
     **kept("AssistantMessage.response_model SystemMessage.content SystemMessage.timestamp"),
-    **record("AssistantMessage.stop_detail", "only our word for the end is said"),
-    **record("UserMessage.origin", "messages do not say who put them in"),
-    **dropped("SystemMessage.developer", "one word for system messages"),
+    **record("AssistantMessage.stop_detail", "only our own stop reason is written"),
+    **record("UserMessage.origin", "messages do not name their origin"),
+    **dropped("SystemMessage.developer", "one role for system messages"),
     **some("ToolResultMessage.tool_call_id", "the id is that of the call it answers"),
     **kept("ToolResultMessage.tool_name ToolResultMessage.content ToolResultMessage.details"),
     **kept("ToolResultMessage.is_error ToolResultMessage.timestamp CustomMessage.role CustomMessage.fields"),
@@ -258,7 +258,7 @@ def _encode_thinking(block: ThinkingBlock, owner: str | None) -> dict[str, Any]:
 
 def _encode_image(block: ImageBlock, report: Reporter) -> dict[str, Any]:
     if block.url is not None:
-        report.lost("url", "the picture is said by its data", field="url")
+        report.lost("url", "the picture is sent by its data", field="url")
     if block.file_id is not None:
         report.lost("file_id", "uploads have no place in this format", field="fileId")
     wire: dict[str, Any] = {"type": "image", "data": block.data}

@@ -97,17 +97,17 @@ FIELD_SUPPORT: SupportTable = {
     **some("ToolResultMessage.content", "a turn is one text"),
     **some("ToolResultMessage.tool_name", "the name is that of the call it answers"),
     **dropped("ToolResultMessage.is_error ToolResultMessage.cache", "a turn is one text"),
-    **dropped("SystemMessage.developer Context.system_role", "one word for system messages"),
+    **dropped("SystemMessage.developer Context.system_role", "one role for system messages"),
     **some("CustomMessage.role CustomMessage.fields", "only what stood in this format goes back"),
     **record(
         "UserMessage.timestamp AssistantMessage.timestamp ToolResultMessage.timestamp SystemMessage.timestamp"
         " AssistantMessage.api AssistantMessage.provider AssistantMessage.model AssistantMessage.response_model"
         " AssistantMessage.usage AssistantMessage.stop_reason AssistantMessage.stop_detail"
         " AssistantMessage.error_message AssistantMessage.response_id UserMessage.origin",
-        "turns say nothing about themselves",
+        "turns have no metadata",
     ),
     **kept("ToolSpec.name ToolSpec.description ToolSpec.input_schema"),
-    **some("ToolSpec.strict", "said in the wrapper that has it"),
+    **some("ToolSpec.strict", "written in the wrapper that has it"),
     **dropped("ToolSpec.cache"),
     **some("ToolSpec.dialect ToolSpec.value", "only what stood in this format"),
 }

@@ -71,10 +71,10 @@ FIELD_SUPPORT: SupportTable = {
     **LINEAR,
     **kept("TextBlock.text ToolCall.id ToolCall.name ToolCall.arguments"),
     **dropped("TextBlock.text_signature TextBlock.citations TextBlock.cache CacheMarker.ttl"),
-    **dropped("TextBlock.refusal", "a refusal is said as plain text"),
+    **dropped("TextBlock.refusal", "a refusal is sent as plain text"),
     **dropped("Citation.title Citation.url Citation.cited_text Citation.start Citation.end"),
     **kept("ThinkingBlock.thinking"),
-    **some("ThinkingBlock.thinking_signature ThinkingBlock.redacted", "said for Anthropic's models"),
+    **some("ThinkingBlock.thinking_signature ThinkingBlock.redacted", "sent for Anthropic's models"),
     **some("ImageBlock.data ImageBlock.mime_type ImageBlock.url AudioBlock.data AudioBlock.mime_type", _MEDIA),
     **some("AudioBlock.url DocumentBlock.data DocumentBlock.mime_type DocumentBlock.url DocumentBlock.title", _MEDIA),
     **dropped("ImageBlock.file_id AudioBlock.file_id DocumentBlock.file_id DocumentBlock.text", _MEDIA),
@@ -95,14 +95,14 @@ FIELD_SUPPORT: SupportTable = {
     **some("ToolResultMessage.tool_name", "the name is that of the call it answers"),
     **some("ToolResultMessage.details", "only where the content is its text"),
     **dropped("ToolResultMessage.cache"),
-    **dropped("SystemMessage.developer Context.system_role", "one word for system messages"),
+    **dropped("SystemMessage.developer Context.system_role", "one role for system messages"),
     **some("CustomMessage.role CustomMessage.fields", "only what stood in this format goes back"),
     **record(
         "UserMessage.timestamp AssistantMessage.timestamp ToolResultMessage.timestamp SystemMessage.timestamp"
         " AssistantMessage.api AssistantMessage.provider AssistantMessage.model AssistantMessage.response_model"
         " AssistantMessage.usage AssistantMessage.stop_reason AssistantMessage.stop_detail"
         " AssistantMessage.error_message AssistantMessage.response_id UserMessage.origin",
-        "a message says of itself what the program puts into its metadata",
+        "a message has the metadata that the program gives it",
     ),
     **dropped(
         "ToolSpec.name ToolSpec.description ToolSpec.input_schema ToolSpec.strict ToolSpec.cache ToolSpec.dialect"

@@ -256,7 +256,7 @@ def _report_answer(
     message: AssistantMessage, blocks: tuple[Block, ...], body: dict[str, Any], report: Reporter
 ) -> None:
     if message.stop_reason == "aborted":
-        report.lost("stop_reason", "an answer does not say that it was aborted", "weakened", field="stopReason")
+        report.lost("stop_reason", "an answer has no flag for an abort", "weakened", field="stopReason")
     if message.usage is not None and message.usage.cache_write:
         report.lost("cache_write", "counted as part of the prompt", "weakened", field="usage")
     if any(isinstance(block, TextBlock) and block.citations for block in blocks):

@@ -224,9 +224,9 @@ def _encode_media(block: ImageBlock | AudioBlock | DocumentBlock, report: Report
         report.lost(type(block).__name__, "neither data nor an address; uploads to other providers are not known here")
         return None
     if text is not None and used == "text":
-        report.lost("text", "said as base64 data", "weakened")
+        report.lost("text", "sent as base64 data", "weakened")
     elif _media_class(block.mime_type) is not type(block):
-        report.lost(type(block).__name__, "the wire knows only the MIME type, which says something else", "weakened")
+        report.lost(type(block).__name__, "the wire has only the MIME type, which differs", "weakened")
     for field, name in (("url", "url"), ("file_id", "fileId"), ("text", "text")):
         if field != used and getattr(block, field, None) is not None:
             report.lost(field, f"the wire has its {used}", field=name)

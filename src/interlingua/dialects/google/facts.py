@@ -70,7 +70,7 @@ FIELD_SUPPORT: SupportTable = {
     **kept("TextBlock.text"),
     **some("TextBlock.text_signature", "not in tool results"),
     **dropped("TextBlock.citations Citation.title Citation.url Citation.cited_text Citation.start Citation.end"),
-    **dropped("TextBlock.refusal", "a refusal is said as plain text"),
+    **dropped("TextBlock.refusal", "a refusal is sent as plain text"),
     **dropped("TextBlock.cache ImageBlock.cache AudioBlock.cache DocumentBlock.cache ToolCall.cache ToolSpec.cache"),
     **dropped("ServerToolCall.cache ServerToolResult.cache ToolResultMessage.cache CacheMarker.ttl"),
     **some(
@@ -94,9 +94,9 @@ FIELD_SUPPORT: SupportTable = {
         "ServerToolCall.id ServerToolCall.name ServerToolCall.arguments ServerToolResult.tool_call_id"
         " ServerToolResult.tool_name ServerToolResult.dialect ServerToolResult.content ServerToolResult.is_error"
         " OpaqueBlock.dialect OpaqueBlock.value",
-        "only what this wire minted",
+        "only what this wire signed",
     ),
-    **dropped("OpaqueBlock.extra", "an opaque block is said as it is"),
+    **dropped("OpaqueBlock.extra", "an opaque block is written as it is"),
     **some("UserMessage.content AssistantMessage.content Context.system", "a string becomes a text part"),
     **some("ToolResultMessage.content ToolResultMessage.is_error", "see `_encode_result`"),
     **some("ToolResultMessage.tool_call_id", "an empty id is none"),
@@ -127,8 +127,8 @@ RESPONSE_SUPPORT: SupportTable = {
     **FIELD_SUPPORT,
     **kept("AssistantMessage.response_id AssistantMessage.model"),
     **some("AssistantMessage.usage AssistantMessage.stop_reason", "see `_report_answer`"),
-    **some("AssistantMessage.stop_detail AssistantMessage.response_model", "said where the wire knows the word"),
-    **some("AssistantMessage.error_message", "said with the reason of the stop"),
+    **some("AssistantMessage.stop_detail AssistantMessage.response_model", "sent where the wire has a value for it"),
+    **some("AssistantMessage.error_message", "sent with the stop reason"),
     **some(
         "TextBlock.citations Citation.title Citation.url Citation.cited_text Citation.start Citation.end",
         "only what the answer's own metadata says",

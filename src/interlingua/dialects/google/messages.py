@@ -80,7 +80,7 @@ def _decode_content(wire: Any, turns: _Turns) -> list[Message]:
     elif isinstance(role, str):
         group = [CustomMessage(role, {k: v for k, v in wire.items() if k != "role"})]  # type: ignore[list-item]
     else:
-        raise BadWire(API, "a role is a word: user or model", "$.role")
+        raise BadWire(API, "a role is user or model", "$.role")
     turns.before = group[-1]
     return group
 
@@ -293,15 +293,15 @@ def _encode_result(fields: dict[str, Any], result: ToolResultMessage, report: Re
             if part is not None:
                 media.append(part)
         else:
-            report.lost(type(block).__name__, "a result holds words and media")
+            report.lost(type(block).__name__, "a result has text and media")
     report.block = None
     if moved:
-        report.lost("content", "the words of a result stand before its media", "weakened", field="content")
+        report.lost("content", "the text of a result stands before its media", "weakened", field="content")
     if len(terms) > 1:
-        report.lost("content", "the words of a result are one text: joined by line breaks", "weakened", field="content")
+        report.lost("content", "the text of a result is one string: joined by line breaks", "weakened", field="content")
     if terms or result.is_error:
         if not terms:
-            report.lost("content", "an error says something, if only nothing", "weakened", field="content")
+            report.lost("content", "an error has a text, if only an empty one", "weakened", field="content")
         fields["response"] = _response_of("\n".join(terms), result)
     else:
         fields["response"] = {}
@@ -311,7 +311,7 @@ def _encode_result(fields: dict[str, Any], result: ToolResultMessage, report: Re
 
 def _report_lost_text(block: TextBlock, report: Reporter) -> None:
     if block.text_signature is not None:
-        report.lost("text_signature", "the words of a result cannot be signed", field="textSignature")
+        report.lost("text_signature", "the text of a result cannot be signed", field="textSignature")
     for key in own_fields(residual_of(block.extra, API)):
         report.lost(key, "the text of a result is no part", field=f"extra.{API}.{key}")
 

@@ -466,7 +466,7 @@ def _report_reasoning(reasoning: Reasoning, report: Reporter) -> None:
     elif reasoning.enabled and (effort is not None or budget is not None):
         report.at("$.options.reasoning.enabled", "enabled", "how much to think implies it", "record")
     if effort is not None and effort.upper().lower() != effort:
-        report.at("$.options.reasoning.effort", "effort", "levels are words in one case", "weakened")
+        report.at("$.options.reasoning.effort", "effort", "levels are in one case", "weakened")
     if reasoning.summary is not None and (
         reasoning.summary != "auto" or effort is not None or budget is not None or reasoning.enabled is not None
     ):

@@ -118,12 +118,12 @@ _NO_WORD = "this wire has no such block"
 FIELD_SUPPORT: SupportTable = {
     **kept("TextBlock.text"),
     **dropped("TextBlock.text_signature TextBlock.citations TextBlock.cache"),
-    **dropped("TextBlock.refusal", "a refusal is said as plain text"),
+    **dropped("TextBlock.refusal", "a refusal is sent as plain text"),
     **dropped("Citation.title Citation.url Citation.cited_text Citation.start Citation.end CacheMarker.ttl"),
     **kept("ThinkingBlock.thinking"),
     **dropped("ThinkingBlock.thinking_signature"),
-    **some("ThinkingBlock.redacted", "redacted thinking has no text to say"),
-    **some("ImageBlock.data ImageBlock.url ImageBlock.file_id", "pictures are said as data only"),
+    **some("ThinkingBlock.redacted", "redacted thinking has no text"),
+    **some("ImageBlock.data ImageBlock.url ImageBlock.file_id", "pictures are sent as data only"),
     **some("ImageBlock.mime_type", "pictures are bare data; their type is read from it"),
     **dropped("ImageBlock.detail ImageBlock.cache"),
     **some(
@@ -135,7 +135,7 @@ FIELD_SUPPORT: SupportTable = {
         " DocumentBlock.title DocumentBlock.context DocumentBlock.citations DocumentBlock.cache",
         _NO_WORD,
     ),
-    **some("ToolCall.id", "no id is said where none is known"),
+    **some("ToolCall.id", "no id is sent where none is known"),
     **kept("ToolCall.name ToolCall.arguments"),
     **some("ToolCall.arguments_text ToolCall.parse_error", "only calls in OpenAI's shape have arguments as text"),
     **dropped("ToolCall.thought_signature ToolCall.cache"),
@@ -145,18 +145,18 @@ FIELD_SUPPORT: SupportTable = {
         " ServerToolResult.is_error ServerToolResult.cache",
         _NO_WORD,
     ),
-    **some("OpaqueBlock.dialect OpaqueBlock.value", "only what this wire minted"),
+    **some("OpaqueBlock.dialect OpaqueBlock.value", "only what this wire signed"),
     **some(
         "UserMessage.content AssistantMessage.content SystemMessage.content ToolResultMessage.content Context.system",
         _WHOLE,
     ),
     **bookkeeping(API),
     **kept("ModelDescriptor.context_window"),
-    **some("ToolResultMessage.tool_call_id", "no id is said where the wire had none"),
+    **some("ToolResultMessage.tool_call_id", "no id is sent where the wire had none"),
     **kept("ToolResultMessage.tool_name"),
-    **some("ToolResultMessage.is_error", "that it failed is told by the words only"),
+    **some("ToolResultMessage.is_error", "only the text shows that it failed"),
     **dropped("ToolResultMessage.cache"),
-    **dropped("SystemMessage.developer Context.system_role", "one word for system messages"),
+    **dropped("SystemMessage.developer Context.system_role", "one role for system messages"),
     **kept("CustomMessage.role CustomMessage.fields"),
     **kept("ToolSpec.name ToolSpec.description ToolSpec.input_schema"),
     **dropped("ToolSpec.strict ToolSpec.cache"),
@@ -172,7 +172,7 @@ FIELD_SUPPORT: SupportTable = {
     **dropped("TextBlock.extra ThinkingBlock.extra ImageBlock.extra", "a string has no other keys"),
     **dropped(
         "Options.extra Reasoning.extra OutputSchema.extra",
-        "what only this wire can say of a request goes into the request's extra",
+        "what only this wire has in a request goes into the request's extra",
     ),
 }
 
@@ -311,9 +311,9 @@ class _Parts:
             case OpaqueBlock() if block.dialect == API and _is_item(block.value, "tool_calls"):
                 self.calls.append(block.value["tool_calls"])
             case ImageBlock():
-                report.lost("image", "pictures are said as data only")
+                report.lost("image", "pictures are sent as data only")
             case ThinkingBlock():
-                report.lost("thinking", "redacted thinking has no text to say")
+                report.lost("thinking", "redacted thinking has no text")
             case _:
                 report.lost(type(block).__name__, _NO_WORD)
 
@@ -344,7 +344,7 @@ def _encode_content(content: Content, report: Reporter) -> dict[str, Any]:
     if not parts.in_order:
         report.lost("content", _WHOLE, "weakened", field="content")
     elif parts.is_text():
-        report.lost("content", "words alone are a string in this wire", "record", field="content")
+        report.lost("content", "text alone is a string in this wire", "record", field="content")
     return parts.said()
 
 
@@ -360,7 +360,7 @@ def _encode_blocks(blocks: tuple[Block, ...], report: Reporter) -> _Parts:
 def _encode_picture(block: ImageBlock, report: Reporter) -> Any:
     for field, value in (("url", block.url), ("fileId", block.file_id)):
         if value is not None:
-            report.lost(field, "pictures are said as data only", field=field)
+            report.lost(field, "pictures are sent as data only", field=field)
     if block.mime_type != _sniffed(block.data or ""):
         report.lost("mime_type", "its type is read from the data", "record", field="mimeType")
     return block.data
@@ -526,7 +526,7 @@ def _encode_result(
     elif not result.tool_call_id:
         report.lost("tool_call_id", "a result without an id is given that of a call", "record", field="toolCallId")
     if result.is_error:
-        report.lost("is_error", "that it failed is told by the words only", "weakened", field="isError")
+        report.lost("is_error", "only the text shows that it failed", "weakened", field="isError")
     return restored(wire, result.extra, API) if result.extra else wire
 
 
@@ -700,7 +700,7 @@ def _encode_reasoning(body: dict[str, Any], reasoning: Reasoning, report: Report
     elif reasoning.effort:
         body["think"] = reasoning.effort
         if reasoning.budget is not None:
-            report.at("$.options.reasoning.budget", "budget", "an effort is said, no budget")
+            report.at("$.options.reasoning.budget", "budget", "an effort is sent, no budget")
         if reasoning.enabled:
             report.at("$.options.reasoning.enabled", "enabled", "goes without saying beside the effort", "record")
     elif reasoning.enabled or reasoning.budget is not None:
@@ -708,7 +708,7 @@ def _encode_reasoning(body: dict[str, Any], reasoning: Reasoning, report: Report
         if reasoning.budget is not None:
             report.at("$.options.reasoning", "budget", "thinking is on or off, without a budget", "weakened")
     else:
-        report.at("$.options.reasoning", "reasoning", "it says nothing about thinking", "record")
+        report.at("$.options.reasoning", "reasoning", "it has no field for thinking", "record")
 
 
 # --- answers ---------------------------------------------------------------------------------------------------------
@@ -838,8 +838,8 @@ RESPONSE_SUPPORT: SupportTable = {
     **FIELD_SUPPORT,
     **some("AssistantMessage.usage", "only all input and all output are counted"),
     **kept("AssistantMessage.stop_reason AssistantMessage.model"),
-    **some("AssistantMessage.stop_detail AssistantMessage.response_model", "said where the wire knows the word"),
-    **some("AssistantMessage.error_message", "said where the wire knows the word"),
+    **some("AssistantMessage.stop_detail AssistantMessage.response_model", "sent where the wire has a value for it"),
+    **some("AssistantMessage.error_message", "sent where the wire has a value for it"),
     **some("AssistantMessage.timestamp", "a time that the calendar has"),
     **some("Usage.input Usage.cache_read Usage.cache_write Usage.total_tokens", "all input is counted as one"),
     **kept("Usage.output"),

@@ -235,10 +235,10 @@ def encode_response(
 def _report_answer(message: AssistantMessage, report: Reporter) -> None:
     word = stop_word(message)
     if message.stop_reason is None or reason_of(word, blocks_of(message.content)) != message.stop_reason:
-        report.at("$.stopReason", "stop_reason", "the wire has no word for it", "weakened")
+        report.at("$.stopReason", "stop_reason", "the wire has no value for it", "weakened")
     if word != message.stop_detail:
-        report.at("$.stopDetail", "stop_detail", "another wire's word", "record")
+        report.at("$.stopDetail", "stop_detail", "another wire's value", "record")
     if message.timestamp is not None and (message.timestamp % 1000 or not message.timestamp):
-        report.at("$.timestamp", "timestamp", "told in whole seconds", "record")
+        report.at("$.timestamp", "timestamp", "written in whole seconds", "record")
     if message.response_model is not None and message.model is not None:
-        report.at("$.model", "model", "the model that answered is said, not the one that was asked", "record")
+        report.at("$.model", "model", "the model that answered is written, not the one that was asked", "record")

@@ -326,7 +326,7 @@ class _AssistantEncode:
                 self._lose(block)
 
     def _lose(self, block: Block) -> None:
-        self.report.lost(type(block).__name__, "an assistant message of this wire cannot say such a block")
+        self.report.lost(type(block).__name__, "an assistant message of this wire has no such block")
 
     def _run(self, track: str) -> None:
         if not self._follows(track):
@@ -414,7 +414,7 @@ class _AssistantEncode:
             self._part(say_part(block))
         elif is_detail(block):
             if block.redacted and block.thinking:
-                self.report.lost("thinking", "sealed thinking has no words", field="thinking")
+                self.report.lost("thinking", "sealed thinking has no text", field="thinking")
             self.details.append(encode_detail(block, len(self.details)))
             if not block.redacted:
                 self.words.append(block.thinking)

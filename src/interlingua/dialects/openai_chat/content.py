@@ -200,7 +200,7 @@ def encode_part(block: Block, report: Reporter) -> list[Any]:
     """The block as a part of a content list; none (reported) when this wire cannot say it there."""
     encoded = [] if isinstance(block, ThinkingBlock) else say_part(block)
     if not encoded:
-        report.lost(type(block).__name__, "this wire cannot say such a block here")
+        report.lost(type(block).__name__, "this wire has no such block here")
     elif isinstance(block, TextBlock):
         if block.citations:
             report.lost("citations", "only the text of an answer has sources", field="citations")

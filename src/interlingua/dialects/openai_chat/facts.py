@@ -68,7 +68,7 @@ FIELD_SUPPORT: SupportTable = {
     **some("TextBlock.citations", "sources belong to the first text of an assistant message"),
     **kept("Citation.title Citation.url Citation.cited_text Citation.start Citation.end"),
     **some("TextBlock.text_signature", "carried for the first text of an assistant message"),
-    **some("ThinkingBlock.thinking", "sealed thinking has no words; blank thinking is not said"),
+    **some("ThinkingBlock.thinking", "sealed thinking has no text; blank thinking is not sent"),
     **kept("ThinkingBlock.thinking_signature ThinkingBlock.redacted"),
     **some("ImageBlock.data ImageBlock.mime_type ImageBlock.url ImageBlock.detail", MEDIA_RULE),
     **some("ImageBlock.file_id", "a picture is data or a URL"),
@@ -88,7 +88,7 @@ FIELD_SUPPORT: SupportTable = {
         " ServerToolResult.is_error ServerToolResult.cache",
         "this wire does not show what the provider's own tools do; the block is dropped",
     ),
-    **some("OpaqueBlock.dialect OpaqueBlock.value", "only what this wire minted"),
+    **some("OpaqueBlock.dialect OpaqueBlock.value", "only what this wire signed"),
     **kept("UserMessage.content SystemMessage.developer"),
     **some("AssistantMessage.content", "kinds have their own places: order and borders between blocks may change"),
     **some("SystemMessage.content", "a first system message is the system prompt"),
@@ -97,8 +97,8 @@ FIELD_SUPPORT: SupportTable = {
     **some("ToolResultMessage.content", "a string is read as one text"),
     **kept("ToolResultMessage.cache"),
     **some("ToolResultMessage.tool_name", "the name is that of the call it answers"),
-    "ToolResultMessage.is_error": Support("dropped", "a tool message cannot say that it is an error", False),
-    **some("Context.system_role", "`developer` is said, where the host knows that role"),
+    "ToolResultMessage.is_error": Support("dropped", "a tool message has no error flag", False),
+    **some("Context.system_role", "`developer` is sent where the host has that role"),
     **kept("CustomMessage.role CustomMessage.fields"),
     **kept("ToolSpec.name ToolSpec.description ToolSpec.input_schema ToolSpec.cache"),
     **some("ToolSpec.strict", "where the host knows strict schemas"),
@@ -109,7 +109,7 @@ FIELD_SUPPORT: SupportTable = {
     **some("Options.reasoning Options.tool_choice Options.output_schema", "see their fields"),
     **some(
         "Reasoning.effort Reasoning.budget Reasoning.enabled",
-        "an effort word, a budget or a switch, as the host has it",
+        "a named effort, a budget or a switch, as the host has it",
     ),
     **dropped("Reasoning.summary"),
     **kept("ToolChoice.mode"),
@@ -120,20 +120,20 @@ FIELD_SUPPORT: SupportTable = {
     ),
     **dropped(
         "Options.extra Reasoning.extra ToolChoice.extra OutputSchema.extra",
-        "what only this wire can say of a request goes into the request's extra",
+        "what only this wire has in a request goes into the request's extra",
     ),
 }
 
 RESPONSE_SUPPORT: SupportTable = {
     **FIELD_SUPPORT,
     **kept("AssistantMessage.usage AssistantMessage.response_id"),
-    **some("AssistantMessage.model AssistantMessage.response_model", "one of them is said"),
-    **some("AssistantMessage.stop_reason AssistantMessage.stop_detail", "said where the wire knows the word"),
-    **some("AssistantMessage.error_message", "said where no word of the wire tells"),
-    **some("AssistantMessage.timestamp", "told in whole seconds"),
+    **some("AssistantMessage.model AssistantMessage.response_model", "one of them is sent"),
+    **some("AssistantMessage.stop_reason AssistantMessage.stop_detail", "sent where the wire has a value for it"),
+    **some("AssistantMessage.error_message", "sent where no value of the wire shows it"),
+    **some("AssistantMessage.timestamp", "written in whole seconds"),
     **kept("Usage.input Usage.output Usage.cache_read Usage.cache_write Usage.total_tokens Usage.reasoning Usage.cost"),
     **kept("Cost.input Cost.output Cost.total"),
-    **record("Cost.cache_read Cost.cache_write Cost.extra", "the price of the cache is not told apart"),
+    **record("Cost.cache_read Cost.cache_write Cost.extra", "the price of the cache is not separate"),
 }
 
 

@@ -122,13 +122,13 @@ def encode_reasoning(body: dict[str, Any], reasoning: Reasoning, compat: Compat,
     body.update(encoded)
     read = decode_reasoning(encoded, compat)
     if read is None:
-        report.at("$.options.reasoning", "reasoning", "this host has no word for it")
+        report.at("$.options.reasoning", "reasoning", "this host has no value for it")
         return
     for name in ("effort", "budget", "enabled"):
         given, again = getattr(reasoning, name), getattr(read, name)
         if given != again:
             implied = name == "enabled" and (given is True or again is not None)
-            why = "implied by the rest" if implied else "this host has no word for it"
+            why = "implied by the rest" if implied else "this host has no value for it"
             severity = "record" if implied else "dropped" if again is None else "weakened"
             report.at(f"$.options.reasoning.{name}", name, why, severity)  # type: ignore[arg-type]
 
@@ -334,7 +334,7 @@ def _encode_retention(
     elif marks.get("~retention"):
         body["prompt_cache_retention"] = "in_memory"
     else:  # a word that new models refuse
-        report.at("$.options.cacheRetention", "cache_retention", "what is usual needs no word", "record")
+        report.at("$.options.cacheRetention", "cache_retention", "the default needs no field", "record")
 
 
 def _encode_choice(choice: ToolChoice, report: Reporter) -> Any:

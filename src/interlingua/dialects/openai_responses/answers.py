@@ -152,7 +152,7 @@ def answer_encoded(
     body = _encode_answer(named(message, request), output, report)
     extra_fields = message.extra.get(API, {}) if message.extra else {}
     for key in own_fields(extra_fields):
-        report.at(f"$.extra.{API}.{key}", key, "held of a request's message, not of an answer", "record")
+        report.at(f"$.extra.{API}.{key}", key, "kept for a request's message, not for an answer", "record")
     return put_back(body, extra_fields[RESPONSE]) if RESPONSE in extra_fields else body | _echoed(request)
 
 
@@ -209,11 +209,11 @@ def _report_envelope(message: AssistantMessage, word: str, content: tuple[Block,
     if reason != message.stop_reason:
         report.at("$.stopReason", "stop_reason", f"read back as {reason}", "weakened")
     if word != message.stop_detail:
-        report.at("$.stopDetail", "stop_detail", f"this wire's word is {word}", "record")
+        report.at("$.stopDetail", "stop_detail", f"this wire's value is {word}", "record")
     if message.error_message is None and reason in ("error", "aborted"):
-        report.at("$.errorMessage", "error_message", "the wire's own words take its place", "record")
+        report.at("$.errorMessage", "error_message", "the wire's own text takes its place", "record")
     if message.timestamp is not None and _decode_time(_encode_time(message.timestamp)) != message.timestamp:
-        report.at("$.timestamp", "timestamp", "not a time that this wire can say", "record")
+        report.at("$.timestamp", "timestamp", "not a time that this wire can write", "record")
     if message.response_model and message.response_model != message.model:
         report.at("$.model", "model", "the wire names only the model that answered", "record")
         report.at("$.responseModel", "response_model", "the wire names only the model that answered", "record")

@@ -246,7 +246,7 @@ def encode_part(block: Block, report: Reporter) -> Any:
         case OpaqueBlock() if block.dialect == API:
             return block.value
         case _:
-            report.lost(type(block).__name__, "the input of this wire cannot say such a block")
+            report.lost(type(block).__name__, "the input of this wire has no such block")
             return None
     if block.cache is not None:
         wire["prompt_cache_breakpoint"] = _encode_cache(block.cache)
@@ -269,7 +269,7 @@ def _encode_image(block: ImageBlock, report: Reporter) -> dict[str, Any]:
         wire["file_id"] = block.file_id
     wire["detail"] = block.detail or AUTO
     if block.detail == AUTO:
-        report.lost("detail", "what is meant where nothing is said", "record", field="detail")
+        report.lost("detail", "the default where nothing is given", "record", field="detail")
     return wire
 
 
@@ -301,7 +301,7 @@ def _encode_audio(block: AudioBlock, report: Reporter) -> dict[str, Any]:
         kind = block.mime_type.removeprefix("audio/")
         sound["format"] = "mp3" if kind == "mpeg" else kind
         if _sound_type(sound["format"]) != block.mime_type:
-            report.lost("mime_type", "the wire has its own word for the type", "weakened", field="mimeType")
+            report.lost("mime_type", "the wire has its own name for the type", "weakened", field="mimeType")
     for field, value in (("url", block.url), ("fileId", block.file_id), ("cache", block.cache)):
         if value is not None:
             report.lost(field, "a sound is its data, and nothing else", field=field)
@@ -375,7 +375,7 @@ def _decode_parts(content: Any, answer: bool) -> tuple[list[tuple[int, TextBlock
         except (KeyError, TypeError, ValueError, AttributeError):
             others.append([place, part])
     if not blocks:
-        raise ValueError("a message item without words")
+        raise ValueError("a message item without text")
     return blocks, others
 
 

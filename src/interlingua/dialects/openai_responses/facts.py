@@ -102,7 +102,7 @@ FIELD_SUPPORT: SupportTable = {
         "ServerToolCall.id ServerToolCall.name ServerToolCall.arguments ServerToolCall.cache OpaqueBlock.dialect"
         " OpaqueBlock.value ServerToolResult.tool_call_id ServerToolResult.tool_name ServerToolResult.dialect"
         " ServerToolResult.content ServerToolResult.is_error ServerToolResult.cache",
-        "only what this wire minted",
+        "only what this wire signed",
     ),
     **some("AssistantMessage.content", "answers in a row are one: the wire has nothing between them"),
     **some("SystemMessage.content", "the first one is the system prompt where there is no other"),
@@ -110,7 +110,7 @@ FIELD_SUPPORT: SupportTable = {
     **bookkeeping(API),
     **kept("ToolResultMessage.tool_call_id ToolResultMessage.content"),
     **some("ToolResultMessage.tool_name", "the name is that of the call it answers"),
-    **some("ToolResultMessage.is_error", "an error is said in the words of the result"),
+    **some("ToolResultMessage.is_error", "an error is written into the text of the result"),
     **dropped("ToolResultMessage.cache"),
     **some("Context.system_role", "only a message has a role, and there may be none"),
     **kept("ToolSpec.name ToolSpec.description ToolSpec.input_schema ToolSpec.strict"),
@@ -120,13 +120,13 @@ FIELD_SUPPORT: SupportTable = {
     **kept("Options.service_tier Options.metadata Options.stream Options.tool_choice Options.reasoning"),
     **kept("Options.output_schema ToolChoice.mode Reasoning.summary OutputSchema.schema"),
     **some("ToolChoice.names", "no tool at all cannot be narrowed"),
-    **some("Reasoning.effort Reasoning.enabled", "one word says both"),
+    **some("Reasoning.effort Reasoning.enabled", "one value means both"),
     **some("OutputSchema.name OutputSchema.description OutputSchema.strict", "only of a schema, not of any object"),
     **some("Options.cache_retention", "only that caches be kept for long"),
     **dropped("Options.top_k Options.stop Options.seed Reasoning.budget"),
     **dropped(
         "Options.extra Reasoning.extra ToolChoice.extra OutputSchema.extra",
-        "what only this wire can say of a request goes into the request's extra",
+        "what only this wire has in a request goes into the request's extra",
     ),
 }
 
@@ -138,7 +138,7 @@ RESPONSE_SUPPORT: SupportTable = {
     **kept("AssistantMessage.usage AssistantMessage.response_id AssistantMessage.timestamp AssistantMessage.content"),
     **some(
         "AssistantMessage.stop_reason AssistantMessage.stop_detail AssistantMessage.error_message",
-        "said in the words of the wire",
+        "sent as the value that the wire has",
     ),
     **some("AssistantMessage.model AssistantMessage.response_model", "the wire names only the model that answered"),
     **kept("Usage.cost Cost.total"),

@@ -177,7 +177,7 @@ def _encode_result(result: ToolResultMessage, call: ToolCall | None, report: Rep
     if result.tool_name is not None and (call is None or call.name != result.tool_name):
         report.lost("tool_name", "the wire knows only the name of the call", "record", field="toolName")
     if result.is_error:
-        report.lost("is_error", "an error is said in the words of the result", "weakened", field="isError")
+        report.lost("is_error", "an error is written into the text of the result", "weakened", field="isError")
     wire = _encoded_result(result, call, report)
     return restored(wire, result.extra, API) if result.extra else wire
 

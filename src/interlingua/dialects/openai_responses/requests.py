@@ -240,7 +240,7 @@ def _encode_prompt(context: Context, report: Reporter) -> dict[str, Any]:
     wire = encoded_message(context.system_role or "system", context.system, report)
     report.root = ""
     if context.system_role is not None and context.system_role != _prompt_role(wire):
-        report.at("$.systemRole", "system_role", "blocks are always said in a system message", "record")
+        report.at("$.systemRole", "system_role", "blocks are always sent in a system message", "record")
     return put_back(wire, context.extra.get(API, {}).get(MESSAGE, {})) if context.extra else wire
 
 
@@ -293,7 +293,7 @@ def _encode_service(body: dict[str, Any], options: Options, report: Reporter) ->
     elif options.cache_retention == "long":
         body["prompt_cache_retention"] = "24h"
     elif options.cache_retention is not None:  # a word that new models refuse
-        report.at("$.options.cacheRetention", "cache_retention", "what is usual needs no word", "record")
+        report.at("$.options.cacheRetention", "cache_retention", "the default needs no field", "record")
     if options.service_tier is not None:
         body["service_tier"] = options.service_tier
     if options.stream is not None:
@@ -339,7 +339,7 @@ def _encode_effort(reasoning: Reasoning, report: Reporter) -> dict[str, Any]:
         if reasoning.effort == "none":
             report.at("$.options.reasoning", "reasoning", "no effort is reasoning switched off", "record")
     if reasoning.enabled:
-        report.at("$.options.reasoning.enabled", "enabled", "models that reason do so unless told otherwise", "record")
+        report.at("$.options.reasoning.enabled", "enabled", "models that reason do so by default", "record")
     if reasoning.summary is not None:
         wire["summary"] = reasoning.summary
     return wire
@@ -351,5 +351,5 @@ def _encode_schema(schema: OutputSchema, report: Reporter) -> dict[str, Any]:
     if schema.schema is not None:
         return {"type": "json_schema", **fields, "schema": schema.schema}
     for key in fields:
-        report.at(f"$.options.outputSchema.{key}", key, "said of a schema, and there is none")
+        report.at(f"$.options.outputSchema.{key}", key, "belongs to a schema, and there is none")
     return {"type": "json_object"}
