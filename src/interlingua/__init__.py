@@ -20,8 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 from . import events
 from ._version import __version__ as __version__
-from .dialects import DIALECTS, dialect
-from .dialects.registry import wire
 from .values.abort import Abort
 from .values.canonical import dump, load
 from .values.errors import (
@@ -90,6 +88,7 @@ if TYPE_CHECKING:
     from .conversion.converting import convert, decode, encode
     from .conversion.detection import Detection, detect
     from .conversion.sources import read
+    from .dialects.registry import DIALECTS, dialect, wire
     from .plugins.loading import load_plugins
     from .plugins.toolkit import create_toolkit
     from .sessions.session import Session
@@ -97,8 +96,9 @@ if TYPE_CHECKING:
     from .tools.registry import ToolRegistry
     from .tools.tool import Tool, ToolContext, ToolResult
 
-# Loaded on first use, so that importing the package does not import an HTTP client.
+# Loaded on first use, so that importing the package imports no HTTP client, and a short command no dialects.
 _LAZY = {
+    "DIALECTS": "dialects.registry",
     "Agent": "agent.agent",
     "Client": "connect.client",
     "Detection": "conversion.detection",
@@ -120,6 +120,7 @@ _LAZY = {
     "create_toolkit": "plugins.toolkit",
     "decode": "conversion.converting",
     "detect": "conversion.detection",
+    "dialect": "dialects.registry",
     "document": "conversion.attachments",
     "embed": "connect.embeddings",
     "encode": "conversion.converting",
@@ -128,6 +129,7 @@ _LAZY = {
     "read": "conversion.sources",
     "stream": "connect.client",
     "tool": "tools.decorator",
+    "wire": "dialects.registry",
 }
 
 

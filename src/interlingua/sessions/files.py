@@ -15,6 +15,7 @@ import stat
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -22,7 +23,6 @@ from ..values.errors import FormatError, InterlinguaError
 from ..values.places import home as default_home
 from ..values.regular import IrregularFile, open_regular, read_regular
 from . import lease
-from .blobs import FileBlobs
 from .index import ORPHAN, Index, Record, StaleIndex, authenticate, authenticated, check_of, discard
 from .store import (
     Deleted,
@@ -37,7 +37,10 @@ from .store import (
 )
 from .summary import foreign_summary, summary
 from .tree import BAD, BLANK, ENTRY, ROOT, Place, parse_place, place, position
-from .watching import PathWatch, Watch
+
+if TYPE_CHECKING:
+    from .blobs import FileBlobs
+    from .watching import Watch
 
 ENDING = ".jsonl"
 CATALOGUE = ".sessions-3.idx"
@@ -326,7 +329,9 @@ class FileLog:
             self._index.save(self._index_path, self._file)
         self._unsaved = 0
 
-    def watch(self) -> Watch:
+    def watch(self) -> "Watch":
+        from .watching import PathWatch
+
         return PathWatch([self.path])
 
     def close(self) -> None:
@@ -381,7 +386,9 @@ class FileStore:
                 make_folder(path.parent)
         return FileLog(path, write=write, create=create)
 
-    def blobs(self, agent: str) -> FileBlobs:
+    def blobs(self, agent: str) -> "FileBlobs":
+        from .blobs import FileBlobs  # on first use: a list of sessions needs no dialects
+
         folder = self.folder(agent)
         return FileBlobs((folder.parent if folder.name == "sessions" else folder) / "blobs")
 

@@ -8,12 +8,14 @@ import contextlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ..values.errors import InterlinguaError
 from ..values.messages import Value
 from .tree import Place
-from .watching import Watch
+
+if TYPE_CHECKING:
+    from .watching import Watch
 
 
 class SessionError(InterlinguaError):
@@ -182,7 +184,7 @@ class Log(Protocol):
         """Discards caches and reads the log again from the start."""
         ...
 
-    def watch(self) -> Watch:
+    def watch(self) -> "Watch":
         """Watches for appends by other processes; create and use it on an event loop."""
         ...
 

@@ -16,7 +16,6 @@ import msgspec
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from ..dialects.files import transcript
 from ..values import jsontext
 from ..values.canonical import SELF, dump
 from ..values.errors import FormatError
@@ -135,6 +134,8 @@ def walk(parent: Callable[[int], int], at: int) -> Iterator[int]:
 
 def positional(number: int) -> str:
     """The name of an entry without id: its line in the file, counted from one."""
+    from ..dialects.files import transcript  # on first use: a list of sessions needs no dialects
+
     return transcript.positional(number + 1)
 
 
@@ -301,6 +302,8 @@ def _decode_slowly(raw: bytes) -> Entry:
     value = read_line(raw)
     if value.get("role") in ("head", "session"):  # the transcript dialect gives these another meaning
         return Entry(message=CustomMessage(value["role"], {k: v for k, v in value.items() if k != "role"}))  # type: ignore[arg-type]
+    from ..dialects.files import transcript
+
     return transcript.decode_entry(value)
 
 
@@ -310,6 +313,12 @@ def read_line(raw: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise FormatError("expected an object")
     return value
+
+
+def _kept_extra(entry: Entry) -> Any:
+    from ..dialects.files import transcript
+
+    return transcript.kept_extra(entry)
 
 
 def encode_line(entry: Entry, *, root: bool = False) -> bytes:
@@ -327,7 +336,7 @@ def encode_line(entry: Entry, *, root: bool = False) -> bytes:
         ("id", entry.id),
         ("parentId", entry.parent_id),
         ("parents", entry.parents or None),
-        ("entryExtra", transcript.kept_extra(entry) or None),
+        ("entryExtra", (_kept_extra(entry) or None) if entry.extra else None),
     )
     for key, value in place:
         if value is not None or (root and key == "parentId"):
