@@ -96,8 +96,9 @@ interop: setup ## With other people's programs: coding agents, client libraries,
 		npm rebuild --prefix interop/.envs/mcp-node --silent node; fi
 	$(BIN)/python interop/mcp_servers.py
 	$(BIN)/python interop/mcp_conformance.py
-	@$(MAKE) --no-print-directory interop/.envs/llm_canvas/ready
+	@$(MAKE) --no-print-directory interop/.envs/llm_canvas/ready interop/.envs/llm/ready
 	$(BIN)/python interop/llm_canvas_client.py
+	$(BIN)/python interop/llm_tasks.py
 	$(BIN)/python interop/postgres_sessions.py
 	$(BIN)/python interop/postgres_durable.py
 	$(BIN)/python interop/postgres_gateway.py
@@ -125,6 +126,11 @@ bench/.envs/inspect/ready: bench/envs/inspect.lock
 	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python bench/.envs/inspect
 	@$(BIN)/uv pip install --quiet --python bench/.envs/inspect/bin/python --require-hashes -r $<
 	@$(BIN)/uv pip install --quiet --python bench/.envs/inspect/bin/python .
+	@touch $@
+
+interop/.envs/llm/ready: interop/llm.lock
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python interop/.envs/llm
+	@$(BIN)/uv pip install --quiet --compile-bytecode --python interop/.envs/llm/bin/python --require-hashes -r $<
 	@touch $@
 
 interop/.envs/llm_canvas/ready: interop/llm_canvas.lock

@@ -1,5 +1,6 @@
 """The log of runs: kept, continued, listed, turned off."""
 
+import os
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import interlingua as il
 from cli.running import COMMAND, Outcome, run
@@ -169,6 +171,7 @@ def test_only_the_code_of_an_answer_is_printed(home: Path) -> None:
     """-x; the log has all of it."""
     assert "ls\n" == ask("-x", "Do:\n```sh\nls\n```\nOK?", *PARROT).out
     assert "OK?" in texts(home, logged(home)[0].id)[1]
+    assert "ls\n" == run("logs", "show", "-x").out and run("logs", "show", "-r").out.endswith("OK?\n")
 
 
 def test_contradictions_are_refused(tmp_path: Path) -> None:
@@ -192,3 +195,94 @@ def test_what_is_piped_in_can_be_attached(server: Server) -> None:
     image, text = blocks
     assert isinstance(image, il.ImageBlock) and PNG == image.data
     assert isinstance(text, il.TextBlock) and "What is it?" == text.text
+
+
+# --- search, deletion, totals -----------------------------------------------------------------------------------------
+
+
+def kept(home: Path, *texts: str, image: str | None = None) -> str:
+    """A run in the log, made without a process."""
+    with il.Session.open(agent="run", home=home) as session:
+        for number, text in enumerate(texts):
+            blocks: Any = (
+                il.TextBlock(text=text),
+                *([il.ImageBlock(data=image, mime_type="image/png")] if image else []),
+            )
+            session.append(il.UserMessage(content=blocks, timestamp=1_700_000_000_000 + number))
+            usage = replace(il.Usage.of(10, 5), cost=il.Cost(total=0.25))
+            content = (il.TextBlock(text=f"About {text}"),)
+            session.append(il.AssistantMessage(content=content, model="m-1", provider="acme", usage=usage))
+    return session.id
+
+
+def test_a_run_is_found_deleted_restored_and_removed_for_good(home: Path) -> None:
+    """Its words leave the index at once, its blobs when it can no longer be restored."""
+    import base64
+
+    large = base64.b64encode(bytes(range(256)) * 400).decode()
+    first, second = kept(home, "the zebra question", image=large), kept(home, "a question of giraffes")
+    blobs = home / "agents" / "run" / "blobs"
+    for blob in blobs.iterdir():
+        os.utime(blob, (0, 0))
+    found = run("logs", "search", "question", "--json").json
+    assert [second, second, first, first] == [hit["id"] for hit in found["hits"]]
+    assert 0 == run("logs", "delete", first[:8]).code
+    assert "nothing found\n" == run("logs", "search", "zebra").out and second in run("logs").out
+    assert b"zebra" not in (home / "canvas" / "search.db").read_bytes()
+    assert first in run("logs", "restore").out and 0 == run("logs", "restore", first).code
+    assert 2 == run("logs", "search", "zebra", "--json").json["total"]
+    assert 1 == len([*blobs.iterdir()])
+    gone = run("logs", "delete", "--all", "--purge", "--yes", "--json").json
+    assert {first, second} == {row["id"] for row in gone["deleted"]}
+    assert [] == [*blobs.iterdir()] and [] == logged(home)
+    assert [] == [*(home / "agents" / "run" / "sessions").glob("*.jsonl*")]
+    assert "nothing to restore\n" == run("logs", "restore").out
+
+
+def test_nobody_deletes_everything_by_accident(home: Path) -> None:
+    """Several at once want a yes; an unknown name deletes nothing."""
+    first, second = kept(home, "one"), kept(home, "two")
+    refused = run("logs", "delete", "--all", given=b"")
+    assert 1 == refused.code and "--yes" in refused.err
+    assert 1 == run("logs", "delete", first, "zzz").code and 2 == run("logs", "delete").code
+    assert {first, second} == {info.id for info in logged(home)}
+    assert "nothing to delete\n" == run("logs", "delete", "--before", "3").out
+
+
+def test_totals_are_counted_by_model_and_day(home: Path) -> None:
+    """Answers, tokens and cost."""
+    kept(home, "one", "two")
+    kept(home, "three")
+    found = run("logs", "totals", "--json").json
+    (row,) = found["rows"]
+    assert ("m-1", 3, 30, 15, 0.75) == tuple(row[name] for name in ("name", "answers", "input", "output", "cost"))
+    assert "$0.7500" in run("sessions", "totals", "--agent", "run", "--by", "day").out
+
+
+def test_the_list_of_known_runs_opens_none_of_them(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are: the catalogue knows them, and continuing the latest looks at times alone."""
+    from interlingua.cli.logs import session_id
+    from interlingua.sessions import files
+
+    ids = [kept(home, f"question {number}") for number in range(5)]
+    assert 5 == len(logged(home))
+    monkeypatch.setattr(files, "FileLog", None)
+    assert [*reversed(ids)] == [info.id for info in logged(home)]
+    assert ids[-1] == session_id(None) and ids[0] == session_id(ids[0][:30])
+
+
+def test_the_list_imports_neither_dialects_nor_clients() -> None:
+    """It starts as fast as a shell history."""
+    end = "finally: print(*sys.modules, file=sys.stderr)"
+    code = f"import sys; from interlingua.cli import main\ntry: main(['logs'])\n{end}"
+    done = subprocess.run([COMMAND[0], "-c", code], capture_output=True, check=False, text=True)
+    loaded = set(done.stderr.split())
+    assert "no runs\n" == done.stdout
+    heavy = {
+        "aiohttp",
+        "rich.console",
+        "interlingua.dialects",
+        "interlingua.conversion",
+        "interlingua.sessions.session",
+    }
+    assert set() == heavy & loaded

@@ -28,7 +28,7 @@ from ..sessions.texts import Query
 from ..values.canonical import plain
 from ..values.errors import InterlinguaError
 from ..values.losses import Lines
-from ..values.messages import AgentMessage, CustomMessage, text_of
+from ..values.messages import AgentMessage, AssistantMessage, CustomMessage, text_of
 from ..values.regular import stream_regular
 from ..values.request import Conversation, Entry, is_aside
 from . import output
@@ -71,6 +71,13 @@ class _Place:
         if not isinstance(store, FileStore):
             raise SessionError("the search index is for sessions in files; search a database with `interlingua canvas`")
         return ArchiveIndex(store.home / "canvas" / "search.db", {OWN: store})
+
+    def latest(self) -> str:
+        with self.store() as store:
+            ids = store.ids(self.agent) if isinstance(store, FileStore) else [i.id for i in store.sessions(self.agent)]
+        if not ids:
+            raise SessionNotFound(f"no session of agent {self.agent!r} yet")
+        return ids[0]
 
     def named(self, store: Store, name: str) -> str:
         ids = store.ids(self.agent) if isinstance(store, FileStore) else [i.id for i in store.sessions(self.agent)]
@@ -182,8 +189,10 @@ def _table(rows: list[SessionInfo], *, with_agent: bool) -> None:
 
 
 @command.command("show")
-@click.argument("name", metavar="SESSION")
+@click.argument("name", metavar="[SESSION]", required=False)
 @_about_place
+@click.option("-r", "--response", is_flag=True, help="Only the text of the last answer.")
+@click.option("-x", "--extract", is_flag=True, help="Only the first code block of the last answer.")
 @click.option("--tree", "as_tree", is_flag=True, help="The tree of entries, a line each.")
 @click.option("--context", "as_context", is_flag=True, help="The model's view, after compaction.")
 @click.option("-n", "--last", type=click.IntRange(1), help="Only the last N entries.")
@@ -193,7 +202,9 @@ def _table(rows: list[SessionInfo], *, with_agent: bool) -> None:
 @as_json_option
 def show(
     place: _Place,
-    name: str,
+    name: str | None,
+    response: bool,
+    extract: bool,
     as_tree: bool,
     as_context: bool,
     last: int | None,
@@ -202,7 +213,8 @@ def show(
     as_plain: bool,
     as_json: bool,
 ) -> None:
-    """Show a session: the path to its head, its tree, or the model's view."""
+    """Show a session, by default the latest: the path to its head, its tree, or the model's view."""
+    name = place.latest() if name is None else name
     foreign = place.foreign(name)
     if foreign is not None:
         conversation = foreign[1]
@@ -213,12 +225,25 @@ def show(
             _say(conversation, _View(thinking=thinking, full=full, plain=as_plain), as_json)
         return
     with place.session(name) as session:
-        if as_tree:
+        if response or extract:
+            _say_answer(session, extract)
+        elif as_tree:
             _say_tree(session.nodes(), session.head, session.labels(), as_json)
         else:
             shown = _in_context(session) if as_context else _path_alone(session, last)
             _say(shown, _View(thinking=thinking, full=full, plain=as_plain), as_json)
         output.report_problems([sources.Problem(session.where, str(problem)) for problem in session.problems])
+
+
+def _say_answer(session: Session, extract: bool) -> None:
+    """Prints the text of the last answer, or the code in it."""
+    from .answers import code_in
+
+    answers = [message for message in session.messages if isinstance(message, AssistantMessage)]
+    if not answers:
+        raise SessionError(f"{session.id}: no answer yet")
+    text = code_in(answers[-1].text) if extract else answers[-1].text
+    click.echo(text.removesuffix("\n"))
 
 
 def _path_alone(session: Session, last: int | None) -> Conversation:

@@ -116,7 +116,7 @@ class TextIndex:
     ) -> Progress:
         """Brings the index up to date with every session, the latest first; `stop` may end it at any time.
 
-        With `agent`, only the sessions of that agent are looked at.
+        With `agent`, only the sessions of that agent are looked at, the latest last: hits are in the order of rows.
         """
         sessions = [
             (name, whose, info)
@@ -124,7 +124,7 @@ class TextIndex:
             for whose in ([agent] if agent is not None else store.agents())
             for info in store.sessions(whose)
         ]
-        sessions.sort(key=lambda one: -one[2].modified)
+        sessions.sort(key=lambda one: one[2].modified, reverse=agent is None)
         done = Progress(0, len(sessions))
         self._forget_missing({(name, whose, info.id) for name, whose, info in sessions}, agent)
         with self._reading_rows() as database:
