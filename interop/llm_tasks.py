@@ -161,7 +161,7 @@ def _compare(
 
 
 def _request(request: il.Request) -> dict[str, Any]:
-    """What a request asks, without spaces: fragments are joined in different ways."""
+    """What a request asks. Of prompts the words: the one puts what is piped in before them, the other behind."""
     users = [message for message in request.context.messages if isinstance(message, il.UserMessage)]
     media = [
         type(block).__name__ for one in users for block in one.content if not isinstance(block, str | il.TextBlock)
@@ -169,7 +169,7 @@ def _request(request: il.Request) -> dict[str, Any]:
     schema = request.options.output_schema
     return {
         "system": " ".join((request.context.system_prompt or "").split()),
-        "prompts": [" ".join(text_of(one.content).split()) for one in users],
+        "prompts": [sorted(text_of(one.content).split()) for one in users],
         "media": media,
         "tools": sorted(tool.name for tool in request.context.tools or ()),
         "fields": sorted(schema.schema.get("properties", {})) if schema is not None and schema.schema else None,
