@@ -31,6 +31,7 @@ QUIRKS = {"api": API}
 
 KEYS = ("messages", "tools", "parallel_tool_calls")  # of an example
 OUTPUTS = ("preferred_output", "non_preferred_output")
+SET = "~set"  # of a conversation: it was the only one of a list
 PREFERENCE = "~preference"  # of a conversation: residual of the preference around its input
 BRANCH = "~branch"  # of an entry: which output it belongs to
 
@@ -98,8 +99,11 @@ def _seen(loss: Loss) -> Loss:
 
 @reading(API)
 def decode(data: Any) -> Conversation:
-    """One example, or one preference."""
-    wire = an_object(body_of(data, API), API)
+    """One example, or one preference; a list of one comes back as such."""
+    body = body_of(data, API)
+    if isinstance(body, list) and len(body) == 1 and _is_row(body[0]):
+        return with_residual(decode(body[0]), API, **{SET: True})
+    wire = an_object(body, API)
     if "messages" in wire:
         return _decode_example(wire)
     if "input" not in wire:
@@ -133,7 +137,12 @@ def _in_extras(conversation: Conversation) -> Conversation:
 
 def encode(conversation: Conversation) -> Encoded:
     """The example of the path to the head; the preference, if it was one."""
-    if PREFERENCE in conversation.extra.get(API, {}):
+    extra_fields = conversation.extra.get(API, {})
+    if extra_fields.get(SET):
+        rest = {key: value for key, value in extra_fields.items() if key != SET}
+        body, losses = encode(replace(conversation, extra={**conversation.extra, API: rest}))
+        return Encoded([body], losses)
+    if PREFERENCE in extra_fields:
         return _encode_preference(conversation)
     body, losses = _encode_example(conversation)
     return Encoded(body, Losses(lambda: (*map(_seen, losses), *_unreported(conversation))))
@@ -218,6 +227,16 @@ def _say_output(messages: tuple[Message, ...]) -> list[Any]:
     return encoded
 
 
+def _is_row(value: Any) -> bool:
+    preference = isinstance(value, dict) and "input" in value and all(key in value for key in OUTPUTS)
+    return preference or (isinstance(value, dict) and isinstance(value.get("messages"), list))
+
+
+def split(value: Any) -> list[Any] | None:
+    """The examples of a set that is a JSON array."""
+    return value if isinstance(value, list) and len(value) > 1 and all(map(_is_row, value)) else None
+
+
 def detect(value: Any) -> str | None:
     """Whether a line is training data: a preference, or messages with a `weight`."""
     if not isinstance(value, dict):
@@ -231,4 +250,4 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = FileFormat(name="openai-finetune", codec=sys.modules[__name__], detect=detect, calls_beside=True)
+FORMAT = FileFormat(name="openai-finetune", codec=sys.modules[__name__], detect=detect, split=split, calls_beside=True)

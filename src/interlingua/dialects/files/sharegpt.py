@@ -66,6 +66,7 @@ KINDS = {
 }
 
 CALLS = "~calls"  # of an answer: residual of the turn that holds its calls
+SET = "~set"  # of a conversation: it was the only one of a list
 LISTED = "~listed"  # of a conversation: its tools are a list, not the text of one
 SYSTEM = "~system"  # of a conversation: residual of the first turn, the system text
 ANSWER = "~answer"  # of an entry: it stands under `chosen` or `rejected`, which name is here
@@ -271,8 +272,8 @@ def _say_tools(specs: tuple[ToolSpec, ...], listed: bool) -> Any:
 
 
 def split(value: Any) -> list[Any] | None:
-    """The conversations of a whole training set, if that is what the value is."""
-    if isinstance(value, list) and value and all(map(_is_example, value)):
+    """The conversations of a whole training set, if that is what the value is; a set of one is read as it is."""
+    if isinstance(value, list) and len(value) > 1 and all(map(_is_example, value)):
         return value
     return None
 
@@ -289,7 +290,7 @@ def decode(data: Any) -> Conversation:
     if bare and body and all(map(_is_example, body)):
         if len(body) > 1:
             raise BadWire(API, f"a set of {len(body)} conversations: take one of them")
-        raise BadWire(API, "a set of one conversation: take it out of its list")
+        return with_residual(decode(body[0]), API, **{SET: True})
     wire = {"conversations": body} if bare else an_object(body, API)
     if "conversations" not in wire:
         raise BadWire(API, "expected `conversations`, a list of turns", "$.conversations")
@@ -353,8 +354,9 @@ def encode(conversation: Conversation) -> Encoded:
     body: Any = put_back(encoded, extra_fields)
     if extra_fields.get(BARE) and body.keys() == {"conversations"}:
         body = body["conversations"]
+    body = [body] if extra_fields.get(SET) else body
     losses = losses_of(conversation, places, lambda: decode(body), FIELD_SUPPORT, API)
-    beside = {f"$.entries[{at}]" for at, entry in enumerate(conversation.entries) if _answers_to(entry) in body}
+    beside = {f"$.entries[{at}]" for at, entry in enumerate(conversation.entries) if _answers_to(entry) in encoded}
     return Encoded(
         body, Losses(lambda: tuple(loss for loss in losses if loss.path not in beside)) if beside else losses
     )

@@ -59,6 +59,8 @@ def _is_request(value: Any) -> bool:
 
 
 def _is_own_message(message: dict[str, Any]) -> bool:
+    if "role" not in message:  # a row of a training set may have `images`, too
+        return False
     if isinstance(message.get("images"), list) or "tool_name" in message:
         return True
     calls = message.get("tool_calls")

@@ -1,0 +1,48 @@
+"""Training sets that are JSON arrays: one row or many, read and returned as they came."""
+
+import json
+from typing import Any
+
+import pytest
+
+import interlingua as il
+
+EXAMPLE = {"messages": [{"role": "user", "content": "Q"}, {"role": "assistant", "content": "A"}]}
+ROWS: dict[str, Any] = {
+    "sharegpt": {"conversations": [{"from": "human", "value": "Q"}, {"from": "gpt", "value": "A"}]},
+    "openai-finetune": EXAMPLE,
+    "alpaca": {"instruction": "Q", "input": "", "output": "A"},
+    "bedrock-finetune": {
+        "schemaVersion": "bedrock-conversation-2024",
+        "messages": [{"role": "user", "content": [{"text": "Q"}]}, {"role": "assistant", "content": [{"text": "A"}]}],
+    },
+}
+
+
+@pytest.mark.parametrize("name", sorted(ROWS))
+def test_an_array_of_one_row_comes_back_as_an_array(name: str) -> None:
+    """By `decode` as by `read`; the row alone comes back alone."""
+    row = ROWS[name]
+    (read,) = il.read(json.dumps([row]).encode(), name)
+    assert [row] == il.encode(read, name).body == il.encode(il.decode([row], name), name).body
+    assert row == il.encode(il.decode(row, name), name).body
+
+
+@pytest.mark.parametrize("name", sorted(ROWS))
+def test_an_array_of_rows_is_as_many_conversations(name: str) -> None:
+    """Also where the format is named."""
+    read = list(il.read(json.dumps([ROWS[name]] * 3).encode(), name))
+    assert [ROWS[name]] * 3 == [il.encode(one, name).body for one in read]
+
+
+def test_a_set_of_one_is_one_row_elsewhere() -> None:
+    """How a file was laid out belongs to its own format."""
+    assert EXAMPLE == il.convert([ROWS["sharegpt"]], "openai-finetune").body
+
+
+def test_rows_with_images_are_not_ollama_s_messages() -> None:
+    """LLaMA-Factory names the pictures of a row beside its messages; a message of Ollama's has a role."""
+    rows = [{**EXAMPLE, "images": ["cat.png"]}] * 2
+    found = il.detect(rows)
+    assert found is None or "ollama-chat" != found.dialect
+    assert [2, 2] == [len(one.messages) for one in il.read(json.dumps(rows).encode())]
