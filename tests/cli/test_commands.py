@@ -1,6 +1,7 @@
 """The other commands: what they show, and what programs get from them."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -204,3 +205,69 @@ def test_unknown_names_are_told_apart_from_all_others() -> None:
     """Where nothing is near, what there is."""
     assert "`interlingua --help` lists the commands" in run("xyzzy").err
     assert "valid formats: " in run("convert", "-t", "qqqqq", given=b"").err
+
+
+def test_the_doctor_checks_the_installation(tmp_path: Path) -> None:
+    """Home, keys, models, sandbox and programs; what is wrong has a remedy and an exit code."""
+    env = {**os.environ, "INTERLINGUA_HOME": str(tmp_path), "OPENAI_API_KEY": "sk-" + "x"}
+    found = run("doctor", "--json", env=env)
+    checks = {check["name"]: check for check in found.json["checks"]}
+    assert (0, True) == (found.code, found.json["healthy"])
+    assert {"version", "terminal", "home", "default model", "keys", "sandbox", "git", "extras"} <= checks.keys()
+    assert "openai (env:OPENAI_API_KEY)" in checks["keys"]["detail"] and "sk-" not in found.out
+    tmp_path.chmod(0o777)
+    (tmp_path / "models.toml").write_text("[alias]\n")
+    broken = run("doctor", env=env)
+    assert 1 == broken.code and "Traceback" not in broken.err
+    assert f"chmod go-w {tmp_path}" in broken.out and "did you mean `aliases`?" in broken.out
+
+
+@pytest.mark.parametrize(
+    ("data", "names"),
+    [(json.dumps(CONVERSATION), "anthropic-messages"), ("just text\n", "no known format")],
+    ids=["request", "text"],
+)
+def test_the_doctor_names_the_format_of_what_is_no_session(data: str, names: str, tmp_path: Path) -> None:
+    """One line; and no output is written, since a repair would leave nothing."""
+    path, new = tmp_path / "x.json", tmp_path / "new.jsonl"
+    path.write_text(data)
+    done = run("doctor", path, "-o", new)
+    assert (1, "", 1, False) == (done.code, done.out, len(done.err.splitlines()), new.exists())
+    assert names in done.err and "session file" in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "offers"),
+    [
+        ("il run -m debug/pa", "debug/parrot-1"),
+        ("il run -m anthropic/claude-opus-4-", "anthropic/claude-opus-4-6"),
+        ("interlingua chat -m anthr", "anthropic/"),
+        ("il convert -t gem", "gemini"),
+        ("il show -f chatg", "chatgpt-export"),
+        ("il models -p oll", "ollama"),
+        ("il models def", "default"),
+        ("il tools show rea", "read"),
+        ("il sessions show abc", "abcdef"),
+        ("il chat --session abc", "abcdef"),
+        ("il doc", "doctor"),
+    ],
+    ids=range(11),
+)
+def test_the_shell_is_offered_what_fits(words: str, offers: str, tmp_path: Path) -> None:
+    """Models, formats, providers, tools, sessions and commands, for both names of the program."""
+    folder = tmp_path / "agents" / "main" / "sessions"
+    folder.mkdir(parents=True)
+    (folder / "abcdef.jsonl").write_text('{"role":"user","content":"hi"}\n')
+    count = str(len(words.split()) - 1)
+    env = {**os.environ, "INTERLINGUA_HOME": str(tmp_path), "COMP_WORDS": words, "COMP_CWORD": count}
+    done = run(env={**env, "_INTERLINGUA_COMPLETE": "bash_complete"})
+    assert (0, "") == (done.code, done.err)
+    assert offers in {line.partition(",")[2] for line in done.out.splitlines()}
+    assert "chatgpt-export" not in done.out or "show" in words  # it is read, not written
+
+
+def test_both_names_of_the_program_are_completed() -> None:
+    """`il` and `interlingua` in one script."""
+    script = run("completion", "bash").out
+    assert "complete -o nosort -F _il_completion il" in script
+    assert "complete -o nosort -F _interlingua_completion interlingua" in script

@@ -33,7 +33,7 @@ COMMANDS = {
     "serve": "Serve any model to programs of any format, from one address.",
     "sessions": "List, show, import, export, fork, compact and clean up sessions.",
     "archive": "Search every program's conversations; totals of tokens and cost.",
-    "doctor": "Diagnose a session file, and repair it into a new one.",
+    "doctor": "Check the installation, or diagnose and repair a session file.",
     "worker": "Execute durable runs from a shared queue.",
     "plugins": "List, install, check or create plugins.",
     "demo": "Run an offline demonstration.",

@@ -24,6 +24,7 @@ from ..tools.registry import PROFILES
 from ..values.errors import FormatError, InterlinguaError
 from ..values.places import home
 from . import installed, output
+from .completing import complete_models, complete_sessions
 from .run import MODEL_VARIABLE, usual_model
 
 _POLICIES = {"yes": ALLOW, "ask": ASK, "read-only": READ_ONLY, "edit": EDIT, "build": BUILD}
@@ -31,8 +32,19 @@ _POLICIES = {"yes": ALLOW, "ask": ASK, "read-only": READ_ONLY, "edit": EDIT, "bu
 
 @click.command("chat")
 @click.argument("prompt", required=False)
-@click.option("-m", "--model", help=f"provider/id, or an alias of models.toml; {MODEL_VARIABLE} if not given.")
-@click.option("--session", "name", metavar="ID", help="Continue this session: its id, a prefix of it, or a file.")
+@click.option(
+    "-m",
+    "--model",
+    shell_complete=complete_models,
+    help=f"provider/id, or an alias of models.toml; {MODEL_VARIABLE} if not given.",
+)
+@click.option(
+    "--session",
+    "name",
+    metavar="ID",
+    shell_complete=complete_sessions,
+    help="Continue this session: its id, a prefix of it, or a file.",
+)
 @click.option("--resume", is_flag=True, help="Continue the latest session.")
 @click.option("--new", is_flag=True, help="Start a new session: the default.")
 @click.option("--tools", "profile", type=click.Choice([*PROFILES, "none"]), default="coding", show_default=True)

@@ -33,6 +33,7 @@ from ..values.errors import InterlinguaError
 from ..values.spelling import unknown
 from . import bulk, output
 from .bulk import Piece, Task
+from .completing import complete_models
 from .outputs import Done, FolderOutput, Journal, Output, Rejects, SingleConversation, Tally
 
 PARALLEL = 4 * 1024 * 1024  # bytes of input that are worth more processes; or so many files:
@@ -83,7 +84,12 @@ TARGETS = Registered(lambda: (*DIALECTS, conversion.SELF), writable=True)
 @click.option(
     "-o", "--output", "place", type=click.Path(), help="A file (.gz and .zst are packed), or a folder for many inputs."
 )
-@click.option("-m", "--model", help="The model to write into requests, and whose limits to adapt to.")
+@click.option(
+    "-m",
+    "--model",
+    shell_complete=complete_models,
+    help="The model to write into requests, and whose limits to adapt to.",
+)
 @click.option("--report", is_flag=True, help="Show what was lost, on standard error; grouped, for many conversations.")
 @click.option("--records", is_flag=True, help="In the report, also list bookkeeping (timestamps, usage, …).")
 @click.option("--strict", is_flag=True, help="Fail if anything would be lost.")

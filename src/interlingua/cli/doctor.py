@@ -1,29 +1,48 @@
-"""`interlingua doctor`: diagnoses a session file, and writes a repaired one."""
+"""`interlingua doctor`: checks the installation, or diagnoses a session file and writes a repaired one."""
 
+import importlib.util
+import os
+import platform
+import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import click
 from rich.text import Text
 
-from ..conversion import local_files, sources
+from .._version import __version__
+from ..conversion import detect, local_files, sources
 from ..sessions.repair import Examined, RepairFinding, examine
+from ..sessions.summary import is_foreign
+from ..tools.sandbox import sandbox_status
+from ..values import jsontext
+from ..values.errors import FormatError, InterlinguaError
+from ..values.places import home
 from . import output
 
 
 @click.command("doctor")
-@click.argument("file", metavar="FILE")
+@click.argument("file", metavar="[FILE]", required=False)
 @click.option("-o", "--output", "place", type=click.Path(dir_okay=False), help="Write the repaired session here.")
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
-def command(file: str, place: str | None, force: bool, as_json: bool) -> None:
-    """Diagnose a session file line by line, and repair it into a new one.
+def command(file: str | None, place: str | None, force: bool, as_json: bool) -> None:
+    """Check the installation; or diagnose a session file line by line, and repair it into a new one.
 
-    The file itself is never changed. The exit code is 0 if it is healthy or was repaired, 1 if it needs repair.
+    Without FILE: the home folder, keys, models, sandbox, programs and packages. The file itself is never changed. The
+    exit code is 0 if all is well or was repaired, 1 if something needs repair.
     """
+    if file is None:
+        if place is not None:
+            raise click.UsageError("-o needs a session file; give one")
+        _check_installation(as_json)
+        return
     source = sources.Source(None if file == sources.STDIN else Path(file))
-    found = examine(sources.read_all(source))
+    data = sources.read_all(source)
+    _refuse_other_formats(source, data)
+    found = examine(data)
     if place is not None:
         _write(Path(place), source, found.data, force)
     if as_json:
@@ -32,6 +51,177 @@ def command(file: str, place: str | None, force: bool, as_json: bool) -> None:
         _say(source, found, place)
     if found.findings and place is None:
         sys.exit(1)
+
+
+def _refuse_other_formats(source: sources.Source, data: bytes) -> None:
+    """Raises for a file without a line of a session: repairing it would leave nothing. The error names its format."""
+    lines = [line for line in data.splitlines() if line.strip()]
+    if not lines or is_foreign(lines[0]) or any(map(_has_role, lines)):
+        return
+    found = detect(data)
+    if found is None and any(line.lstrip().startswith(b"{") for line in lines):
+        return  # torn lines, perhaps of a session
+    if found is None:
+        raise InterlinguaError(
+            f"{source.name} is no session file and no known format; `interlingua dialects` lists them"
+        )
+    raise InterlinguaError(
+        f"{source.name} is {found.dialect} ({found.reason}), not a session file; "
+        "`interlingua check` reports its problems, `interlingua convert -t transcript` makes a session of it"
+    )
+
+
+def _has_role(line: bytes) -> bool:
+    try:
+        value = jsontext.read(line)
+    except FormatError:
+        return False
+    return isinstance(value, dict) and "role" in value
+
+
+# --- the installation -------------------------------------------------------------------------------------------------
+
+State = Literal["ok", "note", "problem"]
+
+
+class Check(NamedTuple):
+    """One thing that was looked at; `remedy` says what to do where it is not well."""
+
+    name: str
+    state: State
+    detail: str
+    remedy: str = ""
+
+
+# What for; without them something else is done, or a tool is missing.
+_PROGRAMS = {"git": "plugins and the tools of agents", "less": "paging", "rg": "fast searches", "bwrap": "the sandbox"}
+_PACKAGES = {
+    "botocore": "bedrock",
+    "google.auth": "vertex",
+    "PIL": "images",
+    "mcp": "mcp",
+    "keyring": "keyring",
+    "pyarrow": "arrow",
+}
+
+
+def _check_installation(as_json: bool) -> None:
+    checks = [*_checks()]
+    failed = any(check.state == "problem" for check in checks)
+    if as_json:
+        output.say_json({"healthy": not failed, "checks": [check._asdict() for check in checks]})
+    else:
+        out = output.console()
+        for check in checks:
+            mark, colour = _MARKS[check.state]
+            remedy = f"; {check.remedy}" if check.remedy else ""
+            out.print(Text.assemble((mark, colour), f" {check.name}: ", check.detail, (remedy, "dim")))
+    if failed:
+        sys.exit(1)
+
+
+_MARKS = {"ok": ("✓", "green"), "note": ("·", "dim"), "problem": ("✗", "red")}
+
+
+def _checks() -> Iterator[Check]:
+    yield Check("version", "ok", f"interlingua {__version__}, Python {platform.python_version()}, {platform.system()}")
+    yield _locale_check()
+    yield from _home_checks(home())
+    yield from _model_checks()
+    yield from _key_checks()
+    status = sandbox_status()
+    yield Check("sandbox", "ok" if status.available else "note", status.reason)
+    for name, use in _PROGRAMS.items():
+        found = shutil.which(name)
+        remedy = "" if found else f"install it for {use}"
+        yield Check(name, "ok" if found else "note", found or "not installed", remedy)
+    missing = [extra for module, extra in _PACKAGES.items() if not _is_installed(module)]
+    remedy = f"pip install 'interlingua[{','.join(missing)}]' adds them" if missing else ""
+    yield Check("extras", "note" if missing else "ok", f"without {', '.join(missing)}" if missing else "all", remedy)
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # of the package that it is in
+        return False
+
+
+def _locale_check() -> Check:
+    encoding = (sys.stdout.encoding or "").lower()
+    if encoding.replace("-", "") == "utf8":
+        return Check("terminal", "ok", "UTF-8")
+    return Check("terminal", "note", f"{encoding}: other characters are escaped", "use a UTF-8 locale, such as C.UTF-8")
+
+
+def _home_checks(place: Path) -> Iterator[Check]:
+    if not place.exists():
+        yield Check("home", "note", f"{place} does not exist yet; it is made when it is needed")
+        return
+    if not place.is_dir() or not os.access(place, os.R_OK | os.W_OK | os.X_OK):
+        yield Check("home", "problem", f"{place} cannot be written", "repair its permissions, or set INTERLINGUA_HOME")
+        return
+    others = place.stat().st_mode & 0o022
+    state: State = "problem" if others else "ok"
+    yield Check(
+        "home",
+        state,
+        f"{place}" + (" can be changed by others" if others else ""),
+        f"chmod go-w {place}" if others else "",
+    )
+    free = shutil.disk_usage(place).free
+    if free < _LITTLE:
+        yield Check("disk", "problem", f"{free >> 20} MB left at {place}", "free some space")
+
+
+_LITTLE = 200 << 20
+
+
+def _model_checks() -> Iterator[Check]:
+    from ..connect import models
+    from ..connect.client import default_client
+
+    try:
+        aliases = models.load_overrides().aliases
+    except InterlinguaError as error:
+        yield Check("models.toml", "problem", str(error), "repair the file")
+        return
+    given = os.environ.get("INTERLINGUA_MODEL") or aliases.get("default")
+    if not given:
+        yield Check("default model", "note", "none", "`interlingua models default MODEL` sets one")
+        return
+    try:
+        _, model = default_client().find(given)
+        yield Check("default model", "ok", f"{model.provider}/{model.id}")
+    except InterlinguaError as error:
+        yield Check("default model", "problem", str(error))
+
+
+def _key_checks() -> Iterator[Check]:
+    from ..connect.auth.credentials import CredentialStore
+    from ..connect.auth.resolver import resolve_auth
+    from ..connect.models import known_rows
+
+    store, found = CredentialStore(), []
+    for problem in store.problems():
+        yield Check("keys", "problem", problem)
+    try:
+        rows = known_rows()
+    except InterlinguaError:
+        return  # models.toml, which is reported above
+    for provider in rows:
+        try:
+            auth = resolve_auth(provider, store=store)
+        except InterlinguaError as error:
+            yield Check("keys", "problem", f"{provider}: {error}")
+            continue
+        if auth is not None:
+            found.append(f"{provider} ({auth.source})")
+    remedy = "" if found else "`interlingua auth login PROVIDER` stores one"
+    yield Check("keys", "ok" if found else "note", ", ".join(found) or "none found", remedy)
+
+
+# --- session files ----------------------------------------------------------------------------------------------------
 
 
 def _write(place: Path, source: sources.Source, data: bytes, force: bool) -> None:

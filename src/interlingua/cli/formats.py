@@ -124,9 +124,10 @@ def _summary(name: str) -> str:
 @click.command("completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion_command(shell: str) -> None:
-    """Print the completion script: `eval "$(interlingua completion bash)"`."""
+    """Print the completion script, for `interlingua` and `il`: `eval "$(interlingua completion bash)"`."""
     from . import group
 
     found = get_completion_class(shell)
     assert found is not None
-    click.echo(found(group, {}, "interlingua", "_INTERLINGUA_COMPLETE").source())
+    for program in ("interlingua", "il"):
+        click.echo(found(group, {}, program, "_INTERLINGUA_COMPLETE").source())

@@ -55,8 +55,8 @@ class _Models(output.Group):
     """Runs `list`, unless the first argument is a command."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
-        given = args if args and args[0] in (*self.commands, "--help", "-h") else ["list", *args]
-        return super().parse_args(context, given)
+        is_command = args[0] in (*self.commands, "--help", "-h") if args else context.resilient_parsing  # completion
+        return super().parse_args(context, args if is_command else ["list", *args])
 
     def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         listing = self.commands["list"]

@@ -21,6 +21,7 @@ from ..values.abort import Abort
 from ..values.errors import FormatError, InterlinguaError
 from ..values.places import has_plugins
 from . import inputs, output, templates
+from .completing import complete_models
 from .installed import BARE
 from .logs import RUNS, is_logging, session_id
 
@@ -60,7 +61,12 @@ class _PromptCommand(click.Command):
 
 @click.command("run", cls=_PromptCommand)
 @click.argument("prompt", required=False)
-@click.option("-m", "--model", help=f"provider/id, or an alias of models.toml; {MODEL_VARIABLE} if not given.")
+@click.option(
+    "-m",
+    "--model",
+    shell_complete=complete_models,
+    help=f"provider/id, or an alias of models.toml; {MODEL_VARIABLE} if not given.",
+)
 @click.option("-s", "--system", help="The system prompt.")
 @click.option(
     "--sf",

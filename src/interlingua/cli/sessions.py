@@ -32,6 +32,7 @@ from ..values.messages import AgentMessage, AssistantMessage, CustomMessage, tex
 from ..values.regular import stream_regular
 from ..values.request import Conversation, Entry, is_aside
 from . import output
+from .completing import complete_sessions
 from .convert import NAMES
 from .show import _View
 
@@ -189,7 +190,7 @@ def _table(rows: list[SessionInfo], *, with_agent: bool) -> None:
 
 
 @command.command("show")
-@click.argument("name", metavar="[SESSION]", required=False)
+@click.argument("name", metavar="[SESSION]", required=False, shell_complete=complete_sessions)
 @_about_place
 @click.option("-r", "--response", is_flag=True, help="Only the text of the last answer.")
 @click.option("-x", "--extract", is_flag=True, help="Only the first code block of the last answer.")
@@ -371,7 +372,7 @@ def import_(place: _Place, inputs: tuple[str, ...], origin: str | None, new_id: 
 
 
 @command.command("export")
-@click.argument("name", metavar="SESSION")
+@click.argument("name", metavar="SESSION", shell_complete=complete_sessions)
 @_about_place
 @click.option("-t", "--to", "target", type=NAMES, required=True, help="The format to write.")
 @click.option("-o", "--output", "out", type=click.Path(dir_okay=False), help="A file; standard output by default.")
@@ -421,7 +422,7 @@ def export(
 
 
 @command.command("fork")
-@click.argument("name", metavar="SESSION")
+@click.argument("name", metavar="SESSION", shell_complete=complete_sessions)
 @_about_place
 @click.option("--at", help="The last entry of the new session; default: the head.")
 @click.option("--id", "new_id", help="The id of the new session; default: generated.")
@@ -437,7 +438,7 @@ def fork(place: _Place, name: str, at: str | None, new_id: str | None, as_json: 
 
 
 @command.command("compact")
-@click.argument("name", metavar="SESSION")
+@click.argument("name", metavar="SESSION", shell_complete=complete_sessions)
 @_about_place
 @click.option("--summary", help="The summary; - reads it from standard input.")
 @click.option("--keep", default=compacting.KEEP_RECENT_TOKENS, show_default=True, help="Approximate tokens to keep.")
@@ -475,7 +476,7 @@ def _request(cut: compacting.Cut, focus: str | None) -> str:
 
 
 @command.command("delete")
-@click.argument("names", nargs=-1, metavar="SESSION…")
+@click.argument("names", nargs=-1, metavar="SESSION…", shell_complete=complete_sessions)
 @_about_place
 @click.option("--before", metavar="DAYS", type=click.FloatRange(0), help="Sessions unchanged for this many days.")
 @click.option("--all", "everything", is_flag=True, help="All sessions of the agent.")
@@ -544,7 +545,7 @@ def _day(rows: list[dict[str, Any]]) -> str:
 
 
 @command.command("restore")
-@click.argument("names", nargs=-1, metavar="[SESSION…]")
+@click.argument("names", nargs=-1, metavar="[SESSION…]", shell_complete=complete_sessions)
 @_about_place
 @as_json_option
 def restore(place: _Place, names: tuple[str, ...], as_json: bool) -> None:
@@ -580,7 +581,7 @@ def purge_command(place: _Place, everything: bool, as_json: bool) -> None:
 
 
 @command.command("gc")
-@click.argument("names", nargs=-1, metavar="[SESSION…]")
+@click.argument("names", nargs=-1, metavar="[SESSION…]", shell_complete=complete_sessions)
 @_about_place
 @click.option("--branches", is_flag=True, help="Remove entries on no path to the head, a label or a branch.")
 @click.option("--delete", is_flag=True, help="Keep no backup of the session.")

@@ -22,6 +22,7 @@ from ..tools.validation import form, shown
 from ..values.errors import InterlinguaError
 from ..values.messages import TextBlock
 from . import installed, output, tools_serve
+from .completing import complete_tools
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -63,7 +64,7 @@ def list_command(
 
 
 @command.command("show")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_tools)
 @_installed
 @click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
 def show_command(name: str, as_json: bool, **wanted: Any) -> None:
@@ -81,7 +82,7 @@ def show_command(name: str, as_json: bool, **wanted: Any) -> None:
 
 
 @command.command("run")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_tools)
 @click.argument("arguments", default="{}", metavar="[JSON]")
 @click.option(
     "--root", type=click.Path(path_type=Path, exists=True, file_okay=False), default=".", help="The root directory."
