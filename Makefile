@@ -82,7 +82,7 @@ bench: setup ## Speed beside the limits and the peers, each peer in an environme
 	@$(MAKE) --no-print-directory web/node_modules/.package-lock.json bench/.envs/inspect/ready
 	$(BIN)/python bench/browser.py
 
-interop: setup ## With other people's programs: coding agents, client libraries, Ray, MCP servers, LiteLLM, llama.cpp, moto, PostgreSQL, llm-canvas, Inspect
+interop: setup ## With other people's programs: coding agents, client libraries, Ray, MCP servers and conformance, an ACP editor, LiteLLM, llama.cpp, moto, PostgreSQL, llm-canvas, Inspect
 	@$(MAKE) --no-print-directory bench/.envs/inspect/ready
 	PYTHONPATH=src bench/.envs/inspect/bin/python interop/inspect_samples.py
 	@test -x interop/.envs/ray/bin/python || $(BIN)/uv venv --quiet --python $(BIN)/python interop/.envs/ray
@@ -97,6 +97,8 @@ interop: setup ## With other people's programs: coding agents, client libraries,
 	$(BIN)/python interop/mcp_servers.py
 	$(BIN)/python interop/mcp_conformance.py
 	@$(MAKE) --no-print-directory interop/.envs/llm_canvas/ready interop/.envs/llm/ready
+	$(BIN)/python interop/acp_editor.py
+	@$(MAKE) --no-print-directory interop/.envs/llm_canvas/ready
 	$(BIN)/python interop/llm_canvas_client.py
 	$(BIN)/python interop/llm_tasks.py
 	$(BIN)/python interop/postgres_sessions.py

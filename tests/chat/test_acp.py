@@ -169,6 +169,17 @@ async def test_a_session_is_loaded_with_its_conversation(tmp_path: Path, root: P
         assert "One file.Go on." == client.text()
 
 
+async def test_a_closed_session_is_gone_until_it_is_loaded(tmp_path: Path, root: Path) -> None:
+    """What is announced is there: an editor closes a session, and loads it again."""
+    async with editor(tmp_path, ["One.", "Two."]) as client:
+        session = await client.opened(root)
+        await client.prompt(session)
+        assert "error" not in await client.request("session/close", sessionId=session)
+        assert "no session" in (await client.prompt(session))["error"]["message"]
+        assert "error" not in await client.request("session/load", sessionId=session, cwd=str(root), mcpServers=[])
+        assert "end_turn" == (await client.prompt(session))["result"]["stopReason"]
+
+
 async def test_a_prompt_is_cancelled(tmp_path: Path, root: Path) -> None:
     """What runs is stopped, the prompt ends as cancelled, and the session takes the next one."""
     async with editor(tmp_path, [call("exec", command="sleep 600"), "Again."], "--yes") as client:

@@ -323,7 +323,8 @@ class EditorAgent:
 async def run(agent: EditorAgent) -> None:
     """Serves one editor, until it closes the streams."""
     try:
-        await acp.run_agent(agent)  # type: ignore[arg-type]
+        # The package counts `session/close` as unstable; editors send it to agents that announce it.
+        await acp.run_agent(agent, use_unstable_protocol=True)  # type: ignore[arg-type]
     finally:
         await agent.close()
 
