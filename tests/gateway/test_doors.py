@@ -238,3 +238,15 @@ async def test_bad_bodies_are_the_clients_fault(path: str, body: bytes, gateway:
     async with aiohttp.ClientSession() as session, session.post(gateway.url + path, data=body) as response:
         assert response.status == 400, await response.text()
         assert isinstance(await response.json(), dict)
+
+
+async def test_only_background_responses_can_be_cancelled(gateway: Gateway, upstream: Server) -> None:
+    """
+    A finished response says why it cannot be cancelled; one that does not exist is not found.
+    """
+    async with openai.AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key="none", max_retries=0) as client:
+        done = await client.responses.create(model="ollama-chat", input="Hi")
+        with pytest.raises(openai.BadRequestError, match="only background responses"):
+            await client.responses.cancel(done.id)
+        with pytest.raises(openai.NotFoundError):
+            await client.responses.cancel("resp_unknown")

@@ -35,6 +35,7 @@ FATAL = [
     faults.ErrorEvent(il.Overloaded("the server is overloaded"), after_events=2),
     faults.Corrupt(at_event=2, how="json"),
     faults.Corrupt(at_event=2, how="frame"),
+    faults.NoTerminal(),
 ]
 
 

@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.conftest import settings_for
+from gateway.conftest import WIRES, settings_for
+from interlingua.gateway import Gateway
 from interlingua.gateway.exchange import ClientKey
 from interlingua.gateway.service import Service
 from interlingua.gateway.settings import ClientLimits, Listen, Settings
@@ -304,6 +305,44 @@ async def test_a_client_cannot_choose_where_a_request_goes(tmp_path: Path) -> No
     server.close()
     await server.wait_closed()
     assert [] == reached
+
+
+async def test_the_address_of_a_picture_is_never_fetched(tmp_path: Path) -> None:
+    """Whatever upstream there is: the address is sent on, or reported as lost; the gateway opens none itself."""
+    reached = []
+
+    async def trap(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        reached.append(await reader.read(100))
+        writer.close()
+
+    server = await asyncio.start_server(trap, "127.0.0.1", 0)
+    evil = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/latest/meta-data"
+    picture = {"type": "image", "source": {"type": "url", "url": evil}}
+    document = {"type": "document", "source": {"type": "url", "url": evil}}
+    with Server() as upstream:
+        async with Gateway(settings_for(upstream)) as gateway, aiohttp.ClientSession() as session:
+            for api in WIRES:
+                content = [{"type": "text", "text": "Look."}, picture, document]
+                body = {"model": api, "max_tokens": 9, "messages": [{"role": "user", "content": content}]}
+                async with session.post(f"{gateway.url}/v1/messages", json=body) as response:
+                    assert response.status in (200, 400), await response.text()
+                    losses = response.headers.get("x-interlingua-losses", "")
+                    sent = evil.encode() in upstream.last.body
+                    assert sent or losses or response.status == 400, api
+    server.close()
+    await server.wait_closed()
+    assert reached == []
+
+
+async def test_an_aws_signature_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    """It proves a secret that the gateway does not know; the client is told what to send instead."""
+    signed = "AWS4-HMAC-SHA256 Credential=AKIA/20260101/us-east-1/bedrock/aws4_request, SignedHeaders=host, Signature=0"
+    path = "/model/debug%2Fecho/converse"
+    body = {"messages": [{"role": "user", "content": [{"text": "Hi"}]}]}
+    async with serving(tmp_path) as service:
+        service.keys.add(ClientKey(name="ci"))
+        status, text, _ = await send(service, path, body, headers={"Authorization": signed})
+        assert (401, True) == (status, "AWS_BEARER_TOKEN_BEDROCK" in text)
 
 
 @pytest.mark.parametrize("debugged", ["replay:/etc/passwd", "script:/etc/passwd", "replay:../../../etc/passwd"])

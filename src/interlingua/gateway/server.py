@@ -226,7 +226,17 @@ class Gateway:
             return web.Response(status=status, body=body, content_type=JSON, headers={**reply.headers(), **headers})
 
     async def _identify(self, http: web.BaseRequest) -> ClientKey:
-        key = LOCAL if self.gate is None else await self.gate.identify(_secret(http))
+        secret = _secret(http)
+        try:
+            key = LOCAL if self.gate is None else await self.gate.identify(secret)
+        except AuthFailed:
+            if secret is None and http.headers.get("Authorization", "").startswith("AWS4-"):
+                # A signature proves a secret that only AWS and the client know.
+                raise AuthFailed(
+                    "an AWS signature cannot be checked here; set AWS_BEARER_TOKEN_BEDROCK to the gateway's key",
+                    status=401,
+                ) from None
+            raise
         if key is LOCAL and (self.settings.listen.unix is not None or is_loopback(self.settings.listen.host)):
             _refuse_pages(http)
         return key
