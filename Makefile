@@ -96,9 +96,8 @@ interop: setup ## With other people's programs: coding agents, client libraries,
 		npm rebuild --prefix interop/.envs/mcp-node --silent node; fi
 	$(BIN)/python interop/mcp_servers.py
 	$(BIN)/python interop/mcp_conformance.py
-	@$(MAKE) --no-print-directory interop/.envs/llm_canvas/ready interop/.envs/llm/ready
 	$(BIN)/python interop/acp_editor.py
-	@$(MAKE) --no-print-directory interop/.envs/llm_canvas/ready
+	@$(MAKE) --no-print-directory interop/.envs/llm_canvas/ready interop/.envs/llm/ready
 	$(BIN)/python interop/llm_canvas_client.py
 	$(BIN)/python interop/llm_tasks.py
 	$(BIN)/python interop/postgres_sessions.py

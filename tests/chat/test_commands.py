@@ -5,6 +5,8 @@ import base64
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from prompt_toolkit.completion import CompleteEvent
@@ -275,3 +277,50 @@ def test_commands_models_and_files_are_completed(tmp_path: Path) -> None:
     assert ["two.txt"] == offered("@sub/t")
     assert [".hidden"] == offered("@.h")
     assert [] == offered("just words")
+
+
+async def test_prompts_of_servers_are_listed_and_sent(tmp_path: Path) -> None:
+    """`/prompt` lists them with their arguments; with a name it runs the agent with the prompt's messages."""
+
+    class Offering:
+        async def prompts(self) -> list[Any]:
+            return [SimpleNamespace(name="greet", arguments={"name": True}, description="Greets.")]
+
+        async def prompt(self, name: str, values: dict[str, str]) -> list[UserMessage]:
+            return [UserMessage(content=f"{name} {values['name']} politely")]
+
+    async with talking(tmp_path, ["Good day, Ada."], servers={"desk": Offering()}) as talk:
+        assert "desk/greet" in await talk.say("/prompt")
+        assert "no MCP server 'nobody'" in await talk.say("/prompt nobody/greet")
+        assert "Good day, Ada." in await talk.say('/prompt desk/greet name="Ada L"')
+        first = next(message for message in talk.chat.agent.messages if isinstance(message, UserMessage))
+        assert "greet Ada L politely" == text_of(first.content)
+
+
+async def test_a_servers_question_is_asked_field_by_field(tmp_path: Path) -> None:
+    """Values are checked as the form wants them, empty input takes the default, and a no is a no."""
+    form: Any = SimpleNamespace(
+        server="desk",
+        message="For whom?",
+        url=None,
+        schema={
+            "properties": {
+                "name": {"type": "string"},
+                "people": {"type": "integer", "default": 2},
+                "seat": {"type": "string", "enum": ["window", "aisle"]},
+            },
+            "required": ["name", "seat"],
+        },
+    )
+    async with talking(tmp_path, ["-"]) as talk:
+        for lines, expected in (
+            (["y", "Ada", "", "door", "aisle"], {"name": "Ada", "seat": "aisle"}),
+            (["y", "Ada", "many", "3", "window"], {"name": "Ada", "people": 3, "seat": "window"}),
+            (["n"], None),
+        ):
+            asking = asyncio.ensure_future(talk.chat.elicit(form))
+            for line in lines:
+                await asyncio.wait_for(talk.screen.asked.wait(), 20)
+                talk.screen.asked.clear()
+                await talk.chat.take(line)
+            assert expected == await asyncio.wait_for(asking, 20)
