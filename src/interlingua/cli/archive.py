@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import functools
+import gc
 import os
 import re
 import sys
@@ -144,6 +145,7 @@ def status(home: Path | None, as_json: bool) -> None:
 
 def _update(archive: "Archive", *, quiet: bool = False) -> "Report":
     """Brings the index up to date; on a terminal, with bytes, rate and time left."""
+    gc.set_threshold(100_000, 20, 100)  # reading makes many objects and no cycles; looking for cycles takes a fifth
     if quiet or not sys.stderr.isatty():
         return archive.update()
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn

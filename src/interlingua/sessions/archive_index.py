@@ -136,7 +136,7 @@ class ArchiveIndex(TextIndex):
         super().__init__(path, stores)
         self._price = price
         self._shown_stores = (*stores, ARCHIVE)
-        self._packer = zstandard.ZstdCompressor(level=3)
+        self._packer = zstandard.ZstdCompressor(level=1)
         self._unpacker = zstandard.ZstdDecompressor()
 
     # --- writing -----------------------------------------------------------------------------------------------------
@@ -189,7 +189,14 @@ class ArchiveIndex(TextIndex):
     def _write_part(self, database: sqlite3.Connection, file: int, path: str, part: Part) -> int:
         session = self._session_of(database, file, path, part)
         first = self._next_row(database)
-        tagged = [(text, self._tags(database, ARCHIVE, session, text)) for text in part.texts]
+        known: dict[tuple[Any, ...], str] = {}
+        tagged: list[tuple[Text, str]] = []
+        for text in part.texts:
+            attributes = (text.kind, text.role, text.tool, text.model, text.is_error)
+            tags = known.get(attributes)
+            if tags is None:
+                tags = known[attributes] = self._tags(database, ARCHIVE, session, text)
+            tagged.append((text, tags))
         database.executemany(
             "INSERT INTO texts (n, session, line, part, at, cost) VALUES (?, ?, ?, ?, ?, ?)",
             ((n, session, 0, part_of(text), text.at, text.cost) for n, (text, _) in enumerate(tagged, first)),

@@ -24,7 +24,7 @@ from .spending import Used, used_by, used_in
 from .texts import Text, message_texts
 
 MAX_BODY = 512 << 20  # bytes of a file that must be read as a whole
-FLUSH_CHARS = 4 << 20  # characters that are handed on at once
+FLUSH_CHARS = 12 << 20  # characters that are handed on at once
 UNKNOWN = "no known format"
 _TITLE = 80
 
@@ -233,7 +233,7 @@ class _Lines:
             whole = line.endswith(b"\n")
             if not whole and len(line) >= MAX_LINE:
                 self._note(f"a line of more than {MAX_LINE >> 20} MB", number)
-                line = _rest(stream)
+                self._at += _passed(stream)
             elif line.strip():
                 value = self._value(line, number, whole)
                 if value is None and not whole:  # it is being written: read again when it is complete
@@ -241,7 +241,7 @@ class _Lines:
                     is_last = True
                     break
                 found += self._skim.read(value) if value is not None else ()
-            self._at = stream.tell()
+            self._at += len(line)
             size += len(line)
         return self._part(found), is_last
 
@@ -346,9 +346,11 @@ def sample(stream: BinaryIO, covered: int) -> bytes:
     return digest.digest()
 
 
-def _rest(stream: BinaryIO) -> bytes:
-    """Passes over the rest of a line."""
-    line = b""
-    while (line := stream.readline(MAX_LINE)) and not line.endswith(b"\n"):
-        pass
-    return line
+def _passed(stream: BinaryIO) -> int:
+    """Passes over the rest of a line; returns its bytes."""
+    size = 0
+    while line := stream.readline(MAX_LINE):
+        size += len(line)
+        if line.endswith(b"\n"):
+            break
+    return size

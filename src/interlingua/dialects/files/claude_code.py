@@ -19,7 +19,17 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...values.losses import QUIET, Encoded, Lines, Reporter, SupportTable
-from ...values.messages import AssistantMessage, Cost, Message, ToolResultMessage, Usage, UserMessage
+from ...values.messages import (
+    AssistantMessage,
+    Cost,
+    Message,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+)
 from ...values.request import Conversation, Entry, ModelDescriptor
 from .. import dialect
 from ..residual import JOINED, reading, with_residual
@@ -322,7 +332,9 @@ class _Skim(LineSkim):
         summary = self.state.get("summaries", {}).get(id)
         if summary is not None:
             self._entitle("summary", summary)
-        return [(id if isinstance(id, str) else "", message) for message in _decode_line(line)]
+        plain = _plain_message(line)
+        found = _decode_line(line) if plain is None else [plain]
+        return [(id if isinstance(id, str) else "", message) for message in found]
 
     def _find_title(self, line: dict[str, Any]) -> None:
         """As `_title`: a `summary` counts if it is of this session, whose lines may come later."""
@@ -338,6 +350,66 @@ class _Skim(LineSkim):
         ranks = [name for name, _ in _TITLES]
         if ranks.index(kind) <= ranks.index(self.state.get("title", "summary")):
             self.title, self.state["title"] = title, kind
+
+
+# The usual lines are read here without the wire's dialect, which also keeps what a return trip needs: that takes five
+# times as long. A line of any other shape is left to it.
+_ENDS = ("end_turn", "stop_sequence", "tool_use", None)  # of an answer that did not fail
+
+
+def _plain_message(line: dict[str, Any]) -> Any:
+    """The message of a line with nothing unusual in it; None for any other."""
+    inner, kind = line.get("message"), line.get("type")
+    if type(inner) is not dict or inner.get("role") != kind:
+        return None
+    content, when = inner.get("content"), milliseconds(line.get("timestamp"))
+    if kind == "assistant":
+        return _plain_answer(inner, content, when)
+    if kind != "user":
+        return None
+    if type(content) is str:
+        return _attributed(UserMessage(content=content, timestamp=when), line)
+    result = content[0] if type(content) is list and len(content) == 1 else None
+    if type(result) is not dict or result.get("type") != "tool_result":
+        return None
+    id, text = result.get("tool_use_id"), result.get("content")
+    if type(id) is not str or type(text) is not str:
+        return None
+    failed = result.get("is_error") is True
+    return ToolResultMessage(tool_call_id=id, tool_name=None, content=text, is_error=failed, timestamp=when)
+
+
+def _plain_answer(inner: dict[str, Any], content: Any, when: int | None) -> AssistantMessage | None:
+    usage, id, model, end = (inner.get(key) for key in ("usage", "id", "model", "stop_reason"))
+    if type(content) is not list or type(usage) is not dict or type(id) is not str or type(model) is not str:
+        return None
+    buckets = [usage.get(key, 0) for key in _BUCKETS]
+    blocks = [_plain_block(block) for block in content]
+    if end not in _ENDS or None in blocks or any(type(number) is not int for number in buckets):
+        return None
+    return AssistantMessage(
+        content=tuple(blocks),
+        provider="anthropic",
+        model=model,
+        response_id=id,
+        usage=Usage.of(buckets[0], buckets[1], cache_read=buckets[2], cache_write=buckets[3]),
+        timestamp=when,
+    )
+
+
+_BUCKETS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+
+
+def _plain_block(block: Any) -> Any:
+    kind = block.get("type") if type(block) is dict else None
+    if kind == "text" and type(block.get("text")) is str:
+        return TextBlock(text=block["text"])
+    if kind == "thinking" and type(block.get("thinking")) is str:
+        return ThinkingBlock(thinking=block["thinking"])
+    if kind == "tool_use" and type(block.get("input")) is dict:
+        id, name = block.get("id"), block.get("name")
+        return ToolCall(id=id, name=name, arguments=block["input"]) if type(id) is str and type(name) is str else None
+    return None
 
 
 def skim(first: Sequence[Any], state: dict[str, Any] | None = None) -> LineSkim | None:

@@ -16,6 +16,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from ...values import jsontext
+from ...values.errors import FormatError
 from ...values.losses import Encoded, Lines, Reporter, SupportTable
 from ...values.messages import (
     AssistantMessage,
@@ -24,6 +26,7 @@ from ...values.messages import (
     SystemMessage,
     TextBlock,
     ThinkingBlock,
+    ToolCall,
     ToolResultMessage,
     Usage,
     UserMessage,
@@ -342,7 +345,8 @@ class _Skim(LineSkim):
             self.title = optional(payload.get("thread_name")) or self.title
         elif kind == "event_msg" and payload.get("type") == "token_count":
             return self._used(payload, _moment(line))
-        found = _decode_line(line)
+        plain = _plain_message(payload, _moment(line)) if kind == "response_item" else None
+        found = _decode_line(line) if plain is None else [plain]
         if not found and kind == "response_item":  # an item of another kind, in which something may be found
             found = [CustomMessage(kind, payload)]
         return [("", self._answered(message)) for message in found]
@@ -376,6 +380,35 @@ class _Skim(LineSkim):
             return []
         model = self.state.get("model")
         return [("", AssistantMessage(content=(), model=model, provider="openai", usage=usage, timestamp=when))]
+
+
+_TEXTS = {"user": "input_text", "assistant": "output_text"}
+
+
+def _plain_message(item: dict[str, Any], when: int | None) -> Any:
+    """The message of an item with nothing unusual in it; None for any other, which the wire's dialect reads."""
+    kind, id = item.get("type"), item.get("call_id")
+    if kind == "message":
+        content, role = item.get("content"), item.get("role")
+        block = content[0] if type(content) is list and len(content) == 1 else None
+        if role not in _TEXTS or type(block) is not dict or block.get("type") != _TEXTS[role]:
+            return None
+        if type(block.get("text")) is not str:
+            return None
+        blocks = (TextBlock(text=block["text"]),)
+        return (UserMessage if role == "user" else AssistantMessage)(content=blocks, timestamp=when)
+    if kind == "function_call_output" and type(id) is str and type(item.get("output")) is str:
+        return ToolResultMessage(
+            tool_call_id=id, tool_name=None, content=item["output"], is_error=False, timestamp=when
+        )
+    if kind == "function_call" and type(id) is str and type(item.get("arguments")) is str:
+        try:
+            arguments, name = jsontext.read(item["arguments"]), item.get("name")
+        except FormatError:
+            return None
+        if type(arguments) is dict and type(name) is str:
+            return AssistantMessage(content=(ToolCall(id=id, name=name, arguments=arguments),), timestamp=when)
+    return None
 
 
 def skim(first: Sequence[Any], state: dict[str, Any] | None = None) -> LineSkim | None:
