@@ -6,6 +6,7 @@ from corpus.cases import DIALECT_OF, corpus
 from corpus.differences import differences
 from corpus.grammar import faults
 from corpus.runner import Report, run
+from corpus.sessions import run_sessions, sessions
 from interlingua.values.events import BlockStart, Done, Start, TextDelta, TextEnd, TextStart, ThinkingEnd
 from interlingua.values.messages import AssistantMessage, TextBlock
 
@@ -28,6 +29,19 @@ def test_recorded_traffic_means_what_the_vendors_say_and_comes_back_as_it_was(ap
     failures = [f"{f.case} {f.check}: {f.findings[0]}" for f in report.of(api)]
     assert failures == []
     assert sum(count for (of, _), count in report.passed.items() if of == api) > 0
+
+
+@pytest.mark.skipif(
+    not sessions().is_dir(), reason=f"NO SESSION FILES at {sessions()}: say where they are with INTERLINGUA_SESSIONS"
+)
+def test_session_files_hold_what_their_programs_show():
+    """
+    Detection, counts, texts, usage, titles, models, times, branches, return trip, results kept on two wires.
+    """
+    report = run_sessions()
+    passed, every = report.counts()
+    assert report.failures() == []
+    assert every > 2000 and passed / every >= 0.99
 
 
 @pytest.mark.parametrize(

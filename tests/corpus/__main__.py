@@ -10,10 +10,13 @@ from .cases import DIALECT_OF, corpus, find_case
 from .checks import CHECKS, findings
 from .differences import MOST
 from .runner import Failure, Report, exceptions, run
+from .sessions import run_sessions, sessions
 
 
 def main() -> int:
     asked = _arguments()
+    if asked.sessions:
+        return _judge_sessions(asked.jobs)
     if not corpus().is_dir():
         print(f"There is no corpus of recorded traffic at {corpus()}: nothing was checked.")
         print("Put it there, or say where it is with INTERLINGUA_CORPUS.")
@@ -31,7 +34,25 @@ def main() -> int:
         f"{sum(report.passed.values())} passed, {len(report.failures)} failed, "
         f"{sum(report.excepted.values())} excepted, in {time.monotonic() - began:.0f} s"
     )
-    return 1 if report.failures else 0
+    failed = bool(report.failures)
+    if not (asked.api or asked.groups):
+        failed |= bool(_judge_sessions(asked.jobs))
+    return 1 if failed else 0
+
+
+def _judge_sessions(jobs: int) -> int:
+    """The files of programs, exports and data sets."""
+    if not sessions().is_dir():
+        print(f"There are no session files at {sessions()}: say where they are with INTERLINGUA_SESSIONS.")
+        return 0
+    report = run_sessions(jobs)
+    failures = report.failures()
+    print(report.table(), *failures, sep="\n")
+    passed, every = report.counts()
+    print(f"{len(report.judged)} session files: {passed} of {every} checks pass ({100 * passed / max(every, 1):.2f} %)")
+    for (file, check), why in report.excepted.items():
+        print(f"excepted: {file} {check}: {why}")
+    return 1 if failures else 0
 
 
 def _arguments() -> argparse.Namespace:
@@ -40,6 +61,7 @@ def _arguments() -> argparse.Namespace:
         "--api", action="append", choices=sorted(DIALECT_OF), help="only this directory; may be repeated"
     )
     parser.add_argument("--case", help="one case, with all that each check finds")
+    parser.add_argument("--sessions", action="store_true", help="only the files of programs, exports and data sets")
     parser.add_argument("--all", action="store_true", help="list every failure")
     parser.add_argument("--groups", action="store_true", help="list the failures by their likeness, with examples")
     parser.add_argument("--first", type=int, default=40, help="how many failures to list (%(default)s)")
