@@ -64,6 +64,7 @@ attack: setup programs ## Every class of attack that docs/security.md lists: how
 	$(BIN)/python tests/attack_table.py
 
 fuzz: setup ## Random and grown inputs into all that reads what strangers wrote, for MINUTES=60
+	INTERLINGUA_CUTS=1000 $(BIN)/pytest -q -n $(JOBS) tests/fuzz/test_cut_files.py
 	PYTHONPATH=tests $(BIN)/python tests/fuzz/fuzzing.py --minutes $(MINUTES)
 
 crash: setup ## Hundreds of kill -9 at random points of sessions, agent runs, durable runs and the ledger
