@@ -15,6 +15,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +23,11 @@ from typing import Any, NamedTuple
 from serving import HERE, Checks
 
 import interlingua as il
-from interlingua.gateway import Alias, Gateway, Listen, ProviderSettings, Settings, Target
+from interlingua.gateway import Alias, Exchange, Gateway, Listen, ProviderSettings, Settings, Target
+from interlingua.gateway.recording import Replay, replay_gateway
+from interlingua.gateway.service import Service
+from interlingua.gateway.settings_file import RecordingSettings, ServeSettings
+from interlingua.sessions import Session
 from interlingua.testing import Server
 from interlingua.testing.threads import LoopThread
 from interlingua.values.messages import text_of
@@ -36,6 +41,7 @@ UPSTREAMS = (
     "bedrock-converse-stream",
     "ollama-chat",
 )
+RESPONSES = il.dialect("openai-responses")
 TIMEOUT = 90.0  # seconds for one run of a program
 PROMPT = "TASK-ONE: replace the fruit in notes.txt by a plum."
 RESUMED = "TASK-TWO: which fruit was in notes.txt before?"
@@ -217,6 +223,67 @@ def journey(checks: Checks, name: str, upstream: Server, api: str, url: str) -> 
         checks.same(f"{what}: resumed, it knows the conversation", told, told if told in second else second[-1500:])
 
 
+class Bodies:
+    """What the clients sent, as it came, for the path that it came on."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[bytes, str]] = []
+
+    async def observe(self, exchange: Exchange) -> None:
+        if exchange.answer is not None:
+            self.sent.append((exchange.body, exchange.answer.text))
+
+
+def replayed(url: str, body: bytes) -> str:
+    """The text that a gateway answers to the body of a Responses request."""
+    request = urllib.request.Request(f"{url}/v1/responses", body, {"Content-Type": "application/json"})
+    frames, decoder = RESPONSES.framing(), RESPONSES.StreamDecoder()
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=30) as answer:
+        events = [event for frame in frames.feed(answer.read()) for event in decoder.feed(frame)]
+    return il.fold([*events, *decoder.close()]).text
+
+
+def recorded(checks: Checks, upstream: Server) -> None:
+    """A recorded run of Codex: one session, continued on another provider, and answered again offline."""
+    thread, bodies = LoopThread("gateway"), Bodies()
+    with tempfile.TemporaryDirectory() as home:
+        serve = ServeSettings(gateway=settings(upstream), recording=RecordingSettings(enabled=True, home=home))
+        service = Service(serve, Path(home) / "gateway")
+        service.gateway.observers.append(bodies)
+        thread.start(service.start())
+        url = service.gateway.url
+        journey(checks, "codex", upstream, "anthropic-messages", url)
+        assert service.recorder is not None
+        thread.run(service.recorder.flush())
+        sessions = [path.stem for path in Path(home).rglob("sessions/*.jsonl")]
+        checks.same("a recorded run of Codex is one session", 1, len(sessions))
+        with Session.open(sessions[0], agent="gateway", home=home, read_only=True) as session:
+            conversation = session.conversation()
+        asked = il.UserMessage(content="TASK-TWO: once more, which fruit was there before?")
+        context = conversation.request().context
+        context = il.Context(system=context.system, messages=(*context.messages, asked), tools=context.tools)
+        row = il.ModelDescriptor(
+            id="test-model",
+            provider="other",
+            api="google-generative-ai",
+            base_url=upstream.base_url("google-generative-ai"),
+        )
+        answer = il.sync.complete(row, context, api_key="none")
+        checks.same("it is continued on another provider", "There was a quince before.", answer.text)
+        upstream.clear()
+        with Session.open(sessions[0], agent="gateway", home=home, read_only=True) as session:
+            replay = replay_gateway(Replay([session]))
+        thread.run(replay.start())
+        told = [(text, replayed(replay.url, body)) for body, text in bodies.sent]
+        checks.same(
+            "it is answered again offline, the same requests", [one for one, _ in told], [two for _, two in told]
+        )
+        checks.same("no provider was asked", 0, len(upstream.requests))
+        thread.run(replay.stop())
+        thread.run(service.stop())
+        thread.stop()
+
+
 def loopback_only() -> None:
     """Goes on in a network namespace of its own, in which only the loopback device is up."""
     if os.environ.get("INTEROP_NAMESPACE") != "1":
@@ -240,6 +307,8 @@ def main() -> None:
                 journey(checks, name, upstream, api, gateway.url)
         thread.run(gateway.stop())
         thread.stop()
+        if "codex" in names:
+            recorded(checks, upstream)
     checks.finish()
 
 
