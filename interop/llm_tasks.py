@@ -57,7 +57,7 @@ TASKS = {
     21: Task(say=CODE, printed="ls"),
     22: Task(say=CODE, printed="pwd"),
     23: Task(say='{"name": "Rex", "age": 3}', printed="Rex"),
-    24: Task(say='{"items": [{"name": "Rex"}]}', printed="Rex"),
+    24: Task(say='{"items": [{"name": "Rex", "age": 3}]}', printed="Rex"),
     25: Task(say='{"name": "Rex"}', printed="Rex"),
     36: Task(printed="sum"),
     37: Task(printed="Summarize: $input"),

@@ -82,7 +82,7 @@ class _Place:
 
     def named(self, store: Store, name: str) -> str:
         ids = store.ids(self.agent) if isinstance(store, FileStore) else [i.id for i in store.sessions(self.agent)]
-        return _matching(name, ids, f"session of agent {self.agent!r}")
+        return _matching(name, ids, self.agent)
 
     def foreign(self, name: str) -> tuple[Path, Conversation] | None:
         """Another program's session file and its conversation; None for one of ours."""
@@ -120,13 +120,13 @@ def _about_place(command: F) -> F:
 as_json_option = click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
 
 
-def _matching(name: str, ids: Sequence[str], what: str) -> str:
+def _matching(name: str, ids: Sequence[str], agent: str, what: str = "session") -> str:
     """The id by itself or by its beginning."""
     found = [name] if name in ids else [id for id in ids if id.startswith(name)]
     if len(found) > 1:
-        raise SessionError(f"ambiguous {what}: {name!r} is {', '.join(sorted(found)[:5])}; give more of the id")
+        raise SessionError(f"ambiguous {what} {name!r}: {', '.join(sorted(found)[:5])}; give more of the id")
     if not found:
-        raise SessionNotFound(f"no {what} is called {name!r}; see: interlingua sessions list")
+        raise SessionNotFound(f"no {what} {name!r} of agent {agent!r}; see: interlingua sessions list")
     return found[0]
 
 
@@ -552,7 +552,7 @@ def restore(place: _Place, names: tuple[str, ...], as_json: bool) -> None:
     """Bring deleted sessions back; without one, list what can be restored."""
     with place.store() as store:
         kept = {one.id: one for one in store.trashed(place.agent)}
-        ids = [_matching(name, [*kept], "deleted session") for name in names]
+        ids = [_matching(name, [*kept], place.agent, "deleted session") for name in names]
         for id in ids:
             gc_.restore(store, place.agent, id)
     shown = [kept[id] for id in ids] if names else sorted(kept.values(), key=lambda one: -one.at)
