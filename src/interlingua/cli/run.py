@@ -62,10 +62,9 @@ class _PromptCommand(click.Command):
 @click.command("run", cls=_PromptCommand)
 @click.argument("prompt", required=False)
 @click.option(
-    "-m",
-    "--model",
+    *("-m", "--model"),
     shell_complete=complete_models,
-    help=f"provider/id, or an alias of models.toml; {MODEL_VARIABLE} if not given.",
+    help=f"provider/id, a name such as sonnet, or an alias; {MODEL_VARIABLE} if not given.",
 )
 @click.option("-s", "--system", help="The system prompt.")
 @click.option(
@@ -100,7 +99,13 @@ class _PromptCommand(click.Command):
 @click.option("-n", "--no-log", "no_log", is_flag=True, help="Do not keep this run.")
 @click.option("--log", is_flag=True, help="Keep this run, even after `logs off`.")
 @click.option("--save", "save", type=click.Path(), help="Write the conversation here, as a transcript.")
-@click.option("-t", "--template", "chosen", multiple=True, metavar="NAME", help="Use a template; several are joined.")
+@click.option(
+    *("-t", "--template", "chosen"),
+    multiple=True,
+    metavar="NAME",
+    shell_complete=lambda *given: [name for name in templates.names() if name.startswith(given[-1])],
+    help="Use a template; several are joined.",
+)
 @click.option("-p", "--param", "parameters", nargs=2, multiple=True, metavar="NAME VALUE", help="Fill a template.")
 @click.option("--save-template", metavar="NAME", help="Save all this as a template, and send nothing.")
 @click.option(
