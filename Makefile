@@ -64,7 +64,6 @@ attack: setup programs ## Every class of attack that docs/security.md lists: how
 	$(BIN)/python tests/attack_table.py
 
 fuzz: setup ## Random and grown inputs into all that reads what strangers wrote, for MINUTES=60
-	INTERLINGUA_CUTS=1000 $(BIN)/pytest -q -n $(JOBS) tests/fuzz/test_cut_files.py
 	PYTHONPATH=tests $(BIN)/python tests/fuzz/fuzzing.py --minutes $(MINUTES)
 
 crash: setup ## Hundreds of kill -9 at random points of sessions, agent runs, durable runs and the ledger
@@ -74,6 +73,7 @@ bench: setup ## Speed beside the limits and the peers, each peer in an environme
 	$(BIN)/python bench/run.py
 	$(BIN)/python bench/transcripts.py
 	$(BIN)/python bench/connectors.py
+	$(BIN)/python bench/gateway.py
 	$(BIN)/python bench/soak.py
 	$(BIN)/python bench/agent.py
 	$(BIN)/python bench/search.py
@@ -97,8 +97,9 @@ interop: setup ## With other people's programs: coding agents, client libraries,
 		npm rebuild --prefix interop/.envs/mcp-node --silent node; fi
 	$(BIN)/python interop/mcp_servers.py
 	$(BIN)/python interop/mcp_conformance.py
-	$(BIN)/python interop/acp_editor.py
 	@$(MAKE) --no-print-directory interop/.envs/llm_canvas/ready interop/.envs/llm/ready
+	$(BIN)/python interop/acp_editor.py
+	@$(MAKE) --no-print-directory interop/.envs/llm_canvas/ready
 	$(BIN)/python interop/llm_canvas_client.py
 	$(BIN)/python interop/llm_tasks.py
 	$(BIN)/python interop/postgres_sessions.py

@@ -17,6 +17,7 @@ import contextlib
 import json
 import os
 import platform
+import resource
 import signal
 import socket
 import statistics
@@ -28,7 +29,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import interlingua as il
 import participants
+from gateway_servers import HELD
 from participants import HERE
 
 RESULTS = HERE / "results" / "gateway.json"
@@ -36,7 +39,7 @@ TABLES = HERE / "results" / "gateway.md"
 SERVERS = HERE / "gateway_servers.py"
 CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
 ASK: dict[str, Any] = {"model": "m", "max_tokens": 100, "messages": [{"role": "user", "content": "Hello"}]}
-TICK = os.sysconf("SC_CLK_TCK")
+OPEN_STREAMS = 1000
 
 
 class Row(NamedTuple):
@@ -45,17 +48,17 @@ class Row(NamedTuple):
     server: str
     path: str
     beside: str = ""
-    least: tuple[float, float] | None = None  # the share of `beside` that is wanted, plain and streamed
+    most: int = 1000  # callers at once
 
 
 ROWS = {
     "bare": Row("bare", MESSAGES),
     "codec": Row("codec", CHAT, "bare"),
-    "same": Row("gateway", MESSAGES, "bare", (0.70, 0.60)),
-    "translated": Row("gateway", CHAT, "codec", (0.85, 0.85)),
-    "recording": Row("recording", CHAT, "translated", (0.85, 0.85)),
-    "redis": Row("redis", CHAT, "translated", (0.75, 0.75)),
-    "litellm": Row("litellm", CHAT, "translated"),
+    "same": Row("gateway", MESSAGES, "bare"),
+    "translated": Row("gateway", CHAT, "codec"),
+    "recording": Row("recording", CHAT, "translated"),
+    "redis": Row("redis", CHAT, "translated"),
+    "litellm": Row("litellm", CHAT, "translated", 32),  # with more, its calls take half a minute
 }
 
 
@@ -102,6 +105,59 @@ class Caller(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         if self._done is not None and not self._done.done():
             self._done.set_exception(error or ConnectionError(bytes(self._received[:2000]).decode() or "closed"))
+
+
+async def held(server: "Server", path: str, count: int) -> float:
+    """Megabytes that so many streams take while they are open."""
+    loop, before = asyncio.get_running_loop(), server.memory()
+    body = {**ASK, "stream": True, "messages": [{"role": "user", "content": HELD}]}
+    request = request_of(path, server.key, body)
+    callers = [
+        (await loop.create_connection(lambda: Caller(request), "127.0.0.1", server.port))[1] for _ in range(count)
+    ]
+    for caller in callers:
+        caller.transport.write(request)
+    async with asyncio.timeout(120):
+        while not all(caller.first for caller in callers):
+            await asyncio.sleep(0.05)
+    took = server.memory() - before
+    for caller in callers:
+        caller.transport.abort()
+    return took
+
+
+def large(path: str) -> Any:
+    """A request of 201 messages with tools, calls and results, about 95 KB."""
+    messages: list[il.Message] = []
+    for at in range(50):
+        call = il.ToolCall(id=f"call_{at}", name="read_file", arguments={"path": f"src/file{at}.py", "limit": 100})
+        messages += [
+            il.UserMessage(content=f"Please look at file {at} and repair what is wrong with it. " * 3),
+            il.AssistantMessage(content=(il.TextBlock(text="I look at it now. " * 5), call), stop_reason="toolUse"),
+            il.ToolResultMessage(tool_call_id=call.id, tool_name="read_file", content="x = 1\n" * 180, is_error=False),
+            il.AssistantMessage(content=(il.TextBlock(text="Done: it was off by one. " * 4),), stop_reason="stop"),
+        ]
+    schema = {"type": "object", "properties": {"path": {"type": "string"}, "limit": {"type": "integer"}}}
+    tools = tuple(
+        il.ToolSpec(name=name, description="Does what its name says. " * 5, input_schema=schema)
+        for name in ("read_file", *(f"tool_{at}" for at in range(15)))
+    )
+    context = il.Context(
+        system="You repair programs. " * 50, messages=(*messages, il.UserMessage(content="?")), tools=tools
+    )
+    api = "anthropic-messages" if path == MESSAGES else "openai-completions"
+    request = il.Request(model=il.ModelDescriptor(id="m", api=api), context=context, options=il.Options(max_tokens=100))
+    return json.loads(il.wire(api).codec.encode_request(request).bytes())
+
+
+def bare_json(body: Any) -> float:
+    """Milliseconds to decode and encode a body with the standard library."""
+    data, times = json.dumps(body), []
+    for _ in range(30):
+        start = time.thread_time()
+        json.dumps(json.loads(data)).encode()
+        times.append((time.thread_time() - start) * 1000)
+    return statistics.median(times)
 
 
 def request_of(path: str, key: str, body: Any) -> bytes:
@@ -186,7 +242,7 @@ class Server:
         async with asyncio.timeout(seconds):
             while True:
                 if self._process.poll() is not None:
-                    raise RuntimeError(f"{self._process.args} ended with {self._process.returncode}")
+                    raise RuntimeError(f"{self._process.args!r} ended with {self._process.returncode}")
                 try:
                     _, writer = await asyncio.open_connection("127.0.0.1", self.port)
                 except OSError:
@@ -241,8 +297,8 @@ class Servers:
         return Server([sys.executable, str(SERVERS), name, str(port), str(self._behind)], port, env=env)
 
     def _litellm(self, port: int) -> Server:
-        peer = next(one for one in participants.PEERS if one.name == "litellm")
-        participants.prepare(peer)
+        peer = participants.Participant("litellm-proxy", "", "")
+        participants.prepare(peer, HERE.parent / "interop" / "litellm.lock")
         parameters = {"model": "anthropic/m", "api_key": "none", "api_base": f"http://127.0.0.1:{self._behind}"}
         config = {
             "model_list": [{"model_name": "m", "litellm_params": parameters}],
@@ -283,15 +339,27 @@ async def compare(rows: list[str], levels: list[int], rounds: int, seconds: floa
                 found: dict[str, list[Measured]] = {row: [] for row in rows}
                 for _ in range(rounds):
                     for row in rows:
+                        if concurrency > ROWS[row].most:
+                            continue
                         server = await running.get(ROWS[row].server)
                         body = {**ASK, "stream": stream}
                         found[row].append(await measure(server, ROWS[row].path, body, concurrency, seconds))
                 kind = "stream" if stream else "plain"
                 for row, measured in found.items():
+                    if not measured:
+                        continue
                     cell = _cell(measured)
                     results["cells"][f"{row} {kind} {concurrency}"] = cell
                     print(f"{row:12}{kind:8}{concurrency:5}  {cell}", file=sys.stderr, flush=True)
         results["memory"] = {row: (await running.get(ROWS[row].server)).memory() for row in rows}
+        for row in rows:
+            server, path = await running.get(ROWS[row].server), ROWS[row].path
+            if row in ("bare", "same", "translated"):
+                results.setdefault("held", {})[row] = await held(server, path, OPEN_STREAMS)
+            if row in ("same", "translated"):
+                body = large(path)
+                cpu = (await measure(server, path, body, 4, seconds)).cpu
+                results.setdefault("large", {})[row] = (cpu, bare_json(body))
     return results
 
 
@@ -316,6 +384,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--write", action="store_true")
     asked = parser.parse_args()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # servers are stopped on the way out
     rows, levels = asked.rows.split(","), [int(one) for one in asked.concurrency.split(",")]
     rounds, seconds = asked.rounds or (3 if asked.quick else 5), asked.seconds or (0.7 if asked.quick else 2.0)
     if not asked.write:
@@ -345,7 +415,13 @@ def tables(results: dict[str, Any]) -> str:
             lines += [f"| {row} | {level} | {' | '.join(numbers)} |"]
         lines += [""]
     memory = ", ".join(f"{row} {size:.0f}" for row, size in results["memory"].items())
-    lines += [f"Memory after the run, in MB: {memory}. Load of the machine at the start: {results['load']:.1f}.", ""]
+    for row, (cpu, bare) in results.get("large", {}).items():
+        lines += [
+            f"- A request of 201 messages, `{row}`: {cpu:.1f} ms, {cpu / bare:.1f} x `json.loads` and `json.dumps`."
+        ]
+    for row, size in results.get("held", {}).items():
+        lines += [f"- {OPEN_STREAMS:,} open streams, `{row}`: {size:.0f} MB more."]
+    lines += [f"- Memory after the run, in MB: {memory}. Load of the machine at the start: {results['load']:.1f}.", ""]
     return "\n".join(lines)
 
 

@@ -11,9 +11,11 @@ with limits, a ledger, metrics.
 import asyncio
 import cProfile
 import os
+import resource
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -35,7 +37,7 @@ WORDS = 96  # with its beginning and end, a stream of 100 events
 ANSWER = il.AssistantMessage(
     content=(il.TextBlock(text="word " * WORDS),), model=MODEL, stop_reason="stop", usage=il.Usage.of(10, 100)
 )
-GATEWAY_KEY = "gateway-bench-key"
+HELD = "a stream that stays open"  # in a request: the upstream sends a few events and no end
 
 
 # --- the upstream ----------------------------------------------------------------------------------------------------
@@ -75,6 +77,7 @@ class Upstream(asyncio.Protocol):
         if len(body) < int(length.partition(b":")[2]):
             return
         self._received = b""
+        self._last = 5 if HELD.encode() in body else len(self.events)
         if b'"stream":true' in body.replace(b" ", b""):
             self._send(0)
         else:
@@ -84,7 +87,7 @@ class Upstream(asyncio.Protocol):
         """One event at a time: what arrives together is for the machine to decide."""
         if not self._transport.is_closing():
             self._transport.write(self.events[at])
-            if at + 1 < len(self.events):
+            if at + 1 < self._last:
                 self._loop.call_soon(self._send, at + 1)
 
 
@@ -166,8 +169,9 @@ SERVERS: dict[str, Callable[[int, int], Coroutine[Any, Any, None]]] = {
 
 
 def main() -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     name, port, behind = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    profile = cProfile.Profile() if os.environ.get("GATEWAY_BENCH_PROFILE") else None
+    profile = cProfile.Profile(time.thread_time) if os.environ.get("GATEWAY_BENCH_PROFILE") else None
 
     async def until_terminated() -> None:
         serving = asyncio.ensure_future(SERVERS[name](port, behind))

@@ -103,6 +103,16 @@ Measured by `bench/transcripts.py`; wall time, since processes are compared.
 
 {files}
 
+## The gateway
+
+One worker with a key, limits, a ledger and metrics, in front of an upstream that speaks Anthropic's wire from memory.
+`bare` passes bytes on with aiohttp on both sides; `codec` is that with our codecs between, and nothing around them.
+`same` is the gateway where client and provider speak one wire, `translated` where they do not; `recording` and `redis`
+are `translated` with recording on, and with the limits in Redis. Measured by `bench/gateway.py`; the share is that of
+the processor time of a call.
+
+{gateway}
+
 ## Import
 
 A fresh process until a client exists; bytecode compiled, files in the disk cache.
@@ -163,6 +173,7 @@ def document(results: dict[str, Any], longest: float) -> str:
         growth=report.growth(results),
         calls=_measured_apart("connectors"),
         files=_measured_apart("transcripts"),
+        gateway=_measured_apart("gateway"),
         ready=report.ready(results),
         rounds=about["rounds"],
         longest=longest,

@@ -87,9 +87,9 @@ PEERS = (
 )
 
 
-def prepare(peer: Participant) -> None:
+def prepare(peer: Participant, lock: Path | None = None) -> None:
     """Makes the peer's environment from its lock file, unless it is there and the lock file has not changed."""
-    lock, home = HERE / "envs" / f"{peer.name}.lock", peer.python.parent.parent
+    lock, home = lock or HERE / "envs" / f"{peer.name}.lock", peer.python.parent.parent
     made = home / "made-from.lock"
     if made.exists() and made.read_bytes() == lock.read_bytes():
         return
