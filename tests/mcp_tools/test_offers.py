@@ -223,7 +223,7 @@ async def test_the_user_of_the_client_approves_calls(content: Any, expected: str
 
     async def elicit(context: Any, params: Any) -> types.ElicitResult:
         asked.append(params.message)
-        action = "decline" if content is None else "accept"
+        action: Any = "decline" if content is None else "accept"
         return types.ElicitResult(action=action, content=content)
 
     server = make_server([wipe], policy=ASK, approve=approve_by_asking)
