@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,12 +12,14 @@ from typing import Any
 import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
+from rich.console import Console
 
 import interlingua as il
 from chat.talking import talking
 from connect.asking import PNG
 from interlingua.chat.command import attach, nearest, parse
 from interlingua.chat.commands import COMMANDS
+from interlingua.chat.opening import recalled
 from interlingua.chat.screen import ChatCompleter
 from interlingua.values.messages import AgentMessage, CustomMessage, UserMessage, text_of
 
@@ -324,3 +327,42 @@ async def test_a_servers_question_is_asked_field_by_field(tmp_path: Path) -> Non
                 talk.screen.asked.clear()
                 await talk.chat.take(line)
             assert expected == await asyncio.wait_for(asking, 20)
+
+
+async def test_a_mention_of_a_missing_file_is_an_error_and_nothing_is_sent(tmp_path: Path) -> None:
+    """The text is offered again; what only looks like a mention is sent."""
+    async with talking(tmp_path) as talk:
+        assert "no file missing.png; correct its name, or write it without @" in await talk.say("see @missing.png")
+        assert [] == list(talk.chat.session.messages)
+        await talk.say("use @app.route and @types/node")
+        assert 2 == len(talk.chat.session.messages)
+
+
+async def test_a_resumed_session_shows_its_totals(tmp_path: Path) -> None:
+    """What was used before counts, and so does what comes after."""
+    async with talking(tmp_path) as talk:
+        await talk.say("hello")
+        id, before = talk.chat.session.id, talk.chat.spent
+    async with talking(tmp_path, session=id) as talk:
+        assert (before.answers, before.input, before.context) == (
+            talk.chat.spent.answers,
+            talk.chat.spent.input,
+            talk.chat.spent.context,
+        )
+        await talk.say("more")
+        assert 2 == talk.chat.spent.answers
+
+
+def test_the_last_exchange_is_a_question_and_its_own_answer() -> None:
+    """Not the answer to an earlier question, and not what a program put in."""
+    said = [
+        il.UserMessage(content="first"),
+        il.AssistantMessage(content=(il.TextBlock(text="to the first"),)),
+        il.UserMessage(content="second"),
+        il.UserMessage(content="a reminder", origin="program"),
+    ]
+    console = Console(width=80, record=True, file=io.StringIO())
+    for part in recalled(said):
+        console.print(part)
+    shown = console.export_text()
+    assert "second" in shown and "first" not in shown and "reminder" not in shown

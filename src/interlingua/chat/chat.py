@@ -18,6 +18,7 @@ from rich.text import Text
 from ..agent import Agent, BeforeCall, Compaction, Result
 from ..connect import models as catalogue
 from ..connect.client import default_client
+from ..connect.names import full_name
 from ..plugins.hooks import Hooks
 from ..sessions import Session
 from ..tools.catalog import discover_core_tools
@@ -30,7 +31,7 @@ from ..values.events import AgentEvent, MessageEnd, MessageStart
 from ..values.messages import AssistantMessage, Message, UserMessage, text_of
 from ..values.request import ModelDescriptor
 from . import approval, elicitation, opening
-from .command import Command, attach, nearest, parse
+from .command import Command, attach, is_file_name, nearest, parse
 from .display import Display
 from .elicitation import Form
 from .opening import Spending
@@ -169,7 +170,7 @@ class Chat:
 
     def _open(self, session: Session) -> None:
         self.session = session
-        self.model = self.settings.model or _model_of(session) or self.settings.usual_model()
+        self.model = _full(self.settings.model) or _model_of(session) or _full(self.settings.usual_model()) or ""
         self.agent = Agent(
             self.model,
             self._tools,
@@ -367,6 +368,10 @@ class Chat:
             self.screen.offer(text)
             return None
         for name in found.missing:
+            if is_file_name(name):
+                await self.screen.aside(error_text(f"no file {name}; correct its name, or write it without @"))
+                self.screen.offer(text)
+                return None
             await self.screen.aside(note(f"no file {name}; sent as text"))
         return UserMessage(content=found.content, timestamp=int(time.time() * 1000))
 
@@ -520,6 +525,7 @@ class Chat:
             await self.screen.aside(Text("this is a debug model: it answers offline and knows nothing", "yellow"))
         for problem in (*self.settings.problems, *self.session.problems[:5]):
             await self.screen.aside(error_text(str(problem)))
+        self.spent = await asyncio.to_thread(opening.spent_in, self.session)
         await self.screen.aside(*opening.recalled([entry.message for entry in self.session.path(last=100)]))
 
     async def _offer_to_continue(self) -> None:
@@ -544,6 +550,11 @@ class Chat:
             f"session {self.session.id[:8]}",
         ]
         return " · ".join(map(one_line, parts))
+
+
+def _full(name: str | None) -> str | None:
+    """The `provider/id` of a model that was named in short."""
+    return full_name(name, default_client().connectors) if name else None
 
 
 def _model_of(session: Session) -> str | None:

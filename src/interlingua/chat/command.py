@@ -1,6 +1,7 @@
 """Parsing of input lines: commands, and files mentioned with `@`."""
 
 import difflib
+import mimetypes
 import os
 import re
 from collections.abc import Coroutine, Iterable
@@ -36,6 +37,11 @@ def attach(text: str, root: Path) -> Attached:
             missing.append(name)
     content = (*blocks, TextBlock(text=text)) if blocks else text
     return Attached(content, tuple(missing))
+
+
+def is_file_name(name: str) -> bool:
+    """Whether a mention must mean a file: it ends as a known type does, unlike `@app.route` or `@types/node`."""
+    return mimetypes.guess_type(name.rstrip(_ENDINGS))[0] is not None
 
 
 def _file(name: str, root: Path) -> str | None:

@@ -49,11 +49,13 @@ def open_session(name: str | None, *, resume: bool, system: str | None) -> Sessi
 
 
 def recalled(messages: Sequence[AgentMessage]) -> list[RenderableType]:
-    """The last exchange, for orientation."""
-    question = next((m for m in reversed(messages) if isinstance(m, UserMessage)), None)
-    answered = next((m for m in reversed(messages) if isinstance(m, AssistantMessage) and text_of(m.content)), None)
-    if question is None:
+    """The last exchange, for orientation: what the user wrote last, and the answer to that."""
+    asked = [at for at, m in enumerate(messages) if isinstance(m, UserMessage) and m.origin != "program"]
+    if not asked:
         return []
+    question, later = messages[asked[-1]], messages[asked[-1] + 1 :]
+    assert isinstance(question, UserMessage)
+    answered = next((m for m in reversed(later) if isinstance(m, AssistantMessage) and text_of(m.content)), None)
     parts: list[RenderableType] = [
         Text("the last exchange was:", "dim"),
         sent_by_user(question.content),
@@ -120,6 +122,17 @@ class Spending(Struct):
         if not self.unpriced:
             return f"${self.cost:.4f}"
         return f"${self.cost:.4f} + ?" if self.unpriced < self.answers else "cost unknown"
+
+
+def spent_in(session: Session) -> Spending:
+    """The usage of a session so far, all branches; the context is that of the branch it stands on. Blocking."""
+    spent = Spending()
+    for entry in session.entries():
+        if isinstance(entry.message, AssistantMessage):
+            spent.add(entry.message)
+    answers = (entry.message for entry in reversed(session.path()) if isinstance(entry.message, AssistantMessage))
+    spent.context = next((one.usage.total_tokens for one in answers if one.usage and one.usage.total_tokens), 0)
+    return spent
 
 
 def by_model(messages: Iterable[AgentMessage]) -> dict[str, Spending]:
