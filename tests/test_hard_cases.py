@@ -38,8 +38,9 @@ from laws.wires import frames_of, heard, owner, stream_of, streamed
 
 ANTHROPIC, COMPLETIONS, RESPONSES = "anthropic-messages", "openai-completions", "openai-responses"
 GOOGLE, BEDROCK, OLLAMA = "google-generative-ai", "bedrock-converse-stream", "ollama-chat"
+COHERE, WEBSOCKET = "cohere-chat", "openai-responses-websocket"
 INVOKE, GEMINI_CLI = "bedrock-invoke-anthropic", "google-gemini-cli"
-BASES = (ANTHROPIC, COMPLETIONS, RESPONSES, GOOGLE, BEDROCK, OLLAMA)
+BASES = (ANTHROPIC, COMPLETIONS, RESPONSES, GOOGLE, BEDROCK, OLLAMA, COHERE)
 
 every_wire = pytest.mark.parametrize("name", sorted(WIRES))
 
@@ -399,6 +400,53 @@ def speak_ollama(steps: Sequence[Step], stop: str, size: int) -> Iterator[Given]
     yield "", {**whole_ollama((), stop)}
 
 
+def cohere_call(call_id: str, name: str, arguments: str) -> dict[str, Any]:
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def whole_cohere(steps: Sequence[Step], stop: str) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant"}
+    for step in steps:
+        match step:
+            case ("text", words):
+                message.setdefault("content", []).append({"type": "text", "text": words})
+            case ("think", words, _):
+                message.setdefault("content", []).append({"type": "thinking", "thinking": words})
+            case ("call", call_id, name, arguments):
+                message.setdefault("tool_calls", []).append(cohere_call(call_id, name, arguments))
+    tokens = {"input_tokens": FRESH + READ, "output_tokens": SPOKEN}
+    usage = {"tokens": tokens, "cached_tokens": READ}
+    return {"id": "r1", "finish_reason": stop, "message": message, "usage": usage}
+
+
+def cohere_event(kind: str, at: int | None = None, **message: Any) -> Given:
+    """One event of a Cohere stream."""
+    index = {} if at is None else {"index": at}
+    return kind, {"type": kind, **index, **({"delta": {"message": message}} if message else {})}
+
+
+def speak_cohere(steps: Sequence[Step], stop: str, size: int) -> Iterator[Given]:
+    yield "message-start", {**cohere_event("message-start", role="assistant")[1], "id": "r1"}
+    contents = calls = 0
+    for step in steps:
+        match step:
+            case ("call", call_id, name, arguments):
+                yield cohere_event("tool-call-start", calls, tool_calls=cohere_call(call_id, name, ""))
+                for piece in pieces(arguments, size):
+                    yield cohere_event("tool-call-delta", calls, tool_calls={"function": {"arguments": piece}})
+                yield cohere_event("tool-call-end", calls)
+                calls += 1
+            case _:
+                key = "text" if step[0] == "text" else "thinking"
+                yield cohere_event("content-start", contents, content={"type": key, key: ""})
+                for piece in pieces(step[1], size):
+                    yield cohere_event("content-delta", contents, content={key: piece})
+                yield cohere_event("content-end", contents)
+                contents += 1
+    usage = whole_cohere((), stop)["usage"]
+    yield "message-end", {"type": "message-end", "delta": {"finish_reason": stop, "usage": usage}}
+
+
 SPEAK = {
     ANTHROPIC: speak_anthropic,
     COMPLETIONS: speak_completions,
@@ -406,6 +454,7 @@ SPEAK = {
     GOOGLE: speak_google,
     BEDROCK: speak_bedrock,
     OLLAMA: speak_ollama,
+    COHERE: speak_cohere,
 }
 WHOLE = {
     ANTHROPIC: whole_anthropic,
@@ -414,6 +463,7 @@ WHOLE = {
     GOOGLE: whole_google,
     BEDROCK: whole_bedrock,
     OLLAMA: whole_ollama,
+    COHERE: whole_cohere,
 }
 # How each wire says that the model was done, wanted its tools run, was cut.
 STOPS = {
@@ -423,6 +473,7 @@ STOPS = {
     GOOGLE: ("STOP", "STOP", "MAX_TOKENS"),
     BEDROCK: ("end_turn", "tool_use", "max_tokens"),
     OLLAMA: ("stop", "stop", "length"),
+    COHERE: ("COMPLETE", "TOOL_CALL", "MAX_TOKENS"),
 }
 
 
@@ -454,7 +505,7 @@ def _wired(name: str, kind: str, value: Any) -> bytes:
         return write_aws(kind, data)
     if name == INVOKE:
         return write_aws("chunk", json.dumps({"bytes": base64.b64encode(data).decode()}).encode())
-    if owner(name) == OLLAMA:
+    if owner(name) == OLLAMA or name == WEBSOCKET:
         return data + b"\n"
     return (f"event: {kind}\n".encode() if kind else b"") + b"data: " + data + b"\n\n"
 
@@ -1448,6 +1499,10 @@ BARE_FIRST: dict[str, list[Given]] = {
     BEDROCK: spoken(BEDROCK, ("text", "Hi"))[1:],
     GOOGLE: [("", {"candidates": [{"content": {"parts": [{"text": "Hi"}]}, "finishReason": "STOP"}]})],
     OLLAMA: [("", {"message": {"content": "Hi"}}), ("", {"done": True, "message": {"content": ""}})],
+    COHERE: [
+        cohere_event("content-delta", 0, content={"text": "Hi"}),
+        ("message-end", {"type": "message-end", "delta": {"finish_reason": "COMPLETE"}}),
+    ],
 }
 
 
@@ -1836,7 +1891,7 @@ def test_case_64_a_file_is_carried_or_its_loss_is_told(name: str) -> None:
         request = request_of(*understood(source, from_user(source, part)))
         told = wire.encode_request(request)
         is_carried = PDF.encode() in told.bytes()
-        assert is_carried == (owner(name) != OLLAMA)
+        assert is_carried == (owner(name) not in (OLLAMA, COHERE))
         assert is_carried != ("$.messages[0].content[0]" in paths(told))
         if not is_carried:
             with pytest.raises(il.Unsupported):
@@ -2132,7 +2187,7 @@ def test_case_78_strictness_is_said_where_the_wire_has_it_and_reported_elsewhere
     """
     told = encoded(name, HELLO, tools=(replace(ADD, strict=True),))
     assert (b'"strict"' in told.bytes()) != ("$.tools[0].strict" in paths(told))
-    assert (owner(name) in (GOOGLE, OLLAMA)) == ("$.tools[0].strict" in paths(told))
+    assert (owner(name) in (GOOGLE, OLLAMA, COHERE)) == ("$.tools[0].strict" in paths(told))
 
 
 @wires(GOOGLE)
@@ -2170,6 +2225,7 @@ BUCKETS = {
     BEDROCK: (FRESH, SPOKEN, READ, WRITTEN, 105),
     GOOGLE: (FRESH, SPOKEN, READ, 0, 95),
     OLLAMA: (FRESH, SPOKEN, 0, 0, 75),
+    COHERE: (FRESH, SPOKEN, READ, 0, 95),
 }
 
 

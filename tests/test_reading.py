@@ -167,9 +167,8 @@ HOSTILE = {
 def test_a_hostile_zip_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """By what it unpacks to, not by what it claims; nothing is written anywhere."""
     data, message = HOSTILE[name]
-    monkeypatch.setattr(
-        sys.modules["interlingua.conversion.sources"].documents, "__kwdefaults__", {"limit": 1 << 24, "opened": None}
-    )
+    documents = sys.modules["interlingua.conversion.sources"].documents
+    monkeypatch.setattr(documents, "__kwdefaults__", {**documents.__kwdefaults__, "limit": 1 << 24})
     with pytest.raises(il.InterlinguaError, match=message):
         list(il.read(data))
 

@@ -111,6 +111,8 @@ def test_a_watch_follows_what_programs_write(archive: Archive, tmp_path: Path, e
     claude_session(tmp_path / "claude")
     command = [*COMMAND, "archive", "add", "claude-code", "--watch", "--json"]
     streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    # Where the tests themselves run in the background, SIGINT is ignored, and children inherit that.
+    streams["preexec_fn"] = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
     with subprocess.Popen(command, cwd=tmp_path, env=env, **streams) as watch:
         assert watch.stdout is not None and watch.stderr is not None
         assert 1 == json.loads(watch.stdout.readline())["indexed"]

@@ -168,6 +168,10 @@ class Client:
         check = getattr(connector, "check_model", None)  # a connector that knows all of its models may refuse others
         if check is not None:
             check(id)
+        if name != model and not isinstance(connector, HttpConnector):
+            listed = [one for one in models_of(connector) if one.id == id]  # a connector's own list knows more
+            if listed:
+                return connector, listed[0]
         return connector, ModelDescriptor(id=id, provider=connector.provider)
 
     def _described(self, model: ModelDescriptor) -> tuple[Connector, ModelDescriptor]:
