@@ -63,7 +63,8 @@ def test_a_finished_paragraph_leaves_the_live_part(display: Display) -> None:
     assert "" == told(display, *streamed(TextStart(0), TextDelta(0, "One **bold**.\n\n")))
     assert "One bold.\n" == told(display, *streamed(TextDelta(0, "Two")))
     assert "Two\n" == live(display)
-    assert "\nTwo.\n" == told(display, *streamed(TextDelta(0, "."), TextEnd(0, "")))
+    ended = MessageEnd(il.AssistantMessage(content="One **bold**.\n\nTwo."))
+    assert "\nTwo.\n" == told(display, *streamed(TextDelta(0, "."), TextEnd(0, "")), ended)
     assert "" == live(display)
 
 
@@ -127,11 +128,32 @@ def test_an_answer_that_did_not_stream_is_shown_whole(display: Display) -> None:
 
 
 def test_an_answer_that_is_asked_for_again_says_why(display: Display) -> None:
-    """So that words which come twice are understood."""
+    """So that a pause is understood."""
     broken = il.AssistantMessage(content="It be", stop_reason="error", error_message="cut off")
     shown = told(display, MessageStart(broken), MessageEnd(broken), TurnStart())
     assert "the answer was cut off (cut off); retrying" in shown
     assert "" == told(display, TurnStart())
+
+
+def test_a_retried_answer_prints_no_part_twice(display: Display) -> None:
+    """What the first attempt printed stays; its last, unfinished piece is written anew, as is whatever differs."""
+    broken = il.AssistantMessage(content="One.\n\nTwo be", stop_reason="error", error_message="cut off")
+    texts = [TextDelta(0, "One.\n\n"), TextDelta(0, "Two be"), TextEnd(0, "One.\n\nTwo be")]
+    shown = told(display, MessageStart(broken), *streamed(*texts), MessageEnd(broken))
+    assert ["One."] == shown.split()
+    assert "Two be" in live(display)
+    shown = told(display, TurnStart(), MessageStart(broken))
+    assert "Two be" not in shown + live(display)
+    whole = il.AssistantMessage(content="One.\n\nTwo begins.\n\nThree.")
+    shown = told(display, *streamed(TextDelta(0, whole.text), TextEnd(0, whole.text)), MessageEnd(whole), AgentEnd(()))
+    assert ["Two begins.", "Three."] == [line for line in shown.splitlines() if line]
+
+
+def test_an_answer_that_is_not_retried_keeps_its_last_piece(display: Display) -> None:
+    """Nothing that came is hidden in the end."""
+    broken = il.AssistantMessage(content="It be", stop_reason="error", error_message="cut off")
+    told(display, MessageStart(broken), *streamed(TextDelta(0, "It be"), TextEnd(0, "It be")), MessageEnd(broken))
+    assert "It be" in told(display, AgentEnd(()))
 
 
 def test_a_long_answer_is_printed_once_and_drawn_in_small_parts(display: Display) -> None:
@@ -141,6 +163,6 @@ def test_a_long_answer_is_printed_once_and_drawn_in_small_parts(display: Display
     for number in range(400):
         printed += told(display, *streamed(TextDelta(0, f"paragraph {number}\n\n")))
         tallest = max(tallest, live(display).count("\n"))
-    printed += told(display, *streamed(TextEnd(0, "")))
+    printed += told(display, *streamed(TextEnd(0, "")), MessageEnd(il.AssistantMessage(content="")))
     assert [f"paragraph {number}" for number in range(400)] == [line for line in printed.splitlines() if line]
     assert tallest <= 2

@@ -69,6 +69,9 @@ class Display:
         self._preparing: str | None = None
         self._waiting = False
         self._broken: str | None = None
+        self._shown: list[str] = []  # what is printed of the current answer
+        self._repeated: list[str] = []  # what is printed of the answer before it, which was cut off
+        self._pending: list[Piece] = []  # the last piece of a text: if the answer was cut off, a retry writes it anew
         self._running: dict[str, _Running] = {}
         self._announced: set[str] = set()
         self._residual: set[str] = set()
@@ -110,11 +113,14 @@ class Display:
             case ToolExecutionEnd():
                 return self._ended(event)
             case AgentEnd():
+                left = self._take_pending()
+                self._repeated, self._shown = [], []
                 self._waiting = False
                 self._running.clear()
                 self._announced.clear()
                 self._residual.clear()
                 self.diffs.clear()
+                return left
             case _:
                 pass
         return []
@@ -126,6 +132,7 @@ class Display:
             parts.append(self._thinking())
         if (tail := self._blocks.tail) is not None:
             parts.append(markdown(tail.markdown))
+        parts += [markdown(piece.markdown) for piece in self._pending if piece.text.strip()]
         if self._preparing is not None:
             parts.append(Text(f"● {self._preparing} …", "dim cyan"))
         parts += [self._call(running) for id, running in self._running.items() if id not in self._residual]
@@ -137,6 +144,9 @@ class Display:
 
     def _stream(self, event: StreamEvent) -> list[RenderableType]:
         self._streamed, self._waiting = True, False
+        return [*self._take_pending(), *self._block(event)]
+
+    def _block(self, event: StreamEvent) -> list[RenderableType]:
         match event:
             case ThinkingStart():
                 self._thought, self._since = [], self._clock()
@@ -149,7 +159,7 @@ class Display:
             case TextDelta():
                 return self._written(self._blocks.feed(event.delta))
             case TextEnd():
-                return self._written(self._blocks.close())
+                self._pending = self._blocks.close()
             case ToolCallStart():
                 self._preparing = one_line(event.block.name if event.block is not None else "a call", 60)
             case _:
@@ -165,12 +175,21 @@ class Display:
         return self._spaced("thought", unfolded(text) if self.open_thoughts else folded(seconds, text))
 
     def _written(self, pieces: list[Piece]) -> list[RenderableType]:
-        return [
-            part
-            for piece in pieces
-            if piece.text.strip()
-            for part in self._spaced("text", markdown(piece.markdown), joined=piece.continues)
-        ]
+        """The pieces of a text, without those that a retried answer repeats."""
+        parts: list[RenderableType] = []
+        for piece in pieces:
+            if not piece.text.strip():
+                continue
+            self._shown.append(piece.markdown)
+            if self._repeated and self._repeated.pop(0) == piece.markdown:
+                continue
+            self._repeated.clear()
+            parts += self._spaced("text", markdown(piece.markdown), joined=piece.continues)
+        return parts
+
+    def _take_pending(self) -> list[RenderableType]:
+        pending, self._pending = self._pending, []
+        return self._written(pending)
 
     def _end(self, message: AssistantMessage) -> list[RenderableType]:
         parts: list[RenderableType] = []
@@ -178,10 +197,10 @@ class Display:
             parts += self._thought_over("".join(self._thought))
         if not self._streamed:
             parts += self._whole(message)
-        parts += self._written(self._blocks.close())
         self._preparing = None
         self._broken = message.error_message if message.stop_reason == "error" else None
-        return parts
+        self._pending += self._blocks.close()
+        return parts if self._broken is not None else [*parts, *self._take_pending()]
 
     def _whole(self, message: AssistantMessage) -> list[RenderableType]:
         """An answer without deltas."""
@@ -195,6 +214,8 @@ class Display:
 
     def _again(self) -> list[RenderableType]:
         broken, self._broken = self._broken, None
+        self._pending = []
+        self._repeated, self._shown = (self._shown if broken is not None else []), []
         if broken is None:
             return []
         return self._spaced("note", Text(f"the answer was cut off ({one_line(broken)}); retrying", "yellow"))

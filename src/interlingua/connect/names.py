@@ -255,5 +255,6 @@ def _unknown(name: str, connectors: ConnectorRegistry, lookup: _Lookup) -> str:
     if provider in providers:
         return f"no model in {name!r}; write {provider}/MODEL (`interlingua models -p {provider}` lists them)"
     ids = {*own_notes().aliases, *lookup.names()}
-    names = ids | {one.rpartition("/")[2] for one in ids}
+    families = {word for id in ids for word in Spelling.of(id).words if is_chat(id)}
+    names = ids | {one.rpartition("/")[2] for one in ids} | {word for word in families if len(word) > 3}
     return unknown("model", name, names, listed="write provider/model; `interlingua models --all` lists models")
