@@ -128,14 +128,14 @@ async def test_session_status_shows_a_card_and_switches_the_model(make: Any) -> 
     )
     assert "Tokens: " in result.text and "Cost: $" in result.text
     assert (KEY, False) == (result.details["sessionKey"], result.details["modelOverride"])
-    told = await use(host, "session_status", sessionKey="current", model="debug/inspect")
-    assert ("debug/inspect", True) == (told["model"], told["modelOverride"])
+    told = await use(host, "session_status", sessionKey="current", model="debug/inspect-echo-1")
+    assert ("debug/inspect-echo-1", True) == (told["model"], told["modelOverride"])
     assert ("debug/script", False) == (
         (told := await use(host, "session_status", model="default"))["model"],
         told["modelOverride"],
     )
     assert (await used(host, "session_status", model="nowhere/x")).is_error
-    assert "forbidden" == (await use(make(models=["debug/script"]), "session_status", model="debug/inspect"))["status"]
+    assert "forbidden" == (await use(make(models=["debug/script"]), "session_status", model="debug/inspect-echo-1"))["status"]
     assert "forbidden" == (await use(host, "session_status", sessionKey="nowhere"))["status"]
 
 
@@ -234,7 +234,7 @@ async def test_sessions_spawn_refuses_keys_of_delivery(make: Any, key: str) -> N
         ({"task": "a", "mode": "session"}, "needs thread"),
         ({"task": "a", "streamTo": "parent"}, "acp"),
         ({"task": "a", "thread": True, "cleanup": "delete"}, "stays"),
-        ({"task": "a", "model": "nowhere/x"}, "no provider"),
+        ({"task": "a", "model": "nowhere/x"}, "unknown provider"),
         ({"task": "a", "runTimeoutSeconds": -1}, "runTimeoutSeconds"),
         ({"task": "a", "attachments": [{"name": "../x", "content": "y"}]}, "no name"),
         ({"task": "a", "attachments": [{"name": "x", "content": "?", "encoding": "base64"}]}, "base64"),
