@@ -21,6 +21,7 @@ from interlingua.values.events import AgentEvent
 class Remembering:
     """A screen for tests."""
 
+    is_terminal = False
     keys = "any"
 
     def __init__(self) -> None:

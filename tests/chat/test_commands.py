@@ -156,6 +156,106 @@ async def test_the_session_is_exported_with_a_report_of_what_was_lost(tmp_path: 
         assert "✗" in await talk.say("/export out.json nonsense")
 
 
+async def test_an_export_replaces_a_file_only_after_a_yes(tmp_path: Path) -> None:
+    """And not at all without an answer; `-t` gives the format, before or after the file."""
+    async with talking(tmp_path) as talk:
+        await talk.say("hello")
+        file = tmp_path / "root/my notes.json"
+        file.write_text("mine")
+        assert "exists; replace it?" in await talk.say("/export 'my notes.json' -t openai-completions")
+        assert "not written" in await talk.say("n")
+        assert "mine" == file.read_text()
+        await talk.say("/export -t openai-completions 'my notes.json'")
+        assert "written" in await talk.say("y")
+        assert "hello" in file.read_text()
+        before = file.read_bytes()
+        talk.chat.end_of_input()
+        assert "not written" in await talk.say("/export 'my notes.json'")
+        assert before == file.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("argument", "error"),
+    [
+        ("", "expected a file and a format"),
+        ("-t transcript", "expected a file and a format"),
+        ("a.json -t", "expected a file and a format"),
+        ("a b c", "expected a file and a format"),
+        ("'a.json", "unreadable arguments"),
+        ("a.json -t openai-completion", "did you mean"),
+        (".", "is a folder"),
+    ],
+)
+async def test_a_wrong_export_is_an_error_and_writes_nothing(tmp_path: Path, argument: str, error: str) -> None:
+    """One line, and the folder stays as it was."""
+    async with talking(tmp_path) as talk:
+        await talk.say("hello")
+        shown = await talk.say(f"/export {argument}")
+        assert error in " ".join(shown.split())
+        assert [] == list((tmp_path / "root").iterdir())
+
+
+async def test_a_branch_is_compared_with_a_label_a_file_and_a_session(tmp_path: Path) -> None:
+    """By what was added, removed and changed; nothing moves."""
+    async with talking(tmp_path) as talk:
+        await talk.say("first")
+        await talk.say("/branch start")
+        await talk.say("on the one hand")
+        await talk.say("/branch one")
+        await talk.say("/tree start")
+        await talk.say("on the other hand")
+        head = talk.chat.session.head
+        shown = await talk.say("/diff one")
+        assert "changed [2] ↔ [2]" in shown and "changed [3] ↔ [3]" in shown
+        assert '-   "text": "on the one hand"' in shown and '+   "text": "on the other hand"' in shown
+        assert "added – ↔ [2]" in await talk.say("/diff start")
+        await talk.say("/model debug/parrot-1")
+        head = talk.chat.session.head
+        await talk.say("/export copy.jsonl")
+        assert "no differences from copy.jsonl" in await talk.say("/diff copy.jsonl")
+        id = talk.chat.session.id
+        assert "no differences" in await talk.say(f"/diff {id[:13]}")
+        assert "did you mean 'start'" in await talk.say("/diff stat")
+        assert "unknown entry, session or file 'nowhere at all'" in await talk.say("/diff nowhere at all")
+        assert "compare with what?" in await talk.say("/diff")
+        assert "changed [2] ↔ [2]" in await talk.say("one")
+        assert head == talk.chat.session.head
+    async with talking(tmp_path) as talk:
+        await talk.say("first")
+        assert "removed [2] ↔ –" in await talk.say(f"/diff {id}")
+
+
+async def test_a_session_that_is_open_elsewhere_is_compared(tmp_path: Path) -> None:
+    """It is read, not opened for writing."""
+    async with talking(tmp_path) as one, talking(tmp_path) as other:
+        await one.say("first")
+        await other.say("second")
+        assert "changed [0] ↔ [0]" in await one.say(f"/diff {other.chat.session.id}")
+
+
+async def test_a_comparison_includes_the_results_of_an_answer(tmp_path: Path) -> None:
+    """An answer and the results of its calls are one place."""
+    async with talking(tmp_path, [CALL, "Nothing there."]) as talk:
+        await talk.say("look around")
+        shown = await talk.say("/diff 2")
+        assert "added – ↔ [3]" in shown and "[2]" not in shown
+
+
+async def test_the_canvas_shows_this_session(tmp_path: Path) -> None:
+    """At an address on this machine; there is nothing to show of an empty session."""
+    from interlingua.canvas.opened import open_canvas
+
+    async with talking(tmp_path) as talk:
+        assert "the session is empty" in await talk.say("/canvas")
+        await talk.say("hello")
+        shown = "".join((await talk.say("/canvas")).split())
+        try:
+            assert "http://127.0.0.1:" in shown
+            assert f"~{talk.chat.session.id}/canvas?token=" in shown
+        finally:
+            await asyncio.to_thread(open_canvas(store=talk.chat.session.store).close)
+
+
 async def test_cost_tools_and_sessions_are_listed(tmp_path: Path) -> None:
     """By model; with what asks first; the latest first."""
     async with talking(tmp_path, ["Yes."]) as talk:

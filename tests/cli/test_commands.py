@@ -70,6 +70,18 @@ def test_diff_names_what_changed(path: Path, tmp_path: Path) -> None:
     assert [(row["kind"], row["a"], row["b"]) for row in done.json] == [("changed", 3, 3), ("added", None, 4)]
 
 
+def test_diff_shows_changed_lines_of_dashes_and_refuses_a_folder_of_several(tmp_path: Path) -> None:
+    """A rule of Markdown is text, not a heading of the diff; two files are not one conversation."""
+    for name, rule in (("a", "---"), ("b", "+++")):
+        system = f"Before\n{rule}\nafter"
+        (tmp_path / f"{name}.json").write_text(json.dumps({**CONVERSATION, "system": system}))
+    done = run("diff", tmp_path / "a.json", tmp_path / "b.json", "--json")
+    assert [" Before", "----", "++++", " after"] == done.json[0]["changes"]
+    done = run("diff", tmp_path, tmp_path / "b.json")
+    assert done.code != 0
+    assert "2 files; give a file with one conversation" in done.err
+
+
 def test_stats_adds_up_what_is_known(tmp_path: Path) -> None:
     """Tokens and cost per model; unknown cost stays unknown."""
     usage = {"input": 10, "output": 5, "cacheRead": 2, "cacheWrite": 0, "totalTokens": 17}

@@ -98,6 +98,7 @@ class Screen(Protocol):
     """The front end of a chat."""
 
     display: Display
+    is_terminal: bool  # whether it draws on a terminal, with escape sequences
     keys: str  # help text: the keys
 
     async def run(self, chat: "Chat", prompt: str | None) -> int:

@@ -1,10 +1,13 @@
 """The commands of the chat: a table, and a small function for each."""
 
 import asyncio
+import os
 import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
 from rich.text import Text
 
 from .. import conversion
@@ -13,18 +16,21 @@ from ..connect.auth.resolver import resolve_auth
 from ..connect.client import default_client
 from ..connect.providers import PROVIDERS
 from ..connect.registry import models_of
-from ..conversion import local_files
+from ..conversion import local_files, sources
 from ..conversion.adapting.adapter import adapt
 from ..dialects import DIALECTS
-from ..sessions import SessionInfo
+from ..sessions import Session, SessionInfo, SessionNotFound
+from ..sessions.compaction import is_bookkeeping
+from ..sessions.comparison import Difference, differences
+from ..values import spelling
 from ..values.errors import InterlinguaError
-from ..values.losses import Lines, Loss
-from ..values.request import Context, Entry, ModelDescriptor, Request
-from . import opening, tree
+from ..values.losses import Encoded, Lines, Loss
+from ..values.request import Context, Conversation, Entry, ModelDescriptor, Request
+from . import approval, opening, tree
 from .chat import Chat
-from .command import Command
+from .command import Command, place
 from .opening import Spending, by_model
-from .rendering import error_text, loss_report, note, one_line, session_rows, table, unfolded
+from .rendering import coloured_diff, error_text, loss_report, note, one_line, session_rows, table, unfolded
 
 _TREE_ROWS = 200
 
@@ -142,6 +148,53 @@ async def _compact(chat: Chat, focus: str) -> None:
     await chat.screen.show(note(f"summarized; the session keeps everything ({saved})"))
 
 
+async def _diff(chat: Chat, name: str) -> None:
+    """Compares the branch of the head with another conversation."""
+    if not name:
+        rows, _ = await asyncio.to_thread(_tree_of, chat)
+        await chat.screen.show(*_drawn(rows))
+        name = await chat.ask("compare with what? a number, label, session or file; Enter stops") or ""
+    if not name:
+        return
+    found = await asyncio.to_thread(_differences, chat, name)
+    shown: list[Text] = []
+    for one in found:
+        shown.append(Text(one.heading, "bold"))
+        shown.append(coloured_diff("\n".join(one.changes)))
+    legend = f"{one_line(name)} (-) and this branch (+): {len(found):,} differences"
+    await chat.screen.show(*shown, note(legend if found else f"no differences from {one_line(name)}"))
+
+
+def _differences(chat: Chat, name: str) -> list[Difference]:
+    """What this branch changes from an entry of the session, a file or another session. Blocking."""
+    session = chat.session
+    here = replace(session.base, entries=session.path())
+    rows, entries = _tree_of(chat)
+    row = tree.find(rows, name)
+    path = place(name, chat.settings.root)
+    if row is not None:
+        there = replace(session.base, entries=session.path(to=tree.end_of(entries, row.id)))
+    elif path.exists():
+        there = sources.only_conversation(str(path))
+    else:
+        try:
+            id = opening.named(name)
+        except SessionNotFound:
+            known = [*session.labels().values(), *(info.id for info in opening.recent())]
+            listed = "/tree shows the entries, /sessions the sessions"
+            raise InterlinguaError(spelling.unknown("entry, session or file", name, known, listed=listed)) from None
+        # Read-only, since another chat may be writing to it.
+        with Session.open(id, agent=opening.AGENT, create=False, read_only=True) as other:
+            there = replace(other.base, entries=other.path())
+    return list(differences(_spoken(there), _spoken(here)))
+
+
+def _spoken(conversation: Conversation) -> Conversation:
+    """The conversation without bookkeeping: switches of the model and the like."""
+    messages = (message for message in conversation.messages if not is_bookkeeping(message))
+    return Conversation(system=conversation.system, entries=tuple(Entry(message=message) for message in messages))
+
+
 # --- information -----------------------------------------------------------------------------------------------------
 
 
@@ -157,22 +210,51 @@ def _figures(name: str, count: Spending) -> tuple[str, ...]:
     return (name, *(f"{n:,}" for n in (count.answers, count.input, count.cached, count.output)), count.dollars)
 
 
-async def _export(chat: Chat, given: str) -> None:
-    file, _, dialect = given.partition(" ")
-    if not file:
-        raise InterlinguaError(f"no file; /export FILE [FORMAT], formats: {', '.join(sorted(DIALECTS))}")
-    path = chat.settings.root / Path(file).expanduser()
-    name = dialect.strip() or "transcript"
-    losses = await asyncio.to_thread(_exported, chat, path, name)
-    await chat.screen.show(note(f"written: {path}"), loss_report(name, losses))
-
-
-def _exported(chat: Chat, path: Path, dialect: str) -> Sequence[Loss]:
+async def _export(chat: Chat, argument: str) -> None:
+    file, dialect = _export_arguments(argument)
+    path = place(file, chat.settings.root)
+    encoded = await asyncio.to_thread(lambda: conversion.encode(chat.session.conversation(), dialect))
     local_files.refuse_inputs(path, [Path(chat.session.where)])
-    encoded = conversion.encode(chat.session.conversation(), dialect)
+    if path.is_dir():
+        raise InterlinguaError(f"{path} is a folder; name a file in it")
+    if path.is_file():
+        answer = await chat.ask(f"{one_line(str(path))} exists; replace it? y yes · n no", approval.answer_of)
+        if answer is None or answer.verdict == "no":
+            await chat.screen.show(note(f"not written: {path} stays as it is"))
+            return
+    await asyncio.to_thread(_write, path, encoded)
+    await chat.screen.show(note(f"written: {path}"), loss_report(dialect, encoded.losses))
+
+
+def _export_arguments(argument: str) -> tuple[str, str]:
+    """The file and the format of `FILE [FORMAT]` or `FILE -t FORMAT`, in any order; names may be quoted."""
+    usage = "/export FILE [-t FORMAT]"
+    try:
+        given = shlex.split(argument)
+    except ValueError as error:
+        raise InterlinguaError(f"unreadable arguments ({error}); {usage}") from None
+    named = next((at for at, part in enumerate(given) if part in ("-t", "--to")), None)
+    formats = given[named + 1 : named + 2] if named is not None else given[1:2]
+    files = given[:named] + given[named + 2 :] if named is not None else given[:1]
+    if len(files) != 1 or (named is not None and not formats) or (named is None and len(given) > 2):
+        raise InterlinguaError(f"expected a file and a format; {usage}, formats: {', '.join(sorted(DIALECTS))}")
+    return files[0], formats[0] if formats else "transcript"
+
+
+def _write(path: Path, encoded: Encoded) -> None:
     with local_files.atomic(path) as stream:
         stream.write(encoded.bytes() + (b"" if isinstance(encoded.body, Lines) else b"\n"))
-    return encoded.losses
+
+
+async def _canvas(chat: Chat, _: str) -> None:
+    """Shows the session on the canvas that runs, or on one that ends with the chat."""
+    if chat.session.head is None:
+        raise InterlinguaError("the session is empty; there is nothing to show on the canvas yet")
+    # Without a desktop, the webbrowser module may start a text browser, which would take over this terminal.
+    has_desktop = sys.platform in ("darwin", "win32") or bool({"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys())
+    browser = chat.screen.is_terminal and has_desktop
+    address = await asyncio.to_thread(lambda: chat.session.open_canvas(browser=browser).link())
+    await chat.screen.show(note("the canvas, until the chat ends (the address lets one browser in):"), Text(address))
 
 
 async def _sessions(chat: Chat, _: str) -> None:
@@ -257,9 +339,11 @@ COMMANDS: dict[str, Command] = {
         Command("branch", "[LABEL]", "Label this entry, to return to it later.", _branch),
         Command("tree", "[ENTRY]", "Show all branches, and go to an entry: by its number or label.", _tree),
         Command("undo", "", "Take back your last message, and edit it.", _undo),
+        Command("diff", "[ENTRY|SESSION|FILE]", "Compare this branch with another, a session or a file.", _diff),
         Command("compact", "[FOCUS]", "Summarize older messages to free context.", _compact),
         Command("cost", "", "Tokens and dollars of this session, by model.", _cost, True),
-        Command("export", "FILE [FORMAT]", "Write the session in any format and report losses.", _export),
+        Command("export", "FILE [-t FORMAT]", "Write the session in any format and report losses.", _export),
+        Command("canvas", "", "Show this session on the canvas, in the browser.", _canvas, True),
         Command("sessions", "", "List the latest sessions.", _sessions, True),
         Command("resume", "[SESSION]", "Switch to another session.", _resume),
         Command("tools", "", "List the tools and whether they ask first.", _tools, True),

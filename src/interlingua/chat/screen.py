@@ -58,6 +58,7 @@ _STYLE = Style.from_dict({"status": "reverse", "prompt": "bold ansicyan", "askin
 class TerminalScreen:
     """One prompt-toolkit application for the whole chat. `run` ends when the user leaves."""
 
+    is_terminal = True
     keys = (
         "Enter sends · Alt-Enter, or \\ and Enter: new line · @FILE attaches · what you type while it works, steers\n"
         "Ctrl-C: tell it something, twice: stop · Ctrl-T: thinking · Ctrl-R: search your messages · Ctrl-D: leave"

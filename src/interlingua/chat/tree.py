@@ -102,10 +102,24 @@ def target(entries: Sequence[Entry], id: str) -> Target:
         return Target(chosen.parent_id, text_of(message.content))
     if not isinstance(message, AssistantMessage) or not message.tool_calls:
         return Target(id)
-    children, at, answered = _children(entries), chosen, 0
-    while answered < len(message.tool_calls) and (below := _result_below(children, at)) is not None:
-        at, answered = below, answered + 1
-    return Target(at.id) if answered >= len(message.tool_calls) else Target(chosen.parent_id)
+    results = _results_of(entries, chosen)
+    return Target(results[-1].id) if len(results) >= len(message.tool_calls) else Target(chosen.parent_id)
+
+
+def end_of(entries: Sequence[Entry], id: str) -> str:
+    """The last entry that a row stands for: its own, or the last result of its calls."""
+    chosen = next(entry for entry in entries if entry.id == id)
+    return [chosen, *_results_of(entries, chosen)][-1].id or id
+
+
+def _results_of(entries: Sequence[Entry], answer: Entry) -> list[Entry]:
+    """The results below an answer, at most one for each of its calls."""
+    children, at, found = _children(entries), answer, list[Entry]()
+    calls = answer.message.tool_calls if isinstance(answer.message, AssistantMessage) else ()
+    while len(found) < len(calls) and (below := _result_below(children, at)) is not None:
+        at = below
+        found.append(below)
+    return found
 
 
 def _result_below(children: dict[str | None, list[Entry]], entry: Entry) -> Entry | None:

@@ -498,3 +498,16 @@ class _Borrowed(io.RawIOBase):
             raise SourceError("a file opened as text; open it with mode 'rb'")
         buffer[: len(data)] = data
         return len(data)
+
+
+def only_conversation(name: str, dialect: str | None = None) -> Conversation:
+    """The one conversation of an input; raises where there is none or several."""
+    found = expand([name])
+    if len(found) != 1:
+        raise InterlinguaError(f"{name}: {len(found)} files; give a file with one conversation")
+    problems: list[Problem] = []
+    inside = list(documents(found[0], dialect, problems))
+    if problems or len(inside) != 1:
+        why = problems[0].message if problems else f"{len(inside)} conversations; give a file with one"
+        raise InterlinguaError(f"{name}: {why}")
+    return decode(inside[0].data, dialect or inside[0].dialect)

@@ -1,13 +1,15 @@
 """Comparison of two conversations: aligns messages and diffs their texts word by word. Pure."""
 
 import difflib
+import json
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from ..values import jsontext
 from ..values.canonical import plain
-from ..values.messages import AgentMessage
+from ..values.messages import AgentMessage, text_of
+from ..values.request import Conversation
 
 Kind: TypeAlias = Literal["equal", "changed", "removed", "added"]
 
@@ -111,3 +113,44 @@ def alike(pieces: Sequence[Span]) -> tuple[int, int]:
     for piece in pieces:
         counts[piece.side] += len(re.findall(r"\w+", piece.text))
     return counts["both"], counts["both"] + max(counts["a"], counts["b"])
+
+
+class Difference(NamedTuple):
+    """Two aligned messages that differ, by index, with the changed lines; both are None for the system text."""
+
+    kind: Kind
+    a: int | None
+    b: int | None
+    changes: list[str]
+
+    @property
+    def heading(self) -> str:
+        if self.a is self.b is None:
+            return f"{self.kind} system ↔ system"
+        return f"{self.kind} {' ↔ '.join('–' if at is None else f'[{at}]' for at in (self.a, self.b))}"
+
+
+def differences(a: Conversation, b: Conversation, *, everything: bool = False) -> Iterator[Difference]:
+    """What differs between two conversations, in order; with `everything`, bookkeeping too."""
+    before, after = text_of(a.system), text_of(b.system)
+    if before != after:
+        yield Difference("changed", None, None, _changed_lines(before, after))
+    left = [comparable(message, everything=everything) for message in a.messages]
+    right = [comparable(message, everything=everything) for message in b.messages]
+    for kind, at, bt in aligned(left, right):
+        if at is not None and bt is not None:
+            if kind == "changed":
+                yield Difference(kind, at, bt, _changed_lines(_pretty(left[at]), _pretty(right[bt])))
+        elif at is not None:
+            yield Difference(kind, at, None, [f"- {line}" for line in _pretty(left[at]).splitlines()])
+        elif bt is not None:
+            yield Difference(kind, None, bt, [f"+ {line}" for line in _pretty(right[bt]).splitlines()])
+
+
+def _pretty(value: Any) -> str:
+    return json.dumps(value, indent=1, ensure_ascii=False)
+
+
+def _changed_lines(a: str, b: str) -> list[str]:
+    diff = list(difflib.unified_diff(a.splitlines(), b.splitlines(), lineterm="", n=1))
+    return [line for line in diff[2:] if not line.startswith("@@")]  # without the two lines that name the files
