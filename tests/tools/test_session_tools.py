@@ -135,7 +135,10 @@ async def test_session_status_shows_a_card_and_switches_the_model(make: Any) -> 
         told["modelOverride"],
     )
     assert (await used(host, "session_status", model="nowhere/x")).is_error
-    assert "forbidden" == (await use(make(models=["debug/script"]), "session_status", model="debug/inspect-echo-1"))["status"]
+    assert (
+        "forbidden"
+        == (await use(make(models=["debug/script"]), "session_status", model="debug/inspect-echo-1"))["status"]
+    )
     assert "forbidden" == (await use(host, "session_status", sessionKey="nowhere"))["status"]
 
 
