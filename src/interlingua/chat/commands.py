@@ -4,8 +4,9 @@ import asyncio
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 from rich.text import Text
@@ -191,7 +192,7 @@ def _differences(chat: Chat, name: str) -> list[Difference]:
 
 def _spoken(conversation: Conversation) -> Conversation:
     """The conversation without bookkeeping: switches of the model and the like."""
-    messages = (message for message in conversation.messages if not is_bookkeeping(message))
+    messages: Iterable[Any] = (message for message in conversation.messages if not is_bookkeeping(message))
     return Conversation(system=conversation.system, entries=tuple(Entry(message=message) for message in messages))
 
 
