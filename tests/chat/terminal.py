@@ -52,6 +52,11 @@ class Terminal:
 
     def chat(self, *arguments: str, model: str = "debug/script", **variables: str) -> None:
         """Starts a chat, and waits until it can be talked to."""
+        self.start(*arguments, model=model, **variables)
+        self.wait_for(r"interlingua chat ·[\s\S]*\$0\.0000")
+
+    def start(self, *arguments: str, model: str = "debug/script", **variables: str) -> None:
+        """Starts a chat, and waits for nothing."""
         given = {
             "INTERLINGUA_HOME": str(self.home),
             "INTERLINGUA_DEBUG_SCRIPT": str(self._script),
@@ -68,7 +73,6 @@ class Terminal:
         starter.write_text(f"clear\n{line}\n")
         self._pid_file.unlink(missing_ok=True)
         self.type(f". {shlex.quote(str(starter))}")
-        self.wait_for(r"interlingua chat ·[\s\S]*\$0\.0000")
 
     @property
     def pid(self) -> int:

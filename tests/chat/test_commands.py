@@ -288,6 +288,36 @@ async def test_another_session_is_taken_up(tmp_path: Path) -> None:
         assert "no session 'nothing'" in await talk.say("/resume nothing")
 
 
+async def test_sessions_are_found_by_words_of_their_title(tmp_path: Path) -> None:
+    """One that is found alone is taken up; of several, one is asked for; an answer may search on."""
+    for line in ("plan the garden", "plan the kitchen", "a poem"):
+        async with talking(tmp_path) as talk:
+            await talk.say(line)
+    async with talking(tmp_path) as talk:
+        shown = await talk.say("/sessions PLAN the")
+        assert "garden" in shown and "kitchen" in shown and "poem" not in shown
+        assert "no session has 'cellar'" in await talk.say("/sessions cellar")
+        assert "a poem" in await talk.say("/resume poem")
+        shown = await talk.say("/resume plan")
+        assert "which session?" in shown and "poem" not in shown
+        assert "plan the garden" in await talk.say("garden")
+        assert ["plan the garden"] == text(talk.chat.session.messages)[:1]
+        await talk.say("/resume plan")
+        await talk.say("")
+        assert ["plan the garden"] == text(talk.chat.session.messages)[:1]
+
+
+async def test_a_session_that_is_open_elsewhere_is_not_taken_up(tmp_path: Path) -> None:
+    """It is an error with a remedy, and the current session stays."""
+    async with talking(tmp_path) as one, talking(tmp_path) as other:
+        await one.say("first")
+        await other.say("second")
+        before = one.chat.session.id
+        assert "✗" in await one.say("/resume second")
+        assert before == one.chat.session.id
+        assert "still here" in await one.say("still here")
+
+
 async def test_compaction_asks_for_a_summary_and_keeps_the_whole(tmp_path: Path) -> None:
     """Where nothing is old, it says so."""
     async with talking(tmp_path, ["A summary.", "Two.", "Three."]) as talk:

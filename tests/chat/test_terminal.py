@@ -220,6 +220,23 @@ def test_a_killed_chat_is_taken_up_where_it_was(terminals: Any) -> None:
     assert "begun\n" == (terminal.root / "log").read_text()
 
 
+def test_a_session_is_picked_from_a_list(terminals: Any) -> None:
+    """With `--resume`, where there are several; what is typed narrows the list."""
+    terminal = terminals(["Yes."])
+    for prompt in ("plan the garden", "write a poem"):
+        terminal.chat(prompt)
+        terminal.wait_for(r"Yes\.")
+        terminal.press("C-d")
+        terminal.wait_for(r"to go on: [\s\S]*shell\$\s*$")
+    terminal.start("--resume")
+    screen = terminal.wait_for(r"type to search")
+    assert screen.index("write a poem") < screen.index("plan the garden")
+    terminal.press("-l", "garden")
+    terminal.wait_until(lambda text: "garden" in text and "poem" not in text, "the garden alone")
+    terminal.press("Enter")
+    terminal.wait_for(r"the last exchange was:\s+› plan the garden")
+
+
 def test_leaving_restores_the_terminal(terminals: Any) -> None:
     """By Ctrl-D, or by a signal in the middle of an answer: the shell echoes what is typed, as before."""
     terminal = terminals([SLOW])

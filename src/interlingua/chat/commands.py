@@ -258,27 +258,43 @@ async def _canvas(chat: Chat, _: str) -> None:
     await chat.screen.show(note("the canvas, until the chat ends (the address lets one browser in):"), Text(address))
 
 
-async def _sessions(chat: Chat, _: str) -> None:
-    found = await asyncio.to_thread(opening.recent)
-    await chat.screen.show(session_rows(found, chat.session.id) if found else note("no sessions yet"))
+async def _sessions(chat: Chat, text: str) -> None:
+    found = await asyncio.to_thread(_searched, text)
+    empty = f"no session has {one_line(text)!r} in its title, model or id" if text else "no sessions yet"
+    await chat.screen.show(session_rows(found, chat.session.id) if found else note(empty))
+
+
+def _searched(text: str) -> list[SessionInfo]:
+    return opening.matching(opening.recent(None), text)[: opening.RECENT]
 
 
 async def _resume(chat: Chat, argument: str) -> None:
-    if not argument:
-        found = await asyncio.to_thread(opening.recent)
-        await chat.screen.show(session_rows(found, chat.session.id))
-        argument = _chosen(await chat.ask("which session? a number or id; Enter stays") or "", found)
-    if not argument:
+    id = await _picked(chat, argument)
+    if id is None:
         return
-    id = await asyncio.to_thread(opening.named, argument)
     if id == chat.session.id:
         raise InterlinguaError("this is the current session")
     await chat.switch(id)
 
 
-def _chosen(answer: str, found: Sequence[SessionInfo]) -> str:
-    is_number = answer.isdecimal() and 0 < int(answer) <= len(found)
-    return found[int(answer) - 1].id if is_number else answer
+async def _picked(chat: Chat, text: str) -> str | None:
+    """The session that is meant by an id, or by words of its title; asks while there are several. None: stay."""
+    while True:
+        found = await asyncio.to_thread(_searched, text)
+        if text:
+            try:
+                return await asyncio.to_thread(opening.named, text)
+            except SessionNotFound:
+                if not found:
+                    raise
+        if text and len(found) == 1:
+            return found[0].id
+        await chat.screen.show(session_rows(found, chat.session.id))
+        text = await chat.ask("which session? a number, an id, or words of its title; Enter stays") or ""
+        if not text:
+            return None
+        if text.isdecimal() and 0 < int(text) <= len(found):
+            return found[int(text) - 1].id
 
 
 async def _tools(chat: Chat, _: str) -> None:
@@ -345,8 +361,10 @@ COMMANDS: dict[str, Command] = {
         Command("cost", "", "Tokens and dollars of this session, by model.", _cost, True),
         Command("export", "FILE [-t FORMAT]", "Write the session in any format and report losses.", _export),
         Command("canvas", "", "Show this session on the canvas, in the browser.", _canvas, True),
-        Command("sessions", "", "List the latest sessions.", _sessions, True),
-        Command("resume", "[SESSION]", "Switch to another session.", _resume),
+        Command(
+            "sessions", "[TEXT]", "List the latest sessions, or those with a text in their title.", _sessions, True
+        ),
+        Command("resume", "[SESSION|TEXT]", "Switch to another session, by its id or its title.", _resume),
         Command("tools", "", "List the tools and whether they ask first.", _tools, True),
         Command("prompt", "[SERVER/NAME a=b …]", "Send a prompt of an MCP server, or list them.", _prompt),
         Command("thinking", "", "Unfold the model's thinking, or fold it again.", _thinking, True),

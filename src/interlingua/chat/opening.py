@@ -17,9 +17,16 @@ RECENT = 20
 _RECALLED = 1_200  # characters of the last answer
 
 
-def recent(limit: int = RECENT) -> list[SessionInfo]:
+def recent(limit: int | None = RECENT) -> list[SessionInfo]:
     """The sessions with messages, the latest first."""
     return [info for info in FileStore().sessions(AGENT) if info.messages][:limit]
+
+
+def matching(infos: Sequence[SessionInfo], text: str) -> list[SessionInfo]:
+    """Those of the sessions that have every word of the text in their title, model or id, in the same order."""
+    terms = text.casefold().split()
+    about = [(info, f"{info.title or ''} {info.model or ''} {info.id}".casefold()) for info in infos]
+    return [info for info, where in about if all(term in where for term in terms)]
 
 
 def named(name: str) -> str:

@@ -45,7 +45,7 @@ _POLICIES = {"yes": ALLOW, "ask": ASK, "read-only": READ_ONLY, "edit": EDIT, "bu
     shell_complete=complete_sessions,
     help="Continue this session: its id, a prefix of it, or a file.",
 )
-@click.option("--resume", is_flag=True, help="Continue the latest session.")
+@click.option("--resume", is_flag=True, help="Continue a session: pick one on a terminal, else the latest.")
 @click.option("--new", is_flag=True, help="Start a new session: the default.")
 @click.option("--tools", "profile", type=click.Choice([*PROFILES, "none"]), default="coding", show_default=True)
 @click.option(
@@ -108,6 +108,8 @@ def command(
             raise FormatError("--acp takes no prompt and no session; the editor gives them", "--acp")
         _serve_editor(settings, policy, plugins, () if bare else servers or None)
         return
+    if resume and _is_terminal():
+        name = _picked()
     with opening.open_session(name, resume=resume, system=system) as session:
         code, resumable = asyncio.run(_talk(settings, session, prompt, None if bare else (plugins, servers or None)))
     if resumable is not None:
@@ -169,10 +171,30 @@ def call_options(*, reasoning: str | None, temperature: float | None, base_url: 
     return {name: value for name, value in given.items() if value is not None}
 
 
+def _is_terminal() -> bool:
+    """Whether input and output are a terminal that can move its cursor."""
+    able = os.environ.get("TERM", "dumb") not in ("", "dumb", "unknown")
+    return able and sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def _picked() -> str | None:
+    """The session that the user picks; None where there is no choice, so that the latest is taken."""
+    infos = opening.recent(None)
+    if len(infos) < 2:
+        return None
+    from prompt_toolkit.output import create_output
+
+    from ..chat.picker import SessionPicker
+
+    id = asyncio.run(SessionPicker(infos, output=create_output(behind(sys.stdout))).run())
+    if id is None:
+        sys.exit(130)
+    return id
+
+
 def _screen(settings: Settings) -> Screen:
     """The terminal screen, or the plain one without a capable terminal."""
-    able = os.environ.get("TERM", "dumb") not in ("", "dumb", "unknown")
-    if not (able and sys.stdin.isatty() and sys.stdout.isatty()):
+    if not _is_terminal():
         for stream in (sys.stdout, sys.stderr):
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]
         return PlainScreen(sys.stdin.fileno(), sys.stdout, sys.stderr, interactive=sys.stdin.isatty())
