@@ -28,6 +28,7 @@ class Remembering:
         self.display = Display()
         self.text = ""
         self.offered: list[str] = []
+        self.notified: list[str] = []
         self.left = False
         self.asked = asyncio.Event()
 
@@ -49,6 +50,9 @@ class Remembering:
 
     def offer(self, text: str) -> None:
         self.offered.append(text)
+
+    def notify(self, text: str) -> None:
+        self.notified.append(text)
 
     def refresh(self) -> None:
         pass

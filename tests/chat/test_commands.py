@@ -17,10 +17,10 @@ from rich.console import Console
 import interlingua as il
 from chat.talking import talking
 from connect.asking import PNG
-from interlingua.chat.command import attach, nearest, parse
+from interlingua.chat.command import attach, images_mentioned, nearest, parse
 from interlingua.chat.commands import COMMANDS
 from interlingua.chat.opening import recalled
-from interlingua.chat.screen import ChatCompleter
+from interlingua.chat.screen import ChatCompleter, notification
 from interlingua.values.messages import AgentMessage, CustomMessage, UserMessage, text_of
 
 CALL = {"text": "I look.", "calls": [{"name": "ls", "arguments": {"path": "."}, "id": "c1"}]}
@@ -392,6 +392,71 @@ def test_files_that_are_named_go_along(tmp_path: Path) -> None:
     assert ["DocumentBlock", "ImageBlock", "TextBlock"] == kinds
     assert ("missing.txt",) == found.missing
     assert "plain @words" == attach("plain @words", tmp_path).content
+
+
+@pytest.mark.parametrize(
+    ("pasted", "inserted"),
+    [
+        ("cat.png", "@cat.png "),
+        ("my cat.png\n", '@"my cat.png" '),
+        ("my\\ cat.png cat.png", '@"my cat.png" @cat.png '),
+        ("'my cat.png'", '@"my cat.png" '),
+        ("file://{root}/my%20cat.png", '@"{root}/my cat.png" '),
+        ("{root}/cat.png", "@{root}/cat.png "),
+        ("see cat.png", None),
+        ("missing.png", None),
+        ("notes.md", None),
+        ("it's cat.png", None),
+        ("", None),
+    ],
+    ids=["plain", "space", "escaped", "quoted", "url", "absolute", "sentence", "missing", "text", "quote", "empty"],
+)
+def test_pasted_names_of_images_become_mentions(tmp_path: Path, pasted: str, inserted: str | None) -> None:
+    """And what is mentioned so is attached; any other text stays as it was pasted."""
+    (tmp_path / "notes.md").write_text("Remember.")
+    for name in ("cat.png", "my cat.png"):
+        (tmp_path / name).write_bytes(base64.b64decode(PNG))
+    pasted = pasted.replace("{root}", str(tmp_path))
+    found = images_mentioned(pasted, tmp_path)
+    assert found == (pasted if inserted is None else inserted.replace("{root}", str(tmp_path)))
+    images = [block for block in attach(found, tmp_path).content if isinstance(block, il.ImageBlock)]
+    assert len(images) == found.count("@")
+
+
+async def test_the_end_of_a_long_run_is_notified(tmp_path: Path) -> None:
+    """And a question in it, and a failure; not a short run, not a command, and nothing without the setting."""
+    call = {"calls": [{"name": "exec", "arguments": {"command": "true"}}]}
+    script = [call, "Done.", {"error": "no such key", "status": 401}]
+    async with talking(tmp_path, script, notify_after=0.0) as talk:
+        await talk.say("/tree")
+        assert [] == talk.screen.notified
+        await talk.say("run it")
+        assert ["a question waits"] == talk.screen.notified
+        await talk.say("n")
+        assert ["a question waits", "the answer is ready"] == talk.screen.notified
+        await talk.say("again")
+        assert "the run failed" == talk.screen.notified[-1]
+        await talk.say("/tree")
+        assert 3 == len(talk.screen.notified)
+    for after in (None, 3600.0):
+        async with talking(tmp_path, ["Done."], notify_after=after) as talk:
+            await talk.say("run it")
+            assert [] == talk.screen.notified
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({"TERM": "xterm-256color"}, "\x1b]9;interlingua: ready\x1b\\\a"),
+        ({"TERM": "foot"}, "\x1b]777;notify;interlingua;ready\x1b\\\a"),
+        ({"TERM": "xterm-256color", "VTE_VERSION": "7600"}, "\x1b]777;notify;interlingua;ready\x1b\\\a"),
+        ({"TERM": "linux"}, "\a"),
+    ],
+    ids=["osc-9", "foot", "vte", "console"],
+)
+def test_a_notification_is_what_the_terminal_knows(environment: dict[str, str], expected: str) -> None:
+    """One sequence, so that no terminal shows two; the bell always."""
+    assert expected == notification("ready", environment)
 
 
 def test_commands_models_and_files_are_completed(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The chat in a real terminal, driven by tmux: what is typed, what is seen."""
 
+import base64
 import re
 import signal
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from chat.terminal import Terminal, needs_tmux
+from connect.asking import PNG
 from interlingua.sessions import Session
 from interlingua.values.messages import UserMessage, text_of
 
@@ -218,6 +220,17 @@ def test_a_killed_chat_is_taken_up_where_it_was(terminals: Any) -> None:
     terminal.type("y")
     terminal.wait_for(r"Going on\.")
     assert "begun\n" == (terminal.root / "log").read_text()
+
+
+def test_a_pasted_image_is_attached(terminals: Any) -> None:
+    """Its path becomes a mention in the input; in the argument of a command it stays a path."""
+    terminal = terminals(["Yes."])
+    (terminal.root / "my cat.png").write_bytes(base64.b64decode(PNG))
+    terminal.chat()
+    terminal.paste(f"{terminal.root}/my\\ cat.png")
+    terminal.wait_for(r'› @"')
+    terminal.type("what is it?")
+    terminal.wait_for(r"\+ image[\s\S]*Yes\.")
 
 
 def test_a_session_is_picked_from_a_list(terminals: Any) -> None:

@@ -65,7 +65,8 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     `usual_model` returns the default model if neither the user nor the session has one. `options` are for every call of
     the model. `added` are tools beside those of the profile, and `hooks` the listeners, of what is installed;
-    `problems` is what could not be loaded of it.
+    `problems` is what could not be loaded of it. The user is notified of the end of a run that took `notify_after`
+    seconds or more; None: never.
     """
 
     root: Path
@@ -80,6 +81,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     hooks: Hooks = Hooks()
     servers: dict[str, Any] = {}  # MCP servers by name, as `ServerTools`
     problems: tuple[str, ...] = ()
+    notify_after: float | None = None
 
 
 def tool_context(settings: Settings) -> ToolContext:
@@ -122,6 +124,10 @@ class Screen(Protocol):
         """Puts text into the input for editing."""
         ...
 
+    def notify(self, text: str) -> None:
+        """Calls a user who looks elsewhere, if there is a terminal."""
+        ...
+
     def refresh(self) -> None: ...
     def leave(self) -> None: ...
 
@@ -161,6 +167,7 @@ class Chat:
         self._turn = asyncio.Event()
         self._turn.set()
         self._pressed = float("-inf")
+        self._unattended: float | None = None  # since when the user waits: the start of the run, or the last answer
         self._log = _Log(self._report_logged)
         self._context = tool_context(settings)
         self._bridge = local_bridge(str(settings.root))
@@ -378,6 +385,13 @@ class Chat:
 
     async def _ran(self, run: Coroutine[Any, Any, Result]) -> None:
         """Runs the agent to the end, including late steering messages."""
+        self._unattended = time.monotonic()
+        try:
+            await self._ran_to_the_end(run)
+        finally:
+            self._unattended = None
+
+    async def _ran_to_the_end(self, run: Coroutine[Any, Any, Result]) -> None:
         result = await run
         left = [message for message in self.agent.take_queued() if isinstance(message, UserMessage)]
         while result.reason == "done" and left:
@@ -385,8 +399,15 @@ class Chat:
             left = [message for message in self.agent.take_queued() if isinstance(message, UserMessage)]
         self.queued.clear()
         await self._report_end(result)
+        if result.reason != "aborted":  # who stopped it knows
+            self._notify("the run failed" if result.reason == "error" else "the answer is ready")
         if left:
             self.screen.offer("\n".join(text_of(message.content) for message in left))
+
+    def _notify(self, text: str) -> None:
+        after, since = self.settings.notify_after, self._unattended
+        if after is not None and since is not None and time.monotonic() - since >= after:
+            self.screen.notify(text)
 
     async def _report_end(self, result: Result) -> None:
         self.failed = result.reason == "error"
@@ -435,8 +456,11 @@ class Chat:
         try:
             await self.screen.question(text)
             self._changed()
+            self._notify("a question waits")
             return await question.answer
         finally:
+            if self._unattended is not None:
+                self._unattended = time.monotonic()
             self.question = None
             self._changed()
 

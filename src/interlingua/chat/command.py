@@ -4,9 +4,11 @@ import difflib
 import mimetypes
 import os
 import re
+import shlex
 from collections.abc import Coroutine, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
+from urllib.parse import unquote, urlsplit
 
 from ..conversion.attachments import attached
 from ..values.messages import TextBlock
@@ -37,6 +39,28 @@ def attach(text: str, root: Path) -> Attached:
             missing.append(name)
     content = (*blocks, TextBlock(text=text)) if blocks else text
     return Attached(content, tuple(missing))
+
+
+def images_mentioned(pasted: str, root: Path) -> str:
+    """Pasted text as mentions, if it is nothing but names of image files: plain, quoted, escaped, or `file:` URLs.
+
+    So terminals paste files that are dropped on them.
+    """
+    try:
+        parts = shlex.split(pasted)
+    except ValueError:  # an open quote
+        parts = []
+    for names in ([pasted.strip()], parts):
+        paths = [unquote(urlsplit(name).path) if name.startswith("file://") else name for name in names]
+        if paths and all(_is_image(path, root) for path in paths):
+            return "".join(f'@"{path}" ' if re.search(r"\s", path) else f"@{path} " for path in paths)
+    return pasted
+
+
+def _is_image(name: str, root: Path) -> bool:
+    """Whether a mention can name it, and it is an image that exists."""
+    is_image = (mimetypes.guess_type(name)[0] or "").startswith("image/")
+    return is_image and '"' not in name and "\n" not in name and place(name, root).is_file()
 
 
 def is_file_name(name: str) -> bool:

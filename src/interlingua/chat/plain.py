@@ -155,6 +155,9 @@ class PlainScreen:
     def offer(self, text: str) -> None:
         self._note(f"to edit: {safe(text)}")
 
+    def notify(self, text: str) -> None:
+        """Does nothing: what reads a pipe is not called by a bell."""
+
     def refresh(self) -> None:
         """Shows the prompt when input is possible."""
         chat = self._chat

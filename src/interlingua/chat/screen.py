@@ -45,7 +45,7 @@ from rich.text import Text
 
 from ..values.events import AgentEvent
 from .chat import Chat
-from .command import Command, place
+from .command import Command, images_mentioned, place
 from .display import Display
 from .rendering import one_line
 from .terminal import safe_console
@@ -150,6 +150,10 @@ class TerminalScreen:
         self._buffer.set_document(Document(text, len(text)), bypass_readonly=True)
         self.refresh()
 
+    def notify(self, text: str) -> None:
+        self.app.output.write_raw(notification(text, os.environ))
+        self.app.output.flush()
+
     def refresh(self) -> None:
         self.app.invalidate()
 
@@ -250,6 +254,15 @@ class TerminalScreen:
         def _(event: KeyPressEvent) -> None:
             self.leave()
 
+        @keys.add(Keys.BracketedPaste)
+        def _(event: KeyPressEvent) -> None:
+            text = event.data.replace("\r\n", "\n").replace("\r", "\n")
+            before = event.current_buffer.document.text_before_cursor
+            starts_argument = not before or (before[-1].isspace() and not before.startswith("/"))
+            if self._chat is not None and event.current_buffer is self._buffer and starts_argument:
+                text = images_mentioned(text, self._chat.settings.root)
+            event.current_buffer.insert_text(text)
+
         @keys.add("c-t")
         def _(event: KeyPressEvent) -> None:
             self._lines.put_nowait("/thinking")
@@ -278,6 +291,20 @@ class TerminalScreen:
             return
         if self._buffer.text:
             self._buffer.reset()
+
+
+def notification(text: str, environment: Mapping[str, str]) -> str:
+    """The bell, and the escape sequence of a desktop notification that this terminal knows.
+
+    One of the two in use, since some terminals would show both: OSC 777 of rxvt-unicode, which foot and VTE read, or
+    OSC 9 of iTerm2, which kitty, WezTerm, Ghostty and Windows Terminal read. The Linux console would print them.
+    """
+    term = environment.get("TERM", "")
+    if term == "linux":
+        return "\a"
+    if term.startswith(("rxvt", "foot")) or "VTE_VERSION" in environment:
+        return f"\x1b]777;notify;interlingua;{one_line(text)}\x1b\\\a"
+    return f"\x1b]9;interlingua: {one_line(text)}\x1b\\\a"
 
 
 def drawn(parts: Any, width: int) -> str:

@@ -27,6 +27,8 @@ from . import installed, output
 from .completing import complete_models, complete_sessions
 from .run import MODEL_VARIABLE, usual_model
 
+NOTIFY_AFTER = 10.0  # seconds
+_QUIET = "INTERLINGUA_NO_NOTIFY"
 _POLICIES = {"yes": ALLOW, "ask": ASK, "read-only": READ_ONLY, "edit": EDIT, "build": BUILD}
 
 
@@ -66,6 +68,9 @@ _POLICIES = {"yes": ALLOW, "ask": ASK, "read-only": READ_ONLY, "edit": EDIT, "bu
 @click.option("--reasoning", metavar="LEVEL", help="Reasoning effort: off, low, medium, high, or a number of tokens.")
 @click.option("--temperature", type=float, help="The sampling temperature.")
 @click.option("--base-url", help="Another base URL of the provider.")
+@click.option(
+    "--no-notify", is_flag=True, help=f"No bell or notification when a long run ends; also if {_QUIET} is set."
+)
 @installed.HOME
 @installed.PLUGINS
 @installed.MCP
@@ -81,6 +86,7 @@ def command(
     policy: str,
     acp: bool,
     system: str | None,
+    no_notify: bool,
     plugins: tuple[Path, ...],
     servers: tuple[str, ...],
     bare: bool,
@@ -102,6 +108,7 @@ def command(
         profile=profile,
         system=system,
         options=call_options(**options),
+        notify_after=None if no_notify or os.environ.get(_QUIET) else NOTIFY_AFTER,
     )
     if acp:
         if prompt is not None or name is not None or resume:
