@@ -19,6 +19,7 @@ COMMANDS = {
     "logs": "List, search, show, export and delete the runs that were kept.",
     "templates": "List, show, write and delete templates of prompts.",
     "chat": "Talk with an agent that has tools, in the terminal.",
+    "batch": "Ask a model about many conversations, at the batch price.",
     "convert": "Convert conversations between formats and report losses.",
     "check": "Report problems of a conversation and how to fix them.",
     "detect": "Detect the format of files.",

@@ -273,7 +273,7 @@ def _job(prompt: str | None, template: templates.Template, options: dict[str, An
         inputs.prompt_text(None, None, piped=False)  # raises
     message = _message(filled.prompt or "", fragments, files)
     schema = _schema(filled, options)
-    call = _call_options(filled.options, options)
+    call = call_options(filled.options, options)
     if options["save"] is not None and options["context_file"] is not None:
         _refuse_overwriting(Path(options["save"]).expanduser(), Path(options["context_file"]).expanduser())
     thread = _earlier(options)
@@ -353,7 +353,7 @@ def _extracted(template: templates.Template, options: dict[str, Any]) -> str | N
     return "last" if template.extract_last else "first" if template.extract else None
 
 
-def _call_options(stored: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+def call_options(stored: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
     """The options of the call: the template's, then `-o`, then those with a name of their own."""
     from ..connect.call import options_of
 
@@ -384,7 +384,7 @@ def _value(text: str) -> Any:
 
 def _as_template(prompt: str | None, template: templates.Template, options: dict[str, Any]) -> templates.Template:
     """The options as a template."""
-    call = _call_options({}, options)
+    call = call_options({}, options)
     if "api_key" in call:
         raise FormatError("a key is not saved in a template; store it with `interlingua auth login`", "--key")
     own = templates.Template(

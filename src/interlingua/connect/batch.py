@@ -1,0 +1,646 @@
+"""Many requests at once: over a provider's batch API at its batch price, or over ordinary calls, some at a time.
+
+A batch is a folder, `<home>/batches/NAME`: `batch.json` says what it is, `requests.jsonl` has the requests,
+`journal.jsonl` every step, written and synced before a request leaves and after its answer came, and `part-N.jsonl` the
+results. Whoever is killed goes on from there: what was created is found again at the provider before anything is
+created. The name comes from the requests unless one is given, so that submitting the same twice is submitting it once.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..conversion import decode
+from ..conversion.local_files import atomic, synced
+from ..conversion.sources import Problem, documents, expand
+from ..dialects.files.wire_bodies import failure
+from ..dialects.registry import canonical, wire
+from ..values.canonical import build, dump, load, plain
+from ..values.errors import AuthFailed, FormatError, InterlinguaError, RateLimited
+from ..values.jsontext import read, write
+from ..values.messages import AssistantMessage, blocks_of
+from ..values.places import home
+from ..values.regular import read_regular
+from ..values.request import CallOptions, Conversation, Options, Request
+from .batch_apis import BATCH_APIS, BatchApi, Calls, Part, State, is_uncertain
+from .client import Client
+from .connector import HttpConnector, parameters_of, quirks_of
+from .models import default, warm
+from .retry import CIRCUIT_OPEN, asks_to_wait, passing, wait_of
+
+VERSION = 1
+MAX_WAITS = 20  # times that one request waits for a limit of the provider to pass
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+class Manifest(Struct, frozen=True, kw_only=True):
+    """What a batch is. `parts` are the numbers of rows of each batch at the provider; none of a local one."""
+
+    version: int = VERSION
+    name: str
+    digest: str
+    model: str
+    created: int
+    rows: int
+    base_url: str | None = None
+    headers: dict[str, str] = {}
+    parts: list[list[int]] = []
+
+    @property
+    def is_local(self) -> bool:
+        return not self.parts
+
+
+class Row(Struct, frozen=True, kw_only=True):
+    """One request: its number from one, its id (that of the input, where it has one) and where it was read. `error` is
+    why it cannot be sent."""
+
+    number: int
+    id: str
+    source: str
+    request: Any = None  # a Request as JSON
+    body: Any = None  # as the provider's wire has it
+    error: Any = None
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """What came of one row. A row that failed has an answer that is an error, and the `error` itself."""
+
+    row: Row
+    message: AssistantMessage
+    error: dict[str, Any] | None = None
+
+
+class Progress(Struct, frozen=True, kw_only=True):
+    """How far a batch is: rows by outcome, and the batches at the provider with their states (None: not created)."""
+
+    rows: int
+    answered: int = 0
+    failed: int = 0
+    states: list[tuple[str | None, State | None]] = []
+
+    @property
+    def is_done(self) -> bool:
+        if self.states:
+            return all(state is not None and state.ended for _, state in self.states)
+        return self.answered + self.failed >= self.rows
+
+
+# --- requests ---------------------------------------------------------------------------------------------------------
+
+
+def rows_of(inputs: Sequence[str], options: Options, *, dialect: str | None = None, reask: bool = False) -> list[Row]:
+    """One row for each conversation of these files. What cannot be read or asked is a row with an error.
+
+    A conversation that ends with an answer has nothing to ask; with `reask`, that answer is left out.
+    """
+    dialect = None if dialect is None else canonical(dialect)
+    rows: list[Row] = []
+
+    def add(source: str, **fields: Any) -> None:
+        number = len(rows) + 1
+        rows.append(Row(**{"number": number, "id": str(number), "source": source, **fields}))
+
+    problems: list[Problem] = []
+
+    def add_problems() -> None:
+        for problem in problems:
+            add(problem.name, error=_error(FormatError(problem.message, problem.name)))
+        problems.clear()
+
+    for source in expand(inputs):
+        for document in documents(source, dialect, problems):
+            add_problems()
+            try:
+                conversation = decode(document.data, dialect or document.dialect)
+                request = _asked(conversation, options, reask=reask)
+                add(document.name, request=plain(request), **_own_id(document.data))
+            except InterlinguaError as error:
+                add(document.name, error=_error(error), **_own_id(document.data))
+        add_problems()
+    if all(row.error is not None for row in rows):
+        why = f": {rows[0].source}: {rows[0].error['message']}" if rows else ""
+        raise FormatError(f"no conversation to ask a model about{why}", "INPUT")
+    ids = [row.id for row in rows]
+    if len(set(ids)) < len(ids):  # of the input: then the numbers are the ids
+        rows = [replace(row, id=str(row.number)) for row in rows]
+    return rows
+
+
+def _own_id(data: Any) -> dict[str, str]:
+    with contextlib.suppress(FormatError):
+        value = read(data) if isinstance(data, bytes | str) else data
+        if isinstance(value, dict) and isinstance(value.get("custom_id"), str):
+            return {"id": value["custom_id"]}
+    return {}
+
+
+def _asked(conversation: Conversation, options: Options, *, reask: bool) -> Request:
+    request = conversation.request()
+    messages = request.context.messages
+    while reask and messages and isinstance(messages[-1], AssistantMessage):
+        messages = messages[:-1]
+    if not messages:
+        raise FormatError("no messages; a request needs at least one", "messages")
+    if isinstance(messages[-1], AssistantMessage):
+        raise FormatError("ends with an answer, so nothing is asked; --reask leaves that answer out", "messages")
+    given = {name: value for name in Options.__struct_fields__ if (value := getattr(options, name)) not in (None, {})}
+    return replace(
+        request,
+        context=replace(request.context, messages=messages),
+        options=replace(request.options, **{**given, "stream": None}),
+    )
+
+
+def _error(error: InterlinguaError) -> dict[str, Any]:
+    fields = {"type": type(error).__name__, "message": str(error)}
+    more = {name: value for name in ("status", "code") if (value := getattr(error, name, None))}
+    return {**fields, **more, **({"transient": True} if passing(error) else {})}
+
+
+# --- the folder of a batch --------------------------------------------------------------------------------------------
+
+
+def batches_folder() -> Path:
+    return home() / "batches"
+
+
+def names() -> list[str]:
+    """The batches that there are, oldest first."""
+    found = [(path.stat().st_mtime, path.parent.name) for path in batches_folder().glob("*/batch.json")]
+    return [name for _, name in sorted(found)]
+
+
+class Journal:
+    """JSON lines that are on the disk when `write` returns. A line that a kill cut off is removed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def read(self) -> list[dict[str, Any]]:
+        try:
+            lines = read_regular(self._path, follow=False).split(b"\n")[:-1]
+        except FileNotFoundError:
+            return []
+        try:
+            return [read(line) for line in lines]
+        except FormatError as error:
+            raise InterlinguaError(f"{self._path}: damaged: {error}; remove its folder to start over") from None
+
+    def write(self, **step: Any) -> None:
+        with self._path.open("ab+") as file:
+            if file.tell():
+                file.seek(-1, os.SEEK_END)
+                if file.read() != b"\n":
+                    file.seek(0)
+                    file.truncate(file.read().rfind(b"\n") + 1)
+            file.write(write(step) + b"\n")
+            synced(file)
+
+
+class Batch:
+    """A batch on disk, and what is done with it. `client` is asked for the provider's connector."""
+
+    def __init__(self, folder: Path, client: Client) -> None:
+        self.folder = folder
+        self.client = client
+        self.journal = Journal(folder / "journal.jsonl")
+        try:
+            self.manifest = load(read_regular(folder / "batch.json", follow=False), Manifest)
+        except FileNotFoundError:
+            known = ", ".join(names()) or "none"
+            raise InterlinguaError(f"no batch {folder.name!r}; there are: {known}") from None
+        if self.manifest.version != VERSION:
+            raise InterlinguaError(f"{folder}: of another version of Interlingua; use that one")
+
+    @classmethod
+    def open(cls, name: str, client: Client) -> "Batch":
+        if not _NAME.fullmatch(name):
+            raise InterlinguaError(f"{name!r} is no name of a batch; use letters, digits, '-', '_' and '.'")
+        return cls(batches_folder() / name, client)
+
+    @classmethod
+    async def create(
+        cls, rows: list[Row], model: str, client: Client, *, local: bool, name: str | None, call: CallOptions
+    ) -> "Batch":
+        """The batch of these rows; the one that exists, if they were submitted before."""
+        given = write([model, local, call.base_url, [[row.id, row.request, row.error] for row in rows]])
+        digest = hashlib.sha256(given).hexdigest()
+        name = name or f"b-{digest[:12]}"
+        if not _NAME.fullmatch(name):
+            raise InterlinguaError(f"{name!r} is no name of a batch; use letters, digits, '-', '_' and '.'")
+        folder = batches_folder() / name
+        if not (folder / "batch.json").exists():
+            manifest = Manifest(
+                name=name,
+                digest=digest,
+                model=model,
+                created=_now(),
+                rows=len(rows),
+                base_url=call.base_url,
+            )
+            if not local:
+                rows, headers, parts = await _encoded(rows, model, client, name, digest)
+                manifest = replace(manifest, headers=headers, parts=parts)
+            _write_folder(folder, manifest, rows)
+        batch = cls(folder, client)
+        if batch.manifest.digest != digest:
+            raise InterlinguaError(f"the batch {name!r} has other requests, model or mode; choose another --name")
+        return batch
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keeps other processes from this batch."""
+        with (self.folder / "lock").open("ab") as lock:
+            with contextlib.suppress(ImportError):  # Windows has none
+                import fcntl
+
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except OSError:
+                    raise InterlinguaError(
+                        f"the batch {self.manifest.name!r} is in use by another process; wait for it"
+                    ) from None
+            yield
+
+    def rows(self) -> list[Row]:
+        lines = read_regular(self.folder / "requests.jsonl", follow=False).splitlines()
+        return [load(line, Row) for line in lines]
+
+    # --- over the provider's batch API ---
+
+    async def submit(self, call: CallOptions) -> int:
+        """Creates the batches at the provider that are not created yet, and returns how many that were."""
+        api, calls = await self._api(call)
+        rows: list[Row] | None = None
+        created = 0
+        for number, (first, count) in enumerate(self.manifest.parts):
+            steps = self._steps(number)
+            if _batch_id(steps) is not None:
+                continue
+            rows = rows or self.rows()
+            path = _path(calls)
+            lines = [
+                api.line(self._wire_id(row), row.body, path) for row in rows[first : first + count] if row.error is None
+            ]
+            await self._submit_part(api, calls, number, lines, steps)
+            created += 1
+        return created
+
+    async def _submit_part(
+        self, api: BatchApi, calls: Calls, number: int, lines: list[bytes], steps: list[dict[str, Any]]
+    ) -> None:
+        attempts = [step["at"] for step in steps if step["step"] == "creating"]
+        refusals = sum(step["step"] == "refused" for step in steps)
+        uploaded = next((step["file"] for step in reversed(steps) if step["step"] == "uploaded"), None)
+        part = Part(self._tag(number), lines, min(attempts, default=_now()), uploaded, bool(attempts))
+        id = None
+        if len(attempts) > refusals:  # one was cut off, or no answer came: its batch may be there
+            id = await api.find(calls, part, {*_rejected(steps), *self._others(number)})
+        if id is None:
+            self.journal.write(part=number, step="creating", at=_now())
+            try:
+                id = await api.create(
+                    calls,
+                    part,
+                    self.manifest.headers,
+                    lambda file: self.journal.write(part=number, step="uploaded", file=file),
+                )
+            except InterlinguaError as error:
+                if not is_uncertain(error):
+                    self.journal.write(part=number, step="refused", error=_error(error))
+                    raise
+                raise InterlinguaError(
+                    f"{error}; whether the batch was created is not known: submit again, which looks for it first"
+                ) from error
+        self.journal.write(part=number, step="created", batch=id)
+
+    async def progress(self, call: CallOptions) -> Progress:
+        """How far it is, asked of the provider where it is not known."""
+        if self.manifest.is_local:
+            outcomes = self._outcomes()
+            failed = sum("error" in outcome for outcome in outcomes.values())
+            unsent = sum(row.error is not None for row in self.rows())
+            return Progress(rows=self.manifest.rows, answered=len(outcomes) - failed, failed=failed + unsent)
+        api, calls = await self._api(call)
+        states: list[tuple[str | None, State | None]] = []
+        for number in range(len(self.manifest.parts)):
+            id = _batch_id(self._steps(number))
+            if id is not None and self._results(number).exists():
+                states.append((id, State("ended", True)))
+            else:
+                states.append((id, await api.state(calls, id) if id is not None else None))
+        return Progress(rows=self.manifest.rows, states=states)
+
+    async def fetch(self, call: CallOptions) -> Progress:
+        """Downloads the results of all batches that have ended and whose results are not here yet."""
+        progress = await self.progress(call)
+        if self.manifest.is_local:
+            return progress
+        api, calls = await self._api(call)
+        for number, (id, state) in enumerate(progress.states):
+            if id is None or state is None or not state.ended or self._results(number).exists():
+                continue
+            outcomes = await api.results(calls, id)
+            first, count = self.manifest.parts[number]
+            ours = {self._numbered(at + 1) for at in range(first, first + count)}
+            if outcomes and not any(outcome.id in ours for outcome in outcomes):
+                # Found by its time and size alone, and another's: ours was not created.
+                self.journal.write(part=number, step="rejected", batch=id)
+                raise InterlinguaError(
+                    f"{id} is not of the batch {self.manifest.name!r}, whose creation was cut off; submit it again"
+                )
+            with atomic(self._results(number)) as file:
+                file.write(write({"error": state.error}) + b"\n")
+                for outcome in outcomes:
+                    file.write(write(outcome._asdict()) + b"\n")
+        return progress
+
+    async def answers(self) -> Iterator[Answer]:
+        """Every row that has an outcome by now, in the order of the input, at the batch price."""
+        await warm()
+        return self._local_answers() if self.manifest.is_local else self._provider_answers()
+
+    def _provider_answers(self) -> Iterator[Answer]:
+        connector, _ = self.client.find_known(self.manifest.model, default())
+        assert isinstance(connector, HttpConnector)
+        rows = self.rows()
+        for number, (first, count) in enumerate(self.manifest.parts):
+            if not self._results(number).exists():
+                continue
+            head, *lines = map(read, read_regular(self._results(number), follow=False).splitlines())
+            found = {line["id"]: line for line in lines}
+            for row in rows[first : first + count]:
+                outcome = found.get(self._wire_id(row), {"error": head["error"] or "no answer in the results"})
+                yield _answer(row, outcome, connector)
+
+    async def _api(self, call: CallOptions) -> tuple[BatchApi, Calls]:
+        await warm()
+        connector, model = self.client.find_known(self.manifest.model, default())
+        assert isinstance(connector, HttpConnector)
+        call = replace(call, base_url=call.base_url or self.manifest.base_url)
+        return BATCH_APIS[connector.provider], Calls(connector, model, call)
+
+    def _results(self, number: int) -> Path:
+        return self.folder / f"part-{number}.jsonl"
+
+    def _steps(self, number: int) -> list[dict[str, Any]]:
+        return [step for step in self.journal.read() if step.get("part") == number]
+
+    def _others(self, number: int) -> set[str]:
+        """Batches at the provider that are known to be other parts."""
+        return {step["batch"] for step in self.journal.read() if "batch" in step and step["part"] != number}
+
+    def _tag(self, number: int) -> str:
+        return f"{_token(self.manifest.name, self.manifest.digest)}-{number}"
+
+    def _wire_id(self, row: Row) -> str:
+        return self._numbered(row.number)
+
+    def _numbered(self, number: int) -> str:
+        # Anthropic takes 64 of [A-Za-z0-9_-]; the token tells batches apart.
+        return f"{_token(self.manifest.name, self.manifest.digest)}-{number}"
+
+    # --- over ordinary calls ---
+
+    async def run(self, call: dict[str, Any], *, jobs: int, rate: float | None = None) -> int:
+        """Asks every row without an answer, `jobs` at a time and `rate` a minute; returns how many were asked again
+        because a kill had cut off their calls.
+
+        A limit of the provider makes all of them wait. A wrong key or an empty account ends the run: nothing is lost.
+        """
+        done = self._outcomes()
+        steps = self.journal.read()
+        cut = {step["row"] for step in steps if step["step"] == "asked"} - {
+            step["row"] for step in steps if step["step"] != "asked"
+        }
+        # A failure of the moment is worth another try.
+        waiting = iter(
+            [
+                row
+                for row in self.rows()
+                if row.error is None
+                and (row.number not in done or (done[row.number].get("error") or {}).get("transient"))
+            ]
+        )
+        pace = _Pace(rate)
+        given = {**call, "base_url": call.get("base_url") or self.manifest.base_url}
+
+        async def work() -> None:
+            for row in waiting:
+                request = build(row.request, Request)
+                await pace.wait()
+                self.journal.write(row=row.number, step="asked")
+                try:
+                    message = await self._ask(request, given, pace)
+                except (AuthFailed, RateLimited) as error:
+                    if isinstance(error, RateLimited) and passing(error):
+                        self.journal.write(row=row.number, step="answered", error=_error(error))
+                        continue
+                    self.journal.write(row=row.number, step="stopped")
+                    raise
+                except InterlinguaError as error:
+                    self.journal.write(row=row.number, step="answered", error=_error(error))
+                    continue
+                self.journal.write(row=row.number, step="answered", message=plain(message))
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(jobs):
+                    group.create_task(work())
+        except* InterlinguaError as errors:
+            raise errors.exceptions[0] from None
+        return len(cut)
+
+    async def _ask(self, request: Request, call: dict[str, Any], pace: "_Pace") -> AssistantMessage:
+        for _ in range(MAX_WAITS):
+            try:
+                answer: AssistantMessage = await self.client.complete(self.manifest.model, request, **call)
+            except InterlinguaError as error:
+                if not (passing(error) and asks_to_wait(error)) and getattr(error, "code", None) != CIRCUIT_OPEN:
+                    raise
+                pace.pause(wait_of(error) or 5.0)
+                await pace.wait()
+            else:
+                return answer
+        raise InterlinguaError(f"{self.manifest.model} still limits its callers after {MAX_WAITS} waits; submit again")
+
+    def _outcomes(self) -> dict[int, dict[str, Any]]:
+        """The last outcome of each row."""
+        return {step["row"]: step for step in self.journal.read() if step.get("step") == "answered"}
+
+    def _local_answers(self) -> Iterator[Answer]:
+        outcomes = self._outcomes()
+        for row in self.rows():
+            outcome = outcomes.get(row.number, {})
+            if (error := row.error or outcome.get("error")) is not None:
+                yield Answer(row=row, message=failure(error), error=error)
+            elif outcome:
+                yield Answer(row=row, message=build(outcome["message"], AssistantMessage))
+
+
+class _Pace:
+    """When the next call may begin: so many a minute, and none while the provider asks to wait."""
+
+    def __init__(self, rate: float | None) -> None:
+        self._gap = 60.0 / rate if rate else 0.0
+        self._next = 0.0
+
+    def pause(self, seconds: float) -> None:
+        self._next = max(self._next, time.monotonic() + seconds)
+
+    async def wait(self) -> None:
+        while (left := self._next - time.monotonic()) > 0:
+            await asyncio.sleep(left)
+        self._next = time.monotonic() + self._gap
+
+
+# --- encoding and decoding --------------------------------------------------------------------------------------------
+
+
+async def _encoded(
+    rows: list[Row], model: str, client: Client, name: str, digest: str
+) -> tuple[list[Row], dict[str, str], list[list[int]]]:
+    """The rows with their bodies, the headers that they need, and the first row and the number of rows of each part."""
+    await warm()
+    connector, described = client.find_known(model, default())
+    api = BATCH_APIS.get(connector.provider)
+    if api is None or not isinstance(connector, HttpConnector):
+        raise InterlinguaError(
+            f"no batch API for {connector.provider}; there is one for {', '.join(BATCH_APIS)}; "
+            "--jobs N makes ordinary calls, N at a time"
+        )
+    spoken = wire(described.api)
+    path = str(spoken.codec.path(described.id, False))
+    headers: dict[str, set[str]] = {}
+    encoded: list[Row] = []
+    parts: list[list[int]] = []
+    size = sendable = 0
+    for at, row in enumerate(rows):
+        length = 0
+        if row.error is None:
+            request = build(row.request, Request)
+            request = replace(
+                request,
+                model=described,
+                options=replace(request.options, stream=False, extra={}),
+                # What only one wire can say is part of the body.
+                extra={**request.extra, **request.options.extra},
+            )
+            try:
+                body = connector.body(spoken, request)[0]
+                body.pop("stream", None)  # an answer of a batch is never streamed
+                row = replace(row, request=plain(request), body=body)
+                length = len(api.line(f"{_token(name, digest)}-{row.number}", body, path)) + 1
+                if length > api.max_bytes:
+                    raise FormatError(f"a request of {length:,} bytes; the most is {api.max_bytes:,}", row.source)
+                if connector.row.request_headers is not None:
+                    for field, value in connector.row.request_headers(request, None).items():
+                        headers.setdefault(field, set()).update(value.split(","))
+            except InterlinguaError as error:
+                row, length = replace(row, body=None, error=_error(error)), 0
+        if not parts or (length and (sendable >= api.max_requests or size + length > api.max_bytes)):
+            parts.append([at, 0])
+            size = sendable = 0
+        parts[-1][1] += 1
+        size += length
+        sendable += length > 0
+        encoded.append(row)
+    if all(row.error is not None for row in encoded):
+        raise FormatError(f"no request can be sent: {encoded[0].error['message']}", encoded[0].source)
+    return encoded, {field: ",".join(sorted(values)) for field, values in headers.items()}, parts
+
+
+def _answer(row: Row, outcome: dict[str, Any], connector: HttpConnector) -> Answer:
+    """The answer to a row, decoded as one of an ordinary call is, at the batch price."""
+    error = row.error
+    if error is None and outcome.get("error") is None:
+        request = build(row.request, Request)
+        spoken = wire(request.model.api)
+        codec = spoken.codec
+        fields: dict[str, Any] = {"model": request.model.id, "provider": connector.provider}
+        # Ids of calls that came without one are the same each time the results are read.
+        more = {"mint": lambda number: f"call_{row.number}_{number}", "quirks": quirks_of(spoken, request.model)}
+        takes = parameters_of(getattr(codec.decode_response, "func", codec.decode_response))
+        fields |= {name: value for name, value in more.items() if value is not None and name in takes}
+        try:
+            message: AssistantMessage = codec.decode_response(outcome.get("body"), **fields)
+            restore = connector.body(spoken, request)[1]
+            if restore is not None:
+                message = replace(message, content=tuple(map(restore, blocks_of(message.content))))
+            return Answer(row=row, message=_priced(message, request))
+        except InterlinguaError as problem:
+            error = _error(problem)
+    if error is None:
+        given = outcome["error"]
+        text = failure(given).error_message
+        inner = given.get("error") if isinstance(given, dict) and isinstance(given.get("error"), dict) else given
+        kind = (inner.get("type") or inner.get("code")) if isinstance(inner, dict) else None
+        error = {"type": str(kind or "error"), "message": text}
+    return Answer(row=row, message=failure(error["message"]), error=error)
+
+
+def _priced(message: AssistantMessage, request: Request) -> AssistantMessage:
+    """The message with its cost. Batches cost half (`prices.TIER_FACTORS`), whatever tier the answer names: OpenAI's
+    say `default` there."""
+    if message.usage is None:
+        return message
+    cost = default().cost(message.usage, request.model, at=message.timestamp, service_tier="batch")
+    return message if cost is None else replace(message, usage=replace(message.usage, cost=cost))
+
+
+def _path(calls: Calls) -> str:
+    return str(wire(calls.model.api).codec.path(calls.model.id, False))
+
+
+def _token(name: str, digest: str) -> str:
+    return "il-" + hashlib.sha256(f"{name} {digest}".encode()).hexdigest()[:16]
+
+
+# --- steps of the journal ---------------------------------------------------------------------------------------------
+
+
+def _batch_id(steps: list[dict[str, Any]]) -> str | None:
+    rejected = _rejected(steps)
+    created = (step["batch"] for step in steps if step["step"] == "created" and step["batch"] not in rejected)
+    return next(created, None)
+
+
+def _rejected(steps: list[dict[str, Any]]) -> set[str]:
+    return {step["batch"] for step in steps if step["step"] == "rejected"}
+
+
+def _write_folder(folder: Path, manifest: Manifest, rows: Iterable[Row]) -> None:
+    """The folder of a new batch; it appears whole or not at all."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    made = folder.parent / f".{folder.name}.{secrets.token_hex(4)}.new"
+    made.mkdir(mode=0o700)
+    try:
+        with atomic(made / "requests.jsonl") as file:
+            for row in rows:
+                file.write(dump(row) + b"\n")
+        with atomic(made / "batch.json") as file:
+            file.write(dump(manifest) + b"\n")
+        made.rename(folder)
+        handle = os.open(folder.parent, os.O_RDONLY)
+        os.fsync(handle)
+        os.close(handle)
+    except OSError as error:
+        shutil.rmtree(made, ignore_errors=True)
+        if not (folder / "batch.json").exists():  # else another process has made it meanwhile
+            raise InterlinguaError(f"{folder}: not written: {error.strerror or error}") from error
+
+
+def _now() -> int:
+    return int(time.time() * 1000)
