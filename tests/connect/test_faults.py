@@ -52,7 +52,7 @@ NO_GOING_ON = Timeouts(first=30, idle=0.4)
 NOTHING, SOME, ALL = "nothing", "what had come", "all of it"
 OPENAI = ("openai-completions", "openai-responses", "azure-openai-responses", "openai-codex-responses")
 GOOGLE = ("google-generative-ai", "google-vertex", "google-gemini-cli")
-SSE = ("anthropic-messages", "vertex-anthropic", *OPENAI, *GOOGLE)
+SSE = ("anthropic-messages", "vertex-anthropic", *OPENAI, *GOOGLE, "cohere-chat")
 
 
 class Case(NamedTuple):
@@ -194,8 +194,8 @@ CASES = {
         il.Overloaded,
         SOME,
         False,
-        other=("ollama-chat",),
-        other_name="Ollama",
+        other=("ollama-chat", "cohere-chat"),
+        other_name="Ollama, Cohere",
         other_error=il.ProviderError,
     ),
     'Corrupt(0, "json")': Case(
@@ -219,8 +219,9 @@ CASES = {
     "Pace(0.002)": Case(lambda n: Pace(0.002, times=n), "a pause before each event", None, ALL, False),
 }
 ODD: dict[tuple[str, str], tuple[type[il.InterlinguaError], bool]] = {
-    # Ollama's error line has no kind, so nobody can know whether to try again.
+    # The errors of Ollama and Cohere have no kind, so nobody can know whether to try again.
     ("ErrorEvent(after_events=0)", "ollama-chat"): (il.ProviderError, False),
+    ("ErrorEvent(after_events=0)", "cohere-chat"): (il.ProviderError, False),
     # Here, an event is base64 inside JSON: a byte that is no UTF-8 breaks it.
     ('Corrupt(9, "utf8")', "bedrock-invoke-anthropic"): (il.BadWire, False),
 }

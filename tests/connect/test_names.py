@@ -160,5 +160,5 @@ async def test_ollama_that_is_not_running_is_asked_about() -> None:
     """A refused connection of a server that people start themselves."""
     with Server() as server:
         gone = server.url
-    with pytest.raises(il.TransportError, match=r"no connection to Ollama at 127\.0\.0\.1:\d+; is it running\?"):
+    with pytest.raises(il.TransportError, match=r"no connection to Ollama at http://127\.0\.0\.1:\d+; is it running\?"):
         await il.complete("ollama/m", "hi", base_url=gone, retry=0)

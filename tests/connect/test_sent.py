@@ -73,6 +73,7 @@ STYLES = {
     "google-gemini-cli": ("Authorization", f"Bearer {KEY}"),
     "bedrock-converse-stream": ("Authorization", f"Bearer {KEY}"),
     "ollama-chat": ("Authorization", f"Bearer {KEY}"),
+    "cohere-chat": ("Authorization", f"Bearer {KEY}"),
 }
 OWN_STYLES = {"azure-openai": ("api-key", KEY), "github-copilot": ("Authorization", f"Bearer {KEY}")}
 CARRIERS = ("Authorization", "x-api-key", "api-key", "x-goog-api-key")

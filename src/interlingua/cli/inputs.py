@@ -75,7 +75,7 @@ def _ancestors() -> Iterator[int]:
     while process > 0:
         yield process
         try:
-            text = Path(f"/proc/{process}/stat").read_text(errors="replace")
+            text = Path(f"/proc/{process}/stat").read_text("utf-8", "replace")
         except OSError:
             return
         # proc_pid_stat(5): pid (comm) state ppid …; comm may itself have spaces and parentheses.
@@ -87,7 +87,7 @@ def _writes(process: int, pipe: Path) -> bool:
     try:
         for name in os.listdir(f"/proc/{process}/fd"):  # noqa: PTH208
             if Path(f"/proc/{process}/fd/{name}").readlink() == pipe:
-                about = Path(f"/proc/{process}/fdinfo/{name}").read_text()
+                about = Path(f"/proc/{process}/fdinfo/{name}").read_text("utf-8")
                 flags = int(about.partition("flags:")[2].split()[0], 8)
                 if flags & os.O_ACCMODE != os.O_RDONLY:
                     return True

@@ -699,7 +699,8 @@ def unreachable(error: TransportError, row: Provider, url: str) -> TransportErro
     """The error for a server that is not there; of one that people start themselves, it asks whether they did."""
     if not row.keyless or not hasattr(error.__cause__, "os_error"):  # aiohttp: no connection was made
         return error
-    return TransportError(f"no connection to {row.label} at {urlsplit(url).netloc}; is it running?")
+    address = urlsplit(url)
+    return TransportError(f"no connection to {row.label} at {address.scheme}://{address.netloc}; is it running?")
 
 
 @functools.lru_cache(maxsize=64)

@@ -194,7 +194,7 @@ def set_alias(name: str, target: str | None, path: Path | None = None) -> bool:
 
     place = path or home() / "models.toml"
     place.parent.mkdir(parents=True, exist_ok=True)
-    with (place.parent / ".models.lock").open("a") as lock:
+    with (place.parent / ".models.lock").open("ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two programs may add an alias at once
         before = load_overrides(place)
         if before.aliases.get(name) == target:

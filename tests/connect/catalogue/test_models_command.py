@@ -160,7 +160,7 @@ def test_a_local_server_that_is_not_running_is_asked_about(tmp_path: Path) -> No
         "models", "-p", "ollama", env={**os.environ, "INTERLINGUA_HOME": str(tmp_path), "OLLAMA_HOST": NOWHERE}
     )
     assert (1, "") == (outcome.code, outcome.out)
-    assert "no connection to Ollama at 127.0.0.1:9; is it running?" in outcome.err
+    assert "no connection to Ollama at http://127.0.0.1:9; is it running?" in outcome.err
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from ...values import jsontext
 from ...values.errors import ProviderError
 from ...values.request import Request
 from .. import openai_responses, shapes
-from ..framing import NDJSON, SSE, write_ndjson, write_sse
+from ..framing import NDJSON, SSE, Framing, framing_for, write_ndjson, write_sse
 from ..limits import VISIBLE, CustomTools, NameRule, TargetLimits
 from ..openai_shared import EMBEDDINGS, FILE_TYPES, OPENAI_HEADERS, openai_models, rate_headers
 from ..wire import NDJSON as LINES
@@ -154,12 +154,16 @@ def _error_line(error: ProviderError, sent: int, body: Any) -> bytes:
     return b"".join(write_ndjson(frame.data) for frame in SSE().feed(_error_event(error, sent, body)))
 
 
+def _lines(content_type: str | None = None) -> Framing:
+    return NDJSON() if content_type is not None and "ndjson" in content_type else framing_for(content_type, NDJSON)
+
+
 # platform.openai.com/docs/guides/websocket-mode: a request is the message `response.create` with the fields of a body,
 # and each event of the answer is a message. Here they are data, one message a line; the socket is the caller's.
 WEBSOCKET = OPENAI_RESPONSES.variant(
     "openai-responses-websocket",
     quirks={"message": "response.create"},
-    framing=lambda content_type: NDJSON(),
+    framing=_lines,
     reframe=lambda frame: write_ndjson(frame.data),
     http={
         "route_rank": 95,
