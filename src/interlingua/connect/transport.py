@@ -188,11 +188,13 @@ class _Reply:
             self._pieces = decompressor.feed(received)
 
     async def _received(self) -> bytes:
-        import aiohttp
-
         try:
             return await self._response.content.readany()
-        except (aiohttp.ClientError, OSError) as error:
+        except Exception as error:
+            import aiohttp
+
+            if not isinstance(error, aiohttp.ClientError | OSError):
+                raise
             error.__traceback__ = None  # aiohttp raises one and the same exception again: it would collect every frame
             raise TransportError(f"the connection broke: {error or type(error).__name__}") from error
 

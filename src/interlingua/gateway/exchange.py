@@ -69,6 +69,8 @@ class Exchange(Struct, kw_only=True, eq=False):
     attempts: int = 0
     losses: tuple[Loss, ...] = ()
     answer: AssistantMessage | None = None  # whole, or what there was of it when it ended
+    # Attempts that broke off before the client saw anything of them: who was asked, and what that used.
+    discarded: tuple[tuple[ModelDescriptor, Usage], ...] = ()
     earlier: tuple[BrokenOff, ...] = ()  # who broke off before the last one went on
     usage: Usage | None = None
     is_estimated: bool = False  # the usage is ours: the stream was cut or the client left before the provider's came
@@ -111,6 +113,9 @@ class Gate(Protocol):
 
 
 class Observer(Protocol):
-    """Sees each exchange once, when it has ended. A failing observer costs its own record and a line in the log."""
+    """Sees each exchange once, when it has ended. A failing observer costs its own record and a line in the log.
+
+    An observer that also has `observe_all(exchanges)` gets what ended together in one call of that instead.
+    """
 
     async def observe(self, exchange: Exchange) -> None: ...

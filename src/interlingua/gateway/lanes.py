@@ -58,6 +58,7 @@ from .replying import Reply
 from .rewriting import Cutter, frames, renaming, with_option
 from .routing import Place
 
+LARGE_BODY = 64 * 1024  # bytes of a request above which it is worked on beside the event loop
 _SETTLING = 0.2  # seconds that an upstream may take to end its body after the last event
 _MESSAGE_EVENTS = frozenset({Start, Done, Error})
 _SILENT = frozenset({Start, TextStart, ThinkingStart, ToolCallStart, BlockStart})  # that show nothing of the answer
@@ -247,7 +248,8 @@ class Attempt:
             await self._local()
             return
         stream = self._exchange.is_stream or self._place.wire.http.only_streams
-        if is_quick(self._incoming.request):
+        body = self._incoming.body
+        if is_quick(self._incoming.request) and (body is None or len(body) <= LARGE_BODY):
             made = outgoing(self._place, self._incoming, stream)
         else:
             made = await asyncio.to_thread(outgoing, self._place, self._incoming, stream)

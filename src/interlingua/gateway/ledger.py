@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from ..connect.prices import reported_cost
 from .accounts import NANO, Spent
@@ -129,13 +130,17 @@ class Ledger:
         self._writer: asyncio.Task[None] | None = None
 
     async def observe(self, exchange: Exchange) -> None:
-        if exchange.attempts or exchange.usage is not None:
-            await self.append(entry_of(exchange))
+        await self.observe_all((exchange,))
 
-    async def append(self, entry: LedgerEntry) -> None:
-        """Writes an entry, together with all that wait at the same time."""
+    async def observe_all(self, exchanges: Sequence[Exchange]) -> None:
+        entries = [entry_of(one) for one in exchanges if one.attempts or one.usage is not None]
+        if entries:
+            await self.append(*entries)
+
+    async def append(self, *entries: LedgerEntry) -> None:
+        """Writes entries, together with all that wait at the same time."""
         written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((entry, written))
+        self._waiting += [(entry, written) for entry in entries]
         if self._writer is None or self._writer.done():
             self._writer = asyncio.ensure_future(self._write())
         await asyncio.shield(written)
@@ -202,7 +207,8 @@ class Ledger:
 
 
 def _row(entry: LedgerEntry) -> tuple[Any, ...]:
-    return tuple(int(value) if isinstance(value := getattr(entry, name), bool) else value for name in _FIELDS)
+    *values, estimated, aborted, seconds = astuple(entry)
+    return (*values, int(estimated), int(aborted), seconds)  # PostgreSQL takes no truth values for integers
 
 
 def _release(batch: Sequence[tuple[LedgerEntry, "asyncio.Future[None]"]]) -> None:

@@ -22,6 +22,7 @@ from ..connect.connector import LARGEST_ANSWER, scrubbed
 from ..connect.registry import ConnectorRegistry
 from ..connect.retry import Breaker, Retry, asks_to_wait, elsewhere
 from ..connect.transport import HttpTransport, Transport, whole
+from ..dialects import WIRES
 from ..dialects.provider_errors import as_provider_error
 from ..dialects.wire import JSON
 from ..serving import guard
@@ -46,7 +47,7 @@ from ..values.tokens import estimate, taken
 from .doors import Door, door
 from .exchange import LOCAL, ClientKey, Exchange, Gate, Observer, Reservation
 from .handover import BrokenOff, continued, estimated_usage, handover_loss, may_continue, without_signatures
-from .lanes import Attempt, Incoming, TooLossy
+from .lanes import LARGE_BODY, Attempt, Incoming, TooLossy
 from .recall import Recall, StoredResponse
 from .replying import Reply, SocketReply
 from .rewriting import renaming
@@ -61,6 +62,8 @@ Handler: TypeAlias = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 _KEY_HEADERS = ("x-api-key", "x-goog-api-key", "api-key")
 _SESSION_HEADERS = ("session_id", "conversation_id", "x-session-id", "x-claude-code-session-id")
 _LONGEST_WAIT = 10.0  # seconds that a client waits for another try at the same place
+_SURPLUS = 5.0  # seconds until a connection above the limit is closed, whatever it does
+_BACKLOG = 1000  # exchanges that have ended and are not yet in the books
 LEFT = "the client left"
 _DEFAULTS = Settings()
 
@@ -89,9 +92,12 @@ class Gateway:
         self.breaker = Breaker()
         self._router = Router(settings, self._client, self.breaker)
         self._runner: web.ServerRunner | None = None
+        self._server: _Server | None = None
         self._address = ""
         self.recall = Recall(settings.recall_bytes) if recall is None else recall
         self.open_exchanges = 0
+        self._ended: list[tuple[Exchange, Reservation | None]] = []  # not yet in the books
+        self._closing: asyncio.Task[None] | None = None
 
     @property
     def connectors(self) -> ConnectorRegistry:
@@ -103,9 +109,11 @@ class Gateway:
     async def start(self) -> None:
         """Resolves every alias, then listens."""
         await self._router.resolve()
+        tuple(WIRES.values())  # loaded now: the first request must not wait for it
         listen, limits = self.settings.listen, self.settings.limits
-        server = web.Server(
+        server = self._server = _Server(
             self.handle,
+            limit=limits.connections,
             request_factory=self._request,
             handler_cancellation=True,  # a client that leaves ends its exchange at once
             access_log=None,
@@ -149,12 +157,14 @@ class Gateway:
         deadline = time.monotonic() + seconds
         while self.open_exchanges and time.monotonic() < deadline:
             await asyncio.sleep(0.02)
+        await self._closed_books()
 
     async def stop(self) -> None:
         """Ends open exchanges after a short while, then the address."""
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
+        await self._closed_books()
         if self._own_transport is not None:
             await self._own_transport.aclose()
 
@@ -205,8 +215,14 @@ class Gateway:
             is_stream=False,
             started=time.time(),
         )
-        reply = Reply(http, exchange)
         try:
+            if self._server is not None and http.protocol in self._server.surplus:
+                raise Overloaded(
+                    f"more than {self.settings.limits.connections} connections are open; retry later",
+                    status=503,
+                    code="too_many_connections",
+                    retry_after=1.0,
+                )
             exchange.key = await self._identify(http)
             if asked.kind in ("call", "rephrased"):
                 return await self._converse(http, asked, exchange)
@@ -214,7 +230,7 @@ class Gateway:
                 return await self._socket(http, asked, exchange)
             if asked.kind == "other":
                 return await self._pass_on(http, exchange)
-            return _json(await self._small(http, asked, exchange), reply.headers())
+            return _json(await self._small(http, asked, exchange), Reply(http, exchange).headers())
         except InterlinguaError as error:
             # It may quote what the client sent, and a key in the wrong place.
             exchange.error = error = scrubbed(error, scrub)
@@ -223,7 +239,11 @@ class Gateway:
             if exchange.finished is None:  # refused before it was dispatched
                 exchange.finished = time.time()
                 await self._tell(exchange)
-            return web.Response(status=status, body=body, content_type=JSON, headers={**reply.headers(), **headers})
+            headers = {**Reply(http, exchange).headers(), **headers}
+            response = web.Response(status=status, body=body, content_type=JSON, headers=headers)
+            if self._server is not None and http.protocol in self._server.surplus:
+                response.force_close()
+            return response
 
     async def _identify(self, http: web.BaseRequest) -> ClientKey:
         secret = _secret(http)
@@ -242,6 +262,8 @@ class Gateway:
         return key
 
     async def _converse(self, http: web.BaseRequest, asked: Door, exchange: Exchange) -> web.StreamResponse:
+        if len(self._ended) > _BACKLOG:  # the books cannot follow: who comes now waits for them
+            await self._closed_books()
         body = await self._body(http)
         rephrased = None
         if asked.kind == "rephrased" and asked.wire.http.rephrased is not None:
@@ -264,8 +286,16 @@ class Gateway:
         plan = await self._router.plan(exchange.asked_model, exchange.key, incoming.request, http.headers, size)
         reservation = await self._admit(exchange, plan, incoming.request, size)
         self.open_exchanges += 1
+        longest = self.settings.limits.total
+        clock = asyncio.timeout(None if longest is None else longest - (time.time() - exchange.started))
         try:
-            await self._dispatch(exchange, incoming, plan, reply)
+            try:
+                async with clock:
+                    await self._dispatch(exchange, incoming, plan, reply)
+            except TimeoutError:
+                if not clock.expired():
+                    raise
+                await reply.fail(TimedOut(f"the exchange took longer than {longest:g} s; ask for less at once"))
         except (asyncio.CancelledError, ConnectionError) as left:  # the client's: those of the provider are typed
             if not reply.ended:  # a client may leave as soon as it has the end
                 exchange.is_aborted = True
@@ -275,11 +305,13 @@ class Gateway:
         finally:
             reply.stop()
             self.open_exchanges -= 1
-            await asyncio.shield(self._close(exchange, reservation))
+            self._close(exchange, reservation)
 
     async def _body(self, http: web.BaseRequest) -> bytes:
         limits = self.settings.limits
         try:
+            if http.content.is_eof():  # it came with its headers: nobody waits
+                return await http.read()
             async with asyncio.timeout(limits.body_timeout):
                 return await http.read()
         except web.HTTPRequestEntityTooLarge:
@@ -292,9 +324,10 @@ class Gateway:
             raise BadRequest(f"the body cannot be read: {error}", status=400) from None
 
     async def _read(self, http: web.BaseRequest, body: bytes, asked: Door, exchange: Exchange) -> Incoming:
-        """The client's request, decoded."""
+        """The client's request, decoded; a large one beside the event loop, so that other streams go on."""
         spoken = exchange.wire
-        request = _decoded(asked, body)
+        is_large = len(body) > LARGE_BODY
+        request = await asyncio.to_thread(_decoded, asked, body) if is_large else _decoded(asked, body)
         exchange.body = body
         exchange.asked_model = request.model.id
         if not request.model.id:
@@ -347,6 +380,11 @@ class Gateway:
             if 0 < (place.model.context_window or 0) <= too_small:
                 continue
             for tries in range(1, retry.attempts + place.keys):
+                if before is None and exchange.answer is not None and exchange.model is not None:
+                    # Charged, though nobody saw it: the next attempt begins anew.
+                    used = estimated_usage(exchange.answer, incoming.request)
+                    exchange.discarded += ((exchange.model, used),)
+                    exchange.answer = None
                 exchange.attempts += 1
                 exchange.model = place.model
                 attempt = Attempt(
@@ -598,27 +636,47 @@ class Gateway:
         except TimeoutError:
             raise TimedOut(f"no response within {place.timeouts.first:g} s") from None
         finally:
-            await asyncio.shield(self._close(exchange, reservation))
+            self._close(exchange, reservation)
 
     # --- the books
 
-    async def _close(self, exchange: Exchange, reservation: Reservation | None) -> None:
-        """Settles what was reserved and tells the observers. A failing one costs its own record alone."""
+    def _close(self, exchange: Exchange, reservation: Reservation | None) -> None:
+        """Hands an exchange that has ended over to the books. Nobody waits for them: what ends together is written
+        together, and the client's next request does not wait for the disk."""
         exchange.finished = time.time()
         self._account(exchange)
-        if reservation is not None:
-            try:
-                await reservation.settle(exchange)
-            except Exception:
-                _log.exception("the reservation of %s could not be settled", exchange.id)
-        await self._tell(exchange)
+        self._ended.append((exchange, reservation))
+        if self._closing is None or self._closing.done():
+            self._closing = asyncio.ensure_future(self._write_books())
 
-    async def _tell(self, exchange: Exchange) -> None:
+    async def _write_books(self) -> None:
+        """Settles what was reserved and tells the observers. A failing one costs its own record alone."""
+        while self._ended:
+            ended, self._ended = self._ended, []
+            # All at once, so that they are one write.
+            await asyncio.gather(*(self._settle(exchange, held) for exchange, held in ended if held is not None))
+            await self._tell(*(exchange for exchange, _ in ended))
+
+    async def _settle(self, exchange: Exchange, reservation: Reservation) -> None:
+        try:
+            await reservation.settle(exchange)
+        except Exception:
+            _log.exception("the reservation of %s could not be settled", exchange.id)
+
+    async def _closed_books(self) -> None:
+        """Waits until everything that has ended is written."""
+        while self._closing is not None and not self._closing.done():
+            await asyncio.wait([self._closing])
+
+    async def _tell(self, *exchanges: Exchange) -> None:
         for observer in self.observers:
-            try:
-                await observer.observe(exchange)
-            except Exception:
-                _log.exception("an observer failed for %s", exchange.id)
+            together = getattr(observer, "observe_all", None)
+            calls = [together(exchanges)] if together is not None else map(observer.observe, exchanges)
+            for call in calls:
+                try:
+                    await call
+                except Exception:
+                    _log.exception("an observer failed for %s", ", ".join(one.id for one in exchanges))
 
     def _account(self, exchange: Exchange) -> None:
         """Usage and cost: as reported, else estimated from what was asked and what came."""
@@ -629,26 +687,55 @@ class Gateway:
             counted = estimated_usage(answer, request, sum(one.usage.output for one in exchange.earlier))
             exchange.is_estimated = counted is not usage
             usage = counted
-        exchange.usage = usage
-        catalogue = self._router.catalogue
-        if usage is None or catalogue is None or exchange.model is None:
+        charged = [*exchange.discarded, *((one.model, one.usage) for one in exchange.earlier)]
+        exchange.is_estimated = exchange.is_estimated or bool(charged)
+        if usage is not None and exchange.model is not None:
+            charged.append((exchange.model, usage))
+        if not charged:
+            exchange.usage = usage
             return
-        charged = (*((one.model, one.usage) for one in exchange.earlier), (exchange.model, usage))
+        exchange.usage = charged[-1][1]
+        for _, used in charged[:-1]:
+            exchange.usage = _sum(exchange.usage, used)
+        catalogue = self._router.catalogue
+        if catalogue is None:
+            return
         try:
             costs = [used.cost or catalogue.cost(used, model) for model, used in charged]
         except InterlinguaError:  # a broken price list must not cost the answer
             costs = [None]
         exchange.cost = None if None in costs else sum(cost.total for cost in costs if cost is not None)
-        for used in (one.usage for one in exchange.earlier):
-            exchange.is_estimated = True
-            usage = Usage.of(
-                usage.input + used.input,
-                usage.output + used.output,
-                cache_read=usage.cache_read + used.cache_read,
-                cache_write=usage.cache_write + used.cache_write,
-                extra=usage.extra,
-            )
-        exchange.usage = usage
+
+
+def _sum(usage: Usage, other: Usage) -> Usage:
+    thought = [usage.reasoning, other.reasoning]
+    return Usage.of(
+        usage.input + other.input,
+        usage.output + other.output,
+        cache_read=usage.cache_read + other.cache_read,
+        cache_write=usage.cache_write + other.cache_write,
+        reasoning=None if thought == [None, None] else sum(filter(None, thought)),
+        extra=usage.extra,
+    )
+
+
+class _Server(web.Server):
+    """Connections above `limit` are `surplus`: their first request is refused, and without one they are closed soon."""
+
+    def __init__(self, *given: Any, limit: int, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self._limit = limit
+        self.surplus: set[Any] = set()
+
+    def connection_made(self, handler: Any, transport: asyncio.Transport) -> None:
+        super().connection_made(handler, transport)
+        if len(self.connections) > self._limit:
+            self.surplus.add(handler)
+            asyncio.get_running_loop().call_later(_SURPLUS, transport.close)
+
+    def connection_lost(self, handler: Any, exc: BaseException | None = None) -> None:
+        super().connection_lost(handler, exc)
+        self.surplus.discard(handler)
 
 
 def longest_answer(place: Place, request: Request) -> int | None:

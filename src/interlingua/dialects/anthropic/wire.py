@@ -1,8 +1,9 @@
 """Anthropic's wire as one value, the same bodies in AWS frames (Bedrock's InvokeModel) and on Vertex (`rawPredict`)."""
 
 import base64
+import functools
+import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ...values import jsontext
@@ -82,11 +83,15 @@ def _error_event(error: ProviderError, sent: int, body: Any) -> bytes:
 def _rate_headers(quotas: Mapping[str, Any]) -> dict[str, str]:
     headers: dict[str, str] = {}
     for what, quota in quotas.items():
-        reset = datetime.now(UTC) + timedelta(seconds=quota.reset)
         headers[f"anthropic-ratelimit-{what}-limit"] = str(quota.limit)
         headers[f"anthropic-ratelimit-{what}-remaining"] = str(quota.remaining)
-        headers[f"anthropic-ratelimit-{what}-reset"] = reset.strftime("%Y-%m-%dT%H:%M:%SZ")
+        headers[f"anthropic-ratelimit-{what}-reset"] = _moment(int(time.time() + quota.reset))
     return headers
+
+
+@functools.lru_cache(maxsize=64)
+def _moment(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 def _is_request(value: Any) -> bool:

@@ -1,0 +1,131 @@
+"""Limits of one exchange and of the server, and what is written when exchanges have ended."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import aiohttp
+import pytest
+from msgspec.structs import replace
+
+import interlingua as il
+from gateway.conftest import settings_for
+from gateway.test_routing import BODY, Seen, chained, posted
+from interlingua.gateway import ClientLimits, Exchange, Gateway, Listen, Settings, server
+from interlingua.testing import Server, faults
+
+ECHO = {"model": "debug/echo", "max_tokens": 50, "messages": [{"role": "user", "content": "Hi"}]}
+
+
+async def test_what_a_discarded_attempt_used_is_counted() -> None:
+    """
+    The first model broke off before the client saw anything: its input is charged, beside the second's.
+    """
+    seen = Seen()
+    with Server(strict=True, chunk=4) as first, Server(strict=True) as second:
+        first.say("Nobody sees this.", fault=faults.Cut(after_events=2))
+        second.say("Good morning.")
+        async with Gateway(chained(first, second), observers=[seen]) as gateway:
+            status, _ = await posted(gateway, "/v1/messages", {**BODY, "stream": True})
+    (exchange,) = seen.exchanges
+    assert (status, exchange.attempts) == (200, 2)
+    ((model, used),) = exchange.discarded
+    assert model.provider == "one" and used.input > 0
+    assert exchange.answer is not None and exchange.answer.text == "Good morning."
+    assert exchange.answer.usage is not None and exchange.usage is not None
+    assert exchange.usage.input == exchange.answer.usage.input + used.input
+    assert exchange.usage.output == exchange.answer.usage.output + used.output
+    assert exchange.is_estimated
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])
+async def test_an_exchange_ends_when_its_time_is_over(stream: bool) -> None:
+    """
+    Whatever it waits for: a 504 in the client's wire, or its error event; nobody is said to have left.
+    """
+    seen = Seen()
+    with Server(strict=True) as upstream:
+        upstream.say("Never to the end.", fault=faults.Stall(after_events=4 if stream else 0))
+        settings = replace(settings_for(upstream), limits=ClientLimits(total=0.3))
+        async with Gateway(settings, observers=[seen]) as gateway:
+            body = {**BODY, "model": "anthropic-messages", "stream": stream}
+            status, got = await posted(gateway, "/v1/messages", body)
+    (exchange,) = seen.exchanges
+    assert isinstance(exchange.error, il.TimedOut) and not exchange.is_aborted
+    assert b"longer than 0.3 s" in got
+    assert status == (200 if stream else 504)
+    assert not stream or b"event: error" in got
+
+
+async def test_connections_above_the_limit_are_refused() -> None:
+    """
+    With the client's own error, and the connection is closed; a place that is free again is given away.
+    """
+    settings = Settings(listen=Listen(port=0), limits=ClientLimits(connections=1))
+    async with Gateway(settings) as gateway:
+        host, port = gateway.url.removeprefix("http://").split(":")
+        _, first = await asyncio.open_connection(host, int(port))
+        async with aiohttp.ClientSession() as session:
+            async with session.post(f"{gateway.url}/v1/messages", json=ECHO) as response:
+                error = await response.json()
+                assert (response.status, response.headers["Connection"]) == (503, "close")
+            assert "more than 1 connections" in error["error"]["message"]
+            first.close()
+            await first.wait_closed()
+            async with asyncio.timeout(20):
+                while (await session.post(f"{gateway.url}/v1/messages", json=ECHO)).status != 200:
+                    await asyncio.sleep(0.01)
+
+
+async def test_a_large_request_is_decoded_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Small ones are not worth a thread.
+    """
+    threads: list[bool] = []
+    decode = server._decoded
+
+    def decoded(*given: Any) -> Any:
+        threads.append(threading.current_thread() is threading.main_thread())
+        return decode(*given)
+
+    monkeypatch.setattr(server, "_decoded", decoded)
+    large = {**ECHO, "messages": [{"role": "user", "content": "many words " * 10_000}]}
+    async with Gateway(Settings(listen=Listen(port=0))) as gateway:
+        statuses = [(await posted(gateway, "/v1/messages", body))[0] for body in (ECHO, large)]
+    assert (statuses, threads) == ([200, 200], [True, False])
+
+
+class Books:
+    """An observer that is slow, and takes what ended together at once."""
+
+    def __init__(self) -> None:
+        self.calls: list[list[str]] = []
+
+    async def observe(self, exchange: Exchange) -> None:
+        raise AssertionError("observe_all is called instead")
+
+    async def observe_all(self, exchanges: Sequence[Exchange]) -> None:
+        await asyncio.sleep(0.05)
+        self.calls.append([one.id for one in exchanges])
+
+
+class Failing:
+    async def observe(self, exchange: Exchange) -> None:
+        raise RuntimeError("no disk")
+
+
+async def test_what_has_ended_is_in_the_books_when_the_gateway_has_stopped() -> None:
+    """
+    Each exchange once, in fewer calls than exchanges; nobody waits for a slow observer, and a failing one harms none.
+    """
+    books, seen = Books(), Seen()
+    observers = [Failing(), books, seen]
+    async with Gateway(Settings(listen=Listen(port=0)), observers=observers) as gateway:
+        answers = await asyncio.gather(*(posted(gateway, "/v1/messages", ECHO) for _ in range(20)))
+    assert [200] * 20 == [status for status, _ in answers]
+    assert "Hi" in json.loads(answers[0][1])["content"][0]["text"]
+    ids = [id for call in books.calls for id in call]
+    assert len(ids) == len(set(ids)) == 20 and len(books.calls) < 20
+    assert sorted(ids) == sorted(one.id for one in seen.exchanges)
