@@ -156,7 +156,7 @@ def test_calls_with_jobs_go_on_after_a_kill(number: int, server: BatchServer, qu
     assert killed(tmp_path, server, arguments, number, after=True)
     again = batch(tmp_path, *arguments)
     assert again.code == 0, again.err
-    assert "1 calls had been cut off" in again.err
+    assert "cut off and were made again: 1;" in " ".join(again.err.split())
     assert {asked: 1 + (at == number) for at, asked in enumerate(TEXTS, 1)} == server.asked
     found = rows(batch(tmp_path, "results", again.out.strip()))
     assert [f"answer to {asked}" for asked in TEXTS] == [text(row) for row in found]
@@ -171,7 +171,7 @@ def test_jobs_wait_for_limits_and_ask_each_row_once(server: BatchServer, questio
 
 
 def test_a_wrong_key_ends_the_run_and_loses_nothing(server: BatchServer, questions: Path, tmp_path: Path) -> None:
-    """With the right key it goes on."""
+    """Calls that are under way are not cut off; with the right key it goes on."""
     arguments = asking(server, questions, "anthropic", "--jobs", "2")
     wrong = batch(tmp_path, *arguments, "--key", "wrong-key")
     assert wrong.code == 1 and "wrong key" in wrong.err

@@ -88,7 +88,7 @@ async def _submit(inputs: tuple[str, ...], options: dict[str, Any]) -> None:
             progress = await batch.progress(call)
             output.note(f"{_counts(progress)}; `interlingua batch results {name}`")
             if again:
-                output.note(f"{again:,} calls had been cut off and were made again; the provider may charge both")
+                output.note(f"calls that had been cut off and were made again: {again:,}; the provider may charge both")
     print(name)
 
 

@@ -418,13 +418,12 @@ class Batch:
         """Asks every row without an answer, `jobs` at a time and `rate` a minute; returns how many were asked again
         because a kill had cut off their calls.
 
-        A limit of the provider makes all of them wait. A wrong key or an empty account ends the run: nothing is lost.
+        A limit of the provider makes all of them wait. A wrong key or an empty account ends the run, once the calls
+        that are under way have ended: nothing is lost.
         """
         done = self._outcomes()
-        steps = self.journal.read()
-        cut = {step["row"] for step in steps if step["step"] == "asked"} - {
-            step["row"] for step in steps if step["step"] != "asked"
-        }
+        last = {step["row"]: step["step"] for step in self.journal.read()}
+        cut = [row for row, step in last.items() if step == "asked"]
         # A failure of the moment is worth another try.
         waiting = iter(
             [
@@ -437,10 +436,14 @@ class Batch:
         pace = _Pace(rate)
         given = {**call, "base_url": call.get("base_url") or self.manifest.base_url}
 
+        fatal: list[InterlinguaError] = []
+
         async def work() -> None:
             for row in waiting:
                 request = build(row.request, Request)
                 await pace.wait()
+                if fatal:
+                    return
                 self.journal.write(row=row.number, step="asked")
                 try:
                     message = await self._ask(request, given, pace)
@@ -449,18 +452,18 @@ class Batch:
                         self.journal.write(row=row.number, step="answered", error=_error(error))
                         continue
                     self.journal.write(row=row.number, step="stopped")
-                    raise
+                    fatal.append(error)
+                    return
                 except InterlinguaError as error:
                     self.journal.write(row=row.number, step="answered", error=_error(error))
                     continue
                 self.journal.write(row=row.number, step="answered", message=plain(message))
 
-        try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(jobs):
-                    group.create_task(work())
-        except* InterlinguaError as errors:
-            raise errors.exceptions[0] from None
+        async with asyncio.TaskGroup() as group:
+            for _ in range(jobs):
+                group.create_task(work())
+        if fatal:
+            raise fatal[0]
         return len(cut)
 
     async def _ask(self, request: Request, call: dict[str, Any], pace: "_Pace") -> AssistantMessage:
