@@ -255,3 +255,24 @@ def test_any_connector_works_with_jobs(questions: Path, tmp_path: Path) -> None:
     """Offline ones included."""
     done = batch(tmp_path, "submit", questions, "-m", "debug/parrot-1", "--jobs", "3")
     assert TEXTS == [text(row) for row in rows(batch(tmp_path, "results", done.out.strip()))]
+
+
+@pytest.mark.parametrize("jobs", [(), ("--jobs", "1")], ids=["batch", "jobs"])
+def test_what_the_model_is_not_shown_is_reported(jobs: tuple[str, ...], server: BatchServer, tmp_path: Path) -> None:
+    """Signed thinking of another provider is dropped, and `submit` says of how many requests."""
+    thought = {"type": "thinking", "thinking": "hm", "signature": "c2lnbmVk"}
+    messages = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": [thought, {"type": "text", "text": "Hello."}]},
+        {"role": "user", "content": "Go on"},
+    ]
+    body = {"model": "claude-sonnet-4-5", "max_tokens": 99, "messages": messages}
+    (tmp_path / "bodies.jsonl").write_text(f"{json.dumps(body)}\n" * 2)
+    done = batch(tmp_path, *asking(server, tmp_path / "bodies.jsonl", "openai-chat", *jobs))
+    assert "the requests → openai-chat/gpt-4.1: " in done.err, done.err
+    assert "lost in 2 of 2 conversations" in done.err
+    assert "$.messages[].content[]" in done.err
+    if not jobs:  # the answers with their requests, in a format that has no thinking
+        name = done.out.strip()
+        done = batch(tmp_path, "results", name, "--wait", "--every", "0.01", "-t", "attocode")
+        assert "the answers → attocode: " in done.err, done.err

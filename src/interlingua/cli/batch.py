@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from .completing import complete_models
 
 if TYPE_CHECKING:
     from ..connect.batch import Answer, Batch, Progress
+    from ..values.losses import Encoded, Loss
 
 POLL = 30.0  # seconds between two looks of `results --wait`
 
@@ -75,6 +76,8 @@ async def _submit(inputs: tuple[str, ...], options: dict[str, Any]) -> None:
         call=call,
     )
     name = batch.manifest.name
+    rows = batch.rows()  # as they are sent
+    _report("the requests", batch.manifest.model, [(row.source, row.losses) for row in rows])
     unsent = [row for row in rows if row.error is not None]
     for row in unsent[: output.MAX_SHOWN]:
         print(f"interlingua: {row.source}: not sent: {row.error['message']}", file=sys.stderr)
@@ -90,6 +93,15 @@ async def _submit(inputs: tuple[str, ...], options: dict[str, Any]) -> None:
             if again:
                 output.note(f"calls that had been cut off and were made again: {again:,}; the provider may charge both")
     print(name)
+
+
+def _report(name: str, target: str, losses: "Iterable[tuple[str, Iterable[Loss]]]") -> None:
+    """Prints what is lost, grouped; nothing if nothing is."""
+    summary = output.LossSummary()
+    for source, some in losses:
+        summary.add(source, tuple(some))
+    if summary.severities["dropped"] or summary.severities["weakened"]:
+        output.report_summary(name, target, summary)
 
 
 def _call_options(options: dict[str, Any]) -> dict[str, Any]:
@@ -176,7 +188,7 @@ def results(
     """Write the answers, one JSON line for each request in the order of the input; exit code 1 if a request failed."""
     from ..conversion.local_files import atomic
 
-    write = _writer(dialect)
+    write = _Writer(dialect)
     batch, progress = asyncio.run(_fetched(name, key, every if wait else None))
     if not progress.is_done and not partial:
         raise InterlinguaError(
@@ -184,6 +196,8 @@ def results(
         )
     answers = asyncio.run(_answers(batch))
     lines = b"".join(write(answer) for answer in answers)
+    if dialect is not None:
+        _report("the answers", dialect, write.losses)
     if target is not None:
         with atomic(target.expanduser()) as file:
             file.write(lines)
@@ -217,36 +231,45 @@ async def _answers(batch: "Batch") -> "list[Answer]":
     return list(await batch.answers())
 
 
-def _writer(dialect: str | None) -> "Callable[[Answer], bytes]":
-    """What makes a line of an answer."""
-    from ..conversion import encode
-    from ..dialects import WIRES
-    from ..dialects.registry import canonical
-    from ..values.canonical import build, plain
-    from ..values.jsontext import write
-    from ..values.request import Conversation, Entry, Request
+class _Writer:
+    """Makes a line of an answer; `losses` are what the format could not hold, by the source of the request."""
 
-    name = canonical(dialect) if dialect is not None else None
+    def __init__(self, dialect: str | None) -> None:
+        from ..dialects.registry import canonical
 
-    def line(answer: "Answer") -> bytes:
+        self._name = canonical(dialect) if dialect is not None else None
+        self.losses: list[tuple[str, tuple[Loss, ...]]] = []
+
+    def __call__(self, answer: "Answer") -> bytes:
+        from ..values.canonical import plain
+        from ..values.jsontext import write
+
         row: dict[str, Any] = {"id": answer.row.id, "source": answer.row.source}
         if answer.error is not None:
             row["error"] = answer.error
-        if name is None:
+        if self._name is None:
             row["message"] = plain(answer.message)
         elif answer.error is None:
-            request = build(answer.row.request, Request)
-            if name in WIRES:
-                row["body"] = WIRES[name].codec.encode_response(answer.message).body
-            else:
-                asked = Conversation.of(request)
-                whole = Conversation(
-                    entries=(*asked.entries, Entry(message=answer.message)),
-                    system=asked.system,
-                    tools=asked.tools,
-                    model=asked.model,
-                )
-                row["body"] = encode(whole, name).body
+            encoded = self._encoded(answer, self._name)
+            row["body"] = encoded.body
+            self.losses.append((answer.row.source, tuple(encoded.losses)))
         return write(row) + b"\n"
 
-    return line
+    def _encoded(self, answer: "Answer", name: str) -> "Encoded":
+        """In a wire the answer alone, as its provider would send it; in a file format the whole conversation."""
+        from ..conversion import encode
+        from ..dialects import WIRES
+        from ..values.canonical import build
+        from ..values.request import Conversation, Entry, Request
+
+        if name in WIRES:
+            response: Encoded = WIRES[name].codec.encode_response(answer.message)
+            return response
+        asked = Conversation.of(build(answer.row.request, Request))
+        whole = Conversation(
+            entries=(*asked.entries, Entry(message=answer.message)),
+            system=asked.system,
+            tools=asked.tools,
+            model=asked.model,
+        )
+        return encode(whole, name)

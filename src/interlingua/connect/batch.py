@@ -29,10 +29,11 @@ from ..dialects.registry import canonical, wire
 from ..values.canonical import build, dump, load, plain
 from ..values.errors import AuthFailed, FormatError, InterlinguaError, RateLimited
 from ..values.jsontext import read, write
+from ..values.losses import Loss
 from ..values.messages import AssistantMessage, blocks_of
 from ..values.places import home
 from ..values.regular import read_regular
-from ..values.request import CallOptions, Conversation, Options, Request
+from ..values.request import CallOptions, Conversation, ModelDescriptor, Options, Request
 from .batch_apis import BATCH_APIS, BatchApi, Calls, Part, State, is_uncertain
 from .client import Client
 from .connector import HttpConnector, parameters_of, quirks_of
@@ -71,6 +72,7 @@ class Row(Struct, frozen=True, kw_only=True):
     source: str
     request: Any = None  # a Request as JSON
     body: Any = None  # as the provider's wire has it
+    losses: list[Loss] = []  # what of the request the model is not shown
     error: Any = None
 
 
@@ -250,7 +252,9 @@ class Batch:
                 rows=len(rows),
                 base_url=call.base_url,
             )
-            if not local:
+            if local:
+                rows = await _with_losses(rows, model, client)
+            else:
                 rows, headers, parts = await _encoded(rows, model, client, name, digest)
                 manifest = replace(manifest, headers=headers, parts=parts)
             _write_folder(folder, manifest, rows)
@@ -533,18 +537,11 @@ async def _encoded(
     for at, row in enumerate(rows):
         length = 0
         if row.error is None:
-            request = build(row.request, Request)
-            request = replace(
-                request,
-                model=described,
-                options=replace(request.options, stream=False, extra={}),
-                # What only one wire can say is part of the body.
-                extra={**request.extra, **request.options.extra},
-            )
+            request = _for_model(build(row.request, Request), described)
             try:
-                body = connector.body(spoken, request)[0]
+                body, _, losses = connector.body(spoken, request)
                 body.pop("stream", None)  # an answer of a batch is never streamed
-                row = replace(row, request=plain(request), body=body)
+                row = replace(row, request=plain(request), body=body, losses=_reported(losses))
                 length = len(api.line(f"{_token(name, digest)}-{row.number}", body, path)) + 1
                 if length > api.max_bytes:
                     raise FormatError(f"a request of {length:,} bytes; the most is {api.max_bytes:,}", row.source)
@@ -563,6 +560,34 @@ async def _encoded(
     if all(row.error is not None for row in encoded):
         raise FormatError(f"no request can be sent: {encoded[0].error['message']}", encoded[0].source)
     return encoded, {field: ",".join(sorted(values)) for field, values in headers.items()}, parts
+
+
+def _for_model(request: Request, model: ModelDescriptor) -> Request:
+    """A row's request as it is sent to this model."""
+    options = replace(request.options, stream=False, extra={})
+    # What only one wire has is part of the body.
+    return replace(request, model=model, options=options, extra={**request.extra, **request.options.extra})
+
+
+def _reported(losses: Iterable[Loss]) -> list[Loss]:
+    return [loss for loss in losses if loss.severity != "record"]
+
+
+async def _with_losses(rows: list[Row], model: str, client: Client) -> list[Row]:
+    """The rows of ordinary calls with what their requests lose. A request that cannot be sent fails in its call."""
+    await warm()
+    connector, described = client.find_known(model, default())
+    if not isinstance(connector, HttpConnector):
+        return rows
+    spoken = wire(described.api)
+    found = []
+    for row in rows:
+        if row.error is None:
+            with contextlib.suppress(InterlinguaError):
+                losses = connector.body(spoken, _for_model(build(row.request, Request), described))[2]
+                row = replace(row, losses=_reported(losses))
+        found.append(row)
+    return found
 
 
 def _answer(row: Row, outcome: dict[str, Any], connector: HttpConnector) -> Answer:
