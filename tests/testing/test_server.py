@@ -258,10 +258,19 @@ def test_an_address_before_the_start_and_a_wrong_name_are_clear_errors() -> None
     """Both say what to do."""
     with pytest.raises(il.InterlinguaError, match="with Server"):
         _ = Server().url
-    with Server() as server, pytest.raises(il.InterlinguaError, match="valid wires: anthropic-messages"):
-        server.base_url("openai")
+    with (
+        Server() as server,
+        pytest.raises(il.InterlinguaError, match="unknown wire 'nobodys'; valid wires: anthropic-messages"),
+    ):
+        server.base_url("nobodys")
     with pytest.raises(il.InterlinguaError, match="tls=True"):
         _ = server.ca_pem
+
+
+def test_the_short_name_of_a_wire_has_the_address_of_the_wire() -> None:
+    """`anthropic` is `anthropic-messages` here, too."""
+    with Server() as server:
+        assert server.base_url("anthropic-messages") == server.base_url("anthropic")
 
 
 def test_a_port_that_is_taken_and_a_second_start_are_errors() -> None:

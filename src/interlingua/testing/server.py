@@ -137,7 +137,8 @@ class Server:
 
     def base_url(self, api: str) -> str:
         """The address to which a dialect's `path` is added. The vendors' own clients take it as their base URL, too."""
-        return f"{self.url}/{api}{wire(api).http.base}"
+        spoken = wire(api)
+        return f"{self.url}/{spoken.api}{spoken.http.base}"
 
     @property
     def ca_pem(self) -> bytes:
