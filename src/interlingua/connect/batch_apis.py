@@ -93,7 +93,7 @@ class Calls:
                 method, url, {**self._wire.http.headers, **self._endpoint.headers, **headers}, body
             )
         except TransportError as error:
-            raise unreachable(error, self._connector.row, url) from error
+            raise unreachable(error, self._connector.row, url) from error.__cause__
         try:
             received = await whole(reply, limit)
         except BaseException:

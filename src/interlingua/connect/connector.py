@@ -581,7 +581,7 @@ class Exchange:
         try:
             reply = self._reply = await watch.during(sending)
         except TransportError as error:
-            raise unreachable(error, self._connector.row, prepared.url) from error
+            raise unreachable(error, self._connector.row, prepared.url) from error.__cause__
         watch.reading(reply.close)
         if self._options.on_response is not None:
             self._options.on_response(reply.status, reply.headers)

@@ -54,7 +54,7 @@ async def _entries(connector: HttpConnector, call: CallOptions) -> list[Any]:
         try:
             reply = await connector.transport.send("GET", asked, headers, None)
         except TransportError as error:
-            raise unreachable(error, connector.row, url) from error
+            raise unreachable(error, connector.row, url) from error.__cause__
         body = await whole(reply, _LARGEST)
         if reply.status != 200:
             raise spoken.codec.decode_error(reply.status, body, reply.headers)
