@@ -1,5 +1,6 @@
 """Reading files of lines for an index: the messages of one line at a time, with what must be known of earlier lines."""
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 from msgspec.structs import replace
@@ -10,7 +11,7 @@ from ...values.messages import AgentMessage, AssistantMessage, CustomMessage, To
 _OPEN_CALLS = 500  # calls whose names are known: a result follows its call closely
 
 
-class LineSkim:
+class LineSkim(ABC):
     """Names the tools of results, and keeps what no message can be made of. A format says what a line holds."""
 
     # Whether answers in a row are one: each item of an answer has a line of its own, without an id of the answer.
@@ -28,8 +29,9 @@ class LineSkim:
             # No message of the wire: the texts in it can be found all the same.
             return [("", CustomMessage(str(line.get("type") or "line"), line))]
 
+    @abstractmethod
     def messages(self, line: dict[str, Any]) -> list[tuple[str, Any]]:
-        raise NotImplementedError
+        """The messages of a line, each with the id of its entry, or "", as the format has them."""
 
     def _named(self, message: Any) -> Any:
         names = self.state.setdefault("names", {})
