@@ -9,6 +9,7 @@ Run by `make interop`, both servers in an environment of their own.
 import asyncio
 import json
 import os
+import tempfile
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +17,11 @@ import boto3
 from serving import HERE, Checks, environment, free_port, running
 
 import interlingua as il
+from interlingua.connect.batch import Batch, Row
+from interlingua.values.canonical import plain
+from interlingua.values.request import CallOptions
 
+ROLE = "arn:aws:iam::123456789012:role/batches"
 MODELS = (
     "anthropic.claude-3-haiku-20240307-v1:0",
     "arn:aws:bedrock:eu-west-1:123456789012:application-inference-profile/a1b2c3",
@@ -61,6 +66,25 @@ async def by_awssig(checks: Checks, url: str) -> None:
     checks.same("awssig: signed for another region", "AuthFailed", type(failure).__name__)
 
 
+async def batch_by_awssig(checks: Checks, url: str) -> None:
+    """A batch from its lines in S3 to its deletion, every request of it signed."""
+    signing_as("ASIAINTEROP", "another/secret", "session-token==")
+    os.environ |= {"AWS_ENDPOINT_URL_S3": url, "AWS_ENDPOINT_URL_BEDROCK": url}
+    # What S3's keys may have beside letters is encoded in the address.
+    call = CallOptions(settings={"region": REGION, "s3": "s3://bucket/it's(a)place!", "role": ROLE})
+    request = il.decode({"messages": [{"role": "user", "content": "hi"}]}).request()
+    rows = [Row(number=number, id=str(number), source="interop", request=plain(request)) for number in (1, 2)]
+    for model in MODELS:
+        batch = await Batch.create(rows, f"amazon-bedrock/{model}", il.Client(), local=False, name=None, call=call)
+        await batch.submit(call)
+        await batch.fetch(call)
+        found = [(answer.error, answer.message.text) for answer in await batch.answers()]
+        checks.same(f"awssig: a batch, {model}", [(None, "Signed and read.")] * 2, found)
+        await batch.delete(call)
+    os.environ.pop("AWS_ENDPOINT_URL_S3")
+    os.environ.pop("AWS_ENDPOINT_URL_BEDROCK")
+
+
 async def by_moto(checks: Checks, url: str, keys: Callable[[str], dict[str, str]]) -> None:
     allowed, stranger = keys("allowed"), keys("stranger")
     for model in MODELS:
@@ -102,6 +126,9 @@ def main() -> None:
     url = f"http://127.0.0.1:{port}"
     with running([str(programs / "python"), str(HERE / "aws_verifier.py"), str(port)], url):
         asyncio.run(by_awssig(checks, url))
+        with tempfile.TemporaryDirectory() as home:
+            os.environ["INTERLINGUA_HOME"] = home
+            asyncio.run(batch_by_awssig(checks, url))
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     open_calls = {**os.environ, "INITIAL_NO_AUTH_ACTION_COUNT": "5"}  # as many as `users` makes

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli.running import COMMAND, Outcome
-from connect.batch_server import KEY, BatchServer
+from connect.batch_server import KEY, ROLE, S3, BatchServer, aws_variables
 from interlingua.cli import group
 from interlingua.values.errors import InterlinguaError
 
@@ -21,13 +21,16 @@ PROVIDERS = {
     "openai-chat": ("openai-chat/gpt-4.1", "/v1", 0.010),
     "anthropic": ("anthropic/claude-sonnet-4-5", "", 0.018),
     "google": ("google/gemini-2.5-pro", "/v1beta", 0.01125),
+    "amazon-bedrock": ("bedrock/anthropic.claude-sonnet-4-5-20250929-v1:0", "", 0.0198),
 }
 TEXTS = ["one", "two", "bad three", "four"]
 
 
 @pytest.fixture
-def server() -> Iterator[BatchServer]:
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[BatchServer]:
     with BatchServer() as server:
+        for name, value in aws_variables(server.url).items():
+            monkeypatch.setenv(name, value)
         yield server
 
 
@@ -55,7 +58,8 @@ def batch(tmp_path: Path, *arguments: str | Path) -> Outcome:
 
 def asking(server: BatchServer, questions: Path, provider: str, *more: str) -> list[str]:
     model, path, _ = PROVIDERS[provider]
-    return ["submit", str(questions), "-m", model, "--base-url", server.url + path, *more]
+    s3 = ["--s3", S3, "--role", ROLE] if provider == "amazon-bedrock" and "--jobs" not in more else []
+    return ["submit", str(questions), "-m", model, "--base-url", server.url + path, *s3, *more]
 
 
 def rows(done: Outcome) -> list[dict[str, Any]]:
@@ -116,10 +120,12 @@ def killed(tmp_path: Path, server: BatchServer, arguments: list[str], number: in
         env=environment(tmp_path),
     )
     server.kill_at(number, process.pid, after=after)
-    return bool(process.wait(timeout=60) == -9)
+    code = process.wait(timeout=60)
+    server.spare()
+    return bool(code == -9)
 
 
-@pytest.mark.parametrize("provider", ["openai", "anthropic", "google"])
+@pytest.mark.parametrize("provider", ["openai", "anthropic", "google", "amazon-bedrock"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_a_submit_that_was_killed_at_any_request_submits_nothing_twice(
     provider: str, after: bool, server: BatchServer, questions: Path, tmp_path: Path
@@ -130,7 +136,7 @@ def test_a_submit_that_was_killed_at_any_request_submits_nothing_twice(
         home, named = tmp_path / f"{number}", f"kill-{number}"
         arguments = asking(server, questions, provider, "--name", named)
         if not killed(home, server, arguments, number, after=after):
-            assert number == 2 and provider != "openai"
+            assert number == 2 and provider not in ("openai", "amazon-bedrock")
             continue
         again = batch(home, *arguments)
         assert again.code == 0, again.err
@@ -237,15 +243,17 @@ def test_answers_are_written_in_other_formats(server: BatchServer, questions: Pa
     ("arguments", "wanted"),
     [
         (["-m", "amazon-bedrock/anthropic.claude-sonnet-4-5-20250929-v1:0"], "--jobs N"),
+        (["-m", "groq/llama-3.3-70b-versatile"], "--jobs N"),
+        (["-m", "anthropic/claude-sonnet-4-5", "--s3", S3], "only batches of Amazon Bedrock go through S3"),
         (["-m", "debug/parrot-1", "--rate", "5"], "--jobs"),
         (["-m", "debug/parrot-1", "--name", "../x", "--jobs", "1"], "no name of a batch"),
     ],
-    ids=["bedrock", "rate", "name"],
+    ids=["bedrock", "no batch API", "s3 elsewhere", "rate", "name"],
 )
 def test_bad_input_is_one_line_with_a_remedy(
     arguments: list[str], wanted: str, questions: Path, tmp_path: Path
 ) -> None:
-    """Bedrock's batches go through S3: refused, with ordinary calls as the remedy."""
+    """Bedrock's batches go through S3: without a place there they are refused, with ordinary calls as a remedy."""
     done = batch(tmp_path, "submit", questions, *arguments)
     assert done.code != 0 and wanted in done.err and "Traceback" not in done.err
     assert not (tmp_path / "home" / "batches").exists()
@@ -276,3 +284,47 @@ def test_what_the_model_is_not_shown_is_reported(jobs: tuple[str, ...], server: 
         name = done.out.strip()
         done = batch(tmp_path, "results", name, "--wait", "--every", "0.01", "-t", "attocode")
         assert "the answers → attocode: " in done.err, done.err
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_batch_is_cancelled_and_deleted(provider: str, server: BatchServer, questions: Path, tmp_path: Path) -> None:
+    """What was answered by then can be read; after the deletion nothing is left, and the name is unknown."""
+    server.running = True
+    name = batch(tmp_path, *asking(server, questions, provider)).out.strip()
+    refused = batch(tmp_path, "delete", name, "--yes")
+    assert refused.code == 1 and "`batch cancel` it first" in refused.err
+    cancelled = batch(tmp_path, "cancel", name)
+    assert cancelled.code == 0 and "is being cancelled" in cancelled.err, cancelled.err
+    found = rows(batch(tmp_path, "results", name))
+    assert len(TEXTS) == len(found) and "error" in found[3]
+    unsure = batch(tmp_path, "delete", name)
+    assert unsure.code == 1 and "add --yes" in unsure.err
+    assert batch(tmp_path, "delete", name, "--yes").code == 0
+    gone = batch(tmp_path, "results", name)
+    assert gone.code == 1 and f"no batch {name!r}" in gone.err
+    assert not server.files and not server.objects
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic", "google", "amazon-bedrock"])
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_deletion_that_was_killed_goes_on(
+    provider: str, after: bool, server: BatchServer, questions: Path, tmp_path: Path
+) -> None:
+    """At any of its requests; what is gone already is no error."""
+    for number in (1, 2, 3):
+        home, named = tmp_path / f"{number}", f"kill-{number}"
+        assert batch(home, *asking(server, questions, provider, "--name", named)).code == 0
+        killed(home, server, ["delete", named, "--yes"], number, after=after)
+        if (home / "home" / "batches" / named).exists():
+            assert batch(home, "delete", named, "--yes").code == 0
+        assert not server.files and not server.objects
+        server.batches.clear()
+
+
+def test_calls_of_jobs_are_not_cancelled_at_a_provider(questions: Path, tmp_path: Path) -> None:
+    """They are made by `submit` itself; their batch can be deleted."""
+    name = batch(tmp_path, "submit", questions, "-m", "debug/parrot-1", "--jobs", "3").out.strip()
+    refused = batch(tmp_path, "cancel", name)
+    assert refused.code == 1 and "interrupt that command" in refused.err
+    assert batch(tmp_path, "delete", name, "--yes").code == 0
+    assert "no batch" in batch(tmp_path, "status", name).err

@@ -45,6 +45,8 @@ def newest(provider: str, *words: str) -> str:
         ("flash", "google", ("gemini", "flash")),
         ("gemini-flash-lite", "google", ("gemini", "flash", "lite")),
         ("grok", "xai", ("grok",)),
+        ("gemini-pro", "google", ("gemini", "pro")),  # an id of 2023 as well
+        ("mistral-large", "mistral", ("mistral", "large")),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -90,11 +92,19 @@ def test_a_family_without_its_brand_is_the_same_family_everywhere(resolve: Resol
 
 
 def test_every_listed_id_means_itself(resolve: Resolve) -> None:
-    """At the provider that has a key: no id of a price list is taken for another model."""
+    """At the provider that has a key: no id of a price list is taken for another model, unless it is a family's name."""
     for provider in ("anthropic", "openai", "google", "mistral", "groq", "deepseek"):
-        for id, _ in models.default().listed(provider):
-            if "/" not in id:
+        ids = [id for id, _ in models.default().listed(provider)]
+        for id in ids:
+            if "/" not in id and not is_family(id, ids):
                 assert f"{provider}/{id}" == resolve(id, provider)
+
+
+def is_family(id: str, ids: list[str]) -> bool:
+    """Whether an id is also the name of a family, of which there are versions."""
+    asked = Spelling.of(id)
+    is_exact = asked.version or asked.date or id.endswith("latest") or len(asked.words) < 2
+    return not is_exact and any(Spelling.of(one).words == asked.words and Spelling.of(one).version for one in ids)
 
 
 @pytest.mark.parametrize("name", ["", "/", "anthropic/", "/claude", "  ", "-", "claude", "💥", "a" * 10_000])
@@ -162,3 +172,31 @@ async def test_ollama_that_is_not_running_is_asked_about() -> None:
         gone = server.url
     with pytest.raises(il.TransportError, match=r"no connection to Ollama at http://127\.0\.0\.1:\d+; is it running\?"):
         await il.complete("ollama/m", "hi", base_url=gone, retry=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "means"),
+    [
+        ("mistral-medium-latest", "mistral/mistral-medium-latest"),
+        ("mistral-medium-2312", "mistral/mistral-medium-2312"),
+        ("codex-mini", "openai/codex-mini"),
+        ("google/gemini-pro", "google/gemini-pro"),
+        ("bedrock/anthropic.claude-x", "amazon-bedrock/anthropic.claude-x"),
+        ("gemini/gemini-2.5-pro", "google/gemini-2.5-pro"),
+    ],
+)
+def test_an_id_that_says_which_model_it_is_stays(resolve: Resolve, name: str, means: str) -> None:
+    """With a date, as the provider's own `latest`, or behind the provider's name."""
+    assert means == resolve(name)
+
+
+def test_no_listed_id_without_a_version_hides_a_newer_model_of_its_family(resolve: Resolve) -> None:
+    """For every maker: a bare name is never an older model than the family's newest."""
+    found = 0
+    for provider, row in PROVIDERS.items():
+        ids = [one.id for one in models.models(provider)] if row.maker else []
+        for id in ids:
+            if is_family(id, ids) and is_chat(id):
+                assert Spelling.of(resolve(id, provider).partition("/")[2]).version, id
+                found += 1
+    assert found > 2

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from ..values.errors import FormatError, InterlinguaError
 from . import output
 from .completing import complete_models
+from .groups import Group
 
 if TYPE_CHECKING:
     from ..connect.batch import Answer, Batch, Progress
@@ -22,7 +24,7 @@ _key = click.option("--key", help="The key; `interlingua auth login` stores one.
 _json = click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
 
 
-@click.group("batch")
+@click.group("batch", cls=Group)
 def command() -> None:
     """Ask a model about many conversations: at half the price over the provider's batch API, or with --jobs.
 
@@ -43,6 +45,8 @@ def command() -> None:
 @click.option("--temperature", type=float)
 @click.option("--reasoning", metavar="LEVEL", help="Reasoning effort: off, low, medium, high, or a number of tokens.")
 @click.option("--base-url", help="Another base URL of the provider.")
+@click.option("--s3", metavar="URI", help="Where Amazon Bedrock reads and writes: s3://BUCKET/PREFIX.")
+@click.option("--role", metavar="ARN", help="The role under which Amazon Bedrock does so.")
 @_key
 def submit(inputs: tuple[str, ...], **options: Any) -> None:
     """Submit one request for each conversation of the files, and print the name of the batch.
@@ -66,6 +70,11 @@ async def _submit(inputs: tuple[str, ...], options: dict[str, Any]) -> None:
     wire_options, call = options_of(given)
     client = default_client()
     connector, model = client.find_known(options["model"] or usual_model(), await warm())
+    settings = {name: options[name] for name in ("s3", "role") if options[name] is not None}
+    if settings:
+        if connector.provider != "amazon-bedrock" or options["jobs"] is not None:
+            raise FormatError("only batches of Amazon Bedrock go through S3; leave it out", f"--{next(iter(settings))}")
+        call = replace(call, settings={**(call.settings or {}), **settings})
     rows = rows_of(inputs, wire_options, dialect=options["dialect"], reask=options["reask"])
     batch = await Batch.create(
         rows,
@@ -210,6 +219,54 @@ def results(
     output.note(f"{len(answers) - failed:,} answers, {failed:,} failed, cost {cost}")
     if failed:
         sys.exit(1)
+
+
+@command.command("cancel")
+@click.argument("name")
+@_key
+def cancel(name: str, key: str | None) -> None:
+    """Ask the provider to end a batch. Answers that there are by then can still be read with `results`."""
+    asked = asyncio.run(_cancel(name, key))
+    what = "is being cancelled" if asked else "has ended already"
+    output.note(f"the batch {name!r} {what}; `interlingua batch results {name}` has the answers that there are")
+
+
+async def _cancel(name: str, key: str | None) -> bool:
+    from ..connect.batch import Batch
+    from ..connect.client import default_client
+    from ..values.request import CallOptions
+
+    batch = Batch.open(name, default_client())
+    with batch.locked():
+        return bool(await batch.cancel(CallOptions(api_key=key))) or batch.is_cancelled
+
+
+@command.command("delete")
+@click.argument("name")
+@click.option("--local", is_flag=True, help="Only what is in the home; the provider keeps what it has.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@_key
+def delete(name: str, local: bool, yes: bool, key: str | None) -> None:
+    """Delete a batch for good, with its requests and answers: here, and at the provider as far as it lets.
+
+    OpenAI and Amazon Bedrock keep the batch itself in their lists; its files are deleted there.
+    """
+    asyncio.run(_delete(name, key, only_here=local, yes=yes))
+    output.note(f"the batch {name!r} is deleted{' here; the provider keeps what it has' if local else ''}")
+
+
+async def _delete(name: str, key: str | None, *, only_here: bool, yes: bool) -> None:
+    from ..connect.batch import Batch
+    from ..connect.client import default_client
+    from ..values.request import CallOptions
+
+    batch = Batch.open(name, default_client())
+    if not yes:
+        if not sys.stdin.isatty():
+            raise InterlinguaError(f"delete the batch {name!r} for good? there is nobody to ask; add --yes")
+        click.confirm(f"delete the batch {name!r} with its requests and answers for good?", abort=True, err=True)
+    with batch.locked():
+        await batch.delete(CallOptions(api_key=key), only_here=only_here)
 
 
 async def _fetched(name: str, key: str | None, every: float | None) -> "tuple[Batch, Progress]":

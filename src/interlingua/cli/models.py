@@ -21,6 +21,7 @@ from ..values.request import ModelDescriptor
 from ..values.spelling import unknown
 from . import output
 from .completing import complete_models, complete_providers
+from .groups import Group
 
 _PRICES = ("input", "output", "cache_read", "cache_write")
 _COLUMNS = (
@@ -51,7 +52,7 @@ _FAMILIES = (
 )
 
 
-class _Models(output.Group):
+class _Models(Group):
     """Runs `list`, unless the first argument is a command."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
@@ -112,10 +113,27 @@ def list_(
             output.table(out, _COLUMNS, [[f"{model.provider}/{model.id}", *_cells(model)] for model in found])
         if not (terms or provider or everything) and usable == [OFFLINE]:
             _note("no key is found; `interlingua auth login PROVIDER` stores one, --all lists every model")
-    elif not failed:
-        _note("no model matches")
+    elif not failed and not terms:
+        _note("no models")
+    if not found and terms and not failed:
+        print(f"interlingua: {_no_match(' '.join(terms), provider)}", file=sys.stderr)
+        failed = True
     if failed:
         sys.exit(1)
+
+
+def _no_match(name: str, provider: str | None) -> str:
+    """That no model matches, with those that may be meant."""
+    from ..connect.client import default_client
+
+    if provider is not None:
+        ids = [model.id for model in _listed([provider], ())]
+        return unknown("model", name, ids, listed=f"`interlingua models -p {provider}` lists them")
+    try:
+        means = full_name(name, default_client().connectors)
+    except InterlinguaError as error:
+        return str(error)
+    return f"no listed model has {name!r} in its name; did you mean {means!r}?"
 
 
 def _providers() -> list[str]:

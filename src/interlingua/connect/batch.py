@@ -27,26 +27,38 @@ from ..conversion.sources import Problem, documents, expand
 from ..dialects.files.wire_bodies import failure
 from ..dialects.registry import canonical, wire
 from ..values.canonical import build, dump, load, plain
-from ..values.errors import AuthFailed, FormatError, InterlinguaError, RateLimited
+from ..values.errors import AuthFailed, FormatError, InterlinguaError, ProviderError, RateLimited
 from ..values.jsontext import read, write
 from ..values.losses import Loss
 from ..values.messages import AssistantMessage, blocks_of
 from ..values.places import home
 from ..values.regular import read_regular
 from ..values.request import CallOptions, Conversation, ModelDescriptor, Options, Request
-from .batch_apis import BATCH_APIS, BatchApi, Calls, Part, State, is_uncertain
+from .batch_apis import AnthropicBatches, BatchApi, Calls, GoogleBatches, OpenAIBatches, Part, State, is_uncertain
+from .batch_bedrock import BedrockBatches
 from .client import Client
 from .connector import HttpConnector, parameters_of, quirks_of
 from .models import default, warm
 from .retry import CIRCUIT_OPEN, asks_to_wait, passing, wait_of
 
 VERSION = 1
+_NEVER_SENT = "the batch was cancelled before this request was sent"
 MAX_WAITS = 20  # times that one request waits for a limit of the provider to pass
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_OPENAI = OpenAIBatches()
+# By provider: others that serve the same wires have no such API, or another one.
+BATCH_APIS: dict[str, BatchApi] = {
+    "openai": _OPENAI,
+    "openai-chat": _OPENAI,
+    "anthropic": AnthropicBatches(),
+    "google": GoogleBatches(),
+    "amazon-bedrock": BedrockBatches(),
+}
 
 
 class Manifest(Struct, frozen=True, kw_only=True):
-    """What a batch is. `parts` are the numbers of rows of each batch at the provider; none of a local one."""
+    """What a batch is. `parts` are the first row and the number of rows of each batch at the provider; none of a local
+    one. `salt` tells it from one of the same requests that was deleted."""
 
     version: int = VERSION
     name: str
@@ -55,6 +67,8 @@ class Manifest(Struct, frozen=True, kw_only=True):
     created: int
     rows: int
     base_url: str | None = None
+    salt: str = ""
+    settings: dict[str, str] = {}
     headers: dict[str, str] = {}
     parts: list[list[int]] = []
 
@@ -237,8 +251,9 @@ class Batch:
         cls, rows: list[Row], model: str, client: Client, *, local: bool, name: str | None, call: CallOptions
     ) -> "Batch":
         """The batch of these rows; the one that exists, if they were submitted before."""
-        given = write([model, local, call.base_url, [[row.id, row.request, row.error] for row in rows]])
-        digest = hashlib.sha256(given).hexdigest()
+        given = [model, local, call.base_url, [[row.id, row.request, row.error] for row in rows]]
+        settings = {} if local else await _settings(model, client, call)
+        digest = hashlib.sha256(write([*given, settings] if settings else given)).hexdigest()
         name = name or f"b-{digest[:12]}"
         if not _NAME.fullmatch(name):
             raise InterlinguaError(f"{name!r} is no name of a batch; use letters, digits, '-', '_' and '.'")
@@ -251,11 +266,13 @@ class Batch:
                 created=_now(),
                 rows=len(rows),
                 base_url=call.base_url,
+                salt=secrets.token_hex(4),
+                settings=settings,
             )
             if local:
                 rows = await _with_losses(rows, model, client)
             else:
-                rows, headers, parts = await _encoded(rows, model, client, name, digest)
+                rows, headers, parts = await _encoded(rows, manifest, client)
                 manifest = replace(manifest, headers=headers, parts=parts)
             _write_folder(folder, manifest, rows)
         batch = cls(folder, client)
@@ -286,6 +303,10 @@ class Batch:
 
     async def submit(self, call: CallOptions) -> int:
         """Creates the batches at the provider that are not created yet, and returns how many that were."""
+        if self.is_cancelled:
+            raise InterlinguaError(
+                f"the batch {self.manifest.name!r} was cancelled; --name NAME submits its requests as another batch"
+            )
         api, calls = await self._api(call)
         rows: list[Row] | None = None
         created = 0
@@ -305,13 +326,8 @@ class Batch:
     async def _submit_part(
         self, api: BatchApi, calls: Calls, number: int, lines: list[bytes], steps: list[dict[str, Any]]
     ) -> None:
-        attempts = [step["at"] for step in steps if step["step"] == "creating"]
-        refusals = sum(step["step"] == "refused" for step in steps)
-        uploaded = next((step["file"] for step in reversed(steps) if step["step"] == "uploaded"), None)
-        part = Part(self._tag(number), lines, min(attempts, default=_now()), uploaded, bool(attempts))
-        id = None
-        if len(attempts) > refusals:  # one was cut off, or no answer came: its batch may be there
-            id = await api.find(calls, part, {*_rejected(steps), *self._others(number)})
+        part = self._part(number, lines, steps)
+        id = await self._find(api, calls, number, part, steps)
         if id is None:
             self.journal.write(part=number, step="creating", at=_now())
             try:
@@ -330,6 +346,86 @@ class Batch:
                 ) from error
         self.journal.write(part=number, step="created", batch=id)
 
+    def _part(self, number: int, lines: list[bytes], steps: list[dict[str, Any]]) -> Part:
+        attempts = [step["at"] for step in steps if step["step"] == "creating"]
+        return Part(self._tag(number), lines, min(attempts, default=_now()), _uploaded(steps), bool(attempts))
+
+    async def _find(
+        self, api: BatchApi, calls: Calls, number: int, part: Part, steps: list[dict[str, Any]]
+    ) -> str | None:
+        """The batch that an attempt has made which was cut off, or to which no answer came."""
+        if sum(step["step"] == "creating" for step in steps) <= sum(step["step"] == "refused" for step in steps):
+            return None
+        return await api.find(calls, part, {*_rejected(steps), *self._others(number)})
+
+    async def _known(self, api: BatchApi, calls: Calls, number: int) -> str | None:
+        """The id of a part's batch, looked for at the provider if its creation was cut off."""
+        steps = self._steps(number)
+        id = _batch_id(steps)
+        if id is None:
+            first, count = self.manifest.parts[number]
+            lines = [b""] * sum(row.error is None for row in self.rows()[first : first + count])
+            id = await self._find(api, calls, number, self._part(number, lines, steps), steps)
+            if id is not None:
+                self.journal.write(part=number, step="created", batch=id)
+        return id
+
+    @property
+    def is_cancelled(self) -> bool:
+        return any(step.get("step") == "cancelled" for step in self.journal.read())
+
+    async def cancel(self, call: CallOptions) -> int:
+        """Asks the provider to end the batches that have not ended, and returns how many that were. What is not
+        created stays so."""
+        if self.manifest.is_local:
+            raise InterlinguaError(
+                f"the calls of the batch {self.manifest.name!r} are made by `batch submit`; interrupt that command"
+            )
+        api, calls = await self._api(call)
+        asked = 0
+        for number in range(len(self.manifest.parts)):
+            id = await self._known(api, calls, number)
+            if id is not None:
+                if (await api.state(calls, id)).ended:
+                    continue
+                try:
+                    await api.cancel(calls, id)
+                except ProviderError:
+                    if not (await api.state(calls, id)).ended:  # it has not ended meanwhile
+                        raise
+                asked += 1
+            self.journal.write(part=number, step="cancelled")
+        return asked
+
+    async def delete(self, call: CallOptions, *, only_here: bool = False) -> None:
+        """Deletes the batch: what the provider keeps of it, then its folder. After a kill, a second call goes on."""
+        if not self.manifest.is_local and not only_here:
+            await self._delete_at_provider(call)
+        gone = self.folder.parent / f".{self.folder.name}.{secrets.token_hex(4)}.deleted"
+        self.folder.rename(gone)
+        shutil.rmtree(gone, ignore_errors=True)
+
+    async def _delete_at_provider(self, call: CallOptions) -> None:
+        api, calls = await self._api(call)
+        left: dict[int, str | None] = {}
+        for number in range(len(self.manifest.parts)):
+            if any(step["step"] == "deleted" for step in self._steps(number)):
+                continue
+            left[number] = id = await self._known(api, calls, number)
+            try:
+                ended = id is None or (await api.state(calls, id)).ended
+            except ProviderError as error:
+                if error.status != 404:
+                    raise
+                left[number], ended = None, True  # the provider has deleted it itself
+            if not ended:
+                raise InterlinguaError(
+                    f"the batch {self.manifest.name!r} has not ended; `batch cancel` it first, or wait until it has"
+                )
+        for number, id in left.items():
+            await api.delete(calls, id, _uploaded(self._steps(number)))
+            self.journal.write(part=number, step="deleted")
+
     async def progress(self, call: CallOptions) -> Progress:
         """How far it is, asked of the provider where it is not known."""
         if self.manifest.is_local:
@@ -341,8 +437,10 @@ class Batch:
         states: list[tuple[str | None, State | None]] = []
         for number in range(len(self.manifest.parts)):
             id = _batch_id(self._steps(number))
-            if id is not None and self._results(number).exists():
+            if self._results(number).exists():
                 states.append((id, State("ended", True)))
+            elif id is None and self.is_cancelled:
+                states.append((id, State("cancelled", True, error=_NEVER_SENT)))
             else:
                 states.append((id, await api.state(calls, id) if id is not None else None))
         return Progress(rows=self.manifest.rows, states=states)
@@ -354,9 +452,9 @@ class Batch:
             return progress
         api, calls = await self._api(call)
         for number, (id, state) in enumerate(progress.states):
-            if id is None or state is None or not state.ended or self._results(number).exists():
+            if state is None or not state.ended or self._results(number).exists():
                 continue
-            outcomes = await api.results(calls, id)
+            outcomes = await api.results(calls, id) if id is not None else []
             first, count = self.manifest.parts[number]
             ours = {self._numbered(at + 1) for at in range(first, first + count)}
             if outcomes and not any(outcome.id in ours for outcome in outcomes):
@@ -393,8 +491,10 @@ class Batch:
         await warm()
         connector, model = self.client.find_known(self.manifest.model, default())
         assert isinstance(connector, HttpConnector)
-        call = replace(call, base_url=call.base_url or self.manifest.base_url)
-        return BATCH_APIS[connector.provider], Calls(connector, model, call)
+        settings = {**self.manifest.settings, **(call.settings or {})}
+        call = replace(call, base_url=call.base_url or self.manifest.base_url, settings=settings or None)
+        api = BATCH_APIS[connector.provider]
+        return api, api.calls(connector, model, call)
 
     def _results(self, number: int) -> Path:
         return self.folder / f"part-{number}.jsonl"
@@ -407,14 +507,14 @@ class Batch:
         return {step["batch"] for step in self.journal.read() if "batch" in step and step["part"] != number}
 
     def _tag(self, number: int) -> str:
-        return f"{_token(self.manifest.name, self.manifest.digest)}-{number}"
+        return f"{_token(self.manifest)}-{number}"
 
     def _wire_id(self, row: Row) -> str:
         return self._numbered(row.number)
 
     def _numbered(self, number: int) -> str:
         # Anthropic takes 64 of [A-Za-z0-9_-]; the token tells batches apart.
-        return f"{_token(self.manifest.name, self.manifest.digest)}-{number}"
+        return f"{_token(self.manifest)}-{number}"
 
     # --- over ordinary calls ---
 
@@ -516,11 +616,7 @@ class _Pace:
 # --- encoding and decoding --------------------------------------------------------------------------------------------
 
 
-async def _encoded(
-    rows: list[Row], model: str, client: Client, name: str, digest: str
-) -> tuple[list[Row], dict[str, str], list[list[int]]]:
-    """The rows with their bodies, the headers that they need, and the first row and the number of rows of each part."""
-    await warm()
+def _batch_api(model: str, client: Client) -> tuple[BatchApi, HttpConnector, ModelDescriptor]:
     connector, described = client.find_known(model, default())
     api = BATCH_APIS.get(connector.provider)
     if api is None or not isinstance(connector, HttpConnector):
@@ -528,6 +624,21 @@ async def _encoded(
             f"no batch API for {connector.provider}; there is one for {', '.join(BATCH_APIS)}; "
             "--jobs N makes ordinary calls, N at a time"
         )
+    return api, connector, described
+
+
+async def _settings(model: str, client: Client, call: CallOptions) -> dict[str, str]:
+    await warm()
+    api, connector, described = _batch_api(model, client)
+    return await asyncio.to_thread(api.settings, connector, described, call)
+
+
+async def _encoded(
+    rows: list[Row], manifest: Manifest, client: Client
+) -> tuple[list[Row], dict[str, str], list[list[int]]]:
+    """The rows with their bodies, the headers that they need, and the first row and the number of rows of each part."""
+    await warm()
+    api, connector, described = _batch_api(manifest.model, client)
     spoken = wire(described.api)
     path = str(spoken.codec.path(described.id, False))
     headers: dict[str, set[str]] = {}
@@ -542,7 +653,7 @@ async def _encoded(
                 body, _, losses = connector.body(spoken, request)
                 body.pop("stream", None)  # an answer of a batch is never streamed
                 row = replace(row, request=plain(request), body=body, losses=_reported(losses))
-                length = len(api.line(f"{_token(name, digest)}-{row.number}", body, path)) + 1
+                length = len(api.line(f"{_token(manifest)}-{row.number}", body, path)) + 1
                 if length > api.max_bytes:
                     raise FormatError(f"a request of {length:,} bytes; the most is {api.max_bytes:,}", row.source)
                 if connector.row.request_headers is not None:
@@ -559,6 +670,9 @@ async def _encoded(
         encoded.append(row)
     if all(row.error is not None for row in encoded):
         raise FormatError(f"no request can be sent: {encoded[0].error['message']}", encoded[0].source)
+    if len(parts) > 1 and (missing := api.min_requests - parts[-1][1]) > 0:  # of those that the part before has
+        parts[-2][1] -= missing
+        parts[-1] = [parts[-1][0] - missing, parts[-1][1] + missing]
     return encoded, {field: ",".join(sorted(values)) for field, values in headers.items()}, parts
 
 
@@ -632,8 +746,9 @@ def _path(calls: Calls) -> str:
     return str(wire(calls.model.api).codec.path(calls.model.id, False))
 
 
-def _token(name: str, digest: str) -> str:
-    return "il-" + hashlib.sha256(f"{name} {digest}".encode()).hexdigest()[:16]
+def _token(manifest: Manifest) -> str:
+    given = " ".join(filter(None, (manifest.name, manifest.digest, manifest.salt)))
+    return "il-" + hashlib.sha256(given.encode()).hexdigest()[:16]
 
 
 # --- steps of the journal ---------------------------------------------------------------------------------------------
@@ -643,6 +758,10 @@ def _batch_id(steps: list[dict[str, Any]]) -> str | None:
     rejected = _rejected(steps)
     created = (step["batch"] for step in steps if step["step"] == "created" and step["batch"] not in rejected)
     return next(created, None)
+
+
+def _uploaded(steps: list[dict[str, Any]]) -> str | None:
+    return next((step["file"] for step in reversed(steps) if step["step"] == "uploaded"), None)
 
 
 def _rejected(steps: list[dict[str, Any]]) -> set[str]:

@@ -1,4 +1,4 @@
-"""The batch APIs of OpenAI, Anthropic and Google: how a batch is created, found again, looked at and read.
+"""The batch APIs of OpenAI, Anthropic and Google: how a batch is created, found again, read, cancelled and deleted.
 
 None of them has a documented idempotent create, so each can `find` a batch whose creation was cut off: by its metadata
 (OpenAI), its display name (Google), or its time and size, and afterwards the ids in its results (Anthropic).
@@ -23,11 +23,19 @@ from .transport import whole
 MAX_RESULTS = 2 << 30  # bytes of one file of results
 CLOCK_SKEW = 300_000  # milliseconds by which a provider's clock may be behind ours
 _MAX_PAGES = 1000
+# How lists say how long a page is, by the name of their cursor, and where their entries are.
+_PAGE_SIZES = {"pageToken": "pageSize", "nextToken": "maxResults"}
+_ENTRIES = ("data", "operations", "invocationJobSummaries")
 _RETRY = Retry(attempts=5)
+# docs.claude.com/en/docs/build-with-claude/batch-processing: neither is charged.
+_WITHOUT_ANSWER = {
+    "canceled": "the batch was cancelled before this request was processed",
+    "expired": "the batch expired, after 24 hours, before this request was processed",
+}
 
 
 class State(NamedTuple):
-    """How far a batch is. `error` is why the whole of it failed."""
+    """How far a batch is. `error` is why requests without a result have none."""
 
     status: str
     ended: bool
@@ -55,54 +63,71 @@ class Part(NamedTuple):
 
 
 class Calls:
-    """Calls to one provider's API. Reading is tried again; whatever creates something is not."""
+    """Calls to one provider's API. What may be done twice is tried again; whatever creates something is not."""
 
     def __init__(self, connector: HttpConnector, model: ModelDescriptor, call: CallOptions) -> None:
         self.model = model
-        self._connector = connector
-        self._call = call
+        self.call = call
+        self.connector = connector
         self._wire = wire(model.api)
         self._endpoint: Endpoint | None = None
 
     async def get(self, path: str, **query: Any) -> Any:
-        return _json(await self.download(f"{path}?{urlencode(query)}" if query else path), self.model.api)
+        return _json(await self.repeat("GET", f"{path}?{urlencode(query)}" if query else path), self.model.api)
 
-    async def download(self, path: str) -> bytes:
+    async def repeat(self, method: str, path: str, body: bytes | None = None) -> bytes:
+        """The body of the answer to a request that may be made again: reading, cancelling, deleting."""
         for attempt in range(1, _RETRY.attempts):
             try:
-                return await self._send("GET", path, None, {}, MAX_RESULTS)
+                return await self.send(method, path, body, {}, MAX_RESULTS)
             except InterlinguaError as error:
                 if not _RETRY.again(error):
                     raise
                 await asyncio.sleep(_RETRY.wait(error, attempt))
-        return await self._send("GET", path, None, {}, MAX_RESULTS)
+        return await self.send(method, path, body, {}, MAX_RESULTS)
+
+    async def delete(self, path: str) -> None:
+        """Deletes something; what is gone already is deleted."""
+        try:
+            await self.repeat("DELETE", path)
+        except ProviderError as error:
+            if error.status != 404:
+                raise
 
     async def create(self, path: str, body: bytes, headers: Mapping[str, str], name: str = "id") -> str:
         """Creates something, and returns its id."""
-        made = _json(await self._send("POST", path, body, headers, 1 << 26), self.model.api).get(name)
+        made = _json(await self.send("POST", path, body, headers, 1 << 26), self.model.api).get(name)
         if not isinstance(made, str):
             raise BadWire(self.model.api, f"the answer of {path} has no {name}")
         return made
 
-    async def _send(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], limit: int) -> bytes:
-        if self._endpoint is None:
-            self._endpoint = await self._connector.access(self.model, self._call)
-        url = self._endpoint.base + path
+    async def send(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], limit: int) -> bytes:
+        """The body of the answer to one request; an answer that is an error is raised."""
+        url, sent = await self.addressed(method, path, body, headers)
         try:
-            reply = await self._connector.transport.send(
-                method, url, {**self._wire.http.headers, **self._endpoint.headers, **headers}, body
-            )
+            reply = await self.connector.transport.send(method, url, sent, body)
         except TransportError as error:
-            raise unreachable(error, self._connector.row, url) from error.__cause__
+            raise unreachable(error, self.connector.row, url) from error.__cause__
         try:
             received = await whole(reply, limit)
         except BaseException:
             reply.close()
             raise
         if not 200 <= reply.status < 300:
-            failure = self._wire.codec.decode_error(reply.status, received, reply.headers)
-            raise scrubbed(failure, functools.partial(scrub, secrets=[self._endpoint.key]))
+            raise self.failure(reply.status, received, reply.headers)
         return received
+
+    async def addressed(
+        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> tuple[str, Mapping[str, str]]:
+        """Where a request goes, and its headers with what proves who calls."""
+        if self._endpoint is None:
+            self._endpoint = await self.connector.access(self.model, self.call)
+        return self._endpoint.base + path, {**self._wire.http.headers, **self._endpoint.headers, **headers}
+
+    def failure(self, status: int, body: bytes, headers: Mapping[str, str]) -> InterlinguaError:
+        error: InterlinguaError = self._wire.codec.decode_error(status, body, headers)
+        return scrubbed(error, functools.partial(scrub, secrets=[self._endpoint.key if self._endpoint else None]))
 
 
 def is_uncertain(error: InterlinguaError) -> bool:
@@ -111,10 +136,17 @@ def is_uncertain(error: InterlinguaError) -> bool:
 
 
 class BatchApi(Protocol):
-    """One provider's batches. A part of a batch has at most `max_requests` lines of together `max_bytes`."""
+    """One provider's batches. A part of a batch has at most `max_requests` lines of together `max_bytes`, and where a
+    batch becomes several, at least `min_requests`."""
 
     max_requests: int
     max_bytes: int
+    min_requests: int = 1
+    calls: type[Calls] = Calls
+
+    def settings(self, connector: HttpConnector, model: ModelDescriptor, call: CallOptions) -> dict[str, str]:
+        """What a batch must know beside its requests, kept with it; raises if something is missing."""
+        return {}
 
     def line(self, id: str, body: dict[str, Any], path: str) -> bytes:
         """One request as it stands in a batch."""
@@ -134,8 +166,16 @@ class BatchApi(Protocol):
 
     async def results(self, calls: Calls, id: str) -> list[Outcome]: ...
 
+    async def cancel(self, calls: Calls, id: str) -> None:
+        """Asks the provider to end a batch; what was answered by then stays."""
+        ...
 
-class OpenAIBatches:
+    async def delete(self, calls: Calls, id: str | None, uploaded: str | None) -> None:
+        """Deletes what the provider keeps of a batch that has ended, as far as it lets: its file where there is one."""
+        ...
+
+
+class OpenAIBatches(BatchApi):
     """A file of lines, then a batch of it. platform.openai.com/docs/guides/batch"""
 
     max_requests = 50_000
@@ -161,7 +201,7 @@ class OpenAIBatches:
         return await calls.create("/batches", write(body), {**headers, "Idempotency-Key": part.tag})
 
     async def _find_file(self, calls: Calls, tag: str, size: int) -> str | None:
-        async for file in _pages(calls, "/files", "after", purpose="batch"):
+        async for file in pages(calls, "/files", "after", purpose="batch"):
             if file.get("filename") == f"{tag}.jsonl" and file.get("bytes") == size:
                 return str(file["id"])
         return None
@@ -177,7 +217,7 @@ class OpenAIBatches:
         return await calls.create("/files", body + data + f"\r\n--{boundary}--\r\n".encode(), form)
 
     async def find(self, calls: Calls, part: Part, excluded: Collection[str]) -> str | None:
-        async for batch in _pages(calls, "/batches", "after"):
+        async for batch in pages(calls, "/batches", "after"):
             if (batch.get("metadata") or {}).get("interlingua") == part.tag and batch["id"] not in excluded:
                 return str(batch["id"])
         return None
@@ -186,7 +226,9 @@ class OpenAIBatches:
         batch = await calls.get(f"/batches/{quote(id)}")
         status = str(batch.get("status"))
         problems = [str(one.get("message")) for one in (batch.get("errors") or {}).get("data") or ()]
-        error = "; ".join(problems) or "the provider refused the batch" if status == "failed" else None
+        # One that is cancelled or expired has the answers that there were; the other requests are in no file, or in
+        # that of the errors as `batch_expired`.
+        error = None if status == "completed" else "; ".join(problems) or f"the batch is {status}"
         return State(status, status in self.ENDED, batch.get("request_counts") or {}, error)
 
     async def results(self, calls: Calls, id: str) -> list[Outcome]:
@@ -194,15 +236,25 @@ class OpenAIBatches:
         found = []
         # Answers and errors are files of their own; a batch has each only if there is something in it.
         for file in filter(None, (batch.get("output_file_id"), batch.get("error_file_id"))):
-            for line in _lines(await calls.download(f"/files/{quote(file)}/content"), calls):
+            for line in lines_of(await calls.repeat("GET", f"/files/{quote(file)}/content"), calls):
                 response = line.get("response") or {}
                 body = response.get("body")
                 failed = line.get("error") or (body if (response.get("status_code") or 200) >= 300 else None)
                 found.append(Outcome(str(line.get("custom_id")), None if failed else body, failed))
         return found
 
+    async def cancel(self, calls: Calls, id: str) -> None:
+        await calls.repeat("POST", f"/batches/{quote(id)}/cancel", b"")
 
-class AnthropicBatches:
+    async def delete(self, calls: Calls, id: str | None, uploaded: str | None) -> None:
+        # Batches stay listed at OpenAI; what they hold is in files, which can be deleted.
+        batch = await calls.get(f"/batches/{quote(id)}") if id is not None else {}
+        names = (uploaded, *(batch.get(f"{name}_file_id") for name in ("input", "output", "error")))
+        for file in dict.fromkeys(filter(None, names)):
+            await calls.delete(f"/files/{quote(file)}")
+
+
+class AnthropicBatches(BatchApi):
     """All requests in one body. docs.claude.com/en/docs/build-with-claude/batch-processing"""
 
     max_requests = 100_000
@@ -220,7 +272,7 @@ class AnthropicBatches:
 
     async def find(self, calls: Calls, part: Part, excluded: Collection[str]) -> str | None:
         """A batch of our size since then. Whether it is ours shows in the ids of its results, which come at its end."""
-        async for batch in _pages(calls, self.PATH, "after_id"):  # newest first
+        async for batch in pages(calls, self.PATH, "after_id"):  # newest first
             created = datetime.fromisoformat(batch["created_at"]).timestamp() * 1000
             if created < part.since - CLOCK_SKEW:
                 return None
@@ -235,14 +287,26 @@ class AnthropicBatches:
 
     async def results(self, calls: Calls, id: str) -> list[Outcome]:
         found = []
-        for line in _lines(await calls.download(f"{self.PATH}/{quote(id)}/results"), calls):
+        for line in lines_of(await calls.repeat("GET", f"{self.PATH}/{quote(id)}/results"), calls):
             result = line.get("result") or {}
-            failed = None if result.get("type") == "succeeded" else result.get("error") or result.get("type")
+            kind = result.get("type")
+            failed = None if kind == "succeeded" else result.get("error") or self._without_answer(str(kind))
             found.append(Outcome(str(line.get("custom_id")), result.get("message"), failed))
         return found
 
+    def _without_answer(self, kind: str) -> dict[str, str]:
+        """What is said of a result that names only its type: `canceled` or `expired`."""
+        return {"type": kind, "message": _WITHOUT_ANSWER.get(kind, f"the request is {kind}")}
 
-class GoogleBatches:
+    async def cancel(self, calls: Calls, id: str) -> None:
+        await calls.repeat("POST", f"{self.PATH}/{quote(id)}/cancel", b"")
+
+    async def delete(self, calls: Calls, id: str | None, uploaded: str | None) -> None:
+        if id is not None:
+            await calls.delete(f"{self.PATH}/{quote(id)}")
+
+
+class GoogleBatches(BatchApi):
     """All requests in one body, which may have 20 MB. ai.google.dev/gemini-api/docs/batch-api"""
 
     max_requests = 50_000
@@ -263,7 +327,7 @@ class GoogleBatches:
         return await calls.create(path, head + b",".join(part.lines) + b"]}}}}", headers, "name")
 
     async def find(self, calls: Calls, part: Part, excluded: Collection[str]) -> str | None:
-        async for batch in _pages(calls, "/batches", "pageToken"):
+        async for batch in pages(calls, "/batches", "pageToken"):
             if (batch.get("metadata") or {}).get("displayName") == part.tag and batch["name"] not in excluded:
                 return str(batch["name"])
         return None
@@ -289,26 +353,24 @@ class GoogleBatches:
             for one in inline
         ]
 
+    async def cancel(self, calls: Calls, id: str) -> None:
+        await calls.repeat("POST", f"/{quote(id)}:cancel", b"{}")
 
-_OPENAI = OpenAIBatches()
-# By provider: others that serve the same wires have no such API, or another one.
-BATCH_APIS: dict[str, BatchApi] = {
-    "openai": _OPENAI,
-    "openai-chat": _OPENAI,
-    "anthropic": AnthropicBatches(),
-    "google": GoogleBatches(),
-}
+    async def delete(self, calls: Calls, id: str | None, uploaded: str | None) -> None:
+        if id is not None:
+            await calls.delete(f"/{quote(id)}")
 
 
-async def _pages(calls: Calls, path: str, cursor: str, **asked: str) -> AsyncIterator[dict[str, Any]]:
+async def pages(calls: Calls, path: str, cursor: str, **asked: str) -> AsyncIterator[dict[str, Any]]:
     """The entries of a list, page by page."""
-    query: dict[str, Any] = {"pageSize" if cursor == "pageToken" else "limit": 100, **asked}
+    query: dict[str, Any] = {_PAGE_SIZES.get(cursor, "limit"): 100, **asked}
     for _ in range(_MAX_PAGES):
         page = await calls.get(path, **query)
-        entries = page.get("data") or page.get("operations") or []
+        entries: list[dict[str, Any]] = next((page[name] for name in _ENTRIES if page.get(name)), [])
         for entry in entries:
             yield entry
-        following = page.get("nextPageToken") or (page.get("has_more") and entries and entries[-1]["id"])
+        more = page.get("has_more") and entries and entries[-1]["id"]
+        following = page.get("nextPageToken") or page.get("nextToken") or more
         if not following:
             return
         query[cursor] = following
@@ -324,5 +386,5 @@ def _json(body: bytes, api: str) -> Any:
     return value
 
 
-def _lines(data: bytes, calls: Calls) -> list[dict[str, Any]]:
+def lines_of(data: bytes, calls: Calls) -> list[dict[str, Any]]:
     return [_json(line, calls.model.api) for line in data.splitlines() if line.strip()]

@@ -309,15 +309,21 @@ class HttpConnector:
         values = {name: await self._setting(name, model, call, env) for name in sorted(names)}
         return template.format(**values).replace("https://global-aiplatform", "https://aiplatform")
 
+    def setting(self, name: str, call: CallOptions) -> str | None:
+        """A setting of the row: given with the call, else of the environment, else its default."""
+        env = os.environ if call.env is None else call.env
+        known = self.row.settings[name]
+        return (call.settings or {}).get(name) or _first(known.env, env) or known.default
+
     async def _setting(self, name: str, model: ModelDescriptor, call: CallOptions, env: Mapping[str, str]) -> str:
         """A part of the address: given, else of the environment; clouds know more places to look."""
         setting = self.row.settings[name]
         given = (call.settings or {}).get(name)
-        value = given or _first(setting.env, env) or setting.default
+        value = self.setting(name, call)
         if name == "region":
             from .auth.cloud import aws_region
 
-            return await asyncio.to_thread(aws_region, given, model.id, env=env)
+            return await asyncio.to_thread(aws_region, given, model.id, env=env, default=setting.default)
         if name == "project" and value is None:
             from .auth.cloud import google_project
 

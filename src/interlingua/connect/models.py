@@ -114,7 +114,8 @@ class CustomModel(ModelNotes, frozen=True, kw_only=True):
 
 
 class ProviderNotes(_Notes, frozen=True, kw_only=True):
-    """A provider of the user's own, or changes to one that is built in. `prices` names the price list that it uses."""
+    """A provider of the user's own, or changes to one that is built in. `prices` names the price list that it uses;
+    `settings` fill its address (`region`), and say what its batches need (`s3`, `role`), where no variable does."""
 
     label: str | None = None
     api: str | None = None
@@ -124,6 +125,7 @@ class ProviderNotes(_Notes, frozen=True, kw_only=True):
     headers: dict[str, str] | None = None
     compat: dict[str, Any] | None = None
     prices: str | None = None
+    settings: dict[str, str] | None = None
     models: tuple[CustomModel, ...] = ()
     overrides: dict[str, ModelNotes] = {}
 
@@ -139,7 +141,7 @@ class Overrides(Struct, frozen=True):
     providers: dict[str, ProviderNotes] = {}
 
 
-ROW_FIELDS = ("label", "api", "base_url", "env", "keyless", "headers", "compat", "prices")
+ROW_FIELDS = ("label", "api", "base_url", "env", "keyless", "headers", "compat", "prices", "settings")
 
 
 def providers_from(overrides: Overrides) -> list[dict[str, Any]]:
@@ -180,6 +182,7 @@ def _provider(name: str, given: Any) -> ProviderNotes:
         for model, notes in table(given.pop("overrides", {}), f"{path}.overrides").items()
     }
     notes: ProviderNotes = msgspec.structs.replace(convert(given, ProviderNotes, path), overrides=corrected)
+    refuse_unknown(notes.settings or {}, PROVIDERS[name].settings if name in PROVIDERS else (), f"{path}.settings")
     if name not in PROVIDERS and notes.api is None and any(given):
         raise Mistake("a provider of your own needs `api`, the wire that it speaks", path)
     for model, about in [*((m.id, m) for m in notes.models), *corrected.items()]:
@@ -272,10 +275,13 @@ def own_rows() -> list[Provider]:
 
 
 def _over(known: Provider, fields: dict[str, Any]) -> dict[str, Any]:
-    """Changes to a built-in row; headers and ways of the host are added to its own."""
+    """Changes to a built-in row; headers, ways of the host and settings are added to its own."""
     joined: dict[str, Any] = {
         name: {**getattr(known, name), **fields[name]} for name in ("headers", "compat") if name in fields
     }
+    if "settings" in fields:
+        given = {name: replace(known.settings[name], default=value) for name, value in fields["settings"].items()}
+        joined["settings"] = {**known.settings, **given}
     return {**fields, **joined}
 
 

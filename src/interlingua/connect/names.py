@@ -2,7 +2,8 @@
 
 `provider/id` and the aliases of `models.toml` mean exactly what they say. A bare name is looked up in the catalogue:
 
-1. an id that a provider lists (`claude-sonnet-4-5`), also in another provider's spelling (`claude-sonnet-4.5`);
+1. an id that a provider lists (`claude-sonnet-4-5`), also in another provider's spelling (`claude-sonnet-4.5`); one
+   without a version (`gemini-pro`) is its family where the provider has newer models of it;
 2. a family (`sonnet`, `gpt-mini`, `flash`; with the start of a version: `opus-4`): its newest model;
 3. a family of which this version is not listed yet (`claude-sonnet-99`): the id as it is.
 
@@ -22,6 +23,8 @@ from .models import Catalogue, own_notes
 from .registry import ConnectorRegistry, models_of
 
 OFFLINE = "debug"  # the offline provider, whose models other connectors repeat
+# What providers are called besides, before a slash; a connector of that name counts first.
+PROVIDER_ALIASES = {"bedrock": "amazon-bedrock", "gemini": "google", "vertex": "google-vertex"}
 HasKey = Callable[[str], bool]
 
 # Words of ids of unfinished models, and of those that do not chat.
@@ -100,11 +103,13 @@ def full_name(
     """The `provider/id` that a name means. Raises `InterlinguaError` with suggestions if it means none."""
     name = own_notes().aliases.get(name, name)
     provider, slash, id = name.partition("/")
-    if slash and id and connectors.get_by_provider(provider) is not None:
-        return name
+    if slash and id:
+        for known in (provider, PROVIDER_ALIASES.get(provider)):
+            if known is not None and connectors.get_by_provider(known) is not None:
+                return f"{known}/{id}"
     lookup = _Lookup(connectors, catalogue or catalogues.default())
     has_key = has_key or _has_key
-    found = lookup.listed(name) or lookup.newest(name, has_key) or lookup.unlisted(name)
+    found = lookup.current(name, has_key) or lookup.newest(name, has_key) or lookup.unlisted(name)
     if not found:
         raise InterlinguaError(_unknown(name, connectors, lookup))
     return _chosen(name, found, has_key).name
@@ -159,6 +164,15 @@ class _Lookup:
             if isinstance(one, HttpConnector) and one.row.maker and self._catalogue.serves(one.provider, name)
         }
         return list({**dated, **respelled, **exact}.values())
+
+    def current(self, name: str, has_key: HasKey) -> list[_Found]:
+        """The listed models of this id. One without a version or date is that of years ago (Google's `gemini-pro`, of
+        2023) where the provider has versions of the same words: then their newest."""
+        listed, asked = self.listed(name), Spelling.of(name)
+        if not listed or asked.version or asked.date or name.lower().endswith("latest"):
+            return listed
+        family = {one.provider: one for one in self.newest(name, has_key) if Spelling.of(one.id).words == asked.words}
+        return [family.get(one.provider, one) for one in listed]
 
     def newest(self, name: str, has_key: HasKey) -> list[_Found]:
         """The newest model of this family at each provider. A family's brand, its first word, may be left out."""

@@ -55,9 +55,10 @@ TIER_FACTORS: dict[str, dict[str, float]] = {
     "anthropic": {"batch": 0.5, "inference_geo=us": 1.1},  # of every token price, the cache's included
     "google": {"flex": 0.5, "batch": 0.5},  # ai.google.dev/gemini-api/docs/optimization; priority: 75 to 100 % more
     "groq": {"flex": 1.0},
+    "aws": {"batch": 0.5},  # aws.amazon.com/bedrock/pricing: batches cost half of what calls on demand do
 }
 # Lists whose factors are not told for cached tokens: those of Google's batches are discounted for some models only.
-FACTORS_FOR_FRESH = frozenset({"google"})
+FACTORS_FOR_FRESH = frozenset({"google", "aws"})
 
 
 def total(usage: Usage, rates: Rates, factor: float = 1.0) -> Cost | None:

@@ -246,7 +246,11 @@ ROWS: tuple[Provider, ...] = (
         base_url="https://bedrock-runtime.{region}.amazonaws.com",
         env=("AWS_BEARER_TOKEN_BEDROCK",),
         base_url_env=("AWS_ENDPOINT_URL_BEDROCK_RUNTIME",),
-        settings={"region": Setting(("AWS_REGION", "AWS_DEFAULT_REGION"), "us-east-1")},
+        settings={
+            "region": Setting(("AWS_REGION", "AWS_DEFAULT_REGION")),  # else the profile's, else us-east-1
+            "s3": Setting(("INTERLINGUA_BEDROCK_S3",)),  # where batches are, s3://BUCKET/PREFIX
+            "role": Setting(("INTERLINGUA_BEDROCK_ROLE",)),  # the ARN under which they run
+        },
         prices="aws",
     ),
     Provider(

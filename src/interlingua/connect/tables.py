@@ -64,7 +64,8 @@ def table(value: Any, path: str) -> dict[str, Any]:
 def refuse_unknown(given: dict[str, Any], known: Collection[str], path: str) -> None:
     for key in given.keys() - set(known):
         near = difflib.get_close_matches(key, known, 1)
-        hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(f'`{name}`' for name in known)}"
+        names = ", ".join(f"`{name}`" for name in known) or "none"
+        hint = f"did you mean `{near[0]}`?" if near else f"there are {names}"
         raise Mistake(f"unknown key `{key}`; {hint}", path)
 
 

@@ -60,10 +60,13 @@ def test_programs_get_json(tmp_path: Path) -> None:
 
 
 def test_no_match_is_said(tmp_path: Path) -> None:
-    """On standard error, with nothing on standard output; for programs it is an empty list."""
-    outcome = models(tmp_path, "no-such-model")
-    assert (0, "", "no model matches\n") == (outcome.code, outcome.out, outcome.err)
-    assert [] == models(tmp_path, "no-such-model", "--json").json
+    """On standard error, with what may be meant and exit code 1; for programs it is an empty list."""
+    outcome = models(tmp_path, "no-such-thing")
+    assert (1, "") == (outcome.code, outcome.out)
+    assert "unknown model 'no-such-thing'; " in outcome.err
+    assert "did you mean 'claude-sonnet" in models(tmp_path, "claude-sonet").err
+    assert "did you mean 'gpt-4o" in models(tmp_path, "-p", "openai", "gpt-4oo").err
+    assert (1, []) == ((done := models(tmp_path, "no-such-thing", "--json")).code, done.json)
 
 
 def test_an_unknown_provider_is_an_error(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from .credentials import Secret
 _AWS_DEFAULT_REGION = "us-east-1"
 _KEPT = 32  # that many profiles at once; beyond it the chain is simply asked again
 _GOOGLE_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
-_ENDPOINT = re.compile(r"bedrock-runtime(?:-fips)?\.([a-z0-9-]+)\.(?:amazonaws\.com(?:\.cn)?|api\.aws)$")
+_ENDPOINT = re.compile(r"bedrock(?:-runtime)?(?:-fips)?\.([a-z0-9-]+)\.(?:amazonaws\.com(?:\.cn)?|api\.aws)$")
 _ARN = re.compile(r"arn:aws[\w-]*:[\w-]+:([a-z0-9-]+):")
 
 # What is blank in the environment was not given.
@@ -102,14 +102,17 @@ def aws_region(
     *,
     profile: str | None = None,
     env: Mapping[str, str] | None = None,
+    default: str | None = None,
 ) -> str:
-    """The option, the region inside the model's ARN, AWS_REGION, AWS_DEFAULT_REGION, the profile's own, us-east-1."""
+    """The option, the region inside the model's ARN, AWS_REGION, AWS_DEFAULT_REGION, `default`, the profile's own,
+    us-east-1."""
     if option and option.strip():
         return option.strip()
     arn = _ARN.match(model)
     if arn:
         return arn.group(1)
-    return _given(env, "AWS_REGION", "AWS_DEFAULT_REGION") or _profile_region(profile, env) or _AWS_DEFAULT_REGION
+    given = _given(env, "AWS_REGION", "AWS_DEFAULT_REGION") or default
+    return given or _profile_region(profile, env) or _AWS_DEFAULT_REGION
 
 
 def _profile_region(profile: str | None, env: Mapping[str, str] | None) -> str | None:
@@ -136,6 +139,7 @@ def sign(
     """The headers with AWS's signature (version 4) over method, address, headers and body.
 
     The address must go out byte for byte as it is given here: a client that writes `%3A` as `:` breaks the signature.
+    S3 alone signs the path as it is sent, and wants the digest of the body in a header.
     """
     request = _botocore("awsrequest").AWSRequest(method=method, url=url, headers=dict(headers), data=body)
     keys = _botocore("credentials").Credentials(
@@ -143,7 +147,8 @@ def sign(
         credentials.secret_key.reveal(),
         credentials.token.reveal() if credentials.token else None,
     )
-    _botocore("auth").SigV4Auth(keys, service, region).add_auth(request)
+    signer = _botocore("auth").S3SigV4Auth if service == "s3" else _botocore("auth").SigV4Auth
+    signer(keys, service, region).add_auth(request)
     return dict(request.headers.items())
 
 
