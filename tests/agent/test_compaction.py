@@ -14,7 +14,8 @@ import interlingua as il
 from agent.grammar import check_pairing, check_wires
 from agent.making import agent_of, call, calling, noted, said, texts, tool_of
 from interlingua.agent import Agent, Compaction
-from interlingua.agent.compaction import SMALLEST_PIECE
+from interlingua.agent.compaction import SMALLEST_PIECE, UNKNOWN_WINDOW
+from interlingua.canvas.targets import window_of
 from interlingua.connect.client import Client
 from interlingua.connect.retry import NEVER
 from interlingua.sessions import Session, compaction
@@ -509,3 +510,26 @@ def test_pieces_hold_all_of_a_conversation() -> None:
     assert all(len(piece.encode()) <= SMALLEST_PIECE * 3 + 20 for piece in found)
     assert 5000 == sum(piece.count("é") for piece in found)
     assert compaction.flat(entries[:-1]) in "\n\n".join(found)
+
+
+# --- the window of the model -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["sonnet", "claude-sonnet-4-5", "mine", "anthropic/claude-sonnet-4-5"])
+async def test_room_is_made_by_the_window_of_the_model_that_a_name_means(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A family, a bare id, an alias: not the window of a model that nobody knows, which is smaller here."""
+    monkeypatch.setenv("INTERLINGUA_HOME", str(tmp_path))
+    (tmp_path / "models.toml").write_text('[aliases]\nmine = "anthropic/claude-sonnet-4-5"\n')
+    agent = Agent(model=name, messages=[il.UserMessage(content=words(UNKNOWN_WINDOW))])
+    assert not await Compaction(reserve=0).due(agent)
+    assert await Compaction(reserve=0).due(Agent(model="nobody/knows", messages=agent.history.messages))
+
+
+def test_the_canvas_knows_the_window_of_a_short_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same resolver as a call has."""
+    monkeypatch.setenv("INTERLINGUA_HOME", str(tmp_path))
+    known = window_of("anthropic", "claude-sonnet-4-5")
+    assert known[0] is not None and known == window_of(None, "claude-sonnet-4-5")
+    assert window_of(None, "sonnet")[0] is not None and (None, None) == window_of(None, "nobody knows")

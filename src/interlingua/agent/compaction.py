@@ -1,5 +1,6 @@
 """Making room: when the history nears the model's window, what is old is summed up. The original stays on disk."""
 
+import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
@@ -9,7 +10,7 @@ from ..connect import models as catalogue
 from ..connect.call import Fallback
 from ..sessions import compaction as cutting
 from ..tools.schemas import extract_tool_schema
-from ..values.errors import CannotCompact, ContextTooLong
+from ..values.errors import CannotCompact, ContextTooLong, InterlinguaError
 from ..values.messages import text_of
 from ..values.request import Context, Entry, ModelDescriptor
 from ..values.tokens import taken
@@ -53,7 +54,7 @@ class Compaction(Struct, frozen=True, kw_only=True):
     async def due(self, agent: Any) -> bool:
         """Whether the history leaves less than the reserve of the agent's model."""
         await catalogue.warm()
-        window = self.window or _window(agent.model)
+        window = self.window or _window(agent.model, agent)
         tools = tuple(map(extract_tool_schema, agent.tools))
         context = Context(system=agent.system, messages=tuple(for_models(agent.history.messages)), tools=tools)
         return cutting.is_due(taken(context), window, self._reserve(window))
@@ -90,8 +91,8 @@ class Compaction(Struct, frozen=True, kw_only=True):
 
     def _writers_window(self, agent: Any) -> int:
         if self.summarise is None and self.model is not None:
-            return _window(self.model)
-        return self.window or _window(agent.model)
+            return _window(self.model, agent)
+        return self.window or _window(agent.model, agent)
 
     def _asking(self, agent: Any) -> Summarise:
         async def ask(text: str, most: int) -> str:
@@ -108,7 +109,7 @@ class _Plan:
 
     def __init__(self, how: Compaction, agent: Any, overflowed: bool) -> None:
         self.entries: Sequence[Entry] = agent.history.entries
-        window = how.window or _window(agent.model)
+        window = how.window or _window(agent.model, agent)
         reserve = how._reserve(window)
         fixed = taken(Context(system=agent.system, messages=(), tools=tuple(map(extract_tool_schema, agent.tools))))
         # Estimates are rough: they are stretched to what an answer reported, or to what a refusal tells.
@@ -227,12 +228,12 @@ class _Writer:
         return before
 
 
-def _window(given: Fallback) -> int:
+def _window(given: Fallback, agent: Any) -> int:
+    """How much a model reads: of the one that a call with this name asks, be it an alias, a family or a bare id."""
     model = given["model"] if isinstance(given, dict) else given
-    if isinstance(model, ModelDescriptor):
-        known = model.context_window
-    else:
-        provider, id = catalogue.resolve(model)
-        found = catalogue.describe(provider, id) if provider is not None else None
-        known = found.context_window if found is not None else None
+    known = model.context_window if isinstance(model, ModelDescriptor) else None
+    find = getattr(agent.client, "find_known", None)  # not of every client that an agent may be given
+    if known is None and find is not None:
+        with contextlib.suppress(InterlinguaError):  # the call will say what is wrong with the name
+            known = find(model, catalogue.default())[1].context_window
     return known or UNKNOWN_WINDOW

@@ -2,6 +2,7 @@
 
 import base64
 import bisect
+import contextlib
 import functools
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -95,8 +96,9 @@ def window_of(provider: str | None, model: str | None) -> tuple[int | None, int 
         return None, None
     known = catalogue.describe(provider, model) if provider else None
     if known is None:
-        named, id = catalogue.resolve(model)
-        known = catalogue.describe(named, id) if named else None
+        # An alias, a family or an id without its provider: what a call with this name would ask.
+        with contextlib.suppress(InterlinguaError):
+            known = default_client().find_known(model, catalogue.default())[1]
     return (known.context_window, known.max_tokens) if known is not None else (None, None)
 
 
