@@ -18,9 +18,6 @@ SUITE = MODULES / ".bin" / "conformance"
 CLIENT = f"{sys.executable} {HERE / 'mcp_conformance_client.py'}"
 
 NOT_OFFERED = {
-    # Our resources are read when they are asked for, and nobody watches them.
-    "resources-subscribe",
-    "resources-unsubscribe",
     # The official package refuses metadata whose issuer is not the address at which it was found.
     "auth/2025-03-26-oauth-metadata-backcompat",
     # Identity assertions of a company's login service.

@@ -193,6 +193,44 @@ async def test_our_server_offers_resources_and_prompts(mode: str) -> None:
         assert ["Alan"] == completed.completion.values
 
 
+@pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
+async def test_subscribers_are_told_of_changes_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until they unsubscribe; what does not exist cannot be subscribed to."""
+    monkeypatch.setattr("interlingua.mcp.offering.LOOK_EVERY", 0.01)
+    path = tmp_path / "notes.md"
+    path.write_text("one")
+    told: asyncio.Queue[str] = asyncio.Queue()
+
+    async def hear(message: Any) -> None:
+        if isinstance(message, types.ResourceUpdatedNotification):
+            told.put_nowait(str(message.params.uri))
+
+    server = make_server([], resources=file_resources(tmp_path, ["*.md"]))
+    async with Client(server, message_handler=hear, mode="legacy") as client:
+        assert client.server_capabilities.resources is not None and client.server_capabilities.resources.subscribe
+        await client.subscribe_resource(path.as_uri())
+        path.write_text("another text")
+        assert path.as_uri() == await asyncio.wait_for(told.get(), 30)
+        path.unlink()
+        assert path.as_uri() == await asyncio.wait_for(told.get(), 30)
+        with pytest.raises(MCPError, match="no resource a://none"):
+            await client.subscribe_resource("a://none")
+        await client.unsubscribe_resource(path.as_uri())
+
+
+async def test_listeners_of_the_new_protocol_are_told_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a stream of their own, for the addresses that they name."""
+    monkeypatch.setattr("interlingua.mcp.offering.LOOK_EVERY", 0.01)
+    path = tmp_path / "notes.md"
+    path.write_text("one")
+    server = make_server([], resources=file_resources(tmp_path, ["*.md"]))
+    async with Client(server) as client, client.listen(resource_subscriptions=[path.as_uri()]) as events:
+        path.write_text("another text")
+        async for event in events:
+            assert path.as_uri() == str(event.uri)  # type: ignore[union-attr]
+            break
+
+
 async def test_a_server_without_resources_and_prompts_offers_none() -> None:
     """Nothing is announced that is not there."""
     async with Client(make_server([chatty])) as client:

@@ -1,16 +1,22 @@
 """Resources and prompts that our server offers beside tools, and blocks in MCP's form."""
 
+import asyncio
 import base64
+import contextlib
 import inspect
 import mimetypes
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import quote, unquote
 
+import anyio
 import mcp_types as types
 from mcp import MCPError
+from mcp.server.session import ServerSession
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ResourceUpdated
 from msgspec import Struct
 
 from ..conversion.resizing import sniff
@@ -22,6 +28,8 @@ from ..values.regular import read_regular
 RESOURCE_NOT_FOUND = -32002  # MCP specification, server/resources, Error Handling
 CHOICES = 100  # values that a completion may have (server/utilities/completion)
 MAX_FILE = 16 * 1024 * 1024
+MAX_SUBSCRIPTIONS = 1024
+LOOK_EVERY = 1.0  # seconds between two looks at resources that somebody has subscribed to
 
 Read: TypeAlias = Callable[..., Any]
 
@@ -29,7 +37,8 @@ Read: TypeAlias = Callable[..., Any]
 class Resource(Struct, frozen=True, kw_only=True):
     """Something to read: `read` is its text, its bytes, or a function that gives them, perhaps asynchronous.
 
-    A `uri` with variables in braces (`notes://{name}`) is a template: `read` gets their values by name.
+    A `uri` with variables in braces (`notes://{name}`) is a template: `read` gets their values by name. `version` gives
+    what differs after a change, for clients that have subscribed to it; without it, the content is compared.
     """
 
     uri: str
@@ -38,6 +47,7 @@ class Resource(Struct, frozen=True, kw_only=True):
     title: str | None = None
     description: str | None = None
     mime_type: str | None = None
+    version: Read | None = None
 
     @property
     def is_template(self) -> bool:
@@ -79,6 +89,7 @@ def resource_handlers(resources: Sequence[Resource]) -> dict[str, Any]:
     """The handlers of the official server; none if there is nothing to read."""
     if not resources:
         return {}
+    watch = _Subscriptions(resources)
 
     async def listed(context: Any, params: Any) -> types.ListResourcesResult:
         fixed = [one for one in resources if not one.is_template]
@@ -93,13 +104,107 @@ def resource_handlers(resources: Sequence[Resource]) -> dict[str, Any]:
 
     async def read(context: Any, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         uri = str(params.uri)
-        for one in resources:
-            values = one.match(uri)
-            if values is not None:
-                return types.ReadResourceResult(contents=[await _contents(one, uri, values)])
-        raise MCPError(RESOURCE_NOT_FOUND, f"no resource {uri}", {"uri": uri})
+        one, values = _found(resources, uri)
+        return types.ReadResourceResult(contents=[await _contents(one, uri, values)])
 
-    return {"on_list_resources": listed, "on_list_resource_templates": templates, "on_read_resource": read}
+    return {
+        "on_list_resources": listed,
+        "on_list_resource_templates": templates,
+        "on_read_resource": read,
+        "on_subscribe_resource": watch.subscribe,
+        "on_unsubscribe_resource": watch.unsubscribe,
+        "on_subscriptions_listen": watch.listen,
+    }
+
+
+def _found(resources: Sequence[Resource], uri: str) -> tuple[Resource, dict[str, str]]:
+    for one in resources:
+        values = one.match(uri)
+        if values is not None:
+            return one, values
+    raise MCPError(RESOURCE_NOT_FOUND, f"no resource {uri}", {"uri": uri})
+
+
+class _Subscriptions:
+    """Tells clients of changes of the resources that they have subscribed to, which are looked at once in a while.
+
+    Until 2025-11-25 a client subscribes to an address (server/resources, Subscriptions); since 2026-07-28 it listens on
+    a stream of its own, which the official `ListenHandler` serves.
+    """
+
+    def __init__(self, resources: Sequence[Resource]) -> None:
+        self._resources = resources
+        self._sessions: dict[str, list[ServerSession]] = {}
+        self._listened: Counter[str] = Counter()
+        self._versions: dict[str, Any] = {}
+        self._bus = InMemorySubscriptionBus()
+        self._streams = ListenHandler(self._bus)
+        self._looking: asyncio.Task[None] | None = None
+
+    async def subscribe(self, context: Any, params: types.SubscribeRequestParams) -> types.EmptyResult:
+        uri = str(params.uri)
+        _found(self._resources, uri)
+        others = self._others(uri, context.session)
+        if sum(map(len, self._sessions.values())) >= MAX_SUBSCRIPTIONS:
+            raise MCPError(types.INTERNAL_ERROR, f"more than {MAX_SUBSCRIPTIONS} subscriptions; unsubscribe from some")
+        self._sessions[uri] = [*others, context.session]
+        await self._look_at(uri)
+        return types.EmptyResult()
+
+    async def unsubscribe(self, context: Any, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
+        uri = str(params.uri)
+        self._sessions[uri] = self._others(uri, context.session)
+        return types.EmptyResult()
+
+    def _others(self, uri: str, session: ServerSession) -> list[ServerSession]:
+        """The sessions of other clients. A session is made for each request; its client's parameters stay the same."""
+        return [one for one in self._sessions.get(uri, ()) if one.client_params is not session.client_params]
+
+    async def listen(
+        self, context: Any, params: types.SubscriptionsListenRequestParams
+    ) -> types.SubscriptionsListenResult:
+        uris = [str(uri) for uri in params.notifications.resource_subscriptions or ()]
+        known = [uri for uri in uris if any(one.match(uri) is not None for one in self._resources)]
+        self._listened.update(known)
+        try:
+            for uri in known:
+                await self._look_at(uri)
+            return await self._streams(context, params)
+        finally:
+            self._listened.subtract(known)
+
+    async def _look_at(self, uri: str) -> None:
+        """Notes how a resource is now, so that later changes are told."""
+        if uri not in self._versions:
+            self._versions[uri] = await self._version(uri)
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look())
+
+    async def _look(self) -> None:
+        while uris := [uri for uri in self._versions if self._sessions.get(uri) or self._listened[uri] > 0]:
+            self._versions = {uri: self._versions[uri] for uri in uris}
+            await asyncio.sleep(LOOK_EVERY)
+            for uri in uris:
+                version = await self._version(uri)
+                if version != self._versions[uri]:
+                    self._versions[uri] = version
+                    await self._tell(uri)
+        self._versions = {}
+
+    async def _version(self, uri: str) -> Any:
+        one, values = _found(self._resources, uri)
+        try:
+            if one.version is not None:
+                return await _awaited(one.version(**values))
+            return await _awaited(one.read(**values)) if callable(one.read) else None
+        except (InterlinguaError, OSError) as error:  # a file that is gone has changed, too
+            return describe(error)
+
+    async def _tell(self, uri: str) -> None:
+        for session in self._sessions.get(uri, ()):
+            with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError, MCPError):  # it is gone
+                await session.send_resource_updated(uri)
+        await self._bus.publish(ResourceUpdated(uri=uri))
 
 
 def _about(one: Resource) -> dict[str, Any]:
@@ -143,8 +248,12 @@ def _file_resource(path: Path, root: Path) -> Resource:
         except UnicodeDecodeError:
             return data
 
-    kind = mimetypes.guess_type(path.name)[0]
-    return Resource(uri=path.as_uri(), name=path.relative_to(root).as_posix(), read=read, mime_type=kind)
+    def version() -> tuple[int, ...]:
+        state = path.stat()
+        return state.st_ino, state.st_size, state.st_mtime_ns
+
+    kind, name = mimetypes.guess_type(path.name)[0], path.relative_to(root).as_posix()
+    return Resource(uri=path.as_uri(), name=name, read=read, mime_type=kind, version=version)
 
 
 # --- prompts ----------------------------------------------------------------------------------------------------------
