@@ -320,6 +320,24 @@ def test_reading_line_by_line_finds_what_reading_as_a_whole_finds(kind: str) -> 
     assert read > 20
 
 
+def test_a_transcript_is_read_line_by_line_as_it_is_as_a_whole(tmp_path: Path) -> None:
+    """Texts, roles, tools and usage are the same, so that a long one need not be held in memory."""
+    call = il.ToolCall(id="c", name="look", arguments={"city": "Oslo"})
+    usage = il.Usage.of(10, 20, cost=il.Cost(total=0.5))
+    about = il.Conversation(system="Be brief.", title="Weather", model=il.ModelDescriptor(id="m"))
+    with Session.open("s", home=tmp_path / "home", about=about) as session:
+        session.append(il.UserMessage(content="Is it raining?", timestamp=1))
+        session.append(il.AssistantMessage(content=(il.TextBlock(text="Let me look."), call), usage=usage, timestamp=2))
+        session.append(il.ToolResultMessage(tool_call_id="c", tool_name="look", content="rain", is_error=False))
+        session.label(None, "Rain")
+        session.append(il.AssistantMessage(content="Yes.", model="m", usage=usage, timestamp=4))
+    (path,) = (tmp_path / "home").rglob("s.jsonl")
+    lines = [part for parts in read_file(path, "transcript", Stamp.of(path)) if parts.covered for part in parts.parts]
+    whole = [part_of(0, "transcript", one, None) for _, one in conversations(path, "transcript", [])]
+    assert lines and spoken(whole) == spoken(lines)
+    assert (sums(whole), whole[0].messages, whole[0].title) == (sums(lines), lines[0].messages, lines[0].title)
+
+
 def spoken(parts: list[Part]) -> Counter[tuple[Any, ...]]:
     """Texts of messages; records of which no message can be made are written otherwise."""
     texts = [text for part in parts for text in part.texts if text.kind != "other"]

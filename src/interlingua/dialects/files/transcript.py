@@ -7,7 +7,7 @@ kind.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -23,6 +23,7 @@ from ...values.request import FOLLOWS, Conversation, Entry, arrange, is_aside
 from ..residual import with_residual
 from ..wire import FileFormat
 from .records import lines_of
+from .skimming import LineSkim
 
 API = "transcript"
 VERSION = 1
@@ -255,4 +256,23 @@ def copy_line(raw: bytes) -> bytes:
     return jsontext.write({**plain(decode_entry(line).message), **place})
 
 
-FORMAT = FileFormat(name="transcript", codec=sys.modules[__name__], detect=detect, lines=True)
+class _Skim(LineSkim):
+    """A transcript line by line; the system text of its first line is a message without a time."""
+
+    def messages(self, line: dict[str, Any]) -> list[tuple[str, Any]]:
+        is_first = not self.state.get("begun")
+        self.state["begun"] = True
+        if is_first and line.get("role") == "session":
+            about, _ = _decode_session(line)
+            self.title = about.title
+            return [("", SystemMessage(content=about.system))] if about.system else []
+        entry = decode_entry(line)
+        return [] if _is_head(line) else [(entry.id or "", entry.message)]
+
+
+def skim(first: Sequence[Any], state: dict[str, Any] | None = None) -> LineSkim:
+    """A reader of single lines."""
+    return _Skim(state)
+
+
+FORMAT = FileFormat(name="transcript", codec=sys.modules[__name__], detect=detect, lines=True, skim=skim)
