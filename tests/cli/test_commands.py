@@ -197,6 +197,12 @@ def test_stats_prefer_the_total_that_a_file_states(tmp_path: Path) -> None:
         (("modls",), "models"),
         (("sessions", "lst"), "list"),
         (("serve", "keys", "lst"), "list"),
+        (("logs", "serch"), "search"),
+        (("templates", "lst"), "list"),
+        (("archive", "serch"), "search"),
+        (("batch", "submt"), "submit"),
+        (("models", "claude-sonet"), "claude-sonnet"),
+        (("auth", "login", "antropic"), "anthropic"),
         (("convert", "-t", "opnai"), "openai"),
         (("show", "-f", "antropic"), "anthropic"),
         (("dialects", "transcrip"), "transcript"),
@@ -236,8 +242,13 @@ def test_the_doctor_checks_the_installation(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("data", "names"),
-    [(json.dumps(CONVERSATION), "anthropic-messages"), ("just text\n", "no known format")],
-    ids=["request", "text"],
+    [
+        (json.dumps(CONVERSATION), "anthropic-messages"),
+        ("just text\n", "no known format"),
+        ("", "is empty, so no session file"),
+        ("\n\n", "is empty, so no session file"),
+    ],
+    ids=["request", "text", "empty", "blank"],
 )
 def test_the_doctor_names_the_format_of_what_is_no_session(data: str, names: str, tmp_path: Path) -> None:
     """One line; and no output is written, since a repair would leave nothing."""

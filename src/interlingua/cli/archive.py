@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from . import output
+from .groups import Group
 
 if TYPE_CHECKING:
     from ..sessions.archive import Archive, Problem, Progress, Report
@@ -39,7 +40,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="As JSON, for progr
 _no_update = click.option("--no-update", is_flag=True, help="Do not look for new and changed files first.")
 
 
-@click.group("archive")
+@click.group("archive", cls=Group)
 def command() -> None:
     """Search every conversation: other programs' histories, exports and folders, beside your own sessions.
 
@@ -212,8 +213,8 @@ async def _watch(archive: "Archive", as_json: bool) -> None:
             changed = False
             before = archive.problems()
             report = await asyncio.to_thread(archive.update)
-            if report.indexed or report.removed or report.moved:
-                fresh = tuple(problem for problem in report.problems if problem not in before)
+            fresh = tuple(problem for problem in report.problems if problem not in before)
+            if report.indexed or report.removed or report.moved or fresh:
                 _say_report(report._replace(problems=fresh), as_json)
     finally:
         watch.close()

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import click
+from msgspec.structs import replace
 from rich.text import Text
 
 from ..connect.auth.credentials import Backend, Credential, CredentialStore, Secret
@@ -17,15 +18,18 @@ from ..connect.auth.oauth import DeviceCode, login_with_browser, login_with_devi
 from ..connect.auth.resolver import convention, places, resolve_auth
 from ..connect.models import known_rows
 from ..dialects import WIRES
-from ..values.errors import AuthFailed, InterlinguaError
+from ..values.errors import AuthFailed, FormatError, InterlinguaError
+from ..values.places import has_plugins
 from ..values.request import ResolvedAuth
+from ..values.spelling import unknown
 from . import output
+from .groups import Group
 
 _LIVE_TIMEOUT = 15.0
 _OWN_LISTS = {"openrouter": "/key"}  # OpenRouter's model list needs no key
 
 
-@click.group("auth", cls=output.Group)
+@click.group("auth", cls=Group)
 def command() -> None:
     """List, store, remove and check keys and logins. No key is ever shown."""
 
@@ -95,6 +99,7 @@ def _login(provider: str, found: ResolvedAuth | None, store: CredentialStore) ->
 @click.option("--client-secret", "ask_secret", is_flag=True, help="Ask for the secret of the client.")
 @click.option("--port", type=click.IntRange(0, 65535), help="The local port of the redirect URL.")
 @click.option("--no-browser", is_flag=True, help="Print the URL only.")
+@click.option("--unlisted", is_flag=True, help="For a provider that only a program of your own knows.")
 @click.option("--store", "backend", type=click.Choice(["file", "keyring"]), help="Where to store it.")
 @click.pass_context
 def login(
@@ -106,6 +111,7 @@ def login(
     ask_secret: bool,
     port: int | None,
     no_browser: bool,
+    unlisted: bool,
     backend: Backend | None,
 ) -> None:
     """Store a key, or log in."""
@@ -118,10 +124,12 @@ def login(
         raise click.UsageError("--key and --oauth exclude each other; give one")
     store = CredentialStore(backend=backend)
     if flow is None:
+        provider = provider if unlisted else _known(provider, " (--unlisted stores a key for a program of your own)")
         credential = _typed_key(provider)
     else:
-        secret = Secret(_typed(f"client secret for {provider}")) if ask_secret else None
-        client = oauth_client(provider, client_id=client_id, client_secret=secret, folder=store.folder)
+        client = oauth_client(provider, client_id=client_id, folder=store.folder)
+        if ask_secret:
+            client = replace(client, client_secret=Secret(_typed(f"client secret for {provider}")))
         if flow == "pkce":
             logging_in = login_with_browser(client, show=_shower(not no_browser), paste=_pasted, port=port)
         else:
@@ -130,6 +138,25 @@ def login(
     place = asyncio.run(_alone(store, provider, lambda: store.put(provider, credential)))
     click.echo(f"{provider}: stored in {store.path if place == 'file' else 'the system keyring'}")
     _report_counts(provider, store)
+
+
+def _known(provider: str, otherwise: str = "") -> str:
+    """The provider of this name, before anybody types a key for one that does not exist."""
+    from ..connect.names import PROVIDER_ALIASES
+
+    known = [*known_rows(), *CredentialStore().providers()]
+    if provider not in known and has_plugins():
+        from ..connect.client import default_client
+        from .installed import load_plugins
+
+        load_plugins()
+        known += default_client().connectors.list_providers()
+    if provider in known:
+        return provider
+    if provider in PROVIDER_ALIASES:
+        return PROVIDER_ALIASES[provider]
+    text = unknown("provider", provider, {*known}, listed="`interlingua auth list` lists them")
+    raise FormatError(text + otherwise, "PROVIDER")
 
 
 def _typed_key(provider: str) -> Credential:
@@ -197,6 +224,7 @@ def _pasted() -> Awaitable[str | None]:
 @click.argument("provider")
 def logout(provider: str) -> None:
     """Remove the stored credential of a provider."""
+    provider = _known(provider)
     store = CredentialStore()
     removed = asyncio.run(_alone(store, provider, lambda: store.remove(provider)))
     click.echo(f"{provider}: {'removed' if removed else 'nothing was stored'}")
@@ -213,6 +241,7 @@ def check(provider: str | None, live: bool, offline: bool, as_json: bool) -> Non
     if live and offline:
         raise click.UsageError("--live and --offline exclude each other; give one")
     store = CredentialStore()
+    provider = _known(provider) if provider is not None else None
     names = [provider] if provider else list(dict.fromkeys((*known_rows(), *store.providers())))
     checks = [_check(name, store, live) for name in names if provider or _row(name, store)["found"]]
     problems = store.problems()

@@ -17,6 +17,7 @@ from ..tools.registry import PROFILES
 from ..values.errors import InterlinguaError
 from ..values.places import home as default_home
 from . import output
+from .groups import Group
 
 if TYPE_CHECKING:
     from ..canvas.library import Library, Place
@@ -27,7 +28,7 @@ HOME = click.option("--home", type=click.Path(path_type=Path, file_okay=False), 
 STORE = click.option("--store", help="sqlite:FILE or postgresql://… in place of files.")
 
 
-class _Canvas(output.Group):
+class _Canvas(Group):
     """Runs `open`, unless the first argument is a command."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:

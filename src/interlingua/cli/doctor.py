@@ -56,7 +56,9 @@ def command(file: str | None, place: str | None, force: bool, as_json: bool) -> 
 def _refuse_other_formats(source: sources.Source, data: bytes) -> None:
     """Raises for a file without a line of a session: repairing it would leave nothing. The error names its format."""
     lines = [line for line in data.splitlines() if line.strip()]
-    if not lines or is_foreign(lines[0]) or any(map(_has_role, lines)):
+    if not lines:
+        raise InterlinguaError(f"{source.name} is empty, so no session file; there is nothing to repair")
+    if is_foreign(lines[0]) or any(map(_has_role, lines)):
         return
     found = detect(data)
     if found is None and any(line.lstrip().startswith(b"{") for line in lines):

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..values.errors import FormatError
 from ..values.places import home
+from ..values.regular import kind_of, read_regular
 
 STDIN = "-"
 WAIT = 1.0  # seconds for the first byte of an input that may only have been inherited
@@ -139,11 +140,11 @@ def edited(text: str) -> str:
 
 
 def _file_text(path: Path, option: str, what: str) -> str:
-    from ..values.regular import read_regular
-
     try:
         return read_regular(path).decode()
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise FormatError(f"{path}: not readable as {what}: {error.strerror or error}", option) from None
+    except UnicodeDecodeError as error:
         raise FormatError(f"{path}: not readable as {what}: {error}", option) from None
 
 
@@ -165,7 +166,7 @@ def fragment(source: str) -> str:
             if stored.is_file():
                 return _file_text(stored, "--fragment", "a fragment")
     path = Path(source).expanduser()
-    if not path.is_file():
+    if kind_of(path) is None and not path.is_file():
         raise FormatError(f"no fragment {source!r}; give a file, an address, or a name in {fragments_folder()}", "-f")
     return _file_text(path, "--fragment", "a fragment")
 
@@ -213,8 +214,8 @@ def schema(text: str, *, many: bool = False) -> dict[str, Any]:
     try:
         if text.lstrip().startswith(("{", "[")):
             value = jsontext.read(text)
-        elif Path(text).expanduser().is_file():
-            value = jsontext.read(_file_text(Path(text).expanduser(), "--schema", "a schema"))
+        elif (path := Path(text).expanduser()).is_file() or kind_of(path) is not None:
+            value = jsontext.read(_file_text(path, "--schema", "a schema"))
         else:
             value = _shorthand(text)
     except (OSError, FormatError) as error:

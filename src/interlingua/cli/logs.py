@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from ..values.places import has_plugins, home
+from .groups import Group
 
 RUNS = "run"  # the agent whose sessions the runs are
 _SHARED = ("show", "search", "export", "delete", "restore", "purge", "totals")  # commands of `sessions`
@@ -45,7 +46,7 @@ def session_id(name: str | None) -> str:
     return found[0]
 
 
-class _Logs(click.Group):
+class _Logs(Group):
     """Takes most commands from `interlingua sessions`, for the agent `run`."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import click
 from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
@@ -22,7 +21,6 @@ from ..chat.terminal import behind, safe_console
 from ..conversion.sources import Problem, Source
 from ..values.errors import FormatError
 from ..values.losses import Loss
-from ..values.spelling import unknown
 
 
 def console(*, err: bool = False) -> Console:
@@ -30,21 +28,6 @@ def console(*, err: bool = False) -> Console:
     terminal = (sys.stderr if err else sys.stdout).isatty()
     return safe_console(stderr=err, soft_wrap=True, width=None if terminal else _WIDE)
 
-
-class Group(click.Group):
-    """A group of commands that suggests the one that was meant."""
-
-    def resolve_command(
-        self, context: click.Context, arguments: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        name, known = arguments[0], self.list_commands(context)
-        if name not in known and not name.startswith("-"):
-            listed = f"`{context.command_path} --help` lists them"
-            context.fail(unknown("command", name, known, listed=listed))
-        return super().resolve_command(context, arguments)
-
-
-Group.group_class = Group  # of groups within
 
 _WIDE = 4000  # columns without a terminal: nothing is truncated or wrapped
 

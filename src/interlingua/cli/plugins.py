@@ -26,9 +26,10 @@ from ..values.errors import FormatError, InterlinguaError
 from ..values.places import home
 from ..values.regular import read_regular
 from . import installed, output
+from .groups import Group
 
 
-@click.group("plugins", cls=output.Group)
+@click.group("plugins", cls=Group)
 def command() -> None:
     """List, install, check or create plugins."""
 

@@ -21,6 +21,7 @@ from ..tools.registry import PROFILES, ToolRegistry, named, no_match
 from ..tools.tool import Tool, ToolContext
 from ..values.errors import FormatError, InterlinguaError
 from ..values.interop import describe, must_propagate
+from ..values.regular import kind_of, read_regular
 from . import installed, output
 
 _FUNCTIONS = "interlingua_functions"  # the module name of the code of --functions
@@ -90,12 +91,16 @@ async def _complete(*args: Any, **kwargs: Any) -> Any:
 
 def functions_of(code: str) -> list[Tool]:
     """The public functions of a Python file, or of code, as tools."""
-    path = Path(code).expanduser()
-    is_file = "\n" not in code and path.suffix == ".py"
-    where = str(path) if is_file else "--functions"
+    path = _code_file(code)
+    where = str(path) if path is not None else "--functions"
     module = ModuleType(_FUNCTIONS)
     try:
-        text = path.read_text(encoding="utf-8") if is_file else code
+        text = code if path is None else read_regular(path).decode()
+    except OSError as error:
+        raise FormatError(f"{where}: {error.strerror or error}; give a Python file, or code", "--functions") from None
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{where}: not UTF-8 (byte {error.start:,}); give a Python file", "--functions") from None
+    try:
         module.__file__ = where
         sys.modules[_FUNCTIONS] = module  # type hints are resolved there
         exec(compile(text, where, "exec"), module.__dict__)
@@ -112,6 +117,20 @@ def functions_of(code: str) -> list[Tool]:
     if not found:
         raise FormatError(f"{where}: no functions to use as tools; define one with `def name(…):`", "--functions")
     return found
+
+
+def _code_file(given: str) -> Path | None:
+    """The file that is named; None for code."""
+    if "\n" in given or not given.strip():
+        return None
+    path = Path(given).expanduser()
+    try:
+        is_there = path.exists()
+    except (OSError, ValueError):  # longer than a path may be, or with a NUL
+        return None
+    if is_there and path.suffix != ".py" and kind_of(path) is None:
+        raise FormatError(f"{path}: not a Python file; give one that ends in .py, or code", "--functions")
+    return path if is_there or path.suffix == ".py" else None
 
 
 # --- approval ---------------------------------------------------------------------------------------------------------

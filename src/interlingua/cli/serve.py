@@ -25,6 +25,7 @@ from ..values.errors import InterlinguaError
 from ..values.places import has_plugins
 from ..values.places import home as default_home
 from . import output
+from .groups import Group
 
 if TYPE_CHECKING:
     from ..gateway.keys import ClientKeys
@@ -62,7 +63,7 @@ KEY_VARIABLES = (
 )
 
 
-class _Serve(output.Group):
+class _Serve(Group):
     """Runs `run`, unless the first argument is a command."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:

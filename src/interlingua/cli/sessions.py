@@ -34,6 +34,7 @@ from ..values.request import Conversation, Entry, is_aside
 from . import output
 from .completing import complete_sessions
 from .convert import NAMES
+from .groups import Group
 from .show import _View
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -142,7 +143,7 @@ def of_agent(name: str, agent: str) -> click.Command:
     )
 
 
-@click.group("sessions", cls=output.Group)
+@click.group("sessions", cls=Group)
 def command() -> None:
     """List, show, import, export, fork, compact and clean up sessions.
 

@@ -17,6 +17,7 @@ import msgspec
 from ..values.errors import FormatError
 from ..values.places import home
 from ..values.regular import read_regular
+from .groups import Group
 
 _PARAMETER = re.compile(r"\$(?:(\$)|([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,100}")
@@ -201,7 +202,7 @@ def combined(chosen: Sequence[str]) -> Template:
 # --- commands ---------------------------------------------------------------------------------------------------------
 
 
-@click.group("templates", invoke_without_command=True)
+@click.group("templates", cls=Group, invoke_without_command=True)
 @click.pass_context
 def command(context: click.Context) -> None:
     """List, show, write and delete the templates of `run -t NAME`."""

@@ -23,11 +23,12 @@ from ..values.errors import InterlinguaError
 from ..values.messages import TextBlock
 from . import installed, output, tools_serve
 from .completing import complete_tools
+from .groups import Group
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-@click.group("tools", cls=output.Group)
+@click.group("tools", cls=Group)
 def command() -> None:
     """List, show, run or serve (MCP) the tools."""
 

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from ..values.errors import FormatError
 from ..values.messages import AudioBlock, DocumentBlock, ImageBlock
-from ..values.regular import read_regular
+from ..values.regular import kind_of, read_regular
 from . import resizing
 
 Source: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | IO[bytes]
@@ -162,8 +162,10 @@ def attached(path: str, mime_type: str | None = None) -> Attachment:
     if path.startswith(("http://", "https://")):
         return _linked(path, mime_type)
     place = Path(path).expanduser()
+    if (kind := kind_of(place)) is not None:
+        raise FormatError(f"{path} is {kind}; attach a regular file, or pipe it in with `-`", "--attach")
     if not place.is_file():
-        raise FormatError(f"{path}: no such file to attach", "--attach")
+        raise FormatError(f"{path}: no such file to attach; check the path", "--attach")
     if place.stat().st_size > MAX_ATTACHED_BYTES:
         raise FormatError(
             f"{path}: {place.stat().st_size} bytes; attachments have at most {MAX_ATTACHED_BYTES}", "--attach"

@@ -100,7 +100,10 @@ def expand(inputs: Iterable[str]) -> list[Source]:
             continue
         path = Path(given)
         if path.is_dir():
-            sources.extend(Source(p) for p in sorted(path.rglob("*")) if p.is_file() and is_ours(p))
+            inside = [Source(p) for p in sorted(path.rglob("*")) if p.is_file() and is_ours(p)]
+            if not inside:
+                raise SourceError(f"{given}: no file to read in this folder; name files that do not end in .json or so")
+            sources.extend(inside)
         elif path.exists() or not glob.has_magic(given):
             sources.append(Source(path))
         else:

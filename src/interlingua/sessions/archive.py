@@ -20,7 +20,7 @@ import msgspec
 from ..conversion.sources import ENDINGS, PACKED
 from ..values.errors import InterlinguaError
 from ..values.places import home as default_home
-from ..values.regular import open_regular, read_regular
+from ..values.regular import kind_of, open_regular, read_regular
 from ..values.request import Conversation
 from .archive_index import (
     ARCHIVE,
@@ -89,7 +89,7 @@ class Problem(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What an update did."""
+    """What an update did. `indexed` are files of which something was read."""
 
     indexed: int = 0
     removed: int = 0
@@ -175,6 +175,8 @@ class Archive:
             near = difflib.get_close_matches(name, PROGRAMS, 1, 0.6)
             remedy = f"did you mean {near[0]}?" if near else f"give a file, a folder or one of {', '.join(PROGRAMS)}"
             raise ArchiveError(f"{name}: no such file or folder; {remedy}")
+        if not path.is_dir() and (kind := kind_of(path)) is not None:
+            raise ArchiveError(f"{name} is {kind}; give a regular file or a folder")
         if path == self.home or path.is_relative_to(self.home):
             raise ArchiveError(f"{name}: the sessions of this home are in the archive already; add another folder")
         return Source(str(path), path)
@@ -222,15 +224,16 @@ class Archive:
         changed = {path: one for path, one in wanted.items() if not _is_current(known.get(path), one)}
         read = self._read(changed, known, progress, stop)
         files = self.index.files()
+        refused = {path for path in changed if path in files and _is_refused(files[path])}
         problems += (one for one in _problems(files) if one.kind == FAILED or one.path in changed)
         skipped = sum(problem.kind == SKIPPED for file in files.values() for problem in file.problems)
         return Report(
-            indexed=read,
+            indexed=max(0, read - len(refused)),
             removed=len(gone),
             moved=len(moved),
             unchanged=len(wanted) - len(changed),
             skipped=skipped,
-            size=sum(one.stamp.size for one in changed.values()),
+            size=sum(one.stamp.size for path, one in changed.items() if path not in refused),
             seconds=time.monotonic() - began,
             complete=read == len(changed),
             problems=tuple(problems),
@@ -450,6 +453,11 @@ def _problems(files: Mapping[str, KnownFile]) -> list[Problem]:
 
 class _Listed(msgspec.Struct, forbid_unknown_fields=True):
     sources: tuple[str, ...] = ()
+
+
+def _is_refused(file: KnownFile) -> bool:
+    """Whether nothing of a file could be read."""
+    return any(problem.kind in (FAILED, SKIPPED) for problem in file.problems)
 
 
 def _may_be_read(path: Path) -> bool:

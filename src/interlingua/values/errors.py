@@ -18,6 +18,7 @@ InterlinguaError
 """
 
 import math
+import re
 from typing import Any
 
 
@@ -34,16 +35,25 @@ class FormatError(InterlinguaError):
     """Our own JSON, or a value given to us, is not what the format allows."""
 
     def __init__(self, message: str, path: str = "$") -> None:
-        super().__init__(f"{message} (at {path})")
+        super().__init__(_placed(message, path))
         self.message = message
         self.path = path
+
+
+def _placed(message: str, path: str) -> str:
+    """A message with its place. One that ends with the text of another error has that error's place already, which is
+    the more exact one."""
+    return message if _PLACE.search(message) else f"{message} (at {path})"
+
+
+_PLACE = re.compile(r" \(at [^()]+\)$")
 
 
 class DialectError(InterlinguaError):
     """A conversation could not cross the border of a dialect."""
 
     def __init__(self, dialect: str, message: str, path: str = "$") -> None:
-        super().__init__(f"{dialect}: {message} (at {path})")
+        super().__init__(_placed(f"{dialect}: {message}", path))
         self.dialect = dialect
         self.message = message
         self.path = path

@@ -53,6 +53,15 @@ def open_regular(path: str | Path, flags: int = os.O_RDONLY, mode: int = 0o600, 
     return handle
 
 
+def kind_of(path: str | Path) -> str | None:
+    """What a path leads to if it is there and no regular file: `a FIFO`, `a device`, `a folder`."""
+    try:
+        kind = stat.S_IFMT(Path(path).stat().st_mode)
+    except (OSError, ValueError):
+        return None
+    return None if kind == stat.S_IFREG else _KINDS.get(kind, "no regular file")
+
+
 def _explained(path: str | Path, error: OSError) -> OSError:
     """The error, or IrregularFile if that is its cause: a link (ELOOP), a socket or a FIFO without a reader (ENXIO)."""
     try:

@@ -67,7 +67,7 @@ def test_a_key_is_stored_listed_checked_and_forgotten(env: Env, store: Credentia
 
 def test_a_provider_of_ones_own_can_have_a_key(env: Env) -> None:
     """No row is needed."""
-    auth(env, "login", "my.host", given=KEY)
+    auth(env, "login", "my.host", "--unlisted", given=KEY)
     assert rows(env)["my.host"]["source"] == "stored:file"
 
 
@@ -294,3 +294,12 @@ def test_help_names_every_part() -> None:
     """list, login, logout, check."""
     done = run("auth", "--help")
     assert ["check", "list", "login", "logout"] == sorted(re.findall(r"^  (\w+)  ", done.out, re.MULTILINE))
+
+
+def test_an_unknown_provider_is_refused_before_a_key_is_asked_for(env: Env, store: CredentialStore) -> None:
+    """With the one that may be meant; nothing is read or stored."""
+    for command in ("login", "logout", "check"):
+        done = auth(env, command, "antropic", given=KEY)
+        assert done.code == 1 and "did you mean 'anthropic'" in done.err, done
+        assert "key for antropic" not in done.err
+    assert not store.providers()
