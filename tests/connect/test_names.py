@@ -92,7 +92,7 @@ def test_a_family_without_its_brand_is_the_same_family_everywhere(resolve: Resol
 
 
 def test_every_listed_id_means_itself(resolve: Resolve) -> None:
-    """At the provider that has a key: no id of a price list is taken for another model, unless it is a family's name."""
+    """At the provider that has a key: no id of a price list is taken for another model, but a family."""
     for provider in ("anthropic", "openai", "google", "mistral", "groq", "deepseek"):
         ids = [id for id, _ in models.default().listed(provider)]
         for id in ids:
