@@ -1,10 +1,11 @@
 """What only a lossless format can show: aligned comparison, doctor, cache prefixes, what a model read."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..conversion.adapting.adapter import adapt, structural_repairs
 from ..conversion.checks import check
+from ..conversion.prompt_cache import Difference, Piece, prompt_pieces, shared_prefix
 from ..dialects import WIRES
 from ..dialects.registry import DEFAULT_WIRE
 from ..sessions.cards import Totals
@@ -265,25 +266,11 @@ def _too_long(tokens: int, window: int, entry: str | None) -> FindingView:
 
 # --- cache -----------------------------------------------------------------------------------------------------------
 # The cache view: which prefix each request shares, byte by byte, with the one before, and what broke it.
-#
-# Providers cache prefixes: tools first, then the system text, then the messages. A request is cut into these pieces
-# in that order; up to the first piece that differs, what was cached for the last request can be read again.
 
 
 REQUESTS_SHOWN = 40  # the latest ones: each is a request of its own, to be encoded in full
 _MESSAGES_ENCODED = 10_000  # in all; of long conversations fewer answers are shown
 _SHOWN = 120  # characters around a difference
-# Where wires say what comes before the messages, in the order in which it is cached; and where the messages are.
-_HEADS = ("tools", "toolConfig", "tool_config", "system", "systemInstruction", "system_instruction", "instructions")
-_BODIES = ("messages", "contents", "input")
-
-
-class Piece(NamedTuple):
-    """A part of a request that is cached as one: its path, its bytes, and what it is in words."""
-
-    path: str
-    data: bytes
-    label: str
 
 
 def cache_view(tree: Tree, to: str | None, dialect: str | None) -> CacheView:
@@ -301,7 +288,7 @@ def cache_view(tree: Tree, to: str | None, dialect: str | None) -> CacheView:
         except InterlinguaError:
             before = None
             continue
-        pieces = list(_pieces(sent.body))
+        pieces = list(prompt_pieces(sent.body))
         rows.append(_row(entry, sent, request, ids, pieces, before))
         before = pieces
     return CacheView(dialect=dialect, answers=tuple(rows[1:] if first else rows))
@@ -320,19 +307,6 @@ def _request(
     return send(request, target), request, ids
 
 
-def _pieces(body: Any) -> Iterator[Piece]:
-    if not isinstance(body, dict):
-        return
-    for key in _HEADS:
-        if key in body:
-            label = "the tools" if "tool" in key.lower() else "the system text"
-            yield Piece(f"$.{key}", jsontext.write(body[key]), label)
-    for key in _BODIES:
-        items = body.get(key)
-        for at, item in enumerate(items if isinstance(items, list) else ()):
-            yield Piece(f"$.{key}[{at}]", jsontext.write(item), f"message {at + 1}")
-
-
 def _row(
     entry: Entry,
     sent: Sent,
@@ -344,7 +318,7 @@ def _row(
     message: AgentMessage = entry.message
     assert isinstance(message, AssistantMessage)
     usage = message.usage
-    shared, broken = _shared(before or (), pieces)
+    shared, broken = shared_prefix(before or (), pieces)
     return CacheRow(
         entry=entry.id or "",
         model=message.model,
@@ -359,49 +333,15 @@ def _row(
     )
 
 
-class _Difference(NamedTuple):
-    piece: Piece
-    was: Piece | None
-    at: int
-
-
-def _shared(before: Sequence[Piece], now: Sequence[Piece]) -> tuple[int, _Difference | None]:
-    """How many bytes are the same, and the first difference; None where nothing of before was changed."""
-    shared = 0
-    for number, was in enumerate(before):
-        piece = now[number] if number < len(now) else None
-        if piece is not None and piece.data == was.data:
-            shared += len(was.data)
-            continue
-        if piece is None:
-            return shared, _Difference(was, was, 0)
-        at = _common(was.data, piece.data)
-        return shared + at, _Difference(piece, was, at)
-    return shared, None
-
-
-def _common(a: bytes, b: bytes) -> int:
-    """The length of the common beginning."""
-    low, high = 0, min(len(a), len(b))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if a[low:middle] == b[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
-def _broken(found: _Difference, request: Request, sent: Sent, ids: Sequence[str | None]) -> Broken:
+def _broken(found: Difference, request: Request, sent: Sent, ids: Sequence[str | None]) -> Broken:
     came = origins(request, sent)
     source = came.get(found.piece.path)
     entry = entry_of(source, ids)[0] if source is not None else None
-    was = found.was.data if found.was is not None else b""
     return Broken(
         path=found.piece.path,
         entry=entry,
         why=f"{found.piece.label} differs from the request before",
-        was=_around(was, found.at),
+        was=_around(found.was.data, found.at),
         is_=_around(found.piece.data, found.at),
     )
 
