@@ -66,8 +66,8 @@ attack: setup programs ## Every class of attack that docs/security.md lists: how
 fuzz: setup ## Random and grown inputs into all that reads what strangers wrote, for MINUTES=60
 	PYTHONPATH=tests $(BIN)/python tests/fuzz/fuzzing.py --minutes $(MINUTES)
 
-crash: setup ## Hundreds of kill -9 at random points of sessions, agent runs, durable runs and the ledger
-	INTERLINGUA_KILLS=$(KILLS) $(BIN)/pytest -q -n $(JOBS) tests/sessions tests/agent tests/durable tests/gateway -k "kill or crash"
+crash: setup ## Over a thousand kill -9 at random moments of sessions, stores, agent runs, durable runs and the gateway: a table
+	$(BIN)/python tests/crash_table.py --kills $(KILLS) --jobs $(JOBS)
 
 bench: setup ## Speed beside the limits and the peers, each peer in an environment of its own
 	$(BIN)/python bench/run.py
