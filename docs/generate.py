@@ -14,6 +14,8 @@ from generations_table import table as generation_table
 from plots import drawings
 
 from interlingua.dialects import DIALECTS, FORMATS, WIRES, FileFormat, dialect
+from interlingua.dialects.wire import Wire
+from interlingua.gateway.checking import SCENARIOS, front_wires, scenario_body, scenario_losses
 from interlingua.values.losses import KEPT, Support
 
 PAGE = Path(__file__).parent / "dialects.md"
@@ -173,6 +175,28 @@ def write_modules() -> None:
 GATEWAY = Path(__file__).parent / "gateway.md"
 
 
+def pairs() -> str:
+    """What each pair loses of what programs ask for."""
+    wires = front_wires()
+    rows = []
+    for client in wires:
+        cells = [pair_cell(client, target) for target in wires]
+        unsaid = [name for name in SCENARIOS if scenario_body(client, name) is None]
+        rows.append(f"| {client.api} | {' | '.join(cells)} | {', '.join(unsaid) or '-'} |")
+    names = " | ".join(wire.api for wire in wires)
+    return f"| client \\ provider | {names} | cannot ask for |\n|{'---|' * (len(wires) + 2)}\n" + "\n".join(rows)
+
+
+def pair_cell(client: Wire, target: Wire) -> str:
+    found = {name: scenario_losses(client, target, name) for name in SCENARIOS}
+    lost = [
+        f"{name}: {', '.join(dict.fromkeys(f'{one.what} {one.severity}' for one in losses))}"
+        for name, losses in found.items()
+        if losses
+    ]
+    return "; ".join(lost) or "nothing"
+
+
 def crossings() -> str:
     """What each pair of wires loses at the gateway."""
     wires = {name: table for name, table in bases().items() if name in WIRES}
@@ -188,6 +212,14 @@ def crossings() -> str:
         f"""{MARK}
 
 ## What each pair loses
+
+Text, usage, stop reasons, thinking with its signatures over three turns, parallel tools with their results, images,
+documents, structured output, caching marks, errors before and within a stream, and clients that leave: each client
+format in front of each provider format is tested with the vendors' packages (`tests/gateway/test_pairs.py`,
+`test_recall.py`, `test_faults.py`). A cell names what the provider does not get of {", ".join(SCENARIOS)}; each loss
+is in the header `x-interlingua-losses`.
+
+{pairs()}
 
 Fields that the client's wire can say and the provider's drops, each reported. Within one wire nothing is lost.
 

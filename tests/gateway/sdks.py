@@ -14,7 +14,9 @@ import boto3
 import ollama
 import openai
 from botocore.config import Config
+from botocore.exceptions import ClientError
 from google import genai
+from google.genai import errors as google_errors
 from google.genai import types
 from google.genai.types import HttpOptions
 
@@ -45,6 +47,7 @@ class Client:
 
     wire = ""
     stops: tuple[str, str] = ("", "")  # the words for an end and for calls
+    errors: tuple[type[Exception], ...] = ()  # that the package raises on purpose; others mean a stream that is none
 
     def __init__(self, url: str, model: str, *, stream: bool) -> None:
         self.model, self.stream, self.history = model, stream, list[Any]()
@@ -68,6 +71,7 @@ class Client:
 
 class OpenAIChat(Client):
     wire, stops = "openai-completions", ("stop", "tool_calls")
+    errors = (openai.APIError,)
 
     def connect(self, url: str) -> None:
         self.client = openai.OpenAI(base_url=f"{url}/v1", api_key="client-key", max_retries=0, timeout=20)
@@ -141,6 +145,7 @@ class OpenAIChat(Client):
 
 class OpenAIResponses(Client):
     wire, stops = "openai-responses", ("completed", "completed")
+    errors = (openai.APIError,)
 
     def connect(self, url: str) -> None:
         self.client = openai.OpenAI(base_url=f"{url}/v1", api_key="client-key", max_retries=0, timeout=20)
@@ -197,6 +202,7 @@ class OpenAIResponses(Client):
 
 class Anthropic(Client):
     wire, stops = "anthropic-messages", ("end_turn", "tool_use")
+    errors = (anthropic.APIError,)
 
     def connect(self, url: str) -> None:
         self.client = anthropic.Anthropic(base_url=url, api_key="client-key", max_retries=0, timeout=20)
@@ -238,6 +244,7 @@ class Anthropic(Client):
 
 class Google(Client):
     wire, stops = "google-generative-ai", ("STOP", "STOP")
+    errors = (google_errors.APIError,)
 
     def connect(self, url: str) -> None:
         self.client = genai.Client(api_key="client-key", http_options=HttpOptions(base_url=url, timeout=20_000))
@@ -328,6 +335,7 @@ def _joined(parts: list[types.Part]) -> list[types.Part]:
 
 class Bedrock(Client):
     wire, stops = "bedrock-converse-stream", ("end_turn", "tool_use")
+    errors = (ClientError,)
 
     def connect(self, url: str) -> None:
         self.client = boto3.client(
@@ -417,6 +425,7 @@ class Bedrock(Client):
 
 class Ollama(Client):
     wire, stops = "ollama-chat", ("stop", "stop")
+    errors = (ollama.ResponseError,)
 
     def connect(self, url: str) -> None:
         self.client = ollama.Client(host=url, timeout=20)

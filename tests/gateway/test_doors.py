@@ -1,6 +1,7 @@
 """Paths beside the calls: models, counts, stored responses, conversations, WebSockets, what is passed on."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -10,6 +11,11 @@ import pytest
 import interlingua as il
 from gateway.conftest import settings_for
 from interlingua.gateway import ClientKey, Exchange, Gateway
+from interlingua.gateway.accounts import Accounts
+from interlingua.gateway.gate import KeyGate
+from interlingua.gateway.keys import ClientKeys
+from interlingua.gateway.ledger import Ledger
+from interlingua.gateway.state import MemoryState
 from interlingua.testing import Server
 
 
@@ -175,6 +181,71 @@ async def test_other_paths_are_passed_on_where_the_key_may(upstream: Server) -> 
         assert (await asked(gateway, "POST", "/v1/%2e%2e/secret", body))[0] == 404
     async with Gateway(settings_for(upstream), gate=_Gate(ClientKey(name="plain"))) as gateway:
         assert (await asked(gateway, "POST", "/v1/embeddings", body))[0] == 404
+
+
+async def test_what_is_passed_on_is_in_the_ledger_and_errors_are_the_wires_own(
+    upstream: Server, tmp_path: Path
+) -> None:
+    """
+    Reported tokens are counted, others estimated; a refusal of the provider quotes no key.
+    """
+    path = "/openai-completions/v1/embeddings"
+    key = "sk-proj-" + "x" * 40
+    answers: list[Any] = [
+        {"data": [], "usage": {"prompt_tokens": 7, "total_tokens": 7}},
+        {"data": []},
+        (401, {"error": {"message": f"incorrect key: {key}", "type": "auth"}}),
+    ]
+    upstream.route("POST", path, lambda received: answers.pop(0))
+    ledger = Ledger(f"sqlite:{tmp_path / 'ledger.db'}")
+    body = {"model": "openai-completions", "input": "text " * 40}
+    async with Gateway(settings_for(upstream), observers=[ledger]) as gateway:
+        assert (await asked(gateway, "POST", "/v1/embeddings", body))[0] == 200
+        assert (await asked(gateway, "POST", "/v1/embeddings", body))[0] == 200
+        status, refused = await asked(gateway, "POST", "/v1/embeddings", body)
+        assert status == 401 and "incorrect key" in refused["error"]["message"] and key not in str(refused)
+    (row,) = await ledger.usage(("model",))
+    assert (row.model, row.calls, row.errors, row.estimated) == ("up-openai-completions/test-model", 3, 1, 1)
+    assert row.input == 7 + len(json.dumps(body)) // 4
+    await ledger.close()
+
+
+async def test_a_model_in_the_path_is_passed_on_without_the_clients_key(upstream: Server) -> None:
+    """
+    Gemini's clients name the model in the path and may send their key in the query, which no provider gets to see.
+    """
+    upstream.route(
+        "POST",
+        "/google-generative-ai/v1beta/models/test-model:batchEmbedContents",
+        lambda received: {"got": received.json, "path": received.path},
+    )
+    body = {"requests": [{"model": "models/google-generative-ai", "content": {"parts": [{"text": "models"}]}}]}
+    path = "/v1beta/models/google-generative-ai:batchEmbedContents?key=il-secret&alt=json"
+    async with Gateway(settings_for(upstream)) as gateway:
+        status, answer = await asked(gateway, "POST", path, body)
+    assert status == 200 and answer["got"]["requests"][0]["model"] == "models/test-model"
+    assert "il-secret" not in answer["path"]
+
+
+async def test_what_is_passed_on_is_refused_where_there_is_a_budget(upstream: Server, tmp_path: Path) -> None:
+    """
+    Nobody knows what it may cost: a key with a budget gets 400, and the provider is not asked.
+    """
+    upstream.route("POST", "/openai-completions/v1/embeddings", lambda received: {"data": []})
+    keys = ClientKeys(tmp_path / "keys.json")
+    headers = {
+        name: f"Bearer {keys.add(ClientKey(name=name, passthrough=True, budget=budget, requests_per_minute=1))}"
+        for name, budget in (("rich", 5.0), ("free", None))
+    }
+    body = {"model": "openai-completions", "input": "text"}
+    async with Gateway(settings_for(upstream), gate=KeyGate(keys, Accounts(MemoryState()))) as gateway:
+        given = {"headers": {"Authorization": headers["rich"]}}
+        status, refused = await asked(gateway, "POST", "/v1/embeddings", body, **given)
+        assert status == 400 and "is not known" in refused["error"]["message"]
+        assert not upstream.requests
+        given = {"headers": {"Authorization": headers["free"]}}
+        assert (await asked(gateway, "POST", "/v1/embeddings", body, **given))[0] == 200
+        assert (await asked(gateway, "POST", "/v1/embeddings", body, **given))[0] == 429
 
 
 class _Settled:

@@ -3,40 +3,59 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import fields
+from typing import Any
 
 import aiohttp
+import anthropic
+import openai
 import pytest
 
 import interlingua as il
 from gateway.conftest import WIRES, settings_for
 from gateway.sdks import CLIENTS, Client
+from gateway.test_defects import ask
 from interlingua.connect.stream import Timeouts
 from interlingua.gateway import Exchange, Gateway
 from interlingua.testing import Server, faults
 from interlingua.testing.threads import LoopThread
 
 TEXT = "Hello, dear friend of mine, and a very good morning to you!"
+CUT = (openai.APIConnectionError, anthropic.APIConnectionError)  # no answer, or one that did not end
 QUICK = Timeouts(first=0.25, idle=0.25)
-HARMLESS = [faults.Split(size=1), faults.Split(size=100_000), faults.Pace(seconds=0.001)]
+HARMLESS = [
+    faults.Split(size=1),
+    faults.Split(size=100_000),
+    faults.Pace(seconds=0.001),
+    faults.Stall(after_events=2, seconds=0.1, pings=True, every=0.02),
+]
 FATAL = [
     faults.Status(500, times=None),
+    faults.Status(503, "<b>busy</b>", times=None),
+    faults.Status(418, {"teapot": True}, times=None),
     faults.RateLimit(retry_after=1, times=None),
+    faults.RateLimit(retry_after="soon", ms=20, times=None),
     faults.Refuse(),
     faults.Refuse(reset=True),
     faults.Empty(),
     faults.Html(),
+    faults.Html(status=502),
     faults.Garbage(),
     faults.Garbage(http=False),
     faults.SlowHeaders(seconds=3),
     faults.Stall(after_events=2),
+    faults.Stall(after_events=2, pings=True),
     faults.Cut(after_events=2),
     faults.Cut(after_events=2, neat=True),
     faults.Cut(after_bytes=150, reset=True),
     faults.ErrorEvent(il.Overloaded("the server is overloaded"), after_events=2),
     faults.Corrupt(at_event=2, how="json"),
     faults.Corrupt(at_event=2, how="frame"),
+    faults.Corrupt(at_event=2, how="utf8"),
     faults.NoTerminal(),
 ]
+# Twice the same frame may be an answer that says so, or what the wire forbids.
+REPEATED = [faults.Repeat(), *(faults.Repeat(at_event=at) for at in range(5))]
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +74,19 @@ def address(server: Server) -> Iterator[str]:
     thread.stop()
 
 
-@pytest.mark.parametrize("fault", HARMLESS, ids=repr)
+def name_of(fault: Any) -> str:
+    given = [getattr(fault, field.name) for field in fields(fault) if field.name != "times"]
+    return f"{type(fault).__name__}-{'-'.join(str(value)[:20] for value in given if value not in (None, False))}"
+
+
+def test_every_fault_is_tried() -> None:
+    """A fault that is added to `interlingua.testing` is tried here, too."""
+    kinds = {kind for kind in vars(faults).values() if isinstance(kind, type) and hasattr(kind, "replaces")}
+    known = {kind for kind in kinds if not kind.__name__.startswith("_") and kind is not faults.Fault}
+    assert known == {type(fault) for fault in (*HARMLESS, *FATAL, *REPEATED)}
+
+
+@pytest.mark.parametrize("fault", HARMLESS, ids=name_of)
 @pytest.mark.parametrize("kind", CLIENTS, ids=lambda kind: kind.wire)
 def test_harmless_faults_change_nothing(kind: type[Client], fault: faults.Fault, server: Server, address: str) -> None:
     """
@@ -69,7 +100,7 @@ def test_harmless_faults_change_nothing(kind: type[Client], fault: faults.Fault,
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-@pytest.mark.parametrize("fault", FATAL, ids=repr)
+@pytest.mark.parametrize("fault", FATAL, ids=name_of)
 @pytest.mark.parametrize("kind", CLIENTS, ids=lambda kind: kind.wire)
 def test_fatal_faults_are_the_clients_own_errors(
     kind: type[Client], fault: faults.Fault, stream: bool, server: Server, address: str
@@ -83,7 +114,8 @@ def test_fatal_faults_are_the_clients_own_errors(
         with closing(kind(address, upstream, stream=stream)) as client:
             try:
                 answer = client.say("Hi")
-            except Exception as error:
+            except kind.errors as error:
+                assert not isinstance(error, CUT), f"{upstream}: the gateway broke the connection"
                 assert "Traceback" not in str(error)
                 assert "upstream-key" not in str(error)
             else:
@@ -91,11 +123,37 @@ def test_fatal_faults_are_the_clients_own_errors(
                 assert not stream or isinstance(fault, faults.Corrupt), upstream
 
 
-async def _left_while(server: Server, gateway: Gateway, upstream: str) -> None:
+@pytest.mark.parametrize("fault", REPEATED, ids=name_of)
+@pytest.mark.parametrize("kind", CLIENTS, ids=lambda kind: kind.wire)
+def test_repeated_frames_are_one_answer_or_the_clients_own_error(
+    kind: type[Client], fault: faults.Fault, server: Server, address: str
+) -> None:
+    """
+    Whatever an upstream repeats, the package reads one stream: nothing of the text is missing, nothing breaks it.
+    """
+    for upstream in WIRES:
+        server.clear()
+        server.say(TEXT, fault=fault)
+        with closing(kind(address, upstream, stream=True)) as client:
+            try:
+                answer = client.say("Hi")
+            except kind.errors as error:
+                assert not isinstance(error, CUT), f"{upstream}: the gateway broke the connection"
+            else:
+                assert _is_spread(TEXT, answer.text), f"{upstream}: {answer.text!r}"
+
+
+def _is_spread(text: str, among: str) -> bool:
+    """Whether the letters of a text are all there, in their order, with others between them."""
+    rest = iter(among)
+    return all(letter in rest for letter in text)
+
+
+async def _left_while(server: Server, gateway: Gateway, client: str, upstream: str) -> None:
     """A client that leaves while the upstream is silent."""
-    body = {"model": upstream, "stream": True, "messages": [{"role": "user", "content": "Hi"}]}
+    path, body = ask(client, upstream, True)
     async with aiohttp.ClientSession() as session:
-        asking = asyncio.ensure_future(session.post(f"{gateway.url}/v1/chat/completions", json=body))
+        asking = asyncio.ensure_future(session.post(gateway.url + path, json=body))
         await asyncio.to_thread(server.wait_for_requests, 1)
         await asyncio.sleep(0.05)
         asking.cancel()
@@ -113,7 +171,8 @@ class _Seen:
 
 
 @pytest.mark.parametrize("upstream", WIRES)
-async def test_a_client_that_leaves_closes_the_upstream(upstream: str) -> None:
+@pytest.mark.parametrize("client", WIRES)
+async def test_a_client_that_leaves_closes_the_upstream(client: str, upstream: str) -> None:
     """
     The upstream's connection closes at once, and what had come is in the books as aborted.
     """
@@ -121,7 +180,7 @@ async def test_a_client_that_leaves_closes_the_upstream(upstream: str) -> None:
     with Server(strict=True) as server:
         server.say(TEXT, fault=faults.Stall(after_events=3))
         async with Gateway(settings_for(server), observers=[seen]) as gateway:
-            await _left_while(server, gateway, upstream)
+            await _left_while(server, gateway, client, upstream)
             await server.disconnected(timeout=5.0)
             async with asyncio.timeout(5):
                 while not seen.exchanges:
@@ -138,7 +197,7 @@ async def test_a_client_that_leaves_before_the_headers_closes_the_upstream() -> 
     with Server(strict=True) as server:
         server.say(TEXT, fault=faults.SlowHeaders(seconds=30))
         async with Gateway(settings_for(server)) as gateway:
-            await _left_while(server, gateway, "anthropic-messages")
+            await _left_while(server, gateway, "openai-completions", "anthropic-messages")
             await server.disconnected(timeout=5.0)
 
 

@@ -4,17 +4,23 @@ import asyncio
 import json
 import threading
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import interlingua as il
 from gateway.conftest import settings_for
 from gateway.test_routing import BODY, Seen, chained, posted
-from interlingua.gateway import ClientLimits, Exchange, Gateway, Listen, Settings, server
+from interlingua.gateway import LOCAL, ClientLimits, Exchange, Gateway, Listen, Settings, server
+from interlingua.gateway.metrics import Metrics
+from interlingua.gateway.server import highest_cost, longest_answer
 from interlingua.testing import Server, faults
+from interlingua.values.request import ModelCost
 
 ECHO = {"model": "debug/echo", "max_tokens": 50, "messages": [{"role": "user", "content": "Hi"}]}
 
@@ -129,3 +135,110 @@ async def test_what_has_ended_is_in_the_books_when_the_gateway_has_stopped() -> 
     ids = [id for call in books.calls for id in call]
     assert len(ids) == len(set(ids)) == 20 and len(books.calls) < 20
     assert sorted(ids) == sorted(one.id for one in seen.exchanges)
+
+
+@given(st.integers(max_value=0), st.sampled_from(["n", "candidateCount"]), st.integers(2, 50))
+def test_nothing_that_a_client_asks_makes_a_call_look_cheap(limit: int, name: str, choices: int) -> None:
+    """
+    A limit of zero or less is none, and each of several choices may be as long as the limit.
+    """
+    cost = ModelCost(input=1.0, output=2.0, cache_read=0.1, cache_write=1.2)
+    model = il.ModelDescriptor(id="m", provider="p", max_tokens=1000, cost=cost)
+    place: Any = SimpleNamespace(model=model, wire=il.wire("openai-completions"))
+    asked = il.Request(model=model, context=il.Context(messages=()))
+    most = highest_cost(place, 10, longest_answer(place, asked))
+    assert most is not None and most > 0
+    odd = replace(asked, options=il.Options(max_tokens=limit))
+    assert most == highest_cost(place, 10, longest_answer(place, odd))
+    for extra in ({name: choices}, {"generationConfig": {name: choices}}):
+        several = replace(asked, options=il.Options(max_tokens=7), extra={"wire": extra})
+        assert 7 * choices == longest_answer(place, several)
+
+
+async def test_headers_in_drips_do_not_keep_a_connection() -> None:
+    """
+    Without a first request within the time for bodies it is closed; one that has asked stays open.
+    """
+    settings = Settings(listen=Listen(port=0), limits=ClientLimits(body_timeout=0.3))
+    async with Gateway(settings) as gateway:
+        host, port = gateway.url.removeprefix("http://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        used, asking = await asyncio.open_connection(host, int(port))
+        asking.write(b"HEAD / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        assert b" 200 " in await used.readuntil(b"\r\n\r\n")
+        writer.write(b"POST /v1/messages HTTP/1.1\r\nHost: 127")
+        async with asyncio.timeout(20):
+            assert await reader.read() == b""
+        asking.write(b"HEAD / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        assert b" 200 " in await used.readuntil(b"\r\n\r\n")
+        writer.close()
+        asking.close()
+
+
+@pytest.mark.parametrize("path", ["/v1/messages/count_tokens", "/api/generate"])
+async def test_other_large_bodies_are_read_beside_the_event_loop_too(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Whoever counts tokens of megabytes holds nobody up.
+    """
+    threads: list[bool] = []
+    parse = server._object
+
+    def parsed(body: Any) -> Any:
+        threads.append(threading.current_thread() is threading.main_thread())
+        return parse(body)
+
+    monkeypatch.setattr(server, "_object", parsed)
+    text = "many words " * 10_000
+    body = {**ECHO, "messages": [{"role": "user", "content": text}], "prompt": text, "stream": False}
+    async with Gateway(Settings(listen=Listen(port=0))) as gateway:
+        assert (await posted(gateway, path, body))[0] == 200
+    assert threads == [False]
+
+
+async def test_made_up_models_do_not_fill_the_numbers() -> None:
+    """
+    A provider takes any name; beyond some hundreds they are counted together.
+    """
+    metrics = Metrics()
+    for number in range(2000):
+        exchange = Exchange(
+            id=f"req_{number}",
+            key=LOCAL,
+            wire=il.wire("openai-completions"),
+            asked_model="m",
+            is_stream=False,
+            started=0.0,
+            attempts=1,
+            model=il.ModelDescriptor(id=f"made-up-{number}", provider="openai"),
+        )
+        await metrics.observe(exchange)
+    lines = metrics.exposition().decode().splitlines()
+    counted = [line for line in lines if line.startswith("interlingua_gateway_attempts_total{")]
+    assert len(counted) <= 501
+    assert 2000 == sum(float(line.rpartition(" ")[2]) for line in counted)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+async def test_a_client_that_does_not_read_is_left(stream: bool) -> None:
+    """
+    It keeps no provider's connection and no place of its key: its exchange ends as if it had gone.
+    """
+    seen = Seen()
+    with Server(strict=True, chunk=1 << 16) as upstream:
+        upstream.say("x" * 30_000_000)
+        settings = replace(settings_for(upstream), limits=ClientLimits(send_timeout=0.5))
+        async with Gateway(settings, observers=[seen]) as gateway:
+            host, port = gateway.url.removeprefix("http://").split(":")
+            reader, writer = await asyncio.open_connection(host, int(port), limit=1024)
+            body = json.dumps({**BODY, "model": "openai-completions", "stream": stream}).encode()
+            head = f"POST /v1/messages HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Length: {len(body)}\r\n\r\n"
+            writer.write(head.encode() + body)
+            assert b" 200 " in await reader.readline()
+            async with asyncio.timeout(60):
+                while not seen.exchanges:
+                    await asyncio.sleep(0.05)
+            assert gateway.open_exchanges == 0 and upstream.open_streams == 0
+            writer.transport.abort()
+    assert seen.exchanges[0].is_aborted

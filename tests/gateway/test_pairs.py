@@ -3,14 +3,18 @@
 import base64
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 import interlingua as il
 from gateway.conftest import WIRES, settings_for
 from gateway.sdks import CLIENTS, PNG, Client
+from gateway.test_defects import ask
 from interlingua.gateway import Gateway
+from interlingua.gateway.checking import SCENARIOS, scenario_body
 from interlingua.testing import Server
 from interlingua.testing.threads import LoopThread
 from interlingua.values.messages import text_of
@@ -164,3 +168,43 @@ def _status(error: Any) -> int | None:
             return value
     response = getattr(error, "response", None)
     return response["ResponseMetadata"]["HTTPStatusCode"] if isinstance(response, dict) else None
+
+
+TABLE = Path(__file__).parents[2] / "docs" / "gateway.md"
+
+
+def cells() -> dict[tuple[str, str], str]:
+    """The table of the documentation: what is lost, by client and provider."""
+    lines = TABLE.read_text().splitlines()
+    at = next(number for number, line in enumerate(lines) if line.startswith("| client \\ provider |"))
+    split = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[at:]]
+    rows = {row[0]: row for row in split[2 : 2 + len(split[0]) - 2]}
+    return {(client, upstream): row[split[0].index(upstream)] for client, row in rows.items() for upstream in WIRES}
+
+
+@pytest.mark.parametrize("upstream", WIRES)
+@pytest.mark.parametrize("client", WIRES)
+async def test_a_pair_loses_what_the_table_in_the_documentation_says(
+    client: str, upstream: str, server: Server, address: str
+) -> None:
+    """
+    Each of the table's requests through the gateway: the header names the losses of the cell, and no others.
+    """
+    server.clear()
+    lost: dict[str, list[str]] = {}
+    async with aiohttp.ClientSession() as session:
+        for scenario in SCENARIOS:
+            body = scenario_body(il.wire(client), scenario)
+            if body is None:
+                continue
+            path, plain = ask(client, upstream, False)
+            body = {name: value for name, value in body.items() if name != "stream"}
+            body |= {name: value for name, value in plain.items() if name in ("model", "stream")}
+            async with session.post(address + path, json=body) as response:
+                assert response.status == 200, await response.text()
+                header = response.headers.get("x-interlingua-losses", "")
+            found = [one.split(" ", 1)[1] for one in header.partition(": ")[2].split("; ") if one]
+            if found:
+                lost[scenario] = list(dict.fromkeys(found))
+    said = "; ".join(f"{name}: {', '.join(found)}" for name, found in lost.items()) or "nothing"
+    assert cells()[client, upstream] == said

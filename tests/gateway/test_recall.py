@@ -1,9 +1,11 @@
 """What a client's format cannot hold comes back to the provider that gave it."""
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import openai
@@ -14,7 +16,7 @@ from gateway.conftest import WIRES, settings_for
 from gateway.sdks import CLIENTS, Client
 from gateway.stores import redis_server
 from interlingua.gateway import Gateway
-from interlingua.gateway.recall import Recall
+from interlingua.gateway.recall import Recall, StoredResponse
 from interlingua.gateway.recall_store import open_recall
 from interlingua.gateway.state import StateError
 from interlingua.testing import Server
@@ -120,6 +122,18 @@ def test_the_store_is_bounded() -> None:
     assert 0 < len(recall) <= 40
 
 
+def test_what_outgrows_the_store_is_forgotten_and_not_stale() -> None:
+    """
+    A conversation that is too large is not known any more, in place of one that lacks its last turns.
+    """
+    recall = Recall(5_000)
+    message = il.UserMessage(content="Hi")
+    recall.extend("key", "conv_1", (message,))
+    assert recall.conversation("key", "conv_1") == (message,)
+    recall.extend("key", "conv_1", (message, il.UserMessage(content="x" * 10_000)))
+    assert recall.conversation("key", "conv_1") is None
+
+
 @contextlib.contextmanager
 def shared_address(kind: str, folder: Path) -> Iterator[str]:
     if kind == "sqlite":
@@ -212,3 +226,34 @@ async def test_while_the_store_is_away_ids_are_refused_and_other_requests_are_se
             first = await client.responses.create(model="ollama-chat", input="Hi")
             with pytest.raises(openai.InternalServerError, match="cannot be read"):
                 await client.responses.create(model="ollama-chat", input="Hi", previous_response_id=first.id)
+
+
+def steps(work: Callable[..., object], *given: str) -> list[tuple[str, str]]:
+    """Every call that some work makes, functions written in C included."""
+    made: list[tuple[str, str]] = []
+
+    def note(frame: FrameType, event: str, arg: Any) -> None:
+        made.append((event, arg.__qualname__ if event.startswith("c_") else frame.f_code.co_qualname))
+
+    sys.setprofile(note)
+    try:
+        work(*given)
+    finally:
+        sys.setprofile(None)
+    return made
+
+
+def test_an_id_of_another_key_takes_the_steps_of_one_that_does_not_exist() -> None:
+    """
+    The time of a look-up tells nothing: the name of the key is in the digest, so that both are simply not there.
+    """
+    recall = Recall(100_000)
+    request = il.Request(model=il.ModelDescriptor(id="m"), context=il.Context(messages=(il.UserMessage(content="Hi"),)))
+    answer = il.AssistantMessage(content=(il.TextBlock(text="Fine."),))
+    recall.store("alice", "resp_1", StoredResponse(request=request, given=(), answer=answer, created=0.0))
+    recall.extend("alice", "conv_1", (answer,))
+    for look in (recall.stored, recall.conversation, recall.delete, recall.delete_conversation):
+        foreign = "resp_1" if look in (recall.stored, recall.delete) else "conv_1"
+        missing = foreign.replace("1", "2")
+        assert steps(look, "bob", foreign) == steps(look, "bob", missing)
+    assert steps(recall.stored, "alice", "resp_1") != steps(recall.stored, "alice", "resp_2")  # it sees differences

@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -12,6 +13,8 @@ from msgspec.structs import replace
 import interlingua as il
 from gateway.conftest import WIRES, settings_for
 from interlingua.gateway import Alias, Exchange, Gateway, ProviderSettings, Settings, Target
+from interlingua.gateway.ledger import Ledger
+from interlingua.gateway.replying import Reply
 from interlingua.testing import Server, faults
 
 BODY = {"model": "chain", "max_tokens": 50, "messages": [{"role": "user", "content": "Hi"}]}
@@ -206,6 +209,75 @@ async def test_a_client_that_leaves_while_it_waits_for_its_turn_leaves_the_queue
             async with asyncio.timeout(10):
                 assert await next_one == 200
         assert len(server.requests) == 2
+
+
+LEAVING: dict[str, tuple[str, faults.Fault | None]] = {
+    "waiting": ("plain", faults.SlowHeaders(seconds=LONG)),
+    "streaming": ("plain", faults.Stall(after_events=4)),
+    "retrying": ("plain", faults.RateLimit(retry_after=9, times=None)),
+    "falling back": ("chain", faults.SlowHeaders(seconds=LONG)),
+}
+
+
+@pytest.mark.parametrize("state", LEAVING)
+async def test_a_client_that_leaves_is_in_the_ledger_and_the_upstream_is_closed_first(
+    state: str, tmp_path: Path
+) -> None:
+    """
+    One entry, aborted, with an estimate of what had come; no upstream stays open. `bench/aborts.py` measures times.
+    """
+    ledger, order = Ledger(f"sqlite:{tmp_path / 'ledger.db'}"), list[str]()
+    model, fault = LEAVING[state]
+
+    class Booked:
+        async def observe(self, exchange: Exchange) -> None:
+            await ledger.observe(exchange)
+            order.append("booked")
+
+    with Server(strict=True) as server, Server(strict=True) as busy:
+        server.say("An answer that nobody reads to its end.", fault=fault)
+        busy.answer(il.Overloaded("busy", status=529))
+        settings = chained(busy, server)
+        plain = Alias(name="plain", targets=(Target(model="two/test-model"),), retries=3)
+        settings = replace(settings, aliases=(*settings.aliases, plain))
+        async with Gateway(settings, observers=[Booked()]) as gateway:
+
+            async def reached() -> None:
+                await asyncio.to_thread(server.wait_for_requests, 1)
+                if state == "streaming":
+                    async with asyncio.timeout(10):
+                        while not any(one.sent for one in replies):
+                            await asyncio.sleep(0.01)
+
+            replies = list[Reply]()
+            with pytest.MonkeyPatch.context() as patch:
+                made = Reply.__init__
+
+                def noting(reply: Reply, *given: Any, **options: Any) -> None:
+                    made(reply, *given, **options)
+                    replies.append(reply)
+
+                patch.setattr(Reply, "__init__", noting)
+                body = {**BODY, "model": model, "stream": True}
+                async with aiohttp.ClientSession() as session:
+                    asking = asyncio.ensure_future(session.post(f"{gateway.url}/v1/messages", json=body))
+                    await reached()
+                    asking.cancel()
+                    (answer,) = await asyncio.gather(asking, return_exceptions=True)
+                    if isinstance(answer, aiohttp.ClientResponse):
+                        answer.close()
+            if state != "retrying":
+                await server.disconnected(timeout=10)
+            async with asyncio.timeout(10):
+                while not order:
+                    await asyncio.sleep(0.01)
+            assert server.open_streams == 0 and gateway.open_exchanges == 0
+        assert len(server.requests) == 1
+    (row,) = await ledger.usage(())
+    await ledger.close()
+    assert (row.calls, row.aborted) == (1, 1)
+    if state == "streaming":
+        assert row.estimated == 1 and row.input > 0 and row.output > 0
 
 
 PDF = "JVBERi0xLjQKJSBhIGRvY3VtZW50Cg=="

@@ -220,3 +220,23 @@ async def test_the_header_names_no_loss_where_nothing_is_lost(gateway: Gateway, 
         lossy_body = {**body, "model": "ollama-chat", "metadata": {"user_id": "u"}}
         async with session.post(f"{gateway.url}/v1/messages", json=lossy_body) as lossy:
             assert "metadata" in lossy.headers.get("x-interlingua-losses", "")
+
+
+NAMES = {"plain": b'"model"', "first": b'"\\u006dodel"', "middle": b'"mod\\u0065l"', "upper": b'"mode\\u006C"'}
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_a_second_model_in_a_body_reaches_no_provider(name: str, gateway: Gateway, upstream: Server) -> None:
+    """
+    Whichever of two keys a host takes: it is the model that the client's key was checked for.
+    """
+    upstream.say("Fine.")
+    rest = b'"model": "openai-completions", "messages": [{"role": "user", "content": "Hi"}]}'
+    body = b'{%s: "forbidden", %s' % (NAMES[name], rest)
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"{gateway.url}/v1/chat/completions", data=body) as response,
+    ):
+        assert response.status == 200, await response.text()
+    pairs = json.loads(upstream.last.body, object_pairs_hook=list)
+    assert {"test-model"} == {value for key, value in pairs if key == "model"}

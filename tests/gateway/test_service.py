@@ -18,20 +18,29 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client.parser import text_string_to_metric_families
 
+from gateway.stores import redis_server
 from interlingua.connect import telemetry
 from interlingua.connect.client import Client
 from interlingua.connect.debug import DebugConnector
 from interlingua.connect.registry import ConnectorRegistry
+from interlingua.gateway.accounts import NANO
 from interlingua.gateway.exchange import ClientKey
 from interlingua.gateway.keys import ClientKeys
 from interlingua.gateway.metrics import Metrics
 from interlingua.gateway.recording import Replay, replay_gateway
 from interlingua.gateway.service import Service
-from interlingua.gateway.settings import Listen, Settings
-from interlingua.gateway.settings_file import LogSettings, RecordingSettings, ServeSettings, load_settings
+from interlingua.gateway.settings import Alias, Listen, Settings, Target
+from interlingua.gateway.settings_file import (
+    LogSettings,
+    RecordingSettings,
+    ServeSettings,
+    StateSettings,
+    load_settings,
+)
 from interlingua.gateway.state import StateError
 from interlingua.sessions import Session, store_at
 from interlingua.values.errors import InterlinguaError
+from interlingua.values.request import ModelCost, ModelDescriptor
 
 BODY = {"model": "debug/echo", "max_tokens": 64, "messages": [{"role": "user", "content": "hello"}]}
 
@@ -302,3 +311,45 @@ async def test_traffic_is_recorded_and_answers_again_in_another_format(tmp_path:
         body["messages"][0]["content"] = "other"  # type: ignore[index]
         async with client.post(f"{gateway.url}/v1/chat/completions", json=body) as reply:
             assert (404, "not_recorded") == (reply.status, (await reply.json())["error"]["code"])
+
+
+async def test_two_gateways_on_one_redis_serve_a_thousand_calls_within_the_limits(tmp_path: Path) -> None:
+    """All at once through both: the rate is met and the budget holds; with Redis gone both refuse, and then go on."""
+    price = ModelCost(input=0, output=1000, cache_read=0, cache_write=0)  # 50 tokens at most: 5 cents
+    model = ModelDescriptor(id="echo", provider="debug", api="debug", max_tokens=50, cost=price)
+    with redis_server(tmp_path) as redis:
+        settings = ServeSettings(
+            gateway=Settings(listen=Listen(port=0), aliases=(Alias(name="priced", targets=(Target(model=model),)),)),
+            state=StateSettings(
+                limits=redis.address, ledger=f"sqlite:{tmp_path / 'ledger.db'}", keys=str(tmp_path / "keys.json")
+            ),
+        )
+        keys = ClientKeys(tmp_path / "keys.json")
+        rated, poor = (
+            keys.add(one)
+            for one in (ClientKey(name="rated", requests_per_minute=100), ClientKey(name="poor", budget=2.0))
+        )
+        async with (
+            serving(tmp_path / "one", settings) as one,
+            serving(tmp_path / "two", settings) as two,
+            aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=200)) as client,
+        ):
+
+            async def status(at: int, key: str, name: str) -> int:
+                url = (one, two)[at % 2].gateway.url
+                body = {**BODY, "model": name, "max_tokens": 50}
+                async with client.post(f"{url}/v1/messages", json=body, headers={"x-api-key": key}) as reply:
+                    await reply.read()
+                    return reply.status
+
+            for key, name in ((rated, "debug/echo"), (poor, "priced")):
+                statuses = await asyncio.gather(*(status(at, key, name) for at in range(1000)))
+                assert set(statuses) <= {200, 429}
+                assert statuses.count(200) == 100 or name == "priced"
+            spent = (await one.accounts.spent("poor")).total
+            (row,) = await one.ledger.usage(("key",), key="poor")
+            assert spent <= 2 * NANO and row.calls >= 40  # each put aside 5 cents
+            redis.stop()
+            assert [503, 503] == [await status(at, rated, "debug/echo") for at in range(2)]
+            redis.start()
+            assert await status(0, poor, "priced") in (200, 429)

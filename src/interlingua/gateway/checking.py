@@ -1,16 +1,39 @@
 """What a gateway's settings mean, before it starts: every alias, its prices and fallbacks, and what each pair loses."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..connect.client import Client
 from ..connect.retry import Breaker
 from ..connect.transport import HttpTransport
+from ..conversion.adapting.adapter import adapt
 from ..dialects.registry import WIRES
 from ..dialects.wire import Wire
 from ..values.errors import InterlinguaError
-from ..values.request import Context, ModelDescriptor, Request
+from ..values.losses import Loss
+from ..values.messages import (
+    AssistantMessage,
+    Block,
+    CacheMarker,
+    DocumentBlock,
+    ImageBlock,
+    TextBlock,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+)
+from ..values.request import (
+    Context,
+    ModelDescriptor,
+    Options,
+    OutputSchema,
+    Reasoning,
+    Request,
+    ToolSpec,
+)
 from .exchange import LOCAL
 from .routing import Router
 from .settings import Alias, Settings, Target
@@ -71,12 +94,65 @@ async def _report(settings: Settings, alias: Alias, target: Target, role: str, c
 
 def front_wires() -> list[Wire]:
     """The wires that clients speak: one for each form of a request."""
-    return [wire for wire in WIRES.values() if wire.codec.API == wire.api]
+    return [wire for wire in WIRES.values() if wire.base == wire.api]
+
+
+_PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+_PDF = "JVBERi0xLjQKJSBhIGRvY3VtZW50Cg=="
+_SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+_CALLS = tuple(ToolCall(id=f"call_{city}", name="weather", arguments={"city": city}) for city in ("Oslo", "Rome"))
+_RESULTS = tuple(
+    ToolResultMessage(tool_call_id=call.id, tool_name=call.name, content="sunny", is_error=False) for call in _CALLS
+)
+
+
+def _sample(*blocks: Block, **options: Any) -> Request:
+    messages = (UserMessage(content=(TextBlock(text="What is it?"), *blocks)),)
+    context = Context(system="Be brief.", messages=messages)
+    return Request(model=ModelDescriptor(id="model"), context=context, options=Options(max_tokens=4000, **options))
+
+
+def _with_calls() -> Request:
+    asked = _sample()
+    messages = (*asked.context.messages, AssistantMessage(content=_CALLS, stop_reason="toolUse"), *_RESULTS)
+    tool = ToolSpec(name="weather", description="The weather of a city.", input_schema=_SCHEMA)
+    return replace(asked, context=replace(asked.context, messages=messages, tools=(tool,)))
+
+
+# What programs ask for, by name: the cells of the table in docs/gateway.md.
+SCENARIOS: dict[str, Request] = {
+    "text": _sample(temperature=0.5),
+    "thinking": _sample(reasoning=Reasoning(effort="medium")),
+    "parallel tools": _with_calls(),
+    "images": _sample(ImageBlock(data=_PNG, mime_type="image/png")),
+    "documents": _sample(DocumentBlock(data=_PDF, mime_type="application/pdf")),
+    "structured output": _sample(output_schema=OutputSchema(schema=_SCHEMA)),
+    "caching marks": _sample(TextBlock(text="A long text.", cache=CacheMarker())),
+}
+
+
+def scenario_body(client: Wire, scenario: str) -> Any:
+    """The request of a scenario as a client of a wire sends it; None where that wire cannot say it."""
+    encoded = client.codec.encode_request(replace(SCENARIOS[scenario], model=ModelDescriptor(id="m", api=client.api)))
+    return None if any(loss.severity != "record" for loss in encoded.losses) else encoded.body
+
+
+def scenario_losses(client: Wire, target: Wire, scenario: str) -> tuple[Loss, ...] | None:
+    """What a provider does not get of a scenario that a client asks for; None where the client cannot ask."""
+    body = scenario_body(client, scenario)
+    if body is None:
+        return None
+    if client.base == target.base:  # as it came
+        return ()
+    model = ModelDescriptor(id="model", provider=target.api, api=target.api)
+    request, lost = adapted = adapt(replace(client.codec.decode_request(body, model="model"), model=model), model)
+    found = (*lost, *adapted.warnings, *target.codec.encode_request(request).losses)
+    return tuple(loss for loss in found if loss.severity != "record")
 
 
 def lost_fields(client: Wire, target: Wire) -> Iterator[str]:
     """What a client of one wire can say and another wire cannot, by the tables of both."""
-    if client.codec.API == target.codec.API:
+    if client.base == target.base:
         return
     own, other = (getattr(wire.codec, "FIELD_SUPPORT", {}) for wire in (client, target))
     for name, support in own.items():

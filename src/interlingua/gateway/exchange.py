@@ -14,6 +14,7 @@ from ..values.errors import InterlinguaError
 from ..values.losses import Loss
 from ..values.messages import AssistantMessage, Usage
 from ..values.request import ModelDescriptor, Request
+from .cache_breaks import CacheBreak
 from .handover import BrokenOff
 
 Lane: TypeAlias = Literal["same", "translated", "passed"]
@@ -68,6 +69,7 @@ class Exchange(Struct, kw_only=True, eq=False):
     model: ModelDescriptor | None = None  # that answered, or was asked last
     attempts: int = 0
     losses: tuple[Loss, ...] = ()
+    cache_break: CacheBreak | None = None  # where the prompt differs from what was sent before
     answer: AssistantMessage | None = None  # whole, or what there was of it when it ended
     # Attempts that broke off before the client saw anything of them: who was asked, and what that used.
     discarded: tuple[tuple[ModelDescriptor, Usage], ...] = ()

@@ -9,6 +9,7 @@ reply's to say (`Reply.begun`).
 """
 
 import asyncio
+import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
@@ -52,6 +53,7 @@ from ..values.folding import CUT_OFF, unfold
 from ..values.losses import Loss
 from ..values.messages import AssistantMessage, Block, ThinkingBlock, blocks_of
 from ..values.request import CallOptions, Request
+from .cache_breaks import SentPrompts
 from .exchange import Exchange, Lane
 from .handover import joined, shifted
 from .replying import Reply
@@ -64,6 +66,11 @@ _MESSAGE_EVENTS = frozenset({Start, Done, Error})
 _SILENT = frozenset({Start, TextStart, ThinkingStart, ToolCallStart, BlockStart})  # that show nothing of the answer
 # Quirks of a variant that change its address, not its bodies.
 _ADDRESSES = frozenset({"api", "path", "publisher"})
+
+
+# A letter of "model" in hexadecimal: no client writes it so, and a key spelled that way would be a second model beside
+# the one that the client's key was checked for. Hosts differ in which of two equal keys counts (RFC 8259, 4).
+_ESCAPED_NAME = re.compile(rb"\\u00(?:6[45cdfCDF])")
 
 
 class TooLossy(BadRequest):
@@ -166,6 +173,8 @@ def _passed(place: Place, incoming: Incoming, request: Request, adapted: Adapted
     assert spoken is not None and body is not None and isinstance(connector, HttpConnector)
     if adapted.request != request or adapted.restore_block is not None:
         return None
+    if spoken.http.streaming is None and _ESCAPED_NAME.search(body):
+        return None
     if place.model.compat or connector.row.body or spoken.http.only_streams:
         # The host has ways of its own: its body would have to say just what the client's says.
         own, _, _ = connector.body(spoken, request, adapted)
@@ -219,6 +228,7 @@ class Attempt:
         holds: bool,
         remember: Callable[[Exchange, AssistantMessage, str], None],
         save: Callable[[], Awaitable[None]] | None = None,
+        prompts: SentPrompts | None = None,
         may_break: bool = False,
         before: AssistantMessage | None = None,
         encoder: Any = None,
@@ -235,6 +245,7 @@ class Attempt:
         self._watch: Watch | None = None
         self._remember = remember
         self._save = save  # what was remembered, where others share it
+        self._prompts = prompts  # to see what a prompt changes of the one before
         self._may_break = may_break  # another place may go on with the answer: it must pass through an encoder
         self._before = before  # what earlier places gave of the answer, and `encoder` has written
         self._shift = len(blocks_of(before.content)) if before is not None else 0
@@ -257,6 +268,10 @@ class Attempt:
         self._exchange.lane = made.lane
         self._exchange.losses = tuple(made.losses)
         self._reply.losing(made.losses)
+        if self._prompts is not None and self._before is None:
+            key, session = self._exchange.key.name, self._exchange.session
+            found = await self._prompts.sent(key, self._place.name, session, self._incoming.request, made.body)
+            self._exchange.cache_break = found or self._exchange.cache_break
         watch = self._watch = Watch(None, self._place.timeouts)
         try:
             await self._call(made, stream, watch)

@@ -21,6 +21,7 @@ from .exchange import Exchange
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)  # seconds
 _PREFIX = "interlingua_gateway"
+_MODELS = 500  # that have numbers of their own
 _EVERY = 1.0  # seconds between two files of a worker
 
 _HELP = {
@@ -28,6 +29,8 @@ _HELP = {
     "tokens_total": ("counter", "Tokens in disjoint buckets"),
     "cost_dollars_total": ("counter", "What answers with a known price cost"),
     "losses_total": ("counter", "What could not be carried over between formats"),
+    "cache_breaks_total": ("counter", "Prompts whose beginning is not what was sent before"),
+    "errors_total": ("counter", "Requests that ended with an error, by its kind"),
     "aborted_total": ("counter", "Requests whose client left"),
     "estimated_total": ("counter", "Requests whose usage is an estimate"),
     "attempts_total": ("counter", "Calls of providers"),
@@ -39,6 +42,8 @@ _LABELS = {
     "tokens_total": ("key", "model", "kind"),
     "cost_dollars_total": ("key", "model"),
     "losses_total": ("wire", "severity"),
+    "cache_breaks_total": ("key", "model"),
+    "errors_total": ("wire", "error"),
     "aborted_total": ("wire",),
     "estimated_total": ("wire",),
     "attempts_total": ("model",),
@@ -87,13 +92,16 @@ class Metrics:
 
     def __init__(self, open_exchanges: Callable[[], int] = lambda: 0, folder: Path | None = None) -> None:
         self._numbers = Numbers()
+        self._models: set[str] = set()
         self._open = open_exchanges
         self._file = folder / f"worker-{os.getpid()}.metrics" if folder is not None else None
         self._written = 0.0
 
     async def observe(self, exchange: Exchange) -> None:
         numbers, wire = self._numbers, exchange.wire.api
-        model = f"{exchange.model.provider}/{exchange.model.id}" if exchange.model is not None else "unknown"
+        model = (
+            self._label(f"{exchange.model.provider}/{exchange.model.id}") if exchange.model is not None else "unknown"
+        )
         key = exchange.key.name
         numbers.count("requests_total", (key, model, wire, exchange.lane, str(exchange.status)))
         if exchange.attempts:
@@ -106,6 +114,10 @@ class Metrics:
             numbers.count("cost_dollars_total", (key, model), exchange.cost)
         for loss in exchange.losses:
             numbers.count("losses_total", (wire, loss.severity))
+        if exchange.cache_break is not None:
+            numbers.count("cache_breaks_total", (key, self._label(exchange.cache_break.model)))
+        if exchange.error is not None:
+            numbers.count("errors_total", (wire, type(exchange.error).__name__))
         if exchange.is_aborted:
             numbers.count("aborted_total", (wire,))
         if exchange.is_estimated:
@@ -116,6 +128,14 @@ class Metrics:
             numbers.measure("first_byte_seconds", (wire,), exchange.first_byte - exchange.started)
         if self._file is not None and time.monotonic() - self._written > _EVERY:
             self.save()
+
+    def _label(self, model: str) -> str:
+        """The name of a model; `other` for those beyond the first so many, since a provider's may be made up."""
+        if model not in self._models:
+            if len(self._models) >= _MODELS:
+                return "other"
+            self._models.add(model)
+        return model
 
     def save(self) -> None:
         """Lets the other workers know."""

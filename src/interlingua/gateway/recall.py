@@ -196,6 +196,8 @@ class Recall:
 
     def _put(self, name: bytes, value: Kept, size: int) -> None:
         if size > self._limit:
+            if self._forget(name):  # better unknown than as it was before
+                _log.error("what is kept of a conversation is larger than %d bytes, and is forgotten", self._limit)
             return
         if self.shared is not None:
             self._unsaved[name] = value

@@ -346,6 +346,7 @@ def _about(exchange: Exchange) -> dict[str, Any]:
         "lane": exchange.lane,
         "attempts": exchange.attempts,
         "losses": [asdict(loss) for loss in exchange.losses] or None,
+        "cacheBreak": asdict(exchange.cache_break) if exchange.cache_break is not None else None,
         "cost": exchange.cost,
         "estimated": exchange.is_estimated or None,
         "aborted": exchange.is_aborted or None,

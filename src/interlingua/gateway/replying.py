@@ -1,22 +1,30 @@
 """The client's side of one exchange: an answer in one piece, or a stream with its keep-alives and one end."""
 
 import asyncio
+import logging
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from aiohttp import web
 
+from ..connect.auth.credentials import scrub
 from ..dialects.paths import cut_frames
-from ..dialects.provider_errors import as_provider_error
+from ..dialects.provider_errors import as_provider_error, status_of
 from ..dialects.wire import JSON, SSE, Wire
 from ..values import jsontext
 from ..values.errors import InterlinguaError
 from ..values.losses import Loss
 from .exchange import Exchange
 
+_log = logging.getLogger(__name__)
+
 LOSSES = "x-interlingua-losses"
+CACHE_BREAK = "x-interlingua-cache-break"
+STALLED = "the client does not read its answer"
 _LONGEST_HEADER = 2000
+_LONGEST_TRACE = 8000  # characters of a traceback in the log
 
 
 def describe_losses(losses: Sequence[Loss]) -> str:
@@ -72,6 +80,7 @@ class Reply:
         exchange: Exchange,
         *,
         keep_alive: float | None = None,
+        send_timeout: float | None = None,
         as_array: bool = False,
         rephrased: Callable[[Any], Any] | None = None,
     ) -> None:
@@ -84,21 +93,26 @@ class Reply:
         self._losses: Sequence[Loss] = ()
         self._loop = asyncio.get_running_loop()
         self._idle = keep_alive if self._facts.ping and not as_array else None
+        self._send_timeout = send_timeout
         self._latest = self._loop.time()
+        self._sending: float | None = None  # since when the client takes nothing
         self._timer: asyncio.TimerHandle | None = None
         self._pinging: asyncio.Task[None] | None = None
         self.begun = False
         self.ended = False  # the client has all of the answer
         self.sent = 0  # writes, for wires that number their events
-        if exchange.is_stream and self._idle:
-            self._timer = self._loop.call_later(self._idle, self._ring)
+        waits = [one for one in (self._idle, send_timeout) if one]
+        if exchange.is_stream and waits:
+            self._timer = self._loop.call_later(min(waits), self._ring)
 
     def headers(self, losses: Sequence[Loss] = ()) -> dict[str, str]:
-        """What every answer says: its own id, the losses, what is left of the key's rates."""
+        """What every answer says: its id, the losses, what broke a prompt cache, what is left of the key's rates."""
         headers = {self._facts.request_id: self._exchange.id}
         # What only the record would show (who was asked, when) is no loss to a client.
         if lost := [loss for loss in losses if loss.severity != "record"]:
             headers[LOSSES] = describe_losses(lost)
+        if self._exchange.cache_break is not None:
+            headers[CACHE_BREAK] = str(self._exchange.cache_break)
         if self._exchange.quotas and self._facts.rate_headers is not None:
             headers |= self._facts.rate_headers(self._exchange.quotas)
         return headers
@@ -115,7 +129,13 @@ class Reply:
         response = self._response = web.Response(status=status, body=body, headers=headers, content_type=JSON)
         self.begun = True
         await response.prepare(self._http)
-        await response.write_eof()
+        try:
+            async with asyncio.timeout(self._send_timeout):
+                await response.write_eof()
+        except TimeoutError:
+            if self._http.transport is not None:
+                self._http.transport.abort()
+            raise ConnectionResetError(STALLED) from None
         self.ended = True
 
     # --- a stream
@@ -140,7 +160,9 @@ class Reply:
             response = await self._open()
         if self._exchange.first_byte is None:
             self._exchange.first_byte = time.time()
+        self._sending = self._loop.time()
         await response.write(data)
+        self._sending = None
         self._latest = self._loop.time()
 
     async def _open(self) -> web.StreamResponse:
@@ -156,13 +178,23 @@ class Reply:
         return response
 
     def _ring(self) -> None:
-        """Writes a sign of life where nothing has been written for long enough."""
-        assert self._idle is not None
-        due = self._latest + self._idle
-        if self._loop.time() >= due and self._pinging is None:
-            self._pinging = self._loop.create_task(self._ping())
-            due = self._loop.time() + self._idle
-        self._timer = self._loop.call_at(due, self._ring)
+        """Writes a sign of life where nothing has been written for long enough; leaves a client that reads nothing."""
+        now, due = self._loop.time(), []
+        if self._send_timeout is not None:
+            since = now if self._sending is None else self._sending
+            if now >= since + self._send_timeout:
+                if self._http.transport is not None:
+                    self._http.transport.abort()  # its exchange ends as one whose client left
+                return
+            due.append(since + self._send_timeout)
+        if self._idle is not None:
+            next_ping = self._latest + self._idle
+            if now >= next_ping:
+                if self._pinging is None and self._sending is None:
+                    self._pinging = self._loop.create_task(self._ping())
+                next_ping = now + self._idle
+            due.append(next_ping)
+        self._timer = self._loop.call_at(min(due), self._ring)
 
     async def _ping(self) -> None:
         try:
@@ -203,15 +235,50 @@ class Reply:
     async def fail(self, error: InterlinguaError, encoder: Any = None) -> None:
         """Ends with an error in the client's own form: a status where none has gone out, else an event."""
         self.stop()
+        if self.ended:
+            return
         self._exchange.error = error
         if not self.is_open:
-            status, body, headers = self._exchange.wire.error_response(as_provider_error(error))
+            status, body, headers = error_answer(self._exchange, error)
             await self._send(status, body, {**self.headers(), **headers})
             return
         if self._pinging is not None:
             await self._pinging
-        await self._write(error_event(self._exchange.wire, error, self.sent, encoder, self._form))
-        await self.end()
+        try:
+            try:
+                event = error_event(self._exchange.wire, error, self.sent, encoder, self._form)
+            except Exception as defect:
+                if encoder is None:
+                    raise
+                log_defect(f"{self._exchange.id} cannot be ended by its encoder", defect)
+                event = error_event(self._exchange.wire, error, self.sent, None, self._form)
+            await self._write(event)
+            await self.end()
+        except ConnectionError:
+            raise
+        except Exception as defect:
+            # A stream that just stops would look whole in some wires: the connection breaks instead.
+            log_defect(f"{self._exchange.id} cannot be ended", defect)
+            self.ended = True
+            if self._http.transport is not None:
+                self._http.transport.abort()
+
+
+def log_defect(what: str, error: Exception, *secrets: str | None) -> None:
+    """Writes an error that nobody expected to the log, with where it came from and without keys."""
+    trace = "".join(traceback.format_exception(error))[-_LONGEST_TRACE:]
+    _log.error("%s: %s", what, scrub(trace, secrets=secrets))
+
+
+def error_answer(exchange: Exchange, error: InterlinguaError) -> tuple[int, bytes, dict[str, str]]:
+    """Status, body and headers of an error in the client's own form; a plain one where even that fails."""
+    failure = as_provider_error(error)
+    try:
+        return exchange.wire.error_response(failure)
+    except Exception as defect:
+        log_defect(f"the error of {exchange.id} cannot be encoded", defect)
+        plain = {"error": {"message": str(error), "type": "api_error"}}
+        return status_of(failure), jsontext.write(plain), {}
 
 
 def error_event(wire: Wire, error: InterlinguaError, sent: int, encoder: Any, form: Any = None) -> bytes:
@@ -253,6 +320,7 @@ class SocketReply(Reply):
         given = jsontext.read(body)
         error = given.get("error", given) if isinstance(given, dict) else given
         await self._socket.send_str(jsontext.write({"type": "error", "status": status, "error": error}).decode())
+        self.ended = True
 
     async def end(self) -> None:
         self.stop()

@@ -6,14 +6,15 @@ async with Gateway(Settings(listen=Listen(port=0))) as gateway:
 
 import asyncio
 import logging
+import re
 import secrets
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Self, TypeAlias
-from urllib.parse import unquote
+from typing import Any, Self, TypeAlias, TypeVar
+from urllib.parse import quote, unquote
 
-from aiohttp import web
+from aiohttp import WSMsgType, web
 from msgspec.structs import replace
 
 from ..connect.auth.credentials import scrub
@@ -23,7 +24,7 @@ from ..connect.registry import ConnectorRegistry
 from ..connect.retry import Breaker, Retry, asks_to_wait, elsewhere
 from ..connect.transport import HttpTransport, Transport, whole
 from ..dialects import WIRES
-from ..dialects.provider_errors import as_provider_error
+from ..dialects.provider_errors import as_provider_error, status_of
 from ..dialects.wire import JSON
 from ..serving import guard
 from ..serving.listener import is_loopback
@@ -44,12 +45,13 @@ from ..values.errors import (
 from ..values.messages import AssistantMessage, Message, Usage
 from ..values.request import Context, ModelDescriptor, Request
 from ..values.tokens import estimate, taken
+from .cache_breaks import SentPrompts
 from .doors import Door, door
 from .exchange import LOCAL, ClientKey, Exchange, Gate, Observer, Reservation
 from .handover import BrokenOff, continued, estimated_usage, handover_loss, may_continue, without_signatures
 from .lanes import LARGE_BODY, Attempt, Incoming, TooLossy
 from .recall import Recall, StoredResponse
-from .replying import Reply, SocketReply
+from .replying import Reply, SocketReply, error_answer, log_defect
 from .rewriting import renaming
 from .routing import Place, Plan, Router
 from .settings import Settings
@@ -57,6 +59,7 @@ from .state import StateError
 
 _log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 Handler: TypeAlias = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 _KEY_HEADERS = ("x-api-key", "x-goog-api-key", "api-key")
@@ -64,8 +67,13 @@ _SESSION_HEADERS = ("session_id", "conversation_id", "x-session-id", "x-claude-c
 _LONGEST_WAIT = 10.0  # seconds that a client waits for another try at the same place
 _SURPLUS = 5.0  # seconds until a connection above the limit is closed, whatever it does
 _BACKLOG = 1000  # exchanges that have ended and are not yet in the books
+_HEARTBEAT = 30.0  # seconds between two pings of a WebSocket
 LEFT = "the client left"
 _DEFAULTS = Settings()
+
+
+class InternalError(InterlinguaError):
+    """A defect of the gateway ended the exchange. Clients get status 500 and the id of the request."""
 
 
 class Gateway:
@@ -95,6 +103,7 @@ class Gateway:
         self._server: _Server | None = None
         self._address = ""
         self.recall = Recall(settings.recall_bytes) if recall is None else recall
+        self._prompts = SentPrompts(settings.recall_bytes // 4) if settings.recall_bytes > 0 else None
         self.open_exchanges = 0
         self._ended: list[tuple[Exchange, Reservation | None]] = []  # not yet in the books
         self._closing: asyncio.Task[None] | None = None
@@ -114,6 +123,7 @@ class Gateway:
         server = self._server = _Server(
             self.handle,
             limit=limits.connections,
+            first=limits.body_timeout,
             request_factory=self._request,
             handler_cancellation=True,  # a client that leaves ends its exchange at once
             access_log=None,
@@ -192,6 +202,8 @@ class Gateway:
 
     def _request(self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
         loop = asyncio.get_running_loop()
+        if self._server is not None:
+            self._server.silent.discard(protocol)
         return web.BaseRequest(
             message, payload, protocol, writer, task, loop, client_max_size=self.settings.limits.body
         )
@@ -201,9 +213,6 @@ class Gateway:
     async def handle(self, http: web.BaseRequest) -> web.StreamResponse:
         """Answers one request, whatever it is."""
         path = http.rel_url.raw_path
-        own = self.routes.get((http.method, path))
-        if own is not None:
-            return await own(http)
         if http.method == "HEAD" and path == "/":
             return web.Response()
         asked = door(http.method, path, http.headers)
@@ -216,34 +225,52 @@ class Gateway:
             started=time.time(),
         )
         try:
-            if self._server is not None and http.protocol in self._server.surplus:
-                raise Overloaded(
-                    f"more than {self.settings.limits.connections} connections are open; retry later",
-                    status=503,
-                    code="too_many_connections",
-                    retry_after=1.0,
-                )
-            exchange.key = await self._identify(http)
-            if asked.kind in ("call", "rephrased"):
-                return await self._converse(http, asked, exchange)
-            if asked.wire.http.stored_route is not None and http.headers.get("Upgrade", "").lower() == "websocket":
-                return await self._socket(http, asked, exchange)
-            if asked.kind == "other":
-                return await self._pass_on(http, exchange)
-            return _json(await self._small(http, asked, exchange), Reply(http, exchange).headers())
-        except InterlinguaError as error:
-            # It may quote what the client sent, and a key in the wrong place.
-            exchange.error = error = scrubbed(error, scrub)
-            status, body, headers = exchange.wire.error_response(as_provider_error(error))
-            exchange.status = status
-            if exchange.finished is None:  # refused before it was dispatched
-                exchange.finished = time.time()
-                await self._tell(exchange)
+            return await self._served(http, asked, exchange)
+        except ConnectionError:  # the client left: those of providers are typed
+            raise
+        except Exception as error:
+            failure = self._typed(exchange, error, _secret(http))
+            await self._refuse(exchange, failure)
+            status, body, headers = error_answer(exchange, failure)
             headers = {**Reply(http, exchange).headers(), **headers}
             response = web.Response(status=status, body=body, content_type=JSON, headers=headers)
             if self._server is not None and http.protocol in self._server.surplus:
                 response.force_close()
             return response
+
+    async def _served(self, http: web.BaseRequest, asked: Door, exchange: Exchange) -> web.StreamResponse:
+        own = self.routes.get((http.method, http.rel_url.raw_path))
+        if own is not None:
+            return await own(http)
+        if self._server is not None and http.protocol in self._server.surplus:
+            raise Overloaded(
+                f"more than {self.settings.limits.connections} connections are open; retry later",
+                status=503,
+                code="too_many_connections",
+                retry_after=1.0,
+            )
+        exchange.key = await self._identify(http)
+        if asked.kind in ("call", "rephrased"):
+            return await self._converse(http, asked, exchange)
+        if asked.wire.http.stored_route is not None and http.headers.get("Upgrade", "").lower() == "websocket":
+            return await self._socket(http, asked, exchange)
+        if asked.kind == "other":
+            return await self._pass_on(http, exchange)
+        return _json(await self._small(http, asked, exchange), Reply(http, exchange).headers())
+
+    def _typed(self, exchange: Exchange, error: Exception, *secrets: str | None) -> InterlinguaError:
+        """An error as a client may see it. One that nobody expected is a defect of the gateway: it goes to the log."""
+        if isinstance(error, InterlinguaError):
+            return scrubbed(error, lambda text: scrub(text, secrets=secrets))  # it may quote what the client sent
+        log_defect(f"{exchange.id} failed", error, *secrets)
+        return InternalError(f"internal error in {exchange.id}; the gateway's log says what happened")
+
+    async def _refuse(self, exchange: Exchange, failure: InterlinguaError) -> None:
+        """Tells the observers of an exchange that ended before anybody was asked."""
+        exchange.error, exchange.status = failure, status_of(as_provider_error(failure))
+        if exchange.finished is None:
+            exchange.finished = time.time()
+            await self._tell(exchange)
 
     async def _identify(self, http: web.BaseRequest) -> ClientKey:
         secret = _secret(http)
@@ -268,12 +295,13 @@ class Gateway:
         rephrased = None
         if asked.kind == "rephrased" and asked.wire.http.rephrased is not None:
             rephrased = asked.wire.http.rephrased.answer
-            body = jsontext.write(asked.wire.http.rephrased.request(_object(body)))
+            body = await _aside(len(body), _rephrased, asked.wire.http.rephrased.request, body)
         incoming = await self._read(http, body, asked, exchange)
         reply = Reply(
             http,
             exchange,
             keep_alive=self.settings.keep_alive,
+            send_timeout=self.settings.limits.send_timeout,
             as_array=incoming.as_array,
             rephrased=rephrased,
         )
@@ -282,7 +310,9 @@ class Gateway:
 
     async def _answer(self, http: web.BaseRequest, incoming: Incoming, exchange: Exchange, reply: Reply) -> None:
         """One exchange, from the gate to the books."""
-        size = taken(incoming.request.context) if self.gate is not None or self.settings.rules else 0
+        size = 0
+        if self.gate is not None or self.settings.rules:
+            size = await _aside(len(exchange.body), taken, incoming.request.context)
         plan = await self._router.plan(exchange.asked_model, exchange.key, incoming.request, http.headers, size)
         reservation = await self._admit(exchange, plan, incoming.request, size)
         self.open_exchanges += 1
@@ -292,10 +322,12 @@ class Gateway:
             try:
                 async with clock:
                     await self._dispatch(exchange, incoming, plan, reply)
-            except TimeoutError:
-                if not clock.expired():
-                    raise
-                await reply.fail(TimedOut(f"the exchange took longer than {longest:g} s; ask for less at once"))
+            except ConnectionError:
+                raise
+            except Exception as error:  # no attempt has ended it: the client is still owed an end
+                too_long = isinstance(error, TimeoutError) and clock.expired()
+                message = f"the exchange took longer than {longest or 0:g} s; ask for less at once"
+                await reply.fail(TimedOut(message) if too_long else self._typed(exchange, error, _secret(http)))
         except (asyncio.CancelledError, ConnectionError) as left:  # the client's: those of the provider are typed
             if not reply.ended:  # a client may leave as soon as it has the end
                 exchange.is_aborted = True
@@ -326,8 +358,7 @@ class Gateway:
     async def _read(self, http: web.BaseRequest, body: bytes, asked: Door, exchange: Exchange) -> Incoming:
         """The client's request, decoded; a large one beside the event loop, so that other streams go on."""
         spoken = exchange.wire
-        is_large = len(body) > LARGE_BODY
-        request = await asyncio.to_thread(_decoded, asked, body) if is_large else _decoded(asked, body)
+        request = await _aside(len(body), _decoded, asked, body)
         exchange.body = body
         exchange.asked_model = request.model.id
         if not request.model.id:
@@ -396,6 +427,7 @@ class Gateway:
                     holds=more and before is None,
                     remember=self._remember,
                     save=self.recall.save if self.recall.shared is not None else None,
+                    prompts=self._prompts,
                     may_break=before is not None or (more and plan.continues),
                     before=before,
                     encoder=encoder if before is not None else None,
@@ -409,14 +441,16 @@ class Gateway:
                         await attempt.run()
                 except InterlinguaError as error:
                     failure = _cleaned(error, place)
-                except BaseException:
-                    await attempt.break_off(LEFT, aborted=True)
-                    raise
+                except (Exception, asyncio.CancelledError) as error:
+                    if isinstance(error, ConnectionError | asyncio.CancelledError):
+                        await _break_off(attempt, exchange, LEFT, aborted=True)
+                        raise
+                    failure = self._typed(exchange, error, *place.secrets)
                 else:
                     self.breaker.succeeded(place.target)
                     return
                 encoder = attempt.encoder
-                await attempt.break_off(str(failure))
+                await _break_off(attempt, exchange, str(failure))
                 if reply.sent > sent:
                     break
                 if tries < place.keys and isinstance(failure, RateLimited | AuthFailed):
@@ -509,11 +543,7 @@ class Gateway:
         if asked.kind == "fixed":
             return facts.fixed[asked.part or ""](self._router.names(key), _object(body) if body else None)
         if asked.kind == "count" and facts.count is not None:
-            try:
-                request = _decoded(asked, facts.count.request(_object(body)))
-            except (KeyError, TypeError, AttributeError) as error:
-                raise BadRequest(f"the body holds no request to count: {error!r}", status=400) from None
-            return facts.count.answer(taken(request.context))
+            return facts.count.answer(await _aside(len(body), _counted, asked, body))
         await self._fetch(key.name, "conversation" if asked.kind == "conversation" else "response", asked.id)
         if asked.kind == "conversation":
             answer = self._conversation(http.method, asked.id, _object(body) if body else {}, exchange)
@@ -576,35 +606,48 @@ class Gateway:
 
     async def _socket(self, http: web.BaseRequest, asked: Door, exchange: Exchange) -> web.StreamResponse:
         """Requests over a WebSocket, one after another: each message `response.create` is answered with its events."""
-        socket = web.WebSocketResponse(max_msg_size=self.settings.limits.body)
+        socket = web.WebSocketResponse(max_msg_size=self.settings.limits.body, heartbeat=_HEARTBEAT)
         await socket.prepare(http)
         async for message in socket:
+            if message.type is WSMsgType.ERROR:  # too large, or no WebSocket any more: it has been closed
+                break
             one = replace(exchange, id=f"req_{secrets.token_hex(12)}", started=time.time(), extra={})
             reply = SocketReply(http, one, socket)
             try:
-                given = _object(message.data)
-                if given.get("type") != "response.create":
-                    raise BadRequest(f"unknown message type {given.get('type')!r}; send response.create", status=400)
-                nested = given.get("response")
-                own = nested if isinstance(nested, dict) else given
-                body = {name: value for name, value in own.items() if name != "type"} | {"stream": True}
-                incoming = await self._read(http, jsontext.write(body), Door("call", asked.wire), one)
-                await self._answer(http, incoming, one, reply)
-            except InterlinguaError as error:
-                await reply.fail(error)
+                await self._message(http, message.data, asked, one, reply)
+            except ConnectionError:
+                break
+            except Exception as error:
+                failure = self._typed(one, error, _secret(http))
+                await self._refuse(one, failure)
+                await reply.fail(failure)
         return socket
 
+    async def _message(self, http: web.BaseRequest, data: Any, asked: Door, exchange: Exchange, reply: Reply) -> None:
+        """One message of a WebSocket. Its key may have been revoked since the last one."""
+        exchange.key = await self._identify(http)
+        given = await _aside(len(data), _object, data)
+        if given.get("type") != "response.create":
+            raise BadRequest(f"unknown message type {given.get('type')!r}; send response.create", status=400)
+        nested = given.get("response")
+        own = nested if isinstance(nested, dict) else given
+        body = {name: value for name, value in own.items() if name != "type"} | {"stream": True}
+        incoming = await self._read(http, jsontext.write(body), Door("call", asked.wire), exchange)
+        await self._answer(http, incoming, exchange, reply)
+
     async def _pass_on(self, http: web.BaseRequest, exchange: Exchange) -> web.StreamResponse:
-        """A path that the gateway only passes on, to the provider of the model that the body names."""
+        """A path that the gateway only passes on, to the provider of the model that the path or the body names."""
         path, key = http.rel_url.raw_path, exchange.key
         nothing = BadRequest(f"nothing answers {http.method} {path}; check the base URL of the client", status=404)
         if http.method != "POST" or not key.passthrough or _is_odd(path):
             raise nothing
         body = await self._body(http)
         try:
-            asked = _object(body).get("model")
+            given = await _aside(len(body), _object, body)
         except InterlinguaError:
-            asked = None
+            raise nothing from None
+        in_path = _MODEL_IN_PATH.search(path)
+        asked = unquote(in_path[1]) if in_path is not None else given.get("model")
         if not isinstance(asked, str) or not asked:
             raise nothing
         exchange.asked_model, exchange.body, exchange.lane = asked, body, "passed"
@@ -614,27 +657,43 @@ class Gateway:
         if place is None or place.wire is None or endpoint is None or endpoint.sign is not None:
             raise nothing
         exchange.model, exchange.wire = place.model, place.wire
-        reservation = None
+        tokens, reservation = len(body) // 4, None
         if self.gate is not None:
-            tokens = len(body) // 4
             reservation = await self.gate.admit(exchange, input_tokens=tokens, output_tokens=0, highest_cost=None)
-        reply = Reply(http, exchange)
+        name = place.model.id
+        if in_path is not None:
+            path = f"{path[: in_path.start(1)]}{quote(name, safe='')}{path[in_path.end(1) :]}"
+            # Google's bodies repeat the name of the path (ai.google.dev/api/embeddings).
+            body = body.replace(jsontext.write(f"models/{asked}"), jsontext.write(f"models/{name}"))
+        else:
+            body = renaming((("model",),), name)(body)
+        # The key of a client of Google may stand in the query: it is the gateway's, and goes no further.
+        query = "&".join(one for one in http.rel_url.raw_query_string.split("&") if one and not one.startswith("key="))
+        url = endpoint.base + path.removeprefix(place.wire.http.base) + (f"?{query}" if query else "")
+        exchange.attempts = 1
         try:
             async with asyncio.timeout(place.timeouts.first), place.turn():
-                url = endpoint.base + path.removeprefix(place.wire.http.base)
-                url += f"?{http.rel_url.raw_query_string}" if http.rel_url.raw_query_string else ""
-                sent = renaming((("model",),), place.model.id)(body)
-                upstream = await self._transport.send("POST", url, endpoint.headers, sent)
+                upstream = await self._transport.send("POST", url, endpoint.headers, body)
                 try:
                     answer = await whole(upstream, LARGEST_ANSWER)
                 finally:
                     upstream.close()
+            if upstream.status >= 400:
+                raise place.wire.codec.decode_error(upstream.status, answer, upstream.headers)
             exchange.status = upstream.status
-            kind = upstream.headers.get("Content-Type", JSON)
-            headers = {**reply.headers(), "Content-Type": kind}
+            used = _reported_tokens(answer)
+            exchange.is_estimated = used is None
+            usage = Usage.of(*(used or (tokens, 0)))
+            exchange.answer = AssistantMessage(content=(), usage=usage)
+            headers = {**Reply(http, exchange).headers(), "Content-Type": upstream.headers.get("Content-Type", JSON)}
             return web.Response(status=upstream.status, body=answer, headers=headers)
         except TimeoutError:
             raise TimedOut(f"no response within {place.timeouts.first:g} s") from None
+        except InterlinguaError as error:
+            raise _cleaned(error, place) from None
+        except (asyncio.CancelledError, ConnectionError):
+            exchange.is_aborted, exchange.error = True, Aborted(LEFT)
+            raise
         finally:
             self._close(exchange, reservation)
 
@@ -644,7 +703,10 @@ class Gateway:
         """Hands an exchange that has ended over to the books. Nobody waits for them: what ends together is written
         together, and the client's next request does not wait for the disk."""
         exchange.finished = time.time()
-        self._account(exchange)
+        try:
+            self._account(exchange)
+        except Exception as error:  # what was put aside counts as spent
+            log_defect(f"the use of {exchange.id} cannot be counted", error)
         self._ended.append((exchange, reservation))
         if self._closing is None or self._closing.done():
             self._closing = asyncio.ensure_future(self._write_books())
@@ -660,8 +722,8 @@ class Gateway:
     async def _settle(self, exchange: Exchange, reservation: Reservation) -> None:
         try:
             await reservation.settle(exchange)
-        except Exception:
-            _log.exception("the reservation of %s could not be settled", exchange.id)
+        except Exception as error:
+            log_defect(f"the reservation of {exchange.id} could not be settled", error)
 
     async def _closed_books(self) -> None:
         """Waits until everything that has ended is written."""
@@ -675,8 +737,8 @@ class Gateway:
             for call in calls:
                 try:
                     await call
-                except Exception:
-                    _log.exception("an observer failed for %s", ", ".join(one.id for one in exchanges))
+                except Exception as error:
+                    log_defect(f"an observer failed for {', '.join(one.id for one in exchanges)}", error)
 
     def _account(self, exchange: Exchange) -> None:
         """Usage and cost: as reported, else estimated from what was asked and what came."""
@@ -720,28 +782,53 @@ def _sum(usage: Usage, other: Usage) -> Usage:
 
 
 class _Server(web.Server):
-    """Connections above `limit` are `surplus`: their first request is refused, and without one they are closed soon."""
+    """Connections above `limit` are `surplus`: their first request is refused, and without one they are closed soon.
+    Others are closed where the first request takes too long: headers in drips would keep a place for ever."""
 
-    def __init__(self, *given: Any, limit: int, **options: Any) -> None:
+    def __init__(self, *given: Any, limit: int, first: float, **options: Any) -> None:
         super().__init__(*given, **options)
         self._limit = limit
+        self._first = first  # seconds until the first request must have come
         self.surplus: set[Any] = set()
+        self.silent: set[Any] = set()  # that have not asked anything yet
 
     def connection_made(self, handler: Any, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
+        self.silent.add(handler)
+        loop = asyncio.get_running_loop()
+        loop.call_later(self._first, self._close_silent, handler, transport)
         if len(self.connections) > self._limit:
             self.surplus.add(handler)
-            asyncio.get_running_loop().call_later(_SURPLUS, transport.close)
+            loop.call_later(_SURPLUS, transport.close)
+
+    def _close_silent(self, handler: Any, transport: asyncio.Transport) -> None:
+        if handler in self.silent:
+            transport.close()
 
     def connection_lost(self, handler: Any, exc: BaseException | None = None) -> None:
         super().connection_lost(handler, exc)
         self.surplus.discard(handler)
+        self.silent.discard(handler)
 
 
 def longest_answer(place: Place, request: Request) -> int | None:
-    """The most tokens that an answer may have."""
+    """The most tokens that an answer may have, all its choices together. Zero and below mean no limit to some hosts
+    (LM Studio, llama.cpp), and must not make a call look cheap."""
     asked = request.options.max_tokens
-    return asked if asked is not None else place.model.max_tokens or place.model.context_window
+    longest = asked if asked is not None and asked > 0 else place.model.max_tokens or place.model.context_window
+    return None if longest is None else longest * _choices(request)
+
+
+def _choices(request: Request) -> int:
+    """How many answers are asked for at once: `n` of OpenAI Chat, `candidateCount` of Google."""
+    given = [
+        config.get(name)
+        for residual in request.extra.values()
+        for config in (residual, residual.get("generationConfig"))
+        if isinstance(config, dict)
+        for name in ("n", "candidateCount")
+    ]
+    return max((value for value in given if type(value) is int), default=1)
 
 
 def highest_cost(place: Place, input_tokens: int, output_tokens: int | None) -> float | None:
@@ -758,6 +845,17 @@ def highest_cost(place: Place, input_tokens: int, output_tokens: int | None) -> 
 def _cleaned(error: InterlinguaError, place: Place) -> InterlinguaError:
     """The error without the keys of the place in its text."""
     return scrubbed(error, lambda text: scrub(text, secrets=place.secrets))
+
+
+async def _break_off(attempt: Attempt, exchange: Exchange, why: str, *, aborted: bool = False) -> None:
+    """Keeps what had come of an answer. Where that fails it counts as an empty one, which a provider has charged."""
+    try:
+        await attempt.break_off(why, aborted=aborted)
+    except ConnectionError:
+        raise
+    except Exception as error:
+        log_defect(f"what had come for {exchange.id} cannot be kept", error)
+        exchange.answer = AssistantMessage(content=(), stop_reason="aborted" if aborted else "error")
 
 
 def _refuse_pages(http: web.BaseRequest) -> None:
@@ -785,7 +883,26 @@ def _secret(http: web.BaseRequest) -> str | None:
     return http.query.get("key") or None
 
 
+_MODEL_IN_PATH = re.compile(r"/models?/([^/:]+)[:/]")  # of Google and Bedrock
 _NOTHING = Request(model=ModelDescriptor(id=""), context=Context(messages=()))
+
+
+def _reported_tokens(answer: bytes) -> tuple[int, int] | None:
+    """The tokens that an answer of any path says it used: input and output."""
+    try:
+        value = jsontext.read(answer)
+    except FormatError:
+        return None
+    for place, names in _TOKENS.items():
+        counts = value if not place else value.get(place) if isinstance(value, dict) else None
+        if isinstance(counts, dict) and any(isinstance(counts.get(name), int) for name in names):
+            read, written = (counts.get(name) if isinstance(counts.get(name), int) else 0 for name in names)
+            return read or 0, written or 0
+    return None
+
+
+# Where providers report the use of calls that are no conversation: OpenAI, Ollama (/api/embed).
+_TOKENS = {"usage": ("prompt_tokens", "completion_tokens"), "": ("prompt_eval_count", "eval_count")}
 
 
 def _is_odd(path: str) -> bool:
@@ -801,6 +918,25 @@ def _decoded(asked: Door, body: Any) -> Request:
     except (FormatError, DialectError) as error:
         raise BadRequest(str(error), status=400) from None
     return request
+
+
+async def _aside(size: int, work: Callable[..., T], *given: Any) -> T:
+    """The result of work that takes as long as its input is large; in a thread where it would hold up the others."""
+    return work(*given) if size <= LARGE_BODY else await asyncio.to_thread(work, *given)
+
+
+def _rephrased(request: Callable[[Any], Any], body: bytes) -> bytes:
+    return jsontext.write(request(_object(body)))
+
+
+def _counted(asked: Door, body: bytes) -> int:
+    """The tokens of a request to be counted."""
+    assert asked.wire.http.count is not None
+    try:
+        request = _decoded(asked, asked.wire.http.count.request(_object(body)))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise BadRequest(f"the body holds no request to count: {error!r}", status=400) from None
+    return taken(request.context)
 
 
 def _object(body: Any) -> dict[str, Any]:

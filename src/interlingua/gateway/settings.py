@@ -90,6 +90,7 @@ class ClientLimits(_Setting, frozen=True, kw_only=True):
     body: int = 64 * 1024 * 1024
     header: int = 32 * 1024
     body_timeout: float = 60.0
+    send_timeout: float = 120.0  # until a client takes what was sent to it
     connections: int = 10_000
     total: float | None = None  # of one exchange, from its first byte to its last
 

@@ -5,7 +5,7 @@ Providers and aliases of `models.toml` are known to the gateway without being re
     open_models = true              # `provider/model` without an alias
 
     [listen]                        # host, port, unix, tls_cert, tls_key
-    [limits]                        # body, header, body_timeout, connections, total
+    [limits]                        # body, header, body_timeout, send_timeout, connections, total
     [timeouts]                      # first, idle
     [state]                         # limits, ledger: sqlite:FILE, redis://…, postgresql://…, env:NAME
     [recording]                     # enabled, home, store, sample, redact, patterns

@@ -1,0 +1,109 @@
+"""Which byte broke a prompt cache: each prompt as it went to a provider, beside the one before in its conversation.
+
+A conversation is known by the client's session id, else by its first message, separately for each key and model. Of
+each, the latest few prompts are kept: sub-agents share the session of their parent, and different conversations may
+begin alike. A prompt is compared with the one that it has most in common with.
+"""
+
+import asyncio
+from collections import OrderedDict
+
+from msgspec import Struct
+
+from ..conversion.prompt_cache import Piece, prompt_pieces, shared_prefix
+from ..values import jsontext
+from ..values.messages import AssistantMessage, UserMessage, text_of
+from ..values.request import Request
+
+_KEPT = 8  # prompts of one conversation
+_OVERHEAD = 400  # bytes of a prompt beside its text
+_LARGE = 64 * 1024  # bytes of a prompt above which it is compared beside the event loop
+
+
+class CacheBreak(Struct, frozen=True, kw_only=True):
+    """The prefix of a returning conversation is not what was sent before.
+
+    `path` is the part of the request that was changed, `byte` the first byte of its JSON (without cache markers) that
+    differs; a prompt cache can read `shared` of all `size` bytes of the prompt.
+    """
+
+    model: str
+    path: str
+    byte: int
+    shared: int
+    size: int
+
+    def __str__(self) -> str:
+        return f"{self.path} byte {self.byte}; {self.shared} of {self.size} bytes shared"
+
+
+class _Prompt(Struct, eq=False):
+    """A prompt as it was sent, cut into pieces when it is first compared."""
+
+    body: bytes
+    parts: tuple[Piece, ...] | None = None
+
+    def cut(self) -> tuple[Piece, ...]:
+        if self.parts is None:
+            self.parts = tuple(prompt_pieces(jsontext.read(self.body)))
+            self.body = b""
+        return self.parts
+
+    @property
+    def size(self) -> int:
+        text = len(self.body) if self.parts is None else sum(len(part.data) for part in self.parts)
+        return _OVERHEAD + text
+
+
+class SentPrompts:
+    """The latest prompts by conversation, at most `limit` bytes; those that were used longest ago go first."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._kept: OrderedDict[tuple[str, str, str], list[_Prompt]] = OrderedDict()
+        self._size = 0
+
+    async def sent(self, key: str, model: str, session: str | None, request: Request, body: bytes) -> CacheBreak | None:
+        """Keeps a prompt, and says what it changes of the one before; None where all of that can be read again."""
+        if len(body) + _OVERHEAD > self._limit:
+            return None
+        name = (key, model, session or _beginning(request))
+        known, prompt = self._kept.pop(name, []), _Prompt(body)
+        self._size -= sum(one.size for one in known)
+        found = None
+        if known and any(isinstance(message, AssistantMessage) for message in request.context.messages):
+            if len(body) <= _LARGE:
+                found = _add(known, prompt, model)
+            else:
+                found = await asyncio.to_thread(_add, known, prompt, model)
+                others = self._kept.pop(name, [])  # of the same conversation, that came meanwhile
+                self._size -= sum(one.size for one in others)
+                known = [*others, *known]
+        else:
+            known.append(prompt)
+        self._kept[name] = known = known[-_KEPT:]
+        self._size += sum(one.size for one in known)
+        while self._size > self._limit:
+            _, dropped = self._kept.popitem(last=False)
+            self._size -= sum(one.size for one in dropped)
+        return found
+
+
+def _add(known: list[_Prompt], prompt: _Prompt, model: str) -> CacheBreak | None:
+    """Adds a prompt to those of its conversation, in place of the one that it goes on from."""
+    now = prompt.cut()
+    before = max(known, key=lambda one: shared_prefix(one.cut(), now)[0])
+    shared, difference = shared_prefix(before.cut(), now)
+    if difference is not None and difference.piece is difference.was:  # the beginning of what was sent, once more
+        return None
+    known.append(prompt)
+    if difference is None:
+        known.remove(before)
+        return None
+    size = sum(len(part.data) for part in now)
+    return CacheBreak(model=model, path=difference.piece.path, byte=difference.at, shared=shared, size=size)
+
+
+def _beginning(request: Request) -> str:
+    first = next((one for one in request.context.messages if isinstance(one, UserMessage)), None)
+    return text_of(first.content) if first is not None else ""
