@@ -13,12 +13,11 @@ import click
 from rich.text import Text
 
 from .._version import __version__
-from ..conversion import detect, local_files, sources
-from ..sessions.repair import Examined, RepairFinding, examine
-from ..sessions.summary import is_foreign
+from ..conversion import sources
+from ..sessions.operations import repair_session
+from ..sessions.repair import Examined, RepairFinding
 from ..tools.sandbox import sandbox_status
-from ..values import jsontext
-from ..values.errors import FormatError, InterlinguaError
+from ..values.errors import InterlinguaError
 from ..values.places import home
 from . import output
 
@@ -40,45 +39,13 @@ def command(file: str | None, place: str | None, force: bool, as_json: bool) -> 
         _check_installation(as_json)
         return
     source = sources.Source(None if file == sources.STDIN else Path(file))
-    data = sources.read_all(source)
-    _refuse_other_formats(source, data)
-    found = examine(data)
-    if place is not None:
-        _write(Path(place), source, found.data, force)
+    found = repair_session(source.path or sources.read_all(source), place, overwrite=force)
     if as_json:
         output.say_json(_shown(source, found, place))
     else:
         _say(source, found, place)
     if found.findings and place is None:
         sys.exit(1)
-
-
-def _refuse_other_formats(source: sources.Source, data: bytes) -> None:
-    """Raises for a file without a line of a session: repairing it would leave nothing. The error names its format."""
-    lines = [line for line in data.splitlines() if line.strip()]
-    if not lines:
-        raise InterlinguaError(f"{source.name} is empty, so no session file; there is nothing to repair")
-    if is_foreign(lines[0]) or any(map(_has_role, lines)):
-        return
-    found = detect(data)
-    if found is None and any(line.lstrip().startswith(b"{") for line in lines):
-        return  # torn lines, perhaps of a session
-    if found is None:
-        raise InterlinguaError(
-            f"{source.name} is no session file and no known format; `interlingua dialects` lists them"
-        )
-    raise InterlinguaError(
-        f"{source.name} is {found.dialect} ({found.reason}), not a session file; "
-        "`interlingua check` reports its problems, `interlingua convert -t transcript` makes a session of it"
-    )
-
-
-def _has_role(line: bytes) -> bool:
-    try:
-        value = jsontext.read(line)
-    except FormatError:
-        return False
-    return isinstance(value, dict) and "role" in value
 
 
 # --- the installation -------------------------------------------------------------------------------------------------
@@ -224,15 +191,6 @@ def _key_checks() -> Iterator[Check]:
 
 
 # --- session files ----------------------------------------------------------------------------------------------------
-
-
-def _write(place: Path, source: sources.Source, data: bytes, force: bool) -> None:
-    if source.path is not None and place.exists() and place.samefile(source.path):
-        raise click.UsageError("the output is the input file; give another file with -o")
-    if place.exists() and not force:
-        raise click.UsageError(f"{place} already exists; give another file, or overwrite it with --force")
-    with local_files.atomic(place) as stream:
-        stream.write(data)
 
 
 def _shown(source: sources.Source, found: Examined, place: str | None) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Sessions: conversations on disk, as append-only trees."""
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from .store import (
@@ -17,17 +18,59 @@ from .store import (
 from .tree import Branch, Note
 
 if TYPE_CHECKING:
+    from .operations import (
+        collect_garbage,
+        compact_session,
+        delete_sessions,
+        deleted_sessions,
+        export_session,
+        find_sessions,
+        fork_session,
+        import_sessions,
+        list_sessions,
+        open_session,
+        purge_sessions,
+        read_session,
+        repair_session,
+        restore_sessions,
+        search_sessions,
+        session_totals,
+        summary_request,
+    )
     from .session import Session, UnfinishedCall, save, store_at
 
+# Loaded on first use: to list the sessions of a store, no dialects are needed.
+_LAZY = {
+    "Session": "session",
+    "UnfinishedCall": "session",
+    "collect_garbage": "operations",
+    "compact_session": "operations",
+    "delete_sessions": "operations",
+    "deleted_sessions": "operations",
+    "export_session": "operations",
+    "find_sessions": "operations",
+    "fork_session": "operations",
+    "import_sessions": "operations",
+    "list_sessions": "operations",
+    "open_session": "operations",
+    "purge_sessions": "operations",
+    "read_session": "operations",
+    "repair_session": "operations",
+    "restore_sessions": "operations",
+    "save": "session",
+    "search_sessions": "operations",
+    "session_totals": "operations",
+    "store_at": "session",
+    "summary_request": "operations",
+}
 
-def __getattr__(name: str) -> Any:
-    """Imports sessions on first use: to list them, no dialects are needed."""
-    if name not in ("Session", "UnfinishedCall", "save", "store_at"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from . import session
+if not TYPE_CHECKING:  # to a type checker every name would be there
 
-    found = globals()[name] = getattr(session, name)
-    return found
+    def __getattr__(name: str) -> Any:
+        if name not in _LAZY:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = globals()[name] = getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
+        return found
 
 
 __all__ = [
@@ -45,6 +88,23 @@ __all__ = [
     "StaleVersion",
     "Store",
     "UnfinishedCall",
+    "collect_garbage",
+    "compact_session",
+    "delete_sessions",
+    "deleted_sessions",
+    "export_session",
+    "find_sessions",
+    "fork_session",
+    "import_sessions",
+    "list_sessions",
+    "open_session",
+    "purge_sessions",
+    "read_session",
+    "repair_session",
+    "restore_sessions",
     "save",
+    "search_sessions",
+    "session_totals",
     "store_at",
+    "summary_request",
 ]
