@@ -49,7 +49,10 @@ def test_a_struct_is_made_of_a_mapping() -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ({"workspace": "/x"}, "context has unknown fields 'workspace'; valid fields: config, workspace_dir"),
+        (
+            {"workspace": "/x"},
+            r"unknown fields 'workspace'; did you mean 'workspace_dir'\? valid fields: config, workspace_dir",
+        ),
         (7, "context must be a ToolContext or a mapping, not int"),
     ],
 )

@@ -54,10 +54,10 @@ class Models:
 
 
 def made(models, *, image_model="eye", **context):
-    config = {"webFetch": {"allowHosts": ["127.0.0.1"]}}
+    config = {"web_fetch": {"allowHosts": ["127.0.0.1"]}}
     if image_model is not None:
-        config["imageModel"] = image_model
-    return image_tool(ToolContext(config=config, complete=models, **context))
+        config["image"] = {"model": image_model} if isinstance(image_model, str) else image_model
+    return image_tool(ToolContext(config={"tools": config}, complete=models, **context))
 
 
 async def run(tool, signal=None, **params):
@@ -248,7 +248,7 @@ async def test_the_next_model_is_asked_when_one_fails():
         second=AssistantMessage(content="half", stop_reason="error", error_message="filtered"),
         third="  ",
     )
-    tool = made(models, image_model={"primary": "second", "fallbacks": ["third", "first", "fourth"]})
+    tool = made(models, image_model={"model": "second", "fallbacks": ["third", "first", "fourth"]})
     result = await run(tool, image=DATA_URL, model="first")
     assert ["first", "second", "third", "fourth"] == [asked[0] for asked in models.asked]
     assert "fourth" == result.details["model"]
@@ -270,7 +270,7 @@ async def test_a_picture_that_one_model_refused_is_shown_to_no_other(refusal):
     A refusal is the answer, and an error of the call.
     """
     models = Models(first=refusal)
-    result = await run(made(models, image_model={"primary": "first", "fallbacks": ["second"]}), image=DATA_URL)
+    result = await run(made(models, image_model={"model": "first", "fallbacks": ["second"]}), image=DATA_URL)
     assert ["first"] == [asked[0] for asked in models.asked]
     assert (True, True) == (result.is_error, "not that one" in result.text)
 
@@ -293,7 +293,7 @@ async def test_a_fired_signal_asks_no_further_model():
         signal.abort("enough")
         raise TransportError("stopped")
 
-    tool = made(complete, image_model={"primary": "a", "fallbacks": ["b"]})
+    tool = made(complete, image_model={"model": "a", "fallbacks": ["b"]})
     with pytest.raises(TransportError, match="enough"):
         await run(tool, signal, image=DATA_URL)
 
@@ -327,11 +327,11 @@ async def test_what_is_missing_is_named():
     with pytest.raises(MissingContext) as missing:
         image_tool(ToolContext())
     assert ("complete",) == missing.value.fields
-    with pytest.raises(ToolInputError, match="imageModel"):
+    with pytest.raises(ToolInputError, match=r"image\.model"):
         await run(made(Models(), image_model=None), image=DATA_URL)
     with pytest.raises(ToolInputError, match="no files can be read"):
         await run(made(Models()), image="a.png")
-    with pytest.raises(FormatError, match="imageModel"):
+    with pytest.raises(FormatError, match="'first' of image"):
         made(Models(), image_model={"first": "x"})
 
 

@@ -48,7 +48,7 @@ def tools(agent_dir=None, workspace_dir=None, **settings):
     context = ToolContext(
         agent_dir=str(agent_dir) if agent_dir else None,
         workspace_dir=str(workspace_dir) if workspace_dir else None,
-        config={"memory": settings} if settings else None,
+        config={"tools": {"memory": settings}} if settings else None,
     )
     return memory_search_tool(context), memory_get_tool(context)
 

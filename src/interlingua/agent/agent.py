@@ -20,6 +20,7 @@ from ..dialects.foreign_blocks import meant
 from ..tools.calling import Approve
 from ..tools.catalog import core_tools
 from ..tools.decorator import tool
+from ..tools.settings import with_settings
 from ..tools.tool import Tool, ToolContext, ToolResult, as_tool
 from ..values.abort import Abort
 from ..values.canonical import message_of
@@ -94,7 +95,8 @@ class AgentState(Struct):
 class Agent(Generic[T]):
     """Runs a conversation with tools.
 
-    `session` keeps the history on disk; without one it is kept in memory. Listeners get every event in order and are
+    `tool_settings` are those of core tools that are given by name: `{"exec": {"network": True}}`. `session` keeps the
+    history on disk; without one it is kept in memory. Listeners get every event in order and are
     waited for; what they raise is reported to `on_listener_error`, never to the run.
     """
 
@@ -108,6 +110,7 @@ class Agent(Generic[T]):
         messages: Iterable[AgentMessage | Mapping[str, Any]] = (),
         client: Any = None,
         context: ToolContext | Mapping[str, Any] | None = None,
+        tool_settings: Mapping[str, Mapping[str, Any]] | None = None,
         policy: Any = None,
         approve: Approve | None = None,
         before_tool_call: "Hooks[[BeforeCall]]" = None,
@@ -129,7 +132,7 @@ class Agent(Generic[T]):
         self._model = model
         self._access: dict[Any, dict[str, Any]] = {}  # of models that were given up for others, by their places
         self.context = None if context is None else ToolContext.of(context)
-        self.tools: list[Tool] = _tools(tools, self.context)
+        self.tools: list[Tool] = _tools(tools, self.context, tool_settings)
         self.system = system
         self.policy = policy
         self.approve = approve
@@ -578,9 +581,9 @@ class _Queue:
         return [message for group in waiting for message in group]
 
 
-def _tools(given: Iterable[Any], context: ToolContext | None) -> list[Tool]:
-    """Tools of any form; names are those of core tools, each given once, in the current folder unless told."""
-    context = context if context is not None else ToolContext(root=str(Path.cwd()))
+def _tools(given: Iterable[Any], context: ToolContext | None, settings: Mapping[str, Any] | None) -> list[Tool]:
+    """Tools of any form; names are those of core tools, each once, with their settings; default: the current folder."""
+    context = with_settings(context if context is not None else ToolContext(root=str(Path.cwd())), settings)
     given = [given] if isinstance(given, str) else list(given)
     made: list[Tool] = []
     names: set[str] = set()

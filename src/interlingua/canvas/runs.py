@@ -22,6 +22,7 @@ from ..agent import Agent
 from ..agent.compaction import Compaction
 from ..connect.client import Client, default_client
 from ..conversion.adapting.adapter import adapt
+from ..plugins.installed import tool_config
 from ..serving.access import write_private
 from ..serving.problems import HttpProblem
 from ..sessions import Session, SessionBusy
@@ -79,7 +80,8 @@ class Toolbox:
             return
         where = str((root or Path.cwd()).resolve())
         self.permissions = Permissions(replace(policy or ASK, root=where))
-        self.context = ToolContext(root=where, workspace_dir=where, bridge=local_bridge(where))
+        bridge = local_bridge(where)
+        self.context = ToolContext(root=where, workspace_dir=where, bridge=bridge, config=tool_config())
         registry = ToolRegistry(on_warning=lambda text: None)
         discover_core_tools(registry, on_load_warning=lambda text: None)
         self._tools = {tool.name: tool for tool in registry.resolve_by_profile(profile, self.context)}

@@ -20,6 +20,7 @@ from ..connect import models as catalogue
 from ..connect.client import default_client
 from ..connect.names import full_name
 from ..plugins.hooks import Hooks
+from ..plugins.installed import tool_config
 from ..sessions import Session
 from ..tools.catalog import discover_core_tools
 from ..tools.fs import local_bridge
@@ -92,6 +93,7 @@ def tool_context(settings: Settings) -> ToolContext:
         workspace_dir=root,
         bridge=local_bridge(root),
         complete=_complete,
+        config=tool_config(),
         sandboxed=settings.sandboxed,
     )
 

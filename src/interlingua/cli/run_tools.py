@@ -12,7 +12,7 @@ from typing import Any
 
 from ..chat import approval
 from ..plugins import Plugins
-from ..plugins.installed import Installed, open_installed
+from ..plugins.installed import Installed, open_installed, tool_config
 from ..tools.catalog import discover_core_tools
 from ..tools.decorator import tool
 from ..tools.fs import local_bridge
@@ -80,7 +80,8 @@ def _parents(path: Path) -> tuple[Path, ...]:
 
 def context_at(root: Path) -> ToolContext:
     place = str(root.resolve())
-    return ToolContext(root=place, workspace_dir=place, bridge=local_bridge(place), complete=_complete)
+    bridge = local_bridge(place)
+    return ToolContext(root=place, workspace_dir=place, bridge=bridge, complete=_complete, config=tool_config())
 
 
 async def _complete(*args: Any, **kwargs: Any) -> Any:

@@ -12,7 +12,7 @@ import msgspec
 from rich.table import Table
 from rich.text import Text
 
-from ..plugins.installed import open_installed
+from ..plugins.installed import open_installed, tool_config
 from ..tools import calling, catalog
 from ..tools.fs import local_bridge
 from ..tools.policy import ALLOW, ASK, ApprovalRequest
@@ -174,7 +174,8 @@ async def _registry(
 
 def _context(root: Path) -> ToolContext:
     place = str(root.resolve())
-    return ToolContext(root=place, workspace_dir=place, bridge=local_bridge(place), complete=_complete)
+    bridge = local_bridge(place)
+    return ToolContext(root=place, workspace_dir=place, bridge=bridge, complete=_complete, config=tool_config())
 
 
 async def _complete(*args: Any, **kwargs: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from ..plugins.installed import open_installed
+from ..plugins.installed import open_installed, tool_config
 from ..tools.catalog import discover_core_tools
 from ..tools.fs import local_bridge
 from ..tools.policy import ASK, READ_ONLY, Policy, Rule
@@ -107,7 +107,7 @@ class _Choice(NamedTuple):
 
 def _context(root: Path) -> ToolContext:
     place = str(root.resolve())
-    return ToolContext(root=place, workspace_dir=place, bridge=local_bridge(place))
+    return ToolContext(root=place, workspace_dir=place, bridge=local_bridge(place), config=tool_config())
 
 
 def _report(tools: list[Tool], others: list[str]) -> None:

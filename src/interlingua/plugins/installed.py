@@ -9,6 +9,8 @@ Plugins are installed packages, folders in `<home>/plugins`, and directories tha
 
     [config.weather]
     unit = "F"
+
+`<home>/tools.toml` has the settings of the core tools, a table for each: see `tools.settings`.
 """
 
 import asyncio
@@ -19,8 +21,9 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from ..connect.registry import ConnectorRegistry
-from ..connect.tables import convert, read_tables
+from ..connect.tables import Mistake, convert, read_tables
 from ..tools.registry import ToolRegistry
+from ..tools.settings import check_settings
 from ..tools.tool import Tool, ToolContext, ToolMeta
 from ..values.errors import FormatError, InterlinguaError
 from ..values.places import has_package_plugins, home
@@ -29,6 +32,7 @@ from .loading import PluginProblem, Plugins, SearchPath, aload_plugins
 
 FOLDER = "plugins"
 FILE = "plugins.toml"
+TOOLS_FILE = "tools.toml"
 SERVER_SECONDS = 20.0  # for a server to start and to list its tools
 
 
@@ -38,6 +42,19 @@ class PluginSettings(Struct, frozen=True, kw_only=True):
     disabled: tuple[str, ...] = ()
     timeout: Annotated[float, Meta(gt=0)] = 10.0
     config: dict[str, dict[str, Any]] = {}
+
+
+def tool_config() -> dict[str, Any]:
+    """The configuration of core tools for a `ToolContext`: `tools.toml` in the home folder, a table for each tool."""
+    return {"tools": read_tables(home() / TOOLS_FILE, _tool_tables) or {}}
+
+
+def _tool_tables(given: dict[str, Any]) -> dict[str, Any]:
+    try:
+        check_settings({"tools": given})
+    except FormatError as error:
+        raise Mistake(error.message, error.path or "") from None
+    return given
 
 
 class Installed:

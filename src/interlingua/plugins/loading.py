@@ -21,6 +21,7 @@ from ..tools.tool import Tool
 from ..values.errors import FormatError
 from ..values.interop import describe, must_propagate, struct_of, with_arguments
 from ..values.places import PLUGIN_GROUP
+from ..values.spelling import nearest
 from .adding import Additions
 from .api import Log, Logger, PluginApi, PluginDefinition, PluginFactory, Registration
 from .manifest import Manifest, check_id, find_entry, folders, manifest_path, read_manifest
@@ -311,13 +312,19 @@ class _Loader:
 
     def load(self, points: bool | Iterable[EntryPoint]) -> Steps:
         """Loads one plugin after the other."""
+        ids: set[str] = set()
         for found in (*self._in_folders(self._paths), *self._installed(points)):
+            ids.add(found.manifest.id)
             if not self._wanted(found):
                 continue
             try:
                 yield from self._load(found)
             except Failed as failed:
                 self._report(found.path, found.manifest.id, failed.stage, str(failed))
+        for name in sorted(self._config.keys() - ids):  # others may be the host's own
+            if near := nearest(name, ids - self._config.keys(), 1):
+                message = f"configuration of unknown plugin {name!r}; did you mean {near[0]!r}?"
+                self._report(name, None, "config", message)
 
     # --- finding ---
 

@@ -14,6 +14,7 @@ from msgspec import Struct, structs
 
 from ..values.errors import FormatError
 from ..values.interop import attribute, describe, must_propagate, snake_case, struct_of, with_arguments
+from .settings import check_settings
 from .tool import MissingContext, Tool, ToolContext, ToolFactory, ToolMeta, ToolProfile, ToolSection, as_tool
 
 _log = logging.getLogger(__name__)
@@ -294,6 +295,7 @@ class ToolRegistry:
     ) -> _Steps:
         """Creates the tools in order. Yields awaitables, and receives their results."""
         given = ToolContext.of(context)
+        check_settings(given.config, self._entries)  # the caller's own mistake: raised, not a reason to skip a tool
         made: list[tuple[_Entry, Tool]] = []
         skipped: list[Skipped] = []
         for entry in entries:

@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from ..values.abort import Abort
-from ..values.errors import FormatError, ToolAuthorizationError, ToolInputError, TransportError
+from ..values.errors import ToolAuthorizationError, ToolInputError, TransportError
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
@@ -323,17 +323,6 @@ class Fetched(Struct, frozen=True, kw_only=True):
     def content_type(self) -> str:
         """The media type without parameters, in lower case; empty if missing."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
-
-
-Rules = TypeVar("Rules", bound=FetchRules)
-
-
-def read_rules(kind: type[Rules], config: Mapping[str, Any] | None, key: str) -> Rules:
-    """The rules under `key` of a tool context's config. Raises `FormatError` for an unknown setting."""
-    try:
-        return msgspec.convert(dict((config or {}).get(key) or {}), kind, strict=False)
-    except (msgspec.ValidationError, TypeError, ValueError) as error:
-        raise FormatError(f"invalid settings of {key}: {error}", f"$.{key}") from None
 
 
 async def look_up(host: str, port: int) -> list[str]:

@@ -121,8 +121,12 @@ def struct_of(value: Any, kind: type[S], what: str) -> S:
         raise FormatError(f"{what} must be a {kind.__name__} or a mapping, not {type(value).__name__}", what)
     unknown = [name for name in value if name not in known and snake_case(str(name)) not in known]
     if unknown:
+        from .spelling import nearest  # for errors only
+
         names = ", ".join(repr(name) for name in unknown)
-        raise FormatError(f"{what} has unknown fields {names}; valid fields: {', '.join(known)}", what)
+        near = nearest(snake_case(str(unknown[0])), known, 1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise FormatError(f"{what} has unknown fields {names}; {hint}valid fields: {', '.join(known)}", what)
     try:
         return kind(**attributes(value, known))
     except TypeError:

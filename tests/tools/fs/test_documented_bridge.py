@@ -162,7 +162,9 @@ async def test_what_is_not_there_is_said_in_the_tools_own_words(name: str, param
         raise AssertionError("nothing to look at")
 
     result = await call_tool(
-        tools_of(Files(), complete=complete, config={"imageModel": "debug/parrot-1"})[name], "c", params
+        tools_of(Files(), complete=complete, config={"tools": {"image": {"model": "debug/parrot-1"}}})[name],
+        "c",
+        params,
     )
     assert result.is_error
     assert "no such file" in result.text or "there is no file" in result.text
@@ -188,7 +190,7 @@ async def test_a_picture_is_seen_where_the_text_kept_its_bytes_and_refused_where
 
     files.files["x.png"] = "?"
     files.read_file = read_file  # type: ignore[method-assign]
-    tools = tools_of(files, complete=complete, config={"imageModel": "debug/parrot-1"})
+    tools = tools_of(files, complete=complete, config={"tools": {"image": {"model": "debug/parrot-1"}}})
     result = await call_tool(tools[name], "c", {"path": "x.png"} if name == "read" else {"image": "x.png"})
     assert kept == (not result.is_error), result.text
     if not kept:

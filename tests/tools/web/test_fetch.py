@@ -5,11 +5,14 @@ import gzip
 import socket
 import ssl
 import zlib
+from typing import Any
 
 import pytest
 import trustme
 
-from interlingua.tools.web import USER_AGENT, FetchRules, fetch, read_rules
+from interlingua.tools.settings import read_settings
+from interlingua.tools.tool import ToolContext
+from interlingua.tools.web import USER_AGENT, FetchRules, fetch
 from interlingua.values.abort import Abort
 from interlingua.values.errors import FormatError, ToolAuthorizationError, ToolInputError, TransportError
 from tools.web.serving import always, by_path, says, serving
@@ -452,5 +455,9 @@ def test_unknown_settings_are_refused():
     A misspelled rule does not silently leave a door open or shut.
     """
     with pytest.raises(FormatError, match="allowHost"):
-        read_rules(FetchRules, {"webFetch": {"allowHost": ["x"]}}, "webFetch")
-    assert ("a",) == read_rules(FetchRules, {"webFetch": {"allowHosts": ["a"]}}, "webFetch").allow_hosts
+        rules_of({"allowHost": ["x"]})
+    assert ("a",) == rules_of({"allowHosts": ["a"]}).allow_hosts == rules_of({"allow_hosts": ["a"]}).allow_hosts
+
+
+def rules_of(settings: dict[str, Any]) -> FetchRules:
+    return read_settings("web_fetch", FetchRules, ToolContext(config={"tools": {"web_fetch": settings}}))

@@ -25,7 +25,7 @@ ARTICLE = (
 
 
 def made(**settings):
-    tool = web_fetch_tool(ToolContext(config={"webFetch": {"allowHosts": ["127.0.0.1"], **settings}}))
+    tool = web_fetch_tool(ToolContext(config={"tools": {"web_fetch": {"allowHosts": ["127.0.0.1"], **settings}}}))
     assert tool is not None
     return tool
 
@@ -487,9 +487,9 @@ def test_the_settings_switch_it_off_and_are_checked():
     """
     None when disabled; a misspelled setting is an error that names it.
     """
-    assert web_fetch_tool(ToolContext(config={"webFetch": {"enabled": False}})) is None
+    assert web_fetch_tool(ToolContext(config={"tools": {"web_fetch": {"enabled": False}}})) is None
     with pytest.raises(FormatError, match="allowhosts"):
-        web_fetch_tool(ToolContext(config={"webFetch": {"allowhosts": []}}))
+        web_fetch_tool(ToolContext(config={"tools": {"web_fetch": {"allowhosts": []}}}))
 
 
 def test_the_schema_is_flat_and_complete():

@@ -30,7 +30,7 @@ def no_keys(monkeypatch):
 
 
 def made(**settings):
-    tool = web_search_tool(ToolContext(config={"webSearch": settings}))
+    tool = web_search_tool(ToolContext(config={"tools": {"web_search": settings}}))
     assert tool is not None
     return tool
 
@@ -216,6 +216,6 @@ def test_the_settings_switch_it_off_and_are_checked():
     """
     None when disabled; an unknown service is an error that lists the known ones; a key is not printed.
     """
-    assert web_search_tool(ToolContext(config={"webSearch": {"enabled": False}})) is None
+    assert web_search_tool(ToolContext(config={"tools": {"web_search": {"enabled": False}}})) is None
     with pytest.raises(FormatError, match="brave, tavily, searxng"):
         made(backend="altavista")

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from ...values.abort import Abort
-from ...values.errors import FormatError, ToolAuthorizationError, ToolInputError
+from ...values.errors import ToolAuthorizationError, ToolInputError
 from ...values.messages import TextBlock
 from ..arguments import read_arguments, schema_of
 from ..output import Output, plain, whole_characters
@@ -20,6 +20,7 @@ from ..paths import name_bytes, name_text, root_bytes
 from ..processes import Launch, ProcessSession, ProcessTable, process_table
 from ..results import NO_OUTPUT
 from ..sandbox import HOME, Sandbox, SandboxStatus, is_set_uid, requested, sandbox_status, sandboxed, scrubbed
+from ..settings import read_settings
 from ..tool import MissingContext, Tool, ToolContext, ToolResult, ToolUpdateCallback
 
 SHOWN_BYTES = 32 * 1024
@@ -32,7 +33,7 @@ _SHELLS = (("/bin/bash", "--noprofile", "--norc", "-c"), ("/usr/bin/bash", "--no
 
 
 class ExecSettings(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """The settings in `config.tools.exec`.
+    """The settings of `exec`.
 
     `sandbox`: `auto` uses bubblewrap if it works, `required` refuses without it, `off` does not use it.
     `network`, `read_only`, `writable`: what a sandboxed command may access beside its root.
@@ -93,11 +94,7 @@ def exec_tool(context: ToolContext) -> Tool | None:
 
 
 def _settings(context: ToolContext) -> ExecSettings:
-    given = ((context.config or {}).get("tools") or {}).get("exec") or {}
-    try:
-        settings = msgspec.convert(given, ExecSettings)
-    except msgspec.ValidationError as error:
-        raise FormatError(str(error), "config.tools.exec") from None
+    settings = read_settings("exec", ExecSettings, context)
     if context.sandboxed is not None:
         settings = msgspec.structs.replace(settings, sandbox="required" if context.sandboxed else "off")
     return settings

@@ -12,13 +12,14 @@ from msgspec import UNSET, Meta, Struct, UnsetType, structs
 from ...conversion.resizing import look
 from ...dialects.provider_errors import failure_of
 from ...values.abort import Abort
-from ...values.errors import ContentFiltered, FormatError, ToolAuthorizationError, ToolInputError, TransportError
+from ...values.errors import ContentFiltered, ToolAuthorizationError, ToolInputError, TransportError
 from ...values.messages import ImageBlock, TextBlock, UserMessage
 from ...values.request import Context
 from ..arguments import read_arguments, schema_of
 from ..fs import ByteBridge, context_bridge
 from ..paths import readings
 from ..results import untrusted, visible
+from ..settings import read_settings
 from ..tool import MissingContext, Tool, ToolContext, ToolResult, ToolUpdateCallback, needed
 from ..web import FetchRules, LookUp, fetch, look_up
 from ._files import contents, state, variant, variant_notice
@@ -39,10 +40,10 @@ _DEFAULT_MB = 10.0
 _MAX_MB = 32.0
 
 
-class ImageModel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`config["imageModel"]`: a model, or a primary model and fallbacks."""
+class ImageSettings(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """The settings of `image`: the vision model to ask, and those to ask if it fails."""
 
-    primary: str = ""
+    model: str = ""
     fallbacks: tuple[str, ...] = ()
 
 
@@ -151,7 +152,8 @@ class _Source:
 def image_tool(context: ToolContext, *, look_up: LookUp = look_up) -> Tool:
     """The tool. It calls `context.complete`, so it needs no provider and no key."""
     needed(context, "complete")
-    models = _configured(context)
+    settings = read_settings("image", ImageSettings, context)
+    models = tuple(model for model in (settings.model, *settings.fallbacks) if model)
     source = _Source(context, web_rules(context), look_up)
 
     async def execute(
@@ -168,7 +170,7 @@ def image_tool(context: ToolContext, *, look_up: LookUp = look_up) -> Tool:
                 f"image: model {arguments.model!r} is not allowed; models in the settings: {known}"
             )
         if not tried:
-            raise ToolInputError("image: no vision model is known; pass model, or set imageModel in the settings")
+            raise ToolInputError("image: no vision model is known; pass model, or set image.model in the settings")
         limit = int(arguments.max_bytes_mb * 1_000_000)
         try:
             seen = [await source.picture(reference, limit, signal) for reference in _references(arguments)]
@@ -184,17 +186,6 @@ def image_tool(context: ToolContext, *, look_up: LookUp = look_up) -> Tool:
         parameters=schema_of(ImageArguments),
         execute=execute,
     )
-
-
-def _configured(context: ToolContext) -> tuple[str, ...]:
-    given = (context.config or {}).get("imageModel")
-    if given is None:
-        return ()
-    try:
-        chosen = msgspec.convert({"primary": given} if isinstance(given, str) else given, ImageModel)
-    except msgspec.ValidationError as error:
-        raise FormatError(f"invalid imageModel: {error}", "$.imageModel") from None
-    return tuple(model for model in (chosen.primary, *chosen.fallbacks) if model)
 
 
 def _references(arguments: ImageArguments) -> list[str]:

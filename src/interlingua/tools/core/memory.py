@@ -15,12 +15,13 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from ...values.abort import Abort
-from ...values.errors import FormatError, ToolInputError
+from ...values.errors import ToolInputError
 from ..access import permitted
 from ..arguments import read_arguments, schema_of
 from ..fs import ByteBridge, context_bridge
 from ..memory_index import LocalNote, MemoryIndex, NoteFile, refuse_large
 from ..results import json_result
+from ..settings import read_settings
 from ..tool import MissingContext, Tool, ToolContext, ToolResult, ToolUpdateCallback
 
 SEARCH_DESCRIPTION = (
@@ -41,7 +42,7 @@ _MAX_CHARS = 100_000
 
 
 class MemorySettings(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """`config["memory"]`. `paths` adds notes or folders of notes, absolute or relative to the workspace."""
+    """The settings of `memory`. `paths` adds notes or folders of notes, absolute or relative to the workspace."""
 
     enabled: bool = True
     paths: tuple[str, ...] = ()
@@ -152,8 +153,8 @@ class Places:
 
 
 def memory_search_tool(context: ToolContext) -> Tool | None:
-    """The search tool; None if `config["memory"]` disables memory."""
-    settings = _settings(context)
+    """The search tool; None if the settings disable memory."""
+    settings = read_settings("memory", MemorySettings, context)
     places = Places(context, settings)
     if not settings.enabled:
         return None
@@ -179,8 +180,8 @@ def memory_search_tool(context: ToolContext) -> Tool | None:
 
 
 def memory_get_tool(context: ToolContext) -> Tool | None:
-    """The reading tool; None if `config["memory"]` disables memory."""
-    settings = _settings(context)
+    """The reading tool; None if the settings disable memory."""
+    settings = read_settings("memory", MemorySettings, context)
     places = Places(context, settings)
     if not settings.enabled:
         return None
@@ -201,13 +202,6 @@ def memory_get_tool(context: ToolContext) -> Tool | None:
         parameters=schema_of(MemoryGetArguments),
         execute=execute,
     )
-
-
-def _settings(context: ToolContext) -> MemorySettings:
-    try:
-        return msgspec.convert(dict((context.config or {}).get("memory") or {}), MemorySettings, strict=False)
-    except (msgspec.ValidationError, TypeError, ValueError) as error:
-        raise FormatError(f"invalid settings of memory: {error}", "$.memory") from None
 
 
 def _index_path(context: ToolContext, settings: MemorySettings) -> Path | None:

@@ -18,8 +18,9 @@ from ...values.errors import ToolInputError, TransportError
 from ...values.messages import TextBlock
 from ..arguments import read_arguments, schema_of
 from ..results import untrusted, visible
+from ..settings import read_settings
 from ..tool import Tool, ToolContext, ToolResult, ToolUpdateCallback
-from ..web import Fetched, FetchRules, LookUp, fetch, look_up, read_rules, read_url, unless_aborted
+from ..web import Fetched, FetchRules, LookUp, fetch, look_up, read_url, unless_aborted
 from ._cache import Cache
 
 DESCRIPTION = (
@@ -40,7 +41,7 @@ _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codec
 
 
 class WebFetchSettings(FetchRules, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """`config["webFetch"]`: allowed addresses and limits."""
+    """The settings of `web_fetch`: allowed addresses and limits."""
 
     enabled: bool = True
     max_chars: int = 50_000
@@ -82,8 +83,8 @@ class Text(NamedTuple):
 
 
 def web_fetch_tool(context: ToolContext, *, look_up: LookUp = look_up) -> Tool | None:
-    """The tool, with the settings of `config["webFetch"]`; None if they disable it."""
-    settings = read_rules(WebFetchSettings, context.config, "webFetch")
+    """The tool, with its settings; None if they disable it."""
+    settings = read_settings("web_fetch", WebFetchSettings, context)
     if not settings.enabled:
         return None
     pages: Cache[Page] = Cache(seconds=settings.cache_minutes * 60, size=lambda page: len(page.text) * 2)
@@ -118,7 +119,7 @@ def web_fetch_tool(context: ToolContext, *, look_up: LookUp = look_up) -> Tool |
 
 def web_rules(context: ToolContext) -> FetchRules:
     """The fetch rules of web_fetch, for other tools."""
-    return read_rules(WebFetchSettings, context.config, "webFetch")
+    return read_settings("web_fetch", WebFetchSettings, context)
 
 
 async def _page(arguments: WebFetchArguments, settings: WebFetchSettings, look_up: LookUp) -> Page:

@@ -16,8 +16,9 @@ from ...values.errors import FormatError, ToolInputError, TransportError
 from ...values.messages import TextBlock
 from ..arguments import read_arguments, schema_of
 from ..results import untrusted, visible
+from ..settings import read_settings
 from ..tool import Tool, ToolContext, ToolResult, ToolUpdateCallback
-from ..web import Fetched, FetchRules, LookUp, fetch, look_up, read_rules, read_url
+from ..web import Fetched, FetchRules, LookUp, fetch, look_up, read_url
 from ._cache import Cache
 
 # Search services as rows: how to build a request and read the response. A new service is two functions and a row.
@@ -141,7 +142,7 @@ _REMEDIES = {
 
 
 class WebSearchSettings(FetchRules, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """`config["webSearch"]`. Default backend: the first whose environment variable is set.
+    """The settings of `web_search`. Default backend: the first whose environment variable is set.
 
     The host of `base_url` may be private, since the user configured it.
     """
@@ -188,13 +189,14 @@ class Found(Struct, frozen=True, kw_only=True):
 
 
 def web_search_tool(context: ToolContext, *, look_up: LookUp = look_up) -> Tool | None:
-    """The tool, with the settings of `config["webSearch"]`; None if they disable it."""
-    settings = read_rules(WebSearchSettings, context.config, "webSearch")
+    """The tool, with its settings; None if they disable it."""
+    settings = read_settings("web_search", WebSearchSettings, context)
     if not settings.enabled:
         return None
     if settings.backend and settings.backend not in BACKENDS:
         raise FormatError(
-            f"unknown search backend {settings.backend!r}; valid backends: {', '.join(BACKENDS)}", "$.webSearch.backend"
+            f"unknown search backend {settings.backend!r}; valid backends: {', '.join(BACKENDS)}",
+            "config.tools.web_search.backend",
         )
     answers: Cache[Found] = Cache(seconds=settings.cache_minutes * 60, size=lambda found: len(repr(found.hits)) * 2)
 
@@ -274,8 +276,8 @@ def _set_up(settings: WebSearchSettings) -> ToolResult:
     """The result that explains how to configure a search service."""
     names = (settings.backend,) if settings.backend else tuple(BACKENDS)
     ways = [
-        f"{BACKENDS[name].label}: set the environment variable {BACKENDS[name].env}, or webSearch."
-        f"{'apiKey' if BACKENDS[name].base_url else 'baseUrl'} with webSearch.backend = {name!r} in the settings"
+        f"{BACKENDS[name].label}: set the environment variable {BACKENDS[name].env}, or in the settings of "
+        f"web_search backend = {name!r} and {'api_key' if BACKENDS[name].base_url else 'base_url'}"
         for name in names
     ]
     text = "web_search is not configured; tell the user. One of these is needed:\n" + "\n".join(
