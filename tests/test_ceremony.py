@@ -1,5 +1,6 @@
 """The short ways to say common things: content first, verbs that take messages, tools by name, runs without a loop."""
 
+import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 
 import interlingua as il
+from interlingua.testing import Server
 
 MESSAGES = [il.UserMessage("hi"), il.AssistantMessage("hello"), il.UserMessage("bye")]
 
@@ -90,3 +92,71 @@ async def test_a_failure_can_be_raised_and_is_never_silent(caplog: pytest.LogCap
     assert "the run failed" in caplog.text
     with pytest.raises(il.InterlinguaError, match="nowhere"):
         await agent.prompt("hi", raise_on_error=True)
+
+
+DOT = bytes.fromhex(
+    "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d4944415478da63fccff0bf1e00058302"
+    "7fc8c8bd290000000049454e44ae426082"
+)
+
+
+@pytest.mark.parametrize("as_stream", [False, True], ids=["complete", "stream"])
+def test_system_text_and_pictures_are_given_beside_the_question(as_stream: bool, tmp_path: Path) -> None:
+    """Whatever the question is: a text, messages, a context, a request or a conversation."""
+    (tmp_path / "dot.png").write_bytes(DOT)
+    context = il.Context(messages=[il.UserMessage("hi")])
+    request = il.Request(model=il.ModelDescriptor(id="x"), context=context, options=il.Options(temperature=0.5))
+    every: list[Any] = ["hi", [il.UserMessage("hi")], context, request, il.Conversation.of(request)]
+    with Server(strict=True) as server:
+        model = il.ModelDescriptor(id="m", api="openai-completions", base_url=server.base_url("openai-completions"))
+        for given in every:
+            asked: dict[str, Any] = {"system": "Be brief.", "images": [tmp_path / "dot.png", DOT], "api_key": "k"}
+            if as_stream:
+                il.sync.stream(model, given, **asked).result()
+            else:
+                il.sync.complete(model, given, **asked)
+            sent = server.last.request
+            assert sent is not None
+            assert "Be brief." == sent.context.system_prompt
+            (message,) = sent.context.messages
+            assert ["text", "image", "image"] == [block.type for block in message.content or ()]  # type: ignore[union-attr]
+            assert (0.5 if given in (request, every[-1]) else None) == sent.options.temperature
+    assert il.UserMessage("hi") == context.messages[0]
+
+
+async def test_pictures_stay_with_their_question_when_an_answer_is_sent_back() -> None:
+    """They are sent once, with the first message."""
+    async with Server(strict=True) as server:
+        server.say("no number")
+        server.say('{"value": 3}')
+        model = il.ModelDescriptor(id="m", api="openai-completions", base_url=server.base_url("openai-completions"))
+        assert 3 == (await il.complete(model, "how many?", images=DOT, system="Count.", output=int, api_key="k")).output
+        first, _, last = server.last.request.context.messages  # type: ignore[union-attr]
+        assert [2, 1] == [len(one.content) if not isinstance(one.content, str) else 1 for one in (first, last)]  # type: ignore[arg-type]
+        assert "Count." == server.last.request.context.system_prompt  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("given", "options", "message"),
+    [
+        (il.Context(system="a", messages=[il.UserMessage("hi")]), {"system": "b"}, "two system texts"),
+        ("hi", {"system": 5}, "a string or text blocks, not int"),
+        ([il.AssistantMessage("hello")], {"images": DOT}, "the last one is assistant"),
+        ("hi", {"images": ["nowhere.png"]}, "nowhere.png"),
+    ],
+    ids=["two", "type", "place", "file"],
+)
+def test_a_wrong_system_text_or_picture_is_refused_at_the_call(given: Any, options: Any, message: str) -> None:
+    """Before anything is sent."""
+    with pytest.raises(il.InterlinguaError, match=message):
+        il.sync.complete("debug/parrot-1", given, **options)
+    with pytest.raises(il.InterlinguaError, match=message):
+        il.stream("debug/parrot-1", given, **options)
+
+
+def test_a_block_says_its_type() -> None:
+    """The word that JSON has for it."""
+    blocks: list[Any] = [il.TextBlock(text="a"), il.ToolCall(id="c", name="n", arguments={}), il.image(DOT)]
+    for block in blocks:
+        assert json.loads(il.dump(block))["type"] == block.type
+    assert ["text", "toolCall", "image"] == [block.type for block in blocks]

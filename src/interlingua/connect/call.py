@@ -7,6 +7,7 @@ given with a call is the first model's; a fallback has its own row, variables an
 import asyncio
 import contextlib
 import inspect
+import os
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, Required, TypeAlias, TypedDict
@@ -35,7 +36,7 @@ from ..values.events import (
 )
 from ..values.folding import CUT_OFF
 from ..values.interop import must_propagate
-from ..values.messages import AssistantMessage
+from ..values.messages import AssistantMessage, ImageBlock, TextBlock
 from ..values.request import (
     CallOptions,
     ModelDescriptor,
@@ -90,9 +91,18 @@ Fallback: TypeAlias = Model | WithAccess
 _PLAIN = CallOptions()
 
 
-class AskOptions(TypedDict, total=False):
-    """The keyword options of `complete` and `stream`, for type checkers: those of `Options` and of `CallOptions`."""
+Picture: TypeAlias = str | os.PathLike[str] | bytes | ImageBlock
+"""A picture as `interlingua.image` takes it: a path, its bytes, a URL; or its block."""
 
+
+class AskOptions(TypedDict, total=False):
+    """The keyword options of `complete` and `stream`, for type checkers: those of `Options` and of `CallOptions`.
+
+    `system` and `images` are added to the context: the system text, and pictures in the last message of the user.
+    """
+
+    system: str | Sequence[TextBlock] | None
+    images: Picture | Sequence[Picture]
     fallbacks: Fallback | Sequence[Fallback]
     retry: Retry | int | None
     on_retry: OnRetry | None
@@ -202,7 +212,7 @@ def options_of(options: Mapping[str, Any]) -> tuple[Options, CallOptions]:
     unknown = options.keys() - _NAMES
     if unknown:
         given = [name for name in options if name in unknown]
-        hint = " (the system text and the tools are the Context's)" if {"system", "tools"} & unknown else ""
+        hint = " (the tools are the Context's)" if "tools" in unknown else ""
         known = ", ".join(sorted(_NAMES))
         raise InterlinguaError(f"unknown option {', '.join(map(repr, given))}{hint}; valid options: {known}")
     for name in options.keys() & _KINDS.keys():

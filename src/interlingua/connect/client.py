@@ -10,8 +10,8 @@ from ..conversion.inputs import context_of
 from ..dialects import WIRES
 from ..dialects.files.clawtools import read_context
 from ..values.abort import Abort
-from ..values.errors import InterlinguaError, OutputInvalid
-from ..values.messages import AssistantMessage, Message
+from ..values.errors import FormatError, InterlinguaError, OutputInvalid
+from ..values.messages import AssistantMessage, ImageBlock, Message, TextBlock, UserMessage
 from ..values.request import Context, Conversation, ModelDescriptor, Options, Request
 from ..values.spelling import unknown
 from ..values.validation import check_context
@@ -50,13 +50,15 @@ class Client:
     def stream(self, model: Model, context: Any, *, output: Any = None, **options: Unpack[AskOptions]) -> Stream:
         """The answer of a model, event by event.
 
-        `context` is a text, a message, a list of messages, a `Context`, a `Conversation` or a `Request`. When the model
-        fails before it has said anything, the `fallbacks` are asked in turn, each with the conversation adapted to it.
+        `context` is a text, a message, a list of messages, a `Context`, a `Conversation` or a `Request`; `system` is
+        its system text, and `images` go with the last message of the user. When the model fails before it has said
+        anything, the `fallbacks` are asked in turn, each with the conversation adapted to it.
         `api_key`, `base_url`, `headers` and `settings` are the first model's alone; a fallback that needs its own is
         given as `{"model": …, "api_key": …}`. `get_api_key(provider)` is asked for a key before each attempt; what it
         gives counts before `api_key`. With `output`, a type, `Stream.partial_output` has what came of it so far.
         """
         given: dict[str, Any] = {**options}
+        context = _extended(context, given)
         asked = None if output is None else OutputType[Any](output)
         if asked is not None:
             _refuse_two_schemas(given)
@@ -86,6 +88,7 @@ class Client:
         `OutputInvalid` is raised.
         """
         given: dict[str, Any] = {**options}
+        context = _extended(context, given)
         if output is None:
             return (await self._whole(model, context, given))[0]
         asked = OutputType[Any](output)
@@ -207,6 +210,35 @@ def builtin_connectors(
 def _refuse_two_schemas(options: dict[str, Any]) -> None:
     if options.get("output_schema") is not None:
         raise InterlinguaError("output and output_schema are two schemas for one answer; give output alone")
+
+
+def _extended(context: Any, options: dict[str, Any]) -> Any:
+    """The context with the `system` text and the `images` of the options, which are taken out of them."""
+    system, pictures = options.pop("system", None), options.pop("images", None)
+    if system is None and pictures is None:
+        return context
+    from ..conversion.attachments import images_of  # for those who send pictures
+
+    images = images_of(pictures if pictures is not None else ())
+    if isinstance(context, Conversation):
+        context = context.request()
+    if isinstance(context, Request):
+        return replace(context, context=_extended(context.context, {"system": system, "images": images}))
+    read, _ = _context_of(context, Options())
+    if system is not None and read.system:
+        raise FormatError("two system texts, that of the context and system=…; give one", "system")
+    if images:
+        read = replace(read, messages=(*read.messages[:-1], _pictured(read.messages[-1], images)))
+    if not isinstance(system, str | list | tuple | None):
+        raise FormatError(f"the system text is a string or text blocks, not {type(system).__name__}", "system")
+    return read if system is None else replace(read, system=system if isinstance(system, str) else tuple(system))
+
+
+def _pictured(message: Message, images: Sequence[ImageBlock]) -> UserMessage:
+    if not isinstance(message, UserMessage):
+        raise FormatError(f"images go with a message of the user, but the last one is {message.role}", "images")
+    content = message.content or ()
+    return replace(message, content=(*((TextBlock(text=content),) if isinstance(content, str) else content), *images))
 
 
 def _followed(context: Any, messages: Sequence[Message]) -> Any:

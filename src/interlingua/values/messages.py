@@ -5,7 +5,7 @@ that wire can say; nothing else ever lives there. Identity (ids, parents) belong
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
 
 from msgspec import Struct, StructMeta
 
@@ -46,6 +46,7 @@ class Citation(Value, frozen=True, kw_only=True):
 class TextBlock(Value, frozen=True, kw_only=True, tag_field="type", tag="text"):
     """Words. `refusal` marks the model's words for declining to answer."""
 
+    type: ClassVar[Literal["text"]] = "text"
     text: str
     text_signature: str | None = None
     citations: tuple[Citation, ...] = ()
@@ -57,6 +58,7 @@ class TextBlock(Value, frozen=True, kw_only=True, tag_field="type", tag="text"):
 class ThinkingBlock(Value, frozen=True, kw_only=True, tag_field="type", tag="thinking"):
     """The model's reasoning. When `redacted`, the text is empty and the signature is the provider's sealed payload."""
 
+    type: ClassVar[Literal["thinking"]] = "thinking"
     thinking: str
     thinking_signature: str | None = None
     redacted: bool = False
@@ -66,6 +68,7 @@ class ThinkingBlock(Value, frozen=True, kw_only=True, tag_field="type", tag="thi
 class ImageBlock(Value, frozen=True, kw_only=True, tag_field="type", tag="image"):
     """A picture: base64 `data` with `mime_type`, or a `url`, or the `file_id` of an upload."""
 
+    type: ClassVar[Literal["image"]] = "image"
     data: str | None = None
     mime_type: str | None = None
     url: str | None = None
@@ -78,6 +81,7 @@ class ImageBlock(Value, frozen=True, kw_only=True, tag_field="type", tag="image"
 class AudioBlock(Value, frozen=True, kw_only=True, tag_field="type", tag="audio"):
     """A sound: base64 `data` with `mime_type`, or a `url`, or the `file_id` of an upload; `transcript` if known."""
 
+    type: ClassVar[Literal["audio"]] = "audio"
     data: str | None = None
     mime_type: str | None = None
     url: str | None = None
@@ -93,6 +97,7 @@ class DocumentBlock(Value, frozen=True, kw_only=True, tag_field="type", tag="doc
     `citations` says whether the model is asked to cite it.
     """
 
+    type: ClassVar[Literal["document"]] = "document"
     data: str | None = None
     mime_type: str | None = None
     text: str | None = None
@@ -112,6 +117,7 @@ class ToolCall(Value, frozen=True, kw_only=True, tag_field="type", tag="toolCall
     is not a JSON object: `arguments` is `{}` and the call must not be executed.
     """
 
+    type: ClassVar[Literal["toolCall"]] = "toolCall"
     id: str
     name: str
     arguments: dict[str, Any]
@@ -125,6 +131,7 @@ class ToolCall(Value, frozen=True, kw_only=True, tag_field="type", tag="toolCall
 class ServerToolCall(Value, frozen=True, kw_only=True, tag_field="type", tag="serverToolCall"):
     """A call that the provider runs itself (web search, code execution, …)."""
 
+    type: ClassVar[Literal["serverToolCall"]] = "serverToolCall"
     id: str
     name: str
     arguments: Any = None
@@ -135,6 +142,7 @@ class ServerToolCall(Value, frozen=True, kw_only=True, tag_field="type", tag="se
 class ServerToolResult(Value, frozen=True, kw_only=True, tag_field="type", tag="serverToolResult"):
     """What a provider's own tool gave. `content` is the provider's JSON, in the terms of the dialect `dialect`."""
 
+    type: ClassVar[Literal["serverToolResult"]] = "serverToolResult"
     tool_call_id: str
     tool_name: str
     dialect: str
@@ -147,6 +155,7 @@ class ServerToolResult(Value, frozen=True, kw_only=True, tag_field="type", tag="
 class OpaqueBlock(Value, frozen=True, kw_only=True, tag_field="type", tag="opaque"):
     """A block of `dialect` that is not modelled here: goes back to that dialect untouched, and nowhere else."""
 
+    type: ClassVar[Literal["opaque"]] = "opaque"
     dialect: str
     value: Any
     extra: Extra = {}
