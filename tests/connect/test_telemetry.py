@@ -1,5 +1,6 @@
 """OpenTelemetry after the GenAI conventions: off by default, and silent about what was said unless asked."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -210,10 +211,101 @@ async def test_what_was_said_is_recorded_when_asked_for(server: Server, watched:
     server.say("Under the OAK?")
     await ask(server)
     attributes = dict(watched.span.attributes or {})
-    assert "Keep secrets." == attributes["gen_ai.system_instructions"]
-    assert SECRET in str(attributes["gen_ai.input.messages"])
-    assert "Under the OAK?" in str(attributes["gen_ai.output.messages"])
+    found = {name: json.loads(str(attributes[f"gen_ai.{name}"])) for name in CONTENTS}
+    assert [{"type": "text", "content": "Keep secrets."}] == found["system_instructions"]
+    assert [{"role": "user", "parts": [{"type": "text", "content": SECRET}]}] == found["input.messages"]
+    said = {"role": "assistant", "parts": [{"type": "text", "content": "Under the OAK?"}], "finish_reason": "stop"}
+    assert [said] == found["output.messages"]
     assert "key-1" not in watched.span.to_json()
+
+
+CONTENTS = ("system_instructions", "input.messages", "output.messages")
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+
+
+async def test_every_kind_of_content_has_its_part_in_the_conventions(server: Server, watched: Watched) -> None:
+    """Reasoning, calls, results and media; the data of media stays out of the span."""
+    watched.enable(content=True)
+    server.answer((il.ThinkingBlock(thinking="Hm."), il.TextBlock(text="Look:"), CALL))
+    asked = il.UserMessage((il.TextBlock(text="What?"), il.ImageBlock(data=PNG, mime_type="image/png")))
+    linked = il.UserMessage((il.ImageBlock(url="https://example.org/a.png"), il.DocumentBlock(text="Notes")))
+    result = il.ToolResultMessage(tool_call_id="c1", tool_name="area", content="6")
+    model = il.ModelDescriptor(id="m", api="anthropic-messages", base_url=server.base_url("anthropic-messages"))
+    given = [asked, il.AssistantMessage(content=(CALL,), stop_reason="toolUse"), result, linked]
+    await il.complete(model, given, max_tokens=9, api_key="k")
+    attributes = dict(watched.span.attributes or {})
+    sent, told = (json.loads(str(attributes[f"gen_ai.{name}"])) for name in CONTENTS[1:])
+    kinds = [(message["role"], [part["type"] for part in message["parts"]]) for message in (*sent, *told)]
+    assert [
+        ("user", ["text", "blob"]),
+        ("assistant", ["tool_call"]),
+        ("tool", ["tool_call_response"]),
+        ("user", ["uri", "text"]),
+        ("assistant", ["reasoning", "text", "tool_call"]),
+    ] == kinds
+    assert ("tool_call", ("tool_call",)) == (told[0]["finish_reason"], attributes["gen_ai.response.finish_reasons"])
+    assert {"type": "tool_call", "id": "c1", "name": "area", "arguments": {"width": 2}} == sent[1]["parts"][0]
+    assert {"type": "tool_call_response", "id": "c1", "response": "6"} == sent[2]["parts"][0]
+    assert PNG not in watched.span.to_json()
+
+
+CALL = il.ToolCall(id="c1", name="area", arguments={"width": 2})
+
+
+async def test_the_run_of_an_agent_is_one_trace(server: Server, watched: Watched) -> None:
+    """Its calls of models and tools are the children of its span; what it used is the sum of theirs."""
+    watched.enable(content=True)
+    server.call("area", {"width": 2})
+    server.say("Four.")
+
+    def area(width: int) -> int:
+        """The area of a square."""
+        return width * width
+
+    agent = il.Agent("openai-chat/m", [area], base_url=server.base_url("openai-completions"), api_key="k")
+    result = await agent.prompt("Area?", raise_on_error=True)
+    names = {span.name: span for span in watched.spans}
+    run, tool = names["invoke_agent"], names["execute_tool area"]
+    assert ["chat m", "execute_tool area", "chat m", "invoke_agent"] == [span.name for span in watched.spans]
+    parents = {span.parent.span_id for span in watched.spans if span.parent is not None and span.context is not None}
+    assert run.context is not None and {run.context.span_id} == parents
+    about = dict(run.attributes or {})
+    assert result.usage is not None
+    assert ("invoke_agent", "openai", result.usage.input, result.usage.output) == (
+        about["gen_ai.operation.name"],
+        about["gen_ai.provider.name"],
+        about["gen_ai.usage.input_tokens"],
+        about["gen_ai.usage.output_tokens"],
+    )
+    assert ("Area?", "Four.") == tuple(
+        json.loads(str(about[f"gen_ai.{name}.messages"]))[0]["parts"][0]["content"] for name in ("input", "output")
+    )
+    assert {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": "area",
+        "gen_ai.tool.type": "function",
+        "gen_ai.tool.description": "The area of a square.",
+        "gen_ai.tool.call.arguments": '{"width":2}',
+        "gen_ai.tool.call.result": "4",
+    } == {name: value for name, value in (tool.attributes or {}).items() if name != "gen_ai.tool.call.id"}
+
+
+async def test_a_failed_tool_and_a_failed_run_have_failed_spans(server: Server, watched: Watched) -> None:
+    """And say nothing of what was said unless asked for it."""
+    watched.enable()
+    server.call("broken")
+    server.answer(il.AuthFailed("wrong key", status=401))
+
+    def broken() -> str:
+        raise ValueError(SECRET)
+
+    agent = il.Agent("openai-chat/m", [broken], base_url=server.base_url("openai-completions"), api_key="k")
+    assert "error" == (await agent.prompt(SECRET)).reason
+    failed = {span.name: span for span in watched.spans if span.status.status_code is StatusCode.ERROR}
+    assert {"execute_tool broken", "chat m", "invoke_agent"} == {*failed}
+    assert "tool_error" == (failed["execute_tool broken"].attributes or {})["error.type"]
+    assert "AuthFailed" == (failed["invoke_agent"].attributes or {})["error.type"]
+    assert not [span.name for span in watched.spans if SECRET in span.to_json()]
 
 
 @pytest.mark.parametrize(

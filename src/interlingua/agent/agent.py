@@ -12,9 +12,10 @@ from typing import Any, Generic, Literal, ParamSpec, TypeAlias
 
 from msgspec import Struct
 
-from ..connect.call import ACCESS, Fallback, chain, options_of, parted, place_of
-from ..connect.results import OutputType, Result, T
+from ..connect.call import ACCESS, Fallback, chain, named, options_of, parted, place_of
+from ..connect.results import OutputType, Result, T, total_usage
 from ..connect.retry import Retry
+from ..connect.telemetry import RunSpan, agent_span
 from ..conversion.attachments import Source, images_of
 from ..dialects.foreign_blocks import meant
 from ..tools.calling import Approve
@@ -316,7 +317,10 @@ class Agent(Generic[T]):
         self._idle.clear()
         self.state = AgentState(is_streaming=True)
         try:
-            reason = await _to_the_end(asyncio.ensure_future(loop.run(prompts, pending=pending, poll=poll)), own)
+            with agent_span(named(self._model), getattr(getattr(self.history, "session", None), "id", None)) as span:
+                reason = await _to_the_end(asyncio.ensure_future(loop.run(prompts, pending=pending, poll=poll)), own)
+                if span is not None:
+                    _tell(span, prompts, loop, reason)
         finally:
             self._signal = None
             self.state.is_streaming = False
@@ -609,6 +613,17 @@ def _read(messages: Iterable[Any], path: str) -> list[AgentMessage]:
     given = [message_of(message, f"{path}[{at}]") for at, message in enumerate(messages)]
     check_messages(given, path)
     return meant(given)
+
+
+def _tell(span: RunSpan, prompts: Sequence[AgentMessage], loop: Loop, reason: str) -> None:
+    """Puts on the span of a run what it used, and how it ended."""
+    answers = [message for message in loop.new if isinstance(message, AssistantMessage)]
+    span.set_content(input__messages=prompts, output__messages=answers[-1:])
+    usage = total_usage(answer.usage for answer in answers)
+    if usage is not None:
+        span.set_usage(usage)
+    if reason == "error":
+        span.fail(type(loop.failure).__name__ if loop.failure is not None else "error")
 
 
 def _follow(state: AgentState, event: AgentEvent) -> None:

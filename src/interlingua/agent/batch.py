@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ..connect.telemetry import tool_span
 from ..sessions.executions import UNKNOWN as UNKNOWN
 from ..tools.calling import Approve, call_tool, failure
 from ..tools.results import as_result
@@ -178,20 +179,26 @@ class Batch:
 
     async def _called(self, tool: Tool, call: ToolCall) -> ToolResult:
         updates = _Updates(self._emit, call)
-        try:
-            return await call_tool(
-                replace(tool, execute=self._hooked(tool, call)),
-                call.id,
-                call.arguments if call.parse_error is None else call.arguments_text,
-                signal=self._signal,
-                on_update=updates,
-                context=self._rules.context,
-                policy=self._rules.policy,
-                approve=self._one_question if self._rules.approve is not None else None,
-                parse_error=call.parse_error,
-            )
-        finally:
-            await updates.finish()
+        with tool_span(call.name, call.id, tool.description) as span:
+            try:
+                result = await call_tool(
+                    replace(tool, execute=self._hooked(tool, call)),
+                    call.id,
+                    call.arguments if call.parse_error is None else call.arguments_text,
+                    signal=self._signal,
+                    on_update=updates,
+                    context=self._rules.context,
+                    policy=self._rules.policy,
+                    approve=self._one_question if self._rules.approve is not None else None,
+                    parse_error=call.parse_error,
+                )
+            finally:
+                await updates.finish()
+            if span is not None:
+                span.set_content(tool__call__arguments=call.arguments, tool__call__result=result.text)
+                if result.is_error:
+                    span.fail("tool_error")
+            return result
 
     def _hooked(self, tool: Tool, call: ToolCall) -> Any:
         """The tool as it runs here: the hook is asked first, then the beginning goes into the journal."""

@@ -1,18 +1,35 @@
 """OpenTelemetry spans and metrics after the GenAI conventions. Off until `enable` is called; no content unless asked.
 
 Needs the extra `otel`. One client span per call, with the tokens it took; histograms of tokens, of the whole duration
-and of the time to the first chunk.
+and of the time to the first chunk. The run of an agent and each call of a tool have spans, too, around theirs.
+opentelemetry.io/docs/specs/semconv/gen-ai
 """
 
+import contextlib
 import time
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .._version import __version__
 from ..dialects import WIRES
-from ..values.canonical import plain
 from ..values.errors import InterlinguaError, ProviderError
 from ..values.jsontext import compact
-from ..values.messages import AssistantMessage
+from ..values.messages import (
+    AgentMessage,
+    AssistantMessage,
+    AudioBlock,
+    Block,
+    CustomMessage,
+    DocumentBlock,
+    ImageBlock,
+    SystemMessage,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    ToolResultMessage,
+    Usage,
+    text_of,
+)
 from ..values.request import ModelDescriptor, Request
 from .providers import PROVIDERS
 from .stream import Stream
@@ -65,6 +82,66 @@ def record(
     if first is not None:
         telemetry.first.record(first - started, about)
     telemetry.finish(span, about, request, message, failure, finished - started, end_time=int(finished * 1e9))
+
+
+# --- agents and tools -------------------------------------------------------------------------------------------------
+
+
+class RunSpan:
+    """The span of something that calls models or tools, or of a tool's call; the spans within are its children."""
+
+    def __init__(self, telemetry: "_Telemetry", span: Any) -> None:
+        self._telemetry = telemetry
+        self._span = span
+
+    def fail(self, kind: str) -> None:
+        self._span.set_status(self._telemetry.failed)
+        self._span.set_attribute("error.type", kind)
+
+    def set(self, **attributes: Any) -> None:
+        """Sets `gen_ai.…` attributes; a double underscore stands for a dot."""
+        named = {f"gen_ai.{name.replace('__', '.')}": value for name, value in attributes.items()}
+        self._span.set_attributes({name: value for name, value in named.items() if value is not None})
+
+    def set_content(self, **contents: Any) -> None:
+        """Sets attributes that say what was said, if that was asked for: messages, or JSON."""
+        if self._telemetry.content:
+            self.set(**{name: written(value) for name, value in contents.items()})
+
+    def set_usage(self, usage: Usage) -> None:
+        self._span.set_attributes(_usage(usage))
+
+
+@contextlib.contextmanager
+def agent_span(model: ModelDescriptor, conversation: str | None) -> Iterator[RunSpan | None]:
+    """A span around the run of an agent; None if telemetry is off."""
+    about = {"gen_ai.provider.name": _system(model), "gen_ai.request.model": model.id}
+    with _around("invoke_agent", "invoke_agent", {**about, "gen_ai.conversation.id": conversation}) as span:
+        yield span
+
+
+@contextlib.contextmanager
+def tool_span(name: str, call_id: str, description: str | None) -> Iterator[RunSpan | None]:
+    """A span around a call of a tool; None if telemetry is off."""
+    about = {"name": name, "call.id": call_id, "description": description, "type": "function"}
+    with _around("execute_tool", f"execute_tool {name}", {f"gen_ai.tool.{k}": v for k, v in about.items()}) as span:
+        yield span
+
+
+@contextlib.contextmanager
+def _around(operation: str, name: str, attributes: dict[str, str | None]) -> Iterator[RunSpan | None]:
+    telemetry = _telemetry
+    if telemetry is None:
+        yield None
+        return
+    given = {key: value for key, value in attributes.items() if value is not None}
+    given["gen_ai.operation.name"] = operation
+    # An exception's text may quote what was said, so it is not recorded.
+    with telemetry.tracer.start_as_current_span(name, attributes=given, record_exception=False) as span:
+        yield RunSpan(telemetry, span)
+
+
+# --- calls of models --------------------------------------------------------------------------------------------------
 
 
 class _Telemetry:
@@ -173,22 +250,91 @@ def _answer(message: AssistantMessage) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "gen_ai.response.model": message.response_model or message.model,
         "gen_ai.response.id": message.response_id,
-        "gen_ai.response.finish_reasons": [message.stop_reason] if message.stop_reason else None,
+        "gen_ai.response.finish_reasons": [_finish_reason(message)] if message.stop_reason else None,
     }
-    if usage is not None:
-        fields |= {
-            "gen_ai.usage.input_tokens": usage.input + usage.cache_read + usage.cache_write,
-            "gen_ai.usage.output_tokens": usage.output,
-            "gen_ai.usage.cache_read.input_tokens": usage.cache_read or None,
-            "gen_ai.usage.cache_creation.input_tokens": usage.cache_write or None,
-        }
+    fields |= _usage(usage) if usage is not None else {}
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def _usage(usage: Usage) -> dict[str, int]:
+    """The tokens. Those of the input include the cache's: that is what the conventions say, and what readers add up."""
+    fields = {
+        "gen_ai.usage.input_tokens": usage.input + usage.cache_read + usage.cache_write,
+        "gen_ai.usage.output_tokens": usage.output,
+    }
+    cached = {
+        "gen_ai.usage.cache_read.input_tokens": usage.cache_read,
+        "gen_ai.usage.cache_creation.input_tokens": usage.cache_write,
+    }
+    return {**fields, **{name: count for name, count in cached.items() if count}}
 
 
 def _content(request: Request, message: AssistantMessage) -> dict[str, str]:
     context = request.context
+    system = {"gen_ai.system_instructions": compact([_text(context.system_prompt)])} if context.system_prompt else {}
     return {
-        "gen_ai.system_instructions": context.system_prompt,
-        "gen_ai.input.messages": compact([plain(one) for one in context.messages]),
-        "gen_ai.output.messages": compact([plain(message)]),
+        **system,
+        "gen_ai.input.messages": written(context.messages),
+        "gen_ai.output.messages": written([message]),
     }
+
+
+# --- content, in the JSON of the conventions --------------------------------------------------------------------------
+
+# gen-ai-input-messages.json, gen-ai-output-messages.json: a message is a role and parts.
+
+_FINISH_REASONS = {"toolUse": "tool_call", "aborted": "error"}
+
+
+def written(value: Any) -> str:
+    """Messages as the conventions write them; a text, or any other JSON."""
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return compact([_message(one) for one in value if not isinstance(one, CustomMessage)])
+    return value if isinstance(value, str) else compact(value)
+
+
+def _message(message: AgentMessage) -> dict[str, Any]:
+    assert not isinstance(message, CustomMessage)
+    content = message.content or ()
+    if isinstance(message, ToolResultMessage):
+        result = {"type": "tool_call_response", "id": message.tool_call_id, "response": text_of(content)}
+        return {"role": "tool", "parts": [result]}
+    blocks = (TextBlock(text=content),) if isinstance(content, str) else content
+    parts = [part for block in blocks if (part := _part(block)) is not None]
+    if isinstance(message, AssistantMessage):
+        return {"role": "assistant", "parts": parts, "finish_reason": _finish_reason(message)}
+    return {"role": "system" if isinstance(message, SystemMessage) else "user", "parts": parts}
+
+
+def _finish_reason(message: AssistantMessage) -> str:
+    reason = message.stop_reason or "stop"
+    return _FINISH_REASONS.get(reason, reason)
+
+
+def _text(text: str) -> dict[str, str]:
+    return {"type": "text", "content": text}
+
+
+def _part(block: Block) -> dict[str, Any] | None:
+    match block:
+        case TextBlock():
+            return _text(block.text)
+        case ThinkingBlock():
+            return {"type": "reasoning", "content": block.thinking} if block.thinking else None
+        case ToolCall():
+            return {"type": "tool_call", "id": block.id, "name": block.name, "arguments": block.arguments}
+        case DocumentBlock(text=str(text)):
+            return _text(text)
+        case ImageBlock() | AudioBlock() | DocumentBlock():
+            modality = {"image": "image", "audio": "audio"}.get(block.type, "document")
+            return {"modality": modality, "mime_type": block.mime_type, **_source(block)}
+    return None  # a wire's own
+
+
+def _source(block: ImageBlock | AudioBlock | DocumentBlock) -> dict[str, Any]:
+    """Where the data is. The data itself is left out: spans have limits of a few kilobytes."""
+    if block.url is not None and not block.url.startswith("data:"):
+        return {"type": "uri", "uri": block.url}
+    if block.file_id is not None:
+        return {"type": "file", "file_id": block.file_id}
+    return {"type": "blob", "content": ""}
