@@ -39,9 +39,10 @@ def check_plugin(folder: Path, config: dict[str, Any] | None = None, *, seconds:
         out = Path(place) / "report.json"
         command = [sys.executable, "-P", "-m", __name__, str(folder), jsontext.write(config or {}).decode(), str(out)]
         env = scrubbed(os.environ)
-        if (program := sandbox_status().program) is not None:
-            command = sandboxed(command, program, Sandbox(root=place, read_only=_readable(folder)), place)
-            env |= {"HOME": HOME, "TMPDIR": place}
+        status = sandbox_status()
+        if status.available:
+            command = sandboxed(command, status.program, Sandbox(root=place, read_only=_readable(folder)), place)
+            env |= {"HOME": HOME if status.program else place, "TMPDIR": place}
         try:
             done = subprocess.run(command, check=False, capture_output=True, env=env, timeout=seconds, cwd=place)
         except subprocess.TimeoutExpired:
@@ -51,8 +52,9 @@ def check_plugin(folder: Path, config: dict[str, Any] | None = None, *, seconds:
         except (OSError, FormatError):
             terms = done.stderr.decode(errors="replace").strip().splitlines()
             # The shell of the sandbox reports a signal as 128 and its number.
-            status = 128 - done.returncode if program and done.returncode > 128 else done.returncode
-            text = f"it ended the process (status {status}){': ' + terms[-1][:500] if terms else ''}"
+            by_signal = status.program is not None and done.returncode > 128
+            code = 128 - done.returncode if by_signal else done.returncode
+            text = f"it ended the process (status {code}){': ' + terms[-1][:500] if terms else ''}"
             return _report([], [_problem(folder, "register", text)])
         return report
 

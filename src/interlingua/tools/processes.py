@@ -49,10 +49,7 @@ _SUPERVISOR = str(Path(__file__).with_name("supervisor.py"))
 
 
 class Launch(Struct, frozen=True, kw_only=True):
-    """What to run: `argv`, and the `command` to display; `timeout` and `memory_bytes` 0 mean no limit.
-
-    `confined` refuses the system calls that no sandboxed command needs; see `supervisor.seccomp_filter`.
-    """
+    """What to run: `argv`, and the `command` to display; `timeout` and `memory_bytes` 0 mean no limit."""
 
     command: str
     argv: Sequence[str]
@@ -64,7 +61,6 @@ class Launch(Struct, frozen=True, kw_only=True):
     grace: float = 2.0
     max_processes: int = 1024
     memory_bytes: int = 0
-    confined: bool = False
     log_bytes: int = 64 * 1024 * 1024
 
 
@@ -111,7 +107,7 @@ class ProcessSession:
             self._read, self._write = read, write
             self._control = ours
             options = [theirs.fileno(), launch.descriptor, launch.timeout, launch.grace, launch.max_processes]
-            options += [launch.memory_bytes, int(self.terminal), int(launch.confined)]
+            options += [launch.memory_bytes, int(self.terminal)]
             head = [sys.executable, "-I", "-S", _SUPERVISOR, *map(str, options)]
             try:
                 self._supervisor = subprocess.Popen(
@@ -335,12 +331,22 @@ class ProcessTable:
             raise ToolInputError(
                 f"{MAX_RUNNING} commands are already running; end one (process, action kill) or wait for one"
             )
-        if self._log is None:
-            self._log = Path(tempfile.mkdtemp(prefix="interlingua-exec-"))
-        session = ProcessSession(launch, self._log)
+        session = ProcessSession(launch, self._folder())
         self._sessions[session.id] = session
         _BUSY.add(self)
         return session
+
+    def temporary(self) -> Path:
+        """A directory for the temporary files of all commands, for a sandbox that has none of its own."""
+        self.expire()
+        place = self._folder() / "tmp"
+        place.mkdir(mode=0o700, exist_ok=True)
+        return place
+
+    def _folder(self) -> Path:
+        if self._log is None:
+            self._log = Path(tempfile.mkdtemp(prefix="interlingua-exec-"))
+        return self._log
 
     def sessions(self) -> list[ProcessSession]:
         """All sessions, oldest first."""

@@ -1,8 +1,11 @@
-"""The sandbox of commands: bubblewrap, if it is installed and permitted, and the reason if not.
+"""The sandbox of commands: bubblewrap and Landlock, as far as they are there and permitted, and the reason if not.
 
 Inside, a command sees the root (writable), the system's programs and libraries (read-only), a private /tmp and home,
 a /proc of its own processes, and no network unless allowed. It sees no home directory, no /run, no /var, no other
 process, and of /etc only what programs need to run. It has no capabilities and cannot gain privileges.
+
+Bubblewrap makes that view; inside it, the program of confinement.py gives up files (Landlock) and system calls before
+it becomes the command. Where there is no bubblewrap, Landlock alone keeps a command to the same files.
 """
 
 import contextlib
@@ -11,9 +14,9 @@ import functools
 import os
 import re
 import shutil
-import stat
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -23,6 +26,7 @@ from msgspec import Struct
 
 from ..values.errors import ToolAuthorizationError, ToolInputError
 from ..values.places import home
+from . import confinement
 from .access import home_below
 
 # The environment of commands: only what they need, no credentials.
@@ -132,6 +136,8 @@ def _absolute_path(path: str) -> str:
 
 
 HOME = "/tmp/home"  # inside the sandbox, where /tmp is private
+# Files that bubblewrap does not show are there under Landlock alone, and forbidden: git gives up over its settings.
+LANDLOCK_ENV = {"GIT_CONFIG_NOSYSTEM": "1"}
 
 _SYSTEM = ("/usr", "/nix/store", "/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d")
 _NAMES = ("passwd", "group", "hosts", "host.conf", "nsswitch.conf", "resolv.conf", "protocols", "services", "networks")
@@ -158,21 +164,26 @@ _LAST = (
 
 
 class SandboxStatus(Struct, frozen=True, kw_only=True):
-    """Whether commands can be sandboxed on this machine, and the reason if not."""
+    """Whether commands can be sandboxed on this machine, and the reason if not.
+
+    `program` is bubblewrap; without it, Landlock alone is the sandbox. `confined`: the second layer works inside.
+    """
 
     available: bool
     reason: str
     program: str | None = None
+    confined: bool = False
 
 
 class Sandbox(Struct, frozen=True, kw_only=True):
-    """What a sandboxed command may access beside its root."""
+    """What a sandboxed command may access beside its root; `temporary` is its own directory where /tmp is not."""
 
     root: str
     network: bool = False
     read_only: Sequence[str] = ()
     writable: Sequence[str] = ()
     tmp_bytes: int = 1 << 30
+    temporary: str | None = None
 
 
 @functools.cache
@@ -182,35 +193,83 @@ def sandbox_status() -> SandboxStatus:
     if sys.platform != "linux":
         return SandboxStatus(available=False, reason="not sandboxed: bubblewrap exists for Linux only")
     if program is None:
-        return SandboxStatus(available=False, reason="not sandboxed: bubblewrap is not installed")
-    argv = [
-        program,
-        *_base_arguments(network=False),
-        "--remount-ro",
-        "/",
-        "--chdir",
-        "/",
-        "--",
-        _first("/bin/true", "/usr/bin/true"),
-    ]
-    try:
-        tried = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=20, env={}, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return SandboxStatus(available=False, reason=f"not sandboxed: bubblewrap does not run here: {error}")
-    if tried.returncode != 0:
-        text = tried.stderr.decode(errors="replace").strip() or f"exit code {tried.returncode}"
-        return SandboxStatus(available=False, reason=f"not sandboxed: bubblewrap is not allowed here: {text}")
+        return _landlock_status("bubblewrap is not installed")
+    root = Sandbox(root="/tmp")
+    if _refusal(_inside_bubblewrap(["/bin/sh", "-c", ":"], program, root, "/", confined=True)) is None:
+        with_landlock = ", seccomp and Landlock" if confinement.landlock_abi() else " and seccomp"
+        reason = f"sandboxed with bubblewrap{with_landlock}"
+        return SandboxStatus(available=True, reason=reason, program=program, confined=True)
+    refusal = _refusal(_inside_bubblewrap(["/bin/sh", "-c", ":"], program, root, "/", confined=False))
+    if refusal is not None:
+        return _landlock_status(refusal)
     return SandboxStatus(available=True, reason="sandboxed with bubblewrap", program=program)
 
 
-def sandboxed(argv: Sequence[str], program: str, sandbox: Sandbox, directory: str) -> list[str]:
-    """The command line that runs `argv` inside the sandbox, in `directory`."""
+def _landlock_status(problem: str) -> SandboxStatus:
+    """Landlock as the only sandbox, where it keeps signals inside and sockets can be refused; `problem` is why."""
+    known = confinement.seccomp_filter(os.uname().machine) is not None
+    if confinement.landlock_abi() >= confinement.SCOPES and known:
+        line = _confined([*_file_options(Sandbox(root="/tmp")), "calls=none", "drop"], ["/bin/sh", "-c", ":"])
+        if _refusal(line) is None:
+            return SandboxStatus(available=True, reason=f"sandboxed with Landlock ({problem})", confined=True)
+    return SandboxStatus(available=False, reason=f"not sandboxed: {problem}")
+
+
+def _refusal(argv: Sequence[str]) -> str | None:
+    """Why bubblewrap does not run a program here; None if it does."""
+    try:
+        tried = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=20, env={}, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"bubblewrap does not run here: {error}"
+    if tried.returncode == 0:
+        return None
+    text = tried.stderr.decode(errors="replace").strip() or f"exit code {tried.returncode}"
+    return f"bubblewrap is not allowed here: {text}"
+
+
+def sandboxed(argv: Sequence[str], program: str | None, sandbox: Sandbox, directory: str) -> list[str]:
+    """The command line that runs `argv` inside the sandbox, in `directory`; without a `program` by Landlock alone."""
+    if program is None:
+        sockets = "inet" if sandbox.network else "none"
+        return _confined([*_file_options(sandbox), f"calls={sockets}", "drop"], argv)
+    return _inside_bubblewrap(argv, program, sandbox, directory, confined=sandbox_status().confined)
+
+
+def _inside_bubblewrap(
+    argv: Sequence[str], program: str, sandbox: Sandbox, directory: str, *, confined: bool
+) -> list[str]:
     readable = [part for path in (*_interpreter(), *sandbox.read_only) for part in ("--ro-bind-try", path, path)]
     writable = [part for path in (sandbox.root, *sandbox.writable) for part in ("--bind", path, path)]
     places = (*_interpreter(), *sandbox.read_only, sandbox.root, *sandbox.writable)
     hidden = _hidden_home() if any(home_below(place) is not None for place in places) else []
-    inside = ["--remount-ro", "/", "--chdir", directory, "--", "/bin/sh", "-c", _LAST, "sh", *argv]
-    return [program, *_base_arguments(sandbox.network, sandbox.tmp_bytes), *readable, *writable, *hidden, *inside]
+    command = ["/bin/sh", "-c", _LAST, "sh", *argv]
+    if confined:
+        written = (sandbox.root, *sandbox.writable, "/tmp", "/var/tmp", "/dev", "/proc")
+        # Below the root of this view is nothing else; a file outside, however it is reached, is below another root.
+        files = ["files", "read=/", *(f"write={path}" for path in written)] if confinement.landlock_abi() else []
+        command = _confined([*files, "calls=any"], command)
+    base = _base_arguments(sandbox.network, sandbox.tmp_bytes)
+    return [program, *base, *readable, *writable, *hidden, "--remount-ro", "/", "--chdir", directory, "--", *command]
+
+
+def _file_options(sandbox: Sandbox) -> list[str]:
+    """The files of a command that Landlock alone confines: those that it has inside bubblewrap."""
+    system = (*_SYSTEM, *_MERGED, *(f"/etc/{name}" for name in (*_NAMES, *_TASTE, *_CERTIFICATES)), "/proc")
+    devices = (f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts"))
+    written = (sandbox.root, *sandbox.writable, *devices, *([sandbox.temporary] if sandbox.temporary else ()))
+    reading = (f"read={path}" for path in (*system, *_interpreter(), *sandbox.read_only))
+    return ["files", *reading, *(f"write={path}" for path in written)]
+
+
+def _confined(options: Sequence[str], argv: Sequence[str]) -> list[str]:
+    """The command line that gives up what the options name and then runs `argv`; see confinement.py."""
+    return [os.path.realpath(sys.executable), "-I", "-S", "-c", _confinement_source(), *options, "--", *argv]
+
+
+@functools.cache
+def _confinement_source() -> str:
+    """The program itself, since its file may lie where a sandbox does not reach."""
+    return Path(confinement.__file__).read_text(encoding="utf-8")
 
 
 def _hidden_home() -> list[str]:
@@ -222,13 +281,17 @@ def _hidden_home() -> list[str]:
 def secluded(argv: Sequence[str]) -> list[str]:
     """The command line that hides Interlingua's own folder and all other processes from a program of strangers.
 
-    It has the files and the network of this machine otherwise. Without bubblewrap it is `argv` itself.
+    It has the files and the network of this machine otherwise. Without bubblewrap, Landlock keeps it from looking into
+    other processes; without either it is `argv` itself.
     """
-    program = sandbox_status().program
-    if program is None:
+    status = sandbox_status()
+    if confinement.landlock_abi() >= confinement.SCOPES and status.confined:
+        argv = _confined(["files", "drop"], argv)  # with CAP_PERFMON, root reads environments all the same
+    if status.program is None:
         return list(argv)
     view = ["--bind", "/", "/", "--dev-bind", "/dev", "/dev", "--proc", "/proc", *_hidden_home()]
-    return [program, "--die-with-parent", "--unshare-pid", "--unshare-ipc", "--cap-drop", "ALL", *view, "--", *argv]
+    namespaces = ["--die-with-parent", "--unshare-pid", "--unshare-ipc", "--cap-drop", "ALL"]
+    return [status.program, *namespaces, *view, "--", *argv]
 
 
 def hide_process() -> None:
@@ -236,11 +299,6 @@ def hide_process() -> None:
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
-
-
-def is_set_uid(program: str) -> bool:
-    """Whether a program is set-uid, as bubblewrap where users may make no namespaces: a filter would take that away."""
-    return bool(os.stat(program).st_mode & stat.S_ISUID)  # noqa: PTH116
 
 
 def _base_arguments(network: bool, tmp_bytes: int = 1 << 30) -> list[str]:
@@ -267,10 +325,14 @@ def _merged(path: Path) -> list[str]:
 
 
 def _interpreter() -> list[str]:
-    """The Python prefix, if it is in a home directory: virtual environments link to it."""
+    """The Python prefix, if it is in a home directory: virtual environments link to it, confinement.py runs on it."""
     prefix = Path(sys.base_prefix)
-    return [] if prefix.is_relative_to("/usr") or Path.home().is_relative_to(prefix) else [str(prefix)]
-
-
-def _first(*paths: str) -> str:
-    return next((path for path in paths if Path(path).exists()), paths[0])
+    if prefix.is_relative_to("/usr"):
+        return []
+    if Path.home().is_relative_to(prefix):  # not the whole home: the program and its modules
+        return [
+            os.path.realpath(sys.executable),
+            sysconfig.get_path("stdlib"),
+            *map(str, prefix.glob("lib*/libpython*")),
+        ]
+    return [str(prefix)]

@@ -14,87 +14,17 @@ import os
 import resource
 import select
 import signal
-import struct
 import sys
 import time
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
-PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 22, 36, 38
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 TICK = 0.25
 LINGER = 0.3  # seconds for leftover processes to finish by themselves, such as the `>(sed …)` of a bash line
 TIMEOUT = 10.0  # then give up: only a process of another user, or one stuck in the kernel, survives SIGKILL
 
 POLITE, AT_ONCE = b"T", b"K"
-
-
-# The system calls that a sandboxed command may not make (seccomp(2)), by machine. The session keyring is shared with
-# the rest of the session; a set-uid file would outlive the sandbox; the rest is of no use to a command and of much to
-# an attack. io_uring opens files past this filter, and openat2 hides its mode from it: both are answered as unknown,
-# and programs fall back.
-_MACHINES = {
-    "x86_64": {
-        "audit": 0xC000003E,
-        "refused": (248, 249, 250, 321, 298, 323, 246, 320, 304, 175, 313, 176),
-        "unknown": (437, 425, 426, 427),
-        "mode": ((90, 1), (91, 1), (268, 2), (452, 2), (85, 1), (133, 1), (259, 2)),
-        "open": ((2, 1, 2), (257, 2, 3)),
-        "ioctl": 16,
-    },
-    "aarch64": {
-        "audit": 0xC00000B7,
-        "refused": (217, 218, 219, 280, 241, 282, 104, 294, 265, 105, 273, 106),
-        "unknown": (437, 425, 426, 427),
-        "mode": ((52, 1), (53, 2), (452, 2), (33, 2)),
-        "open": ((56, 2, 3),),
-        "ioctl": 29,
-    },
-}
-_LOAD, _EQUAL, _SET, _LEAST, _RETURN = 0x20, 0x15, 0x45, 0x35, 0x06
-_ALLOW, _EPERM, _ENOSYS = 0x7FFF0000, 0x00050001, 0x00050026
-_SETUID = 0o6000
-_CREATES = 0o100 | 0o20000000  # O_CREAT, __O_TMPFILE: only with these, open has a mode
-_INJECTING = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX: typing into the terminal
-
-
-def seccomp_filter(machine: str) -> bytes | None:
-    """The filter for a machine, as the instructions of BPF; None for one that is not known."""
-    facts: Any = _MACHINES.get(machine)
-    if facts is None:
-        return None
-    code: list[tuple[int, int, int, int]] = [
-        *(
-            (_LOAD, 0, 0, 4),
-            (_EQUAL, 1, 0, facts["audit"]),
-            (_RETURN, 0, 0, _ENOSYS),
-        ),  # not by another calling convention
-        (_LOAD, 0, 0, 0),
-        *(((_LEAST, 0, 1, 0x40000000), (_RETURN, 0, 0, _ENOSYS)) if machine == "x86_64" else ()),  # nor by x32
-    ]
-    for answer, numbers in ((_EPERM, facts["refused"]), (_ENOSYS, facts["unknown"])):
-        for number in numbers:
-            code += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, answer)]
-    last = [(_RETURN, 0, 0, _EPERM), (_RETURN, 0, 0, _ALLOW)]
-    for number, mode in facts["mode"]:
-        code += [(_EQUAL, 0, 4, number), (_LOAD, 0, 0, 16 + 8 * mode), (_SET, 0, 1, _SETUID), *last]
-    for number, flags, mode in facts["open"]:
-        code += [(_EQUAL, 0, 6, number), (_LOAD, 0, 0, 16 + 8 * flags), (_SET, 0, 3, _CREATES)]
-        code += [(_LOAD, 0, 0, 16 + 8 * mode), (_SET, 0, 1, _SETUID), *last]
-    code += [(_EQUAL, 0, 5, facts["ioctl"]), (_LOAD, 0, 0, 24)]
-    code += [(_EQUAL, 1, 0, _INJECTING[0]), (_EQUAL, 0, 1, _INJECTING[1]), *last, (_RETURN, 0, 0, _ALLOW)]
-    return b"".join(struct.pack("HBBI", *one) for one in code)
-
-
-def _confine() -> None:
-    """Installs the filter in this process, for it and all it starts. A kernel without seccomp starts no command."""
-    code = seccomp_filter(os.uname().machine)
-    if code is None or sys.platform != "linux":
-        return
-    buffer = ctypes.create_string_buffer(code, len(code))
-    program = struct.pack("HxxxxxxP", len(code) // 8, ctypes.addressof(buffer))
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or libc.prctl(PR_SET_SECCOMP, 2, program, 0, 0):
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 class Process:
@@ -243,7 +173,7 @@ class Command:
             time.sleep(0.002)
 
 
-def _become(argv: list[str], directory: int, terminal: bool, limit: int, memory: int, confined: bool) -> NoReturn:
+def _become(argv: list[str], directory: int, terminal: bool, limit: int, memory: int) -> NoReturn:
     """In the child: a new session, default signals, the checked directory, then exec."""
     try:
         _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -259,8 +189,6 @@ def _become(argv: list[str], directory: int, terminal: bool, limit: int, memory:
         _limit_processes(limit)
         if memory:
             resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
-        if confined:
-            _confine()
         os.fchdir(directory)
         os.execv(argv[0], argv)
     except OSError as error:
@@ -308,7 +236,6 @@ def supervise(
     limit: int,
     memory: int,
     terminal: bool,
-    confined: bool,
     argv: list[str],
 ) -> None:
     """Runs `argv` and reports on `control`: `started <pid>`, then `ended <code> <leftover processes> <reason>`."""
@@ -322,7 +249,7 @@ def supervise(
     os.set_inheritable(directory, False)
     pid = os.fork()
     if pid == 0:
-        _become(argv, directory, terminal, limit, memory, confined)
+        _become(argv, directory, terminal, limit, memory)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     null = os.open(os.devnull, os.O_RDWR)
@@ -340,7 +267,7 @@ def supervise(
 
 
 if __name__ == "__main__":
-    _control, _directory, _seconds, _grace, _limit, _memory, _terminal, _confined = sys.argv[1:9]
+    _control, _directory, _seconds, _grace, _limit, _memory, _terminal = sys.argv[1:8]
     supervise(
         int(_control),
         int(_directory),
@@ -349,6 +276,5 @@ if __name__ == "__main__":
         int(_limit),
         int(_memory),
         _terminal == "1",
-        _confined == "1",
-        sys.argv[9:],
+        sys.argv[8:],
     )

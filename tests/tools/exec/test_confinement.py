@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from interlingua.tools.confinement import seccomp_filter
 from interlingua.tools.sandbox import Sandbox, sandbox_status, sandboxed
-from interlingua.tools.supervisor import seccomp_filter
 
 pytestmark = [
     pytest.mark.skipif(not sandbox_status().available, reason=f"NOT TESTED: {sandbox_status().reason}"),

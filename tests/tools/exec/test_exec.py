@@ -208,6 +208,7 @@ async def test_without_bubblewrap_a_context_that_wants_it_gets_no_command(
 ) -> None:
     """`sandboxed=True` is a demand, not a wish; otherwise the description and the details say that there is none."""
     monkeypatch.setattr(sandbox.shutil, "which", lambda *_, **__: None)
+    monkeypatch.setattr(sandbox.confinement, "landlock_abi", lambda: 0)
     sandbox.sandbox_status.cache_clear()
     try:
         reason = "not sandboxed: bubblewrap is not installed"

@@ -14,12 +14,13 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from ...values.abort import Abort
 from ...values.errors import ToolAuthorizationError, ToolInputError
 from ...values.messages import TextBlock
+from ..access import home_below
 from ..arguments import read_arguments, schema_of
 from ..output import Output, plain, whole_characters
 from ..paths import name_bytes, name_text, root_bytes
 from ..processes import Launch, ProcessSession, ProcessTable, process_table
 from ..results import NO_OUTPUT
-from ..sandbox import HOME, Sandbox, SandboxStatus, is_set_uid, requested, sandbox_status, sandboxed, scrubbed
+from ..sandbox import HOME, LANDLOCK_ENV, Sandbox, SandboxStatus, requested, sandbox_status, sandboxed, scrubbed
 from ..settings import read_settings
 from ..tool import MissingContext, Tool, ToolContext, ToolResult, ToolUpdateCallback
 
@@ -35,7 +36,7 @@ _SHELLS = (("/bin/bash", "--noprofile", "--norc", "-c"), ("/usr/bin/bash", "--no
 class ExecSettings(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """The settings of `exec`.
 
-    `sandbox`: `auto` uses bubblewrap if it works, `required` refuses without it, `off` does not use it.
+    `sandbox`: `auto` uses bubblewrap or Landlock if one works, `required` refuses without, `off` uses neither.
     `network`, `read_only`, `writable`: what a sandboxed command may access beside its root.
     `env`: names or patterns of further variables that commands inherit; see `sandbox.scrubbed`.
     `timeout_sec` is the default timeout of a foreground command, `background_timeout_sec` that of a command which moved
@@ -131,7 +132,13 @@ class _Runner:
             return SandboxStatus(available=False, reason="not sandboxed: switched off")
         if self.root == "/":
             return SandboxStatus(available=False, reason="not sandboxed: the root is /, so that nothing lies outside")
-        return sandbox_status()
+        status = sandbox_status()
+        places = (self.root, *self.settings.read_only, *self.settings.writable)
+        if status.available and status.program is None and any(home_below(place) is not None for place in places):
+            # Landlock permits whole directories and takes nothing out of them.
+            reason = "not sandboxed: Interlingua's own folder is inside the root, and only bubblewrap can hide it"
+            return SandboxStatus(available=False, reason=reason)
+        return status
 
     async def __call__(
         self,
@@ -178,7 +185,6 @@ class _Runner:
                     grace=self.settings.grace_sec,
                     max_processes=self.settings.max_processes,
                     memory_bytes=self.settings.memory_mb << 20,
-                    confined=self.status.program is not None and not is_set_uid(self.status.program),
                     log_bytes=self.settings.log_bytes,
                 )
             )
@@ -200,13 +206,14 @@ class _Runner:
     def _argv(self, command: str, directory: str) -> list[str]:
         shell = next((list(shell) for shell in _SHELLS if Path(shell[0]).exists()), ["/bin/sh", "-c"])
         argv = [*shell, command]
-        if self.status.program is not None:
+        if self.status.available:
             sandbox = Sandbox(
                 root=self.root,
                 network=self.settings.network,
                 read_only=self.settings.read_only,
                 writable=self.settings.writable,
                 tmp_bytes=self.settings.tmp_mb << 20,
+                temporary=self._temporary(),
             )
             return sandboxed(argv, self.status.program, sandbox, directory)
         if self.settings.sandbox == "required":
@@ -220,9 +227,14 @@ class _Runner:
         inherited = scrubbed(os.environ, self.settings.env).items()
         env = {name: name_text(os.fsencode(value)) for name, value in inherited} | requested(arguments.env)
         env["TERM"] = "xterm-256color" if arguments.pty else "dumb"
-        if self.status.program is not None:
-            env |= {"HOME": HOME, "TMPDIR": "/tmp"}
+        if self.status.available:
+            temporary = self._temporary()
+            env |= {"HOME": temporary or HOME, "TMPDIR": temporary or "/tmp"} | (LANDLOCK_ENV if temporary else {})
         return env
+
+    def _temporary(self) -> str | None:
+        """The temporary directory of commands that share /tmp with the rest of the machine: under Landlock alone."""
+        return None if self.status.program is not None else str(self.table.temporary())
 
     def _directory(self, workdir: str) -> tuple[str, int]:
         """The directory to run in, as an open descriptor, so that it is the checked one even if its path changes."""
