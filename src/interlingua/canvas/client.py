@@ -22,7 +22,8 @@ from ..values.canonical import plain
 from ..values.errors import InterlinguaError, TransportError
 from ..values.messages import AssistantMessage, CustomMessage, SystemMessage, ToolResultMessage, UserMessage
 from ..values.places import home as default_home
-from ..values.regular import read_regular
+from ..values.places import private_folder
+from ..values.regular import open_regular, read_regular
 
 # --- the outbox ------------------------------------------------------------------------------------------------------
 # Changes on their way to a canvas server: kept on disk until they are acknowledged, sent in batches, sent again.
@@ -44,7 +45,7 @@ class Outbox:
         self._file = -1
         self._done = 0
         if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            private_folder(path.parent)
             self._waiting = self._recovered(path)
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
@@ -97,7 +98,9 @@ class Outbox:
             if not self._waiting:
                 os.ftruncate(self._file, 0)
                 self._done = 0
-            self._mark(self._path).write_text(str(self._done), encoding="ascii")
+            mark = open_regular(self._mark(self._path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            with os.fdopen(mark, "wb") as stream:
+                stream.write(str(self._done).encode())
 
     def close(self) -> None:
         with self._lock:

@@ -31,6 +31,7 @@ from ..values import jsontext
 from ..values.errors import InterlinguaError
 from ..values.messages import CustomMessage
 from ..values.places import home as default_home
+from ..values.places import private_folder
 from ..values.regular import read_regular
 from ..values.request import Conversation, Entry
 from .shapes import FileProblem, Source
@@ -181,7 +182,7 @@ class Cache:
         lines[:1] = [_header(lines[0] if lines else b"{}", agent, one, conversation)]
         fresh = _appended(read_regular(path).splitlines(keepends=True), lines) if path.exists() else None
         if fresh is None:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            private_folder(path.parent)
             path.with_suffix(".idx").unlink(missing_ok=True)
             _write(path, b"".join(lines))
         elif fresh:
@@ -193,7 +194,7 @@ class Cache:
     def _write_own(self, data: bytes, agent: str, one: Imported) -> None:
         """Our own lines stay as they are, bad ones too."""
         path = self.store.path(agent, one.id)
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_folder(path.parent)
         lines = data if data.endswith(b"\n") else data + b"\n"
         if path.exists() and lines.startswith(before := read_regular(path)):
             with path.open("ab") as stream:
@@ -358,7 +359,7 @@ def _read_about(path: Path) -> ImportedFile | None:
 
 
 def _write_about(path: Path, found: ImportedFile) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    private_folder(path.parent)
     _write(path, msgspec.json.encode(found))
 
 

@@ -44,6 +44,8 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from ..values.events import AgentEvent
+from ..values.places import private_folder
+from ..values.regular import open_regular
 from .chat import Chat
 from .command import Command, images_mentioned, place
 from .display import Display
@@ -318,9 +320,8 @@ def drawn(parts: Any, width: int) -> str:
 
 def _own_file(path: Path) -> Path:
     """The file, made so that nobody else can read it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if not path.exists():
-        path.touch(mode=0o600)
+    private_folder(path.parent)
+    os.close(open_regular(path, os.O_RDWR | os.O_CREAT, follow=True))  # a FIFO in its place would block the prompt
     return path
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from ..values.places import has_plugins, home
+from ..values.places import has_plugins, home, private_folder
 from .groups import Group
 
 RUNS = "run"  # the agent whose sessions the runs are
@@ -125,7 +125,7 @@ def on() -> None:
 @command.command("off")
 def off() -> None:
     """Do not keep runs any more; what is kept stays."""
-    switch().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private_folder(switch().parent)
     switch().touch(mode=0o600)
     click.echo("runs are not kept any more; `interlingua run --log` keeps one")
 

@@ -23,7 +23,7 @@ from ..plugins.loading import GROUP
 from ..plugins.manifest import NAMES, check_id, find_entry, folders, manifest_path, read_manifest
 from ..values import jsontext
 from ..values.errors import FormatError, InterlinguaError
-from ..values.places import home
+from ..values.places import home, private_folder
 from ..values.regular import read_regular
 from . import installed, output
 from .groups import Group
@@ -161,12 +161,15 @@ def _install_folder(folder: Path, upgrade: bool) -> None:
     old = _installed_folder(manifest.id)
     if (old is not None or place.exists()) and not upgrade:
         raise InterlinguaError(f"the plugin {manifest.id} is installed already, in {old or place}; replace it with -U")
-    place.parent.mkdir(parents=True, exist_ok=True)
+    private_folder(place.parent)
     with tempfile.TemporaryDirectory(dir=place.parent, prefix=".new-") as temporary:
         copied = Path(temporary) / "new"
         shutil.copytree(folder, copied, symlinks=True, ignore=shutil.ignore_patterns("__pycache__", ".git"))
         for present in {one for one in (old, place) if one is not None and one.exists()}:
             present.rename(Path(temporary) / f"old-{present.name}")
+        for one in (copied, *copied.rglob("*")):
+            if not one.is_symlink():
+                one.chmod(one.stat().st_mode & 0o700)
         copied.rename(place)
     click.echo(f"installed {manifest.id} in {place}")
 

@@ -15,7 +15,7 @@ import click
 import msgspec
 
 from ..values.errors import FormatError
-from ..values.places import home
+from ..values.places import home, private_folder
 from ..values.regular import read_regular
 from .groups import Group
 
@@ -158,8 +158,8 @@ def save(name: str, template: Template) -> Path:
     from ..conversion import local_files
 
     path = path_of(name)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with local_files.atomic(path) as file:
+    private_folder(path.parent)
+    with local_files.atomic(path, private=True) as file:
         file.write(_toml(msgspec.to_builtins(template)).encode())
     return path
 
@@ -265,8 +265,8 @@ def edit(name: str) -> None:
         click.echo("unchanged", err=True)
         return
     read(text, name)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with local_files.atomic(path) as file:
+    private_folder(path.parent)
+    with local_files.atomic(path, private=True) as file:
         file.write(text.encode())
     click.echo(str(path))
 

@@ -31,8 +31,8 @@ from ..values.errors import AuthFailed, FormatError, InterlinguaError, ProviderE
 from ..values.jsontext import read, write
 from ..values.losses import Loss
 from ..values.messages import AssistantMessage, blocks_of
-from ..values.places import home
-from ..values.regular import read_regular
+from ..values.places import home, private_folder
+from ..values.regular import open_regular, read_regular
 from ..values.request import CallOptions, Conversation, ModelDescriptor, Options, Request
 from .batch_apis import AnthropicBatches, BatchApi, Calls, GoogleBatches, OpenAIBatches, Part, State, is_uncertain
 from .batch_bedrock import BedrockBatches
@@ -283,7 +283,7 @@ class Batch:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Keeps other processes from this batch."""
-        with (self.folder / "lock").open("ab") as lock:
+        with os.fdopen(open_regular(self.folder / "lock", os.O_RDWR | os.O_CREAT), "ab") as lock:
             with contextlib.suppress(ImportError):  # Windows has none
                 import fcntl
 
@@ -770,14 +770,14 @@ def _rejected(steps: list[dict[str, Any]]) -> set[str]:
 
 def _write_folder(folder: Path, manifest: Manifest, rows: Iterable[Row]) -> None:
     """The folder of a new batch; it appears whole or not at all."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    private_folder(folder.parent)
     made = folder.parent / f".{folder.name}.{secrets.token_hex(4)}.new"
     made.mkdir(mode=0o700)
     try:
-        with atomic(made / "requests.jsonl") as file:
+        with atomic(made / "requests.jsonl", private=True) as file:
             for row in rows:
                 file.write(dump(row) + b"\n")
-        with atomic(made / "batch.json") as file:
+        with atomic(made / "batch.json", private=True) as file:
             file.write(dump(manifest) + b"\n")
         made.rename(folder)
         handle = os.open(folder.parent, os.O_RDONLY)

@@ -11,6 +11,7 @@ is written changes. Models that no price list knows are listed under `models`, c
 
 import asyncio
 import functools
+import os
 import re
 import threading
 import tomllib
@@ -29,8 +30,8 @@ from ..dialects import generations
 from ..dialects.generations import UNKNOWN, Generation
 from ..values.errors import FormatError, ProviderError, TransportError
 from ..values.messages import AssistantMessage, Cost, Usage
-from ..values.places import home
-from ..values.regular import read_regular
+from ..values.places import home, private_folder
+from ..values.regular import open_regular, read_regular
 from ..values.request import ModelCost, ModelDescriptor
 from . import prices as pricing
 from .prices import BUCKETS, CATALOGUE, FACTORS_FOR_FRESH, ORDINARY_TIERS, TIER_FACTORS, PriceSheet, Rate, Rates, Row
@@ -196,8 +197,8 @@ def set_alias(name: str, target: str | None, path: Path | None = None) -> bool:
     import fcntl
 
     place = path or home() / "models.toml"
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with (place.parent / ".models.lock").open("ab") as lock:
+    private_folder(place.parent)
+    with os.fdopen(open_regular(place.parent / ".models.lock", os.O_RDWR | os.O_CREAT), "ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two programs may add an alias at once
         before = load_overrides(place)
         if before.aliases.get(name) == target:
@@ -209,7 +210,7 @@ def set_alias(name: str, target: str | None, path: Path | None = None) -> bool:
             raise FormatError(
                 f"{place}: cannot change the alias {name!r} here; edit the file by hand", f"$.aliases.{name}"
             )
-        with atomic(place) as stream:
+        with atomic(place, private=True) as stream:
             stream.write(changed.encode())
     return True
 

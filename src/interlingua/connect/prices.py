@@ -32,6 +32,7 @@ from msgspec import DecodeError, Struct, msgpack
 from ..dialects import WIRES
 from ..dialects.wire import UsageDetail
 from ..values.messages import AssistantMessage, Cost, Usage
+from ..values.places import private_folder
 from ..values.regular import read_regular
 from ..values.request import ModelCost
 
@@ -422,7 +423,7 @@ def _place(keep: Path | None) -> Path | None:
 
 def _write(place: Path, data: bytes) -> None:
     """Whole or not at all; what was kept of other versions goes."""
-    place.parent.mkdir(parents=True, exist_ok=True)
+    private_folder(place.parent)
     handle, name = tempfile.mkstemp(dir=place.parent, prefix=".prices")
     with os.fdopen(handle, "wb") as file:
         file.write(data)

@@ -14,11 +14,12 @@ from ..values.regular import open_regular
 
 
 @contextlib.contextmanager
-def atomic(path: Path) -> Iterator[IO[bytes]]:
+def atomic(path: Path, *, private: bool = False) -> Iterator[IO[bytes]]:
     """A file that appears whole or not at all: written beside its place, synced, then renamed.
 
-    What is there already stays until then, and its permissions after. A link is followed. What is open already
-    (`/dev/stdout`), a pipe or a device is written to directly, since nothing may take its place.
+    What is there already stays until then, and its permissions after; a new `private` one is for its owner alone. A
+    link is followed. What is open already (`/dev/stdout`), a pipe or a device is written to directly, since nothing may
+    take its place.
     """
     descriptor = _OPEN.get(str(path))
     if descriptor is not None or (path.exists() and not path.is_file()):
@@ -32,7 +33,8 @@ def atomic(path: Path) -> Iterator[IO[bytes]]:
         with os.fdopen(handle, "wb") as stream:
             yield stream
             synced(stream)
-        Path(name).chmod(path.stat().st_mode & 0o7777 if path.exists() else 0o666 & ~_umask())
+        usual = 0o600 if private else 0o666 & ~_umask()
+        Path(name).chmod(path.stat().st_mode & 0o7777 if path.exists() else usual)
         Path(name).replace(path)
     except BaseException:
         Path(name).unlink(missing_ok=True)

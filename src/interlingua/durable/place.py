@@ -16,6 +16,7 @@ from ..sessions.files import check_name
 from ..sessions.lease import Lease
 from ..values.errors import TimedOut
 from ..values.places import home as default_home
+from ..values.places import private_folder
 from ..values.regular import open_regular
 from .orders import Order, RunError
 
@@ -122,7 +123,7 @@ class Place(Struct, frozen=True, kw_only=True):
         if self.file is None:
             yield
             return
-        self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(self.file.parent)
         handle = open_regular(self.file, os.O_RDWR | os.O_CREAT)  # orders quote conversations: for the owner alone
         try:
             if os.fstat(handle).st_uid == os.geteuid():

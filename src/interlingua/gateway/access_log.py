@@ -10,6 +10,7 @@ from typing import IO, Any
 from ..connect.auth.credentials import Scrubber
 from ..values import jsontext
 from ..values.errors import ProviderError
+from ..values.places import private_folder
 from .exchange import Exchange
 
 _log = logging.getLogger(__name__)
@@ -28,7 +29,7 @@ class AccessLog:
         if self._where == "-":
             return sys.stderr.buffer
         path = Path(self._where).expanduser()
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_folder(path.parent)
         return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600), "ab", buffering=0)
 
     def reopen(self) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from ..values.errors import InterlinguaError
+from ..values.places import private_folder
 
 if TYPE_CHECKING:
     import psycopg
@@ -107,7 +108,7 @@ class SqliteFile:
         self._checkpoint: asyncio.Task[None] | None = None
         self._written = 0
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            private_folder(self.path.parent)
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
             self.path.chmod(0o600)
             self._connection = self._connect()

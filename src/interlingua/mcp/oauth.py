@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import socket
-import stat
 from collections.abc import Awaitable, Callable
 from html import escape
 from typing import Any, Literal, TypeAlias
@@ -27,7 +26,8 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAu
 from msgspec import Struct
 from pydantic import AnyUrl
 
-from ..values.places import home
+from ..values.places import home, private_folder
+from ..values.regular import open_regular, read_regular
 
 FOLDER = "mcp-logins"
 SECONDS = 300.0  # for the user to agree
@@ -103,17 +103,17 @@ class TokenFile:
 
     def _read(self) -> dict[str, Any]:
         try:
-            found = json.loads(self.path.read_bytes())
+            found = json.loads(read_regular(self.path, follow=False))
         except (OSError, ValueError):
             return {}
         return found if isinstance(found, dict) and found.get("url") == self._url else {}
 
     def _write(self, **changes: Any) -> None:
         """Replaces the file in one step; nobody else may read it at any time."""
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=stat.S_IRWXU)
+        private_folder(self.path.parent)
         value = {**self._read(), "url": self._url, **changes}
         temporary = self.path.with_suffix(f".{os.getpid()}.new")
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, stat.S_IRUSR | stat.S_IWUSR)
+        descriptor = open_regular(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - with these permissions from the start
             json.dump(value, file)
         temporary.replace(self.path)

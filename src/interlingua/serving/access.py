@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from ..values.errors import InterlinguaError
+from ..values.places import private_folder
 from ..values.regular import read_regular
 from .problems import HttpProblem
 
@@ -96,7 +97,7 @@ class KeyFile(Generic[K]):
     @contextlib.contextmanager
     def changing(self) -> Iterator[list[K]]:
         """The keys, to be changed in place; written if they differ afterwards."""
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_folder(self.path.parent)
         with _locked(self.path.with_name(f".{self.path.name}.lock")):
             keys = self.keys()
             before = list(keys)
@@ -250,7 +251,7 @@ def digest_of(value: str) -> str:
 
 def write_private(path: Path, data: bytes) -> None:
     """Replaces a file that only its owner can read."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    private_folder(path.parent)
     part = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.part")
     handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(handle, "wb") as stream:
@@ -260,7 +261,7 @@ def write_private(path: Path, data: bytes) -> None:
 
 def _load_secret(path: Path) -> bytes:
     """The secret in a file, created if missing; servers that start at once get the same one."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    private_folder(path.parent)
     with contextlib.suppress(FileExistsError):
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(handle, "wb") as stream:

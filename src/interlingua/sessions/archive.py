@@ -20,6 +20,7 @@ import msgspec
 from ..conversion.sources import ENDINGS, PACKED
 from ..values.errors import InterlinguaError
 from ..values.places import home as default_home
+from ..values.places import private_folder
 from ..values.regular import kind_of, open_regular, read_regular
 from ..values.request import Conversation
 from .archive_index import (
@@ -196,7 +197,7 @@ class Archive:
 
     def _save(self, sources: Iterable[Source]) -> None:
         data = msgspec.json.format(msgspec.json.encode(_Listed(tuple(source.name for source in sources))))
-        self._place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_folder(self._place.parent)
         part = self._place.with_name(f".{self._place.name}.{secrets.token_hex(4)}.part")
         with os.fdopen(open_regular(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as stream:
             stream.write(data + b"\n")

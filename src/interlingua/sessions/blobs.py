@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from ..dialects.files.transcript import API
 from ..values.messages import AgentMessage, AudioBlock, CustomMessage, DocumentBlock, ImageBlock
+from ..values.places import private_folder
 from ..values.regular import read_regular
 from .store import Blobs, sync_folder
 
@@ -99,7 +100,7 @@ class FileBlobs:
             self._write(path, data)
 
     def _write(self, path: Path, data: bytes) -> None:
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(self._folder)
         handle, part = tempfile.mkstemp(dir=self._folder, prefix=".", suffix=".part")
         try:
             with os.fdopen(handle, "wb") as stream:

@@ -18,7 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from ..values.places import home
+from ..values.places import home, private_folder
 from ..values.regular import open_regular
 from .tree import ENTRY, ROOT, head_after
 
@@ -240,7 +240,7 @@ def _known_key(folder: Path) -> bytes:
     try:
         handle = open_regular(place)
     except FileNotFoundError:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(folder)
         part = place.with_name(f".{place.name}.{secrets.token_hex(8)}.part")
         with os.fdopen(open_regular(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as stream:
             stream.write(secrets.token_bytes(32))

@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from ..values.places import private_folder
 from ..values.regular import open_regular
 from .store import SessionBusy, SessionError
 
@@ -74,7 +75,7 @@ class Lease:
     @classmethod
     def take(cls, path: Path) -> "Lease":
         """Takes the lock at `path`, also from a dead owner; raises SessionBusy if a live one has it."""
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(path.parent)
         if fcntl is None:
             return cls._take_by_existence(path)
         seen: Owner | None = None

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from ..values.places import private_folder
 from ..values.regular import open_regular
 from .lease import Lease
 from .sql import TABLES, SqlStore
@@ -20,7 +21,7 @@ def sqlite_store(path: Path | str) -> SqlStore:
     """The store in a SQLite file, created if missing."""
     with typed(path):
         place = Path(path).expanduser()
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(place.parent)
     return SqlStore(_Sqlite(place))
 
 

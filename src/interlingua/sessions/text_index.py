@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..values.errors import InterlinguaError
+from ..values.places import private_folder
 from .cards import Card, CardState
 from .session import Line, Session
 from .spending import Used, add_usage, used_by
@@ -514,7 +515,7 @@ class _Known(NamedTuple):
 def _open(path: Path) -> sqlite3.Connection:
     """Opens the index; creates it if missing, recreates it if corrupt or of another version."""
     for _ in range(2):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(path.parent)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0), 0o600))
         database = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
         try:

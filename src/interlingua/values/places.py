@@ -21,6 +21,15 @@ def _home(given: str, user: str) -> Path:
     return (Path(user) if user else Path.home()) / ".interlingua"
 
 
+def private_folder(folder: Path) -> Path:
+    """The folder; if missing, it and those above it are created for this user alone (`mkdir` makes those wider)."""
+    if not folder.is_dir():
+        if folder.parent != folder:
+            private_folder(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
 PLUGIN_GROUP = "interlingua.plugins"  # the entry points of packages that are plugins
 
 

@@ -25,7 +25,7 @@ import msgspec
 
 from ...values import jsontext
 from ...values.errors import FormatError, InterlinguaError
-from ...values.places import home
+from ...values.places import home, private_folder
 from ...values.regular import open_regular
 
 HIDDEN = "…"
@@ -211,7 +211,7 @@ class CredentialStore:
             os.close(handle)
 
     def _open_lock(self, name: str) -> int:
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(self.folder)
         _repair_folder(self.folder)
         return open_regular(self.folder / name, os.O_RDWR | os.O_CREAT)
 
