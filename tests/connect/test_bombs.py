@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+import operator
 import random
 import zlib
 from collections.abc import AsyncIterator
@@ -190,19 +191,59 @@ def test_reading_each_partial_reads_each_entry_once(block: Any, monkeypatch: pyt
     assert reads(message, 5, monkeypatch) < 100_000
 
 
-def test_partials_are_the_same_in_any_order() -> None:
+def test_reading_each_partial_of_long_arguments_parses_in_proportion(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list of many thousand values is not parsed anew at each event; the finished call has all of them."""
+    from interlingua.values import partials
+
+    parsed = 0
+    real = partials.partial_arguments
+
+    def counted(text: str) -> dict[str, Any]:
+        nonlocal parsed
+        parsed += len(text)
+        return real(text)
+
+    monkeypatch.setattr(partials, "partial_arguments", counted)
+    arguments = {"rows": [{"n": at, "text": "some words"} for at in range(20_000)]}
+    message = AssistantMessage(content=(ToolCall(id="a", name="do", arguments=arguments),), stop_reason="toolUse")
+    size, seen = 0, 0
+    for event in unfold(message, size=40):
+        partial = getattr(event, "partial", None)
+        size += len(getattr(event, "delta", ""))
+        if partial is not None and partial.content:
+            rows = len(partial.content[0].arguments.get("rows", ()))
+            assert rows >= seen
+            seen = rows
+    assert 20_000 == seen
+    assert parsed < 60 * size
+
+
+def test_reading_each_partial_of_many_calls_takes_time_in_proportion() -> None:
+    """Each block is made once, however many there are: the partial of an event has those of the one before."""
+    calls = tuple(ToolCall(id=str(at), name="do", arguments={"n": at}) for at in range(3_000))
+    before: Any = None
+    for event in unfold(AssistantMessage(content=calls, stop_reason="toolUse")):
+        partial = getattr(event, "partial", None)
+        if before is not None and partial is not None and len(before.content) > 1:
+            assert all(map(operator.is_, before.content[:-1], partial.content))
+        before = partial or before
+
+
+@pytest.mark.parametrize("long", [False, True], ids=["short", "long"])
+def test_partials_are_the_same_in_any_order(long: bool) -> None:
     """Read in order, backwards, at random, twice."""
+    size = 400 if long else 2
     message = AssistantMessage(
         content=(
             ThinkingBlock(thinking="first, think"),
             TextBlock(text="then say"),
-            ToolCall(id="a", name="do", arguments={"x": ["some", "thing"], "y": {"z": "long text"}}),
+            ToolCall(id="a", name="do", arguments={"x": ["some", "thing"] * (8000 if long else 1), "y": {"z": "text"}}),
             TextBlock(text=""),
         ),
         stop_reason="toolUse",
     )
-    right = [getattr(event, "partial", None) for event in unfold(message, size=2)]
-    events = list(unfold(message, size=2))
+    right = [getattr(event, "partial", None) for event in unfold(message, size=size)]
+    events = list(unfold(message, size=size))
     orders = [range(len(events)), reversed(range(len(events))), random.Random(1).choices(range(len(events)), k=400)]
     for order in orders:
         for at in order:

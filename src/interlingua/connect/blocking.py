@@ -322,9 +322,12 @@ class SyncStream:
 
 def stream(model: "Model", context: Any, *, output: Any = None, **options: "Unpack[AskOptions]") -> SyncStream:
     """As `interlingua.stream`, for a plain `for` loop."""
+    from .call import GivenOptions
     from .client import stream as begin
 
-    return SyncStream(begin(model, context, output=output, **options))
+    given: Any = GivenOptions(options)
+    del options
+    return SyncStream(begin(model, context, output=output, **given))
 
 
 @overload
@@ -337,13 +340,19 @@ def complete(
 def complete(model: "Model", context: Any, *, output: Any, **options: "Unpack[AskOptions]") -> "Result[Any]": ...
 def complete(model: "Model", context: Any, *, output: Any = None, **options: "Unpack[AskOptions]") -> Any:
     """As `interlingua.complete`, without `await`."""
+    from .call import GivenOptions
     from .client import complete as ask
 
-    return run(ask(model, context, output=output, **options))
+    given: Any = GivenOptions(options)
+    del options
+    return run(ask(model, context, output=output, **given))
 
 
 def embed(model: "Model", texts: str | Sequence[str], **options: Any) -> "Embeddings":
     """As `interlingua.embed`, without `await`."""
+    from .call import GivenOptions
     from .embeddings import embed as ask
 
-    return run(ask(model, texts, **options))
+    given = GivenOptions(options)
+    del options
+    return run(ask(model, texts, **given))

@@ -51,7 +51,7 @@ from .connector import Connector, HttpConnector, account_of
 from .models import Catalogue, own_notes, warm
 from .registry import Foreign, opened
 from .retry import Breaker, Retry, Target, asks_to_wait, elsewhere
-from .stream import Batch, Source, Stream, Timeouts, Watch, contained
+from .stream import Batch, Source, Stream, Timeouts, Watch, contained, without_frames
 
 Model: TypeAlias = str | ModelDescriptor
 OnRetry: TypeAlias = Callable[[InterlinguaError, float], object]
@@ -89,6 +89,13 @@ Fallback: TypeAlias = Model | WithAccess
 
 
 _PLAIN = CallOptions()
+
+
+class GivenOptions(dict[str, Any]):
+    """The keyword options of a call. Its `repr` has the names alone: reports of errors may show local variables."""
+
+    def __repr__(self) -> str:
+        return f"GivenOptions({', '.join(self)})"
 
 
 Picture: TypeAlias = str | os.PathLike[str] | bytes | ImageBlock
@@ -337,7 +344,7 @@ class Attempts:
             if not elsewhere(failure):
                 break
             at, tries = at + 1, 0
-        self.failure = failure
+        self.failure = failure and without_frames(failure)
         yield events
 
     def cut(self, why: str) -> Batch:

@@ -17,7 +17,7 @@ from ..values.spelling import unknown
 from ..values.validation import check_context
 from . import telemetry
 from .auth.resolver import AuthResolver
-from .call import AskOptions, Attempts, Call, GetApiKey, Model, OnRetry, chain, named, options_of
+from .call import AskOptions, Attempts, Call, GetApiKey, GivenOptions, Model, OnRetry, chain, named, options_of
 from .connector import Connector, HttpConnector
 from .models import Catalogue, own_rows
 from .names import full_name
@@ -25,7 +25,7 @@ from .providers import ROWS, Provider
 from .registry import ConnectorRegistry, models_of
 from .results import CORRECTIONS, OutputType, Result, Spent, T, correction
 from .retry import Breaker, Retry
-from .stream import Stream
+from .stream import Stream, without_frames
 from .transport import Transport
 
 
@@ -57,13 +57,17 @@ class Client:
         given as `{"model": …, "api_key": …}`. `get_api_key(provider)` is asked for a key before each attempt; what it
         gives counts before `api_key`. With `output`, a type, `Stream.partial_output` has what came of it so far.
         """
-        given: dict[str, Any] = {**options}
+        given = GivenOptions(options)
+        del options
         context = _extended(context, given)
         asked = None if output is None else OutputType[Any](output)
-        if asked is not None:
-            _refuse_two_schemas(given)
-            given["output_schema"] = asked.schema
-        stream = self._begin(True, True, model, context, given)
+        try:
+            if asked is not None:
+                _refuse_two_schemas(given)
+                given["output_schema"] = asked.schema
+            stream = self._begin(True, True, model, context, given)
+        except InterlinguaError as error:
+            raise without_frames(error) from error.__cause__
         stream.output_type = asked
         return stream
 
@@ -87,7 +91,8 @@ class Client:
         and comes in a `Result`. An answer that does not fit is sent back twice at most, with what is wrong; then
         `OutputInvalid` is raised.
         """
-        given: dict[str, Any] = {**options}
+        given = GivenOptions(options)
+        del options
         context = _extended(context, given)
         if output is None:
             return (await self._whole(model, context, given))[0]
@@ -109,16 +114,19 @@ class Client:
         failure.partial = answer
         raise failure
 
-    async def _whole(self, model: Model, context: Any, options: dict[str, Any]) -> tuple[AssistantMessage, Any]:
-        stream = self._begin(bool(options.get("stream")), False, model, context, options)
+    async def _whole(self, model: Model, context: Any, options: GivenOptions) -> tuple[AssistantMessage, Any]:
+        try:
+            stream = self._begin(bool(options.get("stream")), False, model, context, options)
+        except InterlinguaError as error:
+            raise without_frames(error) from error.__cause__
         message = await stream.result()
         if stream.failure is not None:
             raise stream.failure
         return message, stream.losses
 
-    def _begin(self, streamed: bool, is_seen: bool, model: Model, context: Any, options: dict[str, Any]) -> Stream:
+    def _begin(self, streamed: bool, is_seen: bool, model: Model, context: Any, options: GivenOptions) -> Stream:
         """Reads the arguments of a call, once, and begins its stream."""
-        options = dict(options)
+        options = GivenOptions(options)
         fallbacks = options.pop("fallbacks", ())
         retry: Retry | int | None = options.pop("retry", None)
         on_retry: OnRetry | None = options.pop("on_retry", None)
@@ -303,7 +311,9 @@ def default_client() -> Client:
 
 def stream(model: Model, context: Any, *, output: Any = None, **options: Unpack[AskOptions]) -> Stream:
     """The answer of a model, event by event; see `Client.stream`. Never raises once called: failures are events."""
-    return default_client().stream(model, context, output=output, **options)
+    given: Any = GivenOptions(options)
+    del options
+    return default_client().stream(model, context, output=output, **given)
 
 
 @overload
@@ -319,4 +329,6 @@ async def complete(model: Model, context: Any, *, output: Any = None, **options:
 
     A failure is raised, with what had come of the answer as its `partial`.
     """
-    return await default_client().complete(model, context, output=output, **options)
+    given: Any = GivenOptions(options)
+    del options
+    return await default_client().complete(model, context, output=output, **given)

@@ -41,7 +41,7 @@ from ..values.validation import check_context
 from .auth.credentials import Secret, scrub
 from .auth.resolver import AuthResolver, authenticate, convention, given_key, missing, resolved_by
 from .providers import Provider, Route, has_image, is_login_token
-from .stream import Batch, Stream, Timeouts, Watch, contained
+from .stream import Batch, Stream, Timeouts, Watch, contained, without_frames
 from .transport import ERROR_BODY_LIMIT, Reply, Transport, shared, whole
 
 _log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ _log = logging.getLogger(__name__)
 USER_AGENT = f"interlingua/{__version__}"
 LONGEST_MESSAGE = 4000
 LARGEST_ANSWER = MAX_BODY  # of one that comes whole: it may hold pictures
-_LARGE_ANSWER = 256 * 1024  # bytes from which an answer is parsed in a thread
+LARGE_ANSWER = 256 * 1024  # bytes from which an answer is parsed in a thread
 _MOST_VALUES = 2_000_000  # in a large answer: `[],[],…` becomes twenty times its size in memory
 _LONGEST_PAGE = 16 * 1024
 # Bytes that are decoded at a time: few at first, so that the first event does not wait for the rest of a burst.
@@ -390,11 +390,15 @@ def _names_key(headers: Mapping[str, str]) -> bool:
     return not _KEY_HEADERS.isdisjoint(map(str.lower, headers))
 
 
+def _header_keys(*given: Mapping[str, str] | None) -> list[str]:
+    """The keys that a caller put into headers."""
+    named = [(name.lower(), value) for headers in given if headers for name, value in headers.items() if value]
+    return [value.removeprefix("Bearer ") for name, value in named if name in _KEY_HEADERS]
+
+
 def account_of(call: CallOptions) -> str:
     """What tells whose account a call uses, without showing the key. Empty where the call does not say."""
-    keys = [call.api_key] if call.api_key else []
-    if call.headers:
-        keys += [value for name, value in call.headers.items() if value and name.lower() in _KEY_HEADERS]
+    keys = [*([call.api_key] if call.api_key else []), *_header_keys(call.headers)]
     return f"{hash(tuple(keys)):x}" if keys else ""  # of this process alone, and from which no key can be told
 
 
@@ -491,7 +495,8 @@ class Exchange:
         self._request = request
         self._options = options
         self._transport = transport
-        self._secrets: list[str | None] = [options.api_key]  # and the key that is found elsewhere, when it is
+        # And the key that is found elsewhere, when it is.
+        self._secrets: list[str | None] = [options.api_key, *_header_keys(options.headers, request.model.headers)]
         self._restore: Restore | None = None
         self._timestamp = _now()
         self._decoding: Decoding | None = None
@@ -567,6 +572,9 @@ class Exchange:
                 quirks=quirks_of(self._wire, model),
             )
             self._decoding.restoring(self._restore)
+            scrubbing = getattr(self._decoding, "scrubbing", None)  # a wire of a plugin may have none
+            if scrubbing is not None:
+                scrubbing(self._cleaned)
         return self._decoding
 
     async def _begin(self, watch: Watch) -> Reply:
@@ -616,13 +624,9 @@ class Exchange:
     async def _whole_answer(self, watch: Watch) -> Batch:
         """The events of an answer that comes in one piece; the last alone where nobody wants the others."""
         body = await self._whole(watch, LARGEST_ANSWER + 1)
-        if len(body) <= _LARGE_ANSWER:
+        if len(body) <= LARGE_ANSWER:
             return self._decoded(body)
-        if len(body) > LARGEST_ANSWER or body.count(b",") + body.count(b"[") > _MOST_VALUES:
-            raise BadWire(
-                self._wire.codec.API,
-                f"the answer has more than {LARGEST_ANSWER >> 20} MB or {_MOST_VALUES:,} values; ask for a stream",
-            )
+        check_size(body, self._wire.codec.API)
         return await watch.during(asyncio.to_thread(self._decoded, body))
 
     def _decoded(self, body: bytes) -> Batch:
@@ -634,6 +638,7 @@ class Exchange:
         answer = codec.decode_response(body, **fields)
         if self._restore is not None:
             answer = replace(answer, content=tuple(map(self._restore, blocks_of(answer.content))))
+        answer = self._cleaned(answer)
         if answer.stop_reason == "error" and (given := error_in(body)) is not None:
             self._decoder.failure = codec.decode_error(0, {"error": given})
         events = list(unfold(answer))
@@ -671,8 +676,8 @@ class Exchange:
 
     def _last(self, events: Batch) -> Batch:
         last = events[-1] if events else None
-        if isinstance(last, Done) and self._echoes(last.message):
-            events[-1] = Done(last.reason, self._without_secrets(last.message))
+        if isinstance(last, Done):
+            events[-1] = Done(last.reason, self._cleaned(last.message))
         elif isinstance(last, Error):
             events[-1] = last = Error(last.reason, self._without_secrets(last.error))
             self.failure = self._scrubbed(self._decoder.failure or failure_of(last.error))
@@ -685,20 +690,38 @@ class Exchange:
             events[-1] = Error(last.reason, self._without_secrets(last.error))
         return events
 
-    def _echoes(self, message: AssistantMessage) -> bool:
-        """Whether what a provider says about a whole answer may hold a secret: its words are short and plain."""
-        told = f"{message.stop_detail or ''} {message.response_id or ''} {message.response_model or ''}"
-        return any(secret and Secret(secret).reveal() in told for secret in self._secrets) or len(told) > _LONGEST_ABOUT
+    def _cleaned(self, message: AssistantMessage) -> AssistantMessage:
+        """The message without secrets. Most have none, which is seen quickly: what is said about an answer is short."""
+        about = f"{message.stop_detail} {message.response_id} {message.response_model}"
+        if len(about) > _LONGEST_ABOUT:
+            return self._without_secrets(message)
+        usage = message.usage.extra if message.usage is not None else None
+        if message.extra or usage:
+            about += f"{message.extra}{usage}"
+        keys = (Secret(key).reveal() for key in self._secrets if key)
+        return self._without_secrets(message) if any(key in about for key in keys) else message
 
     def _without_secrets(self, message: AssistantMessage) -> AssistantMessage:
         """The message without secrets in what the provider says about it; its content is the model's own."""
         clean = functools.partial(scrub, secrets=self._secrets)
         fields = ("error_message", "stop_detail", "response_id", "response_model")
-        changed = {name: clean(text) for name in fields if isinstance(text := getattr(message, name), str)}
+        changed: dict[str, Any] = {
+            name: clean(text) for name in fields if isinstance(text := getattr(message, name), str)
+        }
+        if message.usage is not None and message.usage.extra:
+            changed["usage"] = replace(message.usage, extra=_scrubbed_value(message.usage.extra, clean))
         return replace(message, **changed, extra=_scrubbed_value(message.extra, clean))
 
     def _scrubbed(self, failure: InterlinguaError) -> InterlinguaError:
-        return scrubbed(failure, functools.partial(scrub, secrets=self._secrets))
+        return without_frames(scrubbed(failure, functools.partial(scrub, secrets=self._secrets)))
+
+
+def check_size(body: bytes, api: str, *, largest: int = LARGEST_ANSWER, values: int = _MOST_VALUES) -> None:
+    """Refuses an answer that would take gigabytes of memory, before it is parsed."""
+    if len(body) > largest or body.count(b",") + body.count(b"[") > values:
+        raise BadWire(
+            api, f"the answer has more than {largest >> 20} MB or {values:,} values; ask for less, or a stream"
+        )
 
 
 def unreachable(error: TransportError, row: Provider, url: str) -> TransportError:

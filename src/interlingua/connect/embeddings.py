@@ -1,6 +1,7 @@
 """Vectors of texts, over the same provider rows, keys and addresses as answers."""
 
 import asyncio
+import functools
 import hashlib
 import math
 from collections.abc import Sequence
@@ -15,15 +16,17 @@ from ..values.errors import BadWire, FormatError, InterlinguaError, TransportErr
 from ..values.jsontext import read, write
 from ..values.messages import Usage
 from ..values.request import CallOptions, ModelDescriptor
-from .call import Model, options_of
+from .auth.credentials import scrub
+from .call import GivenOptions, Model, options_of
 from .client import Client, default_client
-from .connector import HttpConnector
+from .connector import LARGE_ANSWER, HttpConnector, check_size, scrubbed
 from .debug import EMBEDDING, DebugConnector
 from .models import warm
 from .retry import Retry
-from .stream import Timeouts, Watch
+from .stream import Timeouts, Watch, without_frames
 
 _BODY_LIMIT = 256 * 1024 * 1024  # of one answer
+_MOST_VALUES = 100_000  # of the vector of one text: the longest there are have 12,288
 _OFFLINE_SIZE = 64  # of the offline model: the same text has the same vector, and similar texts similar ones
 
 
@@ -59,6 +62,23 @@ async def embed(
     `headers`, `settings`, `timeout` and `signal` are as for `complete`; `retry` counts for each request.
     `debug/embed-1` works offline.
     """
+    how = GivenOptions(options)
+    del options
+    try:
+        return await _embed(model, texts, dimensions, batch, retry, client, how)
+    except InterlinguaError as error:
+        raise without_frames(error) from error.__cause__
+
+
+async def _embed(
+    model: Model,
+    texts: str | Sequence[str],
+    dimensions: int | None,
+    batch: int | None,
+    retry: Retry | int | None,
+    client: Client | None,
+    options: GivenOptions,
+) -> Embeddings:
     given = _texts(texts)
     wire_options, call = options_of(options)
     if extra := [name for name in wire_options.__struct_fields__ if getattr(wire_options, name) not in (None, {})]:
@@ -126,18 +146,25 @@ class _Asking:
     async def _attempt(self, texts: Sequence[str]) -> tuple[list[tuple[float, ...]], int | None]:
         spoken = wire(self._model.api)
         watch = Watch(self._call.signal, Timeouts.of(self._call.timeout))
+        secrets = [self._call.api_key]
         try:
-            status, body, headers = await watch.during(self._send(texts))
+            status, body, headers = await watch.during(self._send(texts, secrets))
+            if status != 200:
+                error = spoken.codec.decode_error(status, body, headers)
+                error.provider = self._model.provider
+                raise error
+            if len(body) <= LARGE_ANSWER:
+                return self._read(spoken, body, len(texts))
+            check_size(body, spoken.api, largest=_BODY_LIMIT, values=_MOST_VALUES * len(texts))
+            return await watch.during(asyncio.to_thread(self._read, spoken, body, len(texts)))
+        except InterlinguaError as error:
+            raise scrubbed(error, functools.partial(scrub, secrets=secrets)) from error.__cause__
         finally:
             watch.finish()
-        if status != 200:
-            error = spoken.codec.decode_error(status, body, headers)
-            error.provider = self._model.provider
-            raise error
-        return self._read(spoken, body, len(texts))
 
-    async def _send(self, texts: Sequence[str]) -> tuple[int, bytes, Any]:
+    async def _send(self, texts: Sequence[str], secrets: list[str | None]) -> tuple[int, bytes, Any]:
         endpoint = await self._connector.access(self._model, self._call)
+        secrets.append(endpoint.key)
         data = write(self._route.encode(self._model.id, texts, self._dimensions))
         url = endpoint.base + self._route.path(self._model.id)
         headers = dict(endpoint.headers)

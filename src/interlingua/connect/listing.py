@@ -1,6 +1,7 @@
 """The models that a provider itself lists, asked over HTTP."""
 
 import asyncio
+import functools
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
@@ -11,7 +12,8 @@ from ..dialects.registry import wire
 from ..values.errors import BadWire, FormatError, InterlinguaError, TimedOut, TransportError
 from ..values.jsontext import read
 from ..values.request import CallOptions, ModelDescriptor
-from .connector import HttpConnector, unreachable
+from .auth.credentials import scrub
+from .connector import HttpConnector, check_size, scrubbed, unreachable
 from .models import Catalogue
 from .transport import whole
 
@@ -55,10 +57,12 @@ async def _entries(connector: HttpConnector, call: CallOptions) -> list[Any]:
             reply = await connector.transport.send("GET", asked, headers, None)
         except TransportError as error:
             raise unreachable(error, connector.row, url) from error.__cause__
-        body = await whole(reply, _LARGEST)
+        body = await whole(reply, _LARGEST + 1)
         if reply.status != 200:
-            raise spoken.codec.decode_error(reply.status, body, reply.headers)
-        listed, page = _page(body, connector.provider)
+            refusal = spoken.codec.decode_error(reply.status, body, reply.headers)
+            raise scrubbed(refusal, functools.partial(scrub, secrets=[call.api_key, endpoint.key]))
+        check_size(body, connector.provider, largest=_LARGEST)
+        listed, page = await asyncio.to_thread(_page, body, connector.provider)
         entries += listed
         if not page:
             break

@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import traceback
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -22,6 +24,7 @@ Batch: TypeAlias = list[StreamEvent]
 Result = TypeVar("Result")
 
 LEFT = "the reader left the stream"
+_PACKAGE = str(Path(__file__).parents[1])
 _NEVER = float("inf")
 
 
@@ -281,6 +284,24 @@ def contained(error: BaseException) -> InterlinguaError:
     failure = InterlinguaError(f"the call failed: {error!r}")
     failure.__cause__ = error
     return failure
+
+
+def without_frames(error: InterlinguaError) -> InterlinguaError:
+    """The error without our frames, whose variables have the key and the headers; a report of errors may show those.
+
+    What foreign code raised keeps its own frames, and says in a note where it came from.
+    """
+    error.__traceback__ = None
+    below: BaseException | None = error.__cause__ or error.__context__
+    while below is not None:
+        frames = foreign = below.__traceback__
+        while foreign is not None and foreign.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+            foreign = foreign.tb_next
+        if foreign is not frames:
+            below.add_note("".join(traceback.format_tb(frames)).rstrip())
+            below.__traceback__ = foreign
+        below = below.__cause__ or below.__context__
+    return error
 
 
 # --- aborts and timeouts ----------------------------------------------------------------------------------------------

@@ -88,13 +88,13 @@ class HttpTransport:
             )
             return _Reply(response)
         except (aiohttp.ServerTimeoutError, TimeoutError) as error:
-            raise TimedOut(f"no connection to {_host(url)} within {self._connect:g} s") from error
+            raise TimedOut(f"no connection to {_host(url)} within {self._connect:g} s") from _bare(error)
         except aiohttp.InvalidURL as error:
-            raise TransportError(f"{_host(url)} is no address that can be called") from error
+            raise TransportError(f"{_host(url)} is no address that can be called") from _bare(error)
         except aiohttp.ClientResponseError as error:
             refused = f"{error.status} {error.message}"
         except (aiohttp.ClientError, OSError, ssl.SSLError) as error:
-            raise TransportError(f"no answer from {_host(url)}: {error or type(error).__name__}") from error
+            raise TransportError(f"no answer from {_host(url)}: {error or type(error).__name__}") from _bare(error)
         # Raised here, away from its cause, which holds the password.
         raise TransportError(f"no answer from {_host(url)}: the proxy says {refused}")
 
@@ -233,6 +233,15 @@ def _usable(proxy: str | None) -> str | None:
             f"a {kind} proxy cannot be used: give an http one (HTTPS_PROXY), or exempt the host (NO_PROXY)"
         )
     return proxy if found else f"http://{proxy}"
+
+
+def _bare(error: BaseException) -> BaseException:
+    """The error and what caused it, without the frames of aiohttp: their variables have the headers, so the key."""
+    below: BaseException | None = error
+    while below is not None:
+        below.__traceback__ = None
+        below = below.__cause__ or below.__context__
+    return error
 
 
 def _host(url: str) -> str:

@@ -46,6 +46,10 @@ class Decoder(abc.ABC):
         """Has blocks come as the conversation has them: see `Adapted.restore_block`."""
         self._record.restore = restore
 
+    def scrubbing(self, scrub: Callable[[AssistantMessage], AssistantMessage]) -> None:
+        """Has each partial and the last message pass through `scrub`, which takes keys out of all but the content."""
+        self._record.scrub = scrub
+
     def feed(self, frame: Frame) -> list[StreamEvent]:
         """The events that this frame brings. What the wire forbids ends the stream with an error event."""
         record = self._record

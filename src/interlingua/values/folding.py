@@ -126,7 +126,7 @@ class _Slot:
 class Recorder:
     """Writes one message's events and its log. Keys name blocks in the wire's own terms (an index, an item id)."""
 
-    __slots__ = ("_at", "_slots", "base", "content", "finished", "log", "out", "restore", "started")
+    __slots__ = ("_at", "_slots", "base", "content", "finished", "log", "out", "restore", "scrub", "started")
 
     def __init__(self, base: AssistantMessage) -> None:
         self.base = base
@@ -136,6 +136,7 @@ class Recorder:
         self.started = False
         self.finished = False
         self.restore: Callable[[Block], Block] | None = None  # a block as the conversation has it; see `adapt`
+        self.scrub: Callable[[AssistantMessage], AssistantMessage] | None = None  # without what nobody may see
         self._slots: dict[Hashable, _Slot] = {}
         self._at = -1
 
@@ -152,7 +153,8 @@ class Recorder:
 
     def note(self, **fields: Any) -> None:
         """Fields of the message beside its content, as known from now on."""
-        self.base = replace(self.base, **fields)
+        base = replace(self.base, **fields)
+        self.base = base if self.scrub is None else self.scrub(base)
         self.log.append(self.base)
 
     def is_open(self, key: Hashable) -> bool:
@@ -270,6 +272,8 @@ class Recorder:
         self.finished = True
         if self.restore is not None:
             message = replace(message, content=tuple(map(self.restore, blocks_of(message.content))))
+        if self.scrub is not None:
+            message = self.scrub(message)
         reason = message.stop_reason or "stop"
         if reason == "error" or reason == "aborted":
             self.out.append(Error(reason, message))

@@ -6,6 +6,9 @@ A decoder appends to one list; nothing is joined or parsed until somebody asks. 
 - `int`: from here on, this content index is current;
 - `(index, block, open)`: a block opened (as far as it is known) or closed (finished);
 - `AssistantMessage`: the fields beside the content, as known from here on.
+
+Arguments are JSON, which is parsed anew at each event that somebody reads. Beyond `_EXACT` characters that is done
+whenever they have grown by a sixteenth: the work stays in proportion to the text, and the finished call has them all.
 """
 
 from collections.abc import Iterable
@@ -55,7 +58,7 @@ def snapshot(log: Log, at: int) -> AssistantMessage:
 class _Snapshot:
     """The message after some entries, and what is needed to go on from there."""
 
-    __slots__ = ("_base", "_blocks", "_content", "_current", "_texts", "at")
+    __slots__ = ("_base", "_blocks", "_content", "_current", "_parsed", "_texts", "at")
 
     def __init__(self) -> None:
         self.at = 0
@@ -63,6 +66,7 @@ class _Snapshot:
         self._blocks: dict[int, Block] = {}  # as opened or closed, in the order of their indexes
         self._content: dict[int, Block] = {}  # the same, with the text that has come so far
         self._texts: dict[int, str] = {}  # of open blocks
+        self._parsed: dict[int, int] = {}  # how much of the arguments of open calls the content has
         self._current = 0
 
     def advanced(self, log: Log, at: int) -> AssistantMessage:
@@ -84,13 +88,23 @@ class _Snapshot:
                 self._base = entry
         for index, pieces in fresh.items():
             text = self._texts[index] = self._texts[index] + "".join(pieces)
-            self._content[index] = grown(self._blocks[index], text)
+            self._grow(index, text)
         self.at, self._current = at, current
         return replace(self._base, content=tuple(self._content.values()))
+
+    def _grow(self, index: int, text: str) -> None:
+        block = self._blocks[index]
+        if isinstance(block, ToolCall) and len(text) > _EXACT:
+            size = _coarse(len(text))
+            if self._parsed.get(index) == size:
+                return
+            self._parsed[index], text = size, text[:size]
+        self._content[index] = grown(block, text)
 
     def _put(self, index: int, block: Block, is_open: bool) -> None:
         is_last = not self._blocks or index in self._blocks or index > next(reversed(self._blocks))
         self._blocks[index] = self._content[index] = block
+        self._parsed.pop(index, None)
         if is_open:
             self._texts[index] = ""
         else:
@@ -98,6 +112,14 @@ class _Snapshot:
         if not is_last:
             self._blocks = {key: self._blocks[key] for key in sorted(self._blocks)}
             self._content = {key: self._content[key] for key in self._blocks}
+
+
+_EXACT = 16 * 1024  # characters of arguments that are parsed whole at each event
+
+
+def _coarse(size: int) -> int:
+    """The size without all but its first five bits: what depends on it does not depend on who read what before."""
+    return size >> (size.bit_length() - 5) << (size.bit_length() - 5)
 
 
 def grown(block: Block, text: str) -> Block:
