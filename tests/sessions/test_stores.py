@@ -2,12 +2,13 @@
 
 import os
 import sqlite3
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from interlingua.sessions import Session, SessionError, store_at
+from interlingua.sessions import Session, SessionBusy, SessionError, store_at
 from interlingua.sessions.files import CATALOGUE, FileStore
 from sessions.making import texts, user
 
@@ -86,3 +87,26 @@ def test_two_writers_of_one_row_cannot_both_be_acknowledged(tmp_path: Path) -> N
             session._log.add([b'{"role":"user","content":"three"}'], sync=False)
         session.append(user("three"))
         assert ["one", "two", "three"] == texts(session.messages)
+
+
+LOOK = """
+import sys
+from interlingua.sessions import Session
+with Session.open("s", store=sys.argv[1], read_only=True) as session:
+    print(session.messages)
+"""
+
+
+def test_opening_a_sqlite_store_again_takes_no_lock_from_those_that_are_open(tmp_path: Path) -> None:
+    """Closing a descriptor of a database drops all locks of its process; another process would then delete the log."""
+    address = f"sqlite:{tmp_path}/s.db"
+    command = [sys.executable, "-c", LOOK, address]
+    with Session.open("s", store=address) as session:
+        session.append(user("one"))
+        with pytest.raises(SessionBusy):
+            Session.open("s", store=address)
+        for text in ("two", "three"):
+            subprocess.run(command, check=True, timeout=60, capture_output=True)
+            session.append(user(text))
+        seen = subprocess.run(command, check=True, timeout=60, capture_output=True, text=True)
+    assert "three" in seen.stdout

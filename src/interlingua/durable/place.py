@@ -17,7 +17,7 @@ from ..sessions.lease import Lease
 from ..values.errors import TimedOut
 from ..values.places import home as default_home
 from ..values.places import private_folder
-from ..values.regular import open_regular
+from ..values.regular import private_database
 from .orders import Order, RunError
 
 if TYPE_CHECKING:
@@ -124,12 +124,9 @@ class Place(Struct, frozen=True, kw_only=True):
             yield
             return
         private_folder(self.file.parent)
-        handle = open_regular(self.file, os.O_RDWR | os.O_CREAT)  # orders quote conversations: for the owner alone
-        try:
-            if os.fstat(handle).st_uid == os.geteuid():
-                os.fchmod(handle, 0o600)
-        finally:
-            os.close(handle)
+        private_database(self.file)
+        if self.file.lstat().st_uid == os.geteuid():
+            self.file.chmod(0o600)  # orders quote conversations: for the owner alone
         lease = _waited_for(self.file.with_name(f"{self.file.name}.setup.lock"))
         try:
             with contextlib.closing(sqlite3.connect(self.file)) as connection:

@@ -9,7 +9,6 @@ SQLite is the default: one file, for the gateways of one machine. Redis and Post
 
 import asyncio
 import contextlib
-import os
 import sqlite3
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from ..values.errors import InterlinguaError
 from ..values.places import private_folder
+from ..values.regular import private_database
 
 if TYPE_CHECKING:
     import psycopg
@@ -109,7 +109,7 @@ class SqliteFile:
         self._written = 0
         try:
             private_folder(self.path.parent)
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+            private_database(self.path)
             self.path.chmod(0o600)
             self._connection = self._connect()
             self._connection.execute("PRAGMA journal_mode = WAL")

@@ -2,7 +2,6 @@
 
 import contextlib
 import hashlib
-import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..values.places import private_folder
-from ..values.regular import open_regular
+from ..values.regular import private_database
 from .lease import Lease
 from .sql import TABLES, SqlStore
 from .store import SessionBusy, SessionError, typed
@@ -31,10 +30,7 @@ class _Sqlite:
         self._path = path
         self._lock = threading.RLock()
         try:
-            os.close(open_regular(path, os.O_RDWR | os.O_CREAT))  # readable by the owner only
-            for beside in ("-wal", "-shm", "-journal"):  # SQLite would follow a link there
-                with contextlib.suppress(FileNotFoundError):
-                    os.close(open_regular(f"{path}{beside}"))
+            private_database(path)
             self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = FULL")  # a commit is on disk when it returns

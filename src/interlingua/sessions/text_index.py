@@ -10,7 +10,6 @@ and the usage of their messages.
 
 import contextlib
 import hashlib
-import os
 import sqlite3
 import threading
 import time
@@ -22,6 +21,7 @@ import msgspec
 
 from ..values.errors import InterlinguaError
 from ..values.places import private_folder
+from ..values.regular import private_database
 from .cards import Card, CardState
 from .session import Line, Session
 from .spending import Used, add_usage, used_by
@@ -516,7 +516,7 @@ def _open(path: Path) -> sqlite3.Connection:
     """Opens the index; creates it if missing, recreates it if corrupt or of another version."""
     for _ in range(2):
         private_folder(path.parent)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0), 0o600))
+        private_database(path)
         database = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
         try:
             database.execute("PRAGMA auto_vacuum = INCREMENTAL")  # only counts before anything else is written

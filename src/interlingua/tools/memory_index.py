@@ -22,6 +22,7 @@ from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 from msgspec import Struct
 
 from ..values.errors import ToolInputError
+from ..values.regular import private_database
 
 VERSION = 1
 MAX_FILE_BYTES = 4_000_000
@@ -316,7 +317,7 @@ def _snippet(text: str, query: str) -> str:
 
 def _opened(where: Path) -> sqlite3.Connection:
     """A connection to the index file; readable by the owner only, never through a link."""
-    os.close(os.open(where, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600))
+    private_database(where)
     db = sqlite3.connect(where, isolation_level=None, timeout=10.0, check_same_thread=False)
     try:
         db.execute("PRAGMA journal_mode = WAL")

@@ -4,6 +4,7 @@ Files that we keep ourselves (`follow=False`) are not reached through a link eit
 write to another file. A file that a user names may be a link.
 """
 
+import contextlib
 import errno
 import os
 import stat
@@ -80,6 +81,25 @@ def read_regular(path: str | Path, limit: int | None = None, *, follow: bool = T
     if limit is not None and len(data) > limit:
         raise InterlinguaError(f"{path} is larger than {limit:,} bytes; a smaller file is expected there")
     return data
+
+
+def private_database(path: str | Path) -> None:
+    """Sees that a SQLite database and the files beside it are regular; a missing one is created for its owner alone.
+
+    None that exists is opened: closing any descriptor of it drops the locks of all connections that this process has
+    to it (sqlite.org/howtocorrupt.html, section 2.2), and another one then deletes the log under them.
+    """
+    for place in (str(path), f"{path}-wal", f"{path}-shm", f"{path}-journal"):
+        try:
+            kind = stat.S_IFMT(os.lstat(place).st_mode)
+        except FileNotFoundError:
+            continue
+        except ValueError as error:
+            raise OSError(errno.EINVAL, f"not a path: {error}", place) from None
+        if kind != stat.S_IFREG:
+            raise IrregularFile(place, _KINDS.get(kind, "a link"))
+    with contextlib.suppress(FileExistsError):
+        os.close(open_regular(path, os.O_RDWR | os.O_CREAT | os.O_EXCL))
 
 
 def stream_regular(path: str | Path) -> BinaryIO:
