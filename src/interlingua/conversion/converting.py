@@ -39,9 +39,9 @@ def decode(data: Any, dialect: str | None = None) -> Conversation:
         value = value_of(data)
         _refuse_several(value)
         return _decode_own(value)
-    module: Any = find(dialect)
-    if dialect not in WIRES:
-        form = FORMATS[dialect]
+    form = DIALECTS[dialect]
+    module: Any = form.codec
+    if isinstance(form, FileFormat):
         value = text_of_file(data) if form.text and isinstance(data, bytes | str) else value_of(data)
         try:
             conversation = _conversation(module.decode(value))
@@ -60,7 +60,7 @@ def decode(data: Any, dialect: str | None = None) -> Conversation:
     chunks = chunks_of(value)
     if chunks is not None:
         return _one(_received(module, chunks), dialect)
-    if is_response(WIRES[dialect], value):
+    if is_response(form, value):
         return _one(module.decode_response(value), dialect)
     return _conversation(module.decode(value))
 

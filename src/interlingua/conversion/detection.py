@@ -1,6 +1,7 @@
 """Which format some data is in, from its content alone: every wire and every file format is asked for its evidence."""
 
 import functools
+import io
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
@@ -25,7 +26,7 @@ def value_of(data: Any) -> Any:
     if not isinstance(data, bytes | bytearray | str) or isinstance(data, Text):
         return data
     if _begins_lines(data):
-        found = _known_text(data) or _lines(data)
+        found = _known_text(data, _HEAD) or _lines(data)
         if found is not None:
             return found
     try:
@@ -57,14 +58,17 @@ def text_of_file(data: bytes | bytearray | str) -> Text:
     return Text(data if isinstance(data, str) else bytes(data).decode("utf-8-sig", "replace"))
 
 
-def _known_text(data: bytes | bytearray | str) -> Text | None:
-    """The text, if some format that is text and no JSON knows it."""
+_HEAD = 1 << 16  # bytes by which a text is told from JSON lines, which may go on for long
+
+
+def _known_text(data: bytes | bytearray | str, size: int | None = None) -> Text | None:
+    """The text, if some format that is text and no JSON knows it, or knows its first `size` bytes."""
     text: Text | None = None
     for form in ordered().formats:
         if form.text:
-            text = text_of_file(data) if text is None else text
+            text = text_of_file(data[:size]) if text is None else text
             if holds(form.detect, text):
-                return text
+                return text_of_file(data)
     return None
 
 
@@ -72,7 +76,7 @@ def _lines(data: bytes | bytearray | str) -> Lines | None:
     """The values of a file of JSON lines, without those that are torn; None where these are not the exception."""
     lines, problems = Lines(), []
     # Not str.splitlines(): U+2028 may stand raw inside a JSON string.
-    texts: list[Any] = list(data.split("\n") if isinstance(data, str) else data.split(b"\n"))
+    texts: Iterable[Any] = data.split("\n") if isinstance(data, str) else io.BytesIO(data)
     for number, line in enumerate(texts, 1):
         if not line.strip():
             continue
@@ -137,12 +141,17 @@ def detect_name(data: Any) -> str | None:
 
 def is_response(wire: Wire, value: Any) -> bool:
     """Whether a value is a whole answer of this wire."""
-    return any(
-        one.shape == "response" and holds(one.test, value)
-        for other in WIRES.values()
-        if other.base == wire.base
-        for one in other.evidence
-    )
+    known = _every()
+    tests = known.get(wire.base)
+    if tests is None:
+        relatives = [other for other in WIRES.values() if other.base == wire.base]
+        tests = known[wire.base] = tuple(
+            _Test(other.api, one.reason, one.test)
+            for other in relatives
+            for one in other.evidence
+            if one.shape == "response"
+        )
+    return any(holds(one.test, value) for one in tests)
 
 
 def chunks_of(value: Any) -> list[Frame] | None:

@@ -169,6 +169,10 @@ class Registry(Mapping[str, _Value]):
             raise UnknownName(unknown(self._kind, str(name), self))
         return cast(_Value, _find(name))
 
+    def get(self, name: str, default: None = None) -> _Value | None:  # type: ignore[override]
+        """The value, or None: without looking for what an unknown name may have been meant for."""
+        return cast(_Value, _find(name)) if name in self else default
+
     def __repr__(self) -> str:
         return f"<{len(self)} {self._kind}s: {', '.join(self)}>"
 

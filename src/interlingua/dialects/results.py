@@ -98,14 +98,14 @@ def say_result(
 MEDIA = (ImageBlock, AudioBlock, DocumentBlock)
 PLACEHOLDER = "(see what follows the results)"  # the text of a result that had media only
 MOVED = "~moved"
-_BEGINNING = "Attached to tool result "
+LABEL = "Attached to tool result "  # how a label begins
 
 E = TypeVar("E")
 
 
 def label(number: int, tool_name: str | None) -> str:
     """What stands before the media of a result: its number in the run, counted from 1, and the tool's name."""
-    return f"{_BEGINNING}{number} ({tool_name}):" if tool_name else f"{_BEGINNING}{number}:"
+    return f"{LABEL}{number} ({tool_name}):" if tool_name else f"{LABEL}{number}:"
 
 
 class Layout(NamedTuple):
@@ -160,7 +160,7 @@ def _is_labelled(message: Message, api: str) -> bool:
     if not isinstance(message, UserMessage) or residual_of(message.extra, api):
         return False
     first = next(iter(blocks_of(message.content)), None)
-    return isinstance(first, TextBlock) and first.text.startswith(_BEGINNING)
+    return isinstance(first, TextBlock) and first.text.startswith(LABEL)
 
 
 def _gather(message: Message, out: list[Message], run: list[int], api: str) -> list[int]:

@@ -237,7 +237,7 @@ def _build_struct(value: Any, struct: type[Struct], path: str) -> Any:
         if value.get(config.tag_field) != config.tag:
             raise FormatError(f"expected {config.tag_field} {config.tag!r}", path)
         del unknown[config.tag_field]
-    for field in msgspec.structs.fields(struct):
+    for field in _fields(struct):
         if field.encode_name in unknown:
             item = unknown.pop(field.encode_name)
             given[field.name] = _build(item, hints[field.name], f"{path}.{field.encode_name}")

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
+from msgspec.structs import replace
+
 from ...values.losses import SYSTEM, Encoded, Reporter, encoded
 from ...values.messages import TextBlock
 from ...values.request import (
@@ -62,8 +64,9 @@ def decode_request(
         ),
         options=_decode_options(wire, stream),
     )
-    emitted, _ = encode_request(request, quirks=quirks)
     # `messages` keep their own residuals, message by message.
+    bare = replace(request, context=replace(request.context, messages=()))
+    emitted, _ = encode_request(bare, quirks=quirks)
     given = {**wire, "messages": emitted["messages"]} if "messages" in wire else wire
     return keeping(request, API, given, emitted)
 

@@ -6,14 +6,14 @@ tool, and messages of the role `tool` are what it gave; neither has an id of its
 Nodes without a message, and messages of other kinds, are kept in their places as messages of their own role.
 """
 
+import itertools
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from msgspec.structs import replace
 
-from ...values import jsontext
 from ...values.errors import BadWire, Unsupported
 from ...values.folding import arguments_text, parse_arguments
 from ...values.losses import Encoded, Reporter, SupportTable
@@ -47,6 +47,7 @@ from ..residual import (
 from ..wire import FileFormat
 from . import records as _records
 from .joining import apart, place
+from .reading import listed
 from .records import FILE, Records, is_null, milliseconds
 
 API = "chatgpt-export"
@@ -269,15 +270,13 @@ def split(value: Any) -> list[Any] | None:
 _EXPORT = re.compile(r"(.*/)?conversations(-\d+)?\.json")
 
 
-def archive(members: Mapping[str, bytes]) -> list[Any] | None:
+def archive(members: Mapping[str, bytes]) -> Iterable[Any] | None:
     """The conversations of a zipped export, which may be divided over several files."""
-    found: list[Any] = []
-    for name in sorted(filter(_EXPORT.fullmatch, members)):
-        value = jsontext.read(members[name])
-        if not isinstance(value, list) or not all(map(_is_conversation, value)):
-            return None
-        found += value
-    return found or None
+    names = sorted(filter(_EXPORT.fullmatch, members))
+    first = [one for name in names for one in itertools.islice(listed(members, name), 1)]
+    if not first or not all(map(_is_conversation, first)):
+        return None
+    return (one for name in names for one in listed(members, name))
 
 
 def _is_conversation(value: Any) -> bool:

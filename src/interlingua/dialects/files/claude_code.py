@@ -11,6 +11,7 @@ What `claude --output-format stream-json` prints is read as well: the same messa
 and a `result` with the usage of the whole; `parent_tool_use_id` marks the lines of sub-agents.
 """
 
+import functools
 import re
 import sys
 from collections.abc import Container, Mapping, Sequence
@@ -32,12 +33,12 @@ from ...values.messages import (
 )
 from ...values.request import Conversation, Entry, ModelDescriptor
 from .. import dialect
-from ..residual import JOINED, reading, with_residual
+from ..residual import HINTS, JOINED, RESPONSE, reading, with_residual
 from ..wire import FileFormat
 from . import new_sessions
 from . import records as _records
 from .joining import NAMED, apart, join, place, unlike
-from .records import FILE, Records, lines_of, milliseconds, time_in, with_time
+from .records import FILE, Records, Shapes, lines_of, milliseconds, time_in, usual_milliseconds, with_time
 from .skimming import LineSkim
 
 API = "claude-code"
@@ -117,7 +118,186 @@ def _say_line(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]
 
 
 def _records_of() -> Records:
-    return Records(API, _decode_line, _say_line, keys=("uuid", "parentUuid"), lines=True)
+    return Records(API, _decode_line, _say_line, keys=("uuid", "parentUuid"), lines=True, usual=_usual)
+
+
+# --- the usual lines -------------------------------------------------------------------------------------------------
+#
+# Nearly all lines are a prompt, a result, or a block of an answer with nothing unusual in it. They are read without
+# the wire's dialect, and without encoding them again to see what that gets wrong, which takes most of the time.
+
+_LINES = Shapes(("type", "message", "timestamp", "uuid", "parentUuid"), ("toolUseResult",))
+_ANSWERS = Shapes(("id", "type", "role", "model", "content", "stop_reason", "usage"), ("stop_sequence",), ("error",))
+_BUCKETS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+_USAGES = Shapes(_BUCKETS, refused=("output_tokens_details",))
+_TEXTS = Shapes(("type", "text"), refused=("citations", "cache_control"))
+_THOUGHTS = Shapes(("type", "thinking"), ("signature",))
+_CALLS = Shapes(("type", "id", "name", "input"), refused=("cache_control",))
+_RESULTS = Shapes(("type", "tool_use_id", "content"), ("is_error",), ("cache_control",))
+_USER = UserMessage(content=None)
+_RESULT = ToolResultMessage(content=None, tool_call_id="", is_error=False)
+_ANSWER = AssistantMessage(content=(), api=WIRE, provider="anthropic")
+
+
+def _usual(line: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
+    """The message of a usual line, and what the line says besides; None for any other line."""
+    others = _LINES[tuple(line)]
+    inner, when = line.get("message"), usual_milliseconds(line.get("timestamp"))
+    if others is None or when is None or type(inner) is not dict:
+        return None
+    parent = line["parentUuid"]
+    if type(line["uuid"]) is not str or not (parent is None or type(parent) is str):
+        return None
+    kind, details = line["type"], line.get("toolUseResult")
+    if details is None and "toolUseResult" in line:
+        return None
+    if inner.get("role") != kind:
+        return None
+    message: Any = None
+    if kind == "assistant":
+        message = _usual_answer(inner, when) if details is None else None
+    elif kind == "user" and len(inner) == 2 and "content" in inner:
+        message = _usual_turn(inner["content"], when, line, details)
+    return None if message is None else (message, {key: line[key] for key in others})
+
+
+def _usual_turn(content: Any, when: int, line: dict[str, Any], details: Any) -> Any:
+    if type(content) is list:
+        first = content[0] if len(content) == 1 else None
+        if type(first) is dict and first.get("type") == "tool_result":
+            return _usual_result(first, when, details)
+        content = _usual_texts(content)
+    elif type(content) is not str:
+        return None
+    # What stands beside several results belongs to none of them; beside other messages it is kept with the line.
+    return (
+        None
+        if content is None or details is not None
+        else _attributed(replace(_USER, content=content, timestamp=when), line)
+    )
+
+
+def _usual_result(block: dict[str, Any], when: int, details: Any) -> Any:
+    others, id, content = _RESULTS[tuple(block)], block.get("tool_use_id"), block.get("content")
+    if type(content) is list:
+        content = _usual_texts(content)
+    elif type(content) is not str:
+        return None
+    failed = block.get("is_error")
+    if others is None or content is None or type(id) is not str or not (failed is None or type(failed) is bool):
+        return None
+    if failed is None and "is_error" in block:
+        return None
+    kept = {key: block[key] for key in others}
+    if failed is False:
+        kept["is_error"] = False  # said only where a tool failed
+    return replace(
+        _RESULT,
+        tool_call_id=id,
+        content=content,
+        is_error=failed is True,
+        timestamp=when,
+        details=details,
+        extra={WIRE: kept} if kept else {},
+    )
+
+
+def _usual_texts(content: list[Any]) -> tuple[Any, ...] | None:
+    texts = tuple(
+        TextBlock(text=block["text"])
+        for block in content
+        if type(block) is dict and len(block) == 2 and block.get("type") == "text" and type(block.get("text")) is str
+    )
+    return texts if texts and len(texts) == len(content) else None
+
+
+def _usual_answer(inner: dict[str, Any], when: int) -> Any:
+    others, content = _ANSWERS[tuple(inner)], inner.get("content")
+    if others is None or type(content) is not list or inner["type"] != "message":
+        return None
+    id, model, word, usage = inner["id"], inner["model"], inner["stop_reason"], _usual_usage(inner["usage"])
+    if type(id) is not str or type(model) is not str or not id or not model or usage is None:
+        return None
+    blocks = []
+    calls = False
+    for block in content:
+        read = _usual_block(block)
+        if read is None:
+            return None
+        calls = calls or type(read) is ToolCall
+        blocks.append(read)
+    if not blocks or not (word is None or type(word) is str):
+        return None
+    reason, said = _end(word, calls)
+    if reason == "error":
+        return None
+    kept: dict[str, Any] = {key: inner[key] for key in others}
+    hints: dict[str, Any] = {} if said == word else {"stop_reason": {"said": said, "wire": word}}
+    if inner.get("stop_sequence") is not None:
+        hints["stop_sequence"] = {"said": None, "wire": inner["stop_sequence"]}
+    elif "stop_sequence" not in inner:
+        hints["stop_sequence"] = {"said": None}
+    if hints:
+        kept[HINTS] = hints
+    return replace(
+        _ANSWER,
+        content=tuple(blocks),
+        model=model,
+        usage=usage,
+        stop_reason=reason,
+        stop_detail=word,
+        timestamp=when,
+        response_id=id,
+        extra={WIRE: {RESPONSE: kept}} if kept else {},
+    )
+
+
+@functools.lru_cache(64)
+def _end(word: str | None, calls: bool) -> tuple[Any, Any]:
+    """Why an answer ended that the wire ends with this word, and which word the wire's dialect has for that."""
+    block = {"type": "tool_use", "id": "", "name": "", "input": {}} if calls else {"type": "text", "text": ""}
+    message = _wire().decode_response({"content": [block], "stop_reason": word})
+    return message.stop_reason, _wire().encode_response(replace(message, extra={})).body["stop_reason"]
+
+
+def _usual_usage(wire: Any) -> Usage | None:
+    others = _USAGES[tuple(wire)] if type(wire) is dict else None
+    if others is None:
+        return None
+    given, output, read, written = (wire[key] for key in _BUCKETS)
+    if not (type(given) is type(output) is type(read) is type(written) is int):
+        return None
+    return Usage(
+        input=given,
+        output=output,
+        cache_read=read,
+        cache_write=written,
+        total_tokens=given + read + written + output,
+        extra={WIRE: {key: wire[key] for key in others}} if others else {},
+    )
+
+
+def _usual_block(block: Any) -> Any:
+    kind = block.get("type") if type(block) is dict else None
+    made: Any
+    if kind == "text":
+        others, text = _TEXTS[tuple(block)], block.get("text")
+        if others is None or type(text) is not str:
+            return None
+        made = TextBlock(text=text)
+    elif kind == "thinking":
+        others, text, signature = _THOUGHTS[tuple(block)], block.get("thinking"), block.get("signature")
+        if others is None or type(text) is not str or not (type(signature) is str or "signature" not in block):
+            return None
+        made = ThinkingBlock(thinking=text, thinking_signature=signature)
+    elif kind == "tool_use":
+        others, id, name, given = _CALLS[tuple(block)], block.get("id"), block.get("name"), block.get("input")
+        if others is None or type(id) is not str or type(name) is not str or type(given) is not dict:
+            return None
+        made = ToolCall(id=id, name=name, arguments=given)
+    else:
+        return None
+    return replace(made, extra={WIRE: {key: block[key] for key in others}}) if others else made
 
 
 @reading(API)
@@ -130,26 +310,22 @@ def decode(data: Any) -> Conversation:
     known: set[str | None] = set()
     for line in lines:
         kind = line.get("type")
-        read = records.read(line, kind if isinstance(kind, str) else "line")
-        for entry in read:
-            entries.append(unlike(entry, known, API))
+        for entry in records.read(line, kind if isinstance(kind, str) else "line"):
+            entries.append(unlike(entry, known, API) if entry.id in known else entry)
             known.add(entries[-1].id)
-        owners += [line] * len(read)
+            owners.append(line)
     groups = _answers(entries, owners)
     aliases = {entries[at].id: entries[group[-1]].id for group in groups for at in group}
-    main = [at for at, line in enumerate(owners) if entries[at].id is not None and not _is_sub_agent(line)]
-    main = main or [at for at in range(len(entries)) if entries[at].id is not None]  # a sub-agent's own file
-    head = entries[main[-1]].id if main else None
-    ids = {entry.id for entry in entries if entry.id is not None}
+    known.discard(None)
     sub_agents = {
         entry.id: line.get("parent_tool_use_id") or ""
         for entry, line in zip(entries, owners, strict=True)
         if entry.id is not None and _is_sub_agent(line)
     }
-    model = None
-    for at in main or range(len(entries)):
-        given = getattr(entries[at].message, "model", None)
-        model = given if isinstance(given, str) and given not in ("", SYNTHETIC) else model
+    main = [entry for entry in entries if entry.id is not None and entry.id not in sub_agents]
+    main = main or [entry for entry in entries if entry.id is not None]  # a sub-agent's own file
+    head = main[-1].id if main else None
+    model = next(filter(None, map(_model_of, reversed(main or entries))), None)
     linked, tails = _linked(join(entries, groups, API), aliases, sub_agents, _streamed(lines))
     head = aliases.get(head, head)
     head = tails.get(head or "", head)
@@ -157,10 +333,15 @@ def decode(data: Any) -> Conversation:
         entries=tuple(linked),
         head=head if not linked or head != linked[-1].id else None,
         model=ModelDescriptor(id=model, provider="anthropic") if model else None,
-        title=_title(lines, ids),
+        title=_title(lines, known),
         usage=_total(lines),
         extra={API: {FILE: True, **envelope}},
     )
+
+
+def _model_of(entry: Entry) -> str | None:
+    model = getattr(entry.message, "model", None)
+    return model if isinstance(model, str) and model != SYNTHETIC else None
 
 
 def _opened(data: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -182,9 +363,11 @@ def _is_sub_agent(line: dict[str, Any]) -> bool:
 def _answers(entries: list[Entry], owners: list[dict[str, Any]]) -> list[list[int]]:
     """The lines of each answer that was written as several: one a block, with the same `message.id`."""
     groups: dict[tuple[str, Any], list[int]] = {}
-    for at, (entry, line) in enumerate(zip(entries, owners, strict=True)):
-        repeated = NAMED in entry.extra.get(API, {})  # a line that the file has twice
-        if isinstance(entry.message, AssistantMessage) and entry.message.response_id and not repeated:
+    for at, entry in enumerate(entries):
+        if not isinstance(entry.message, AssistantMessage) or not entry.message.response_id:
+            continue
+        if NAMED not in entry.extra.get(API, {}):  # else it is a line that the file has twice
+            line = owners[at]
             thread = line.get("agentId") or line.get("parent_tool_use_id") or line.get("isSidechain")
             groups.setdefault((entry.message.response_id, thread), []).append(at)
     return [group for group in groups.values() if len(group) > 1]
@@ -207,11 +390,11 @@ def _linked(
     last: dict[str | None, str] = {}  # of each thread
     out = []
     for entry in entries:
-        id = entry.id
+        id, parent = entry.id, entry.parent_id
         if id is None:
             out.append(entry)
             continue
-        parent = aliases.get(entry.parent_id, entry.parent_id)
+        parent = aliases.get(parent, parent)
         if streamed:  # a line follows the one before, sub-agents in threads of their own
             parent = last.get(sub_agents.get(id))
             last[sub_agents.get(id)] = id
@@ -249,18 +432,18 @@ def _spawned(entry: Entry, call: str, callers: Mapping[str, str], prompts: Mappi
     )
 
 
-_TITLES = (("custom-title", "customTitle"), ("ai-title", "aiTitle"), ("summary", "summary"))  # the first counts
+_TITLES = {"custom-title": "customTitle", "ai-title": "aiTitle", "summary": "summary"}  # the first counts
 
 
 def _title(lines: list[dict[str, Any]], ids: Container[str | None]) -> str | None:
     """The title that a person gave, or a model; a `summary` is one if it is of this session."""
     found: dict[str, str] = {}
     for line in lines:
-        for kind, key in _TITLES:
-            ours = kind != "summary" or line.get("leafUuid") in ids
-            if line.get("type") == kind and isinstance(line.get(key), str) and ours:
-                found[kind] = line[key]
-    return found.get("custom-title") or found.get("ai-title") or found.get("summary")
+        kind: Any = line.get("type")
+        key = _TITLES.get(kind) if isinstance(kind, str) else None
+        if key is not None and isinstance(line.get(key), str) and (kind != "summary" or line.get("leafUuid") in ids):
+            found[kind] = line[key]
+    return next((found[kind] for kind in _TITLES if found.get(kind)), None)
 
 
 def _total(lines: list[dict[str, Any]]) -> Usage | None:
@@ -332,14 +515,14 @@ class _Skim(LineSkim):
         summary = self.state.get("summaries", {}).get(id)
         if summary is not None:
             self._entitle("summary", summary)
-        plain = _plain_message(line)
-        found = _decode_line(line) if plain is None else [plain]
+        usual = _usual(line)
+        found = _decode_line(line) if usual is None else [usual[0]]
         return [(id if isinstance(id, str) else "", message) for message in found]
 
     def _find_title(self, line: dict[str, Any]) -> None:
         """As `_title`: a `summary` counts if it is of this session, whose lines may come later."""
         kind, leaf = line.get("type"), line.get("leafUuid")
-        for name, key in _TITLES:
+        for name, key in _TITLES.items():
             if kind == name and isinstance(line.get(key), str):
                 if kind != "summary" or leaf in self._ids:
                     self._entitle(kind, line[key])
@@ -347,69 +530,9 @@ class _Skim(LineSkim):
                     self.state.setdefault("summaries", {})[leaf] = line[key]
 
     def _entitle(self, kind: str, title: str) -> None:
-        ranks = [name for name, _ in _TITLES]
+        ranks = list(_TITLES)
         if ranks.index(kind) <= ranks.index(self.state.get("title", "summary")):
             self.title, self.state["title"] = title, kind
-
-
-# The usual lines are read here without the wire's dialect, which also keeps what a return trip needs: that takes five
-# times as long. A line of any other shape is left to it.
-_ENDS = ("end_turn", "stop_sequence", "tool_use", None)  # of an answer that did not fail
-
-
-def _plain_message(line: dict[str, Any]) -> Any:
-    """The message of a line with nothing unusual in it; None for any other."""
-    inner, kind = line.get("message"), line.get("type")
-    if type(inner) is not dict or inner.get("role") != kind:
-        return None
-    content, when = inner.get("content"), milliseconds(line.get("timestamp"))
-    if kind == "assistant":
-        return _plain_answer(inner, content, when)
-    if kind != "user":
-        return None
-    if type(content) is str:
-        return _attributed(UserMessage(content=content, timestamp=when), line)
-    result = content[0] if type(content) is list and len(content) == 1 else None
-    if type(result) is not dict or result.get("type") != "tool_result":
-        return None
-    id, text = result.get("tool_use_id"), result.get("content")
-    if type(id) is not str or type(text) is not str:
-        return None
-    failed = result.get("is_error") is True
-    return ToolResultMessage(tool_call_id=id, tool_name=None, content=text, is_error=failed, timestamp=when)
-
-
-def _plain_answer(inner: dict[str, Any], content: Any, when: int | None) -> AssistantMessage | None:
-    usage, id, model, end = (inner.get(key) for key in ("usage", "id", "model", "stop_reason"))
-    if type(content) is not list or type(usage) is not dict or type(id) is not str or type(model) is not str:
-        return None
-    buckets = [usage.get(key, 0) for key in _BUCKETS]
-    blocks = [_plain_block(block) for block in content]
-    if end not in _ENDS or None in blocks or any(type(number) is not int for number in buckets):
-        return None
-    return AssistantMessage(
-        content=tuple(blocks),
-        provider="anthropic",
-        model=model,
-        response_id=id,
-        usage=Usage.of(buckets[0], buckets[1], cache_read=buckets[2], cache_write=buckets[3]),
-        timestamp=when,
-    )
-
-
-_BUCKETS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-
-
-def _plain_block(block: Any) -> Any:
-    kind = block.get("type") if type(block) is dict else None
-    if kind == "text" and type(block.get("text")) is str:
-        return TextBlock(text=block["text"])
-    if kind == "thinking" and type(block.get("thinking")) is str:
-        return ThinkingBlock(thinking=block["thinking"])
-    if kind == "tool_use" and type(block.get("input")) is dict:
-        id, name = block.get("id"), block.get("name")
-        return ToolCall(id=id, name=name, arguments=block["input"]) if type(id) is str and type(name) is str else None
-    return None
 
 
 def skim(first: Sequence[Any], state: dict[str, Any] | None = None) -> LineSkim | None:

@@ -17,7 +17,7 @@ from ...values.request import Conversation, ModelDescriptor
 from ..residual import body_of, optional, reading
 from ..wire import FileFormat
 from . import records, templates
-from .reading import Node, Pairing, anthropic_items, asked, ending, entries_of, rounds
+from .reading import Node, Pairing, anthropic_items, asked, ending, entries_of, listed, read_json, rounds
 from .records import milliseconds
 
 API = "claude-web-export"
@@ -107,10 +107,9 @@ def archive(members: Mapping[str, bytes]) -> Iterable[Any] | None:
     for name in members:
         if name.rpartition("/")[2] != "conversations.json":
             continue
-        if b'"chat_messages"' in members[name] or _is_claudes(members):
-            value = body_of(members[name], API)
-            if isinstance(value, list) and all(map(_is_conversation, value)):
-                return value
+        first = next(listed(members, name), None)
+        if _is_conversation(first) or (first is None and _is_claudes(members) and read_json(members[name]) == []):
+            return listed(members, name)
     return None
 
 

@@ -50,7 +50,18 @@ from ..residual import (
 )
 from ..wire import FileFormat
 from . import records as _records
-from .records import FILE, RECORD, Records, is_null, lines_of, milliseconds, time_in, with_time
+from .records import (
+    FILE,
+    RECORD,
+    Records,
+    Shapes,
+    is_null,
+    lines_of,
+    milliseconds,
+    time_in,
+    usual_milliseconds,
+    with_time,
+)
 
 API = "gemini-cli"
 RETURNED = True  # read and returned, not made from other formats
@@ -286,7 +297,81 @@ def _say_answer(answer: AssistantMessage, report: Reporter) -> dict[str, Any]:
 
 
 def _records_of() -> Records:
-    return Records(API, _decode_record, _say_record)
+    return Records(API, _decode_record, _say_record, usual=_usual)
+
+
+# Most records are a prompt, or an answer without calls. They are read here without the wire's dialect, and without
+# encoding them again to see what that gets wrong.
+_RECORDS = Shapes(("timestamp", "type", "content"), ("thoughts", "tokens", "model"), ("toolCalls",))
+_TOKENS = Shapes(("input", "output", "cached", "total"), ("thoughts",))
+
+
+def _usual(record: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
+    """The message of a usual record, and what the record says besides; None for any other record."""
+    others = _RECORDS[tuple(record)]
+    when = None if others is None else usual_milliseconds(record["timestamp"])
+    if others is None or when is None:
+        return None
+    content, kind = record["content"], record["type"]
+    if kind == "user":
+        if type(content) is list:
+            content = _usual_texts(content)
+        if not isinstance(content, str | tuple) or not record.keys().isdisjoint(("thoughts", "tokens", "model")):
+            return None
+        message: Any = replace(_USER, content=content, timestamp=when)
+    elif kind == "gemini" and type(content) is str:
+        message = _usual_answer(record, content, when)
+    else:
+        return None
+    return None if message is None else (message, {key: record[key] for key in others})
+
+
+def _usual_texts(content: list[Any]) -> tuple[TextBlock, ...] | None:
+    texts: list[Any] = [part.get("text") for part in content if type(part) is dict and len(part) == 1]
+    if not texts or len(texts) != len(content) or not all(type(text) is str and text for text in texts):
+        return None
+    return tuple(TextBlock(text=text) for text in texts)
+
+
+_USER = UserMessage(content=None)
+_ANSWER = AssistantMessage(content=None, api=WIRE, provider="google")
+
+
+def _usual_answer(record: dict[str, Any], content: Any, when: int) -> AssistantMessage | None:
+    model, usage = record.get("model"), None
+    if "tokens" in record:
+        usage = _usual_tokens(record["tokens"])
+        if usage is None:
+            return None
+    if "model" in record and type(model) is not str:
+        return None
+    if "thoughts" in record:
+        thoughts = [_decode_thought(thought) for thought in _list(record["thoughts"])]
+        if not thoughts or not all(type(thought) is ThinkingBlock for thought in thoughts):
+            return None
+        content = (*thoughts, TextBlock(text=content)) if content else tuple(thoughts)
+    return replace(_ANSWER, content=content, model=model, usage=usage, timestamp=when)
+
+
+def _usual_tokens(wire: Any) -> Usage | None:
+    others = _TOKENS[tuple(wire)] if type(wire) is dict else None
+    if others is None:
+        return None
+    prompt, output, cached, total = (wire[key] for key in ("input", "output", "cached", "total"))
+    thoughts = wire.get("thoughts", 0)
+    if not (type(prompt) is type(output) is type(cached) is type(total) is type(thoughts) is int):
+        return None
+    if not total or prompt < cached:
+        return None
+    return Usage(
+        input=prompt - cached,
+        output=output + thoughts,
+        cache_read=cached,
+        cache_write=0,
+        total_tokens=total,
+        reasoning=thoughts if "thoughts" in wire else None,
+        extra={API: {key: wire[key] for key in others}} if others else {},
+    )
 
 
 # --- files -----------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ leave hints in the entry's `extra` by which `apart` gives back the entries of th
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import accumulate, count, pairwise
+from operator import attrgetter
 from typing import Any
 
 from msgspec.structs import replace
@@ -69,12 +70,15 @@ def _joined(parts: Sequence[Entry], places: Sequence[int], api: str, pieces: boo
 
 def _content(messages: Sequence[Any], pieces: bool) -> tuple[tuple[Any, ...], list[Any]]:
     """The content of all, and what each has of it: so many blocks, or so many characters of the block before."""
+    if not pieces:
+        every = tuple(block for message in messages for block in blocks_of(message.content))
+        return every, [_shape(message.content) for message in messages]
     blocks: list[Any] = []
     texts: list[list[str]] = []  # of each block that is a text
     shapes: list[Any] = []
     for message in messages:
         own: tuple[Any, ...] = blocks_of(message.content)
-        piece = pieces and len(own) == 1 and isinstance(message.content, tuple) and _is_bare(own[0])
+        piece = len(own) == 1 and isinstance(message.content, tuple) and _is_bare(own[0])
         if piece and blocks and texts[-1]:
             texts[-1].append(own[0].text)
             shapes.append({"characters": len(own[0].text)})
@@ -95,12 +99,16 @@ def _shape(content: Any) -> int | str | None:
     return "text" if isinstance(content, str) else None if content is None else len(content)
 
 
+_NAMES = tuple(name for name in AssistantMessage.__struct_fields__ if name != "content")
+_FIELDS = attrgetter(*_NAMES)
+
+
 def _differences(part: AssistantMessage, whole: AssistantMessage) -> dict[str, Any]:
     """The fields of a part that are not those of the whole."""
     return {
-        name: None if getattr(part, name) is None else plain(getattr(part, name))
-        for name in part.__struct_fields__
-        if name != "content" and getattr(part, name) != getattr(whole, name)
+        name: None if own is None else plain(own)
+        for name, own, other in zip(_NAMES, _FIELDS(part), _FIELDS(whole), strict=True)
+        if own is not other and own != other
     }
 
 

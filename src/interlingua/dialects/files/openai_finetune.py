@@ -17,13 +17,23 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...values.errors import BadWire, DialectError
+from ...values.folding import parse_arguments
 from ...values.losses import Encoded, Loss, Losses, SupportTable, kept, static_losses
-from ...values.messages import Message, UserMessage
-from ...values.request import Context, Conversation, Entry, ModelDescriptor, Options, Request
+from ...values.messages import (
+    AssistantMessage,
+    Block,
+    Message,
+    TextBlock,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+)
+from ...values.request import Context, Conversation, Entry, ModelDescriptor, Options, Request, ToolSpec
 from .. import dialect
 from ..residual import HINTS, an_object, body_of, put_back, reading, residual, with_residual
+from ..results import LABEL
 from ..wire import FileFormat
-from .records import LINEAR, NO_CALL
+from .records import LINEAR, NO_CALL, Shapes
 
 API = "openai-finetune"
 WIRE = "openai-completions"
@@ -112,6 +122,9 @@ def decode(data: Any) -> Conversation:
 
 
 def _decode_example(wire: dict[str, Any]) -> Conversation:
+    usual = _usual(wire)
+    if usual is not None:
+        return usual
     known = {key: wire[key] for key in KEYS if key in wire}
     try:
         request: Request = _wire().decode_request(known, quirks=QUIRKS)
@@ -123,6 +136,108 @@ def _decode_example(wire: dict[str, Any]) -> Conversation:
         return conversation
     hints = {**conversation.extra.get(API, {}).get(HINTS, {}), **rest.pop(HINTS, {})}
     return with_residual(conversation, API, **rest, **({HINTS: hints} if hints else {}))
+
+
+# Most examples are texts, calls and results with nothing unusual about them. They are read here without the wire's
+# dialect, and without encoding them again to see what that gets wrong.
+_USER = UserMessage(content=None)
+_ANSWER = AssistantMessage(content=None, api=API)
+_RESULT = ToolResultMessage(content=None, tool_call_id="", is_error=False)
+_ROWS = Shapes(("messages",), ("tools",))
+_ANSWERS = Shapes(("role",), ("content", "tool_calls", "weight"))
+_CALLS = Shapes(("id", "type", "function"))
+_FUNCTIONS = Shapes(("name", "arguments"))
+_TOOLS = Shapes(("type", "function"))
+_SPECS = Shapes(("name",), ("description", "parameters"))
+
+
+def _usual(wire: dict[str, Any]) -> Conversation | None:
+    """A usual example; None for any other."""
+    messages, tools = wire["messages"], wire.get("tools")
+    if _ROWS[tuple(wire)] != () or type(messages) is not list:
+        return None
+    specs = None if "tools" not in wire else _usual_tools(tools)
+    if "tools" in wire and specs is None:
+        return None
+    system: str | None = None
+    names: dict[str, str] = {}  # call id -> tool name
+    entries: list[Entry] = []
+    for message in messages:
+        read: Any = None
+        if type(message) is dict:
+            role, content = message.get("role"), message.get("content")
+            if role == "assistant":
+                read = _usual_answer(message, content, names)
+            elif type(content) is str:
+                if role == "user":
+                    # What stands behind results under a label is theirs.
+                    if len(message) == 2 and not content.startswith(LABEL):
+                        read = replace(_USER, content=content)
+                elif role == "tool":
+                    id = message.get("tool_call_id")
+                    if len(message) == 3 and type(id) is str and id in names:
+                        read = replace(
+                            _RESULT, tool_call_id=id, tool_name=names[id], content=(TextBlock(text=content),)
+                        )
+                elif role == "system" and len(message) == 2 and not entries and system is None:
+                    system = content
+                    continue
+        if read is None:
+            return None
+        entries.append(Entry(message=read))
+    return Conversation(entries=tuple(entries), system=system, tools=specs)
+
+
+def _usual_answer(message: dict[str, Any], content: Any, names: dict[str, str]) -> Any:
+    if _ANSWERS[tuple(message)] != () or not (content is None or (type(content) is str and content)):
+        return None
+    blocks: list[Block] = [] if content is None else [TextBlock(text=content)]
+    if "tool_calls" in message:
+        calls = message["tool_calls"]
+        if type(calls) is not list or not calls:
+            return None
+        for call in calls:
+            read = _usual_call(call, names)
+            if read is None:
+                return None
+            names[read.id] = read.name
+            blocks.append(read)
+    if not blocks:
+        return None
+    kept: dict[str, Any] = {"weight": message["weight"]} if "weight" in message else {}
+    if "content" not in message:
+        kept[HINTS] = {"content": {"said": None}}
+    return replace(_ANSWER, content=tuple(blocks), extra={API: kept} if kept else {})
+
+
+def _usual_call(call: Any, names: dict[str, str]) -> ToolCall | None:
+    """A call whose id is its own in the example: results of others are told apart by the turn that they stand in."""
+    if type(call) is not dict or _CALLS[tuple(call)] != () or call["type"] != "function":
+        return None
+    function, id = call["function"], call["id"]
+    if type(function) is not dict or _FUNCTIONS[tuple(function)] != () or type(function["name"]) is not str:
+        return None
+    if type(id) is not str or id in ("", "null") or id in names or type(function["arguments"]) is not str:
+        return None
+    arguments, text, broken = parse_arguments(function["arguments"])
+    return ToolCall(id=id, name=function["name"], arguments=arguments, arguments_text=text, parse_error=broken)
+
+
+def _usual_tools(tools: Any) -> tuple[ToolSpec, ...] | None:
+    specs = []
+    for tool in tools if type(tools) is list else (None,):
+        if type(tool) is not dict or _TOOLS[tuple(tool)] != () or tool["type"] != "function":
+            return None
+        function = tool["function"]
+        if type(function) is not dict or _SPECS[tuple(function)] != () or None in function.values():
+            return None
+        name, description = function["name"], function.get("description", "")
+        if type(name) is not str or type(description) is not str:
+            return None
+        specs.append(
+            ToolSpec(name=name, description=function.get("description"), input_schema=function.get("parameters"))
+        )
+    return tuple(specs)
 
 
 def _in_extras(conversation: Conversation) -> Conversation:

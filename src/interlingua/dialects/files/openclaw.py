@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+from msgspec import ValidationError, convert
 from msgspec.structs import replace
 
 from ...values import jsontext
@@ -74,7 +75,7 @@ from ..residual import (
 )
 from ..targets import owner as owner_of
 from ..wire import FileFormat
-from .records import NO_CALL, is_null, lines_of, milliseconds
+from .records import NO_CALL, Shapes, is_null, lines_of, milliseconds
 
 API = "openclaw"
 
@@ -402,7 +403,9 @@ class _Calls:
 def decode_message(wire: dict[str, Any], calls: _Calls) -> Message | CustomMessage:
     """One AgentMessage; a role that is not known is a message of its own kind."""
     role = wire["role"]
-    message: Message
+    message: Message | None = _usual_message(wire, role, calls)
+    if message is not None:
+        return message
     if role == "assistant":
         message = _decode_assistant(wire)
         calls.note(message)
@@ -419,6 +422,81 @@ def decode_message(wire: dict[str, Any], calls: _Calls) -> Message | CustomMessa
     if isinstance(message, AssistantMessage) and message.usage is not None:
         given = {**given, "usage": encoded["usage"]}  # keeps its own residual
     return _kept(message, given, encoded)
+
+
+# Most messages are as the formal specification shows them, and nothing is packed into them: these are our own JSON, and
+# are read at C speed.
+_OURS = {
+    "user": Shapes(("role", "content"), ("timestamp",)),
+    "toolResult": Shapes(("role", "toolCallId", "content", "isError"), ("toolName", "details", "timestamp")),
+    "assistant": Shapes(
+        ("role", "content"),
+        ("api", "provider", "model", "usage", "stopReason", "errorMessage", "timestamp", "responseId", "responseModel"),
+    ),
+}
+_MESSAGES: dict[str, Any] = {"user": UserMessage, "toolResult": ToolResultMessage, "assistant": AssistantMessage}
+_USAGES = Shapes(("input", "output", "cacheRead", "cacheWrite", "totalTokens"), ("cost", "reasoning"))
+_COSTS = Shapes(("total",), ("input", "output", "cacheRead", "cacheWrite"))
+_BLOCKS = {
+    "text": Shapes(("type", "text")),
+    "thinking": Shapes(("type", "thinking"), ("thinkingSignature",)),
+    "toolCall": Shapes(("type", "id", "name", "arguments")),
+    "image": Shapes(("type", "data", "mimeType")),
+}
+
+
+def _usual_message(wire: dict[str, Any], role: str, calls: _Calls) -> Any:
+    """The message, if it is as we would write it; None for any other."""
+    if role not in _OURS or _OURS[role][tuple(wire)] != () or None in wire.values():
+        return None
+    if type(wire.get("timestamp", 0)) is not int or not _are_usual(wire["content"]):
+        return None
+    if role == "assistant":
+        api, content = wire.get("api", ""), wire["content"]
+        if type(api) is not str or not _is_usual_usage(wire.get("usage")):
+            return None
+        if type(content) is list and any(map(_may_be_packed, content)) and _packed_by(api) is not None:
+            return None
+    elif role == "toolResult":
+        id = wire["toolCallId"]
+        if type(id) is not str or id in calls.plain or calls.packed.get(id, id) != id:
+            return None
+    try:
+        message: Any = convert(wire, _MESSAGES[role])
+    except ValidationError:
+        return None
+    if role == "assistant":
+        calls.note(message)
+    return message
+
+
+def _are_usual(content: Any) -> bool:
+    if type(content) is not list:
+        return type(content) is str
+    for block in content:
+        kind = block.get("type") if type(block) is dict else None
+        if type(kind) is not str or kind not in _BLOCKS or _BLOCKS[kind][tuple(block)] != () or None in block.values():
+            return False
+    return True
+
+
+def _may_be_packed(block: dict[str, Any]) -> bool:
+    """Whether a block may hold what pi packs: the signature of a thought, or an item's id in that of a call."""
+    return block["type"] == "thinking" or (block["type"] == "toolCall" and "|" in str(block["id"]))
+
+
+def _is_usual_usage(usage: Any) -> bool:
+    if usage is None:
+        return True
+    if type(usage) is not dict or _USAGES[tuple(usage)] != ():
+        return False
+    cost = usage.get("cost", _NO_COST)
+    if type(cost) is not dict or _COSTS[tuple(cost)] != () or None in cost.values():
+        return False
+    return all(type(number) is int for key, number in usage.items() if key != "cost")
+
+
+_NO_COST = {"total": 0}
 
 
 def _decode_content(wire: dict[str, Any], owner: str | None = None) -> Content:
@@ -631,6 +709,10 @@ def _title(entries: Iterable[Entry]) -> str | None:
 
 def _decode_line(line: dict[str, Any], number: int, tree: bool, calls: _Calls, before: Entry | None) -> Entry:
     try:
+        if tree and _WRAPPED[tuple(line)] == () and _is_usual_entry(line):
+            message: Any = decode_message(line["message"], calls)
+            extra = {API: {"timestamp": line["timestamp"]}}
+            return Entry(message=message, id=line["id"], parent_id=line["parentId"], extra=extra)
         if isinstance(line.get("role"), str) and not (tree and isinstance(line.get("type"), str)):
             return _decode_bare(line, tree, calls)
         if isinstance(line.get("type"), str):
@@ -638,6 +720,19 @@ def _decode_line(line: dict[str, Any], number: int, tree: bool, calls: _Calls, b
     except DialectError as error:
         raise BadWire(API, f"line {number}: {error.message}", f"$[{number - 1}]{error.path[1:]}") from None
     raise BadWire(API, f"line {number}: neither a message with a role nor an entry with a type", f"$[{number - 1}]")
+
+
+_WRAPPED = Shapes(("type", "id", "parentId", "timestamp", "message"))
+
+
+def _is_usual_entry(line: dict[str, Any]) -> bool:
+    """Whether an entry of these keys alone is as pi writes it, with a message that has its own time."""
+    message, parent = line["message"], line["parentId"]
+    if line["type"] != "message" or type(message) is not dict or type(message.get("role")) is not str:
+        return False
+    if type(line["id"]) is not str or not (parent is None or type(parent) is str) or "timestamp" not in message:
+        return False
+    return type(line["timestamp"]) is str and line["timestamp"] != ""
 
 
 def _decode_bare(line: dict[str, Any], tree: bool, calls: _Calls) -> Entry:

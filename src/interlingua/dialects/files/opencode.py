@@ -301,6 +301,7 @@ def _crush_part(part: dict[str, Any], results: dict[Any, Any]) -> Iterator[dict[
 def archive(members: Mapping[str, bytes]) -> Iterable[Any] | None:
     """The sessions of a packed `storage` folder: a file for each session, message and part."""
     paths = {tuple(name.replace("\\", "/").split("/")[-3:]): name for name in members if name.endswith(".json")}
+    paths = {path: name for path, name in paths.items() if len(path) == 3}
     sessions = [(path, name) for path, name in paths.items() if path[0] == "session" and path[2].startswith("ses_")]
     return _stored(sessions, paths, members) if sessions else None
 
@@ -308,9 +309,12 @@ def archive(members: Mapping[str, bytes]) -> Iterable[Any] | None:
 def _stored(
     sessions: list[tuple[tuple[str, ...], str]], paths: dict[tuple[str, ...], str], members: Mapping[str, bytes]
 ) -> Iterator[dict[str, Any]]:
+    folders: dict[tuple[str, ...], list[str]] = {}
+    for path, name in paths.items():
+        folders.setdefault(path[:2], []).append(name)
+
     def inside(kind: str, owner: str) -> list[dict[str, Any]]:
-        found = sorted(name for path, name in paths.items() if path[:2] == (kind, owner))
-        return items([read_json(members[name]) for name in found])
+        return items([read_json(members[name]) for name in sorted(folders.get((kind, owner), ()))])
 
     for _, name in sorted(sessions):
         info = read_json(members[name])

@@ -73,6 +73,15 @@ class Documents(NamedTuple):
         return one
 
 
+def listed(members: Mapping[str, bytes], name: str) -> Iterator[Any]:
+    """The items of a member of an archive that is a JSON array: one after the other, where the archive can do that."""
+    one_by_one: Callable[[str], Iterator[Any]] | None = getattr(members, "elements", None)
+    if one_by_one is not None:
+        return one_by_one(name)
+    value = jsontext.read(members[name])
+    return iter(value if isinstance(value, list) else ())
+
+
 def read_json(text: Any) -> Any:
     """The value of a JSON text inside a document; None where it is none."""
     try:

@@ -1,6 +1,7 @@
 """What the file formats share: lines of JSON, rows for their tables, and records that are read and returned."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,9 +14,17 @@ from ...values import messages as _messages
 from ...values import request as _request
 from ...values.errors import BadWire, FormatError, InterlinguaError, Unsupported
 from ...values.losses import QUIET, Loss, Reporter, SupportTable, dropped, kept, places, record, some
-from ...values.messages import AssistantMessage, Block, CustomMessage, Message, OpaqueBlock, ToolResultMessage
+from ...values.messages import (
+    AssistantMessage,
+    Block,
+    CustomMessage,
+    Message,
+    OpaqueBlock,
+    ToolCall,
+    ToolResultMessage,
+)
 from ...values.request import Conversation, Entry, Options
-from ..residual import JOINED, put_back, residual, same, with_residual
+from ..residual import HINTS, JOINED, put_back, residual, same, with_residual
 
 # What the conversation formats share: lines of JSON, and what files say nothing about, as rows for their tables.
 
@@ -64,7 +73,10 @@ def lines_of(data: Any, api: str) -> list[dict[str, Any]]:
         return _read_lines(data.split("\n"), api)  # not splitlines(): U+2028 may stand raw inside a JSON string
     if not isinstance(data, list | tuple):
         raise BadWire(api, f"expected lines of JSON objects, got {type(data).__name__}")
-    return [_line(value, number, api) for number, value in enumerate(data, 1)]
+    for number, value in enumerate(data, 1):
+        if type(value) is not dict:
+            _line(value, number, api)
+    return list(data)
 
 
 def _read_lines(lines: Sequence[bytes | str], api: str) -> list[dict[str, Any]]:
@@ -111,6 +123,31 @@ FIELD_SUPPORT: SupportTable = _support()
 
 Decode = Callable[[dict[str, Any]], Sequence[Message | CustomMessage]]
 Say = Callable[[tuple[Message, ...], Reporter], dict[str, Any]]
+Usual = Callable[[dict[str, Any]], tuple[Any, dict[str, Any]] | None]
+
+
+class Shapes(dict[tuple[str, ...], tuple[str, ...] | None]):
+    """By the keys of an object: those beside the `known` ones; None if a required key is missing, or one is refused.
+
+    The records of a file have few sets of keys, so this is found out once for each. Keys of hints are always refused.
+    """
+
+    def __init__(self, required: Collection[str], known: Collection[str] = (), refused: Collection[str] = ()) -> None:
+        super().__init__()
+        self._required = frozenset(required)
+        self._known = frozenset((*required, *known))
+        self._refused = frozenset(refused)
+
+    def __missing__(self, keys: tuple[str, ...]) -> tuple[str, ...] | None:
+        if len(self) >= _MAX_SHAPES:
+            self.clear()
+        usual = self._required.issubset(keys) and self._refused.isdisjoint(keys)
+        usual = usual and not any(key.startswith(HINTS) for key in keys)
+        self[keys] = found = tuple(key for key in keys if key not in self._known) if usual else None
+        return found
+
+
+_MAX_SHAPES = 500
 
 
 class Records:
@@ -119,21 +156,35 @@ class Records:
     `decode` gives the messages in a record (none: it holds no message), `say` the record's own words for them. `keys`
     are the record's names for its id and for that of its parent, in formats that are trees; if it is a tree of `lines`,
     a record that has an id and says nothing of a parent follows the one before.
+
+    `usual` is a short cut for the records that most lines are: the one message of a record whose id and parent are as
+    they should be, and what `residual` would keep of the record. It gives what `decode` and `say` would, or None.
     """
 
     def __init__(
-        self, api: str, decode: Decode, say: Say, keys: tuple[str, str] | None = None, *, lines: bool = False
+        self,
+        api: str,
+        decode: Decode,
+        say: Say,
+        keys: tuple[str, str] | None = None,
+        *,
+        lines: bool = False,
+        usual: Usual | None = None,
     ) -> None:
         self._api = api
         self._decode = decode
         self._say = say
         self._keys = keys
         self._lines = lines
+        self._usual = usual
         self._before: str | None = None  # the id of the entry before
         self._names: dict[str, str] = {}  # call id -> tool name
 
     def read(self, record: dict[str, Any], role: str) -> list[Entry]:
         """The entries of a record; `role` is the word for one that holds no message."""
+        usual = self._usual(record) if self._usual is not None else None
+        if usual is not None:
+            return [self._usual_entry(record, *usual)]
         found = self._messages_in(record)
         if found is None:
             entries = [self._custom(record, role)]
@@ -145,6 +196,20 @@ class Records:
             entries[0] = with_residual(entries[0], self._api, **{RECORD: True, **extra_fields})
         self._before = entries[-1].id or self._before
         return entries
+
+    def _usual_entry(self, record: dict[str, Any], message: Any, rest: dict[str, Any]) -> Entry:
+        if type(message) is AssistantMessage:
+            for block in message.content if type(message.content) is tuple else ():
+                if type(block) is ToolCall:
+                    self._names[block.id] = block.name
+        elif type(message) is ToolResultMessage and message.tool_call_id in self._names:
+            message = replace(message, tool_name=self._names[message.tool_call_id])
+        extra = {self._api: {RECORD: True, **rest}}
+        if self._keys is None:
+            return Entry(message=message, extra=extra)
+        id, parent = self._keys
+        self._before = record[id]
+        return Entry(message=message, id=record[id], parent_id=record[parent], extra=extra)
 
     def _messages_in(self, record: dict[str, Any]) -> tuple[tuple[Message, ...], dict[str, Any]] | None:
         """The messages and what they say, if saying them gives the record but for single values."""
@@ -206,6 +271,9 @@ class Records:
         return {**encoded, self._keys[1]: parent} if id is not None or parent is not None else encoded
 
     def _custom(self, record: dict[str, Any], role: str) -> Entry:
+        if self._keys is None and "role" not in record:
+            plain: Any = CustomMessage(f"{self._api}:{role}" if role in ROLES else role, dict(record))
+            return Entry(message=plain, extra={self._api: {RECORD: True}})
         id, parent = self._ids(record)
         placed = [key for key, value in zip(self._keys or (), (id, parent), strict=False) if value is not None]
         fields = {key: value for key, value in record.items() if key != "role" and key not in placed}
@@ -284,6 +352,15 @@ def milliseconds(text: Any) -> int | None:
         return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
     except (ValueError, OverflowError):
         return None
+
+
+# What JavaScript's `toISOString` writes, in years that `iso` gives back as they were. A day has no hour 24.
+_JAVASCRIPT = re.compile(r"(?:19[7-9]|[2-9]\d\d)\d-\d\d-\d\dT(?:[01]\d|2[0-3]):\d\d:\d\d\.\d{3}Z", re.ASCII)
+
+
+def usual_milliseconds(text: Any) -> int | None:
+    """A moment that `iso` would write exactly so; None for any other spelling."""
+    return milliseconds(text) if type(text) is str and _JAVASCRIPT.fullmatch(text) else None
 
 
 def iso(moment: int | None) -> str | None:

@@ -126,6 +126,13 @@ class _Reader:
         self._open: list[ToolCall] = []
 
     def read(self, turn: Any) -> None:
+        if type(turn) is dict and len(turn) == 2:
+            # A turn of its two fields, in our word for who speaks, holds nothing else: most are.
+            who, text = turn.get("from"), turn.get("value")
+            plain = _PLAIN.get(who) if type(who) is str and type(text) is str else None
+            if plain is not None:
+                self.entries.append(Entry(message=replace(plain, content=text)))
+                return None
         kind = KINDS.get(an_object(turn, API).get("from", ""), "") if isinstance(turn.get("from"), str) else ""
         value = turn.get("value")
         message: Message
@@ -139,9 +146,7 @@ class _Reader:
             message = ToolResultMessage(tool_call_id=id, tool_name=name, content=value, is_error=False)
         else:
             message = _SPOKEN[kind](content=value)
-        # A turn of its two fields, in our word for who speaks, holds nothing else: most are.
-        plain = len(turn) == 2 and turn["from"] == kind
-        extra_fields = {} if plain else residual(turn, {"from": kind, "value": value})
+        extra_fields = residual(turn, {"from": kind, "value": value})
         self.entries.append(Entry(message=with_residual(message, API, **extra_fields) if extra_fields else message))
         return None
 
@@ -186,6 +191,7 @@ class _Reader:
 
 
 _SPOKEN: dict[str, Any] = {"human": UserMessage, "gpt": AssistantMessage, "system": SystemMessage}
+_PLAIN: dict[str, Any] = {kind: message(content=None) for kind, message in _SPOKEN.items()}
 
 
 def _is_call(item: Any) -> bool:

@@ -14,7 +14,7 @@ of the file that looks like one is written `{"~": {"as": object}}`.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
@@ -64,7 +64,7 @@ _FIELDS: dict[type, tuple[str, ...]] = {
 
 def keep(conversation: Conversation, body: Any, api: str, *, lines: bool = False) -> Conversation:
     """The conversation with its file: `body` (`lines`, if it is a list of them), of whose very objects it was made."""
-    kept: dict[str, Any] = {FILE: [_hollow(body, _Holes(conversation))], COUNT: len(conversation.entries)}
+    kept: dict[str, Any] = {FILE: [_hollow(body, *_places(conversation))], COUNT: len(conversation.entries)}
     if lines:
         kept[LINE] = True
     return with_residual(conversation, api, **kept)
@@ -89,24 +89,22 @@ def give_back(conversation: Conversation, api: str, decode: Callable[[Any], Conv
 # --- holes -----------------------------------------------------------------------------------------------------------
 
 
-class _Holes:
+_Places: TypeAlias = dict[Any, list[Any]]
+
+
+def _places(conversation: Conversation) -> tuple[_Places, _Places]:
     """Where the conversation has each text, by the identity of the file's value and, if it is long, by its content."""
-
-    def __init__(self, conversation: Conversation) -> None:
-        self._objects: dict[int, list[Any]] = {}
-        self._texts: dict[str, list[Any]] = {}
-        for value, place in _values(conversation):
-            if isinstance(value, str):
-                if len(value) > 1:  # shorter ones are one object wherever they stand
-                    self._objects.setdefault(id(value), place)
+    objects: _Places = {}
+    texts: _Places = {}
+    for value, place in _values(conversation):
+        if isinstance(value, str):
+            if len(value) > 1:  # shorter ones are one object wherever they stand
+                objects.setdefault(id(value), place)
                 if len(value) >= LONG:
-                    self._texts.setdefault(value, place)
-            elif isinstance(value, dict | list) and value:
-                self._objects.setdefault(id(value), place)
-
-    def find(self, value: Any) -> list[Any] | None:
-        found = self._objects.get(id(value))
-        return found if found is not None or not isinstance(value, str) else self._texts.get(value)
+                    texts.setdefault(value, place)
+        elif value and isinstance(value, dict | list):
+            objects.setdefault(id(value), place)
+    return objects, texts
 
 
 def _values(conversation: Conversation) -> Iterator[tuple[Any, list[Any]]]:
@@ -129,15 +127,19 @@ def _field(block: Block, field: str) -> Any:
     return arguments_text(block) if isinstance(block, ToolCall) and field != "arguments" else getattr(block, field)
 
 
-def _hollow(value: Any, holes: _Holes) -> Any:
-    place = holes.find(value)
+def _hollow(value: Any, objects: _Places, texts: _Places) -> Any:
+    """A value of the file with a hole wherever something stands that the conversation has."""
+    place = objects.get(id(value))
     if place is not None:
         return {HOLE: place}
+    if isinstance(value, str):
+        place = texts.get(value) if len(value) >= LONG else None
+        return value if place is None else {HOLE: place}
     if isinstance(value, dict):
-        inner = {key: _hollow(item, holes) for key, item in value.items()}
+        inner = {key: _hollow(item, objects, texts) for key, item in value.items()}
         return {HOLE: {"as": inner}} if inner.keys() == {HOLE} else inner
     if isinstance(value, list | tuple):
-        return [_hollow(item, holes) for item in value]
+        return [_hollow(item, objects, texts) for item in value]
     return value
 
 

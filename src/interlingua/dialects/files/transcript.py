@@ -8,10 +8,10 @@ kind.
 
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, UnsetType, ValidationError, convert
 from msgspec.structs import replace
 
 from ...values import jsontext
@@ -68,10 +68,15 @@ def decode_entry(line: dict[str, Any], number: int = 1) -> Entry:
     if not place.get("parents") or not all(isinstance(id, str) for id in place["parents"]):
         place.pop("parents", None)  # an empty list would not come back
     known = {**place, "parentId": None} if _says_none(line) else place
+    fields, role = {k: v for k, v in line.items() if k not in known}, line.get("role")
+    message: Any
     try:
-        message = build({k: v for k, v in line.items() if k not in known}, Message)
-    except FormatError as error:
-        raise BadWire(API, f"line {number}: {error.message}", error.path) from None
+        message = convert(fields, _MESSAGES[role] if isinstance(role, str) else UserMessage)
+    except (ValidationError, KeyError):  # not as we would write it: read again with all that is odd about it
+        try:
+            message = build(fields, Message)
+        except FormatError as error:
+            raise BadWire(API, f"line {number}: {error.message}", error.path) from None
     return Entry(
         message=message,
         id=place.get("id"),
@@ -81,6 +86,7 @@ def decode_entry(line: dict[str, Any], number: int = 1) -> Entry:
     )
 
 
+_MESSAGES: dict[str, Any] = {str(kind.__struct_config__.tag): kind for kind in get_args(Message)}
 _PLACE: dict[str, type] = {"id": str, "parentId": str, "parents": list, "entryExtra": dict}
 
 

@@ -172,8 +172,11 @@ def compat_of(quirks: Mapping[str, Any] | None, model: ModelDescriptor | None = 
     if not quirks and (model is None or not model.compat):
         return PLAIN_HOST
     fields = {**(quirks or {}), **((model and model.compat) or {})}
+    named = fields.keys() & _COMPAT_NAMES
+    if not named:
+        return PLAIN_HOST
     try:
-        return convert({name: fields[name] for name in fields.keys() & _COMPAT_NAMES}, Compat)
+        return convert({name: fields[name] for name in named}, Compat)
     except ValidationError as error:
         raise FormatError(str(error), "$.model.compat") from None
 

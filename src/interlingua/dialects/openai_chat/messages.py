@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from ...values.errors import BadWire
+from ...values.folding import parse_arguments
 from ...values.losses import QUIET, Reporter
 from ...values.messages import (
     AssistantMessage,
@@ -20,7 +21,7 @@ from ...values.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from ..residual import an_object, each, optional, put_back, residual, restored
+from ..residual import HINTS, an_object, each, optional, put_back, residual, restored
 from ..results import Layout, encoded, gathered
 from .assistant import decode_spoken, is_detail, say
 from .content import Pairing, decode_cache, decode_part, encode_call, encode_part, real_id, say_cache
@@ -81,7 +82,7 @@ def _decode_assistant(wire: dict[str, Any], pairing: Pairing, api: str, compat: 
     content = wire.get("content")
     if len(wire) == 2 and (content is None or isinstance(content, str)) and "content" in wire:
         return AssistantMessage(content=None if content is None else (TextBlock(text=content),), api=api)
-    blocks, extra_fields = decode_spoken(wire, compat, pairing.mint, answer=False)
+    blocks, extra_fields = _decode_simply(wire, content) or decode_spoken(wire, compat, pairing.mint, answer=False)
     for call in blocks:
         if isinstance(call, ToolCall):
             pairing.made(None if (call.extra.get(API) or {}).get(GENERATED) else call.id, call.id, call.name)
@@ -89,6 +90,40 @@ def _decode_assistant(wire: dict[str, Any], pairing: Pairing, api: str, compat: 
         return AssistantMessage(content=blocks, api=api, extra={API: extra_fields} if extra_fields else {})
     extra_fields = residual(wire, {"role": "assistant", "content": None})  # null, or no content at all
     return AssistantMessage(content=None, api=api, extra={API: extra_fields} if extra_fields else {})
+
+
+_SIMPLE = frozenset(
+    {"role", "content", "tool_calls", "weight"}
+)  # the last in training rows, where nothing else knows it
+
+
+def _decode_simply(wire: dict[str, Any], content: Any) -> tuple[tuple[Block, ...], dict[str, Any]] | None:
+    """What `decode_spoken` gives of a text and calls with nothing special about them; None for any other message."""
+    calls = wire.get("tool_calls", ())
+    if not (content is None or (type(content) is str and content)) or not wire.keys() <= _SIMPLE:
+        return None
+    blocks: list[Block] = [] if content is None else [TextBlock(text=content)]
+    if "tool_calls" in wire:
+        if type(calls) is not list or not calls:
+            return None
+        for call in calls:
+            if type(call) is not dict or len(call) != 3 or call.get("type") != "function":
+                return None
+            function, id = call.get("function"), real_id(call.get("id"))
+            if type(function) is not dict or len(function) != 2 or type(function.get("name")) is not str:
+                return None
+            if type(function.get("arguments")) is not str or id is None:
+                return None
+            arguments, text, broken = parse_arguments(function["arguments"])
+            blocks.append(
+                ToolCall(id=id, name=function["name"], arguments=arguments, arguments_text=text, parse_error=broken)
+            )
+    if not blocks:
+        return None
+    extra_fields: dict[str, Any] = {"weight": wire["weight"]} if "weight" in wire else {}
+    if "content" not in wire:
+        extra_fields[HINTS] = {"content": {"said": None}}
+    return tuple(blocks), extra_fields
 
 
 def _decode_result(wire: dict[str, Any], pairing: Pairing) -> ToolResultMessage:

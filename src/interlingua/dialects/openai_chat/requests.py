@@ -402,11 +402,23 @@ def decode_request(
         system_role=role,
         extra=extra,
     )
+    # `messages` and `tools` keep their own residuals, item by item; training rows hold nothing else.
+    lists = [key for key in ("messages", "tools") if isinstance(wire.get(key), list)]
+    if len(lists) == len(wire) and "messages" in lists and stream is None and not described.id:
+        return Request(model=described, context=context, options=Options(), extra=_unsaid(compat))
     request = Request(model=described, context=context, options=decode_options(wire, stream, compat))
-    emitted, _ = encode_request(request, quirks=quirks)
-    # `messages` and `tools` keep their own residuals, item by item.
-    lists = {key: emitted[key] for key in ("messages", "tools") if isinstance(wire.get(key), list) and key in emitted}
-    return keeping(request, API, {**wire, **lists}, emitted)
+    bare = replace(context, messages=(), tools=None if context.tools is None else ())
+    emitted, _ = encode_request(replace(request, context=bare), quirks=quirks)
+    return keeping(request, API, {**wire, **{key: emitted[key] for key in lists if key in emitted}}, emitted)
+
+
+def _unsaid(compat: Compat) -> Extra:
+    """The residual of a body that says nothing of what the host wants to be told."""
+    body: dict[str, Any] = {}
+    if compat is not PLAIN_HOST:
+        _encode_host(body, compat)
+    extra_fields = residual({}, body)
+    return {API: extra_fields} if extra_fields else {}
 
 
 def _decode_system(wire: Any) -> tuple[System, str | None, Extra]:
