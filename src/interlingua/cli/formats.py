@@ -8,7 +8,8 @@ from click.shell_completion import get_completion_class
 from rich.text import Text
 
 from ..conversion import Detection, detect, sources
-from ..conversion.checks import Finding, check
+from ..conversion.checks import Finding, check, too_few
+from ..conversion.training import TRAINERS
 from ..dialects import DIALECTS, FORMATS, WIRES, dialect
 from . import output
 from .convert import NAMES, Registered
@@ -17,7 +18,12 @@ from .convert import NAMES, Registered
 @click.command("check")
 @click.argument("inputs", nargs=-1, metavar="IN…")
 @click.option("-f", "--from", "origin", type=NAMES, help="The format of the input; detected if not given.")
-@click.option("--for", "target", type=Registered(lambda: WIRES), help="Also apply the rules of this target.")
+@click.option(
+    "--for",
+    "target",
+    type=Registered(lambda: (*WIRES, *TRAINERS)),
+    help=f"Also apply the rules of this target: a wire, or a trainer ({', '.join(TRAINERS)}).",
+)
 @click.option("--json", "as_json", is_flag=True, help="Findings as JSON, for programs.")
 def check_command(inputs: tuple[str, ...], origin: str | None, target: str | None, as_json: bool) -> None:
     """Report problems of conversations: where they are and how to fix them.
@@ -27,11 +33,14 @@ def check_command(inputs: tuple[str, ...], origin: str | None, target: str | Non
     problems: list[sources.Problem] = []
     files = sources.expand(inputs)
     with output.progress("checking", files) as advance:
-        rows = [
-            (document.name, check(document.data, origin or document.dialect, target))
-            for source in files
-            for document in sources.documents(source, origin, problems, advance=advance)
-        ]
+        rows = []
+        for source in files:
+            found = [
+                (document.name, check(document.data, origin or document.dialect, target))
+                for document in sources.documents(source, origin, problems, advance=advance)
+            ]
+            few = too_few(len(found), target)
+            rows += found if few is None else [*found, (source.name, (few,))]
     if as_json:
         output.say_json(
             {

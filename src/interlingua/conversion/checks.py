@@ -20,11 +20,13 @@ from ..values.errors import DialectError, FormatError
 from ..values.losses import Loss
 from ..values.messages import AgentMessage, AssistantMessage, CustomMessage, Message, UserMessage
 from ..values.request import Context, Conversation, ModelDescriptor, Request
+from . import training
 from .adapting.adapter import adapt, structural_repairs
 from .adapting.work import SHAPE
 from .converting import decode
 from .detection import SELF, detect, is_stream, value_of
-from .inputs import request_of
+from .inputs import conversation_of, request_of
+from .training import TRAINERS
 
 
 class Finding(Struct, frozen=True):
@@ -91,8 +93,10 @@ _MESSAGES = (*get_args(Message), CustomMessage)
 def check(data: Any, dialect: str | None = None, target: ModelDescriptor | str | None = None) -> tuple[Finding, ...]:
     """What is wrong in `data`: JSON in any format, a Conversation, a Request, a Context or messages.
 
-    `target` adds that target's rules.
+    `target` adds that target's rules: a model, a wire, or a trainer (`training` for what all trainers ask).
     """
+    if isinstance(target, str) and target in TRAINERS:
+        return _for_training(data, dialect, target)
     if isinstance(data, (Context, *_MESSAGES)) or _are_messages(data):
         data = request_of(data)
     if isinstance(data, Request):
@@ -111,6 +115,32 @@ def check(data: Any, dialect: str | None = None, target: ModelDescriptor | str |
     if mistakes:  # which say more about the same
         findings = tuple(finding for finding in findings if not finding.message.startswith(f"{SHAPE}: "))
     return (*mistakes, *_broken_tree(conversation), *findings)
+
+
+def _for_training(data: Any, dialect: str | None, trainer: str) -> tuple[Finding, ...]:
+    """What is wrong with a row for any target, and for a trainer."""
+    if dialect is None and isinstance(data, dict) and isinstance(data.get("messages"), list) and detect(data) is None:
+        dialect = "openai-finetune"  # such as a row with a role that no wire has
+    found = check(data, dialect)
+    try:
+        row = data if isinstance(data, Conversation) else _conversation_in(data, dialect)
+    except (DialectError, FormatError):  # which is among the findings
+        return found
+    return (*found, *(Finding(*one) for one in training.findings(row, trainer)))
+
+
+def too_few(count: int, target: str | None) -> Finding | None:
+    """What is wrong with a file of so many rows, where a trainer asks for more."""
+    least = training.MIN_EXAMPLES.get(target or "", 0)
+    if count >= least:
+        return None
+    return Finding("$", "error", f"examples: {count} in the file; {target} takes {least} or more", "add examples")
+
+
+def _conversation_in(data: Any, dialect: str | None) -> Conversation:
+    if isinstance(data, (Request, Context, *_MESSAGES)) or _are_messages(data):
+        return conversation_of(data)
+    return decode(data, dialect)
 
 
 def _name(value: Any, dialect: str | None) -> str | None:

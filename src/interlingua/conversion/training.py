@@ -1,0 +1,386 @@
+"""Rules for training rows: what a trainer refuses or learns wrongly, where it is, and what to write instead.
+
+`check(data, target=TRAINER)` applies them. `TRAINERS` says which rules a trainer has and how grave they are; `training`
+is what all of them ask. `RULES` says what each rule looks for.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal, NamedTuple
+
+from ..dialects.files.templates import FILE
+from ..values.messages import (
+    AssistantMessage,
+    CustomMessage,
+    ImageBlock,
+    SystemMessage,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+    blocks_of,
+    text_of,
+)
+from ..values.request import Conversation, ToolSpec, is_aside
+
+Severity = Literal["error", "warning"]
+
+
+class Place(NamedTuple):
+    """A message, and where it is."""
+
+    path: str
+    message: Any
+
+
+class Row(NamedTuple):
+    """A training row: the path to the head, and of a preference the other answers, from where they part."""
+
+    conversation: Conversation
+    path: list[Place]
+    others: list[list[Place]]
+
+    def answers(self) -> Iterator[Place]:
+        """What may be learned: the messages of the model on the path."""
+        return (place for place in self.path if isinstance(place.message, AssistantMessage))
+
+
+Found = Iterator[tuple[str, str]]  # where, and what is wrong
+
+
+# --- roles -----------------------------------------------------------------------------------------------------------
+
+
+def _has_answer(row: Row) -> Found:
+    if not any(True for _ in row.answers()):
+        yield "$.messages", "no message of the assistant; there is nothing to learn"
+
+
+def _ends_in_answer(row: Row) -> Found:
+    for path in (row.path, *row.others):
+        if path and not isinstance(path[-1].message, AssistantMessage):
+            yield path[-1].path, f"the last message is of the role `{path[-1].message.role}`"
+
+
+def _begins_with_user(row: Row) -> Found:
+    first = next((place for place in row.path if not isinstance(place.message, SystemMessage)), None)
+    if first is not None and not isinstance(first.message, UserMessage | CustomMessage):
+        yield first.path, f"the first message after the system text is of the role `{first.message.role}`"
+
+
+def _turns_alternate(row: Row) -> Found:
+    """Results belong to the turn of the calls that they answer: the model goes on after them."""
+    before = None
+    for place in row.path:
+        kind = type(place.message)
+        if kind is before and kind in (UserMessage, AssistantMessage):
+            yield place.path, f"it follows a message of the same role, `{place.message.role}`"
+        before = kind
+
+
+def _system_is_first(row: Row) -> Found:
+    for at, place in enumerate(row.path):
+        if isinstance(place.message, SystemMessage) and (at or row.conversation.system is not None):
+            yield place.path, "a system message that is not the first message"
+
+
+def _roles_are_known(row: Row) -> Found:
+    for place in row.path:
+        if isinstance(place.message, CustomMessage):
+            yield place.path, f"the role `{place.message.role}` is unknown to trainers"
+
+
+def _messages_say_something(row: Row) -> Found:
+    for place in (*row.path, *(place for path in row.others for place in path)):
+        message = place.message
+        if isinstance(message, CustomMessage | ToolResultMessage):
+            continue
+        blocks = blocks_of(message.content)
+        if not any(not isinstance(block, TextBlock | ThinkingBlock) for block in blocks) and not _text(blocks).strip():
+            yield place.path, "neither text nor a call in the message"
+
+
+def _text(blocks: Any) -> str:
+    return "".join(block.text for block in blocks if isinstance(block, TextBlock))
+
+
+# --- tools -----------------------------------------------------------------------------------------------------------
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+def _tools_have_schemas(row: Row) -> Found:
+    seen: set[str] = set()
+    for at, tool in enumerate(row.conversation.tools or ()):
+        path = f"$.tools[{at}]"
+        if tool.dialect is not None:
+            yield path, "not a function with a `name` and `parameters`"
+            continue
+        if not _NAME.fullmatch(tool.name):
+            yield f"{path}.name", f"the name {tool.name!r} is not 1 to 64 letters, digits, _ and -"
+        if tool.name in seen:
+            yield f"{path}.name", f"a second tool of the name {tool.name!r}"
+        seen.add(tool.name)
+        wrong = _wrong_schema(tool.input_schema)
+        if wrong is not None:
+            yield f"{path}.inputSchema", wrong
+
+
+def _wrong_schema(schema: Any) -> str | None:
+    if schema is None:
+        return None  # no parameters
+    if not isinstance(schema, dict):
+        return "the parameters are not a JSON schema"
+    properties, required = schema.get("properties", {}), schema.get("required", [])
+    if schema.get("type", "object") != "object":
+        return f"the parameters are of type {schema['type']!r}, not 'object'"
+    if not isinstance(properties, dict) or not all(isinstance(one, dict | bool) for one in properties.values()):
+        return "`properties` does not map names to schemas"
+    if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
+        return "`required` is not a list of names"
+    missing = [name for name in required if name not in properties] if "properties" in schema else []
+    return f"`required` names {missing[0]!r}, which is not among the properties" if missing else None
+
+
+def _calls(row: Row) -> Iterator[tuple[str, ToolCall]]:
+    for path in (row.path, *row.others):
+        for place in path:
+            if isinstance(place.message, AssistantMessage):
+                for at, block in enumerate(blocks_of(place.message.content)):
+                    if isinstance(block, ToolCall):
+                        yield f"{place.path}.content[{at}]", block
+
+
+def _specs(row: Row) -> dict[str, ToolSpec]:
+    return {tool.name: tool for tool in row.conversation.tools or ()}
+
+
+def _tools_are_defined(row: Row) -> Found:
+    known = _specs(row)
+    if known:
+        for path, call in _calls(row):
+            if call.name not in known:
+                yield path, f"a call of {call.name!r}, which is not among the tools of the row"
+
+
+def _tools_are_given(row: Row) -> Found:
+    first = next(_calls(row), None)
+    if first is not None and not row.conversation.tools:
+        yield first[0], f"a call of {first[1].name!r}, and the row has no tools"
+
+
+def _arguments_fit(row: Row) -> Found:
+    known = _specs(row)
+    for path, call in _calls(row):
+        if call.parse_error is not None:
+            yield path, f"the arguments are no JSON object: {call.parse_error}"
+            continue
+        schema = known[call.name].input_schema if call.name in known else None
+        if not isinstance(schema, dict) or _wrong_schema(schema) is not None:
+            continue
+        for name in schema.get("required", ()):
+            if name not in call.arguments:
+                yield path, f"the arguments lack {name!r}, which the tool requires"
+        if schema.get("additionalProperties") is False:
+            for name in call.arguments:
+                if name not in schema.get("properties", {}):
+                    yield path, f"the arguments have {name!r}, which the tool does not take"
+
+
+# --- masks -----------------------------------------------------------------------------------------------------------
+
+# Per message: OpenAI's `weight` (0 or 1), Axolotl's `train` or `training`, ms-swift's `loss`.
+_MASKS = ("weight", "train", "training", "loss")
+
+
+def _mask(message: Any) -> tuple[str, Any] | None:
+    """What a message says about being learned, under the name that it has."""
+    for kept in getattr(message, "extra", {}).values():
+        for name in _MASKS:
+            if isinstance(kept, dict) and name in kept:
+                return name, kept[name]
+    return None
+
+
+def _something_is_learned(row: Row) -> Found:
+    masks = [_mask(place.message) for place in row.answers()]
+    if masks and all(mask is not None and mask[1] in (0, False) for mask in masks):
+        yield "$.messages", "every message of the assistant is masked; there is nothing to learn"
+
+
+def _weights_are_numbers(row: Row) -> Found:
+    for place in row.path:
+        found = _mask(place.message)
+        if found is None or found[0] != "weight":
+            continue
+        if not isinstance(place.message, AssistantMessage):
+            yield place.path, f"a `weight` on a message of the role `{place.message.role}`"
+        elif type(found[1]) is not int or found[1] not in (0, 1):
+            yield place.path, f"a `weight` of {found[1]!r}"
+
+
+def _masks_are_flags(row: Row) -> Found:
+    for place in row.path:
+        found = _mask(place.message)
+        if found is not None and found[0] in ("train", "training") and not isinstance(found[1], bool | None):
+            yield place.path, f"a `{found[0]}` of {found[1]!r}"
+
+
+def _spans_lie_in_text(row: Row) -> Found:
+    """Axolotl's `train_detail`: which characters of a message are learned, both ends included."""
+    for place in row.path:
+        for kept in getattr(place.message, "extra", {}).values():
+            details = kept.get("train_detail") if isinstance(kept, dict) else None
+            if details is None:
+                continue
+            length = len(text_of(place.message.content))
+            spans = details if isinstance(details, list) else [details]
+            if not all(_is_span(span, length) for span in spans):
+                yield place.path, f"a span of `train_detail` that does not lie in the {length} characters of the text"
+
+
+def _is_span(span: Any, length: int) -> bool:
+    ends: list[Any] = [span.get(key) for key in ("begin_offset", "end_offset")] if isinstance(span, dict) else []
+    return len(ends) == 2 and all(type(end) is int for end in ends) and 0 <= ends[0] <= ends[1] < length
+
+
+# --- pictures and preferences ----------------------------------------------------------------------------------------
+
+_MAX_IMAGES = 10
+
+
+def _images_are_taken(row: Row) -> Found:
+    count = 0
+    for place in row.path:
+        if isinstance(place.message, CustomMessage):
+            continue
+        for at, block in enumerate(blocks_of(place.message.content)):
+            if isinstance(block, ImageBlock):
+                count += 1
+                if isinstance(place.message, AssistantMessage):
+                    yield f"{place.path}.content[{at}]", "an image in a message of the assistant"
+    if count > _MAX_IMAGES:
+        yield "$.messages", f"{count} images; an example has at most {_MAX_IMAGES}"
+
+
+def _answers_differ(row: Row) -> Found:
+    for path in row.others:
+        chosen = [place.message.content for place in row.path[-len(path) :]]
+        if path and [place.message.content for place in path] == chosen:
+            yield path[0].path, "the rejected answer is the chosen one"
+    # Where both are the same from the first message on, they were read as one path: the file still tells.
+    for kept in row.conversation.extra.values():
+        for document in kept.get(FILE, ()) if isinstance(kept, dict) and isinstance(kept.get(FILE), list) else ():
+            if isinstance(document, dict) and "chosen" in document and document["chosen"] == document.get("rejected"):
+                yield "$.messages", "the rejected answer is the chosen one"
+
+
+def _answers_are_single(row: Row) -> Found:
+    for path in row.others:
+        if len(path) != 1:
+            yield path[0].path, f"an output of {len(path)} messages"
+
+
+# --- trainers --------------------------------------------------------------------------------------------------------
+
+
+class Rule(NamedTuple):
+    """What to write instead, and what finds the places where that is not so."""
+
+    remedy: str
+    find: Callable[[Row], Found]
+
+
+RULES: dict[str, Rule] = {
+    "has-answer": Rule("add the answer to be learned", _has_answer),
+    "ends-in-answer": Rule("end the row with a message of the assistant", _ends_in_answer),
+    "begins-with-user": Rule("begin with a message of the user", _begins_with_user),
+    "turns-alternate": Rule("write neighbours of one role as one message", _turns_alternate),
+    "system-first": Rule("put instructions into the first message", _system_is_first),
+    "known-roles": Rule("use system, user, assistant and tool", _roles_are_known),
+    "not-empty": Rule("say something in the message, or leave it out", _messages_say_something),
+    "tool-schemas": Rule("define each tool once, by a name and a JSON schema of type `object`", _tools_have_schemas),
+    "defined-tools": Rule("add the definition of the tool to `tools`", _tools_are_defined),
+    "tools-given": Rule("add the definitions of the tools as `tools`", _tools_are_given),
+    "arguments": Rule("write arguments as a JSON object that fits the tool's schema", _arguments_fit),
+    "something-learned": Rule("unmask an answer, or leave the row out", _something_is_learned),
+    "weights": Rule("write `weight` 0 or 1, on messages of the assistant alone", _weights_are_numbers),
+    "train-flags": Rule("write `train` as true or false", _masks_are_flags),
+    "train-spans": Rule("give `begin_offset` and `end_offset` inside the text", _spans_lie_in_text),
+    "images": Rule("use images as input only, and at most ten", _images_are_taken),
+    "answers-differ": Rule("give two different answers, or leave the row out", _answers_differ),
+    "single-answers": Rule("give each output as one message of the assistant", _answers_are_single),
+}
+
+_ALL: dict[str, Severity] = {
+    "has-answer": "error",
+    "ends-in-answer": "error",
+    "begins-with-user": "warning",
+    "turns-alternate": "warning",  # the templates of Llama 2, Mistral and Gemma refuse it, others do not
+    "system-first": "warning",
+    "known-roles": "error",
+    "not-empty": "error",
+    "tool-schemas": "error",
+    "defined-tools": "error",
+    "tools-given": "warning",
+    "arguments": "error",
+    "something-learned": "error",
+    "answers-differ": "error",
+}
+TRAINERS: dict[str, Mapping[str, Severity]] = {
+    "training": _ALL,
+    # platform.openai.com/docs/guides/supervised-fine-tuning, …/vision-fine-tuning and …/direct-preference-optimization
+    "openai-finetune": {
+        **{name: severity for name, severity in _ALL.items() if name not in ("begins-with-user", "turns-alternate")},
+        "tools-given": "error",
+        "weights": "error",
+        "images": "error",
+        "single-answers": "error",
+    },
+    # docs.axolotl.ai/docs/dataset-formats/conversation.html: what comes after the last answer is only not learned.
+    "axolotl": {**_ALL, "ends-in-answer": "warning", "train-flags": "error", "train-spans": "error"},
+    # huggingface.co/docs/trl/dataset_formats
+    "trl": _ALL,
+    # LLaMA-Factory's data/README.md: user and tool in odd places, the model in even ones; other rows are left out.
+    "llama-factory": {
+        **_ALL,
+        "begins-with-user": "error",
+        "turns-alternate": "error",
+        "system-first": "error",
+    },
+}
+MIN_EXAMPLES = {"openai-finetune": 10}  # of a file
+
+
+def findings(conversation: Conversation, trainer: str) -> Iterator[tuple[str, Severity, str, str]]:
+    """Where a row breaks the rules of a trainer, how gravely, how, and what to write instead."""
+    row = _row(conversation)
+    for name, severity in TRAINERS[trainer].items():
+        for path, message in RULES[name].find(row):
+            yield path, severity, f"{name}: {message}", RULES[name].remedy
+
+
+def _row(conversation: Conversation) -> Row:
+    """The path to the head, and for every other leaf what leads to it from the path."""
+    tree = conversation.tree()
+    entries = conversation.entries
+    ways: list[int] = []
+    at = tree.head
+    while at is not None:
+        ways.append(at)
+        at = tree.parents[at]
+    ways.reverse()
+    path = [Place(f"$.messages[{number}]", entries[at].message) for number, at in enumerate(ways)]
+    above, on_path = set(tree.parents), set(ways)
+    others = []
+    for leaf in range(len(entries)):
+        if leaf in above or leaf in on_path or is_aside(entries[leaf]):
+            continue
+        branch: list[Place] = []
+        at = leaf
+        while at is not None and at not in on_path:
+            branch.append(Place(f"$.entries[{at}].message", entries[at].message))
+            at = tree.parents[at]
+        others.append(branch[::-1])
+    return Row(conversation, path, others)
