@@ -1,11 +1,13 @@
 """`interlingua stats`: messages, tokens, cost and tool calls, in total and per model."""
 
 import sys
+from array import array
 
 import click
 
 from .. import conversion
 from ..conversion import sources
+from ..conversion.tokenizing import counter, tokens
 from ..sessions.cards import TOKENS, Totals
 from ..values.errors import InterlinguaError
 from . import output
@@ -15,23 +17,36 @@ from .convert import NAMES
 @click.command("stats")
 @click.argument("inputs", nargs=-1, metavar="IN…")
 @click.option("-f", "--from", "origin", type=NAMES, help="The format of the input; detected if not given.")
+@click.option(
+    "--tokenizer",
+    metavar="NAME|FILE",
+    help="Count tokens, too: an encoding or model of OpenAI's (o200k_base), a tokenizer.json or a .tiktoken file.",
+)
 @click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
-def command(inputs: tuple[str, ...], origin: str | None, as_json: bool) -> None:
+def command(inputs: tuple[str, ...], origin: str | None, tokenizer: str | None, as_json: bool) -> None:
     """Count messages, tokens, cost and tool calls, in total and per model."""
     problems: list[sources.Problem] = []
     totals = Totals()
+    count = None if tokenizer is None else counter(tokenizer)
+    sizes = array("Q")  # of the conversations, in tokens
     found = sources.expand(inputs)
     with output.progress("counting", found) as advance:
         for source in found:
             for document in sources.documents(source, origin, problems, advance=advance):
                 try:
-                    totals.add_conversation(conversion.decode(document.data, origin or document.dialect))
+                    conversation = conversion.decode(document.data, origin or document.dialect)
+                    totals.add_conversation(conversation)
+                    if count is not None:
+                        sizes.append(tokens(conversation, count))
                 except InterlinguaError as error:
                     problems.append(sources.Problem(document.name, str(error)))
+    spread = {} if tokenizer is None else {"tokenizer": {"name": tokenizer, **_spread(sizes)}}
     if as_json:
-        output.say_json(totals.plain())
+        output.say_json({**totals.plain(), **spread})
     else:
         _show(totals)
+        if tokenizer is not None:
+            _show_spread(tokenizer, _spread(sizes))
     output.report_problems(problems)
     if problems:
         sys.exit(1)
@@ -67,6 +82,20 @@ def _show(totals: Totals) -> None:
             for name, n in totals.tools.most_common()
         )
         out.print(f"tools: {', '.join(tools)}")
+
+
+def _spread(sizes: "array[int]") -> dict[str, int]:
+    """All tokens, and how they are spread over the conversations."""
+    ordered = sorted(sizes) or [0]
+    at = {"min": 0, "median": len(ordered) // 2, "p95": len(ordered) * 95 // 100, "max": len(ordered) - 1}
+    return {"total": sum(sizes), **{name: ordered[place] for name, place in at.items()}}
+
+
+def _show_spread(tokenizer: str, spread: dict[str, int]) -> None:
+    total, least, median, most, longest = (f"{spread[name]:,}" for name in ("total", "min", "median", "p95", "max"))
+    output.console().print(
+        f"{tokenizer}: {total} tokens; a conversation has {least} to {longest}, median {median}, 95 % at most {most}"
+    )
 
 
 def _row(totals: Totals) -> list[str]:
