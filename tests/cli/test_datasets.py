@@ -1,6 +1,7 @@
 """Training sets and exports of any size through `interlingua convert`: packed, torn, interrupted."""
 
 import gzip
+import importlib
 import io
 import json
 import os
@@ -295,3 +296,78 @@ def test_what_cannot_go_on_is_refused(tmp_path: Path) -> None:
     assert 1 == killed_at(0, path, "-t", "openai-finetune", "-o", out) and not out.exists()
     assert (0, "") == converted(path, "-t", "openai-finetune", "-o", out) and 600 == len(numbers(out.read_bytes()))
     assert 2 == run("convert", "-", "-t", "openai-finetune", "-o", out, "--resume", given=LINES).code
+
+
+CHAT = [{"from": "user", "text": "Hi"}, {"from": "assistant", "text": "Yes"}]
+MAPPING = "messages=chat,messages.role=from,messages.content=text"
+
+
+@pytest.mark.parametrize("kind", ["lines", "array", "large array", "zip", "parquet"])
+def test_columns_are_read_under_the_names_of_a_format(kind: str, tmp_path: Path) -> None:
+    """Those of a row, and those of each of its messages."""
+    rows = [{"chat": CHAT, "id": n, "note": "x" * (20_000 if kind == "large array" else 1)} for n in range(80)]
+    path = tmp_path / {"parquet": "a.parquet", "zip": "a.zip"}.get(kind, "a.json")
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    if kind == "parquet":
+        pyarrow = pytest.importorskip("pyarrow", reason="NOT TESTED: pyarrow is not installed")
+        importlib.import_module("pyarrow.parquet").write_table(pyarrow.Table.from_pylist(rows), path)
+    elif kind == "zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("a.jsonl", lines)
+    else:
+        path.write_text(lines if kind == "lines" else json.dumps(rows))
+    done = run("convert", path, "-t", "sharegpt", "--columns", MAPPING)
+    assert (0, 80) == (done.code, len(done.out.splitlines()))
+    turns = [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Yes"}]
+    assert turns == json.loads(done.out.splitlines()[-1])["conversations"]
+    columns = dict(pair.split("=") for pair in MAPPING.split(","))
+    assert 80 == len(list(il.read(path, columns=columns)))
+
+
+def test_a_column_that_has_the_new_name_of_another_is_kept(tmp_path: Path) -> None:
+    """They exchange their names, so that neither is lost."""
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps({"messages": "a note", "chat": [{"role": "user", "content": "Hi"}]}) + "\n")
+    (read,) = il.read(path, "openai-completions", columns={"messages": "chat"})
+    assert ["Hi"] == [message.text for message in read.messages]
+    assert {"messages": [{"role": "user", "content": "Hi"}], "chat": "a note"} == il.encode(
+        read, "openai-completions"
+    ).body
+
+
+def test_columns_that_are_no_pairs_are_a_mistake(tmp_path: Path) -> None:
+    """And are named as they were given."""
+    (tmp_path / "a.jsonl").write_text("{}")
+    done = run("convert", tmp_path / "a.jsonl", "-t", "sharegpt", "--columns", "messages")
+    assert (2, True) == (done.code, "NAME=COLUMN" in done.err)
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow"])
+def test_conversations_are_written_as_columns(ending: str, tmp_path: Path) -> None:
+    """Columns that only some rows have included; what is read again is what was converted."""
+    pytest.importorskip("pyarrow", reason="NOT TESTED: pyarrow is not installed")
+    tool = {"type": "function", "function": {"name": "read", "parameters": {"type": "object"}}}
+    rows = [
+        {"messages": [{"role": "user", "content": f"Hi {n}"}, {"role": "assistant", "content": "Yes", "weight": 1}]}
+        for n in range(1200)
+    ]
+    rows.append({**rows[0], "tools": [tool]})
+    path, out = tmp_path / "a.jsonl", tmp_path / f"out.{ending}"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = run("convert", path, "-t", "openai-finetune", "-o", out)
+    assert (0, "") == (done.code, done.out)
+    read = list(il.read(out))
+    assert 1201 == len(read)
+    assert [rows[7], rows[-1]] == [il.encode(read[at], "openai-finetune").body for at in (7, -1)]
+
+
+def test_what_has_no_columns_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    """A session, and rows of different types in one column."""
+    pytest.importorskip("pyarrow", reason="NOT TESTED: pyarrow is not installed")
+    path, out = tmp_path / "a.jsonl", tmp_path / "out.parquet"
+    rows: list[Any] = [{"messages": [{"role": "user", "content": "Hi"}]}]
+    rows.append({"messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}]})
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for target in ("transcript", "openai-finetune"):
+        done = run("convert", path, "-t", target, "-o", out)
+        assert (1, True, False) == (done.code, "column" in done.err, out.exists())

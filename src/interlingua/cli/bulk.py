@@ -12,7 +12,7 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -53,6 +53,7 @@ class Task(NamedTuple):
     bodies: bool = True
     packing: str | None = None  # of the output: `.gz` or `.zst`
     rejects: bool = False  # what fails is given back
+    columns: Mapping[str, str] = {}  # the names of a format's columns -> those of the file
 
 
 class Piece(NamedTuple):
@@ -120,7 +121,7 @@ _PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", containers.ZIP)  # of little size, 
 
 def _pieces_in(source: Source, stream: IO[bytes], raw: IO[bytes] | None, task: Task) -> Iterator[Piece]:
     """The pieces of an unpacked stream; `raw` is the file that it comes from, if there is one."""
-    found = sources.look(stream, task.origin)
+    found = sources.look(stream, task.origin, task.columns)
     if found.kind == "lines":
         if raw is stream:
             stream.seek(0)
@@ -190,7 +191,9 @@ def _documents(source: Source, few: int, stream: IO[bytes] | None, task: Task) -
     """A few documents at a time, read here."""
     problems: list[Problem] = []
     batch: list[Document] = []
-    for document in sources.documents(source, task.origin, problems, limit=task.limit, opened=stream):
+    for document in sources.documents(
+        source, task.origin, problems, limit=task.limit, opened=stream, columns=task.columns
+    ):
         batch.append(document)
         if len(batch) == few:
             yield Piece(source, "documents", batch)
@@ -300,13 +303,13 @@ def _read(piece: Piece, task: Task, result: PieceResult) -> Iterator[tuple[Docum
 def _read_file(piece: Piece, task: Task, result: PieceResult) -> Iterator[tuple[Document, bytes | None]]:
     kind = None
     with contextlib.suppress(OSError, *sources.DAMAGED), sources.open_binary(piece.source) as stream:
-        kind = sources.look(stream, task.origin).kind
+        kind = sources.look(stream, task.origin, task.columns).kind
     if kind == "lines":
         with sources.open_binary(piece.source) as stream:
             yield from _read_each(piece.source, sources.read_lines(stream, task.limit), 0, task, result)
         return
     problems: list[Problem] = []
-    for document in sources.documents(piece.source, task.origin, problems, limit=task.limit):
+    for document in sources.documents(piece.source, task.origin, problems, limit=task.limit, columns=task.columns):
         yield document, None
     for problem in problems:
         _reject(result, task, problem, None)
@@ -328,7 +331,7 @@ def _read_each(
         except FormatError as error:
             _reject(result, task, Problem(name, error.message, number), line)
             continue
-        yield Document(source, number, value), line
+        yield Document(source, number, sources.renamed(value, task.columns)), line
 
 
 def read_lines(piece: Piece) -> Iterable[bytes]:

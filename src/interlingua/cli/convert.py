@@ -25,6 +25,7 @@ from rich.progress import (
 from .. import conversion
 from .._version import __version__
 from ..conversion import local_files, sources
+from ..conversion.containers import COLUMNAR
 from ..conversion.sources import PACKED, Source
 from ..dialects import DIALECTS, FORMATS
 from ..dialects.registry import aliases, canonical
@@ -34,7 +35,7 @@ from ..values.spelling import unknown
 from . import bulk, output
 from .bulk import Piece, Task
 from .completing import complete_models
-from .outputs import Done, FolderOutput, Journal, Output, Rejects, SingleConversation, Tally
+from .outputs import ColumnarOutput, Done, FolderOutput, Journal, Output, Rejects, SingleConversation, Tally
 
 PARALLEL = 4 * 1024 * 1024  # bytes of input that are worth more processes; or so many files:
 MANY = 8
@@ -82,13 +83,23 @@ TARGETS = Registered(lambda: (*DIALECTS, conversion.SELF), writable=True)
 @click.option("-f", "--from", "origin", type=NAMES, help="The format of the input; detected if not given.")
 @click.option("-t", "--to", "target", type=TARGETS, required=True, help="The format to write; `dialects` lists them.")
 @click.option(
-    "-o", "--output", "place", type=click.Path(), help="A file (.gz and .zst are packed), or a folder for many inputs."
+    "-o",
+    "--output",
+    "place",
+    type=click.Path(),
+    help="A file (.gz and .zst are packed, .parquet and .arrow have columns), or a folder for many inputs.",
 )
 @click.option(
     "-m",
     "--model",
     shell_complete=complete_models,
     help="The model to write into requests, and whose limits to adapt to.",
+)
+@click.option(
+    "--columns",
+    metavar="NAME=COLUMN,…",
+    callback=lambda ctx, param, given: _columns(given),
+    help="The file's names for columns of the format: `messages=chat,messages.role=from`.",
 )
 @click.option("--report", is_flag=True, help="Show what was lost, on standard error; grouped, for many conversations.")
 @click.option("--records", is_flag=True, help="In the report, also list bookkeeping (timestamps, usage, …).")
@@ -111,6 +122,7 @@ def command(
     target: str,
     place: str | None,
     model: str | None,
+    columns: dict[str, str],
     report: bool,
     records: bool,
     strict: bool,
@@ -146,14 +158,20 @@ def command(
         bodies=as_json and out is None,
         packing=packing,
         rejects=on_error == "keep",
+        columns=columns,
     )
-    journal = _journal(found, out, folder, task, as_json=as_json, resume=resume)
-    run = _Run(found, task, journal, on_error, copy=out is not None and not folder and not as_json and not model)
+    columnar = COLUMNAR.get(out.suffix) if out is not None and folder is None else None
+    if columnar and resume:
+        raise click.UsageError("--resume writes JSON lines; leave it out for Parquet and Arrow files")
+    journal = None if columnar else _journal(found, out, folder, task, as_json=as_json, resume=resume)
+    run = _Run(found, task, journal, on_error, copy=out is not None and not (folder or columnar or as_json or model))
     if resume and journal is not None:
         journal.resume(run.tally)
     into: Output | FolderOutput
     if folder is not None:
         into = FolderOutput(folder, [source.path for source in found], journal)
+    elif out is not None and columnar is not None:
+        into = ColumnarOutput(out, columnar)
     else:
         into = Output(out, write=out is not None or not as_json, packing=packing, journal=journal)
     rejects = Rejects(_rejects_path(out, folder) if task.rejects else None, journal)
@@ -179,6 +197,15 @@ def command(
         _tell(run.tally, target, rows, as_json=as_json, report=report, records=records)
     if run.tally.failed:
         sys.exit(1)
+
+
+def _columns(given: str | None) -> dict[str, str]:
+    """`NAME=COLUMN,…` as a mapping."""
+    pairs = [pair.partition("=") for pair in given.split(",")] if given else []
+    for name, _, column in pairs:
+        if not name.strip() or not column.strip():
+            raise click.BadParameter(f"{given!r}; write NAME=COLUMN, with commas between several")
+    return {name.strip(): column.strip() for name, _, column in pairs}
 
 
 def _full_name(model: str) -> str:

@@ -7,10 +7,11 @@ to the last line of the journal and the next piece follows: nothing is doubled, 
 
 import contextlib
 import sys
+import tempfile
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from ..conversion import local_files
+from ..conversion import containers, local_files
 from ..conversion.sources import Problem, Source
 from ..values import jsontext
 from ..values.errors import FormatError, InterlinguaError
@@ -199,6 +200,35 @@ class Output:
         if failure[0] is None and self._session is not None:
             self._opened().write(packed(self._session, self._packing))
         self._stack.__exit__(*failure)
+
+
+class ColumnarOutput(Output):
+    """A Parquet or Arrow file: rows wait in a file beside, until all are known and with them the columns."""
+
+    def __init__(self, out: Path, kind: str) -> None:
+        super().__init__(out)
+        self._rows = tempfile.TemporaryFile()  # noqa: SIM115
+        self._place, self._kind = out, kind
+
+    def put(self, source: Source, result: PieceResult) -> list[str]:
+        """Writes a piece; returns the names of the files that are complete with it."""
+        if result.sessions:
+            raise InterlinguaError(
+                f"{self._place}: a row of columns is a conversation, and a session file has a row for each line;"
+                " choose a format whose body is an object, such as openai-finetune"
+            )
+        return super().put(source, result)
+
+    def _opened(self, length: int = 0) -> IO[bytes]:
+        return self._rows
+
+    def __exit__(self, *failure: Any) -> None:
+        with self._rows:
+            super().__exit__(*failure)
+            if failure[0] is None:
+                self._rows.seek(0)
+                with local_files.atomic(self._place) as file:
+                    containers.write_rows(self._rows, file, self._kind, str(self._place))
 
 
 def _writing(path: Path, length: int, journal: Journal | None) -> contextlib.AbstractContextManager[IO[bytes]]:

@@ -15,7 +15,9 @@ from urllib.parse import quote
 import zstandard
 
 from ..dialects.registry import FORMATS, ordered
-from ..values.errors import InterlinguaError
+from ..values import jsontext
+from ..values.errors import FormatError, InterlinguaError
+from . import arrays
 
 ZIP = b"PK\x03\x04"
 EMPTY_ZIP = b"PK\x05\x06"
@@ -107,6 +109,13 @@ class Members(Mapping[str, bytes]):
         except _DAMAGED as error:
             raise SourceError(f"{self._name}: {member}: {error}") from None
 
+    def elements(self, member: str) -> Iterator[Any]:
+        """The objects in a member that is a JSON array, one after the other; none of any other member."""
+        with self.open(member) as stream:
+            head = stream.peek(16).removeprefix(b"\xef\xbb\xbf").lstrip()  # type: ignore[attr-defined]
+            if head.startswith(b"["):
+                yield from map(jsontext.read, arrays.elements(stream, arrays.Splitter()))
+
     def _open(self, info: zipfile.ZipInfo) -> IO[bytes]:
         if info.compress_type != _ZSTD or info.flag_bits & 1:
             return self._zip.open(info)
@@ -155,19 +164,38 @@ def _bomb(limit: int) -> str:
 def in_archive(members: Mapping[str, bytes], dialect: str | None) -> tuple[str, Iterable[Any]] | None:
     """The format that knows these members, and its documents."""
     for form in _asked(dialect):
-        documents = form.archive(members) if form.archive is not None else None
+        with _guarded(form.name):
+            documents = form.archive(members) if form.archive is not None else None
         if documents is not None:
-            return form.name, documents
+            return form.name, _each(form.name, documents)
     return None
+
+
+def _each(name: str, documents: Iterable[Any]) -> Iterator[Any]:
+    """The documents of a container, which are read one by one."""
+    with _guarded(name):
+        yield from documents
+
+
+@contextlib.contextmanager
+def _guarded(name: str) -> Iterator[None]:
+    """Makes a SourceError of whatever a reader stumbles over in a file that looks like one of its format."""
+    try:
+        yield
+    except FormatError as error:
+        raise SourceError(f"no proper {name}: {error.message}") from None
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError) as error:
+        raise SourceError(f"no proper {name}: {type(error).__name__}: {error}") from None
 
 
 def in_database(connection: sqlite3.Connection, dialect: str | None) -> tuple[str, Iterable[Any]] | None:
     """The format that knows these tables, and its documents."""
     for form in _asked(dialect):
-        with contextlib.suppress(sqlite3.OperationalError):  # a table or column that this format has and others do not
+        # A table or column that this format has and others do not is no damage.
+        with contextlib.suppress(sqlite3.OperationalError), _guarded(form.name):
             documents = form.database(connection) if form.database is not None else None
             if documents is not None:
-                return form.name, documents
+                return form.name, _each(form.name, documents)
     return None
 
 
@@ -231,11 +259,9 @@ def rows(file: IO[bytes], kind: str, name: str) -> Iterator[dict[str, Any]]:
 
     A column has a value in every row, so what a row does not have is null in it: nulls are left out.
     """
-    try:
-        import pyarrow as pa
-        from pyarrow import ipc, parquet
-    except ImportError:
-        raise SourceError(f"{name}: to read {kind} files, install interlingua[arrow]") from None
+    pa = _pyarrow(name, kind)
+    from pyarrow import ipc, parquet
+
     try:
         if kind == "parquet":
             batches: Iterable[Any] = parquet.ParquetFile(file).iter_batches(batch_size=BATCH)
@@ -248,6 +274,53 @@ def rows(file: IO[bytes], kind: str, name: str) -> Iterator[dict[str, Any]]:
                     yield _without_nulls(row)
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         raise SourceError(f"{name}: damaged {kind} file: {error}") from None
+
+
+COLUMNAR = {".parquet": "parquet", ".arrow": "arrow"}
+
+
+def write_rows(lines: IO[bytes], out: IO[bytes], kind: str, name: str) -> None:
+    """Writes JSON objects, one a line, as the rows of a Parquet or Arrow file, a batch at a time.
+
+    The columns are those of all rows together: they are looked at twice, first for the columns and then for the values.
+    """
+    pa = _pyarrow(name, kind)
+    from pyarrow import ipc, parquet
+
+    try:
+        schema = pa.schema([])
+        for batch in _batches(lines):
+            schema = pa.unify_schemas([schema, pa.Table.from_pylist(batch).schema], promote_options="permissive")
+        lines.seek(0)
+        open_writer = parquet.ParquetWriter if kind == "parquet" else ipc.new_file
+        with open_writer(out, schema) as writer:
+            for batch in _batches(lines):
+                writer.write_table(pa.Table.from_pylist(batch, schema=schema))
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise SourceError(f"{name}: the rows have no common columns: {error}; write JSON lines") from None
+
+
+def _batches(lines: IO[bytes]) -> Iterator[list[Any]]:
+    batch: list[Any] = []
+    for line in lines:
+        batch.append(jsontext.read(line))
+        if not isinstance(batch[-1], dict):
+            raise SourceError(
+                "a row of columns is an object; choose a format whose body is one, such as openai-finetune"
+            )
+        if len(batch) == BATCH:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _pyarrow(name: str, kind: str) -> Any:
+    try:
+        import pyarrow
+    except ImportError:
+        raise SourceError(f"{name}: pyarrow is missing for {kind} files; install interlingua[arrow]") from None
+    return pyarrow
 
 
 def _without_nulls(value: Any) -> Any:

@@ -9,7 +9,7 @@ import io
 import os
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from ..dialects.registry import canonical
 from ..values import jsontext, request
 from ..values.errors import FormatError, InterlinguaError
+from ..values.losses import Lines
 from ..values.regular import stream_regular
 from ..values.request import Conversation
 from . import containers
@@ -205,20 +206,23 @@ def documents(
     limit: int = DEFAULT_LIMIT,
     opened: IO[bytes] | None = None,
     advance: Callable[[int], None] | None = None,
+    columns: Mapping[str, str] = {},
 ) -> Iterator[Document]:
     """The conversations in a source: one, one a line, or many in a container. What is unreadable goes to `problems`."""
     try:
         with open_stream(opened) if opened is not None else open_binary(source, advance) as stream:
-            found = look(stream, dialect)
-            if found.kind == "lines":
-                yield from _line_documents(source, found.stream, problems, limit)
-                return
-            if found.kind == "array":
-                yield from _element_documents(source, found, problems)
-                return
+            found = look(stream, dialect, columns)
             if found.kind != "whole":
-                plain = isinstance(getattr(stream, "raw", None), io.FileIO) and opened is None
-                yield from _contained(found.kind, source, stream, plain, dialect, problems, limit)
+                if found.kind == "lines":
+                    inside = _line_documents(source, found.stream, problems, limit)
+                elif found.kind == "array":
+                    inside = _element_documents(source, found, problems)
+                else:
+                    plain = isinstance(getattr(stream, "raw", None), io.FileIO) and opened is None
+                    yield from _contained(found.kind, source, stream, plain, dialect, problems, limit, columns)
+                    return
+                for document in inside:
+                    yield document._replace(data=renamed(document.data, columns)) if columns else document
                 return
             data = as_utf8(found.stream.read(limit + 1))
     except DAMAGED as error:
@@ -234,11 +238,35 @@ def documents(
         problems.append(Problem(source.name, _too_large(limit)))
         return
     value = _whole(source, data, problems)
+    del data  # what follows may take long
     if value is None:
         return
-    parts = split(value, dialect)
+    parts = split(renamed(value, columns), dialect)
     for number, part in enumerate(parts, 1):
         yield Document(source, number if len(parts) > 1 else None, part)
+
+
+def renamed(value: Any, columns: Mapping[str, str]) -> Any:
+    """A row, or each of a list of rows, with its columns under other names: `{"messages": "chat"}` renames `chat`.
+
+    A name with a dot is of the items of a list: `{"messages.role": "from"}` renames `from` in each of the messages.
+    """
+    if not columns:
+        return value
+    if isinstance(value, list):
+        made = [renamed(row, columns) for row in value]
+        return Lines(made) if isinstance(value, Lines) else made
+    if not isinstance(value, dict):
+        return value
+    names = {column: name for name, column in columns.items() if "." not in name and column in value}
+    # A column that already bears the new name of another takes that one's old name, so that none is lost.
+    freed = {name: column for column, name in names.items()}
+    row = {names.get(key, freed.get(key, key)): item for key, item in value.items()}
+    for name, column in columns.items():
+        head, _, key = name.partition(".")
+        if key and isinstance(row.get(head), list):
+            row[head] = [renamed(item, {key: column}) for item in row[head]]
+    return row
 
 
 def _too_large(limit: int) -> str:
@@ -246,7 +274,14 @@ def _too_large(limit: int) -> str:
 
 
 def _contained(
-    kind: str, source: Source, stream: IO[bytes], plain: bool, dialect: str | None, problems: list[Problem], limit: int
+    kind: str,
+    source: Source,
+    stream: IO[bytes],
+    plain: bool,
+    dialect: str | None,
+    problems: list[Problem],
+    limit: int,
+    columns: Mapping[str, str],
 ) -> Iterator[Document]:
     """The conversations in a zip, a database or columns; `plain` if the stream is the file of the source itself."""
     if kind == "sqlite":
@@ -261,7 +296,7 @@ def _contained(
         stream = io.BytesIO(stream.read(limit + 1))
     if kind in ("parquet", "arrow"):
         for number, row in enumerate(containers.rows(stream, kind, source.name), 1):
-            yield Document(source, number, row)
+            yield Document(source, number, renamed(row, columns))
         return
     members = containers.Members(stream, source.name, limit)
     found = containers.in_archive(members, dialect)
@@ -272,7 +307,8 @@ def _contained(
     for member in sorted(members):
         inner = Source(source.path, member)
         if is_ours(Path(member)):
-            yield from documents(inner, dialect, problems, limit=limit, opened=members.open(member))
+            opened = members.open(member)
+            yield from documents(inner, dialect, problems, limit=limit, opened=opened, columns=columns)
     if not any(is_ours(Path(member)) for member in members):
         raise SourceError("no known format; no file in this zip holds conversations")
 
@@ -298,7 +334,7 @@ class Look(NamedTuple):
     splitter: Splitter | None = None
 
 
-def look(stream: IO[bytes], dialect: str | None) -> Look:
+def look(stream: IO[bytes], dialect: str | None, columns: Mapping[str, str] = {}) -> Look:
     """How the conversations lie in an unpacked stream, from its beginning."""
     head = stream.peek(16)[:16]  # type: ignore[attr-defined]
     kind = containers.kind_of(head)
@@ -306,16 +342,16 @@ def look(stream: IO[bytes], dialect: str | None) -> Look:
         return Look(kind, stream)
     if as_utf8(head).lstrip().startswith(b"["):
         head = stream.read(CHUNK)
-        found = _large_array(head, stream, dialect)
+        found = _large_array(head, stream, dialect, columns)
         if found is not None:
             return found
         stream = _prefixed(head, stream)
     first, second = _first_line(stream), _first_line(stream)
-    lines = second.strip() and _holds_a_conversation(first, dialect)
+    lines = second.strip() and _holds_a_conversation(first, dialect, columns)
     return Look("lines" if lines else "whole", _prefixed(first + second, stream))
 
 
-def _large_array(head: bytes, stream: IO[bytes], dialect: str | None) -> Look | None:
+def _large_array(head: bytes, stream: IO[bytes], dialect: str | None, columns: Mapping[str, str]) -> Look | None:
     """An array of conversations that goes on beyond `head`: what splits it splits its beginning element by element."""
     if len(head) < CHUNK:
         return None
@@ -324,7 +360,7 @@ def _large_array(head: bytes, stream: IO[bytes], dialect: str | None) -> Look | 
     if splitter.closed or not found:
         return None
     try:
-        values = [jsontext.read(element) for element in found]
+        values = [renamed(jsontext.read(element), columns) for element in found]
         parts = split(values, dialect)
     except InterlinguaError:
         return None
@@ -359,10 +395,10 @@ class _Prefixed(io.RawIOBase):
         return self._head.readinto(buffer) or self._stream.readinto(buffer)  # type: ignore[attr-defined]
 
 
-def _holds_a_conversation(line: bytes, dialect: str | None) -> bool:
+def _holds_a_conversation(line: bytes, dialect: str | None, columns: Mapping[str, str]) -> bool:
     """Whether the first line of a file is a conversation of its own, so that the others are too."""
     try:
-        value = jsontext.read(as_utf8(line))
+        value = renamed(jsontext.read(as_utf8(line)), columns)
     except FormatError:
         return False
     if isinstance(value, list):
@@ -440,16 +476,22 @@ def _whole(source: Source, data: bytes, problems: list[Problem]) -> Any:
 # --- all conversations of a file -------------------------------------------------------------------------------------
 
 
-def read(source: str | os.PathLike[str] | IO[bytes] | bytes, dialect: str | None = None) -> Iterator[Conversation]:
+def read(
+    source: str | os.PathLike[str] | IO[bytes] | bytes,
+    dialect: str | None = None,
+    *,
+    columns: Mapping[str, str] | None = None,
+) -> Iterator[Conversation]:
     """Every conversation of a file: JSON, JSON lines, text, a zip or an SQLite database, plain, gzip or zstd.
 
     What cannot be read is in the `problems` of the conversation it belongs to or stands beside, and the rest goes on; a
-    file of which nothing can be read raises an `InterlinguaError`.
+    file of which nothing can be read raises an `InterlinguaError`. `columns` are the file's names for those of a
+    format: `{"messages": "chat", "messages.role": "from"}` reads rows whose messages are under `chat`.
     """
     dialect = None if dialect is None else canonical(dialect)
     found: list[Problem] = []
     waiting: Conversation | None = None  # problems after the last conversation belong to it
-    for document in _documents_in(source, dialect, found):
+    for document in _documents_in(source, dialect, found, columns or {}):
         try:
             conversation = decode(document.data, dialect or document.dialect)
         except InterlinguaError as error:
@@ -467,20 +509,24 @@ def read(source: str | os.PathLike[str] | IO[bytes] | bytes, dialect: str | None
         raise SourceError(f"{found[0].name}: {found[0].message}")
 
 
-def _documents_in(source: Any, dialect: str | None, problems: list[Problem]) -> Iterator[Document]:
+def _documents_in(
+    source: Any, dialect: str | None, problems: list[Problem], columns: Mapping[str, str]
+) -> Iterator[Document]:
     if isinstance(source, bytes | bytearray):
-        return documents(Source(None), dialect, problems, opened=io.BytesIO(source))
+        return documents(Source(None), dialect, problems, opened=io.BytesIO(source), columns=columns)
     if hasattr(source, "read"):
         name = getattr(source, "name", None)
         where = Source(None, name if isinstance(name, str) else None)
-        return documents(where, dialect, problems, opened=io.BufferedReader(_Borrowed(source)))
+        return documents(where, dialect, problems, opened=io.BufferedReader(_Borrowed(source)), columns=columns)
     path = Path(source)
     if path.is_dir():
         raise SourceError(f"{path}: a folder; read each of its files, or use `interlingua show {path}`")
-    return documents(Source(path), dialect, problems)
+    return documents(Source(path), dialect, problems, columns=columns)
 
 
 def _with_problems(conversation: Conversation, found: list[Problem]) -> Conversation:
+    if not found:
+        return conversation
     told = (request.Problem(message=problem.message, line=problem.line) for problem in found)
     every = tuple(dict.fromkeys((*conversation.problems, *told)))
     return conversation if len(every) == len(conversation.problems) else replace(conversation, problems=every)

@@ -3,6 +3,7 @@
 import io
 import json
 import sqlite3
+import sys
 import zipfile
 from pathlib import Path
 
@@ -115,3 +116,84 @@ def test_a_database_that_is_cut_off_is_read_or_refused(tmp_path: Path) -> None:
         except InterlinguaError:
             refused += 1
     assert refused
+
+
+CONTAINERS = {
+    "chatgpt-export": ["conversations.json"],
+    "claude-web-export": ["conversations.json", "users.json"],
+    "deepseek-export": ["conversations.json", "user.json"],
+    "inspect-ai": ["header.json", "samples/1_epoch_1.json"],
+    "opencode": ["storage/session/p/ses_1.json", "storage/message/ses_1/msg_1.json", "storage/part/msg_1/prt_1.json"],
+}
+TABLES = {
+    "cursor": ["cursorDiskKV (key, value)", "ItemTable (key, value)"],
+    "goose": ["sessions (id, created_at)", "messages (id, session_id, content_json)"],
+    "opencode": ["session (id, time_created)", "message (id, session_id)", "part (id, session_id)"],
+}
+
+
+def test_every_reader_of_zips_and_databases_is_attacked_here() -> None:
+    """A new one joins these tables."""
+    assert sorted(CONTAINERS) == sorted(name for name in FORMATS if FORMATS[name].archive is not None)
+    assert sorted(TABLES) == sorted(name for name in FORMATS if FORMATS[name].database is not None)
+
+
+@pytest.mark.parametrize("name", sorted(CONTAINERS))
+@pytest.mark.parametrize("attack", ["bomb", "path", "absolute", "backslash", "cut", "values"])
+def test_a_hostile_zip_is_refused_by_every_reader(
+    name: str, attack: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bombs, paths that lead out, cut archives and values of other types: one typed error, and nothing is written."""
+    members = dict.fromkeys(CONTAINERS[name], b"[[3, null]]")
+    if attack == "bomb":
+        members = dict.fromkeys(members, b" " * (1 << 22))
+    prefix = {"path": "a/../../", "absolute": "/", "backslash": "..\\"}.get(attack, "")
+    packed = zipped({prefix + member: data for member, data in members.items()})
+    packed = packed[:-40] if attack == "cut" else packed
+    documents = sys.modules["interlingua.conversion.sources"].documents
+    monkeypatch.setattr(documents, "__kwdefaults__", {**documents.__kwdefaults__, "limit": 1 << 20})
+    monkeypatch.chdir(tmp_path)
+    for dialect in (None, name):
+        if attack == "values" and name == "opencode":  # whose files are looked at one by one
+            assert [] == list(il.read(packed, dialect))
+            continue
+        with pytest.raises(InterlinguaError):
+            list(il.read(packed, dialect))
+    assert [] == list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", sorted(TABLES))
+@pytest.mark.parametrize("attack", ["view", "columns", "types", "endless"])
+def test_a_hostile_database_is_refused_or_empty_for_every_reader(name: str, attack: str, tmp_path: Path) -> None:
+    """Views, missing columns, values of other types and queries without an end: the file is not changed either."""
+    path = tmp_path / "hostile.db"
+    connection = sqlite3.connect(path)
+    for table in TABLES[name]:
+        title, columns = table.rstrip(")").split(" (")
+        names = columns.split(", ")
+        if attack == "view":
+            made = ", ".join(f"load_extension('x') AS {column}" for column in names)
+            connection.execute(f"CREATE VIEW {title} AS SELECT {made}")
+        elif attack == "endless":
+            made = ", ".join(f"n AS {column}" for column in names)
+            counting = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c)"
+            connection.execute(f"CREATE VIEW {title} AS {counting} SELECT {made} FROM c")
+        else:
+            columns = names[0] if attack == "columns" else columns
+            connection.execute(f"CREATE TABLE {title} ({columns})")
+            marks = ", ".join("?" * len(columns.split(", ")))
+            for value in (b"\xff\x00", 3, "composerData:x", None):
+                given = [value] * len(columns.split(", "))
+                connection.execute(f"INSERT INTO {title} VALUES ({marks})", given)
+    connection.commit()
+    connection.close()
+    before = path.read_bytes()
+    for dialect in (None, name):
+        try:
+            read = list(il.read(path, dialect))
+        except InterlinguaError as error:
+            assert str(error)
+        else:
+            assert [] == [message for one in read for message in one.messages if getattr(message, "text", "")]
+    assert before == path.read_bytes()
+    assert [path] == list(tmp_path.iterdir())
