@@ -9,7 +9,7 @@ from rich.text import Text
 
 from ..conversion import Detection, detect, sources
 from ..conversion.checks import Finding, check, too_few
-from ..conversion.training import TRAINERS
+from ..conversion.training import trainers
 from ..dialects import DIALECTS, FORMATS, WIRES, dialect
 from . import output
 from .convert import NAMES, Registered
@@ -21,8 +21,8 @@ from .convert import NAMES, Registered
 @click.option(
     "--for",
     "target",
-    type=Registered(lambda: (*WIRES, *TRAINERS)),
-    help=f"Also apply the rules of this target: a wire, or a trainer ({', '.join(TRAINERS)}).",
+    type=Registered(lambda: (*WIRES, *trainers())),
+    help="Also apply the rules of this target: a wire, or a trainer of models (`training` for what all of them ask).",
 )
 @click.option("--json", "as_json", is_flag=True, help="Findings as JSON, for programs.")
 def check_command(inputs: tuple[str, ...], origin: str | None, target: str | None, as_json: bool) -> None:

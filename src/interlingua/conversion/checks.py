@@ -26,7 +26,6 @@ from .adapting.work import SHAPE
 from .converting import decode
 from .detection import SELF, detect, is_stream, value_of
 from .inputs import conversation_of, request_of
-from .training import TRAINERS
 
 
 class Finding(Struct, frozen=True):
@@ -95,7 +94,7 @@ def check(data: Any, dialect: str | None = None, target: ModelDescriptor | str |
 
     `target` adds that target's rules: a model, a wire, or a trainer (`training` for what all trainers ask).
     """
-    if isinstance(target, str) and target in TRAINERS:
+    if isinstance(target, str) and training.rules_of(target) is not None:
         return _for_training(data, dialect, target)
     if isinstance(data, (Context, *_MESSAGES)) or _are_messages(data):
         data = request_of(data)
@@ -120,7 +119,7 @@ def check(data: Any, dialect: str | None = None, target: ModelDescriptor | str |
 def _for_training(data: Any, dialect: str | None, trainer: str) -> tuple[Finding, ...]:
     """What is wrong with a row for any target, and for a trainer."""
     if dialect is None and isinstance(data, dict) and isinstance(data.get("messages"), list) and detect(data) is None:
-        dialect = "openai-finetune"  # such as a row with a role that no wire has
+        dialect = _ROWS  # such as a row with a role that no wire has
     found = check(data, dialect)
     try:
         row = data if isinstance(data, Conversation) else _conversation_in(data, dialect)
@@ -131,10 +130,11 @@ def _for_training(data: Any, dialect: str | None, trainer: str) -> tuple[Finding
 
 def too_few(count: int, target: str | None) -> Finding | None:
     """What is wrong with a file of so many rows, where a trainer asks for more."""
-    least = training.MIN_EXAMPLES.get(target or "", 0)
-    if count >= least:
+    rules = training.rules_of(target or "") or {}
+    if training.EXAMPLES not in rules or count >= training.MIN_EXAMPLES:
         return None
-    return Finding("$", "error", f"examples: {count} in the file; {target} takes {least} or more", "add examples")
+    message = f"{training.EXAMPLES}: {count} in the file; {target} takes {training.MIN_EXAMPLES} or more"
+    return Finding("$", rules[training.EXAMPLES], message, "add examples")
 
 
 def _conversation_in(data: Any, dialect: str | None) -> Conversation:
@@ -148,6 +148,7 @@ def _name(value: Any, dialect: str | None) -> str | None:
     return found.dialect if found is not None else dialect
 
 
+_ROWS = "openai-finetune"  # as which rows are read that nothing else is known of
 _CONTEXTS = "clawtools"  # its documents are contexts of requests, not records of sessions
 _UNANSWERED = "tool result: none for the call"
 _UNASKED = "tool result: no call is without a result"

@@ -1,13 +1,13 @@
 """Rules for training rows: what a trainer refuses or learns wrongly, where it is, and what to write instead.
 
-`check(data, target=TRAINER)` applies them. `TRAINERS` says which rules a trainer has and how grave they are; `training`
-is what all of them ask. `RULES` says what each rule looks for.
+`check(data, target=TRAINER)` applies them. `rules_of` gives those of a trainer; `RULES` says what each looks for.
 """
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
+from ..dialects import FORMATS
 from ..dialects.files.templates import FILE
 from ..values.messages import (
     AssistantMessage,
@@ -328,36 +328,37 @@ _ALL: dict[str, Severity] = {
     "something-learned": "error",
     "answers-differ": "error",
 }
-TRAINERS: dict[str, Mapping[str, Severity]] = {
-    "training": _ALL,
-    # platform.openai.com/docs/guides/supervised-fine-tuning, …/vision-fine-tuning and …/direct-preference-optimization
-    "openai-finetune": {
-        **{name: severity for name, severity in _ALL.items() if name not in ("begins-with-user", "turns-alternate")},
-        "tools-given": "error",
-        "weights": "error",
-        "images": "error",
-        "single-answers": "error",
-    },
-    # docs.axolotl.ai/docs/dataset-formats/conversation.html: what comes after the last answer is only not learned.
-    "axolotl": {**_ALL, "ends-in-answer": "warning", "train-flags": "error", "train-spans": "error"},
-    # huggingface.co/docs/trl/dataset_formats
-    "trl": _ALL,
-    # LLaMA-Factory's data/README.md: user and tool in odd places, the model in even ones; other rows are left out.
-    "llama-factory": {
-        **_ALL,
-        "begins-with-user": "error",
-        "turns-alternate": "error",
-        "system-first": "error",
-    },
+# docs.axolotl.ai/docs/dataset-formats/conversation.html: what comes after the last answer is only not learned.
+_OTHERS: dict[str, Mapping[str, str]] = {
+    "training": {},
+    "axolotl": {"ends-in-answer": "warning", "train-flags": "error", "train-spans": "error"},
 }
-MIN_EXAMPLES = {"openai-finetune": 10}  # of a file
+EXAMPLES, MIN_EXAMPLES = "examples", 10  # a rule for files, not for rows
+
+
+def rules_of(trainer: str) -> dict[str, Severity] | None:
+    """The rules of a trainer, with how grave they are; None where there is no trainer of this name.
+
+    A trainer is the program behind a format of training rows; `training` is what all of them ask.
+    """
+    form = FORMATS.get(trainer)
+    own = _OTHERS.get(trainer) if form is None else form.training
+    if own is None:
+        return None
+    graded: dict[str, Any] = {**_ALL, **own}
+    return {name: severity for name, severity in graded.items() if severity in get_args(Severity)}
+
+
+def trainers() -> list[str]:
+    """The names of all trainers."""
+    return [*_OTHERS, *(name for name, form in FORMATS.items() if form.training is not None)]
 
 
 def findings(conversation: Conversation, trainer: str) -> Iterator[tuple[str, Severity, str, str]]:
     """Where a row breaks the rules of a trainer, how gravely, how, and what to write instead."""
     row = _row(conversation)
-    for name, severity in TRAINERS[trainer].items():
-        for path, message in RULES[name].find(row):
+    for name, severity in (rules_of(trainer) or {}).items():
+        for path, message in RULES[name].find(row) if name in RULES else ():
             yield path, severity, f"{name}: {message}", RULES[name].remedy
 
 

@@ -407,6 +407,9 @@ class FileFormat(Struct, frozen=True, kw_only=True):
 
     `skim` looks at the first lines of a file and gives a reader of single lines, for an index of large and growing
     files; None for a file that only `decode` can read. A second argument is the state from which it goes on.
+
+    `training` says of a format that is a trainer's own how grave it is to break each rule for training rows, where
+    that differs from what is common ("error", "warning" or "off"; see `conversion.training`).
     """
 
     name: str
@@ -423,4 +426,5 @@ class FileFormat(Struct, frozen=True, kw_only=True):
     write: Callable[[Conversation], Encoded] | None = None
     adapted_for: str | None = None
     skim: Callable[[Sequence[Any], dict[str, Any] | None], "Skim | None"] | None = None
+    training: Mapping[str, str] | None = None
     calls_beside: bool = False  # a message has its calls in a field beside the content

@@ -232,6 +232,9 @@ class Usage(Value, frozen=True, kw_only=True):
         )
 
 
+_make: Any = StructMeta.__call__
+
+
 class _MessageType(StructMeta):
     """Takes the content first, and refuses what is none, when a message is made in Python.
 
@@ -252,7 +255,7 @@ class _MessageType(StructMeta):
             content = fields.get("content")
             if content is not None and type(content) is not str:
                 fields["content"] = _checked_content(content, cls.__name__)
-            return super().__call__(**fields)
+            return _make(cls, **fields)
 
 
 def _checked_content(content: Any, owner: str) -> Any:
@@ -356,7 +359,7 @@ class AssistantMessage(Spoken, frozen=True, kw_only=True, tag_field="role", tag=
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
-        return tuple(b for b in blocks_of(self.content) if isinstance(b, ToolCall))
+        return tuple([b for b in blocks_of(self.content) if isinstance(b, ToolCall)])
 
 
 class ToolResultMessage(Spoken, frozen=True, kw_only=True, tag_field="role", tag="toolResult"):

@@ -401,25 +401,29 @@ def _linked(
         if parent not in known:
             parent = None  # in another file
         message: Any = entry.message
-        if id in sub_agents and parent is None:
-            entry = _spawned(entry, sub_agents[id], callers, prompts)
-        answer = member.get(parent or "", parent if parent in tails else None)
-        asked = callers.get(message.tool_call_id) if isinstance(message, ToolResultMessage) else None
-        turn = isinstance(message, AssistantMessage) or (isinstance(message, UserMessage) and message.origin is None)
-        if answer is not None and parent is not None and (id in sub_agents) == (answer in sub_agents):
-            if asked == answer or (asked is None and not turn and not isinstance(message, ToolResultMessage)):
-                parent = tails[answer]
-                tails[answer] = id
-                member[id] = answer
-            elif parent in member:
-                parent = tails[answer]
-        if isinstance(message, AssistantMessage) and message.tool_calls:
-            tails[id] = id
-            callers.update((call.id, id) for call in message.tool_calls)
-            asked_of = ((call.arguments.get("prompt"), call.id) for call in message.tool_calls)
-            prompts.update((prompt, (id, call)) for prompt, call in asked_of if isinstance(prompt, str))
+        kind = type(message)
+        if parent is None:
+            entry = _spawned(entry, sub_agents[id], callers, prompts) if id in sub_agents else entry
+        else:
+            answer = member.get(parent, parent if parent in tails else None)
+            if answer is not None and (id in sub_agents) == (answer in sub_agents):
+                asked = callers.get(message.tool_call_id) if kind is ToolResultMessage else None
+                turn = kind is AssistantMessage or (kind is UserMessage and message.origin is None)
+                if asked == answer or (asked is None and not turn and kind is not ToolResultMessage):
+                    parent = tails[answer]
+                    tails[answer] = id
+                    member[id] = answer
+                elif parent in member:
+                    parent = tails[answer]
+        if kind is AssistantMessage:
+            for call in message.tool_calls:
+                tails[id] = id
+                callers[call.id] = id
+                prompt = call.arguments.get("prompt")
+                if isinstance(prompt, str):
+                    prompts[prompt] = (id, call.id)
         known.add(id)
-        out.append(place(entry, parent, API))
+        out.append(entry if parent == entry.parent_id else place(entry, parent, API))
     return out, {id: tails[answer] for id, answer in member.items()}
 
 

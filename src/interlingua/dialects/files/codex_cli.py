@@ -201,11 +201,14 @@ def _usual(line: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
 
 
 def _usual_message(item: dict[str, Any], when: int) -> Any:
-    kind = item.get("type")
-    name = item.get("role") if kind == "message" else kind
-    if kind == "reasoning":
+    kind = name = item.get("type")
+    if kind == "message":
+        name = item.get("role")
+    elif kind == "reasoning":
         name = "thought" if item.get("summary") else "sealed"
-    others = _SHAPES[name][tuple(item)] if type(name) is str and name in _SHAPES else None
+    if type(name) is not str or name not in _SHAPES or _SAMPLES[name]["type"] != kind:
+        return None
+    others = _SHAPES[name][tuple(item)]
     sample = None if others is None else _sample(name, others)
     if sample is None or (others and not all(type(item[key]) in _PLAIN for key in others)):
         return None

@@ -39,17 +39,18 @@ def join(entries: Sequence[Entry], groups: Iterable[Sequence[int]], api: str, *,
 def _joined(parts: Sequence[Entry], places: Sequence[int], api: str, pieces: bool) -> Entry:
     messages: list[Any] = [part.message for part in parts]
     content, shapes = _content(messages, pieces)
-    last = messages[-1]
-    # Usage is repeated on each line; a line that was written while the answer grew may have less of it.
-    usage = next((message.usage for message in reversed(messages) if message.usage is not None), None)
-    ended = next((message for message in reversed(messages) if message.stop_detail is not None), last)
-    calls = any(message.stop_reason == "toolUse" for message in messages)
-    reason = "toolUse" if calls and ended.stop_reason == "stop" else ended.stop_reason
+    usage, ended, calls = None, messages[-1], False
+    for message in messages:
+        if message.usage is not None:  # repeated on each line; one that was written while the answer grew may have less
+            usage = message.usage
+        if message.stop_detail is not None:
+            ended = message
+        calls = calls or message.stop_reason == "toolUse"
     whole = replace(
-        last,
+        messages[-1],
         content=content,
         usage=usage,
-        stop_reason=reason,
+        stop_reason="toolUse" if calls and ended.stop_reason == "stop" else ended.stop_reason,
         stop_detail=ended.stop_detail,
         extra=ended.extra,
     )
@@ -59,13 +60,18 @@ def _joined(parts: Sequence[Entry], places: Sequence[int], api: str, pieces: boo
         fields = _differences(message, whole)
         if fields:
             hint["fields"] = fields
-        if at != places[-1]:
-            hint |= {key: value for key, value in (("id", part.id), ("parent", part.parent_id)) if value is not None}
+        if at == places[-1]:
+            hint["parent"] = part.parent_id
+        else:
+            if part.id is not None:
+                hint["id"] = part.id
+            if part.parent_id is not None:
+                hint["parent"] = part.parent_id
             hint["record"] = part.extra.get(api, {})
         hints.append(hint)
     # The last line's id: what follows the answer follows it.
-    joined = replace(parts[-1], message=whole, parent_id=parts[0].parent_id)
-    return with_residual(joined, api, **{PARTS: [*hints[:-1], {**hints[-1], "parent": parts[-1].parent_id}]})
+    extra = {**parts[-1].extra, api: {**parts[-1].extra.get(api, {}), PARTS: hints}}
+    return replace(parts[-1], message=whole, parent_id=parts[0].parent_id, extra=extra)
 
 
 def _content(messages: Sequence[Any], pieces: bool) -> tuple[tuple[Any, ...], list[Any]]:

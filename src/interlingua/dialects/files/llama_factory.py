@@ -124,6 +124,14 @@ def encode(conversation: Conversation) -> Encoded:
     return templates.give_back(conversation, API, decode)
 
 
+# LLaMA-Factory's data/README.md: user and tool in odd places, the model in even ones; it leaves other rows out.
+TRAINING = {"begins-with-user": "error", "turns-alternate": "error", "system-first": "error"}
 FORMAT = FileFormat(
-    name=API, codec=sys.modules[__name__], detect=DOCUMENTS.detect, split=DOCUMENTS.split, writable=False, rank=30
+    name=API,
+    codec=sys.modules[__name__],
+    detect=DOCUMENTS.detect,
+    split=DOCUMENTS.split,
+    writable=False,
+    rank=30,
+    training=TRAINING,
 )

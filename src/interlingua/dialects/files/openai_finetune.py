@@ -153,7 +153,7 @@ _SPECS = Shapes(("name",), ("description", "parameters"))
 
 def _usual(wire: dict[str, Any]) -> Conversation | None:
     """A usual example; None for any other."""
-    messages, tools = wire["messages"], wire.get("tools")
+    messages, tools = wire.get("messages"), wire.get("tools")
     if _ROWS[tuple(wire)] != () or type(messages) is not list:
         return None
     specs = None if "tools" not in wire else _usual_tools(tools)
@@ -185,7 +185,7 @@ def _usual(wire: dict[str, Any]) -> Conversation | None:
         if read is None:
             return None
         entries.append(Entry(message=read))
-    return Conversation(entries=tuple(entries), system=system, tools=specs)
+    return Conversation(entries=tuple(entries), system=system, tools=specs, options=Options())
 
 
 def _usual_answer(message: dict[str, Any], content: Any, names: dict[str, str]) -> Any:
@@ -365,4 +365,21 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = FileFormat(name="openai-finetune", codec=sys.modules[__name__], detect=detect, split=split, calls_beside=True)
+# platform.openai.com/docs/guides: supervised-fine-tuning, vision-fine-tuning and direct-preference-optimization
+TRAINING = {
+    "begins-with-user": "off",
+    "turns-alternate": "off",
+    "tools-given": "error",
+    "weights": "error",
+    "images": "error",
+    "single-answers": "error",
+    "examples": "error",
+}
+FORMAT = FileFormat(
+    name="openai-finetune",
+    codec=sys.modules[__name__],
+    detect=detect,
+    split=split,
+    training=TRAINING,
+    calls_beside=True,
+)

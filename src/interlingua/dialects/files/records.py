@@ -360,7 +360,12 @@ _JAVASCRIPT = re.compile(r"(?:19[7-9]|[2-9]\d\d)\d-\d\d-\d\dT(?:[01]\d|2[0-3]):\
 
 def usual_milliseconds(text: Any) -> int | None:
     """A moment that `iso` would write exactly so; None for any other spelling."""
-    return milliseconds(text) if type(text) is str and _JAVASCRIPT.fullmatch(text) else None
+    if type(text) is not str or not _JAVASCRIPT.fullmatch(text):
+        return None
+    try:
+        return round(datetime.fromisoformat(text).timestamp() * 1000)
+    except ValueError:  # no such day
+        return None
 
 
 def iso(moment: int | None) -> str | None:

@@ -73,5 +73,11 @@ def encode(conversation: Conversation) -> Encoded:
 
 
 FORMAT = FileFormat(
-    name=API, codec=sys.modules[__name__], detect=DOCUMENTS.detect, split=DOCUMENTS.split, writable=False, rank=45
+    name=API,
+    codec=sys.modules[__name__],
+    detect=DOCUMENTS.detect,
+    split=DOCUMENTS.split,
+    writable=False,
+    rank=45,
+    training={},  # what is common to all
 )
