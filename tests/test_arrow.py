@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -84,6 +85,15 @@ def test_conversations_become_a_table(tmp_path: Path) -> None:
     pq.write_table(table(conversations, "sharegpt"), path)
     again = list(il.read(path))
     assert [[m.text for m in one.messages] for one in again] == [["Hi", "Yes"], ["Ho", "No"]]
+
+
+def test_a_table_has_the_columns_of_all_rows() -> None:
+    """Those that the first row does not have included."""
+    tool = {"type": "function", "function": {"name": "read", "parameters": {"type": "object"}}}
+    rows: list[dict[str, Any]] = [{"messages": [{"role": "user", "content": "Hi"}]}]
+    rows.append({**rows[0], "tools": [tool]})
+    made = table([il.decode(row, "openai-finetune") for row in rows], "openai-finetune")
+    assert [None, [tool]] == made.column("tools").to_pylist()
 
 
 @pytest.mark.parametrize("size", [4, 9, 60])

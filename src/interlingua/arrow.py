@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from .conversion import convert, encode
+from .conversion.containers import columns_of
 from .values.errors import InterlinguaError, Unsupported
 from .values.request import Conversation
 
@@ -62,6 +63,6 @@ def table(conversations: Iterable[Conversation], dialect: str, *, strict: bool =
             raise Unsupported(dialect, "a row is an object; a list of messages has no columns")
         rows.append(body)
     try:
-        return pa.Table.from_pylist(rows)
+        return pa.table(columns_of(rows))
     except pa.ArrowInvalid as error:
         raise Unsupported(dialect, f"the rows have no common columns: {error}") from None

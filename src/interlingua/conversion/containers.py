@@ -290,7 +290,7 @@ def write_rows(lines: IO[bytes], out: IO[bytes], kind: str, name: str) -> None:
     try:
         schema = pa.schema([])
         for batch in _batches(lines):
-            schema = pa.unify_schemas([schema, pa.Table.from_pylist(batch).schema], promote_options="permissive")
+            schema = pa.unify_schemas([schema, pa.table(columns_of(batch)).schema], promote_options="permissive")
         lines.seek(0)
         open_writer = parquet.ParquetWriter if kind == "parquet" else ipc.new_file
         with open_writer(out, schema) as writer:
@@ -298,6 +298,12 @@ def write_rows(lines: IO[bytes], out: IO[bytes], kind: str, name: str) -> None:
                 writer.write_table(pa.Table.from_pylist(batch, schema=schema))
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise SourceError(f"{name}: the rows have no common columns: {error}; write JSON lines") from None
+
+
+def columns_of(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    """The values of each column; all rows are looked at, since `Table.from_pylist` knows the columns of the first."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}
 
 
 def _batches(lines: IO[bytes]) -> Iterator[list[Any]]:
