@@ -39,8 +39,9 @@ from laws.wires import frames_of, heard, owner, stream_of, streamed
 ANTHROPIC, COMPLETIONS, RESPONSES = "anthropic-messages", "openai-completions", "openai-responses"
 GOOGLE, BEDROCK, OLLAMA = "google-generative-ai", "bedrock-converse-stream", "ollama-chat"
 COHERE, WEBSOCKET = "cohere-chat", "openai-responses-websocket"
+INTERACTIONS = "google-interactions"
 INVOKE, GEMINI_CLI = "bedrock-invoke-anthropic", "google-gemini-cli"
-BASES = (ANTHROPIC, COMPLETIONS, RESPONSES, GOOGLE, BEDROCK, OLLAMA, COHERE)
+BASES = (ANTHROPIC, COMPLETIONS, RESPONSES, GOOGLE, BEDROCK, OLLAMA, COHERE, INTERACTIONS)
 
 every_wire = pytest.mark.parametrize("name", sorted(WIRES))
 
@@ -447,6 +448,56 @@ def speak_cohere(steps: Sequence[Step], stop: str, size: int) -> Iterator[Given]
     yield "message-end", {"type": "message-end", "delta": {"finish_reason": stop, "usage": usage}}
 
 
+def whole_interaction(steps: Sequence[Step], stop: str) -> dict[str, Any]:
+    made: list[Any] = []
+    for step in steps:
+        match step:
+            case ("text", words):
+                made.append({"type": "model_output", "content": [{"type": "text", "text": words}]})
+            case ("think", words, seal):
+                sealed = {"signature": seal} if seal else {}
+                made.append({"type": "thought", **sealed, "summary": [{"type": "text", "text": words}]})
+            case ("call", call_id, name, arguments):
+                made.append({"type": "function_call", "id": call_id, "name": name, "arguments": json.loads(arguments)})
+    usage = {
+        "total_tokens": FRESH + READ + SPOKEN,
+        "total_input_tokens": FRESH + READ,
+        "total_cached_tokens": READ,
+        "total_output_tokens": SPOKEN,
+    }
+    return {"id": "v1_1", "object": "interaction", "model": "m", "status": stop, "steps": made, "usage": usage}
+
+
+def interaction_event(kind: str, **fields: Any) -> Given:
+    return kind, {**fields, "event_type": kind}
+
+
+def speak_interaction(steps: Sequence[Step], stop: str, size: int) -> Iterator[Given]:
+    whole = whole_interaction(steps, stop)
+    shell = {key: value for key, value in whole.items() if key != "steps"}
+    begun = {key: value for key, value in shell.items() if key != "usage"}
+    yield interaction_event("interaction.created", interaction={**begun, "status": "in_progress"})
+    for at, step in enumerate(steps):
+        deltas: list[Any] = []
+        match step:
+            case ("text", words):
+                opened: Any = {"type": "model_output"}
+                deltas = [{"type": "text", "text": piece} for piece in pieces(words, size)]
+            case ("think", words, seal):
+                opened = {"type": "thought"}
+                texts = [{"type": "text", "text": piece} for piece in pieces(words, size)]
+                deltas = [{"type": "thought_summary", "content": text} for text in texts]
+                deltas += [{"type": "thought_signature", "signature": seal}] if seal else []
+            case (_, call_id, name, arguments):
+                opened = {"type": "function_call", "id": call_id, "name": name, "arguments": {}}
+                deltas = [{"type": "arguments_delta", "arguments": piece} for piece in pieces(arguments, size)]
+        yield interaction_event("step.start", index=at, step=opened)
+        for delta in deltas:
+            yield interaction_event("step.delta", index=at, delta=delta)
+        yield interaction_event("step.stop", index=at)
+    yield interaction_event("interaction.completed", interaction=shell)
+
+
 SPEAK = {
     ANTHROPIC: speak_anthropic,
     COMPLETIONS: speak_completions,
@@ -455,6 +506,7 @@ SPEAK = {
     BEDROCK: speak_bedrock,
     OLLAMA: speak_ollama,
     COHERE: speak_cohere,
+    INTERACTIONS: speak_interaction,
 }
 WHOLE = {
     ANTHROPIC: whole_anthropic,
@@ -464,6 +516,7 @@ WHOLE = {
     BEDROCK: whole_bedrock,
     OLLAMA: whole_ollama,
     COHERE: whole_cohere,
+    INTERACTIONS: whole_interaction,
 }
 # How each wire says that the model was done, wanted its tools run, was cut.
 STOPS = {
@@ -474,6 +527,7 @@ STOPS = {
     BEDROCK: ("end_turn", "tool_use", "max_tokens"),
     OLLAMA: ("stop", "stop", "length"),
     COHERE: ("COMPLETE", "TOOL_CALL", "MAX_TOKENS"),
+    INTERACTIONS: ("completed", "requires_action", "incomplete"),
 }
 
 
@@ -1503,6 +1557,10 @@ BARE_FIRST: dict[str, list[Given]] = {
         cohere_event("content-delta", 0, content={"text": "Hi"}),
         ("message-end", {"type": "message-end", "delta": {"finish_reason": "COMPLETE"}}),
     ],
+    INTERACTIONS: [
+        interaction_event("step.delta", index=0, delta={"type": "text", "text": "Hi"}),
+        interaction_event("interaction.completed", interaction={"status": "completed"}),
+    ],
 }
 
 
@@ -2187,7 +2245,7 @@ def test_case_78_strictness_is_said_where_the_wire_has_it_and_reported_elsewhere
     """
     told = encoded(name, HELLO, tools=(replace(ADD, strict=True),))
     assert (b'"strict"' in told.bytes()) != ("$.tools[0].strict" in paths(told))
-    assert (owner(name) in (GOOGLE, OLLAMA, COHERE)) == ("$.tools[0].strict" in paths(told))
+    assert (owner(name) in (GOOGLE, OLLAMA, COHERE, INTERACTIONS)) == ("$.tools[0].strict" in paths(told))
 
 
 @wires(GOOGLE)
@@ -2226,6 +2284,7 @@ BUCKETS = {
     GOOGLE: (FRESH, SPOKEN, READ, 0, 95),
     OLLAMA: (FRESH, SPOKEN, 0, 0, 75),
     COHERE: (FRESH, SPOKEN, READ, 0, 95),
+    INTERACTIONS: (FRESH, SPOKEN, READ, 0, 95),
 }
 
 

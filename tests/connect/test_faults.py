@@ -52,7 +52,7 @@ NO_GOING_ON = Timeouts(first=30, idle=0.4)
 NOTHING, SOME, ALL = "nothing", "what had come", "all of it"
 OPENAI = ("openai-completions", "openai-responses", "azure-openai-responses", "openai-codex-responses")
 GOOGLE = ("google-generative-ai", "google-vertex", "google-gemini-cli")
-SSE = ("anthropic-messages", "vertex-anthropic", *OPENAI, *GOOGLE, "cohere-chat")
+SSE = ("anthropic-messages", "vertex-anthropic", *OPENAI, *GOOGLE, "google-interactions", "cohere-chat")
 
 
 class Case(NamedTuple):

@@ -45,7 +45,8 @@ def test_the_table_names_every_provider_once() -> None:
     ids = [row.id for row in ROWS]
     assert sorted(set(ids)) == sorted(ids)
     wanted = "anthropic openai openai-chat azure-openai-responses openai-codex amazon-bedrock google google-vertex \
-        google-gemini-cli openrouter ollama cohere mistral groq cerebras xai deepseek together fireworks huggingface \
+        google-gemini-cli google-interactions openrouter ollama cohere mistral groq cerebras xai deepseek together \
+        fireworks huggingface \
         github-copilot vercel-ai-gateway minimax kimi-coding zai openai-compatible anthropic-compatible"
     assert set() == set(wanted.split()) - set(ids)
 

@@ -69,6 +69,7 @@ STYLES = {
     "azure-openai-responses": ("api-key", KEY),
     "google-generative-ai": ("x-goog-api-key", KEY),
     "google-vertex": ("x-goog-api-key", KEY),
+    "google-interactions": ("x-goog-api-key", KEY),
     "vertex-anthropic": ("x-goog-api-key", KEY),
     "google-gemini-cli": ("Authorization", f"Bearer {KEY}"),
     "bedrock-converse-stream": ("Authorization", f"Bearer {KEY}"),

@@ -18,6 +18,7 @@ DIALECT_OF = {
     "bedrock-invoke-anthropic": "bedrock-invoke-anthropic",
     "cohere": "cohere-chat",
     "google-generative-ai": "google-generative-ai",
+    "google-interactions": "google-interactions",
     "google-vertex": "google-vertex",
     "groq": "openai-completions",
     "mistral": "openai-completions",

@@ -81,6 +81,7 @@ PLACES = {  # where a body and a stream say the id and the model
     "google-generative-ai": (("responseId", "modelVersion"), None),
     "google-vertex": (("responseId", "modelVersion"), None),
     "google-gemini-cli": (("responseId", "modelVersion"), "response"),
+    "google-interactions": (("id", "model"), "interaction"),
     "ollama-chat": (("model",), None),
 }
 ASKED = Request(model=ModelDescriptor(id="asked-model"), context=Context(messages=()))

@@ -127,6 +127,7 @@ def test_an_answer_as_we_say_it_leaves_nothing_to_note(name: str, message: Assis
     [
         ("openai-completions", {"created": 1_700_000_000}, 1_700_000_000_000),
         ("openai-responses", {"created_at": 1_700_000_000}, 1_700_000_000_000),
+        ("google-interactions", {"created": "2023-11-14T22:13:20Z"}, 1_700_000_000_000),
         ("ollama-chat", {"created_at": "2023-11-14T22:13:20.123Z"}, 1_700_000_000_123),
         ("ollama-chat", {"created_at": "2023-11-14T14:13:20.123456789-08:00"}, 1_700_000_000_123),
     ],

@@ -244,6 +244,7 @@ PLAIN = [
     ("/v1/projects/p/locations/l/publishers/anthropic/models/m:rawPredict", "vertex-anthropic"),
     ("/api/chat", "ollama-chat"),
     ("/v2/chat", "cohere-chat"),
+    ("/v1beta/interactions", "google-interactions"),
 ]
 
 

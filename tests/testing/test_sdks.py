@@ -226,6 +226,62 @@ def test_google_lists_models(gemini: Any) -> None:
 
 
 @pytest.fixture
+def interactions(server: Server) -> Iterator[Any]:
+    base = server.base_url("google-interactions").removesuffix("/v1beta")
+    with genai.Client(api_key="none", http_options=HttpOptions(base_url=base)) as client:
+        yield client.interactions
+
+
+def test_google_reads_an_interaction(interactions: Any) -> None:
+    """Its steps are a thought, a text and two calls, in the types of the package."""
+    answer = interactions.create(model="test-model", input="Hi")
+    thought, output, *calls = answer.steps
+    assert ("They greet me.", "c2lnbmVk", TEXT) == (
+        thought.summary[0].text,
+        thought.signature,
+        output.content[0].text,
+    )
+    assert CALLS == [(call.name, call.arguments) for call in calls]
+    assert ("requires_action", True) == (answer.status, answer.usage.total_tokens > 0)
+
+
+def test_google_reads_the_stream_of_an_interaction(interactions: Any) -> None:
+    """Step by step, the same answer."""
+    events = list(interactions.create(model="test-model", input="Hi", stream=True))
+    deltas = [event.delta for event in events if event.event_type == "step.delta"]
+    assert TEXT == "".join(delta.text for delta in deltas if delta.type == "text")
+    assert '{"city":"Oslo"}{"city":"Rome"}' == "".join(d.arguments for d in deltas if d.type == "arguments_delta")
+    assert "They greet me." == "".join(d.content.text for d in deltas if d.type == "thought_summary")
+    assert ("interaction.created", "interaction.completed") == (events[0].event_type, events[-1].event_type)
+
+
+def test_google_sends_what_an_interaction_may_hold(server: Server, interactions: Any) -> None:
+    """Instructions, tools, steps and options arrive as ours."""
+    interactions.create(
+        model="test-model",
+        system_instruction="Be brief.",
+        input=[
+            {"type": "user_input", "content": [{"type": "text", "text": "Tide?"}]},
+            {"type": "function_call", "id": "c1", "name": "tide", "arguments": {"port": "Oslo"}},
+            {"type": "function_result", "call_id": "c1", "name": "tide", "result": "high"},
+        ],
+        tools=[{"type": "function", "name": "tide", "parameters": {"type": "object", "properties": {}}}],
+        generation_config={"temperature": 0.5, "thinking_level": "low", "tool_choice": "any"},
+    )
+    request = server.last.request
+    assert request is not None
+    assert ("Be brief.", ["user", "assistant", "toolResult"]) == (
+        request.context.system,
+        [message.role for message in request.context.messages],
+    )
+    assert (0.5, "low", "required") == (
+        request.options.temperature,
+        request.options.reasoning and request.options.reasoning.effort,
+        request.options.tool_choice and request.options.tool_choice.mode,
+    )
+
+
+@pytest.fixture
 def bedrock(server: Server) -> Iterator[Any]:
     client = boto3.client(
         "bedrock-runtime",

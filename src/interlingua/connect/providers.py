@@ -264,6 +264,15 @@ ROWS: tuple[Provider, ...] = (
         prices="google",
     ),
     Provider(
+        id="google-interactions",
+        label="Google, Interactions API",
+        telemetry="gcp.gemini",
+        api="google-interactions",
+        base_url="https://generativelanguage.googleapis.com/v1beta",
+        env=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        prices="google",
+    ),
+    Provider(
         id="google-vertex",
         label="Google Vertex AI",
         telemetry="gcp.vertex_ai",

@@ -107,6 +107,7 @@ _CODES: dict[str, type[ProviderError]] = {
     "request_too_large": ContextTooLong,
     **dict.fromkeys(FILTERED, ContentFiltered),
     "invalid_request_error": BadRequest,
+    "invalid_request": BadRequest,
     "invalid_prompt": BadRequest,
     "invalid_argument": BadRequest,
     "out_of_range": BadRequest,

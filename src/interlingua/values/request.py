@@ -19,6 +19,7 @@ KnownApi: TypeAlias = Literal[
     "google-generative-ai",
     "google-gemini-cli",
     "google-vertex",
+    "google-interactions",
     "ollama-chat",
     "cohere-chat",
 ]

@@ -1,0 +1,278 @@
+"""Requests: the input, tools, options, and conversations as their bodies."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...values.losses import QUIET, SYSTEM, Encoded, Reporter, encoded
+from ...values.messages import Message, text_of
+from ...values.request import (
+    Context,
+    Conversation,
+    ModelDescriptor,
+    Options,
+    OutputSchema,
+    Reasoning,
+    Request,
+    System,
+    ToolChoice,
+    ToolSpec,
+)
+from ..residual import (
+    HINTS,
+    Mint,
+    an_object,
+    api_of,
+    body_of,
+    decode_conversation,
+    each,
+    encode_conversation,
+    fields_of,
+    keeping,
+    model_of,
+    number,
+    optional,
+    own_path,
+    reading,
+    residual_of,
+    restored,
+    say_tools,
+    strings,
+    whole,
+    with_residual,
+)
+from .facts import AGENT, API, CHOICES, CONTENTS, FIELD_SUPPORT, INPUT, JSON, MODES
+from .messages import decode_messages, encode_messages, text_alone
+
+
+@reading(API)
+def decode_request(
+    body: Any,
+    *,
+    model: str | ModelDescriptor | None = None,
+    stream: bool | None = None,
+    mint: Mint | None = None,
+    quirks: Mapping[str, Any] | None = None,
+) -> Request:
+    """A request for an interaction. `stream` is for a body that does not say; `mint` gives ids to calls without one."""
+    wire = an_object(body_of(body, API), API)
+    api, agent = api_of(quirks, API), optional(wire.get("agent"))
+    asks_agent = agent is not None and "model" not in wire
+    messages, form = _decode_input(wire.get("input"), api, mint)
+    request = Request(
+        model=model_of(agent if asks_agent else wire.get("model"), model, api),
+        context=Context(
+            system=optional(wire.get("system_instruction")),
+            messages=messages,
+            tools=_decode_tools(wire.get("tools")),
+        ),
+        options=_decode_options(wire, stream),
+    )
+    if asks_agent and request.model.id == agent:
+        request = with_residual(request, API, **{AGENT: agent})
+    if form is not None:
+        request = with_residual(request, API, **{INPUT: form})
+    emitted = _encode_body(request, QUIET)
+    if fields_of(wire.get("generation_config")):
+        emitted.setdefault("generation_config", {})  # so that what is unknown in it is filed inside, not instead
+    given = dict(wire)
+    if isinstance(wire.get("input"), str | list | dict):
+        given["input"] = emitted["input"]  # steps keep their own residuals
+    if request.context.tools is not None:
+        given["tools"] = emitted["tools"]
+    return keeping(request, API, given, emitted)
+
+
+def _decode_input(wire: Any, api: str, mint: Mint | None) -> tuple[tuple[Message, ...], str | None]:
+    """The messages, and how the input was given where it is no list of steps (`InteractionsInput`)."""
+    if isinstance(wire, str):
+        return decode_messages([_step([{"type": "text", "text": wire}])], api, mint), "text"
+    if isinstance(wire, dict):
+        return decode_messages([_step([wire])], api, mint), "content"
+    if not isinstance(wire, list):
+        return (), None
+    if wire and all(fields_of(item).get("type") in CONTENTS for item in wire):
+        return decode_messages([_step(wire)], api, mint), "contents"
+    return decode_messages(wire, api, mint), None
+
+
+def _step(contents: list[Any]) -> dict[str, Any]:
+    return {"type": "user_input", "content": contents}
+
+
+def _decode_tools(wire: Any) -> tuple[ToolSpec, ...] | None:
+    return tuple(each(wire, "tools", API, _decode_tool)) if isinstance(wire, list) else None
+
+
+def _decode_tool(wire: Any) -> ToolSpec:
+    kind, name = an_object(wire, API).get("type"), wire.get("name")
+    if kind != "function" or not isinstance(name, str):
+        return ToolSpec(name=str(kind), dialect=API, value=wire)
+    tool = ToolSpec(name=name, description=optional(wire.get("description")), input_schema=wire.get("parameters"))
+    return keeping(tool, API, wire, _encode_tool(tool))
+
+
+def _decode_options(wire: dict[str, Any], stream: bool | None) -> Options:
+    config = fields_of(wire.get("generation_config"))
+    return Options(
+        max_tokens=whole(config.get("max_output_tokens")),
+        temperature=number(config.get("temperature")),
+        top_p=number(config.get("top_p")),
+        top_k=whole(config.get("top_k")),
+        stop=strings(config.get("stop_sequences")),
+        seed=whole(config.get("seed")),
+        reasoning=_decode_reasoning(config),
+        tool_choice=_decode_choice(config.get("tool_choice")),
+        output_schema=_decode_schema(wire),
+        service_tier=optional(wire.get("service_tier")),
+        stream=wire["stream"] if isinstance(wire.get("stream"), bool) else stream,
+    )
+
+
+def _decode_reasoning(config: Mapping[str, Any]) -> Reasoning | None:
+    level, summaries = optional(config.get("thinking_level")), config.get("thinking_summaries")
+    summary = summaries if summaries in ("auto", "none") else None
+    return None if level is None and summary is None else Reasoning(effort=level, summary=summary)
+
+
+def _decode_choice(wire: Any) -> ToolChoice | None:
+    allowed = fields_of(fields_of(wire).get("allowed_tools"))
+    given = allowed.get("mode", "auto") if allowed else wire
+    mode = MODES.get(given) if isinstance(given, str) else None
+    if mode is None:
+        return None
+    names = strings(allowed.get("tools")) if mode != "none" else None
+    return ToolChoice(mode=mode, names=names or ())
+
+
+def _decode_schema(wire: Mapping[str, Any]) -> OutputSchema | None:
+    """The format of texts, alone or among those of other modalities; in the first revision it was the schema itself."""
+    given = wire.get("response_format")
+    for item in given if isinstance(given, list) else [given]:
+        form = fields_of(item)
+        if form.get("type") == "text" and form.get("mime_type") == JSON:
+            return OutputSchema(schema=form.get("schema"))
+    if wire.get("response_mime_type") == JSON:
+        return OutputSchema(schema=given if isinstance(given, dict) else None)
+    return None
+
+
+# --- ours to wire ----------------------------------------------------------------------------------------------------
+
+
+def encode_request(request: Request, *, strict: bool = False, quirks: Mapping[str, Any] | None = None) -> Encoded:
+    """The body of a request for an interaction."""
+    report = Reporter()
+    body = _encode_body(request, report)
+    if "in" in residual_of(request.extra, API).get(HINTS, {}).get("generation_config", {}):
+        body.setdefault("generation_config", {})
+    body = restored(body, request.extra, API)
+    return encoded(API, body, request, FIELD_SUPPORT, report.losses, strict=strict, spoken=api_of(quirks, API))
+
+
+def _encode_body(request: Request, report: Reporter) -> dict[str, Any]:
+    context, options, hints = request.context, request.options, residual_of(request.extra, API)
+    body: dict[str, Any] = {}
+    if request.model.id:
+        body["agent" if hints.get(AGENT) == request.model.id else "model"] = request.model.id
+    body["input"] = _shaped(encode_messages(context.messages, report), hints.get(INPUT))
+    if context.system is not None:
+        body["system_instruction"] = _encode_system(context.system, report)
+    if context.tools is not None:
+        body["tools"] = say_tools(context.tools, API, _encode_tool, report)
+    config = _encode_config(options, report)
+    if config:
+        body["generation_config"] = config
+    if options.output_schema is not None:
+        schema = options.output_schema.schema
+        body["response_format"] = {
+            "type": "text",
+            "mime_type": JSON,
+            **({} if schema is None else {"schema": schema}),
+        }
+    if options.service_tier is not None:
+        body["service_tier"] = options.service_tier
+    if options.stream is not None:
+        body["stream"] = options.stream
+    return body
+
+
+def _shaped(steps: list[Any], form: str | None) -> Any:
+    """The input as it was given, where it still can be said so."""
+    step = fields_of(steps[0]) if len(steps) == 1 else {}
+    if form is None or step.keys() != {"type", "content"} or step["type"] != "user_input":
+        return steps
+    contents = step["content"]
+    if form == "contents":
+        return contents if contents and all(fields_of(item).get("type") in CONTENTS for item in contents) else steps
+    if form == "content":
+        return contents[0] if len(contents) == 1 else steps
+    text = text_alone(contents)
+    return steps if text is None else text
+
+
+def _encode_system(system: System, report: Reporter) -> str:
+    if not isinstance(system, str):
+        joined = len(system or ()) > 1
+        report.at(SYSTEM, "system", "the system instruction is one string", "weakened" if joined else "record")
+    return text_of(system)
+
+
+def _encode_tool(spec: ToolSpec) -> dict[str, Any]:
+    wire: dict[str, Any] = {"type": "function", "name": spec.name}
+    if spec.description is not None:
+        wire["description"] = spec.description
+    if spec.input_schema is not None:
+        wire["parameters"] = spec.input_schema
+    return restored(wire, spec.extra, API) if spec.extra else wire
+
+
+def _encode_config(options: Options, report: Reporter) -> dict[str, Any]:
+    given = {
+        "max_output_tokens": options.max_tokens,
+        "temperature": options.temperature,
+        "top_p": options.top_p,
+        "top_k": options.top_k,
+        "stop_sequences": None if options.stop is None else list(options.stop),
+        "seed": options.seed,
+    }
+    config = {key: value for key, value in given.items() if value is not None}
+    if options.reasoning is not None:
+        config |= _encode_reasoning(options.reasoning, report)
+    if options.tool_choice is not None:
+        config["tool_choice"] = _encode_choice(options.tool_choice, report)
+    return config
+
+
+def _encode_reasoning(reasoning: Reasoning, report: Reporter) -> dict[str, Any]:
+    wire: dict[str, Any] = {}
+    if reasoning.effort is not None:
+        wire["thinking_level"] = reasoning.effort
+    if reasoning.summary is not None:
+        wire["thinking_summaries"] = "none" if reasoning.summary == "none" else "auto"
+        if reasoning.summary not in ("auto", "none"):
+            report.at("$.options.reasoning.summary", "summary", "summaries have no degrees", "weakened")
+    if not wire:
+        report.at("$.options.reasoning", "reasoning", "how much to think is a level on this wire", "weakened")
+    return wire
+
+
+def _encode_choice(choice: ToolChoice, report: Reporter) -> Any:
+    mode = CHOICES[choice.mode]
+    if not choice.names:
+        return mode
+    if choice.mode == "none":
+        report.at("$.options.toolChoice.names", "tool_choice", "no tool is no tool", "weakened")
+        return mode
+    return {"allowed_tools": {"mode": mode, "tools": list(choice.names)}}
+
+
+def path(model: str, stream: bool, *, quirks: Mapping[str, Any] | None = None) -> str:
+    return own_path(quirks, model) or "/interactions"
+
+
+def decode(data: Any, *, quirks: Mapping[str, Any] | None = None) -> Conversation:
+    return decode_conversation(data, API, lambda body: decode_request(body, quirks=quirks), "input")
+
+
+def encode(conversation: Conversation, *, quirks: Mapping[str, Any] | None = None) -> Encoded:
+    return encode_conversation(conversation, API, lambda request: encode_request(request, quirks=quirks), "input")

@@ -1,0 +1,120 @@
+"""Google's Interactions wire as one value."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...values import jsontext
+from ...values.errors import ProviderError
+from .. import google_interactions, shapes
+from ..framing import write_sse
+from ..google.wire import GOOGLE
+from ..limits import PDF, NameRule, TargetLimits
+from ..usage import items
+from ..wire import Evidence, Http, UsageDetail, Wire
+
+API = google_interactions.API
+
+_EVENTS = ("interaction.", "step.", "content.")
+# Options that no other wire with an `input` has under these names.
+_OWN = frozenset(("generation_config", "system_instruction", "previous_interaction_id", "agent", "agent_config"))
+_STEPS = frozenset(("user_input", "model_output", "function_result", "thought"))
+
+
+def _error_event(error: ProviderError, sent: int, body: Any) -> bytes:
+    return write_sse(jsontext.write({**body, "event_type": "error"}), "error")
+
+
+def _is_event(value: Any) -> bool:
+    return isinstance(value, dict) and value["event_type"].startswith(_EVENTS)
+
+
+def _is_answer(value: Any) -> bool:
+    if not isinstance(value, dict) or value.get("status") not in google_interactions.STOP_REASONS:
+        return False
+    return value.get("object") == "interaction" or isinstance(value.get("steps"), list)
+
+
+def _is_request(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return any(step.get("type") in _STEPS and "role" not in step for step in shapes.messages(value))
+    if "input" not in value or "messages" in value:
+        return False
+    return (
+        shapes.has_any(value, _OWN)
+        or str(value.get("model", "")).startswith("gemini")
+        or any(isinstance(step, dict) and step.get("type") in _STEPS for step in _input(value))
+    )
+
+
+def _input(value: Mapping[str, Any]) -> list[Any]:
+    return value["input"] if isinstance(value["input"], list) else []
+
+
+def _usage_detail(usage: Mapping[str, Any]) -> UsageDetail:
+    # ai.google.dev/api/interactions-api, `Usage`: counts by modality are parts of the totals; those of the input
+    # include what was read from the cache.
+    def of(details: str, modality: str) -> int:
+        return items(usage.get(details), "modality", modality, "tokens")
+
+    cached_audio = of("cached_tokens_by_modality", "audio")
+    return UsageDetail(
+        input_audio=of("input_tokens_by_modality", "audio") - cached_audio,
+        cache_read_audio=cached_audio,
+        output_audio=of("output_tokens_by_modality", "audio"),
+        output_image=of("output_tokens_by_modality", "image"),
+        web_searches=items(usage.get("grounding_tool_count"), "type", "google_search", "count"),
+    )
+
+
+GOOGLE_INTERACTIONS = Wire(
+    api=API,
+    codec=google_interactions,
+    # What the models take is as on Gemini's other wire; see there for where it is documented.
+    limits=TargetLimits(
+        api=API,
+        names=NameRule(r"[A-Za-z_][A-Za-z0-9_.:-]*", 64),
+        blank_text=False,
+        blank_system=True,
+        server_history=("previous_interaction_id",),
+        images=("data", "url"),
+        # `ImageContent.mime_type`
+        image_types=tuple(f"image/{kind}" for kind in ("png", "jpeg", "webp", "heic", "heif", "gif", "bmp", "tiff")),
+        max_images=3600,
+        documents=("data", "text", "url"),
+        document_types=(PDF, "text/*", "video/*"),
+        audio=("data", "url"),
+        media_bytes=100_000_000,
+        url_schemes=("https", "http", "gs"),
+        answer_media=True,
+        server_tools="own",
+        families=("gemini",),
+        reasoning=("effort",),  # `thinking_level`: a budget has no place
+        schema="gemini",
+        max_stop_sequences=5,
+        max_temperature=2,
+        tiers=("flex", "standard", "priority", "deferred"),
+    ),
+    vendor="gemini",
+    http=Http(
+        route=r"/interactions",
+        base="/v1beta",
+        auth="x-goog-api-key",
+        # ai.google.dev/gemini-api/docs/interactions-breaking-changes: the revision with steps; before it, answers had
+        # `outputs`.
+        headers={"Api-Revision": "2026-05-20"},
+        models_route=GOOGLE.http.models_route,
+        models_path=GOOGLE.http.models_path,
+        list_models=GOOGLE.http.list_models,
+        request_id="x-goog-request-id",
+        error_event=_error_event,
+        model_paths=(("model",), ("interaction", "model")),
+    ),
+    evidence=(
+        Evidence("event", 25, "events of an interaction", _is_event),
+        Evidence("chunk", 25, "events of an interaction", _is_event),
+        Evidence("response", 25, "an interaction with its steps", _is_answer),
+        Evidence("request", 25, "`input` with Interactions' steps, options or models", _is_request),
+    ),
+    telemetry="gcp.gemini",
+    usage_detail=_usage_detail,
+)
