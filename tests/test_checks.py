@@ -1,6 +1,7 @@
 """check: what is wrong, where, and what to write instead."""
 
 import inspect
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from corpus.cases import DIALECT_OF, cases, corpus
 from interlingua.conversion import adapting, media
 from interlingua.conversion.adapting.adapter import adapt
 from interlingua.conversion.checks import ADVICE
+from interlingua.conversion.sources import Source, documents
 from interlingua.dialects import DIALECTS, WIRES
 from interlingua.values.request import Conversation, Request
 from laws.wires import every_dialect
@@ -93,6 +95,139 @@ def test_what_is_right_has_no_findings(dialect: str | None) -> None:
     """
     right = [USER, CALLED, ANSWERED, {"role": "assistant", "content": [{"type": "text", "text": "Done."}]}]
     assert il.check(right, dialect) == ()
+
+
+ATTOCODE_CALL = {"id": "c1", "name": "f", "arguments": {}}
+ATTOCODE: list[tuple[Any, str, str]] = [
+    ([{**USER, "role": "human"}], "$[0].role", '"user"'),
+    (
+        [{"role": "user", "content": [{"type": "input_text", "text": "Hi"}]}],
+        "$[0].content[0]",
+        '{"type":"text","text":"Hi"}',
+    ),
+    ([{"role": "user", "content": 5}], "$[0].content", "a string"),
+    ([{"role": "user"}], "$[0].content", "a string"),
+    (
+        [
+            USER,
+            {
+                "role": "assistant",
+                "content": "",
+                "tool_calls": [{"id": "c1", "function": {"name": "f", "arguments": "{}"}}],
+            },
+        ],
+        "$[1].tool_calls",
+        '{"id":"c1","name":"f","arguments":{}}',
+    ),
+    (
+        [USER, {"role": "assistant", "content": "", "toolCalls": [{**ATTOCODE_CALL, "arguments": '{"a":1}'}]}],
+        "$[1].toolCalls[0]",
+        '"arguments":{"a":1}',
+    ),
+    (
+        [USER, {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "f", "input": {"a": 1}}]}],
+        "$[1].content[0]",
+        '{"id":"c1","name":"f","arguments":{"a":1}}',
+    ),
+    ([USER, {"role": "tool", "tool_call_id": "c1", "content": "x"}], "$[1].tool_call_id", "toolCallId"),
+    ([USER, {"role": "tool", "content": "x"}], "$[1].toolCallId", "toolCallId"),
+    ([USER, {"role": "user", "content": "", "toolResults": [{"result": 5}]}], "$[1].toolResults[0]", "callId"),
+    ({"messages": [{"role": "toolResult", "content": "x", "toolCallId": "c1"}]}, "$.messages[0].role", '"role":"tool"'),
+    ({"content": "Hi", "stopReason": "stop", "usage": {"inputTokens": 1}}, "$.stopReason", "end_turn"),
+]
+
+
+def on_canvas(*messages: Any) -> dict[str, Any]:
+    """A canvas whose nodes hang from one another."""
+    ids = [f"n{at}" for at in range(len(messages))]
+    return {
+        "canvas_id": "c",
+        "nodes": {
+            id: {
+                "id": id,
+                "message": message,
+                "parent_id": ids[at - 1] if at else None,
+                "child_ids": ids[at + 1 : at + 2],
+                "meta": None,
+            }
+            for at, (id, message) in enumerate(zip(ids, messages, strict=True))
+        },
+    }
+
+
+CANVAS: list[tuple[Any, str, str]] = [
+    (on_canvas({"role": "model", "content": "Hi"}), "$.nodes.n0.message.role", '"assistant"'),
+    (on_canvas(USER, {"role": "tool", "tool_call_id": "c1", "content": "x"}), "$.nodes.n1.message.role", "tool_result"),
+    (on_canvas({"role": "user", "content": {"text": "x"}}), "$.nodes.n0.message.content", "a string"),
+    (
+        on_canvas(
+            USER, {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "f", "input": "{}"}]}
+        ),
+        "$.nodes.n1.message.content[0].input",
+        "an object",
+    ),
+    (
+        on_canvas(USER, {"role": "user", "content": [{"type": "tool_result", "content": "x"}]}),
+        "$.nodes.n1.message.content[0].tool_use_id",
+        "a string",
+    ),
+    (
+        on_canvas(
+            USER, {"role": "assistant", "content": "", "tool_calls": [{"id": "c1", "name": "f", "arguments": "{}"}]}
+        ),
+        "$.nodes.n1.message.tool_calls",
+        '"type":"tool_use"',
+    ),
+    (
+        {**on_canvas(USER), "nodes": {"n0": {**on_canvas(USER)["nodes"]["n0"], "parent_id": "x"}}},
+        "$.nodes.n0.parent_id",
+        "null",
+    ),
+    (
+        {**on_canvas(USER), "nodes": {"n0": {**on_canvas(USER)["nodes"]["n0"], "child_ids": ["x"]}}},
+        "$.nodes.n0.child_ids[0]",
+        "nodes",
+    ),
+    ([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}], "$[0].content[0]", "`image`"),
+]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "data", "path", "remedy"),
+    [("attocode", *case) for case in ATTOCODE] + [("llm-canvas", *case) for case in CANVAS],
+    ids=[f"{name}-{at}" for name, cases in (("attocode", ATTOCODE), ("canvas", CANVAS)) for at in range(len(cases))],
+)
+def test_what_a_document_forbids_is_found_with_what_to_write(dialect: str, data: Any, path: str, remedy: str) -> None:
+    """
+    Attocode's messages and LLM Canvas's nodes have rules of their own: shapes of other wires, missing and wrong fields.
+    """
+    found = [f for f in il.check(data, dialect) if f.path == path and f.severity == "error"]
+    assert found
+    assert any(remedy in finding.remedy for finding in found)
+
+
+def test_what_the_documents_show_has_no_findings() -> None:
+    """
+    A call and its result in Attocode's two forms, a response, and a canvas.
+    """
+    call = {"role": "assistant", "content": "", "toolCalls": [ATTOCODE_CALL]}
+    cached = {"role": "user", "content": [{"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}]}
+    response = {"content": "", "toolCalls": [ATTOCODE_CALL], "stopReason": "tool_use", "usage": {"inputTokens": 1}}
+    for data in (
+        [cached, call, {"role": "tool", "content": "x", "toolCallId": "c1"}],
+        [USER, call, {"role": "user", "content": "", "toolResults": [{"callId": "c1", "result": {"a": 1}}]}],
+        response,
+    ):
+        assert il.check(data) == il.check(data, "attocode") == ()
+    use = {"type": "tool_use", "id": "c1", "name": "f", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "x"}], "is_error": True}
+    canvas = on_canvas(
+        {"role": "system", "content": "Be brief."},
+        USER,
+        {"role": "assistant", "content": [{"type": "text", "text": "Hm."}, use]},
+        {"role": "user", "content": [result]},
+    )
+    assert il.check(canvas) == il.check({"success": True, "data": canvas}) == il.check(canvas, "llm-canvas") == ()
 
 
 FAULTS: list[tuple[list[Any], list[str]]] = [
@@ -229,6 +364,29 @@ def test_recorded_session_files_have_no_findings() -> None:
             assert (path.name, ()) == (path.name, il.check(path.read_bytes()))
             checked += 1
     assert checked > 4
+
+
+RECORDED = corpus().parent / "sessions-corpus"
+
+
+@pytest.mark.skipif(not RECORDED.is_dir(), reason=f"no session files at {RECORDED}")
+@pytest.mark.parametrize(
+    "format", sorted(folder.name for folder in RECORDED.iterdir() if folder.is_dir()) if RECORDED.is_dir() else []
+)
+def test_no_recording_of_a_program_has_an_error(format: str) -> None:
+    """
+    What programs really wrote is right as it is, whatever a request would have to be: recordings, not others' tests.
+    """
+    wrong = []
+    for expectation in sorted((RECORDED / format).glob("*.expected.json")):
+        expected = json.loads(expectation.read_text())
+        path = expectation.with_name(expectation.name.removesuffix(".expected.json"))
+        if expected["origin"] != "genuine" or not expected.get("conversations"):
+            continue
+        for document in itertools.islice(documents(Source(path), None, []), 40):
+            findings = il.check(document.data, document.dialect)
+            wrong += [(path.name, one.path, one.message) for one in findings if one.severity == "error"]
+    assert wrong == []
 
 
 @pytest.mark.skipif(not corpus().is_dir(), reason=f"no recorded traffic at {corpus()}")

@@ -216,10 +216,14 @@ _OURS = ("clawtools", "openclaw", "transcript", SELF)
 
 
 def _mistakes(value: Any, dialect: str | None) -> tuple[Finding, ...]:
-    """Foreign spellings in what is meant to be the format's own messages."""
-    found = detect(value) if dialect is None else None
-    name = found.dialect if found is not None else dialect
-    if name not in _OURS or not isinstance(value, dict | list):
+    """Foreign shapes in what is meant to be the format's own messages."""
+    name = _name(value, dialect)
+    if not isinstance(value, dict | list):
+        return ()
+    rules = FORMATS[name].mistakes if name is not None and name in FORMATS else None
+    if rules is not None:
+        return tuple(Finding(path, "error", message, remedy) for path, message, remedy in rules(value))
+    if name not in _OURS:
         return ()
     context, places = (value, None) if name == "clawtools" else _own_messages(value)
     spotted: Iterable[tuple[str, str, str]] = find("clawtools").mistakes(context)  # type: ignore[attr-defined]

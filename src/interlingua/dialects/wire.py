@@ -405,6 +405,8 @@ class FileFormat(Struct, frozen=True, kw_only=True):
     `write` makes a file of a conversation that was not read from one, for a format whose codec only returns its own;
     the conversation is adapted for the wire `adapted_for` before, where one is named.
 
+    `mistakes` gives what a document has against the rules of its format: where, what, and what to write instead.
+
     `skim` looks at the first lines of a file and gives a reader of single lines, for an index of large and growing
     files; None for a file that only `decode` can read. A second argument is the state from which it goes on.
 
@@ -425,6 +427,7 @@ class FileFormat(Struct, frozen=True, kw_only=True):
     writable: bool = True
     write: Callable[[Conversation], Encoded] | None = None
     adapted_for: str | None = None
+    mistakes: Callable[[Any], Iterable[tuple[str, str, str]]] | None = None
     skim: Callable[[Sequence[Any], dict[str, Any] | None], "Skim | None"] | None = None
     training: Mapping[str, str] | None = None
     calls_beside: bool = False  # a message has its calls in a field beside the content

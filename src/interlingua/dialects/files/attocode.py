@@ -62,6 +62,7 @@ from ..residual import (
     with_residual,
 )
 from ..wire import FileFormat
+from .message_rules import in_attocode
 from .records import LINEAR, NO_CALL, OWN, is_null
 
 API = "attocode"
@@ -856,4 +857,6 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = FileFormat(name="attocode", codec=sys.modules[__name__], detect=detect, calls_beside=True)
+FORMAT = FileFormat(
+    name="attocode", codec=sys.modules[__name__], detect=detect, calls_beside=True, mistakes=in_attocode
+)

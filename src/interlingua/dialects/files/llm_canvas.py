@@ -63,6 +63,7 @@ from ..residual import (
     with_residual,
 )
 from ..wire import FileFormat
+from .message_rules import in_canvas
 from .records import NO_CALL, OWN, is_null
 
 API = "llm-canvas"
@@ -805,4 +806,4 @@ def detect(value: Any) -> str | None:
     return "`nodes` beside a `canvas_id`" if isinstance(canvas, dict) and "canvas_id" in canvas else None
 
 
-FORMAT = FileFormat(name="llm-canvas", codec=sys.modules[__name__], detect=detect)
+FORMAT = FileFormat(name="llm-canvas", codec=sys.modules[__name__], detect=detect, mistakes=in_canvas)
