@@ -197,3 +197,74 @@ def test_what_a_program_put_in_goes_through_a_transcript() -> None:
         assert {"$.title", "$.usage", "$.messages[0].origin"} <= {
             loss.path for loss in encoded.losses if loss.severity == "record"
         }
+
+
+WIRE = Path(__file__).parent / "wire"
+SIDECHAIN = [
+    {"uuid": "u", "parentUuid": None, "type": "user", "message": {"role": "user", "content": "How many?"}},
+    {
+        "uuid": "a",
+        "parentUuid": "u",
+        "type": "assistant",
+        "message": {
+            "id": "m1",
+            "type": "message",
+            "role": "assistant",
+            "model": "claude-a",
+            "content": [{"type": "tool_use", "id": "t1", "name": "Task", "input": {"prompt": "Count them."}}],
+            "usage": {"input_tokens": 5, "output_tokens": 2},
+        },
+    },
+    {
+        "uuid": "x",
+        "parentUuid": None,
+        "isSidechain": True,
+        "type": "user",
+        "message": {"role": "user", "content": "Count them."},
+    },
+    {
+        "uuid": "y",
+        "parentUuid": "x",
+        "isSidechain": True,
+        "type": "assistant",
+        "message": {
+            "id": "m2",
+            "type": "message",
+            "role": "assistant",
+            "model": "claude-b",
+            "content": [{"type": "text", "text": "12 eggs"}],
+            "usage": {"input_tokens": 7, "output_tokens": 3},
+        },
+    },
+    {
+        "uuid": "r",
+        "parentUuid": "a",
+        "type": "user",
+        "message": {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "12"}]},
+    },
+]
+
+
+@pytest.mark.parametrize("name", ["claude-code", "copilot-cli/events.jsonl", "atif/sub_agent.json"])
+def test_sub_agents_are_conversations_of_their_own_when_asked_for(name: str) -> None:
+    """Each names the call that started it; without being asked a file is one conversation, and comes back as it was."""
+    lines = b"".join(json.dumps({**line, "sessionId": "s"}).encode() + b"\n" for line in SIDECHAIN)
+    data = lines if name == "claude-code" else (WIRE / name).read_bytes()
+    (alone,) = il.read(data)
+    parent, agent = il.read(data, subagents=True)
+    assert alone == parent
+    origin = agent.extra["interlingua"]["spawnedBy"]
+    calls = {call.id: entry.id for entry in parent.path() for call in getattr(entry.message, "tool_calls", ())}
+    assert origin["callId"] in calls
+    own = {entry.id for entry in agent.entries}
+    assert own and own.isdisjoint(entry.id for entry in parent.path())
+    assert agent.messages and agent.messages[-1].text not in [message.text for message in parent.messages]
+    session = json.loads(il.encode(agent, "transcript").bytes().splitlines()[0])
+    assert origin == session["spawnedBy"]
+
+
+def test_a_sub_agent_s_own_file_is_one_conversation() -> None:
+    """Newer versions of Claude Code write each into a file of its own: nothing in it is beside the path."""
+    lines = b"".join(json.dumps({**line, "sessionId": "s"}).encode() + b"\n" for line in SIDECHAIN[2:4])
+    (agent,) = il.read(lines, subagents=True)
+    assert ["Count them.", "12 eggs"] == [message.text for message in agent.messages]

@@ -27,6 +27,7 @@ from .arrays import CHUNK, Splitter, elements
 from .containers import SourceError
 from .converting import decode, split, stands_alone
 from .detection import Detection, detect, is_stream, value_of
+from .subagents import subagents_of
 
 STDIN = "-"
 ENDINGS = (
@@ -481,8 +482,12 @@ def read(
     dialect: str | None = None,
     *,
     columns: Mapping[str, str] | None = None,
+    subagents: bool = False,
 ) -> Iterator[Conversation]:
     """Every conversation of a file: JSON, JSON lines, text, a zip or an SQLite database, plain, gzip or zstd.
+
+    With `subagents`, those of sub-agents that a conversation holds beside its path follow it as conversations of their
+    own; `extra["interlingua"]["spawnedBy"]` names the entry and the call that started them.
 
     What cannot be read is in the `problems` of the conversation it belongs to or stands beside, and the rest goes on; a
     file of which nothing can be read raises an `InterlinguaError`. `columns` are the file's names for those of a
@@ -501,10 +506,12 @@ def read(
             continue
         if waiting is not None:
             yield waiting
+            yield from subagents_of(waiting) if subagents else ()
         waiting = _with_problems(conversation, found)
         found.clear()
     if waiting is not None:
         yield _with_problems(waiting, found)
+        yield from subagents_of(waiting) if subagents else ()
     elif found:
         raise SourceError(f"{found[0].name}: {found[0].message}")
 

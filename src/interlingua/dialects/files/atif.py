@@ -116,8 +116,8 @@ def _with_sub_agents(conversation: Conversation, document: dict[str, Any]) -> Co
         at = len(entries)
         _place(entries, [m for step in items(thread.get("steps")) for m in _step(step)], f"s{number}_", started)
         found = started.get(thread.get("trajectory_id"))
-        if found is not None and at < len(entries):
-            entries[at] = with_residual(entries[at], API, **{SPAWNED_BY: found})
+        if at < len(entries):
+            entries[at] = with_residual(entries[at], API, **{SPAWNED_BY: found or {}})
     return replace(conversation, entries=tuple(entries), head=head)
 
 

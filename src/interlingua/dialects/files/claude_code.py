@@ -45,7 +45,7 @@ API = "claude-code"
 RETURNED = True  # read and returned, not made from other formats
 WIRE = "anthropic-messages"
 
-SPAWNED_BY = "~spawnedBy"  # of the first entry of a sub-agent: the `entry` and the `callId` that started it
+SPAWNED_BY = "~spawnedBy"  # of the first entry of a sub-agent: the `entry` and the `callId` that started it, if known
 WEB = "~web"  # of a conversation: what stands around the lines in an export from the web
 ARRAY = "~array"  # of a conversation: the lines were the items of one list
 SYNTHETIC = "<synthetic>"  # the program's own words in place of an answer
@@ -431,9 +431,8 @@ def _spawned(entry: Entry, call: str, callers: Mapping[str, str], prompts: Mappi
     """The first entry of a sub-agent, with the call that started it: named in the file, or asking the same."""
     answer = callers.get(call)
     found = (answer, call) if answer is not None else prompts.get(getattr(entry.message, "text", None))
-    return (
-        entry if found is None else with_residual(entry, API, **{SPAWNED_BY: {"entry": found[0], "callId": found[1]}})
-    )
+    origin = {} if found is None else {"entry": found[0], "callId": found[1]}
+    return with_residual(entry, API, **{SPAWNED_BY: origin})
 
 
 _TITLES = {"custom-title": "customTitle", "ai-title": "aiTitle", "summary": "summary"}  # the first counts

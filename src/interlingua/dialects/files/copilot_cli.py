@@ -32,6 +32,7 @@ from .records import lines_of, milliseconds
 
 API = "copilot-cli"
 RETURNED = True  # read and returned, not made from other formats
+SPAWNED_BY = "~spawnedBy"  # of the first entry of a sub-agent: the `entry` and the `callId` that started it
 FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 
@@ -84,13 +85,16 @@ class _Reader:
             self._count(fields_of(data.get("modelMetrics")))
 
     def _add(self, message: Any, line: dict[str, Any], agent: str | None) -> str:
+        caller = self._callers.get(agent or "")
+        extra: dict[str, Any] = {}
         if agent not in self._heads:
-            self._heads[agent] = self._callers.get(agent or "")
+            self._heads[agent] = caller
+            extra = {API: {SPAWNED_BY: {"entry": caller, "callId": agent}}}
         id = optional(line.get("id"))
         if id is None or id in self._used:  # a result may be read with several calls of its id
             id = f"event_{len(self.entries)}"
         self._used.add(id)
-        self.entries.append(Entry(message=message, id=id, parent_id=self._heads[agent]))
+        self.entries.append(Entry(message=message, id=id, parent_id=self._heads[agent], extra=extra))
         self._heads[agent] = id
         return id
 
