@@ -115,3 +115,37 @@ def test_rows_of_a_set_must_be_taken_one_by_one() -> None:
         with pytest.raises(BadWire, match="take one of them"):
             dialect(name).decode(rows)
         assert len(list(il.read(json.dumps(rows).encode()))) == 2
+
+
+def test_pictures_of_llama_factory_stand_where_their_marks_are() -> None:
+    """In rows of messages and in ShareGPT's turns; a row whose marks and files do not match is kept as it is."""
+    row = {
+        "conversations": [
+            {"from": "human", "value": "Look: <image> How many?"},
+            {"from": "gpt", "value": "12 <image>"},
+        ],
+        "images": ["demo/eggs.jpg"],
+        "id": 1,
+    }
+    conversation = il.decode(row, "sharegpt")
+    before, picture, after = conversation.messages[0].content or ()
+    assert isinstance(picture, il.ImageBlock) and "demo/eggs.jpg" == picture.url
+    assert ("Look: ", " How many?") == (before.text, after.text)
+    assert row == il.encode(conversation, "sharegpt").body
+    odd = {**row, "images": ["a", "b"]}
+    assert "Look: <image> How many?" == il.decode(odd, "sharegpt").messages[0].content
+    assert odd == il.encode(il.decode(odd, "sharegpt"), "sharegpt").body
+
+
+def test_pictures_of_other_conversations_are_written_into_sharegpt() -> None:
+    """By URL or as data, in the turns of a person; those of others are reported lost."""
+    picture = il.ImageBlock(data="iVBORw0KGgo=", mime_type="image/png")
+    entries = (
+        il.Entry(message=il.UserMessage(content=(il.TextBlock(text="What is it?"), picture))),
+        il.Entry(message=il.AssistantMessage(content=(il.TextBlock(text="This:"), picture))),
+    )
+    encoded = il.encode(il.Conversation(entries=entries), "sharegpt")
+    assert "What is it?<image>" == encoded.body["conversations"][0]["value"]
+    assert ["data:image/png;base64,iVBORw0KGgo="] == encoded.body["images"]
+    assert any(loss.path.startswith("$.messages[1].content") for loss in encoded.losses)
+    assert not any(loss.path.startswith("$.messages[0]") for loss in encoded.losses)

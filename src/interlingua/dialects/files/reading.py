@@ -4,7 +4,9 @@ These read what a program wrote down, not what a provider accepts: names are tho
 that programs make of them, missing fields are missing, and what is not understood stays as it is in the file.
 """
 
+import re
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -14,6 +16,7 @@ from ...values.folding import parse_arguments
 from ...values.losses import Lines
 from ...values.messages import (
     AssistantMessage,
+    AudioBlock,
     Block,
     CustomMessage,
     DocumentBlock,
@@ -309,6 +312,46 @@ def image_of(source: Any) -> ImageBlock | None:
     if isinstance(source.get("file_id"), str):
         return ImageBlock(file_id=source["file_id"])
     return None
+
+
+# Media of a training row: their files are listed beside the messages, and a mark in the text of a person says where
+# each belongs (llamafactory.readthedocs.io, "Data Preparation", multimodal).
+MEDIA: dict[str, tuple[str, Callable[[str], Block | None]]] = {
+    "<image>": ("images", lambda file: image_of(file)),
+    "<video>": ("videos", lambda file: DocumentBlock(url=file)),
+    "<audio>": ("audios", lambda file: AudioBlock(url=file)),
+}
+_MARKS = re.compile("|".join(MEDIA))
+
+
+def has_media(row: Mapping[str, Any], texts: Iterable[str]) -> bool:
+    """Whether a row lists media, as many of each kind as the texts have marks for."""
+    marks = Counter(mark for text in texts for mark in _MARKS.findall(text))
+    listed = {mark: row[key] for mark, (key, _) in MEDIA.items() if row.get(key)}
+    return bool(listed) and all(
+        isinstance(files, list) and all(isinstance(file, str) for file in files) and len(files) == marks[mark]
+        for mark, files in listed.items()
+    )
+
+
+class MediaPlacer:
+    """Puts the media of a row in the place of their marks, text by text."""
+
+    def __init__(self, row: Mapping[str, Any]) -> None:
+        self._files = {mark: iter(row[key]) for mark, (key, _) in MEDIA.items() if row.get(key)}
+
+    def blocks(self, text: str) -> Iterator[Block]:
+        end = 0
+        for found in _MARKS.finditer(text):
+            file = next(self._files.get(found[0], iter(())), None)
+            block = None if file is None else MEDIA[found[0]][1](file)
+            if block is not None:
+                if found.start() > end:
+                    yield TextBlock(text=text[end : found.start()])
+                yield block
+                end = found.end()
+        if end < len(text):
+            yield TextBlock(text=text[end:])
 
 
 def _document(source: dict[str, Any], block: dict[str, Any]) -> DocumentBlock | None:

@@ -3,7 +3,8 @@
 Turns are from `human`, `gpt`, `system`, `function_call` (the call as JSON text), or `observation` (what it gave), and
 in other words for these. Calls have no ids: results answer them in their order. A call right after words of the model
 is one message with them. A row may have two answers beside its turns (`chosen`, `rejected`): the chosen one is on the
-path, the other a branch. What else a turn or a set holds is kept; turns of other kinds are messages of their own role.
+path, the other a branch. Pictures are files in `images`, each with a mark in the turn of a person. What else a turn or
+a set holds is kept; turns of other kinds are messages of their own role.
 """
 
 import sys
@@ -19,6 +20,7 @@ from ...values.messages import (
     AssistantMessage,
     Block,
     CustomMessage,
+    ImageBlock,
     Message,
     SystemMessage,
     TextBlock,
@@ -30,6 +32,7 @@ from ...values.messages import (
 )
 from ...values.request import Conversation, Entry, ToolSpec
 from ..comparison import losses_of
+from ..openai_shared import data_url
 from ..residual import (
     BARE,
     an_object,
@@ -44,9 +47,11 @@ from ..residual import (
     with_residual,
 )
 from ..wire import FileFormat
+from .reading import MediaPlacer, has_media
 from .records import LINEAR, NO_CALL, OWN, ROLES
 
 API = "sharegpt"
+IMAGE = "<image>"  # where a picture stands in the turn of a person; its file is in the row's `images`
 
 KINDS = {
     "human": "human",
@@ -80,9 +85,12 @@ FIELD_SUPPORT: SupportTable = {
     **dropped("TextBlock.text_signature TextBlock.citations TextBlock.refusal TextBlock.cache CacheMarker.ttl"),
     **dropped("Citation.title Citation.url Citation.cited_text Citation.start Citation.end"),
     **dropped("ThinkingBlock.thinking ThinkingBlock.thinking_signature ThinkingBlock.redacted"),
+    **some(
+        "ImageBlock.data ImageBlock.mime_type ImageBlock.url ImageBlock.file_id ImageBlock.detail ImageBlock.cache",
+        "only turns of a person have pictures, each a path, a URL or data",
+    ),
     **dropped(
-        "ImageBlock.data ImageBlock.mime_type ImageBlock.url ImageBlock.file_id ImageBlock.detail ImageBlock.cache"
-        " AudioBlock.data AudioBlock.mime_type AudioBlock.url AudioBlock.file_id AudioBlock.transcript AudioBlock.cache"
+        "AudioBlock.data AudioBlock.mime_type AudioBlock.url AudioBlock.file_id AudioBlock.transcript AudioBlock.cache"
         " DocumentBlock.data DocumentBlock.mime_type DocumentBlock.text DocumentBlock.url DocumentBlock.file_id"
         " DocumentBlock.title DocumentBlock.context DocumentBlock.citations DocumentBlock.cache"
         " ServerToolCall.id ServerToolCall.name ServerToolCall.arguments ServerToolCall.cache"
@@ -216,13 +224,26 @@ def _say_turns(message: Message) -> Iterator[dict[str, Any]]:
     if not isinstance(message, AssistantMessage):
         kind = "human" if isinstance(message, UserMessage) else "observation"
         kind = "system" if isinstance(message, SystemMessage) else kind
-        yield put_back({"from": kind, "value": text_of(message.content)}, extra_fields)
+        value = _marked(message) if isinstance(message, UserMessage) else text_of(message.content)
+        yield put_back({"from": kind, "value": value}, extra_fields)
         return
     blocks = blocks_of(message.content)
     if not message.tool_calls or any(isinstance(block, TextBlock) for block in blocks):
         yield put_back({"from": "gpt", "value": text_of(message.content)}, extra_fields)
     if message.tool_calls:
         yield put_back({"from": "function_call", "value": _call_text(message.tool_calls)}, extra_fields.get(CALLS, {}))
+
+
+def _marked(message: UserMessage) -> str:
+    """The text of a person, with a mark for each picture."""
+    return "".join(IMAGE if _file(block) else getattr(block, "text", "") or "" for block in blocks_of(message.content))
+
+
+def _file(block: Any) -> str | None:
+    """Where a picture is found: its path, its URL, or itself as one."""
+    if not isinstance(block, ImageBlock):
+        return None
+    return block.url if block.data is None else data_url(block.mime_type, block.data)
 
 
 # --- tools -----------------------------------------------------------------------------------------------------------
@@ -302,6 +323,9 @@ def decode(data: Any) -> Conversation:
         raise BadWire(API, "expected `conversations`, a list of turns", "$.conversations")
     reader = _Reader()
     each(wire["conversations"], "conversations", API, reader.read)
+    pictures = bool(wire.get("images")) and has_media({"images": wire["images"]}, _asked(reader.entries))
+    if pictures:
+        reader.entries = _with_pictures(reader.entries, wire["images"])
     answers = [_answer(wire.get(name), name) for name in ANSWERS]
     if all(answers):
         reader.entries = _with_answers(reader.entries, answers)
@@ -319,13 +343,31 @@ def decode(data: Any) -> Conversation:
     conversation = replace(conversation, extra={API: hints}) if hints else conversation
     if tools is None and not all(answers):  # the turns and the system text say all that the format knows
         known = ("conversations",) if system is None else ("conversations", "system")
+        known = (*known, "images") if pictures else known
         extra_fields = residual({key: value for key, value in wire.items() if key not in known}, {})
     else:
         encoded, _ = _say(conversation)
         # Lists keep their own residuals, item by item.
-        lists = [key for key in ("conversations", "tools") if isinstance(encoded.get(key), list) and key in wire]
+        lists = [
+            key for key in ("conversations", "tools", "images") if isinstance(encoded.get(key), list) and key in wire
+        ]
         extra_fields = residual({**wire, **{key: encoded[key] for key in lists}}, encoded)
     return with_residual(conversation, API, **extra_fields) if extra_fields else conversation
+
+
+def _asked(entries: list[Entry]) -> list[str]:
+    return [entry.message.text for entry in entries if isinstance(entry.message, UserMessage)]
+
+
+def _with_pictures(entries: list[Entry], images: list[str]) -> list[Entry]:
+    """The entries with pictures in the place of their marks."""
+    placer = MediaPlacer({"images": images})
+    return [
+        replace(entry, message=replace(entry.message, content=tuple(placer.blocks(entry.message.text))))
+        if isinstance(entry.message, UserMessage) and IMAGE in entry.message.text
+        else entry
+        for entry in entries
+    ]
 
 
 ANSWERS = ("chosen", "rejected")
@@ -399,6 +441,10 @@ def _say(conversation: Conversation) -> tuple[dict[str, Any], list[int]]:
             continue
         places.append(at)
     encoded = {"conversations": turns, **encoded}
+    asked = [entry.message.content for entry in path if isinstance(entry.message, UserMessage)]
+    files = [file for content in asked for block in blocks_of(content) if (file := _file(block))]
+    if files:
+        encoded["images"] = files
     if conversation.tools is not None:
         encoded["tools"] = _say_tools(conversation.tools, bool(extra_fields.get(LISTED)))
     return encoded, places
