@@ -595,7 +595,7 @@ def texts(kind: type, events: Iterable[Any]) -> str:
 
 # --- what clients ask ------------------------------------------------------------------------------------------------
 
-LISTS = {RESPONSES: "input", GOOGLE: "contents"}
+LISTS = {RESPONSES: "input", INTERACTIONS: "input", GOOGLE: "contents"}
 
 
 def asking(name: str, items: list[Any], **more: Any) -> dict[str, Any]:

@@ -296,11 +296,8 @@ def known_rows() -> dict[str, Provider]:
 # Hosts that give a model less room than its maker does, by rules of their own.
 TRIMMED = frozenset({"github-copilot"})
 # Price lists hold what a company sells; not every door of the company leads to all of it.
-NOT_HERE = {
-    "google": r"claude-.*|.*-maas",
-    "google-interactions": r"claude-.*|.*-maas",
-    "google-gemini-cli": r"(?!gemini-).*",
-}
+_DOORS = (("google google-interactions", r"claude-.*|.*-maas"), ("google-gemini-cli", r"(?!gemini-).*"))
+NOT_HERE = {provider: pattern for providers, pattern in _DOORS for provider in providers.split()}
 
 
 class Catalogue:

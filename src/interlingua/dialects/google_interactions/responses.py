@@ -739,7 +739,7 @@ class StreamEncoder(Encoder):
 
 
 def _event(kind: str, value: dict[str, Any]) -> bytes:
-    return write_sse(jsontext.write({**value, "event_type": kind}), kind)
+    return write_sse(jsontext.write({"event_type": kind, **value}), kind)
 
 
 def _delta(index: int, delta: dict[str, Any]) -> bytes:

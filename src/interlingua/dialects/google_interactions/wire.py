@@ -1,13 +1,12 @@
 """Google's Interactions wire as one value."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...values import jsontext
 from ...values.errors import ProviderError
 from .. import google_interactions, shapes
 from ..framing import write_sse
-from ..google.wire import GOOGLE
 from ..limits import PDF, NameRule, TargetLimits
 from ..usage import items
 from ..wire import Evidence, Http, UsageDetail, Wire
@@ -18,6 +17,10 @@ _EVENTS = ("interaction.", "step.", "content.")
 # Options that no other wire with an `input` has under these names.
 _OWN = frozenset(("generation_config", "system_instruction", "previous_interaction_id", "agent", "agent_config"))
 _STEPS = frozenset(("user_input", "model_output", "function_result", "thought"))
+
+
+def _models(names: Sequence[str]) -> dict[str, Any]:
+    return {"models": [{"name": f"models/{name}", "displayName": name} for name in names]}
 
 
 def _error_event(error: ProviderError, sent: int, body: Any) -> bytes:
@@ -102,9 +105,8 @@ GOOGLE_INTERACTIONS = Wire(
         # ai.google.dev/gemini-api/docs/interactions-breaking-changes: the revision with steps; before it, answers had
         # `outputs`.
         headers={"Api-Revision": "2026-05-20"},
-        models_route=GOOGLE.http.models_route,
-        models_path=GOOGLE.http.models_path,
-        list_models=GOOGLE.http.list_models,
+        models_path="/models?pageSize=1",
+        list_models=_models,
         request_id="x-goog-request-id",
         error_event=_error_event,
         model_paths=(("model",), ("interaction", "model")),
