@@ -18,12 +18,23 @@ from ..dialects.wire import FileFormat
 from ..values.canonical import build, plain
 from ..values.errors import BadWire, Unsupported
 from ..values.folding import fold
-from ..values.losses import Encoded, Loss, Losses, extra_losses, off_path
+from ..values.losses import Encoded, Lines, Loss, Losses, extra_losses, off_path
 from ..values.messages import AssistantMessage, UserMessage
 from ..values.request import Conversation, Entry, ModelDescriptor, Request
 from .adapting import adapter
 from .compacted import Compacted, compacted
-from .detection import SELF, as_bytes, chunks_of, detect, detect_name, is_response, stream_kind, text_of_file, value_of
+from .detection import (
+    SELF,
+    as_bytes,
+    chunks_of,
+    detect,
+    detect_name,
+    is_response,
+    stream_kind,
+    text_of_file,
+    uncollected,
+    value_of,
+)
 from .inputs import Given, conversation_of
 
 
@@ -44,7 +55,11 @@ def decode(data: Any, dialect: str | None = None) -> Conversation:
     if isinstance(form, FileFormat):
         value = text_of_file(data) if form.text and isinstance(data, bytes | str) else value_of(data)
         try:
-            conversation = _conversation(module.decode(value))
+            if type(value) is Lines:
+                with uncollected(len(value)):
+                    conversation = _conversation(module.decode(value))
+            else:
+                conversation = _conversation(module.decode(value))
         except BadWire:
             if not form.lines:
                 _refuse_several(value)

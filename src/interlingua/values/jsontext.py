@@ -42,7 +42,7 @@ def read(data: bytes | bytearray | str) -> Any:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         refuse_depth(data)
         return _read_repaired(bytes(data))
-    if len(data) > DEPTH_LIMIT:
+    if len(data) > DEPTH_LIMIT and data.count(b"[") + data.count(b"{") > DEPTH_LIMIT:
         _refuse_depth_of(value, data)
     return value
 

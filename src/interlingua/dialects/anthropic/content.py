@@ -51,6 +51,8 @@ from .facts import API
 
 def decode_block(wire: Any) -> Block:
     """One content block; whatever is not as this wire has it is kept as it is, opaque."""
+    if type(wire) is dict and len(wire) == 2 and wire.get("type") == "text" and type(wire.get("text")) is str:
+        return TextBlock(text=wire["text"])  # most are, and nothing of them is left to be kept
     decode = _decoder_of(wire.get("type")) if isinstance(wire, dict) else None
     if decode is not None:
         try:
@@ -304,6 +306,8 @@ def decode_messages(wire: Any, api: str = API) -> tuple[Message, ...]:
 def _decode_message(wire: Any, names: dict[str, str], api: str) -> list[Message]:
     role = an_object(wire, API).get("role")
     content = wire.get("content")
+    if type(content) is str and len(wire) == 2 and role in ("user", "assistant"):
+        return [UserMessage(content=content) if role == "user" else AssistantMessage(content=content, api=api)]
     if role == "user":
         return _decode_user(wire, content, names)
     if role == "assistant":
@@ -322,6 +326,8 @@ def _decode_message(wire: Any, names: dict[str, str], api: str) -> list[Message]
 def _decode_user(wire: dict[str, Any], content: Any, names: dict[str, str]) -> list[Message]:
     if not isinstance(content, list) or not any(_is_result(block) for block in content):
         user = UserMessage(content=decode_content(content))
+        if len(wire) == 2 and user.content and all(type(b) is TextBlock and not b.extra for b in user.content):
+            return [user]  # texts that are encoded as they were
         return [keeping(user, API, wire, _encode_message("user", user, QUIET))]
     pieces = apart(content, _is_result, lambda block: _decode_result(block, names), decode_block)
     # A first result is always marked as the first, as if others stood before it.

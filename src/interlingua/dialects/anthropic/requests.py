@@ -55,20 +55,32 @@ def decode_request(
 ) -> Request:
     """A Messages request. `model` and `stream` are for hosts that say them outside the body."""
     wire = an_object(body_of(body, API), API)
-    request = Request(
-        model=model_of(wire.get("model"), model, api_of(quirks, API)),
-        context=Context(
-            system=_decode_system(wire.get("system")),
-            messages=decode_messages(wire["messages"], api_of(quirks, API)) if "messages" in wire else (),
-            tools=_decode_tools(wire.get("tools")),
-        ),
-        options=_decode_options(wire, stream),
+    described = model_of(wire.get("model"), model, api_of(quirks, API))
+    context = Context(
+        system=_decode_system(wire.get("system")),
+        messages=decode_messages(wire["messages"], api_of(quirks, API)) if "messages" in wire else (),
+        tools=_decode_tools(wire.get("tools")),
     )
+    if model is None and stream is None and not quirks and _is_usual(wire):
+        options = Options(max_tokens=wire.get("max_tokens"), stream=wire.get("stream"))
+        return Request(model=described, context=context, options=options)
+    request = Request(model=described, context=context, options=_decode_options(wire, stream))
     # `messages` keep their own residuals, message by message.
     bare = replace(request, context=replace(request.context, messages=()))
     emitted, _ = encode_request(bare, quirks=quirks)
     given = {**wire, "messages": emitted["messages"]} if "messages" in wire else wire
     return keeping(request, API, given, emitted)
+
+
+def _is_usual(wire: dict[str, Any]) -> bool:
+    """Whether a request says little beside its messages, so that encoding it shows nothing to be kept."""
+    if not wire.keys() <= _USUAL.keys() or "messages" not in wire or not wire.get("model"):
+        return False
+    kinds = {key: type(wire[key]) for key in wire if key != "messages"}
+    return all(kind is _USUAL[key] for key, kind in kinds.items())
+
+
+_USUAL: dict[str, Any] = {"model": str, "max_tokens": int, "system": str, "messages": list, "stream": bool}
 
 
 def _decode_system(wire: Any) -> System:

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from msgspec.structs import replace
+
 from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, UserMessage
 from ...values.request import Conversation, Entry
@@ -29,11 +31,15 @@ def _entries(row: dict[str, Any]) -> Iterator[Entry]:
     turns.append("\n".join(text for text in asked if isinstance(text, str) and text) if asked[1] else asked[0])
     before = None
     for at, text in enumerate(turns):
-        kind = UserMessage if at % 2 == 0 else AssistantMessage
-        yield Entry(message=kind(content=text), id=f"turn_{at}", parent_id=before)
+        message = replace(_USER if at % 2 == 0 else _ANSWER, content=text)
+        yield Entry(message=message, id=f"turn_{at}", parent_id=before)
         before = f"turn_{at}"
     for name, text in _answers(row):
-        yield Entry(message=AssistantMessage(content=text), id=name, parent_id=before)
+        yield Entry(message=replace(_ANSWER, content=text), id=name, parent_id=before)
+
+
+_USER: Any = UserMessage(content=None)
+_ANSWER: Any = AssistantMessage(content=None)
 
 
 def _answers(row: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -149,9 +149,7 @@ def _usual(line: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
     if type(line["uuid"]) is not str or not (parent is None or type(parent) is str):
         return None
     kind, details = line["type"], line.get("toolUseResult")
-    if details is None and "toolUseResult" in line:
-        return None
-    if inner.get("role") != kind:
+    if inner.get("role") != kind or (details is None and "toolUseResult" in line):
         return None
     message: Any = None
     if kind == "assistant":
@@ -281,8 +279,13 @@ def _usual_block(block: Any) -> Any:
     kind = block.get("type") if type(block) is dict else None
     made: Any
     if kind == "text":
-        others, text = _TEXTS[tuple(block)], block.get("text")
-        if others is None or type(text) is not str:
+        text = block.get("text")
+        if type(text) is not str:
+            return None
+        if len(block) == 2:
+            return TextBlock(text=text)
+        others = _TEXTS[tuple(block)]
+        if others is None:
             return None
         made = TextBlock(text=text)
     elif kind == "thinking":

@@ -344,16 +344,18 @@ class _History:
 
     def _put(self, entry: Entry) -> None:
         message: Any = entry.message
-        if isinstance(message, AssistantMessage):
-            entry = replace(entry, message=replace(message, model=self.model))
+        kind = type(message)
+        if kind is AssistantMessage:
+            if self.model is not None:
+                entry = replace(entry, message=replace(message, model=self.model))
             if self._open is None:
                 self._open = []
                 self._groups.append(self._open)
             self._open.append(len(self._flat))
-        elif not isinstance(message, CustomMessage):
+        elif kind is not CustomMessage:
             self._open = None
-        if isinstance(message, UserMessage) and _PROGRAM.match(message.text):
-            entry = replace(entry, message=replace(message, origin="program"))
+            if kind is UserMessage and _PROGRAM.match(message.text):
+                entry = replace(entry, message=replace(message, origin="program"))
         self._flat.append(entry)
 
     def _count(self, payload: dict[str, Any]) -> None:
