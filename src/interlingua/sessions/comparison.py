@@ -122,6 +122,7 @@ class Difference(NamedTuple):
     a: int | None
     b: int | None
     changes: list[str]
+    role: str = "system"
 
     @property
     def heading(self) -> str:
@@ -130,8 +131,14 @@ class Difference(NamedTuple):
         return f"{self.kind} {' ↔ '.join('–' if at is None else f'[{at}]' for at in (self.a, self.b))}"
 
 
-def differences(a: Conversation, b: Conversation, *, everything: bool = False) -> Iterator[Difference]:
-    """What differs between two conversations, in order; with `everything`, bookkeeping too."""
+def differences(
+    a: Conversation, b: Conversation, *, everything: bool = False, for_reading: bool = False
+) -> Iterator[Difference]:
+    """What differs between two conversations, in order; with `everything`, bookkeeping too.
+
+    Lines are of the messages as JSON, or `for_reading` of their texts and calls.
+    """
+    shown = _readable if for_reading else _pretty
     before, after = text_of(a.system), text_of(b.system)
     if before != after:
         yield Difference("changed", None, None, _changed_lines(before, after))
@@ -140,11 +147,31 @@ def differences(a: Conversation, b: Conversation, *, everything: bool = False) -
     for kind, at, bt in aligned(left, right):
         if at is not None and bt is not None:
             if kind == "changed":
-                yield Difference(kind, at, bt, _changed_lines(_pretty(left[at]), _pretty(right[bt])))
+                lines = _changed_lines(shown(left[at]), shown(right[bt]))
+                lines = lines or _changed_lines(_pretty(left[at]), _pretty(right[bt]))
+                yield Difference(kind, at, bt, lines, str(right[bt].get("role")))
         elif at is not None:
-            yield Difference(kind, at, None, [f"- {line}" for line in _pretty(left[at]).splitlines()])
+            removed = [f"- {line}" for line in shown(left[at]).splitlines()]
+            yield Difference(kind, at, None, removed, str(left[at].get("role")))
         elif bt is not None:
-            yield Difference(kind, None, bt, [f"+ {line}" for line in _pretty(right[bt]).splitlines()])
+            added = [f"+ {line}" for line in shown(right[bt]).splitlines()]
+            yield Difference(kind, None, bt, added, str(right[bt].get("role")))
+
+
+def _readable(message: dict[str, Any]) -> str:
+    """A message in normal form as people read it: its texts, its calls, and other blocks by their type."""
+    blocks = message.get("content")
+    if not isinstance(blocks, list) or not blocks:
+        return _pretty(message)
+    lines = []
+    for block in blocks:
+        if "text" in block:
+            lines.append(str(block["text"]))
+        elif "name" in block and "arguments" in block:
+            lines.append(f"→ {block['name']} {jsontext.compact(block['arguments'])}")
+        else:
+            lines.append(f"[{block.get('type')}]")
+    return "\n".join(lines)
 
 
 def _pretty(value: Any) -> str:
