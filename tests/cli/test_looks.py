@@ -1,15 +1,19 @@
 """How output looks: in terminals of several widths, in pipes, without colours, in pagers."""
 
 import json
+import os
 import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
 
+import interlingua as il
 from cli.running import on_terminal, run
 from connect.asking import PNG
+from interlingua.sessions import save
 
 ESCAPE = re.compile(r"\x1b(\[[0-9;?]*[A-Za-z]|[()=>][A-Z0-9]?)")
 WORDS = "a line that goes on and on until it must be wrapped somewhere " * 4
@@ -117,3 +121,86 @@ def test_long_work_shows_bytes_rate_and_time_left(tmp_path: Path) -> None:
     assert 0 == code
     assert re.search(r"counting.*MB.*MB/s.*\d+:\d\d:\d\d|counting.*MB", plain(shown).replace("\n", " "))
     assert "counting" not in run("stats", path).err
+
+
+ROWS = [
+    ("3e8f10a7c2d4", "anthropic/claude-sonnet-4-5", "Explain the harmonic constants of tides in one paragraph, please"),
+    (
+        "77d0c9e4b128",
+        "google/gemini-2.5-flash",
+        "潮汐表の英語の題名を三つ提案してください、短いものをお願いします、よろしく",
+    ),
+]
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    """A home with two runs and two sessions."""
+    for agent in ("run", "main"):
+        for id, model, title in ROWS:
+            provider, _, name = model.partition("/")
+            entry = il.Entry(message=il.UserMessage(content=title))
+            about = il.Conversation(model=il.ModelDescriptor(id=name, provider=provider), entries=(entry,))
+            save(about, id=id, agent=agent, home=tmp_path).close()
+    return tmp_path
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 140])
+@pytest.mark.parametrize("command", ["logs", "sessions list", "sessions list --all", "archive list", "archive status"])
+def test_lists_keep_each_row_on_one_line(command: str, columns: int, kept: Path) -> None:
+    """However narrow the terminal and however wide the characters; ids are whole, titles are cut with a sign."""
+    code, shown = on_terminal(*command.split(), columns=columns, INTERLINGUA_HOME=str(kept))
+    lines = plain(shown).splitlines()
+    assert 0 == code and len(lines) <= 2 + 2 * len(ROWS)
+    if command != "archive status":  # a path is not cut
+        assert max(map(cell_len, lines)) <= columns
+        assert all(any(id[:8] in line for line in lines) for id, _, _ in ROWS)
+        assert ("…" in shown) or columns == 140
+    piped = run(*command.split(), env={**os.environ, "INTERLINGUA_HOME": str(kept)}).out
+    assert "…" not in piped and [] == [line for line in piped.splitlines() if line != line.rstrip()]
+
+
+def test_a_legacy_terminal_gets_look_alikes_of_our_symbols(file: Path, tmp_path: Path) -> None:
+    """One ASCII character each, so that columns stay in line; what has none is escaped."""
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii"}
+    for pager in ("cat", "less"):
+        code, shown = on_terminal("show", file, rows=90, PAGER=pager, **ascii_only)
+        assert 0 == code and shown.isascii() and "\\u" not in shown
+        assert "> read" in plain(shown) and "< one" in plain(shown)
+    code, shown = on_terminal("doctor", INTERLINGUA_HOME=str(tmp_path), **ascii_only)
+    assert shown.isascii() and "\\u" not in shown and re.search(r"^\+ +version", plain(shown), re.MULTILINE)
+
+
+def test_a_dumb_terminal_gets_no_escapes(file: Path, kept: Path) -> None:
+    """Whatever is printed, progress included."""
+    for command in ("show", "stats"):
+        code, shown = on_terminal(command, file, TERM="dumb")
+        assert 0 == code and "\x1b" not in shown and shown.strip()
+    for words in ("logs", "models", "doctor", "sessions list", "archive list", "run -m debug/parrot-1 **hello**"):
+        code, shown = on_terminal(*words.split(), TERM="dumb", INTERLINGUA_HOME=str(kept))
+        assert 0 == code and "\x1b" not in shown and shown.strip(), words
+
+
+@pytest.mark.parametrize("columns", [60, 80, 140])
+def test_a_report_of_losses_is_wrapped_in_its_columns(columns: int, file: Path, tmp_path: Path) -> None:
+    """No line is wider than the terminal, and no word is torn."""
+    code, shown = on_terminal(
+        "convert", file, "-t", "openai-completions", "-o", tmp_path / "out.json", "--report", columns=columns
+    )
+    lines = plain(shown).splitlines()
+    assert 0 == code and max(map(len, lines)) <= columns
+    assert "dropped" in shown or "weakened" in shown
+
+
+def test_a_progress_bar_fits_and_keeps_its_figures(tmp_path: Path) -> None:
+    """Where there is no room, the bar is left out, not the time that is left."""
+    path = tmp_path / "big.jsonl"
+    line = json.dumps(body({"role": "user", "content": "x" * 50_000}))
+    path.write_text(f"{line}\n" * 240)
+    for columns in (60, 140):
+        code, shown = on_terminal("stats", path, columns=columns)
+        bars = [line for line in plain(shown).split("\n") if "counting" in line]
+        assert 0 == code and bars
+        assert all(len(part) <= columns for part in bars)
+        assert any(re.search(r"MB.* (\d+:\d\d:\d\d|-:--:--)", part) for part in bars)
+        assert any("━" in part for part in bars) is (columns == 140)

@@ -12,6 +12,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.layout import BufferControl, FormattedTextControl, HSplit, Layout, Window
 from prompt_toolkit.layout.processors import BeforeInput
 from prompt_toolkit.output import Output
+from rich.cells import cell_len, set_cell_size
 
 from ..sessions import SessionInfo
 from .opening import matching
@@ -19,6 +20,10 @@ from .rendering import one_line
 
 _ROWS = 12
 _KEYS = " type to search · ↑ ↓ choose · Enter opens · Ctrl-C leaves"
+
+
+def _cut(text: str, width: int) -> str:
+    return text if cell_len(text) <= width else f"{set_cell_size(text, width - 1)}…"
 
 
 class SessionPicker:
@@ -60,7 +65,7 @@ class SessionPicker:
             when = time.strftime("%Y-%m-%d %H:%M", time.localtime(info.modified / 1000))
             text = f"{'›' if index == self._at else ' '} {when}  {info.id[:8]}  {one_line(info.title or '')}"
             end = "" if index == shown[-1][0] else "\n"
-            lines.append(("bold" if index == self._at else "", f"{text[:width]}{end}"))
+            lines.append(("bold" if index == self._at else "", f"{_cut(text, width)}{end}"))
         return lines
 
     def _bindings(self) -> KeyBindings:

@@ -35,7 +35,7 @@ class Printer:
             self._write(event.delta)
         elif isinstance(event, ThinkingDelta) and self._thoughts:
             self._thinking = True
-            self._notes.print(Text(event.delta, "dim italic"), end="")
+            self._notes.print(Text(event.delta, "dim italic"), end="", soft_wrap=True)
         elif isinstance(event, ToolCallEnd):
             self.end()
             if self._has_notes:
@@ -106,6 +106,8 @@ class MarkdownPrinter(Printer):
         self._settle()
         self._print(self._blocks.close())
         self._stop()
+        if not self._fresh:
+            self._console.print()  # what comes next is no part of the answer
         self._fresh = True
 
 
@@ -142,8 +144,8 @@ def figures(answer: AssistantMessage, usage: Any = None) -> str:
     usage = usage or answer.usage
     parts = [f"{answer.provider}/{answer.model}"]
     if usage is not None:
-        cached = f" (+{usage.cache_read + usage.cache_write} cached)" if usage.cache_read or usage.cache_write else ""
-        parts.append(f"{usage.input}{cached} in, {usage.output} out")
+        cached = f" (+{usage.cache_read + usage.cache_write:,} cached)" if usage.cache_read or usage.cache_write else ""
+        parts.append(f"{usage.input:,}{cached} in, {usage.output:,} out")
         parts.append("cost unknown" if usage.cost is None else f"${usage.cost.total:.6f}".rstrip("0").rstrip("."))
     if answer.stop_reason not in ("stop", "toolUse", None):
         parts.append(str(answer.stop_reason))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from rich.table import Table
+from rich.padding import Padding
 from rich.text import Text
 
 from . import output
@@ -130,18 +130,24 @@ def status(home: Path | None, as_json: bool) -> None:
         found = [_problem_json(problem) for problem in problems]
         output.say_json({"sources": rows, "ownSessions": own, "indexBytes": size, "problems": found})
         return
-    table = Table(box=None)
-    for name in ("source", "files", "conversations", "path"):
-        table.add_column(name, justify="right" if name in ("files", "conversations") else "left")
+    table = []
     for state in states:
-        path = Text(str(state.source.root)) if state.is_there else Text(f"{state.source.root} (missing)", "red")
+        path = f"{state.source.root}{'' if state.is_there else ' (missing)'}"
         name = state.source.name if state.source.dialect else "file" if state.source.root.is_file() else "folder"
-        table.add_row(name, f"{state.files:,}", f"{state.conversations:,}", path)
-    table.add_row("interlingua", "", f"{own:,}", str(archive.home))
+        table.append((name, f"{state.files:,}", f"{state.conversations:,}", path))
+    table.append(("interlingua", "", f"{own:,}", str(archive.home)))
     out = output.console()
-    out.print(table)
+    output.table(out, _SOURCES, table)
     out.print(f"index: {_bytes(size)}")
     _say_problems(problems, limit=None)
+
+
+_SOURCES = (
+    output.Column("source"),
+    output.Column("files", right=True),
+    output.Column("conversations", right=True),
+    output.Column("path"),
+)
 
 
 def _update(archive: "Archive", *, quiet: bool = False) -> "Report":
@@ -149,19 +155,12 @@ def _update(archive: "Archive", *, quiet: bool = False) -> "Report":
     gc.set_threshold(100_000, 20, 100)  # reading makes many objects and no cycles; looking for cycles takes a fifth
     if quiet or not sys.stderr.isatty():
         return archive.update()
-    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
-    from rich.progress import Progress as Bar
-
-    columns = (
-        TextColumn("indexing {task.fields[files]}"), BarColumn(), DownloadColumn(binary_units=True),
-        TransferSpeedColumn(), TimeRemainingColumn(),
-    )  # fmt: skip
-    with Bar(*columns, console=output.console(err=True), transient=True) as bar:
-        task = bar.add_task("", total=None, files="…", visible=False)
+    with output.progress_bar() as bar:
+        task = bar.add_task("", total=None, visible=False)
 
         def show(done: "Progress") -> None:
-            files = f"{done.files:,}/{done.of:,} files"
-            bar.update(task, completed=done.done, total=done.total, files=files, visible=done.of > 0)
+            files = f"indexing {done.files:,}/{done.of:,} files"
+            bar.update(task, completed=done.done, total=done.total, description=files, visible=done.of > 0)
 
         return archive.update(progress=show)
 
@@ -362,14 +361,19 @@ def _say_hits(results: "Results", about: "dict[tuple[str, str], Archived | None]
             before = (hit.agent, hit.id)
             one = about[before]
             line = Text.assemble((hit.id[:SHORT], "bold cyan"), "  ", (hit.title or "untitled", "bold"))
-            line.append(f"  {_describe(one)}" if one is not None else "", "dim")
-            out.print(line)
+            about_it = Text(_describe(one) if one is not None else "", "dim")
+            if out.is_terminal and line.cell_len + about_it.cell_len + 2 > out.width:
+                line.truncate(out.width, overflow="ellipsis")
+                out.print(line)
+                out.print(Text("  ") + about_it)
+            else:
+                out.print(Text.assemble(line, "  ", about_it))
         text = hit.text
         label = " ".join(part for part in (text.role or text.kind, text.tool or "") if part)
-        row = Text.assemble("  ", (f"{label}: ", "green"))
+        row = Text.assemble((f"{label}: ", "green"))
         for part in hit.snippet:
             row.append(" ".join(part.text.split("\n")), "bold yellow" if part.is_hit else "")
-        out.print(row)
+        out.print(Padding(row, (0, 0, 0, 2), expand=False) if out.is_terminal else Text("  ") + row)
     more = f"; more with --offset {results.next}" if results.next is not None else ""
     about_ = f"{results.total:,} {_plural(results.total, 'hit')} in {results.sessions:,} conversations{more}"
     out.print(Text(about_, "dim"))
@@ -399,15 +403,24 @@ def list_(filters: dict[str, Any], limit: int, no_update: bool, home: Path | Non
     if not rows:
         output.console().print("no conversations; add some with: interlingua archive add claude-code")
         return
-    table = Table(box=None)
-    for name in ("id", "when", "tool", "project", "messages", "cost", "title"):
-        table.add_column(name, justify="right" if name in ("messages", "cost") else "left", no_wrap=name != "title")
+    table = []
     for one in rows:
         cost = f"${one.cost:,.2f}" if one.cost is not None else ""
-        when, title = _date(one.ended or one.started), Text(one.title or "")
-        project, count = Text(one.project or ""), f"{one.messages:,}"
-        table.add_row(one.id[:SHORT], when, one.tool_name, project, count, cost, title)
-    output.console().print(table)
+        title = " ".join((one.title or "").split())
+        when, count = _date(one.ended or one.started), f"{one.messages:,}"
+        table.append((one.id[:SHORT], when, one.tool_name, one.project or "", count, cost, title))
+    output.table(output.console(), _CONVERSATIONS, table)
+
+
+_CONVERSATIONS = (
+    output.Column("id"),
+    output.Column("when"),
+    output.Column("tool", rank=2),
+    output.Column("project", rank=1),
+    output.Column("messages", right=True, rank=4),
+    output.Column("cost", right=True, rank=3),
+    output.Column("title", cut=True),
+)
 
 
 def _archived_json(one: "Archived") -> dict[str, Any]:
@@ -458,12 +471,20 @@ def totals(by: tuple[str, ...], filters: dict[str, Any], no_update: bool, home: 
         return
     out = output.console()
     for group, rows in found.items():
-        table = Table(box=None)
-        for name in (group, "answers", "input", "cache read", "cache write", "output", "cost"):
-            table.add_column(name, justify="left" if name == group else "right")
-        for total in (*rows, *(one._replace(name="all") for one in whole)):
-            table.add_row(Text(total.name or "unknown"), *_numbers(total))
-        out.print(table)
+        if group != groups[0]:
+            out.print()
+        every = (*rows, *(one._replace(name="all") for one in whole))
+        output.table(out, (output.Column(group), *_TOTALS), [(one.name or "unknown", *_numbers(one)) for one in every])
+
+
+_TOTALS = (
+    output.Column("answers", right=True, rank=1),
+    output.Column("input", right=True),
+    output.Column("cache read", right=True, rank=2),
+    output.Column("cache write", right=True, rank=3),
+    output.Column("output", right=True),
+    output.Column("cost", right=True),
+)
 
 
 def _numbers(total: "Total") -> list[str]:

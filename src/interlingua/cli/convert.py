@@ -12,15 +12,6 @@ from typing import IO, Any
 
 import click
 from click.shell_completion import CompletionItem
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TaskProgressColumn,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
 
 from .. import conversion
 from .._version import __version__
@@ -344,15 +335,7 @@ def _progress(total: int | None, asked: bool | None) -> Iterator[Callable[[int, 
     if asked is False or (asked is None and (not terminal or (total or 0) < bulk.LARGE)):
         yield lambda position, count: None
     elif terminal:
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TaskProgressColumn(),
-            DownloadColumn(),
-            TransferSpeedColumn(),
-            TimeRemainingColumn(),
-        )
-        with Progress(*columns, console=output.console(err=True), transient=True) as bar:
+        with output.progress_bar() as bar:
             shown = bar.add_task("converting", total=total)
             yield lambda position, count: bar.update(shown, completed=position, description=f"{count:,} conversations")
     else:

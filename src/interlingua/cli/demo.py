@@ -158,7 +158,8 @@ class _Reporter:
             self.end()
             self._out.print(Text("agent ", "bold green"), end="")
             self._kind = type(event)
-        self._out.print(Text(event.delta, "dim italic" if isinstance(event, ThinkingDelta) else ""), end="")
+        style = "dim italic" if isinstance(event, ThinkingDelta) else ""
+        self._out.print(Text(event.delta, style), end="", soft_wrap=True)
 
     def end(self) -> None:
         if self._kind is not None:

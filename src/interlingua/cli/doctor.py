@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import click
+from rich.table import Table
 from rich.text import Text
 
 from .._version import __version__
@@ -18,7 +19,7 @@ from ..sessions.operations import repair_session
 from ..sessions.repair import Examined, RepairFinding
 from ..tools.sandbox import sandbox_status
 from ..values.errors import InterlinguaError
-from ..values.places import home
+from ..values.places import home, short
 from . import output
 
 
@@ -80,13 +81,22 @@ def _check_installation(as_json: bool) -> None:
     if as_json:
         output.say_json({"healthy": not failed, "checks": [check._asdict() for check in checks]})
     else:
-        out = output.console()
-        for check in checks:
-            mark, colour = _MARKS[check.state]
-            remedy = f"; {check.remedy}" if check.remedy else ""
-            out.print(Text.assemble((mark, colour), f" {check.name}: ", check.detail, (remedy, "dim")))
+        _print_checks(checks)
     if failed:
         sys.exit(1)
+
+
+def _print_checks(checks: list[Check]) -> None:
+    out = output.console()
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    for check in checks:
+        mark, colour = _MARKS[check.state]
+        text = Text.assemble(check.detail, (f"; {check.remedy}" if check.remedy else "", "dim"))
+        grid.add_row(Text(mark, colour), Text(check.name), text)
+        if not out.is_terminal:
+            out.print(Text(f"{mark} {check.name}: {text.plain}"))
+    if out.is_terminal:
+        out.print(grid)
 
 
 _MARKS = {"ok": ("✓", "green"), "note": ("·", "dim"), "problem": ("✗", "red")}
@@ -125,7 +135,7 @@ def _locale_check() -> Check:
 
 def _home_checks(place: Path) -> Iterator[Check]:
     if not place.exists():
-        yield Check("home", "note", f"{place} does not exist yet; it is made when it is needed")
+        yield Check("home", "note", f"{short(place)} does not exist yet; it is made when it is needed")
         return
     if not place.is_dir() or not os.access(place, os.R_OK | os.W_OK | os.X_OK):
         yield Check("home", "problem", f"{place} cannot be written", "repair its permissions, or set INTERLINGUA_HOME")
@@ -135,7 +145,7 @@ def _home_checks(place: Path) -> Iterator[Check]:
     yield Check(
         "home",
         state,
-        f"{place}" + (" can be changed by others" if others else ""),
+        short(place) + (" can be changed by others" if others else ""),
         f"chmod go-w {place}" if others else "",
     )
     free = shutil.disk_usage(place).free

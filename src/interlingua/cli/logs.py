@@ -17,6 +17,7 @@ from .groups import Group
 RUNS = "run"  # the agent whose sessions the runs are
 _SHARED = ("show", "search", "export", "delete", "restore", "purge", "totals")  # commands of `sessions`
 _LISTED = 20
+_WIDE, _NARROW = 100, 72  # columns from which on models have their provider, and below which they are left out
 
 
 def switch() -> Path:
@@ -105,14 +106,33 @@ def _lines(rows: list[Any]) -> list[str]:
     import shutil
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    models = max((len(info.model or "") for info in rows), default=0)
+    # Of a narrow terminal the title takes most: the provider is left out, then the model.
+    names = [(info.model or "") if width is None or width >= _WIDE else _bare(info.model) for info in rows]
+    models = max(map(len, names), default=0)
+    if width is not None and width < _NARROW:
+        names, models = [""] * len(rows), 0
     lines = []
-    for info in rows:
+    for info, model in zip(rows, names, strict=True):
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(info.modified / 1000))
-        name = info.id[:8] if width is not None else info.id
-        line = f"{name}  {when}  {info.model or '':{models}}  {' '.join((info.title or '').split())}".rstrip()
-        lines.append(line if width is None or len(line) <= width else f"{line[: width - 1]}…")
+        parts = [info.id if width is None else info.id[:8], when, *([f"{model:{models}}"] if models else [])]
+        line = "  ".join([*parts, " ".join((info.title or "").split())]).rstrip()
+        lines.append(line if width is None else _fitted(line, width))
     return lines
+
+
+def _bare(model: str | None) -> str:
+    return (model or "").partition("/")[2] or model or ""
+
+
+def _fitted(line: str, width: int) -> str:
+    """The line cut at this many cells; a character of Chinese or Japanese takes two."""
+    if len(line) <= width and line.isascii():
+        return line
+    if line.isascii():
+        return f"{line[: width - 1]}…"
+    from rich.cells import cell_len, set_cell_size
+
+    return line if cell_len(line) <= width else f"{set_cell_size(line, width - 1).rstrip()}…"
 
 
 @command.command("on")

@@ -10,23 +10,26 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..chat.terminal import behind, safe_console
+from ..chat.terminal import LOOK_ALIKES, behind, safe_console
 from ..conversion.sources import Problem, Source
 from ..values.errors import FormatError
 from ..values.losses import Loss
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 
 def console(*, err: bool = False) -> Console:
     """A console with colours and wrapping only on a terminal."""
     terminal = (sys.stderr if err else sys.stdout).isatty()
-    return safe_console(stderr=err, soft_wrap=True, width=None if terminal else _WIDE)
+    return safe_console(stderr=err, soft_wrap=not terminal, width=None if terminal else _WIDE)
 
 
 _WIDE = 4000  # columns without a terminal: nothing is truncated or wrapped
@@ -43,9 +46,9 @@ def paged(pager: bool | None = None) -> Iterator[Console]:
         yield safe_console() if sys.stdout.isatty() else console()
         return
     size = shutil.get_terminal_size()
-    # In the encoding of the terminal, which the pager passes on; what it cannot show is escaped.
+    # In the encoding of the terminal, which the pager passes on.
     encoding = behind(sys.stdout).encoding or "utf-8"
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, text=True, encoding=encoding, errors="backslashreplace")
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, text=True, encoding=encoding, errors=LOOK_ALIKES)
     assert process.stdin is not None
     out = safe_console(file=process.stdin, force_terminal=True, width=size.columns)
     out.on_broken_pipe = _left  # type: ignore[method-assign]  # rich would end the program
@@ -81,22 +84,35 @@ def _pager() -> list[str] | None:
 
 
 class Column(NamedTuple):
-    """A column of a table. Those with the highest `rank` are left out first where the terminal is narrow."""
+    """A column of a table. On a narrow terminal `cut` ones are shortened, then those of the highest `rank` left out."""
 
     name: str
     right: bool = False
     rank: int = 0
+    cut: bool = False
+
+
+_SHORTEST = 24  # cells to which a column is cut before others are left out
 
 
 def table(out: Console, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
     """Prints a table that fits the terminal; in a pipe all of it, without padding at the ends of lines."""
     widths = [max(map(cell_len, (column.name, *cells))) for column, *cells in zip(columns, *rows, strict=True)]
     shown = list(range(len(columns)))
-    while out.is_terminal and sum(widths[at] + 2 for at in shown) - 2 > out.width:
+    room = out.width if out.is_terminal else sys.maxsize
+
+    def excess(widths: list[int]) -> int:
+        return sum(widths[at] + 2 for at in shown) - 2 - room
+
+    least = [min(width, _SHORTEST) if column.cut else width for column, width in zip(columns, widths, strict=True)]
+    while excess(least) > 0:
         last = max(shown, key=lambda at: (columns[at].rank, at))
         if not columns[last].rank:
             break
         shown.remove(last)
+    for at in shown:
+        if columns[at].cut:
+            widths[at] = max(1, widths[at] - max(0, excess(widths)))
     head = [column.name for column in columns]
     for number, row in enumerate((head, *rows)):
         cells = (_cell(row[at], widths[at], columns[at].right) for at in shown)
@@ -107,6 +123,8 @@ def table(out: Console, columns: Sequence[Column], rows: Sequence[Sequence[str]]
 
 
 def _cell(text: str, width: int, right: bool) -> str:
+    if cell_len(text) > width:
+        text = f"{set_cell_size(text, width - 1)}…"
     space = " " * (width - cell_len(text))
     return space + text if right else text + space
 
@@ -118,13 +136,24 @@ def progress(label: str, found: Sequence[Source]) -> Iterator[Callable[[int], No
     if not sys.stderr.isatty() or total < _LARGE:
         yield lambda count: None
         return
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    bar = Progress(*columns, TimeRemainingColumn(), console=console(err=True), transient=True)
-    with bar:
+    with progress_bar() as bar:
         task = bar.add_task(label, total=total)
         yield lambda count: bar.advance(task, count)
+
+
+def progress_bar() -> "Progress":
+    """What is done, a bar, bytes, rate and time left, as wide as the terminal allows; the bar gives way first."""
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    out = console(err=True)
+    room = out.width - _FIGURES
+    bar = (BarColumn(bar_width=min(40, room)),) if room >= _SHORTEST_BAR else ()
+    columns = (TextColumn("{task.description}"), *bar, DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=out, transient=True)
+
+
+_FIGURES = 60  # cells that the figures beside a bar may need
+_SHORTEST_BAR = 8
 
 
 _LARGE = 8 << 20  # bytes from which on a bar is shown

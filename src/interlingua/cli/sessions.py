@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, TypeVar
 
 import click
-from rich.table import Table
 from rich.text import Text
 
 from .. import conversion
@@ -91,17 +90,22 @@ def list_(where: Where, everybody: bool, limit: int | None, as_json: bool) -> No
 
 
 def _table(rows: list[SessionInfo], *, with_agent: bool) -> None:
-    table = Table(box=None)
-    for name in ("id", *(["agent"] if with_agent else []), "modified", "messages", "model", "title"):
-        table.add_column(name, justify="right" if name == "messages" else "left")
+    columns = (
+        output.Column("id"),
+        *([output.Column("agent")] if with_agent else []),
+        output.Column("modified", rank=1),
+        output.Column("messages", right=True, rank=3),
+        output.Column("model", rank=2),
+        output.Column("title", cut=True),
+    )
+    table = []
     for info in rows:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(info.modified / 1000))
-        title = Text(info.title or "")
-        if info.bad_lines:
-            title.append(f" ({info.bad_lines} bad lines)", style="red")
+        bad = f"({info.bad_lines} bad lines) " if info.bad_lines else ""
         agent = [info.agent] if with_agent else []
-        table.add_row(info.id, *agent, when, f"{info.messages:,}", info.model or "", title)
-    output.console().print(table)
+        title = bad + " ".join((info.title or "").split())
+        table.append((info.id, *agent, when, f"{info.messages:,}", info.model or "", title))
+    output.table(output.console(), columns, table)
 
 
 # --- show ------------------------------------------------------------------------------------------------------------
@@ -502,12 +506,18 @@ def totals(where: Where, by: Literal["model", "day"], as_json: bool) -> None:
     if as_json:
         output.say_json({"by": by, "rows": [row._asdict() for row in rows], "all": [row._asdict() for row in whole]})
         return
-    table = Table(box=None, pad_edge=False)
-    for name in (by, "answers", "input", "cached", "output", "cost"):
-        table.add_column(name, justify="left" if name == by else "right")
+    table = []
     for row in (*rows, *(whole if len(rows) > 1 else ())):
         cost = "?" if row.cost is None else f"${row.cost:.4f}" + (" + ?" if row.unpriced else "")
         numbers = (row.answers, row.input, row.cache_read + row.cache_write, row.output)
         label = "all" if row in whole and row not in rows else row.name or "unknown"
-        table.add_row(label, *(f"{number:,}" for number in numbers), cost)
-    output.console().print(table if rows else "no answers")
+        table.append((label, *(f"{number:,}" for number in numbers), cost))
+    if not rows:
+        output.console().print("no answers")
+        return
+    ranks = {"answers": 1, "cached": 2}
+    numbers_of = (
+        output.Column(name, right=True, rank=ranks.get(name, 0))
+        for name in ("answers", "input", "cached", "output", "cost")
+    )
+    output.table(output.console(), (output.Column(by), *numbers_of), table)

@@ -30,6 +30,13 @@ def private_folder(folder: Path) -> Path:
     return folder
 
 
+def short(path: Path) -> str:
+    """The path for people to read: `~` for their home folder."""
+    user = os.environ.get("HOME", "")
+    within = bool(user) and path.is_absolute() and path.is_relative_to(user)
+    return f"~/{path.relative_to(user)}".removesuffix("/.") if within else str(path)
+
+
 PLUGIN_GROUP = "interlingua.plugins"  # the entry points of packages that are plugins
 
 
