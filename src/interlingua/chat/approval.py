@@ -106,7 +106,7 @@ def shown(request: ApprovalRequest, diff: str | None, decision: Decision) -> Ren
     return Group(head, *_body(request.params, head.plain, diff), *why)
 
 
-def _body(params: Mapping[str, Any], head: str, diff: str | None) -> list[Text]:
+def _body(params: Mapping[str, Any], head: str, diff: str | None) -> list[RenderableType]:
     if diff is not None and diff.strip():
         return [coloured_diff(diff, _SHOWN_LINES, _SHOWN_WIDTH)]
     command = params.get("command")

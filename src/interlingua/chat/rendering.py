@@ -4,13 +4,17 @@ Whatever a model or a tool says is foreign text: it passes through `safe` before
 cursor, change the title or hide behind other text.
 """
 
+import itertools
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from rich.console import Group, RenderableType
-from rich.markdown import Markdown
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.markdown import CodeBlock, Heading, Markdown
+from rich.padding import Padding
+from rich.segment import Segment
+from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
@@ -178,9 +182,38 @@ def one_line(text: str, limit: int = _WIDTH) -> str:
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
+class _Heading(Heading):
+    LEVEL_ALIGN = {}  # all to the left: an answer is read from there
+
+
+class _CodeBlock(CodeBlock):
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Syntax(str(self.text).rstrip(), self.lexer_name, theme=self.theme, word_wrap=True, padding=(0, 1))
+
+
+class _Markdown(Markdown):
+    """Without blank lines around it: these are for those to add who put parts together."""
+
+    elements = {
+        **Markdown.elements,
+        "heading_open": _Heading,
+        "fence": _CodeBlock,
+        "code_block": _CodeBlock,
+    }
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        parts = super().__rich_console__(console, options)
+        rendered = ([one] if isinstance(one, Segment) else console.render(one, options) for one in parts)
+        lines = [*Segment.split_lines(itertools.chain.from_iterable(rendered))]
+        filled = [at for at, line in enumerate(lines) if any(part.text.strip() for part in line)]
+        for line in lines[filled[0] : filled[-1] + 1] if filled else ():
+            yield from line
+            yield Segment.line()
+
+
 def markdown(text: str) -> Markdown:
-    """Markdown whose links show their URL, so that the target is visible."""
-    return Markdown(safe(text), code_theme="ansi_dark", hyperlinks=False)
+    """Markdown whose links show their URL, so that the target is visible; in colours of the terminal's palette."""
+    return _Markdown(safe(text), code_theme="ansi_dark", hyperlinks=False)
 
 
 # --- messages --------------------------------------------------------------------------------------------------------
@@ -245,22 +278,22 @@ def diff_of(result: Any) -> str | None:
 
 def last_lines(text: str, limit: int, style: str = "dim") -> Text:
     """The last lines of an output, and the number of hidden ones."""
-    lines = safe(text).rstrip().split("\n")
+    lines = [line.expandtabs(4) for line in safe(text).rstrip().split("\n")]
     hidden = len(lines) - limit
     shown = lines[-limit:] if hidden > 1 else lines
     note = [f"… {hidden:,} lines before"] if hidden > 1 else []
     return Text("\n".join(f"  {line[:_WIDTH]}" for line in [*note, *shown]), style, overflow="ellipsis", no_wrap=True)
 
 
-def coloured_diff(diff: str, limit: int = DIFF_LINES, width: int = _WIDTH) -> Text:
-    lines = safe(diff).rstrip("\n").split("\n")
+def coloured_diff(diff: str, limit: int = DIFF_LINES, width: int = _WIDTH) -> RenderableType:
+    lines = [line.expandtabs(4) for line in safe(diff).rstrip("\n").split("\n")]
     out = Text(overflow="fold")
     for line in lines[:limit]:
-        out.append(f"  {line[:width]}\n", next((style for mark, style in _DIFF_STYLES if line.startswith(mark)), "dim"))
+        out.append(f"{line[:width]}\n", next((style for mark, style in _DIFF_STYLES if line.startswith(mark)), "dim"))
     if len(lines) > limit:
-        out.append(f"  … {len(lines) - limit:,} more lines\n", "dim")
+        out.append(f"… {len(lines) - limit:,} more lines\n", "dim")
     out.rstrip()
-    return out
+    return Padding(out, (0, 0, 0, 2), expand=False)
 
 
 def finished_call(

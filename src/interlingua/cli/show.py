@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 from rich.console import Console, Group, RenderableType
-from rich.markdown import Markdown
 from rich.padding import Padding
 from rich.text import Text
 
 from .. import conversion
+from ..chat.rendering import markdown
 from ..conversion import sources
 from ..values import jsontext
 from ..values.errors import InterlinguaError
@@ -112,6 +112,8 @@ class _View:
         for message in messages:
             if isinstance(message, ToolResultMessage) and results.get(id(message)):
                 continue  # shown with its call
+            if not self._piped:
+                yield Text()
             yield self._message(message, results)
         if lines:
             yield Text(f"({lines} bookkeeping {'line' if lines == 1 else 'lines'}; --all shows them)", style="dim")
@@ -144,7 +146,7 @@ class _View:
         if isinstance(message, ToolResultMessage):
             return self._result(message)
         label, style = _STYLES.get(type(message), ("system", "bold magenta"))
-        heading = Text(label, style=style)
+        heading = Text.assemble((label, style))
         if isinstance(message, AssistantMessage):
             heading.append(_about(message), style="dim")
         parts = [self._block(block, results) for block in blocks_of(message.content)]
@@ -186,7 +188,7 @@ class _View:
         return Text(f"▸ thinking ({size})", style="dim")
 
     def _text(self, text: str) -> RenderableType:
-        return Text(text) if self._plain else Markdown(text)
+        return Text(text) if self._plain else markdown(text)
 
     def _indented(self, part: RenderableType) -> RenderableType:
         return _prefixed(part) if self._piped else Padding(part, (0, 0, 0, 2), expand=False)
