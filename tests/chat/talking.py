@@ -14,6 +14,7 @@ from interlingua.chat.commands import COMMANDS
 from interlingua.chat.display import Display
 from interlingua.chat.opening import open_session
 from interlingua.chat.plain import plainly
+from interlingua.chat.themes import DARK
 from interlingua.tools.policy import ASK
 from interlingua.values.events import AgentEvent
 
@@ -26,6 +27,7 @@ class Remembering:
 
     def __init__(self) -> None:
         self.display = Display()
+        self.theme = DARK
         self.text = ""
         self.offered: list[str] = []
         self.notified: list[str] = []

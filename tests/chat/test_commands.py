@@ -139,7 +139,7 @@ async def test_another_model_takes_over_and_what_it_will_not_read_is_said(tmp_pa
     async with talking(tmp_path, session=id[:12]) as talk:
         assert "debug/parrot-1" == talk.chat.model
         assert "the model is debug/parrot-1" in await talk.say("/model")
-        assert talk.chat.status.startswith("debug/parrot-1 · ")
+        assert talk.chat.status().startswith("debug/parrot-1 · ")
 
 
 async def test_the_session_is_exported_with_a_report_of_what_was_lost(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from msgspec import Struct
+from rich.cells import cell_len
 from rich.console import RenderableType
 from rich.text import Text
 
@@ -30,6 +31,7 @@ from ..tools.tool import Tool, ToolContext
 from ..values.errors import InterlinguaError
 from ..values.events import AgentEvent, MessageEnd, MessageStart
 from ..values.messages import AssistantMessage, Message, UserMessage, text_of
+from ..values.places import short
 from ..values.request import ModelDescriptor
 from . import approval, elicitation, opening
 from .command import Command, attach, is_file_name, nearest, parse
@@ -37,6 +39,7 @@ from .display import Display
 from .elicitation import Form
 from .opening import Spending
 from .rendering import duration, error_line, error_text, note, one_line
+from .themes import DARK, Theme
 
 TIMEOUT = 2.0  # seconds within which a second Ctrl-C means stop
 _LOG = logging.getLogger("interlingua")
@@ -83,6 +86,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     servers: dict[str, Any] = {}  # MCP servers by name, as `ServerTools`
     problems: tuple[str, ...] = ()
     notify_after: float | None = None
+    theme: Theme = DARK
 
 
 def tool_context(settings: Settings) -> ToolContext:
@@ -102,6 +106,7 @@ class Screen(Protocol):
     """The front end of a chat."""
 
     display: Display
+    theme: Theme
     is_terminal: bool  # whether it draws on a terminal, with escape sequences
     keys: str  # help text: the keys
 
@@ -544,7 +549,7 @@ class Chat:
     async def _greet(self) -> None:
         policy = {"allow": "allowed", "ask": "ask first", "deny": "read only"}[self.settings.policy.default]
         tools = f"{len(self._tools)} tools ({policy})" if self._tools else "no tools"
-        where = f"{self.settings.root}"
+        where = short(self.settings.root)
         await self.screen.aside(
             note(f"interlingua chat · {self.model} · session {self.session.id[:8]} · {tools} · {where} · /help")
         )
@@ -565,18 +570,20 @@ class Chat:
         if answer is not None and answer.verdict == "yes":
             await self._ran(self.agent.continue_())
 
-    @property
-    def status(self) -> str:
-        """The status line."""
+    def status(self, width: int = 1000) -> str:
+        """The status line, in so many cells: what is looked at least is left out first."""
         share = f" ({self.spent.context * 100 // self.window}%)" if self.window and self.spent.context else ""
-        parts = [
-            self.model,
-            f"{self.spent.input:,} in, {self.spent.output:,} out",
-            self.spent.dollars,
-            *([f"context {self.spent.context:,}{share}"] if self.spent.context else []),
-            f"session {self.session.id[:8]}",
-        ]
-        return " · ".join(map(one_line, parts))
+        parts = {
+            "model": one_line(self.model),
+            "tokens": f"{self.spent.input:,} in, {self.spent.output:,} out",
+            "cost": self.spent.dollars,
+            **({"context": f"context {self.spent.context:,}{share}"} if self.spent.context else {}),
+            "session": f"session {self.session.id[:8]}",
+        }
+        for name in ("session", "tokens", "context"):
+            if cell_len(" · ".join(parts.values())) > width:
+                parts.pop(name, None)
+        return " · ".join(parts.values())
 
 
 def _full(name: str | None) -> str | None:

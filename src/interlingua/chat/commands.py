@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
+from rich.console import RenderableType
 from rich.text import Text
 
 from .. import conversion
@@ -27,11 +28,12 @@ from ..values import spelling
 from ..values.errors import InterlinguaError
 from ..values.losses import Encoded, Lines, Loss
 from ..values.request import Context, Conversation, Entry, ModelDescriptor, Request
-from . import approval, opening, tree
+from . import approval, opening, themes, tree
 from .chat import Chat
 from .command import Command, place
 from .opening import Spending, by_model
 from .rendering import coloured_diff, error_text, loss_report, note, one_line, session_rows, table, unfolded
+from .themes import THEMES
 
 _TREE_ROWS = 200
 
@@ -158,11 +160,14 @@ async def _diff(chat: Chat, name: str) -> None:
     if not name:
         return
     found = await asyncio.to_thread(_differences, chat, name)
-    shown: list[Text] = []
+    shown: list[RenderableType] = []
     for one in found:
-        shown.append(Text(one.heading, "bold"))
+        role = "tool result" if one.role == "toolResult" else one.role
+        shown.append(Text.assemble((one.heading, "bold"), (f"  {role}", "dim")))
         shown.append(coloured_diff("\n".join(one.changes)))
-    legend = f"{one_line(name)} (-) and this branch (+): {len(found):,} differences"
+    legend = (
+        f"{one_line(name)} (-) and this branch (+): {len(found):,} {'difference' if len(found) == 1 else 'differences'}"
+    )
     await chat.screen.show(*shown, note(legend if found else f"no differences from {one_line(name)}"))
 
 
@@ -187,7 +192,7 @@ def _differences(chat: Chat, name: str) -> list[Difference]:
         # Read-only, since another chat may be writing to it.
         with Session.open(id, agent=opening.AGENT, create=False, read_only=True) as other:
             there = replace(other.base, entries=other.path())
-    return list(differences(_spoken(there), _spoken(here)))
+    return list(differences(_spoken(there), _spoken(here), for_reading=True))
 
 
 def _spoken(conversation: Conversation) -> Conversation:
@@ -340,6 +345,22 @@ async def _thinking(chat: Chat, _: str) -> None:
     await screen.show(*([unfolded(last)] if last else []), note(f"thinking is {state} from here on"))
 
 
+async def _theme(chat: Chat, name: str) -> None:
+    """Switches the colours, here and in later programs."""
+    if not name:
+        await chat.screen.show(note(f"the theme is {chat.screen.theme.name}; /theme {'|'.join(THEMES)} switches"))
+        return
+    chosen = themes.named(name, "/theme")
+    place = await asyncio.to_thread(themes.store, chosen)
+    chat.screen.theme = chosen
+    notes = [f"the theme is now {name}, in later chats as well ({place})"]
+    if os.environ.get(themes.VARIABLE) not in (None, "", name):
+        notes.append(f"{themes.VARIABLE} is {os.environ[themes.VARIABLE]} and comes first there")
+    if not chat.screen.is_terminal or os.environ.get("NO_COLOR"):
+        notes.append("no colours are shown here")
+    await chat.screen.show(note("; ".join(notes)))
+
+
 async def _help(chat: Chat, _: str) -> None:
     rows = [(Text(f"/{one.name} {one.takes}".rstrip(), "bold"), one.about) for one in COMMANDS.values()]
     await chat.screen.show(table(rows), note(chat.screen.keys))
@@ -368,6 +389,7 @@ COMMANDS: dict[str, Command] = {
         Command("tools", "", "List the tools and whether they ask first.", _tools, True),
         Command("prompt", "[SERVER/NAME a=b …]", "Send a prompt of an MCP server, or list them.", _prompt),
         Command("thinking", "", "Unfold the model's thinking, or fold it again.", _thinking, True),
+        Command("theme", f"[{'|'.join(THEMES)}]", "Switch the colours of the terminal.", _theme, True),
         Command("help", "", "This list.", _help, True),
         Command("quit", "", "Leave; the session is saved.", _quit, True),
     )

@@ -23,6 +23,7 @@ from .chat import Chat
 from .display import Display
 from .rendering import safe
 from .terminal import safe_console
+from .themes import THEMES
 
 _WIDTH = 100
 
@@ -35,6 +36,7 @@ class PlainScreen:
 
     def __init__(self, source: int, out: TextIO, err: TextIO, *, interactive: bool) -> None:
         self.display = Display()
+        self.theme = THEMES["mono"]
         self._source = source
         self._out = out
         self._err = err
@@ -192,14 +194,22 @@ class PlainScreen:
         self._err.flush()
 
     def _write(self, file: TextIO, parts: "tuple[RenderableType, ...]") -> None:
-        file.write(plainly(parts))
+        file.write(plainly(parts, _width(file)))
         file.flush()
 
 
-def plainly(parts: "tuple[RenderableType, ...] | list[RenderableType]") -> str:
+def _width(file: TextIO) -> int:
+    """The columns of a terminal; a pipe has a hundred."""
+    try:
+        return os.get_terminal_size(file.fileno()).columns or _WIDTH
+    except (OSError, ValueError):  # no terminal, or no file
+        return _WIDTH
+
+
+def plainly(parts: "tuple[RenderableType, ...] | list[RenderableType]", width: int = _WIDTH) -> str:
     """Parts as text without escape sequences and trailing spaces."""
     out = io.StringIO()
-    console = safe_console(file=out, force_terminal=False, color_system=None, width=_WIDTH)
+    console = safe_console(file=out, force_terminal=False, color_system=None, width=width)
     for part in parts:
         console.print(part)
     return "".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines())

@@ -36,9 +36,9 @@ from prompt_toolkit.layout import (
     Window,
 )
 from prompt_toolkit.layout.menus import CompletionsMenu
-from prompt_toolkit.output import Output
+from prompt_toolkit.output import ColorDepth, Output
 from prompt_toolkit.patch_stdout import patch_stdout
-from prompt_toolkit.styles import Style
+from prompt_toolkit.styles import DynamicStyle, Style
 from prompt_toolkit.widgets import SearchToolbar
 from rich.console import RenderableType
 from rich.text import Text
@@ -51,10 +51,14 @@ from .command import Command, images_mentioned, place
 from .display import Display
 from .rendering import one_line
 from .terminal import safe_console
+from .themes import DARK, THEMES, Theme
 
 _MENU = 8  # lines for completions
 _TICK = 0.5  # seconds between looks at the clock, while something runs
-_STYLE = Style.from_dict({"status": "reverse", "prompt": "bold ansicyan", "asking": "bold ansiyellow"})
+_STYLES = {
+    theme.name: Style.from_dict({"status": "reverse", "prompt": theme.prompt, "asking": theme.asking})
+    for theme in THEMES.values()
+}
 
 
 class TerminalScreen:
@@ -67,8 +71,15 @@ class TerminalScreen:
     )
 
     def __init__(
-        self, *, history: Path, completer: Completer, input: Input | None = None, output: Output | None = None
+        self,
+        *,
+        history: Path,
+        completer: Completer,
+        theme: Theme = DARK,
+        input: Input | None = None,
+        output: Output | None = None,
     ) -> None:
+        self.theme = theme
         self.display = Display()
         self._lines: asyncio.Queue[str] = asyncio.Queue()
         self._drawing = asyncio.Lock()
@@ -84,7 +95,8 @@ class TerminalScreen:
         self.app: Application[None] = Application(
             layout=self._layout(),
             key_bindings=self._bindings(),
-            style=_STYLE,
+            style=DynamicStyle(lambda: _STYLES[self.theme.name]),
+            color_depth=lambda: None if self.theme.has_colour else ColorDepth.DEPTH_1_BIT,  # None: as NO_COLOR says
             erase_when_done=True,
             min_redraw_interval=0.04,
             input=input,
@@ -132,7 +144,7 @@ class TerminalScreen:
         if not parts:
             return
         output = self.app.output
-        text = drawn(parts, self._width)
+        text = drawn(parts, self._width, self.theme)
 
         def write() -> None:
             output.write_raw(text)
@@ -201,13 +213,13 @@ class TerminalScreen:
         return [("class:prompt", "» " if chat is not None and chat.busy else "› ")]
 
     def _status(self) -> StyleAndTextTuples:
-        return [("", f" {self._chat.status if self._chat is not None else ''}")]
+        return [("", f" {self._chat.status(self._width - 1) if self._chat is not None else ''}")]
 
     def _live(self) -> StyleAndTextTuples:
         """What is under way, drawn once for each time that the screen is; the last lines where it is too long."""
         counter = self.app.render_counter
         if self._drawn[0] != counter:
-            text = drawn(self._under_way(), self._width).rstrip("\n")
+            text = drawn(self._under_way(), self._width, self.theme).rstrip("\n")
             room = max(3, self.app.output.get_size().rows - self._buffer.text.count("\n") - 4)
             lines = text.split("\n")[-room:]
             self._drawn = counter, to_formatted_text(ANSI("\n".join(lines))) if text else []
@@ -309,10 +321,10 @@ def notification(text: str, environment: Mapping[str, str]) -> str:
     return f"\x1b]9;interlingua: {one_line(text)}\x1b\\\a"
 
 
-def drawn(parts: Any, width: int) -> str:
+def drawn(parts: Any, width: int, theme: Theme = DARK) -> str:
     """Parts as text with escapes, for this terminal."""
     out = io.StringIO()
-    console = safe_console(file=out, force_terminal=True, width=width, legacy_windows=False)
+    console = safe_console(theme=theme, file=out, force_terminal=True, width=width, legacy_windows=False)
     for part in parts:
         console.print(part)
     return out.getvalue()

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ..chat.terminal import install_safe_streams, safe_streams
+from ..chat.terminal import LOOK_ALIKES, install_safe_streams, safe_streams
 from ..tools.sandbox import hide_process
 from ..values.errors import InterlinguaError
 from ..values.places import has_plugins
@@ -116,8 +116,8 @@ def _use_utf8() -> None:
     """Uses UTF-8 for file names, arguments and pipes under every locale.
 
     Python determines the encoding of names and arguments at startup, so under a legacy locale it is restarted in UTF-8
-    mode (https://docs.python.org/3/using/cmdline.html#cmdoption-X). A terminal keeps its own encoding: characters that
-    it cannot show are escaped.
+    mode (https://docs.python.org/3/using/cmdline.html#cmdoption-X). A terminal keeps its own encoding: symbols that it
+    cannot show are written as ASCII, other characters are escaped.
     """
     if sys.getfilesystemencoding() != "utf-8":
         terminal = f"{_TERMINAL}={sys.stdout.encoding}"
@@ -125,7 +125,7 @@ def _use_utf8() -> None:
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             own = str(sys._xoptions.get(_TERMINAL, stream.encoding))
-            errors = "strict" if stream is sys.stdin else "backslashreplace"
+            errors = "strict" if stream is sys.stdin else LOOK_ALIKES
             stream.reconfigure(encoding=own if stream.isatty() else "utf-8", errors=errors)
 
 

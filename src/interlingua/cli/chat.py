@@ -5,7 +5,7 @@ import contextlib
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO, cast
 
 import click
 from msgspec.structs import replace
@@ -15,7 +15,8 @@ from ..chat import opening
 from ..chat.chat import Chat, Screen, Settings, tool_context
 from ..chat.commands import COMMANDS, model_names
 from ..chat.plain import PlainScreen
-from ..chat.terminal import behind
+from ..chat.terminal import LOOK_ALIKES, TextStream, behind
+from ..chat.themes import DARK, THEMES, VARIABLE, usual_theme
 from ..dialects import DIALECTS
 from ..plugins.installed import open_installed
 from ..sessions import Session
@@ -69,6 +70,11 @@ _POLICIES = {"yes": ALLOW, "ask": ASK, "read-only": READ_ONLY, "edit": EDIT, "bu
 @click.option("--temperature", type=float, help="The sampling temperature.")
 @click.option("--base-url", help="Another base URL of the provider.")
 @click.option(
+    "--theme",
+    type=click.Choice([*THEMES]),
+    help=f"Colours for a dark or light background, or none; {VARIABLE} or settings.toml if not given.",
+)
+@click.option(
     "--no-notify", is_flag=True, help=f"No bell or notification when a long run ends; also if {_QUIET} is set."
 )
 @installed.HOME
@@ -86,6 +92,7 @@ def command(
     policy: str,
     acp: bool,
     system: str | None,
+    theme: str | None,
     no_notify: bool,
     plugins: tuple[Path, ...],
     servers: tuple[str, ...],
@@ -109,6 +116,7 @@ def command(
         system=system,
         options=call_options(**options),
         notify_after=None if no_notify or os.environ.get(_QUIET) else NOTIFY_AFTER,
+        theme=THEMES[theme] if theme is not None else usual_theme() if _is_terminal() else DARK,
     )
     if acp:
         if prompt is not None or name is not None or resume:
@@ -189,33 +197,38 @@ def _picked() -> str | None:
     infos = opening.recent(None)
     if len(infos) < 2:
         return None
-    from prompt_toolkit.output import create_output
-
     from ..chat.picker import SessionPicker
 
-    id = asyncio.run(SessionPicker(infos, output=create_output(behind(sys.stdout))).run())
+    id = asyncio.run(SessionPicker(infos, output=_terminal()).run())
     if id is None:
         sys.exit(130)
     return id
+
+
+def _terminal() -> Any:
+    """Standard output for prompt-toolkit, which writes what is safe already."""
+    from prompt_toolkit.output import create_output
+
+    return create_output(cast(TextIO, TextStream(behind(sys.stdout))))
 
 
 def _screen(settings: Settings) -> Screen:
     """The terminal screen, or the plain one without a capable terminal."""
     if not _is_terminal():
         for stream in (sys.stdout, sys.stderr):
-            stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+            stream.reconfigure(errors=LOOK_ALIKES)  # type: ignore[union-attr]
         return PlainScreen(sys.stdin.fileno(), sys.stdout, sys.stderr, interactive=sys.stdin.isatty())
-    from prompt_toolkit.output import create_output
-
     from ..chat.screen import ChatCompleter, TerminalScreen
 
     arguments = {
         "model": model_names,
         "export": lambda: sorted(DIALECTS),
+        "theme": lambda: [*THEMES],
         "resume": lambda: [info.id for info in opening.recent()],
     }
     return TerminalScreen(
         history=home() / "chat-history",
+        theme=settings.theme,
         completer=ChatCompleter(COMMANDS, settings.root, arguments),
-        output=create_output(behind(sys.stdout)),
+        output=_terminal(),
     )
