@@ -207,7 +207,7 @@ async def test_a_branch_is_compared_with_a_label_a_file_and_a_session(tmp_path: 
         head = talk.chat.session.head
         shown = await talk.say("/diff one")
         assert "changed [2] ↔ [2]" in shown and "changed [3] ↔ [3]" in shown
-        assert '-   "text": "on the one hand"' in shown and '+   "text": "on the other hand"' in shown
+        assert "  -on the one hand\n  +on the other hand" in shown and '"text"' not in shown
         assert "added – ↔ [2]" in await talk.say("/diff start")
         await talk.say("/model debug/parrot-1")
         head = talk.chat.session.head

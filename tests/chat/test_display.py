@@ -62,7 +62,7 @@ def test_a_finished_paragraph_leaves_the_live_part(display: Display) -> None:
     display.hear(MessageStart(il.AssistantMessage(content=())))
     assert "" == told(display, *streamed(TextStart(0), TextDelta(0, "One **bold**.\n\n")))
     assert "One bold.\n" == told(display, *streamed(TextDelta(0, "Two")))
-    assert "Two\n" == live(display)
+    assert "\nTwo\n" == live(display)
     ended = MessageEnd(il.AssistantMessage(content="One **bold**.\n\nTwo."))
     assert "\nTwo.\n" == told(display, *streamed(TextDelta(0, "."), TextEnd(0, "")), ended)
     assert "" == live(display)

@@ -80,8 +80,27 @@ def test_only_the_end_of_a_long_output_is_shown_and_the_rest_counted() -> None:
 def test_a_diff_has_colours() -> None:
     """Green is new, red is old."""
     text = drawn([rendering.coloured_diff("--- a\n+++ b\n@@ -1 +1 @@\n-old\n+new\n same")], 80)
-    assert "\x1b[31m  -old" in text
-    assert "\x1b[32m  +new" in text
+    assert "  \x1b[31m-old\x1b[0m\n" in text
+    assert "  \x1b[32m+new\x1b[0m\n" in text
+
+
+def test_what_is_wrapped_stays_within_its_indent() -> None:
+    """The lines of a diff, and what they are wrapped into."""
+    shown = drawn_lines(rendering.coloured_diff("+one two three"), 12)
+    assert ["  +one two", "  three"] == [line.rstrip() for line in shown]
+
+
+def drawn_lines(part: RenderableType, width: int) -> list[str]:
+    return re.sub(r"\x1b\[[\d;]*m", "", drawn([part], width)).splitlines()
+
+
+def test_parts_of_markdown_have_one_blank_line_between_them_and_none_around() -> None:
+    """Lists, tables, quotes and code alike; blank lines within code stay."""
+    code, table = "```python\na = 1\n\n\nb = 2\n```", "| a | b |\n|---|---|\n| 1 | 2 |"
+    text = f"# Head\n\nwords\n\n- one\n- two\n\n{code}\n\n{table}\n\n> quote\n\nend\n"
+    shown = [line.rstrip() for line in drawn_lines(rendering.markdown(text), 60)]
+    assert ["Head", "", "words", "", " • one", " • two", "", " a = 1", "", "", " b = 2", ""] == shown[:12]
+    assert ["a  b", "────", "1  2", "", "▌ quote", "", "end"] == shown[12:]
 
 
 def test_what_a_call_changed_is_shown_instead_of_its_words() -> None:

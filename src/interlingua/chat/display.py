@@ -127,18 +127,28 @@ class Display:
 
     def live(self) -> list[RenderableType]:
         """The part in progress."""
-        parts: list[RenderableType] = []
+        parts: list[tuple[str, RenderableType]] = []
         if self._thought is not None:
-            parts.append(self._thinking())
-        if (tail := self._blocks.tail) is not None:
-            parts.append(markdown(tail.markdown))
-        parts += [markdown(piece.markdown) for piece in self._pending if piece.text.strip()]
+            parts.append(("thought", self._thinking()))
+        tail = self._blocks.tail
+        pieces = [*([tail] if tail is not None else []), *self._pending]
+        parts += [("text", markdown(piece.markdown)) for piece in pieces if piece.text.strip()]
         if self._preparing is not None:
-            parts.append(Text(f"● {self._preparing} …", "dim cyan"))
-        parts += [self._call(running) for id, running in self._running.items() if id not in self._residual]
+            parts.append(("call", Text(f"● {self._preparing} …", "dim cyan")))
+        parts += [("call", self._call(running)) for id, running in self._running.items() if id not in self._residual]
         if not parts and self._waiting:
-            parts.append(Text(f"· waiting for the model, {duration(self._clock() - self._since)}", "dim"))
-        return parts
+            waited = duration(self._clock() - self._since)
+            parts.append(("wait", Text(f"· waiting for the model, {waited}", "dim")))
+        # Apart from what is above just as it will be when it is finished, so that nothing jumps then.
+        shown: list[RenderableType] = []
+        before = self._before
+        for kind, part in parts:
+            joined = kind == "text" and pieces[0].continues and not shown
+            if not joined and before is not None and (kind != before or kind == "text"):
+                shown.append(Text(""))
+            shown.append(part)
+            before = kind
+        return shown
 
     # --- an answer ---------------------------------------------------------------------------------------------------
 

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.markdown import CodeBlock, Heading, Markdown
-from rich.padding import Padding
+from rich.markdown import CodeBlock, Heading, Markdown, TableElement
 from rich.segment import Segment
 from rich.syntax import Syntax
 from rich.table import Table
@@ -182,6 +181,20 @@ def one_line(text: str, limit: int = _WIDTH) -> str:
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
+class Indented:
+    """A part two cells to the right, wrapped lines included; without spaces behind its lines."""
+
+    def __init__(self, part: RenderableType) -> None:
+        self._part = part
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        narrower = options.update(width=max(1, options.max_width - 2))
+        for line in console.render_lines(self._part, narrower, pad=False):
+            yield Segment("  ")
+            yield from line
+            yield Segment.line()
+
+
 class _Heading(Heading):
     LEVEL_ALIGN = {}  # all to the left: an answer is read from there
 
@@ -189,6 +202,14 @@ class _Heading(Heading):
 class _CodeBlock(CodeBlock):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield Syntax(str(self.text).rstrip(), self.lexer_name, theme=self.theme, word_wrap=True, padding=(0, 1))
+
+
+class _Table(TableElement):
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for part in super().__rich_console__(console, options):
+            if isinstance(part, Table):
+                part.show_edge = False  # blank lines, which the parts have between them anyway
+            yield part
 
 
 class _Markdown(Markdown):
@@ -199,6 +220,7 @@ class _Markdown(Markdown):
         "heading_open": _Heading,
         "fence": _CodeBlock,
         "code_block": _CodeBlock,
+        "table_open": _Table,
     }
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -293,7 +315,7 @@ def coloured_diff(diff: str, limit: int = DIFF_LINES, width: int = _WIDTH) -> Re
     if len(lines) > limit:
         out.append(f"… {len(lines) - limit:,} more lines\n", "dim")
     out.rstrip()
-    return Padding(out, (0, 0, 0, 2), expand=False)
+    return Indented(out)
 
 
 def finished_call(

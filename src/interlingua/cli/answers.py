@@ -4,6 +4,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
+from rich.console import Group
 from rich.text import Text
 
 from ..values import jsontext
@@ -84,7 +85,8 @@ class MarkdownPrinter(Printer):
 
                 self._live = Live(console=self._console, transient=True, auto_refresh=False)
                 self._live.start()
-            self._live.update(self._markdown(tail.markdown), refresh=True)
+            apart = [] if self._is_first or tail.continues else [Text("")]
+            self._live.update(Group(*apart, self._markdown(tail.markdown)), refresh=True)
         self._fresh = False
 
     def _print(self, pieces: Any) -> None:

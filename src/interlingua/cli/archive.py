@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from rich.padding import Padding
 from rich.text import Text
 
+from ..chat.rendering import Indented
 from . import output
 from .groups import Group
 
@@ -373,7 +373,7 @@ def _say_hits(results: "Results", about: "dict[tuple[str, str], Archived | None]
         row = Text.assemble((f"{label}: ", "green"))
         for part in hit.snippet:
             row.append(" ".join(part.text.split("\n")), "bold yellow" if part.is_hit else "")
-        out.print(Padding(row, (0, 0, 0, 2), expand=False) if out.is_terminal else Text("  ") + row)
+        out.print(Indented(row) if out.is_terminal else Text("  ") + row)
     more = f"; more with --offset {results.next}" if results.next is not None else ""
     about_ = f"{results.total:,} {_plural(results.total, 'hit')} in {results.sessions:,} conversations{more}"
     out.print(Text(about_, "dim"))

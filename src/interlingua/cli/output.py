@@ -119,7 +119,7 @@ def table(out: Console, columns: Sequence[Column], rows: Sequence[Sequence[str]]
         out.print(Text("  ".join(cells).rstrip(), style="" if number else "bold"), soft_wrap=True)
     if len(shown) < len(columns):
         hidden = ", ".join(column.name for at, column in enumerate(columns) if at not in shown)
-        out.print(Text(f"(no room for: {hidden})", "dim"), soft_wrap=True)
+        out.print(Text(f"(no room for: {hidden})", "dim"))
 
 
 def _cell(text: str, width: int, right: bool) -> str:

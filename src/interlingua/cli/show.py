@@ -7,11 +7,10 @@ from typing import Any
 
 import click
 from rich.console import Console, Group, RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
 from .. import conversion
-from ..chat.rendering import markdown
+from ..chat.rendering import Indented, markdown
 from ..conversion import sources
 from ..values import jsontext
 from ..values.errors import InterlinguaError
@@ -191,7 +190,7 @@ class _View:
         return Text(text) if self._plain else markdown(text)
 
     def _indented(self, part: RenderableType) -> RenderableType:
-        return _prefixed(part) if self._piped else Padding(part, (0, 0, 0, 2), expand=False)
+        return _prefixed(part) if self._piped else Indented(part)
 
 
 def _prefixed(part: RenderableType) -> RenderableType:
