@@ -168,6 +168,7 @@ def data_of(id: str) -> str:
 RESOURCES = [
     Resource(uri="test://static-text", name="text", read="This is the content of the static text resource."),
     Resource(uri="test://static-binary", name="image", read=base64.b64decode(PNG), mime_type="image/png"),
+    Resource(uri="test://watched-resource", name="watched", read=lambda: "This is watched."),
     Resource(uri="test://template/{id}/data", name="template", read=data_of, mime_type="application/json"),
 ]
 

@@ -92,7 +92,7 @@ def test_a_plugin_that_is_checked_sees_no_keys(home: Path, tmp_path: Path) -> No
 
 def test_the_command_line_is_not_dumpable() -> None:
     """Its environment cannot be read by others of the same user."""
-    code = "import ctypes; from interlingua.tools.sandbox import hide_process; hide_process(); "
+    code = "import ctypes; from interlingua.cli import hide_process; hide_process(); "
     code += "print(ctypes.CDLL(None).prctl(3))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert b"0\n" == done.stdout

@@ -1,15 +1,17 @@
 """The command line: the command group, one module per command, errors as one line without traceback."""
 
+import contextlib
+import ctypes
 import importlib
 import io
 import os
 import sys
+import threading
 from typing import Any
 
 import click
 
 from ..chat.terminal import LOOK_ALIKES, install_safe_streams, safe_streams
-from ..tools.sandbox import hide_process
 from ..values.errors import InterlinguaError
 from ..values.places import has_plugins
 from ..values.spelling import unknown
@@ -98,6 +100,7 @@ def main(arguments: list[str] | None = None) -> Any:
         _use_utf8()
         install_safe_streams()  # to the end: for tracebacks, too
         hide_process()
+        _import_early(sys.argv[1:])
     try:
         return group(args=arguments, prog_name="interlingua", standalone_mode=True)
     except InterlinguaError as error:
@@ -110,6 +113,19 @@ def main(arguments: list[str] | None = None) -> Any:
         fail(f"{error.filename or 'cannot write'}: {error.strerror or error}")
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def hide_process() -> None:
+    """Makes this process non-dumpable (prctl(2)): others of the same user read neither its environment nor memory."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
+
+
+def _import_early(arguments: list[str]) -> None:
+    """Imports the HTTP client of `run` beside the rest: most of that time it reads the certificates of the system."""
+    if arguments[:1] == ["run"] and not {"-h", "--help"} & {*arguments}:
+        threading.Thread(target=importlib.import_module, args=("aiohttp",)).start()
 
 
 def _use_utf8() -> None:

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from ..values.abort import Abort
 from ..values.errors import FormatError, InterlinguaError
 from ..values.places import has_plugins
-from . import inputs, output, templates
+from . import inputs, templates
 from .completing import complete_models
 from .installed import BARE
 from .logs import RUNS, is_logging, session_id
@@ -153,6 +153,8 @@ def command(prompt: str | None, **options: Any) -> None:
     _refuse_contradictions(options)
     template = templates.combined(options["chosen"])
     if options["save_template"]:
+        from . import output
+
         path = templates.save(options["save_template"], _as_template(prompt, template, options))
         output.console(err=True).print(f"{path}")
         return
@@ -503,6 +505,8 @@ def usual_model() -> str:
             f"{MODEL_VARIABLE} or an alias `default` in models.toml sets the default",
             "--model",
         )
+    from . import output
+
     output.note("no key found, using the offline debug model; `interlingua auth login PROVIDER` stores a key")
     return OFFLINE
 
@@ -569,12 +573,15 @@ async def _ask(job: _Job, stop: Abort, options: dict[str, Any]) -> _Outcome:
         on_retry=None if options["quiet"] else _report_retry,
         **given,
     )
-    show, end = _shown(job, options)
+    show: Callable[[Any], None] | None = None
     async for event in stream:
+        if show is None:  # what prints is imported when the request has left
+            show, end = _shown(job, options)
         show(event)
     answer = await stream.result()
     thread.add(answer)
-    end()
+    if show is not None:
+        end()
     return _Outcome(answer=answer, failure=stream.failure, losses=tuple(stream.losses), usage=answer.usage)
 
 
@@ -626,6 +633,8 @@ async def _work(job: _Job, found: "Installed | None", stop: Abort, options: dict
         thread.new += result.messages
     end()
     if approval.denied:
+        from . import output
+
         output.note("approval needs a terminal; allow the calls with --yes", style="yellow")
     failure = result.failure
     if failure is None and result.reason not in ("done", "aborted"):
@@ -656,6 +665,8 @@ def _shown(job: _Job, options: dict[str, Any]) -> tuple[Callable[[Any], None], C
 
 
 def _report_retry(failure: InterlinguaError, seconds: float) -> None:
+    from . import output
+
     wait = f"; retrying in {seconds:.1f} s" if seconds else "; using the next model"
     output.note(f"{failure}{wait}", style="yellow")
 
@@ -674,6 +685,8 @@ def _report_losses(job: _Job, outcome: _Outcome, options: dict[str, Any]) -> Non
     file = options["context_file"]
     if file is None or outcome.answer is None or options["quiet"] or options["as_json"] or options["events"]:
         return
+    from . import output
+
     remedy = f"interlingua convert {file} -t {outcome.answer.api} --report lists what was lost"
     output.note_losses(f"{file} → {job.model}", [outcome.losses], remedy)
 
@@ -697,7 +710,7 @@ def _ended(job: _Job, outcome: _Outcome, options: dict[str, Any], received: list
 
 
 def _print_rest(job: _Job, outcome: _Outcome, options: dict[str, Any]) -> None:
-    from . import answers
+    from . import answers, output
 
     answer = outcome.answer
     if options["as_json"]:

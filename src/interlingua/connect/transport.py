@@ -135,15 +135,15 @@ class HttpTransport:
         finally:
             await session.close()
 
-    def _trust(self) -> ssl.SSLContext:
+    def _trust(self) -> ssl.SSLContext | bool:
+        """The authorities to trust; True for those of the system, which aiohttp has read when it was imported."""
+        if self._ca is None:
+            return True
         with self._lock:
             if self._context is None:
                 self._context = ssl.create_default_context()
-                if self._ca is not None:
-                    pem = "-----BEGIN" in self._ca
-                    self._context.load_verify_locations(
-                        cafile=None if pem else self._ca, cadata=self._ca if pem else None
-                    )
+                pem = "-----BEGIN" in self._ca
+                self._context.load_verify_locations(cafile=None if pem else self._ca, cadata=self._ca if pem else None)
             return self._context
 
 

@@ -8,8 +8,6 @@ Bubblewrap makes that view; inside it, the program of confinement.py gives up fi
 it becomes the command. Where there is no bubblewrap, Landlock alone keeps a command to the same files.
 """
 
-import contextlib
-import ctypes
 import functools
 import os
 import re
@@ -292,13 +290,6 @@ def secluded(argv: Sequence[str]) -> list[str]:
     view = ["--bind", "/", "/", "--dev-bind", "/dev", "/dev", "--proc", "/proc", *_hidden_home()]
     namespaces = ["--die-with-parent", "--unshare-pid", "--unshare-ipc", "--cap-drop", "ALL"]
     return [status.program, *namespaces, *view, "--", *argv]
-
-
-def hide_process() -> None:
-    """Makes this process non-dumpable (prctl(2)): others of the same user read neither its environment nor memory."""
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
 
 
 def _base_arguments(network: bool, tmp_bytes: int = 1 << 30) -> list[str]:
