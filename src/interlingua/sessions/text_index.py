@@ -33,6 +33,7 @@ VERSION = 3
 BATCH_LINES = 800
 BATCH_CHARS = 4 << 20
 PENDING = 16 << 20  # bytes of terms that FTS5 holds in memory: more than a batch has, so that each is one segment
+SEGMENTS = 16  # of one level that FTS5 merges into one: fewer merges, and the segments of a batch are large
 COUNTED = 10_000  # hits counted at most
 COUNTED_SESSIONS = 1000  # hits whose sessions are counted
 STALE_SHARE = 0.25  # share of unreferenced rows that triggers a rebuild
@@ -61,6 +62,7 @@ CREATE INDEX usage_session ON usage (session);
 CREATE TABLE names (n INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 CREATE VIRTUAL TABLE words USING fts5 (body, tags, content = '', tokenize = 'unicode61 remove_diacritics 2');
 INSERT INTO words (words, rank) VALUES ('hashsize', {PENDING});
+INSERT INTO words (words, rank) VALUES ('automerge', {SEGMENTS});
 PRAGMA user_version = {VERSION};
 """
 
