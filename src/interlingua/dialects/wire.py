@@ -261,6 +261,7 @@ class Http(Struct, frozen=True, kw_only=True):
     rephrased: "Rephrased | None" = None
     # Answers that need no model, by method and path: given the names of the models and the body.
     fixed: Mapping[str, Callable[[Sequence[str], Any], Any]] = {}
+    opening_event: bytes | None = None  # the name of an event that begins something, and comes once for each
     stored_route: str | None = None  # of an answer that is kept under its id; the groups are the id and what of it
 
     def model_in(self, path_part: str) -> str:

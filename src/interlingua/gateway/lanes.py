@@ -35,7 +35,7 @@ from ..connect.transport import Reply as Upstream
 from ..conversion.adapting.adapter import Adapted
 from ..dialects.framing import actual_type
 from ..dialects.provider_errors import failure_of
-from ..dialects.wire import JSON, Variant, Wire
+from ..dialects.wire import AWS, JSON, Variant, Wire
 from ..values import jsontext
 from ..values.abort import Abort
 from ..values.errors import BadRequest, BadWire, InterlinguaError, TransportError
@@ -57,7 +57,7 @@ from .cache_breaks import SentPrompts
 from .exchange import Exchange, Lane
 from .handover import joined, shifted
 from .replying import Reply
-from .rewriting import Cutter, frames, renaming, with_option
+from .rewriting import Cutter, frames, renaming, valid_text, with_option, without_repeats
 from .routing import Place
 
 LARGE_BODY = 64 * 1024  # bytes of a request above which it is worked on beside the event loop
@@ -196,6 +196,14 @@ def _passed(place: Place, incoming: Incoming, request: Request, adapted: Adapted
 def _without(body: Any) -> Any:
     """A body without what the gateway sets itself."""
     return {name: value for name, value in body.items() if name not in ("model", "stream", "stream_options")}
+
+
+def _refuse_odd_bytes(data: bytes, api: str) -> None:
+    if not data.isascii():
+        try:
+            data.decode()
+        except UnicodeDecodeError as error:
+            raise BadWire(api, f"a frame is no UTF-8: {error.reason} at byte {error.start}") from None
 
 
 def refuse_losses(outgoing: Outgoing, allowed: str) -> None:
@@ -541,14 +549,20 @@ class Attempt:
         assert watch is not None and upstream is not None
         rename = renaming(facts.model_paths, exchange.asked_model)
         hidden = facts.without_usage if made.hides_usage else None
-        cutter = Cutter(facts.content_type)
+        cutter, begun = Cutter(facts.content_type), set[bytes]()
         chunk, ended = head, False
         while chunk:
             out, fresh = self._held, False
             data = cutter.feed(chunk)
+            if facts.content_type != AWS and not data.isascii():
+                data = valid_text(data)
+            if facts.opening_event is not None and facts.opening_event in data:
+                data = without_repeats(data, facts.content_type, facts.opening_event, begun)
             if data:
                 events: Batch = []
                 for frame in framing.feed(data):
+                    if facts.content_type == AWS:  # its checksums hold: nothing in it can be replaced
+                        _refuse_odd_bytes(frame.data, exchange.wire.api)
                     events += decoder.feed(frame)
                 if events:
                     fresh = True

@@ -160,6 +160,23 @@ def with_option(text: bytes, outer: str, inner: str) -> bytes:
     return text[:brace] + jsontext.write({outer: {inner: True}})[1:-1] + comma + text[brace:]
 
 
+def valid_text(data: bytes) -> bytes:
+    """Frames of text with U+FFFD for what is no UTF-8, as readers of events decode it (html.spec.whatwg.org, 9.2.6)."""
+    return data.decode("utf-8", "replace").encode()
+
+
+def without_repeats(data: bytes, content_type: str, name: bytes, seen: set[bytes]) -> bytes:
+    """Frames without those of an event that came before, byte for byte."""
+    kept = []
+    for frame in frames(data, content_type):
+        if name in frame.partition(b"data:")[0] or b'"type":"%s"' % name in frame.replace(b'": "', b'":"'):
+            if frame in seen:
+                continue
+            seen.add(frame)
+        kept.append(frame)
+    return b"".join(kept)
+
+
 class Cutter:
     """Whole frames of a stream, unchanged, however the bytes arrive. What arrives together stays together."""
 

@@ -104,6 +104,7 @@ OPENAI_RESPONSES = Wire(
         rate_headers=rate_headers,
         model_paths=(("model",), ("response", "model")),
         request_headers=OPENAI_HEADERS,
+        opening_event=b"response.output_item.added",  # OpenAI's package refuses a second one of the same index
         stored_route=r"/responses/([^/]+)(?:/(input_items|cancel))?",
         count=Count(
             route=r"/responses/input_tokens",
