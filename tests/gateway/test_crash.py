@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import aiohttp
-import pytest
 
 from interlingua.gateway import ClientKey
 from interlingua.gateway.keys import ClientKeys
@@ -105,7 +104,7 @@ def recorded(folder: Path) -> dict[str, list[str]]:
 
 
 async def test_kill_9_under_load_loses_no_acknowledged_entry_and_counts_none_twice(
-    tmp_path: Path, record_property: pytest.RecordProperty
+    tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     """
     Gateways are killed at random moments while clients stream and leave; ledger and records are whole each time.
