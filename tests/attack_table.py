@@ -39,6 +39,7 @@ ROWS = (
     # commands
     Row("commands: keys, escapes, floods, leftovers", ("tools/exec/test_attacks.py",)),
     Row("keyring, set-uid files, memory in the sandbox", ("tools/exec/test_confinement.py",)),
+    Row("files, processes, sockets and mounts past Landlock", ("tools/exec/test_landlock.py",)),
     Row("command lines that hide what they run", ("tools/test_policy.py",)),
     Row("programs told to run another one", ("tools/test_carriers.py",)),
     Row("arguments that take long to judge", ("tools/test_policy_time.py",)),
@@ -48,10 +49,13 @@ ROWS = (
     Row("durable runs: ids that are paths, poison, exits, locks, logs", ("durable/test_attacks.py",)),
     Row("FIFOs, devices and sockets where a file is read; schemas that are none; full disks", ("test_untyped.py",)),
     Row("power cuts that drop what was not synced", ("sessions/test_power_loss.py",)),
+    Row("two processes and one session, in any order", ("sessions/test_lease_machine.py",)),
+    Row("files that others on the machine may read", ("cli/test_private_files.py",)),
     Row("random and grown inputs into every reader", ("fuzz",)),
     # bombs
     Row("bodies that are small to send and large to read", ("connect/test_bombs.py", "framing/test_blank_lines.py")),
     Row("schemas that take for ever", ("tools/test_schema_cost.py",)),
+    Row("streams that are fed, cut, aborted, left in any order", ("connect/test_stream_machine.py",)),
     # web
     Row("addresses that are not public (SSRF)", ("tools/web/test_addresses.py", "tools/web/test_fetch.py")),
     Row("pages that instruct the model", ("tools/web/test_untrusted.py",)),
@@ -63,7 +67,12 @@ ROWS = (
     Row("programs of strangers that look for keys", ("mcp_tools/test_seclusion.py",)),
     Row("hostile plugins", ("plugins/test_attacks.py",)),
     Row("hostile MCP servers", ("mcp_tools/test_client.py",)),
+    # servers of ours
+    Row("clients, web pages and providers against the gateway", ("gateway/test_security.py",)),
+    Row("web pages and conversations against the canvas", ("canvas/test_attacks.py",)),
 )
+PAGE = ROOT / "docs/security.md"
+MARKS = ("<!-- attacks: written by tests/attack_table.py --write -->\n", "<!-- end of attacks -->")
 
 
 class Count:
@@ -110,6 +119,7 @@ def main() -> int:
     """Runs the tests of all rows once and prints the table."""
     parser = ArgumentParser(description="Attack the package and print a table: class, tried, held.")
     parser.add_argument("-k", metavar="WORD", default="", help="only the rows whose class contains this")
+    parser.add_argument("--write", action="store_true", help="write the table into docs/security.md")
     arguments = parser.parse_args()
     rows = [row for row in ROWS if arguments.k.casefold() in row.attack.casefold()]
     count = Count(rows)
@@ -121,7 +131,21 @@ def main() -> int:
         print(f"{row.attack:{width}}  {count.tried[row]:>9,}  {count.held[row]:>9,}")
     print(f"{'all':{width}}  {sum(count.tried.values()):>9,}  {sum(count.held.values()):>9,}")
     print(*count.notes, sep="\n")
+    if arguments.write and not arguments.k:
+        write_page(count)
     return 0 if code == 0 and all(count.tried[row] == count.held[row] > 0 for row in rows) else 1
+
+
+def write_page(count: Count) -> None:
+    """Puts the numbers into the page, between its marks."""
+    lines = ["| class of attack | tried | held | tests |", "|---|---|---|---|"]
+    for row in count.rows:
+        tests = ", ".join(f"`{test}`" for test in row.tests)
+        lines.append(f"| {row.attack} | {count.tried[row]:,} | {count.held[row]:,} | {tests} |")
+    lines.append(f"| all | {sum(count.tried.values()):,} | {sum(count.held.values()):,} | |")
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(MARKS[0])
+    after = rest.partition(MARKS[1])[2]
+    PAGE.write_text(f"{before}{MARKS[0]}{chr(10).join(lines)}\n{MARKS[1]}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from attack_table import ROWS
+from attack_table import MARKS, ROWS
 
 ROOT = Path(__file__).parent.parent
 NAMED = re.compile(r"\b(test_\w+)(?!\.py)\b")
@@ -20,6 +20,15 @@ def test_every_test_that_the_security_page_names_exists() -> None:
     }
     assert len(named) > 150
     assert set() == named - there
+
+
+def test_the_page_has_a_row_with_numbers_for_each_class_of_attack() -> None:
+    """A new class of attack is one of the page when `tests/attack_table.py --write` has counted it; all of it held."""
+    table = (ROOT / "docs/security.md").read_text().partition(MARKS[0])[2].partition(MARKS[1])[0]
+    for row in ROWS:
+        found = re.search(rf"^\| {re.escape(row.attack)} \| ([\d,]+) \| ([\d,]+) \|", table, re.MULTILINE)
+        assert found is not None, row.attack
+        assert found[1] == found[2] != "0", row.attack
 
 
 def test_every_test_that_the_table_of_attacks_names_exists() -> None:

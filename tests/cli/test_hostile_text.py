@@ -1,12 +1,16 @@
 """Every printer of the command line, given text that wants to steer the terminal."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from interlingua.cli import group
+from interlingua.values.errors import InterlinguaError
 from interlingua.values.visible_text import printable
 
 HOSTILE = "\x1b]52;c;cm0=\x07\x1b]0;title\x07\x1bPq\x1b\\\x9b2J\x9d52;c;x\x9c\x1b[8m\u202egnp\u2066[/x][link=x]:bomb:"
@@ -74,6 +78,77 @@ def test_no_printer_lets_text_steer_the_terminal(place: Path, arguments: list[st
         with pytest.raises(SystemExit):
             fail(str(outcome.exception))
     assert "MarkupError" not in repr(outcome.exception)
+
+
+# --- every command there is -------------------------------------------------------------------------------------------
+
+# Commands that serve, wait for a person or load code: they are given what ends them at once.
+ENDING = {
+    "chat": [["-m", HOSTILE, "x"], ["-m", "debug/echo", "--tools", "none", HOSTILE], ["--session", HOSTILE, "x"]],
+    "canvas open": [[HOSTILE]],
+    "serve run": [["--config", HOSTILE], ["--port", HOSTILE]],
+    "tools serve": [["--http", HOSTILE], [HOSTILE]],
+    "tools login": [[HOSTILE]],
+    "auth login": [[HOSTILE], ["openai", "--key"]],
+    "worker": [[HOSTILE], ["--database", HOSTILE]],
+    "archive canvas": [[HOSTILE]],
+    "plugins install": [["plugin"], [f"./{HOSTILE}"]],
+    "demo": [["--help"]],
+}
+ANY = [[], ["--help"], [HOSTILE], [HOSTILE, HOSTILE], ["--json"], ["--json", HOSTILE], ["SESSION"], ["chat.jsonl"],
+       [f"--{HOSTILE}"]]  # fmt: skip
+
+
+def leaves(command: click.Command, path: tuple[str, ...] = ()) -> list[str]:
+    """The full names of all commands."""
+    if not isinstance(command, click.Group):
+        return [" ".join(path)]
+    context = click.Context(command)
+    found = []
+    for name in command.list_commands(context):
+        below = command.get_command(context, name)
+        assert below is not None
+        found += leaves(below, (*path, name))
+    return found
+
+
+@pytest.fixture
+def full(place: Path) -> Iterator[str]:
+    """A home in which every list has an entry with hostile texts; the id of a session."""
+    home = place / "home"
+    runner = CliRunner()
+    (home / "templates").mkdir(parents=True)
+    (home / "templates/t.toml").write_text(f"prompt = {json.dumps(HOSTILE)}\nsystem = {json.dumps(HOSTILE)}\n")
+    (home / "models.toml").write_text(f"[aliases]\na = {json.dumps(HOSTILE)}\n")
+    (home / "mcp.toml").write_text(f"[servers.x]\ncommand = {json.dumps(HOSTILE)}\n")
+    (home / "gateway.toml").write_text(f"[models]\na = {json.dumps(HOSTILE)}\n")
+    for arguments in (
+        ["sessions", "import", "chat.jsonl"], ["run", "-m", "debug/echo", HOSTILE], ["archive", "add", "chat.jsonl"],
+        ["canvas", "keys", "add", HOSTILE], ["serve", "keys", "add", HOSTILE], ["models", "default", "debug/echo"],
+    ):  # fmt: skip
+        runner.invoke(group, arguments)
+    listed = runner.invoke(group, ["sessions", "list", "--json"]).stdout
+    found = json.loads(listed)
+    assert found
+    yield str(found[0]["id"])
+
+
+def test_every_command_there_is_lets_no_text_steer_the_terminal(full: str, record_property: Any) -> None:
+    """Each command, a new one too, with hostile words in every place, over a home of hostile texts."""
+    names, tried = leaves(group), 0
+    assert set(ENDING) <= set(names)
+    assert len(names) > 60
+    for name in names:
+        for given in ENDING.get(name, ANY):
+            arguments = [*name.split(), *(full if one == "SESSION" else one for one in given)]
+            outcome = CliRunner().invoke(group, arguments, input="")
+            text = outcome.output + outcome.stderr + str(outcome.exception if outcome.exit_code == 2 else "")
+            assert printable(text) == text, arguments
+            problem = outcome.exception
+            if problem is not None and not isinstance(problem, SystemExit | InterlinguaError | OSError):
+                raise AssertionError(f"{arguments}: {problem!r}") from problem
+            tried += 1
+    record_property("tried", tried)
 
 
 def test_an_error_line_is_printable(capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,7 +34,8 @@ class StdioServer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     It gets the environment that commands of the `exec` tool get, which holds no keys; what it needs beyond that is
     given in `env`, or named in `inherit`. Where bubblewrap is there, it sees no other process (so no environment of
-    one) and nothing of Interlingua's own folder; `secluded=False` lets it see both.
+    one) and nothing of Interlingua's own folder; with Landlock alone it sees no environment of another process.
+    `secluded=False` lets it see both.
     """
 
     command: str
