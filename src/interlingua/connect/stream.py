@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import traceback
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
@@ -13,7 +14,7 @@ from msgspec.structs import replace
 
 from ..dialects.provider_errors import failure_of
 from ..values.abort import Abort
-from ..values.errors import Aborted, InterlinguaError, OutputInvalid, TimedOut
+from ..values.errors import Aborted, InterlinguaError, OutputInvalid, TimedOut, causes
 from ..values.events import Done, Error, Start, StreamEvent
 from ..values.folding import CUT_OFF
 from ..values.interop import must_propagate
@@ -292,15 +293,15 @@ def without_frames(error: InterlinguaError) -> InterlinguaError:
     What foreign code raised keeps its own frames, and says in a note where it came from.
     """
     error.__traceback__ = None
-    below: BaseException | None = error.__cause__ or error.__context__
-    while below is not None:
-        frames = foreign = below.__traceback__
-        while foreign is not None and foreign.tb_frame.f_code.co_filename.startswith(_PACKAGE):
-            foreign = foreign.tb_next
-        if foreign is not frames:
-            below.add_note("".join(traceback.format_tb(frames)).rstrip())
-            below.__traceback__ = foreign
-        below = below.__cause__ or below.__context__
+    for below in causes(error):
+        files = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(below.__traceback__)]
+        # Those of the HTTP client have the headers as well, and whatever it calls may have them.
+        hidden = len(files) if any("/aiohttp/" in file for file in files) else 0
+        hidden = hidden or len([*itertools.takewhile(lambda file: file.startswith(_PACKAGE), files)])
+        if hidden:
+            below.add_note("".join(traceback.format_tb(below.__traceback__)).rstrip())
+        for _ in range(hidden):
+            below.__traceback__ = below.__traceback__ and below.__traceback__.tb_next
     return error
 
 

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..values.decompression import Decompressor, is_compressed
-from ..values.errors import TimedOut, TransportError
+from ..values.errors import FormatError, TimedOut, TransportError, causes
 
 if TYPE_CHECKING:
     import aiohttp
@@ -91,6 +91,10 @@ class HttpTransport:
             raise TimedOut(f"no connection to {_host(url)} within {self._connect:g} s") from _bare(error)
         except aiohttp.InvalidURL as error:
             raise TransportError(f"{_host(url)} is no address that can be called") from _bare(error)
+        except ValueError as error:  # aiohttp: a line break, or another character that no header may have
+            raise FormatError("a header or the key has a character that HTTP forbids; remove it", "headers") from _bare(
+                error
+            )
         except aiohttp.ClientResponseError as error:
             refused = f"{error.status} {error.message}"
         except (aiohttp.ClientError, OSError, ssl.SSLError) as error:
@@ -237,10 +241,8 @@ def _usable(proxy: str | None) -> str | None:
 
 def _bare(error: BaseException) -> BaseException:
     """The error and what caused it, without the frames of aiohttp: their variables have the headers, so the key."""
-    below: BaseException | None = error
-    while below is not None:
-        below.__traceback__ = None
-        below = below.__cause__ or below.__context__
+    for one in (error, *causes(error)):
+        one.__traceback__ = None
     return error
 
 

@@ -19,6 +19,7 @@ InterlinguaError
 
 import math
 import re
+from collections.abc import Iterator
 from typing import Any
 
 
@@ -166,3 +167,13 @@ class ToolAuthorizationError(ToolInputError):
     """The caller may not use this tool."""
 
     status: int = 403
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """The exceptions behind an error, each once."""
+    seen = {id(error)}
+    below = error.__cause__ or error.__context__
+    while below is not None and id(below) not in seen:
+        seen.add(id(below))
+        yield below
+        below = below.__cause__ or below.__context__
