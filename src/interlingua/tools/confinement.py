@@ -4,12 +4,17 @@ It runs standalone, as `python -I -S -c <this file> OPTION… -- PROGRAM ARGUMEN
 package. It is started inside the sandbox of bubblewrap, after the mounts: Landlock forbids to mount anything.
 """
 
+from __future__ import annotations
+
 import ctypes
 import os
 import stat
 import struct
 import sys
-from typing import Any, NoReturn
+
+TYPE_CHECKING = False  # typing takes as long to import as all the rest, and each command waits for this program
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
 
 PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 22, 24, 38, 47
 
