@@ -274,8 +274,8 @@ async def test_the_run_of_an_agent_is_one_trace(server: Server, watched: Watched
     assert ("invoke_agent", "openai", result.usage.input, result.usage.output) == (
         about["gen_ai.operation.name"],
         about["gen_ai.provider.name"],
-        about["gen_ai.usage.input_tokens"],
-        about["gen_ai.usage.output_tokens"],
+        about["gen_ai.aggregated_usage.input_tokens"],
+        about["gen_ai.aggregated_usage.output_tokens"],
     )
     assert ("Area?", "Four.") == tuple(
         json.loads(str(about[f"gen_ai.{name}.messages"]))[0]["parts"][0]["content"] for name in ("input", "output")

@@ -109,7 +109,9 @@ class RunSpan:
             self.set(**{name: written(value) for name, value in contents.items()})
 
     def set_usage(self, usage: Usage) -> None:
-        self._span.set_attributes(_usage(usage))
+        """Sets the sum of what the calls within have used: under a name of its own, or readers would count it twice."""
+        counts = {name.replace("usage", "aggregated_usage", 1): count for name, count in _usage(usage).items()}
+        self._span.set_attributes(counts)
 
 
 @contextlib.contextmanager
