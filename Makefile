@@ -83,7 +83,7 @@ bench: setup ## Speed beside the limits and the peers, each peer in an environme
 	@$(MAKE) --no-print-directory web/node_modules/.package-lock.json bench/.envs/inspect/ready
 	$(BIN)/python bench/browser.py
 
-interop: setup ## With other people's programs: coding agents, client libraries, Ray, MCP servers and conformance, an ACP editor, LiteLLM, llama.cpp, moto, PostgreSQL, llm-canvas, Inspect
+interop: setup ## With other people's programs: coding agents, client libraries, Ray, MCP servers and conformance, an ACP editor, LiteLLM, llama.cpp, moto, PostgreSQL, llm-canvas, Inspect, library tasks, Phoenix, Logfire, Langfuse
 	@$(MAKE) --no-print-directory bench/.envs/inspect/ready
 	PYTHONPATH=src bench/.envs/inspect/bin/python interop/inspect_samples.py
 	@test -x interop/.envs/ray/bin/python || $(BIN)/uv venv --quiet --python $(BIN)/python interop/.envs/ray
@@ -114,6 +114,9 @@ interop: setup ## With other people's programs: coding agents, client libraries,
 		test -x interop/.envs/$$name/bin/python || $(BIN)/uv venv --quiet --python $(BIN)/python interop/.envs/$$name; \
 		CMAKE_ARGS="-DLLAVA_BUILD=OFF -DGGML_LLAMAFILE=OFF -DGGML_NATIVE=ON" $(BIN)/uv pip install --quiet \
 			--python interop/.envs/$$name/bin/python --require-hashes -r interop/$$name.lock || exit 1; done
+	@$(MAKE) --no-print-directory $(foreach name,pydantic_ai any_llm sdks phoenix logfire langfuse,interop/.envs/$(name)/ready)
+	$(BIN)/python interop/library_tasks.py
+	$(BIN)/python interop/otel_collectors.py
 	$(BIN)/python interop/litellm_proxy.py
 	$(BIN)/python interop/llama_cpp_server.py
 	$(BIN)/python interop/bedrock_signing.py
@@ -129,6 +132,11 @@ bench/.envs/inspect/ready: bench/envs/inspect.lock
 	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python bench/.envs/inspect
 	@$(BIN)/uv pip install --quiet --python bench/.envs/inspect/bin/python --require-hashes -r $<
 	@$(BIN)/uv pip install --quiet --python bench/.envs/inspect/bin/python .
+	@touch $@
+
+interop/.envs/%/ready: interop/%.lock
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(@D)
+	@$(BIN)/uv pip install --quiet --python $(@D)/bin/python --require-hashes -r $<
 	@touch $@
 
 interop/.envs/llm/ready: interop/llm.lock

@@ -1,6 +1,7 @@
 """Writes the generated parts of docs/dialects.md (what becomes of every field, and what a crossing costs), of
 docs/formats.md (every file format and its rules), of docs/generations.md (what each generation of models is sent), of
-docs/gateway.md (what each pair of wires loses), the module table of CONTRIBUTING.md, and the plots.
+docs/gateway.md (what each pair of wires loses), of docs/comparison.md (lines of code by task), the module table of
+CONTRIBUTING.md, and the plots.
 
 `make docs` writes them; a test fails when a page is older than the code.
 """
@@ -172,6 +173,26 @@ def write_modules() -> None:
     CONTRIBUTING.write_text(f"{before}{BEGIN}\n{module_table()}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
 
 
+COMPARISON = PAGE.with_name("comparison.md")
+
+
+def comparison() -> str:
+    """The lines of code of tasks, counted in interop/library_tasks."""
+    sys.path.append(str(PAGE.parents[1] / "interop" / "library_tasks"))
+    from tasks import TASKS, table
+
+    return f"""{MARK}
+
+## {len(TASKS)} tasks, in lines of code
+
+How many lines a task takes, in the files of `interop/library_tasks`: those of the task itself, formatted alike,
+without imports and without what a file's tasks share. `make interop` runs them all, each package in an environment of
+its own against one local server, and checks the results and what was sent. A dash: the package has no way of its own.
+
+{table()}
+"""
+
+
 GATEWAY = Path(__file__).parent / "gateway.md"
 
 
@@ -235,7 +256,13 @@ def main(arguments: list[Any]) -> None:
     if "--check" not in arguments:
         write_modules()
     outdated = False
-    pages = (PAGE, generated()), (FORMATS_PAGE, formats()), (GENERATIONS, generations()), (GATEWAY, crossings())
+    pages = (
+        (PAGE, generated()),
+        (FORMATS_PAGE, formats()),
+        (GENERATIONS, generations()),
+        (GATEWAY, crossings()),
+        (COMPARISON, comparison()),
+    )
     for place, below in pages:
         text = place.read_text(encoding="utf-8")
         page = text.split(MARK)[0] + below
