@@ -102,13 +102,15 @@ def check(data: Any, dialect: str | None = None, target: ModelDescriptor | str |
         return _checked(data, target)
     if isinstance(data, Conversation):
         return (*_broken_tree(data), *_checked(data.request(), target))
+    mistakes: tuple[Finding, ...] = ()
     try:
         value = data if is_stream(data) else value_of(data)
         dialect = None if dialect is None else canonical(dialect)
         mistakes = _mistakes(value, dialect)
         conversation = decode(value, dialect)
     except (DialectError, FormatError) as error:
-        return (Finding(error.path, "error", error.message, "write it as the format has it, or name the format"),)
+        unread = Finding(error.path, "error", error.message, "write it as the format has it, or name the format")
+        return mistakes or (unread,)
     name, unnamed = _name(value, dialect), dialect is None
     findings = _excused(_checked(conversation.request(), target), conversation, target, name, unnamed)
     if mistakes:  # which say more about the same
@@ -175,7 +177,8 @@ def _excused(
         findings = tuple(one for one in findings if not one.message.startswith(_UNASKED))
     if target is not None:
         return findings
-    is_log = name is not None and name in FORMATS and not FORMATS[name].writable
+    # Also where sessions are written for a program (`write`): its own are logs all the same.
+    is_log = name is not None and name in FORMATS and getattr(FORMATS[name].codec, "RETURNED", False)
     is_row = unnamed and not request.model.id  # nobody said that it is a request, and it asks no model
     if name != _CONTEXTS and (name in FORMATS or name == SELF or is_row):
         answers = [at for at, one in enumerate(request.context.messages) if isinstance(one, AssistantMessage)]
