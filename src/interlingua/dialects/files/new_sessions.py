@@ -162,7 +162,8 @@ def codex_cli(conversation: Conversation) -> Encoded:
     started = iso(session.moment(messages[0] if messages else None))
     header = {"id": session.id, "timestamp": started, "cwd": session.cwd, "originator": "codex_cli_rs"}
     header |= {"cli_version": CODEX_VERSION, "instructions": text_of(conversation.system) or None, "source": "cli"}
-    header |= {"model_provider": "openai"}
+    # No `model_provider`: Codex refuses a session of another than its current one ("This chat uses openai, but your
+    # current provider is …").
     lines = Lines([{"timestamp": started, "type": "session_meta", "payload": header}])
     # Older versions name the policy's kind `mode`, newer ones `type`; both ignore the other.
     policy = {"type": "read-only", "mode": "read-only"}
