@@ -1,5 +1,6 @@
 """`il.read`: every conversation of a file, whatever it is packed in."""
 
+import gc
 import gzip
 import io
 import json
@@ -268,3 +269,34 @@ def test_a_sub_agent_s_own_file_is_one_conversation() -> None:
     lines = b"".join(json.dumps({**line, "sessionId": "s"}).encode() + b"\n" for line in SIDECHAIN[2:4])
     (agent,) = il.read(lines, subagents=True)
     assert ["Count them.", "12 eggs"] == [message.text for message in agent.messages]
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_the_collector_is_as_it_was_after_a_large_file(on: bool) -> None:
+    """Whether the file can be read or not, and whoever turned the collector off."""
+    lines = TRANSCRIPT + b'{"role":"user","content":"Hi"}\n' * 500
+    (gc.enable if on else gc.disable)()
+    try:
+        assert 501 == len(next(il.read(lines)).entries)
+        assert on == gc.isenabled()
+        with pytest.raises(il.InterlinguaError):
+            il.decode(lines + b'{"role":"user","content":3}\n' * 2, "transcript")
+        assert on == gc.isenabled()
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("name", ["chatgpt-export", "claude-web-export"])
+def test_a_zipped_export_is_read_one_conversation_at_a_time(name: str) -> None:
+    """However large its file is: what follows the conversation at hand is not unpacked yet."""
+    text = "x" * 300_000
+    node = {"id": "a", "message": {"author": {"role": "user"}, "content": {"content_type": "text", "parts": [text]}}}
+    one = {
+        "chatgpt-export": {"title": "T", "mapping": {"a": {**node, "parent": None, "children": []}}},
+        "claude-web-export": {"uuid": "1", "name": "T", "chat_messages": [{"sender": "human", "text": text}]},
+    }[name]
+    data = zipped(**{"conversations.json": json.dumps([one] * 20).encode() + b"torn"})
+    conversations = il.read(data)
+    assert ("T", text) == (next(conversations).title, next(conversations).messages[0].text)
+    rest = list(conversations)
+    assert (18, 1) == (len(rest), len(rest[-1].problems))

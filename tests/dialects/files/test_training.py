@@ -1,12 +1,15 @@
 """Rows of training sets: LLaMA-Factory v1, TRL, Bedrock, pairs of ShareGPT, and plain arrays."""
 
+import io
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import interlingua as il
 from dialects.files.samples import outline, read, sample
+from interlingua.conversion.containers import write_rows
 from interlingua.dialects import FORMATS, dialect
 from interlingua.values.errors import BadWire
 
@@ -149,3 +152,75 @@ def test_pictures_of_other_conversations_are_written_into_sharegpt() -> None:
     assert ["data:image/png;base64,iVBORw0KGgo="] == encoded.body["images"]
     assert any(loss.path.startswith("$.messages[1].content") for loss in encoded.losses)
     assert not any(loss.path.startswith("$.messages[0]") for loss in encoded.losses)
+
+
+QUESTION, REPLY, OTHER = (
+    {"role": "user", "content": "What is 2+2?"},
+    {"role": "assistant", "content": "Four."},
+    {"role": "assistant", "content": "Five."},
+)
+TURNS = [{"from": "human", "value": "What is 2+2?"}, {"from": "gpt", "value": "Four."}]
+TOOL = {
+    "type": "function",
+    "function": {"name": "add", "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}}},
+}
+SHAPES: dict[str, Any] = {
+    "messages": {"messages": [QUESTION, REPLY]},
+    "messages with tools": {"messages": [QUESTION, REPLY], "tools": [TOOL]},
+    "a list of messages": [QUESTION, REPLY],
+    "weights": {"messages": [QUESTION, {**REPLY, "weight": 0}, QUESTION, {**REPLY, "weight": 1}]},
+    "a train mask": {"messages": [QUESTION, {**REPLY, "train": False}]},
+    "a preference of OpenAI's": {
+        "input": {"messages": [QUESTION]},
+        "preferred_output": [REPLY],
+        "non_preferred_output": [OTHER],
+    },
+    "Alpaca": {"instruction": "Add", "input": "2+2", "output": "4"},
+    "Alpaca with a history": {"instruction": "Add", "input": "", "output": "4", "history": [["Hi", "Hello"]]},
+    "Alpaca's preference": {"instruction": "Add", "input": "", "chosen": "4", "rejected": "5"},
+    "ShareGPT": {"conversations": TURNS, "system": "Be brief.", "tools": "[]"},
+    "ShareGPT's preference": {
+        "conversations": TURNS[:1],
+        "chosen": TURNS[1],
+        "rejected": {"from": "gpt", "value": "5"},
+    },
+    "ShareGPT's label": {"conversations": TURNS, "label": True},
+    "a prompt and a completion with a label": {"prompt": "2+2?", "completion": "4", "label": False},
+    "a preference of TRL's": {"prompt": [QUESTION], "chosen": [REPLY], "rejected": [OTHER]},
+    "a preference that holds its prompt": {"chosen": [QUESTION, REPLY], "rejected": [QUESTION, OTHER]},
+    "LLaMA-Factory v1": {
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "value": "2+2?"}], "loss_weight": 0.0},
+            {"role": "assistant", "content": [{"type": "text", "value": "4"}], "loss_weight": 1.0},
+        ]
+    },
+}
+
+
+@pytest.mark.parametrize("kind", ["array", "large array", "lines", "parquet", "arrow"])
+@pytest.mark.parametrize("name", sorted(SHAPES))
+def test_every_shape_of_a_data_set_is_read_wherever_it_stands(name: str, kind: str, tmp_path: Path) -> None:
+    """As many conversations as there are rows; what is no column goes back as it was."""
+    row, count = SHAPES[name], 9
+    path = tmp_path / "set.json"
+    if kind in ("parquet", "arrow"):
+        pytest.importorskip("pyarrow", reason="NOT TESTED: pyarrow is not installed")
+        if not isinstance(row, dict):
+            pytest.skip("a list has no columns")
+        rows = io.BytesIO(b"".join(json.dumps(row).encode() + b"\n" for _ in range(count)))
+        with path.open("wb") as out:
+            write_rows(rows, out, kind, "set")
+    elif kind == "lines":
+        path.write_text("".join(json.dumps(row) + "\n" for _ in range(count)))
+    else:
+        count = count if kind == "array" else (1 << 21) // len(json.dumps(row))
+        path.write_text(json.dumps([row] * count))
+    found, seen = il.detect(row), 0
+    assert found is not None
+    for conversation in il.read(path):
+        seen += 1
+        if seen == 1:
+            assert [m.text for m in il.decode(row).messages] == [m.text for m in conversation.messages]
+            if kind not in ("parquet", "arrow"):  # whose rows have no nulls, and no empty objects
+                assert row == il.encode(conversation, found.dialect).body
+    assert count == seen
