@@ -160,3 +160,27 @@ def test_a_block_says_its_type() -> None:
     for block in blocks:
         assert json.loads(il.dump(block))["type"] == block.type
     assert ["text", "toolCall", "image"] == [block.type for block in blocks]
+
+
+def test_a_misspelt_option_is_refused_with_the_one_that_is_meant() -> None:
+    """Those that belong to the call itself included."""
+    for wrong, meant in (("temprature", "temperature"), ("sytem", "system"), ("fallback", "fallbacks")):
+        options: dict[str, Any] = {wrong: 1}
+        with pytest.raises(il.InterlinguaError, match=f"unknown option '{wrong}'; did you mean '{meant}'"):
+            il.sync.complete("debug/parrot-1", "hi", **options)
+
+
+def test_a_message_as_json_is_a_question() -> None:
+    """Alone, as in a list."""
+    message = {"role": "user", "content": "hi"}
+    assert (
+        "hi" == il.sync.complete("debug/parrot-1", message).text == il.sync.complete("debug/parrot-1", [message]).text
+    )
+
+
+def test_a_stream_has_a_short_repr() -> None:
+    """How far it has come."""
+    stream = il.sync.stream("debug/parrot-1", "hi")
+    assert "SyncStream(under way)" == repr(stream)
+    stream.result()
+    assert "SyncStream(stop)" == repr(stream)

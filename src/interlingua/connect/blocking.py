@@ -197,6 +197,10 @@ class SyncStream:
         self._interrupt = _Interrupt()
         self._driving = threading.Lock()  # one thread drives the loop; others wait for what it brings
 
+    def __repr__(self) -> str:
+        ended = self.message
+        return f"SyncStream({'under way' if ended is None else ended.stop_reason})"
+
     @property
     def message(self) -> AssistantMessage | None:
         """The whole message, once the stream has ended."""

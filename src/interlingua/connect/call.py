@@ -47,6 +47,7 @@ from ..values.request import (
     StreamOptions,
     ToolChoice,
 )
+from ..values.spelling import nearest
 from .connector import Connector, HttpConnector, account_of
 from .models import Catalogue, own_notes, warm
 from .registry import Foreign, opened
@@ -220,8 +221,10 @@ def options_of(options: Mapping[str, Any]) -> tuple[Options, CallOptions]:
     if unknown:
         given = [name for name in options if name in unknown]
         hint = " (the tools are the Context's)" if "tools" in unknown else ""
+        near = nearest(given[0], AskOptions.__annotations__, 1)
+        meant = f"did you mean {near[0]!r}? " if near else ""
         known = ", ".join(sorted(_NAMES))
-        raise InterlinguaError(f"unknown option {', '.join(map(repr, given))}{hint}; valid options: {known}")
+        raise InterlinguaError(f"unknown option {', '.join(map(repr, given))}{hint}; {meant}valid options: {known}")
     for name in options.keys() & _KINDS.keys():
         value, wanted = options[name], _KINDS[name]
         if value is not None and (not isinstance(value, wanted) or isinstance(value, bool)):

@@ -295,6 +295,8 @@ def _context_of(given: Any, wire_options: Options) -> tuple[Context, Options]:
         }
         extra = {**given.options.extra, **given.extra, **wire_options.extra}  # what only one wire can say goes along
         return read_context(given.context), replace(given.options, **{**fields, "extra": extra})
+    if isinstance(given, dict) and given.keys() == {"role", "content"}:
+        given = [given]  # a message alone
     are_json = [isinstance(message, dict) for message in given] if isinstance(given, list | tuple) else []
     if isinstance(given, bytes | dict) or (are_json and all(are_json)):
         from ..conversion import decode
