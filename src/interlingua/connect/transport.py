@@ -8,10 +8,11 @@ import asyncio
 import contextlib
 import functools
 import os
+import re
 import ssl
 import threading
 from collections.abc import AsyncGenerator, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ..values.decompression import Decompressor, is_compressed
 from ..values.errors import FormatError, TimedOut, TransportError, causes
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
     import aiohttp
     from yarl import URL
 
+    from .http1 import Http1Pool
+
 ERROR_BODY_LIMIT = 1024 * 1024
+_TARGET = re.compile(r"/[!-~]*")  # of a request line
 _PROXY_VARIABLES = ("https_proxy", "http_proxy", "all_proxy", "HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY")
 
 
@@ -60,10 +64,14 @@ class HttpTransport:
 
     `proxy` is a URL (otherwise HTTPS_PROXY, HTTP_PROXY and NO_PROXY count); `ca` the path of a PEM file, or PEM text,
     with the authorities to trust beside the system's; `connect` the seconds that a connection may take to be made.
+    With `direct`, calls without a proxy go over connections of our own (`http1`), which cost a third.
     """
 
-    def __init__(self, *, proxy: str | None = None, ca: str | None = None, connect: float = 30.0) -> None:
+    def __init__(
+        self, *, proxy: str | None = None, ca: str | None = None, connect: float = 30.0, direct: bool = False
+    ) -> None:
         self._proxy = proxy
+        self._direct = direct
         self._ca = ca
         self._connect = connect
         self._lock = threading.Lock()
@@ -77,6 +85,8 @@ class HttpTransport:
         if keeper is None or keeper.session.closed:
             keeper = await self._begin()
         proxy = _usable(self._proxy or _proxy_of_environment(url))
+        if keeper.pool is not None and proxy is None and (address := _direct_url(url)) is not None:
+            return _decompressed(await keeper.pool.send(method, address, headers, body))
         try:
             response = await keeper.session.request(
                 method,
@@ -86,7 +96,7 @@ class HttpTransport:
                 allow_redirects=False,
                 proxy=proxy,
             )
-            return _Reply(response)
+            return _decompressed(_Reply(response))
         except (aiohttp.ServerTimeoutError, TimeoutError) as error:
             raise TimedOut(f"no connection to {_host(url)} within {self._connect:g} s") from _bare(error)
         except aiohttp.InvalidURL as error:
@@ -113,7 +123,8 @@ class HttpTransport:
         """The client of the running event loop."""
         # A generator, because an ending event loop closes the generators that were begun on it, and so the client.
         generator = self._opened()
-        keeper = _Keeper(generator, await anext(generator))
+        keeper = await anext(generator)
+        keeper.generator = generator
         with self._lock:
             ended = [loop for loop in self._sessions if loop.is_closed()]
             left = [self._sessions.pop(loop) for loop in ended]
@@ -123,8 +134,10 @@ class HttpTransport:
             await kept.generator.aclose()
         return keeper
 
-    async def _opened(self) -> "AsyncGenerator[aiohttp.ClientSession, None]":
+    async def _opened(self) -> "AsyncGenerator[_Keeper, None]":
         import aiohttp
+
+        from .http1 import Http1Pool
 
         session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=self._trust(), keepalive_timeout=30),
@@ -134,9 +147,12 @@ class HttpTransport:
             cookie_jar=aiohttp.DummyCookieJar(),
             skip_auto_headers=("User-Agent", "Accept"),
         )
+        pool = Http1Pool(self._trust(), self._connect) if self._direct else None
         try:
-            yield session
+            yield _Keeper(session, pool)
         finally:
+            if pool is not None:
+                pool.close()
             await session.close()
 
     def _trust(self) -> ssl.SSLContext | bool:
@@ -152,46 +168,64 @@ class HttpTransport:
 
 
 class _Keeper:
-    __slots__ = ("generator", "session")
+    """What one event loop has; the generator ends with the loop."""
 
-    def __init__(self, generator: "AsyncGenerator[aiohttp.ClientSession, None]", session: Any) -> None:
-        self.generator = generator
-        self.session: aiohttp.ClientSession = session
+    __slots__ = ("generator", "pool", "session")
+
+    def __init__(self, session: "aiohttp.ClientSession", pool: "Http1Pool | None") -> None:
+        self.session = session
+        self.pool = pool
+        self.generator: AsyncGenerator[_Keeper, None]
+
+
+def _decompressed(reply: Reply) -> Reply:
+    encoding = reply.headers.get("Content-Encoding")
+    return _Decompressed(reply, encoding) if encoding and is_compressed(encoding) else reply
+
+
+class _Decompressed:
+    """A reply whose body came compressed."""
+
+    __slots__ = ("_decompressor", "_pieces", "_reply", "headers", "status")
+
+    def __init__(self, reply: Reply, encoding: str) -> None:
+        self._reply = reply
+        self.status = reply.status
+        self.headers = reply.headers
+        self._decompressor = Decompressor(encoding)
+        self._pieces: Iterator[bytes] = iter(())
+
+    async def chunk(self) -> bytes:
+        while True:
+            await asyncio.sleep(0)  # a few bytes may stand for many: let timeouts count
+            for piece in self._pieces:
+                return piece
+            received = await self._reply.chunk()
+            if not received:
+                self._decompressor.close()
+                return b""
+            self._pieces = self._decompressor.feed(received)
+
+    def close(self) -> None:
+        self._reply.close()
 
 
 class _Reply:
     """An aiohttp response behind the protocol above."""
 
-    __slots__ = ("_decompressor", "_pieces", "_response", "headers", "status")
+    __slots__ = ("_response", "headers", "status")
 
     def __init__(self, response: "aiohttp.ClientResponse") -> None:
         self._response = response
         self.status = response.status
         self.headers = response.headers
-        encoding = response.headers.get("Content-Encoding")
-        self._decompressor = Decompressor(encoding) if encoding and is_compressed(encoding) else None
-        self._pieces: Iterator[bytes] = iter(())
 
     @property
     def ended(self) -> bool:
         """Whether the whole body has been read."""
-        return self._response.content.at_eof() and self._decompressor is None
+        return self._response.content.at_eof()
 
     async def chunk(self) -> bytes:
-        return await (self._received() if self._decompressor is None else self._decompressed(self._decompressor))
-
-    async def _decompressed(self, decompressor: Decompressor) -> bytes:
-        while True:
-            await asyncio.sleep(0)  # a few bytes may stand for many: let timeouts count
-            for piece in self._pieces:
-                return piece
-            received = await self._received()
-            if not received:
-                decompressor.close()
-                return b""
-            self._pieces = decompressor.feed(received)
-
-    async def _received(self) -> bytes:
         try:
             return await self._response.content.readany()
         except Exception as error:
@@ -212,6 +246,17 @@ def _url(url: str) -> "URL":
     from yarl import URL
 
     return URL(url, encoded=True)
+
+
+@functools.lru_cache(maxsize=256)
+def _direct_url(url: str) -> "URL | None":
+    """The address, where a plain call reaches it: no name and password in it, which aiohttp makes a header of."""
+    try:
+        address = _url(url)
+        is_plain = address.scheme in ("http", "https") and address.raw_host and address.port and address.user is None
+        return address if is_plain and _TARGET.fullmatch(address.raw_path_qs) else None
+    except ValueError:
+        return None  # aiohttp says what is wrong with it
 
 
 def _proxy_of_environment(url: str) -> str | None:

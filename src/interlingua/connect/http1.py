@@ -1,0 +1,473 @@
+"""HTTP/1.1 without what a general client does for each request: for the gateway, which makes many.
+
+One call at a time on a connection, and the connection is kept for the next one (RFC 9112). Redirects, cookies, proxies
+and compression are not its affair: `HttpTransport` decides which calls may come here. Answers are read strictly: a
+doubtful length, or bytes that nobody asked for, end the connection.
+"""
+
+import asyncio
+import contextlib
+import re
+import socket
+import ssl
+from collections import deque
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from multidict import CIMultiDict
+
+from ..values.errors import TimedOut, TransportError
+
+if TYPE_CHECKING:
+    from yarl import URL
+
+KEEP_ALIVE = 30.0  # seconds that an unused connection stays open
+_LARGEST_HEAD = 256 * 1024
+_LARGEST_BUFFER = 256 * 1024  # bytes of an answer that wait for their reader
+_LONGEST_LINE = 4096  # of a chunk's length with its extensions
+_REMEMBERED = 512  # heads of requests
+
+Address: TypeAlias = tuple[str, str, int]  # scheme, host, port
+
+
+class Malformed(Exception):
+    """Bytes that are no HTTP/1.1. `content`: what came before them of the same body."""
+
+    def __init__(self, message: str, content: bytes = b"") -> None:
+        super().__init__(message)
+        self.content = content
+
+
+# --- reading, without a connection ------------------------------------------------------------------------------------
+
+_STATUS_LINE = re.compile(r"HTTP/1\.([01]) ([1-9][0-9]{2})(?: .*)?")
+_HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*(.*)")
+_LENGTH = re.compile(r"[0-9]{1,15}")
+_CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[ \t]*;[^\r\n]*)?\r\n")
+
+
+class Body(Protocol):
+    """What follows a head. `surplus`: what came after its end."""
+
+    ended: bool
+    surplus: bytes
+
+    def feed(self, data: bytes) -> bytes:
+        """The content in these bytes. Raises `Malformed`."""
+
+
+class SizedBody:
+    """A body of known length."""
+
+    def __init__(self, length: int) -> None:
+        self._left = length
+        self.ended = not length
+        self.surplus = b""
+
+    def feed(self, data: bytes) -> bytes:
+        left = self._left
+        if len(data) < left:
+            self._left = left - len(data)
+            return data
+        self.ended, self.surplus = True, data[left:]
+        return data[:left]
+
+
+class EndlessBody:
+    """A body that ends with its connection."""
+
+    ended = False
+    surplus = b""
+
+    def feed(self, data: bytes) -> bytes:
+        return data
+
+
+class ChunkedBody:
+    """A body in chunks (RFC 9112 §7.1), wherever its bytes are cut. Trailers are skipped."""
+
+    def __init__(self) -> None:
+        self._rest = b""  # of a line that is not whole
+        self._left = 0  # bytes of the present chunk that are to come, its line break included
+        self._is_last = False
+        self.ended = False
+        self.surplus = b""
+
+    def feed(self, data: bytes) -> bytes:
+        if self._rest:
+            data, self._rest = self._rest + data, b""
+        parts: list[bytes] = []
+        at, end, left = 0, len(data), self._left
+        while at < end and not self._is_last:
+            if not left:
+                line = _CHUNK_LINE.match(data, at)
+                if line is None:
+                    if end - at > _LONGEST_LINE or data.find(b"\n", at) >= 0:
+                        raise Malformed(f"not the length of a chunk: {data[at : at + 20]!r}", b"".join(parts))
+                    self._rest = data[at:]
+                    break
+                size, at = int(line[1], 16), line.end()
+                self._is_last = not size
+                left = size + 2 if size else 0
+                continue
+            border = at + left - 2
+            if border > at:
+                parts.append(data[at:border])
+            if border + 2 > end:
+                left = 2 if border < end else left - (end - at)
+                self._rest = data[border:end]  # half a line break, or nothing
+                break
+            if data[border : border + 2] != b"\r\n":
+                raise Malformed("a chunk that is longer than it says", b"".join(parts))
+            at, left = border + 2, 0
+        self._left = left
+        if self._is_last:
+            self._skip_trailers(data[at:])
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _skip_trailers(self, data: bytes) -> None:
+        if data.startswith(b"\r\n"):
+            self.ended, self.surplus = True, data[2:]
+        elif (end := data.find(b"\r\n\r\n")) >= 0:
+            self.ended, self.surplus = True, data[end + 4 :]
+        elif len(data) > _LARGEST_HEAD:
+            raise Malformed(f"more than {_LARGEST_HEAD} bytes after the last chunk")
+        else:
+            self._rest = data
+
+
+def parse_head(head: bytes) -> tuple[int, CIMultiDict[str], bool]:
+    """The status, the headers, and whether the connection may be used again, of a head without its empty line."""
+    first, *lines = head.decode("utf-8", "surrogateescape").split("\r\n")
+    status = _STATUS_LINE.fullmatch(first)
+    if status is None:
+        raise Malformed(f"not a status line: {first[:40]!r}")
+    pairs = []
+    for line in lines:
+        field = _HEADER.fullmatch(line)  # a line break or a fold in it is no match
+        if field is None or "\0" in line or "\r" in line:
+            raise Malformed(f"not a header: {line[:40]!r}")
+        pairs.append((field[1], field[2].rstrip(" \t")))
+    headers = CIMultiDict(pairs)
+    keeps = status[1] == "1" and not any("close" in value.lower() for value in headers.getall("Connection", ()))
+    return int(status[2]), headers, keeps
+
+
+def body_of(method: str, status: int, headers: CIMultiDict[str]) -> Body:
+    """The body that follows a head (RFC 9112 §6.3). What could be read in two ways is refused."""
+    if method == "HEAD" or status in (204, 304):
+        return SizedBody(0)
+    codings, lengths = headers.getall("Transfer-Encoding", ()), headers.getall("Content-Length", ())
+    if codings:
+        if len(codings) > 1 or codings[0].lower() != "chunked":
+            raise Malformed(f"an unknown coding of the body: {', '.join(codings)[:40]!r}")
+        return ChunkedBody()
+    if not lengths:
+        return EndlessBody()
+    if len(lengths) > 1 or not _LENGTH.fullmatch(lengths[0]):
+        raise Malformed(f"not a length: {', '.join(lengths)[:40]!r}")
+    return SizedBody(int(lengths[0]))
+
+
+# --- connections ------------------------------------------------------------------------------------------------------
+
+
+class Http1Pool:
+    """Connections of one event loop, by address; as many as there are calls."""
+
+    def __init__(self, context: ssl.SSLContext, connect: float) -> None:
+        self._context = context
+        self._connect = connect
+        self._loop = asyncio.get_running_loop()
+        self._idle: dict[Address, deque[Connection]] = {}
+        self._open: set[Connection] = set()
+        self._heads: dict[tuple[Any, ...], bytes] = {}
+        self._sweep_timer: asyncio.TimerHandle | None = None
+
+    async def send(self, method: str, url: "URL", headers: Mapping[str, str], body: bytes | None) -> "Http1Reply":
+        """The answer, once its head has come."""
+        address = (url.scheme, url.raw_host or "", url.port or 0)
+        head = self._head(method, url, headers, body)
+        connection = self._take(address) or await self._connected(address)
+        reply = Http1Reply(connection, method, self._loop)
+        connection.ask(head + body if body else head, reply)
+        try:
+            await reply.begun
+        except TransportError as error:
+            raise TransportError(f"no answer from {_shown(address)}: {error}") from None
+        except BaseException:
+            reply.close()
+            raise
+        return reply
+
+    def _take(self, address: Address) -> "Connection | None":
+        """The connection that was used last: the others may be closed soon."""
+        idle = self._idle.get(address)
+        while idle:
+            connection = idle.pop()
+            if not connection.transport.is_closing():
+                return connection
+        return None
+
+    async def _connected(self, address: Address) -> "Connection":
+        scheme, host, port = address
+        try:
+            async with asyncio.timeout(self._connect):
+                _, connection = await self._loop.create_connection(
+                    lambda: Connection(self, address),
+                    host,
+                    port,
+                    ssl=self._context if scheme == "https" else None,
+                    happy_eyeballs_delay=0.25,
+                )
+        except TimeoutError as error:
+            raise TimedOut(f"no connection to {_shown(address)} within {self._connect:g} s") from error
+        except (OSError, UnicodeError) as error:  # a name that cannot be one is a UnicodeError
+            raise TransportError(f"no answer from {_shown(address)}: {error or type(error).__name__}") from error
+        return connection
+
+    def _head(self, method: str, url: "URL", headers: Mapping[str, str], body: bytes | None) -> bytes:
+        """The request line and headers; made once for all calls that differ in their bodies alone."""
+        key = (method, url, *headers.items())
+        head = self._heads.get(key)
+        if head is None:
+            lines = [f"{method} {url.raw_path_qs} HTTP/1.1", f"Host: {url.host_port_subcomponent}"]
+            lines += [f"{name}: {value}" for name, value in headers.items()]
+            if any(mark in line for line in lines for mark in "\r\n\0"):
+                raise TransportError(f"a header for {url.origin()} has a line break; remove it")
+            head = ("\r\n".join(lines) + "\r\n").encode("utf-8", "surrogateescape")
+            if len(self._heads) >= _REMEMBERED:
+                self._heads.clear()
+            self._heads[key] = head
+        return head + b"\r\n" if body is None else b"%bContent-Length: %d\r\n\r\n" % (head, len(body))
+
+    def add(self, connection: "Connection") -> None:
+        self._open.add(connection)
+
+    def release(self, connection: "Connection") -> None:
+        """Keeps a connection whose call has ended for the next one."""
+        connection.idle_since = self._loop.time()
+        self._idle.setdefault(connection.address, deque()).append(connection)
+        if self._sweep_timer is None:
+            self._sweep_timer = self._loop.call_later(KEEP_ALIVE, self._sweep)
+
+    def remove(self, connection: "Connection") -> None:
+        self._open.discard(connection)
+        idle = self._idle.get(connection.address, ())
+        if connection in idle:
+            self._idle[connection.address].remove(connection)
+
+    def _sweep(self) -> None:
+        """Closes what has not been used for long."""
+        latest = self._loop.time() - KEEP_ALIVE
+        for address, idle in list(self._idle.items()):
+            while idle and idle[0].idle_since <= latest:
+                idle.popleft().transport.close()
+            if not idle:
+                del self._idle[address]
+        self._sweep_timer = self._loop.call_later(KEEP_ALIVE / 2, self._sweep) if self._idle else None
+
+    def close(self) -> None:
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+        with contextlib.suppress(RuntimeError):  # the event loop is gone, and the connections with it
+            for connection in list(self._open):
+                connection.transport.abort()
+        self._idle.clear()
+
+
+class Connection(asyncio.Protocol):
+    """A request out, its answer back, then the next."""
+
+    __slots__ = ("_body", "_keeps", "_pool", "_received", "_reply", "address", "idle_since", "transport")
+
+    def __init__(self, pool: Http1Pool, address: Address) -> None:
+        self._pool = pool
+        self.address = address
+        self.idle_since = 0.0
+        self.transport: Any = None
+        self._reply: Http1Reply | None = None
+        self._received = b""  # of a head that is not whole
+        self._body: Body | None = None
+        self._keeps = True
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+        # A model may be silent for minutes: the kernel notices when its host is gone.
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self._pool.add(self)
+
+    def ask(self, request: bytes, reply: "Http1Reply") -> None:
+        self._reply, self._body, self._received = reply, None, b""
+        self.transport.write(request)
+
+    def data_received(self, data: bytes) -> None:
+        reply = self._reply
+        if reply is None:  # nobody asked: the next call would take it for its answer
+            self.transport.abort()
+            return
+        try:
+            if self._body is None:
+                data = self._begin(reply, self._received + data)
+            if self._body is None:
+                return
+            content = self._body.feed(data) if data else b""
+        except Malformed as error:
+            if error.content:
+                reply.add(error.content)
+            self._fail(f"the server sent no HTTP/1.1: {error}")
+            return
+        if content:
+            reply.add(content)
+        if self._body.ended:
+            self._end(self._body.surplus)
+
+    def _begin(self, reply: "Http1Reply", data: bytes) -> bytes:
+        """Reads the head; what is left is of the body."""
+        while (end := data.find(b"\r\n\r\n")) >= 0:
+            status, headers, self._keeps = parse_head(data[:end])
+            data = data[end + 4 :]
+            if status >= 200:
+                self._body = body_of(reply.method, status, headers)
+                # With both, the chunks count, and the connection is not to be trusted (RFC 9112 §6.1).
+                self._keeps = self._keeps and not ("Transfer-Encoding" in headers and "Content-Length" in headers)
+                reply.begin(status, headers)
+                return data
+            if status == 101:
+                raise Malformed("a change of protocol that nobody asked for")
+            # Others below 200 come before the answer itself (RFC 9110 §15.2).
+        if len(data) > _LARGEST_HEAD:
+            raise Malformed(f"a head of more than {_LARGEST_HEAD} bytes")
+        self._received = data
+        return b""
+
+    def _end(self, surplus: bytes) -> None:
+        """The answer is whole."""
+        reply, self._reply = self._reply, None
+        assert reply is not None
+        reply.finish()
+        # After more than the answer, or with a request that is not all sent, the two sides are out of step.
+        if self._keeps and not surplus and not self.transport.get_write_buffer_size():
+            self._pool.release(self)
+        else:
+            self.transport.close()
+
+    def _fail(self, why: str) -> None:
+        reply, self._reply = self._reply, None
+        self.transport.abort()
+        if reply is not None:
+            reply.break_off(why)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._pool.remove(self)
+        if self._reply is not None and error is None and isinstance(self._body, EndlessBody):
+            self._reply.finish()
+            self._reply = None
+        else:
+            self._fail(str(error or "") or "the server closed the connection")
+
+    def drop(self) -> None:
+        """Ends the connection before its answer has ended."""
+        self._fail("the connection was closed here")
+
+
+class Http1Reply:
+    """An answer whose body is still coming: a `Reply` of `transport`."""
+
+    __slots__ = (
+        "_connection",
+        "_failure",
+        "_is_whole",
+        "_loop",
+        "_parts",
+        "_size",
+        "_waiter",
+        "begun",
+        "headers",
+        "method",
+        "status",
+    )
+
+    def __init__(self, connection: Connection, method: str, loop: asyncio.AbstractEventLoop) -> None:
+        self._connection = connection
+        self._loop = loop
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._is_whole = False
+        self._failure = ""
+        self._waiter: asyncio.Future[None] | None = None
+        self.begun: asyncio.Future[None] = loop.create_future()
+        self.method = method
+        self.status = 0
+        self.headers: Mapping[str, str] = {}
+
+    # --- for its reader
+
+    @property
+    def ended(self) -> bool:
+        """Whether the whole body has been read."""
+        return self._is_whole and not self._parts
+
+    async def chunk(self) -> bytes:
+        while True:
+            parts = self._parts
+            if parts:
+                data = parts[0] if len(parts) == 1 else b"".join(parts)
+                parts.clear()
+                if self._size >= _LARGEST_BUFFER and not self._is_whole:
+                    self._connection.transport.resume_reading()
+                self._size = 0
+                return data
+            if self._is_whole:
+                return b""
+            if self._failure:
+                raise TransportError(f"the connection broke: {self._failure}")
+            self._waiter = self._loop.create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+
+    def close(self) -> None:
+        if not self._is_whole and not self._failure:
+            self._connection.drop()
+
+    # --- for its connection
+
+    def begin(self, status: int, headers: Mapping[str, str]) -> None:
+        self.status, self.headers = status, headers
+        if not self.begun.done():
+            self.begun.set_result(None)
+
+    def add(self, content: bytes) -> None:
+        self._parts.append(content)
+        before = self._size
+        self._size = before + len(content)
+        if before < _LARGEST_BUFFER <= self._size:
+            self._connection.transport.pause_reading()
+        self._wake()
+
+    def finish(self) -> None:
+        self._is_whole = True
+        if self._size >= _LARGEST_BUFFER:  # the next answer on this connection is another's
+            self._connection.transport.resume_reading()
+        self._wake()
+
+    def break_off(self, why: str) -> None:
+        self._failure = why
+        if not self.begun.done():
+            self.begun.set_exception(TransportError(why))
+            self.begun.exception()  # who asked may have left
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+def _shown(address: Address) -> str:
+    scheme, host, port = address
+    host = f"[{host}]" if ":" in host else host
+    return f"{scheme}://{host}" if port == {"http": 80, "https": 443}.get(scheme) else f"{scheme}://{host}:{port}"
