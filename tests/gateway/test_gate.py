@@ -242,8 +242,10 @@ class Flaky(MemoryState):
     def __init__(self) -> None:
         super().__init__()
         self.failures: list[str] = []
+        self.swaps = 0
 
     async def swap(self, changes: Mapping[str, Stored]) -> dict[str, Stored]:
+        self.swaps += 1
         await asyncio.sleep(0)
         failure = self.failures.pop(0) if self.failures else ""
         if failure == "before":
@@ -289,6 +291,77 @@ async def test_lost_replies_neither_forget_nor_repeat_anything(failures: list[st
     assert {(0, 0)} >= {(share.calls, share.cost) for share in account.shares.values()}
     for door in doors:
         await door.accounts.close()
+
+
+ROOMY = ClientKey(name="k", requests_per_minute=2000, tokens_per_minute=100_000, concurrency=400)
+
+
+@given(
+    st.lists(st.sampled_from(["", "", "before", "after"]), max_size=10),
+    st.lists(st.tuples(st.integers(0, 1), st.floats(0, 0.7), st.integers(0, 300)), max_size=40),
+)
+async def test_calls_that_are_counted_ahead_are_counted_exactly(
+    failures: list[str], calls: list[tuple[int, float, int]]
+) -> None:
+    """Whatever was put aside for calls to come: in the end what came is counted, and nothing stays open."""
+    from interlingua.gateway import accounts
+
+    store, clock = Flaky(), Clock()
+    doors = [gate(store, clock), gate(store, clock)]
+    admitted = tokens = 0
+    before, accounts._RETRY = accounts._RETRY, 0.0
+    try:
+        store.failures = list(failures)
+        for at, wait, size in calls:
+            clock.now += wait
+            try:
+                reservation = await doors[at].admit(exchange(ROOMY), input_tokens=size, highest_cost=0.0)
+            except Overloaded:
+                continue
+            await reservation.settle(used(ROOMY, "x", 0.0, usage=Usage.of(size // 2, 1)))
+            admitted += 1
+            tokens += size // 2 + 1
+        store.failures = []
+    finally:
+        accounts._RETRY = before
+    for door in doors:
+        await door.accounts.close()
+    account = doors[0].accounts._decoded(await doors[0].accounts._read("k"))
+    # A request that was written and whose caller was refused, since the reply was lost, stays counted.
+    assert 0 <= sum(account.requests.values()) - admitted <= failures.count("after")
+    assert tokens == sum(account.tokens.values())
+    assert {0} >= {share.calls for share in account.shares.values()}
+
+
+async def test_a_key_that_asks_again_and_again_needs_few_writes() -> None:
+    """Far from its limits, and the quotas go down by one each time; near them each call is written."""
+    store, clock = Flaky(), Clock()
+    door, remaining = gate(store, clock), []
+    for _ in range(200):
+        asked = exchange(ROOMY)
+        await door.admit(asked, input_tokens=1, highest_cost=0.0)
+        remaining.append(asked.quotas["requests"].remaining)
+        await asyncio.sleep(0)
+    assert list(range(1999, 1799, -1)) == remaining
+    assert store.swaps < 60
+    near = ClientKey(name="near", requests_per_minute=50)
+    assert ["ok"] * 50 + ["rate_limit_exceeded"] == [await outcome(door, near) for _ in range(51)]
+    await door.accounts.close()
+
+
+async def test_calls_that_were_not_made_are_given_back_for_others() -> None:
+    """When their second is over, another gateway may use all of the limit."""
+    store, clock = MemoryState(), Clock()
+    first, second = gate(store, clock), gate(store, clock)
+    for _ in range(24):
+        await outcome(first, ROOMY)
+        await asyncio.sleep(0)
+    assert first.accounts._ahead["k"].calls
+    clock.now += 1
+    await outcome(first, ROOMY)
+    await first.accounts.close()
+    account = second.accounts._decoded(await second.accounts._read("k"))
+    assert 25 == sum(account.requests.values())
 
 
 async def test_what_a_dead_gateway_put_aside_is_spent_when_its_lease_ends() -> None:

@@ -5,8 +5,11 @@
 - *Money* is counted in billionths of a dollar, as integers, so that no sum depends on its order.
 - What is put aside belongs to one gateway and ends with its lease. A gateway that died may have spent it all, so it is
   taken as spent then.
-- Operations that wait at once are written together. Each gateway numbers its writes in the value itself, so that after
-  a lost reply it is known whether the last one was made: nothing is counted twice or forgotten.
+- Operations that wait at once are written together, and what was used waits a moment for more. Each gateway numbers
+  its writes in the value itself, so that after a lost reply it is known whether the last one was made: nothing is
+  counted twice or forgotten.
+- Far from its limits, a key that asks again and again gets calls *ahead*: they are counted by one write, and those that
+  come within the same second need none. What is not used of them is given back when the second is over.
 """
 
 import asyncio
@@ -23,12 +26,13 @@ import msgspec
 from msgspec import Struct, field
 
 from .exchange import ClientKey, Quota
-from .state import StateError, StateStore, Stored
+from .state import Pace, StateError, StateStore, Stored
 
 NANO = 1_000_000_000  # of a dollar
 LEASE = 60.0  # seconds until what a silent gateway put aside is taken as spent
 FORGET = 3600.0  # seconds after which nothing is known any more of a gateway that is gone
 WINDOW = 60  # seconds
+_MOST_AHEAD = 256  # calls
 _RETRY = 0.5  # seconds between attempts to write what was used, while the store is away
 
 _log = logging.getLogger(__name__)
@@ -122,9 +126,7 @@ class _Admit(Struct):
         account.tokens[second] = account.tokens.get(second, 0) + self.tokens
         share.calls += 1
         share.cost += self.cost
-        limits = (("requests", self.key.requests_per_minute), ("tokens", self.key.tokens_per_minute))
-        quotas = {name: _quota(account, name, limit) for name, limit in limits if limit is not None}
-        return Admission(account.id, share.number, second, self.tokens, self.cost, quotas)
+        return Admission(account.id, share.number, second, self.tokens, self.cost, _quotas(account, self.key))
 
     def _refusal(self, account: Account) -> Refusal | None:
         key = self.key
@@ -145,6 +147,71 @@ class _Admit(Struct):
             if spent + reserved + self.cost > math.floor(key.budget * NANO):
                 return _over_budget(key, spent, reserved, self.cost, account.at)
         return None
+
+
+class Ahead(Struct):
+    """Calls that are counted and have not come yet, good for one second. `offset`: how far the account's clock is
+    ahead of the gateway's."""
+
+    account: str
+    number: int
+    second: int
+    offset: float
+    calls: int
+    tokens: int
+    quotas: dict[str, Quota]  # when all of them are used
+
+    def admit(self, tokens: int) -> Admission:
+        """One of the calls."""
+        self.calls -= 1
+        self.tokens -= tokens
+        left = {"requests": self.calls, "tokens": self.tokens}
+        quotas = {name: Quota(one.limit, one.remaining + left[name], one.reset) for name, one in self.quotas.items()}
+        return Admission(self.account, self.number, self.second, tokens, 0, quotas)
+
+
+class _Reserve(Struct):
+    """Calls ahead: a small part of each limit, and only while less than half of it is used. So no other call is
+    refused for them, unless a limit is reached within the second that they are good for."""
+
+    key: ClientKey
+    calls: int
+    tokens: int  # of each
+    now: float
+
+    def apply(self, account: Account, share: _Share) -> Ahead | None:
+        key, calls, second = self.key, self.calls, int(account.at)
+        open_calls = sum(share.calls for share in account.shares.values())
+        for limit, used, each, part in (
+            (key.concurrency, open_calls, 1, 20),
+            (key.requests_per_minute, sum(account.requests.values()), 1, 100),
+            (key.tokens_per_minute, sum(account.tokens.values()), max(1, self.tokens), 100),
+        ):
+            if limit is not None:
+                calls = min(calls, limit // part // each, (limit // 2 - used) // each)
+        if calls < 1:
+            return None
+        account.requests[second] = account.requests.get(second, 0) + calls
+        account.tokens[second] = account.tokens.get(second, 0) + calls * self.tokens
+        share.calls += calls
+        offset = account.at - self.now
+        return Ahead(account.id, share.number, second, offset, calls, calls * self.tokens, _quotas(account, key))
+
+
+class _GiveBack(Struct):
+    """What was not used of calls ahead."""
+
+    ahead: Ahead
+
+    def apply(self, account: Account, share: _Share) -> None:
+        given = self.ahead
+        if given.account != account.id:
+            return
+        if given.number >= share.first:
+            share.calls -= given.calls
+        for window, amount in ((account.requests, given.calls), (account.tokens, given.tokens)):
+            if given.second in window:
+                window[given.second] = max(0, window[given.second] - amount)
 
 
 class _Settle(Struct):
@@ -177,6 +244,11 @@ def _wait(window: dict[int, int], limit: int, amount: int, now: float) -> float 
         if excess <= 0:
             return second + WINDOW + 1 - now
     return None
+
+
+def _quotas(account: Account, key: ClientKey) -> dict[str, Quota]:
+    limits = (("requests", key.requests_per_minute), ("tokens", key.tokens_per_minute))
+    return {name: _quota(account, name, limit) for name, limit in limits if limit is not None}
 
 
 def _quota(account: Account, name: str, limit: int) -> Quota:
@@ -212,8 +284,10 @@ class _Renew(Struct):
         pass
 
 
-_Operation: TypeAlias = _Admit | _Settle | _Renew
-_Outcome: TypeAlias = Admission | Refusal | None
+_Operation: TypeAlias = _Admit | _Reserve | _GiveBack | _Settle | _Renew
+_Outcome: TypeAlias = Admission | Refusal | Ahead | None
+_URGENT = (_Admit, _Reserve)  # somebody waits for these
+_KEPT = (_Settle, _GiveBack)  # these must not be lost while the store is away
 _Batch: TypeAlias = "dict[str, list[_Waiting]]"
 
 
@@ -257,36 +331,86 @@ class Accounts:
         self._number = 0
         self._doubts: dict[str, _Doubt] = {}
         self._open: dict[str, int] = {}  # calls by account, whose lease is to be prolonged
+        self._ahead: dict[str, Ahead] = {}
+        self._reserving: set[str] = set()  # keys for which calls ahead are being asked for
+        self._wanted: dict[str, tuple[float, int]] = {}  # when calls ahead were last wanted, and how many
         self._waiting: _Batch = {}
+        self._pace = Pace()
         self._submitted = asyncio.Event()
         self._writer: asyncio.Task[None] | None = None
         self._renewer: asyncio.Task[None] | None = None
 
     async def admit(self, key: ClientKey, *, tokens: int, cost: int) -> Admission | Refusal:
         """Puts aside a call. Raises `StateError` where that cannot be written."""
+        ahead = self._ahead.get(key.name)
+        if (
+            ahead is not None
+            and key.budget is None
+            and ahead.calls
+            and tokens <= ahead.tokens
+            and int(self._clock() + ahead.offset) == ahead.second
+        ):
+            self._open[key.name] = self._open.get(key.name, 0) + 1
+            return ahead.admit(tokens)
+        self._give_back(key.name)
         waiting = self._submit(key.name, _Admit(key, tokens, cost))
+        self._reserve(key, tokens)
         try:
             # Whoever stops waiting must not stop the write: others' operations are in it.
             outcome = await asyncio.shield(waiting.future)
         except asyncio.CancelledError:
             waiting.future.add_done_callback(lambda done: self._release(key.name, done))
             raise
-        assert outcome is not None
+        assert isinstance(outcome, Admission | Refusal)
         if isinstance(outcome, Admission):
             self._open[key.name] = self._open.get(key.name, 0) + 1
             if self._renewer is None:
                 self._renewer = asyncio.ensure_future(self._renew())
         return outcome
 
-    async def settle(self, name: str, admission: Admission, *, tokens: int, cost: int) -> None:
-        """Counts what a call used in place of what was put aside. While the store is away it is kept for later."""
+    def settle(self, name: str, admission: Admission, *, tokens: int, cost: int) -> "asyncio.Future[_Outcome]":
+        """Counts what a call used in place of what was put aside; the future ends when it is written. While the store
+        is away it is kept for later."""
         self._open[name] -= 1
         waiting = self._submit(name, _Settle(admission, tokens, cost))
-        if not self._doubts:
-            await asyncio.shield(waiting.future)
+        if self._doubts:
+            waiting.resolve()
+        return waiting.future
+
+    def _reserve(self, key: ClientKey, tokens: int) -> None:
+        """Asks for calls ahead, where the key has asked within the last second too; twice as many each time."""
+        now = self._clock()
+        at, wanted = self._wanted.pop(key.name, (0.0, 1))
+        self._wanted[key.name] = (now, min(2 * wanted, _MOST_AHEAD) if now - at < 1 else 1)
+        if now - at >= 1 or key.budget is not None or key.name in self._reserving:
+            return
+        self._reserving.add(key.name)
+        reserving = self._submit(key.name, _Reserve(key, wanted, tokens, now))
+        reserving.future.add_done_callback(lambda done: self._take_ahead(key.name, done))
+
+    def _take_ahead(self, name: str, done: "asyncio.Future[_Outcome]") -> None:
+        self._reserving.discard(name)
+        if done.cancelled() or done.exception() is not None or not isinstance(ahead := done.result(), Ahead):
+            return
+        self._give_back(name)
+        self._ahead[name] = ahead
+        remaining = ahead.second + 1 - ahead.offset - self._clock()
+        asyncio.get_running_loop().call_later(max(0.0, remaining), self._expire, name, ahead)
+
+    def _expire(self, name: str, ahead: Ahead) -> None:
+        if self._ahead.get(name) is ahead:
+            self._give_back(name)
+
+    def _give_back(self, name: str) -> None:
+        ahead = self._ahead.pop(name, None)
+        if ahead is not None and (ahead.calls or ahead.tokens):
+            self._submit(name, _GiveBack(ahead))
 
     async def spent(self, name: str) -> Spent:
         """What is spent now, without what is put aside."""
+        if name in self._waiting:
+            self._pace.hurry()
+            await asyncio.gather(*(asyncio.shield(one.future) for one in self._waiting[name]), return_exceptions=True)
         account = self._decoded(await self._read(name))
         account.advance(self._clock())
         return account.spent
@@ -295,6 +419,9 @@ class Accounts:
         """Writes what is to be written. What the store does not take counts as spent when the lease ends."""
         if self._renewer is not None:
             self._renewer.cancel()
+        for name in list(self._ahead):
+            self._give_back(name)
+        self._pace.hurry()
         if self._writer is not None and not self._writer.done():
             self._submitted.set()
             await asyncio.wait([self._writer], timeout=2 * _RETRY)
@@ -306,6 +433,8 @@ class Accounts:
         waiting = _Waiting(operation, asyncio.get_running_loop().create_future())
         self._waiting.setdefault(name, []).append(waiting)
         self._submitted.set()
+        if isinstance(operation, _URGENT):
+            self._pace.hurry()
         if self._writer is None or self._writer.done():
             self._writer = asyncio.ensure_future(self._write())
         return waiting
@@ -317,6 +446,7 @@ class Accounts:
 
     async def _write(self) -> None:
         while self._waiting or self._doubts:
+            await self._pace.turn()
             self._submitted.clear()
             batch, self._waiting = self._waiting, {}
             for name in self._doubts:
@@ -359,7 +489,7 @@ class Accounts:
         account.advance(self._clock())
         share = account.shares.setdefault(self.name, _Share(self._number, self._number))
         share.number, share.until = self._number, account.at + self._lease
-        for one in waiting:
+        for one in sorted(waiting, key=lambda one: isinstance(one.operation, _Reserve)):  # who is here comes first
             one.outcome = one.operation.apply(account, share)
 
     async def _opened(self, name: str) -> Account:
@@ -387,7 +517,7 @@ class Accounts:
         _log.error("%s", error)
         for name, waiting in batch.items():
             _refuse(waiting, error)
-            used = [one for one in waiting if isinstance(one.operation, _Settle)]
+            used = [one for one in waiting if isinstance(one.operation, _KEPT)]
             if used:
                 self._waiting[name] = used + self._waiting.get(name, [])
 
@@ -401,7 +531,9 @@ class Accounts:
         for one in reversed(doubt.waiting):
             if was_written and isinstance(one.outcome, Admission):
                 waiting.insert(0, _Waiting(_Settle(one.outcome, 0, 0), one.future))
-            elif not was_written and isinstance(one.operation, _Settle):
+            elif was_written and isinstance(one.outcome, Ahead):
+                waiting.insert(0, _Waiting(_GiveBack(one.outcome), one.future))
+            elif not was_written and isinstance(one.operation, _KEPT):
                 waiting.insert(0, one)
 
     async def _renew(self) -> None:
@@ -416,7 +548,7 @@ def _refuse(waiting: list[_Waiting], error: StateError) -> None:
     for one in waiting:
         if one.future.done():
             continue
-        if isinstance(one.operation, _Settle):
+        if isinstance(one.operation, _KEPT):
             one.future.set_result(None)
         else:
             one.future.set_exception(StateError(str(error)))

@@ -2,6 +2,7 @@
 
 import logging
 import math
+from collections.abc import Awaitable
 
 from ..values.errors import AuthFailed, BadRequest, InterlinguaError, Overloaded, RateLimited
 from .accounts import NANO, Accounts, Admission, Refusal
@@ -62,9 +63,15 @@ class KeyReservation:
         self._admission = admission
 
     async def settle(self, exchange: Exchange) -> None:
+        written = self.settle_soon(exchange)
+        if written is not None:
+            await written
+
+    def settle_soon(self, exchange: Exchange) -> "Awaitable[object] | None":
+        """Counts what was used; to be awaited by whoever wants to know that it is written."""
         admission, self._admission = self._admission, None
         if admission is None:
-            return
+            return None
         usage = exchange.usage
         if usage is None and exchange.answer is None and exchange.cost is None:
             tokens, cost = 0, 0  # no provider did any work
@@ -72,7 +79,7 @@ class KeyReservation:
             tokens = usage.total_tokens if usage is not None else admission.tokens
             charged = charged_cost(exchange)
             cost = admission.cost if charged is None else charged
-        await self._accounts.settle(exchange.key.name, admission, tokens=tokens, cost=cost)
+        return self._accounts.settle(exchange.key.name, admission, tokens=tokens, cost=cost)
 
 
 def is_limited(key: ClientKey) -> bool:

@@ -55,6 +55,29 @@ class StateStore(Protocol):
     async def close(self) -> None: ...
 
 
+class Pace:
+    """Makes one write of what comes close together: the first goes at once, the next `seconds` later, or if hurried."""
+
+    def __init__(self, seconds: float = 0.01) -> None:
+        self._seconds = seconds
+        self._latest = -seconds
+        self._hurried = asyncio.Event()
+
+    async def turn(self) -> None:
+        """Waits until it is time for a write."""
+        loop = asyncio.get_running_loop()
+        remaining = self._latest + self._seconds - loop.time()
+        if remaining > 0 and not self._hurried.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._hurried.wait(), remaining)
+        self._hurried.clear()
+        self._latest = loop.time()
+
+    def hurry(self) -> None:
+        """Somebody waits for what is to be written."""
+        self._hurried.set()
+
+
 class MemoryState:
     """Values that end with the process."""
 
