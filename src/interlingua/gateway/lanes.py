@@ -59,6 +59,7 @@ from .handover import joined, shifted
 from .replying import Reply
 from .rewriting import Cutter, frames, renaming, valid_text, with_option, without_repeats
 from .routing import Place
+from .skimming import Skimmer
 
 LARGE_BODY = 64 * 1024  # bytes of a request above which it is worked on beside the event loop
 _SETTLING = 0.2  # seconds that an upstream may take to end its body after the last event
@@ -259,6 +260,7 @@ class Attempt:
         self._shift = len(blocks_of(before.content)) if before is not None else 0
         self.encoder: Any = encoder
         self.decoder: Any = None
+        self._skimmer: Skimmer | None = None
         self._answer_id = incoming.wire.http.response_id + exchange.id
 
     async def run(self) -> None:
@@ -485,11 +487,10 @@ class Attempt:
         out.clear()
         if ended:
             self._exchange.losses = (*self._exchange.losses, *encoder.losses)
-            data += encoder.close()
             await self._share()
-        await self._reply.write(data)
-        if ended:
-            await self._reply.end()
+            await self._reply.end(data + encoder.close())
+        else:
+            await self._reply.write(data)
 
     def _message_event(self, event: StreamEvent) -> StreamEvent:
         """The first and the last event as this client must see them. A failure is raised."""
@@ -512,6 +513,8 @@ class Attempt:
         """Keeps what had come of an answer that broke off, and closes what the client has seen open."""
         if self.decoder is None or self._exchange.answer is not None:
             return
+        if self._skimmer is not None:
+            self._skimmer.flush()
         events = self.decoder.close(why, aborted=aborted)
         if events and isinstance(events[-1], Error):
             self._exchange.answer = joined(self._before, events[-1].error)
@@ -546,11 +549,12 @@ class Attempt:
         """The bytes of a stream as they come, in whole frames; each is decoded before it goes on."""
         decoder, reply, exchange = self._decoder(made), self._reply, self._exchange
         watch, upstream, facts = self._watch, self._upstream, self._incoming.wire.http
+        skimmer = self._skimmer = Skimmer(framing, decoder)
         assert watch is not None and upstream is not None
         rename = renaming(facts.model_paths, exchange.asked_model)
         hidden = facts.without_usage if made.hides_usage else None
         cutter, begun = Cutter(facts.content_type), set[bytes]()
-        chunk, ended = head, False
+        chunk, ended, last = head, False, b""
         while chunk:
             out, fresh = self._held, False
             data = cutter.feed(chunk)
@@ -560,10 +564,14 @@ class Attempt:
                 data = without_repeats(data, facts.content_type, facts.opening_event, begun)
             if data:
                 events: Batch = []
-                for frame in framing.feed(data):
-                    if facts.content_type == AWS:  # its checksums hold: nothing in it can be replaced
-                        _refuse_odd_bytes(frame.data, exchange.wire.api)
-                    events += decoder.feed(frame)
+                if facts.content_type == AWS:
+                    for frame in framing.feed(data):
+                        _refuse_odd_bytes(frame.data, exchange.wire.api)  # checksums hold: nothing can be replaced
+                        events += decoder.feed(frame)
+                else:
+                    events, fresh = skimmer.feed(data)
+                if fresh:
+                    self._holds = False
                 if events:
                     fresh = True
                     ended = self._observe(events, ended)
@@ -575,6 +583,9 @@ class Attempt:
                 out.clear()
                 if ended:
                     await self._share()
+                    if getattr(upstream, "ended", False):
+                        last = data
+                        break
                 await reply.write(data)
             if ended:
                 chunk = await self._last_chunk(upstream)
@@ -586,15 +597,14 @@ class Attempt:
             if watch.why is not None:
                 raise watch.why
         rest = cutter.close()
-        events = []
+        events = skimmer.flush()
         for frame in (*framing.feed(rest), *framing.close()) if rest else framing.close():
             events += decoder.feed(frame)
         if not ended:
             self._observe([*events, *decoder.close()], False)
         self._holds = False
         await self._share()
-        await reply.write(b"".join((*self._held, rename(rest))))
-        await reply.end()
+        await reply.end(b"".join((last, *self._held, rename(rest))))
 
     def _observe(self, events: Batch, ended: bool) -> bool:
         """Takes note of what passes. What the wire forbids, or a failure that nobody has seen yet, is raised."""
