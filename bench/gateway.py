@@ -4,11 +4,13 @@ python bench/gateway.py                       all rows at concurrency 1, 32 and 
 python bench/gateway.py --quick               fewer and shorter rounds; about two minutes
 python bench/gateway.py --rows bare,same      some rows
 python bench/gateway.py --write               no measuring: the tables again from the last results
+GATEWAY_BENCH_PROFILE=FILE python bench/…     each server leaves its profile in FILE.NAME
 
 Each server is a process with one worker in front of the same upstream, with keys, limits and ledger on where it has
 them. Row by row, round after round, they take turns, so that all meet the same weather. CPU is the processor time of
 the server's own process (the kernel's work for it included), which other programs on the machine disturb least: shares
-are those of CPU. Tables go to `results/gateway.md`, from where `run.py --write-docs` takes them.
+are those of CPU. `added` is what a first byte takes beyond the upstream's own. Tables go to `results/gateway.md`, from
+where `run.py --write-docs` takes them.
 """
 
 import argparse
@@ -52,6 +54,7 @@ class Row(NamedTuple):
 
 
 ROWS = {
+    "upstream": Row("upstream", MESSAGES),  # nobody between
     "bare": Row("bare", MESSAGES),
     "codec": Row("codec", CHAT, "bare"),
     "same": Row("gateway", MESSAGES, "bare"),
@@ -402,8 +405,8 @@ def tables(results: dict[str, Any]) -> str:
     lines = []
     for kind in ("plain", "stream"):
         lines += [f"**{'Streams of 100 events' if kind == 'stream' else 'Plain calls'}**", ""]
-        lines += ["| row | at once | calls/s | CPU ms a call | share | p50 ms | p99 ms | first byte ms |"]
-        lines += ["|:--|--:|--:|--:|--:|--:|--:|--:|"]
+        lines += ["| row | at once | calls/s | CPU ms a call | share | p50 ms | p99 ms | first byte ms | added |"]
+        lines += ["|:--|--:|--:|--:|--:|--:|--:|--:|--:|"]
         for key, cell in cells.items():
             row, of, level = key.split()
             if of != kind:
@@ -411,7 +414,9 @@ def tables(results: dict[str, Any]) -> str:
             beside = cells.get(f"{ROWS[row].beside} {kind} {level}")
             share = f"{beside['cpu'] / cell['cpu']:.0%} of {ROWS[row].beside}" if beside else ""
             numbers = [f"{cell['rate']:.0f}", f"{cell['cpu']:.3f}", share]
-            numbers += [f"{cell[name]:.1f}" for name in ("p50", "p99", "first")]
+            numbers += [f"{cell[name]:.2f}" for name in ("p50", "p99", "first")]
+            direct = cells.get(f"upstream {kind} {level}")
+            numbers += [f"{cell['first'] - direct['first']:.2f}" if direct and row != "upstream" else ""]
             lines += [f"| {row} | {level} | {' | '.join(numbers)} |"]
         lines += [""]
     memory = ", ".join(f"{row} {size:.0f}" for row, size in results["memory"].items())
