@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from multidict import CIMultiDict
 
-from ..values.errors import TimedOut, TransportError
+from ..values.errors import FormatError, TimedOut, TransportError
 
 if TYPE_CHECKING:
     from yarl import URL
@@ -175,8 +175,8 @@ def body_of(method: str, status: int, headers: CIMultiDict[str]) -> Body:
 class Http1Pool:
     """Connections of one event loop, by address; as many as there are calls."""
 
-    def __init__(self, context: ssl.SSLContext, connect: float) -> None:
-        self._context = context
+    def __init__(self, context: ssl.SSLContext | None, connect: float) -> None:
+        self._context = context  # None: the system's authorities, read when they are needed
         self._connect = connect
         self._loop = asyncio.get_running_loop()
         self._idle: dict[Address, deque[Connection]] = {}
@@ -211,6 +211,8 @@ class Http1Pool:
 
     async def _connected(self, address: Address) -> "Connection":
         scheme, host, port = address
+        if scheme == "https" and self._context is None:
+            self._context = ssl.create_default_context()
         try:
             async with asyncio.timeout(self._connect):
                 _, connection = await self._loop.create_connection(
@@ -234,7 +236,7 @@ class Http1Pool:
             lines = [f"{method} {url.raw_path_qs} HTTP/1.1", f"Host: {url.host_port_subcomponent}"]
             lines += [f"{name}: {value}" for name, value in headers.items()]
             if any(mark in line for line in lines for mark in "\r\n\0"):
-                raise TransportError(f"a header for {url.origin()} has a line break; remove it")
+                raise FormatError("a header or the key has a character that HTTP forbids; remove it", "headers")
             head = ("\r\n".join(lines) + "\r\n").encode("utf-8", "surrogateescape")
             if len(self._heads) >= _REMEMBERED:
                 self._heads.clear()

@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Iterator, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from ..values.decompression import Decompressor, is_compressed
-from ..values.errors import FormatError, TimedOut, TransportError, causes
+from ..values.errors import FormatError, InterlinguaError, TimedOut, TransportError, causes
 
 if TYPE_CHECKING:
     import aiohttp
@@ -86,7 +86,10 @@ class HttpTransport:
             keeper = await self._begin()
         proxy = _usable(self._proxy or _proxy_of_environment(url))
         if keeper.pool is not None and proxy is None and (address := _direct_url(url)) is not None:
-            return _decompressed(await keeper.pool.send(method, address, headers, body))
+            try:
+                return _decompressed(await keeper.pool.send(method, address, headers, body))
+            except InterlinguaError as error:
+                raise _bare(error) from error.__cause__
         try:
             response = await keeper.session.request(
                 method,
@@ -139,15 +142,17 @@ class HttpTransport:
 
         from .http1 import Http1Pool
 
+        trust = self._trust()
         session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=self._trust(), keepalive_timeout=30),
+            connector=aiohttp.TCPConnector(limit=0, ssl=trust, keepalive_timeout=30),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._connect),
             trust_env=False,  # it would also send what a .netrc says
             auto_decompress=False,  # it sets no limit; `_Reply` does
             cookie_jar=aiohttp.DummyCookieJar(),
             skip_auto_headers=("User-Agent", "Accept"),
         )
-        pool = Http1Pool(self._trust(), self._connect) if self._direct else None
+        own = trust if isinstance(trust, ssl.SSLContext) else None
+        pool = Http1Pool(own, self._connect) if self._direct else None
         try:
             yield _Keeper(session, pool)
         finally:

@@ -41,6 +41,9 @@ class AccessLog:
             self._file.close()
 
     async def observe(self, exchange: Exchange) -> None:
+        self.note(exchange)
+
+    def note(self, exchange: Exchange) -> None:
         try:
             self._file.write(jsontext.write(record_of(exchange)) + b"\n")
             self._file.flush()

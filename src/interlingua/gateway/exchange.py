@@ -93,7 +93,8 @@ class Reservation(Protocol):
         """Called exactly once, also where the provider failed or the client left; never raises.
 
         It reads `usage` and `cost`, the sum over all attempts that a provider charges. No usage and no answer means
-        that nothing was used; usage without a cost, that what was put aside is taken as spent.
+        that nothing was used; usage without a cost, that what was put aside is taken as spent. A reservation that also
+        has `settle_soon(exchange)`, which waits for nothing, gets a call of that instead.
         """
 
 
@@ -117,7 +118,9 @@ class Gate(Protocol):
 class Observer(Protocol):
     """Sees each exchange once, when it has ended. A failing observer costs its own record and a line in the log.
 
-    An observer that also has `observe_all(exchanges)` gets what ended together in one call of that instead.
+    An observer that also has `observe_all(exchanges)` gets what ended together in one call of that instead. One that
+    has `note(exchange)`, which waits for nothing, gets each exchange by that alone; where it writes later, `backlog`
+    says how many are not written, and `flush` waits for them.
     """
 
     async def observe(self, exchange: Exchange) -> None: ...

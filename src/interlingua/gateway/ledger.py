@@ -18,7 +18,7 @@ from msgspec.structs import astuple
 from ..connect.prices import reported_cost
 from .accounts import NANO, Spent
 from .exchange import Exchange
-from .state import Database, StateError, open_database
+from .state import Database, Pace, StateError, open_database
 
 _log = logging.getLogger(__name__)
 
@@ -126,40 +126,62 @@ class Ledger:
         self._database: Database = open_database(address, _TABLES)
         self.where = self._database.where
         self.failure: StateError | None = None
-        self._waiting: list[tuple[LedgerEntry, asyncio.Future[None]]] = []
+        self._waiting: list[LedgerEntry] = []
+        self._attempted: list[asyncio.Future[None]] = []  # of those who wait for the next attempt to write
         self._writer: asyncio.Task[None] | None = None
+        self._pace = Pace()
 
     async def observe(self, exchange: Exchange) -> None:
-        await self.observe_all((exchange,))
+        self.note(exchange)
+        await self.flush()
 
-    async def observe_all(self, exchanges: Sequence[Exchange]) -> None:
-        entries = [entry_of(one) for one in exchanges if one.attempts or one.usage is not None]
-        if entries:
-            await self.append(*entries)
+    def note(self, exchange: Exchange) -> None:
+        """Adds an exchange; it is written soon, together with others."""
+        if exchange.attempts or exchange.usage is not None:
+            self._add(entry_of(exchange))
 
-    async def append(self, *entries: LedgerEntry) -> None:
-        """Writes entries, together with all that wait at the same time."""
-        written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting += [(entry, written) for entry in entries]
+    async def append(self, entry: LedgerEntry) -> None:
+        """Writes an entry, together with all that wait at the same time."""
+        self._add(entry)
+        await self.flush()
+
+    def _add(self, entry: LedgerEntry) -> None:
+        self._waiting.append(entry)
         if self._writer is None or self._writer.done():
             self._writer = asyncio.ensure_future(self._write())
-        await asyncio.shield(written)
+
+    @property
+    def backlog(self) -> int:
+        """Entries that are not written yet."""
+        return len(self._waiting)
+
+    async def flush(self) -> None:
+        """Returns when all entries so far are written, or when they cannot be written now."""
+        if self._waiting:
+            self._pace.hurry()
+            attempted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._attempted.append(attempted)
+            await attempted
 
     async def _write(self) -> None:
         while self._waiting:
-            batch = list(self._waiting)
+            await self._pace.turn()
+            batch, attempted, self._attempted = list(self._waiting), self._attempted, []
             try:
-                await self._database.insert(_INSERT, [_row(entry) for entry, _ in batch])
+                await self._database.insert(_INSERT, list(map(_row, batch)))
+                self.failure = None
+                del self._waiting[: len(batch)]
             except StateError as error:
                 if self.failure is None:
                     _log.error("%s; nothing is served until it can be written", error)
                 self.failure = error
-                _release(batch)
+            if not self._waiting:  # whoever came meanwhile waits for nothing more
+                attempted, self._attempted = attempted + self._attempted, []
+            for one in attempted:
+                if not one.done():
+                    one.set_result(None)
+            if self.failure is not None:
                 await asyncio.sleep(_RETRY)
-                continue
-            self.failure = None
-            del self._waiting[: len(batch)]
-            _release(batch)
 
     async def usage(
         self,
@@ -171,6 +193,7 @@ class Ledger:
         model: str | None = None,
     ) -> list[UsageRow]:
         """Sums by these columns; days as `2026-01-31`, both included."""
+        await self.flush()
         given = (("day >= ?", since), ("day <= ?", until), ("key = ?", key), ("model = ?", model))
         conditions = [(test, value) for test, value in given if value is not None]
         where = f"WHERE {' AND '.join(test for test, _ in conditions)}" if conditions else ""
@@ -184,6 +207,7 @@ class Ledger:
 
     async def spent(self, key: str) -> Spent:
         """What a key has spent today, this month and ever."""
+        await self.flush()
         today = time.strftime("%Y-%m-%d", time.gmtime())
         rows = await self._database.rows(
             """SELECT sum(CASE WHEN day = ? THEN cost ELSE 0 END), sum(CASE WHEN day >= ? THEN cost ELSE 0 END),
@@ -196,6 +220,7 @@ class Ledger:
 
     async def close(self) -> None:
         """Writes what waits, as far as that is possible."""
+        self._pace.hurry()
         if self._writer is not None and not self._writer.done():
             await asyncio.wait([self._writer], timeout=_RETRY)
             self._writer.cancel()
@@ -209,12 +234,6 @@ class Ledger:
 def _row(entry: LedgerEntry) -> tuple[Any, ...]:
     *values, estimated, aborted, seconds = astuple(entry)
     return (*values, int(estimated), int(aborted), seconds)  # PostgreSQL takes no truth values for integers
-
-
-def _release(batch: Sequence[tuple[LedgerEntry, "asyncio.Future[None]"]]) -> None:
-    for _, written in batch:
-        if not written.done():
-            written.set_result(None)
 
 
 def _sum(columns: Sequence[Column], row: tuple[Any, ...]) -> UsageRow:

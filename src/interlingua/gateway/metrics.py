@@ -98,6 +98,9 @@ class Metrics:
         self._written = 0.0
 
     async def observe(self, exchange: Exchange) -> None:
+        self.note(exchange)
+
+    def note(self, exchange: Exchange) -> None:
         numbers, wire = self._numbers, exchange.wire.api
         model = (
             self._label(f"{exchange.model.provider}/{exchange.model.id}") if exchange.model is not None else "unknown"

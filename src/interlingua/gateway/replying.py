@@ -4,8 +4,8 @@ import asyncio
 import logging
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 from aiohttp import web
 
@@ -71,12 +71,83 @@ class _Rephrased:
         return b""
 
 
+class Channel(Protocol):
+    """Where an answer goes: in one piece, or as a stream that is opened, written and ended."""
+
+    async def send(self, status: int, headers: Mapping[str, str], body: bytes) -> None: ...
+    async def open(self, headers: Mapping[str, str]) -> None: ...
+    async def write(self, data: bytes) -> None: ...
+    async def end(self, data: bytes = b"") -> None: ...
+    def abort(self) -> None:
+        """Breaks the connection."""
+
+
+class HttpChannel:
+    """An answer by aiohttp."""
+
+    def __init__(self, http: web.BaseRequest, *, closes: bool = False) -> None:
+        self._http = http
+        self.closes = closes
+        self.response: web.StreamResponse = web.Response()
+
+    async def send(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        response = self.response = web.Response(status=status, body=body, headers=headers, content_type=JSON)
+        if self.closes:
+            response.force_close()
+        await response.prepare(self._http)
+        await response.write_eof()
+
+    async def open(self, headers: Mapping[str, str]) -> None:
+        self.response = web.StreamResponse(headers=headers)
+        await self.response.prepare(self._http)
+
+    async def write(self, data: bytes) -> None:
+        await self.response.write(data)
+
+    async def end(self, data: bytes = b"") -> None:
+        await self.response.write_eof(data)
+
+    def abort(self) -> None:
+        if self._http.transport is not None:
+            self._http.transport.abort()
+
+
+class SocketChannel:
+    """An answer over a WebSocket: each event of the stream is one message of text."""
+
+    def __init__(self, http: web.BaseRequest, socket: web.WebSocketResponse) -> None:
+        self._http = http
+        self._socket = socket
+
+    async def send(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        """An error before the first event; the socket stays open for the next request."""
+        given = jsontext.read(body)
+        error = given.get("error", given) if isinstance(given, dict) else given
+        await self._socket.send_str(jsontext.write({"type": "error", "status": status, "error": error}).decode())
+
+    async def open(self, headers: Mapping[str, str]) -> None:
+        pass
+
+    async def write(self, data: bytes) -> None:
+        for frame in cut_frames(data, SSE):
+            for line in frame.split(b"\n"):
+                if line.startswith(b"data: ") and line != b"data: [DONE]":
+                    await self._socket.send_str(line[6:].decode())
+
+    async def end(self, data: bytes = b"") -> None:
+        await self.write(data)
+
+    def abort(self) -> None:
+        if self._http.transport is not None:
+            self._http.transport.abort()
+
+
 class Reply:
     """What goes back to the client. `begun` once a byte of the answer, not only a keep-alive, has gone out."""
 
     def __init__(
         self,
-        http: web.BaseRequest,
+        channel: Channel,
         exchange: Exchange,
         *,
         keep_alive: float | None = None,
@@ -84,12 +155,11 @@ class Reply:
         as_array: bool = False,
         rephrased: Callable[[Any], Any] | None = None,
     ) -> None:
-        self._http = http
+        self._channel = channel
         self._exchange = exchange
         self._facts = exchange.wire.http
         self._form = _Array() if as_array else _Rephrased(rephrased) if rephrased is not None else None
         self._as_array = as_array
-        self._response: web.StreamResponse | None = None
         self._losses: Sequence[Loss] = ()
         self._loop = asyncio.get_running_loop()
         self._idle = keep_alive if self._facts.ping and not as_array else None
@@ -98,6 +168,7 @@ class Reply:
         self._sending: float | None = None  # since when the client takes nothing
         self._timer: asyncio.TimerHandle | None = None
         self._pinging: asyncio.Task[None] | None = None
+        self.is_open = False  # the status line has gone out, be it with a keep-alive alone
         self.begun = False
         self.ended = False  # the client has all of the answer
         self.sent = 0  # writes, for wires that number their events
@@ -126,17 +197,18 @@ class Reply:
 
     async def _send(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
         self._exchange.status = status
-        response = self._response = web.Response(status=status, body=body, headers=headers, content_type=JSON)
-        self.begun = True
-        await response.prepare(self._http)
+        self.begun = self.is_open = True
+        await self._in_time(self._channel.send(status, headers, body))
+        self.ended = True
+
+    async def _in_time(self, sending: Coroutine[Any, Any, None]) -> None:
+        """Sends the last piece of an answer, to a client that reads it."""
         try:
             async with asyncio.timeout(self._send_timeout):
-                await response.write_eof()
+                await sending
         except TimeoutError:
-            if self._http.transport is not None:
-                self._http.transport.abort()
+            self._channel.abort()
             raise ConnectionResetError(STALLED) from None
-        self.ended = True
 
     # --- a stream
 
@@ -155,17 +227,16 @@ class Reply:
     async def _write(self, data: bytes) -> None:
         if self._pinging is not None:
             await self._pinging
-        response = self._response
-        if response is None:
-            response = await self._open()
+        if not self.is_open:
+            await self._open()
         if self._exchange.first_byte is None:
             self._exchange.first_byte = time.time()
         self._sending = self._loop.time()
-        await response.write(data)
+        await self._channel.write(data)
         self._sending = None
         self._latest = self._loop.time()
 
-    async def _open(self) -> web.StreamResponse:
+    async def _open(self) -> None:
         facts = self._facts
         kind = JSON if self._as_array else facts.content_type
         headers = {**self.headers(self._losses), "Content-Type": kind + (facts.charset if kind == SSE else "")}
@@ -173,9 +244,8 @@ class Reply:
             headers["Cache-Control"] = "no-cache"
             headers["X-Accel-Buffering"] = "no"  # nginx would keep events back
         self._exchange.status = 200
-        response = self._response = web.StreamResponse(headers=headers)
-        await response.prepare(self._http)
-        return response
+        self.is_open = True
+        await self._channel.open(headers)
 
     def _ring(self) -> None:
         """Writes a sign of life where nothing has been written for long enough; leaves a client that reads nothing."""
@@ -183,8 +253,7 @@ class Reply:
         if self._send_timeout is not None:
             since = now if self._sending is None else self._sending
             if now >= since + self._send_timeout:
-                if self._http.transport is not None:
-                    self._http.transport.abort()  # its exchange ends as one whose client left
+                self._channel.abort()  # its exchange ends as one whose client left
                 return
             due.append(since + self._send_timeout)
         if self._idle is not None:
@@ -198,39 +267,36 @@ class Reply:
 
     async def _ping(self) -> None:
         try:
-            response = self._response or await self._open()
-            await response.write(self._facts.ping)
+            if not self.is_open:
+                await self._open()
+            await self._channel.write(self._facts.ping)
             self._latest = self._loop.time()
         except (ConnectionError, RuntimeError):  # the client is gone, which its handler notices itself
             pass
         finally:
             self._pinging = None
 
-    async def end(self) -> None:
-        """The end of a stream."""
+    async def end(self, data: bytes = b"") -> None:
+        """The end of a stream, with its last piece in the same write."""
         self.stop()
-        if self._form is not None and (rest := self._form.close()):
-            await self._write(rest)
-        if self._response is None:
+        if data:
+            self.begun = True
+            self.sent += 1
+        if self._form is not None:
+            data = (self._form.feed(data) if data else b"") + self._form.close()
+        if self._pinging is not None:
+            await self._pinging
+        if not self.is_open:
             await self._open()
-        assert self._response is not None
-        await self._response.write_eof()
+        if data and self._exchange.first_byte is None:
+            self._exchange.first_byte = time.time()
+        await self._in_time(self._channel.end(data))
         self.ended = True
 
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-    @property
-    def response(self) -> web.StreamResponse:
-        """What the server is given; it has been sent."""
-        return self._response if self._response is not None else web.Response()
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the status line has gone out, be it with a keep-alive alone."""
-        return self._response is not None
 
     async def fail(self, error: InterlinguaError, encoder: Any = None) -> None:
         """Ends with an error in the client's own form: a status where none has gone out, else an event."""
@@ -260,8 +326,7 @@ class Reply:
             # A stream that just stops would look whole in some wires: the connection breaks instead.
             log_defect(f"{self._exchange.id} cannot be ended", defect)
             self.ended = True
-            if self._http.transport is not None:
-                self._http.transport.abort()
+            self._channel.abort()
 
 
 def log_defect(what: str, error: Exception, *secrets: str | None) -> None:
@@ -289,39 +354,3 @@ def error_event(wire: Wire, error: InterlinguaError, sent: int, encoder: Any, fo
         failure = as_provider_error(error)
         data = wire.http.error_event(failure, sent, wire.codec.encode_error(failure)[1])
     return data if form is None else form.feed(data)
-
-
-class SocketReply(Reply):
-    """The same over a WebSocket: each event of the stream is one message of text."""
-
-    def __init__(self, http: web.BaseRequest, exchange: Exchange, socket: web.WebSocketResponse) -> None:
-        super().__init__(http, exchange)
-        self._socket = socket
-
-    async def _open(self) -> web.StreamResponse:
-        self._exchange.status = 200
-        self._response = self._socket
-        return self._socket
-
-    async def _write(self, data: bytes) -> None:
-        if self._response is None:
-            await self._open()
-        if self._exchange.first_byte is None:
-            self._exchange.first_byte = time.time()
-        for frame in cut_frames(data, SSE):
-            for line in frame.split(b"\n"):
-                if line.startswith(b"data: ") and line != b"data: [DONE]":
-                    await self._socket.send_str(line[6:].decode())
-
-    async def _send(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
-        """An error before the first event; the socket stays open for the next request."""
-        self._exchange.status = status
-        self.begun = True
-        given = jsontext.read(body)
-        error = given.get("error", given) if isinstance(given, dict) else given
-        await self._socket.send_str(jsontext.write({"type": "error", "status": status, "error": error}).decode())
-        self.ended = True
-
-    async def end(self) -> None:
-        self.stop()
-        self.ended = True

@@ -48,10 +48,11 @@ from ..values.tokens import estimate, taken
 from .cache_breaks import SentPrompts
 from .doors import Door, door
 from .exchange import LOCAL, ClientKey, Exchange, Gate, Observer, Reservation
+from .front import Front, HandedOver, PlainRequest
 from .handover import BrokenOff, continued, estimated_usage, handover_loss, may_continue, without_signatures
 from .lanes import LARGE_BODY, Attempt, Incoming, TooLossy
 from .recall import Recall, StoredResponse
-from .replying import Reply, SocketReply, error_answer, log_defect
+from .replying import Channel, HttpChannel, Reply, SocketChannel, error_answer, log_defect
 from .rewriting import renaming
 from .routing import Place, Plan, Router
 from .settings import Settings
@@ -60,12 +61,13 @@ from .state import StateError
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+ClientRequest: TypeAlias = web.BaseRequest | PlainRequest
 Handler: TypeAlias = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 _KEY_HEADERS = ("x-api-key", "x-goog-api-key", "api-key")
 _SESSION_HEADERS = ("session_id", "conversation_id", "x-session-id", "x-claude-code-session-id")
 _LONGEST_WAIT = 10.0  # seconds that a client waits for another try at the same place
-_SURPLUS = 5.0  # seconds until a connection above the limit is closed, whatever it does
+_SHUTDOWN = 3.0  # seconds that open exchanges have when the gateway stops
 _BACKLOG = 1000  # exchanges that have ended and are not yet in the books
 _HEARTBEAT = 30.0  # seconds between two pings of a WebSocket
 LEFT = "the client left"
@@ -94,13 +96,13 @@ class Gateway:
         self.gate = gate
         self.observers = list(observers)
         self.routes: dict[tuple[str, str], Handler] = {}  # further paths: metrics, health
-        self._own_transport = HttpTransport() if transport is None else None
-        self._transport: Transport = transport or self._own_transport or HttpTransport()
+        self._own_transport = HttpTransport(direct=True) if transport is None else None
+        self._transport: Transport = transport or self._own_transport or HttpTransport(direct=True)
         self._client = client or Client(transport=self._transport)
         self.breaker = Breaker()
         self._router = Router(settings, self._client, self.breaker)
-        self._runner: web.ServerRunner | None = None
-        self._server: _Server | None = None
+        self._listener: asyncio.Server | None = None
+        self._front: Front | None = None
         self._address = ""
         self.recall = Recall(settings.recall_bytes) if recall is None else recall
         self._prompts = SentPrompts(settings.recall_bytes // 4) if settings.recall_bytes > 0 else None
@@ -120,9 +122,8 @@ class Gateway:
         await self._router.resolve()
         tuple(WIRES.values())  # loaded now: the first request must not wait for it
         listen, limits = self.settings.listen, self.settings.limits
-        server = self._server = _Server(
+        handed_over = HandedOver(
             self.handle,
-            limit=limits.connections,
             first=limits.body_timeout,
             request_factory=self._request,
             handler_cancellation=True,  # a client that leaves ends its exchange at once
@@ -131,39 +132,34 @@ class Gateway:
             max_field_size=limits.header,
             tcp_keepalive=True,
         )
-        self._runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=3.0)
-        await self._runner.setup()
+        front = Front(self._answer_plain, handed_over, lambda: self.settings.limits)
         tls = None
         if listen.tls_cert is not None:
             tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
             tls.load_cert_chain(listen.tls_cert, listen.tls_key)
+        loop = asyncio.get_running_loop()
         try:
             if listen.unix is not None:
-                await web.UnixSite(self._runner, listen.unix, ssl_context=tls).start()
+                self._listener = await loop.create_unix_server(front, listen.unix, ssl=tls)
                 self._address = f"unix:{listen.unix}"
             else:
-                site = web.TCPSite(
-                    self._runner,
-                    listen.host,
-                    listen.port,
-                    ssl_context=tls,
-                    backlog=4096,
-                    reuse_port=listen.reuse_port or None,
+                reuse = listen.reuse_port or None
+                self._listener = await loop.create_server(
+                    front, listen.host, listen.port, ssl=tls, backlog=4096, reuse_port=reuse
                 )
-                await site.start()
                 host = f"[{listen.host}]" if ":" in listen.host else listen.host
-                self._address = f"http{'s' if tls else ''}://{host}:{self._runner.addresses[0][1]}"
+                port = self._listener.sockets[0].getsockname()[1]
+                self._address = f"http{'s' if tls else ''}://{host}:{port}"
         except OSError as error:
-            await self._runner.cleanup()
             where = listen.unix or f"{listen.host}:{listen.port}"
             raise InterlinguaError(f"cannot listen on {where}: {error.strerror}; choose another port") from None
+        self._front = front
 
     async def drain(self, seconds: float) -> None:
         """Takes no new connections, and waits for the exchanges that are on their way, at most so long."""
-        if self._runner is None:
+        if self._listener is None:
             return
-        for site in list(self._runner.sites):
-            await site.stop()
+        self._listener.close()
         deadline = time.monotonic() + seconds
         while self.open_exchanges and time.monotonic() < deadline:
             await asyncio.sleep(0.02)
@@ -171,9 +167,13 @@ class Gateway:
 
     async def stop(self) -> None:
         """Ends open exchanges after a short while, then the address."""
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        if self._front is not None:
+            await asyncio.sleep(0)  # what came before is under way now, not unused
+            await self._front.shutdown(_SHUTDOWN)
+            self._front = None
         await self._closed_books()
         if self._own_transport is not None:
             await self._own_transport.aclose()
@@ -202,8 +202,8 @@ class Gateway:
 
     def _request(self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
         loop = asyncio.get_running_loop()
-        if self._server is not None:
-            self._server.silent.discard(protocol)
+        if self._front is not None:
+            self._front.server.silent.discard(protocol)
         return web.BaseRequest(
             message, payload, protocol, writer, task, loop, client_max_size=self.settings.limits.body
         )
@@ -216,33 +216,41 @@ class Gateway:
         if http.method == "HEAD" and path == "/":
             return web.Response()
         asked = door(http.method, path, http.headers)
-        exchange = Exchange(
-            id=f"req_{secrets.token_hex(12)}",
-            key=LOCAL,
-            wire=asked.wire,
-            asked_model=asked.model or "",
-            is_stream=False,
-            started=time.time(),
-        )
+        exchange = _exchange(asked)
+        is_surplus = self._front is not None and http.protocol in self._front.server.surplus
+        channel = HttpChannel(http, closes=is_surplus)
         try:
-            return await self._served(http, asked, exchange)
+            return await self._served(http, asked, exchange, channel)
         except ConnectionError:  # the client left: those of providers are typed
             raise
         except Exception as error:
-            failure = self._typed(exchange, error, _secret(http))
-            await self._refuse(exchange, failure)
-            status, body, headers = error_answer(exchange, failure)
-            headers = {**Reply(http, exchange).headers(), **headers}
-            response = web.Response(status=status, body=body, content_type=JSON, headers=headers)
-            if self._server is not None and http.protocol in self._server.surplus:
-                response.force_close()
-            return response
+            await self._send_error(http, exchange, error, channel)
+            return channel.response
 
-    async def _served(self, http: web.BaseRequest, asked: Door, exchange: Exchange) -> web.StreamResponse:
+    async def _answer_plain(self, http: PlainRequest, asked: Door, channel: Channel) -> None:
+        """Answers one plain call."""
+        exchange = _exchange(asked)
+        try:
+            exchange.key = await self._identify(http)
+            await self._converse(http, asked, exchange, channel)
+        except ConnectionError:
+            raise
+        except Exception as error:
+            await self._send_error(http, exchange, error, channel)
+
+    async def _send_error(self, http: ClientRequest, exchange: Exchange, error: Exception, channel: Channel) -> None:
+        failure = self._typed(exchange, error, _secret(http))
+        await self._refuse(exchange, failure)
+        status, body, headers = error_answer(exchange, failure)
+        await channel.send(status, {**Reply(channel, exchange).headers(), **headers}, body)
+
+    async def _served(
+        self, http: web.BaseRequest, asked: Door, exchange: Exchange, channel: HttpChannel
+    ) -> web.StreamResponse:
         own = self.routes.get((http.method, http.rel_url.raw_path))
         if own is not None:
             return await own(http)
-        if self._server is not None and http.protocol in self._server.surplus:
+        if channel.closes:
             raise Overloaded(
                 f"more than {self.settings.limits.connections} connections are open; retry later",
                 status=503,
@@ -251,12 +259,13 @@ class Gateway:
             )
         exchange.key = await self._identify(http)
         if asked.kind in ("call", "rephrased"):
-            return await self._converse(http, asked, exchange)
+            await self._converse(http, asked, exchange, channel)
+            return channel.response
         if asked.wire.http.stored_route is not None and http.headers.get("Upgrade", "").lower() == "websocket":
             return await self._socket(http, asked, exchange)
         if asked.kind == "other":
-            return await self._pass_on(http, exchange)
-        return _json(await self._small(http, asked, exchange), Reply(http, exchange).headers())
+            return await self._pass_on(http, exchange, channel)
+        return _json(await self._small(http, asked, exchange), Reply(channel, exchange).headers())
 
     def _typed(self, exchange: Exchange, error: Exception, *secrets: str | None) -> InterlinguaError:
         """An error as a client may see it. One that nobody expected is a defect of the gateway: it goes to the log."""
@@ -270,9 +279,10 @@ class Gateway:
         exchange.error, exchange.status = failure, status_of(as_provider_error(failure))
         if exchange.finished is None:
             exchange.finished = time.time()
-            await self._tell(exchange)
+            if self._note(exchange):
+                await self._tell(exchange)
 
-    async def _identify(self, http: web.BaseRequest) -> ClientKey:
+    async def _identify(self, http: ClientRequest) -> ClientKey:
         secret = _secret(http)
         try:
             key = LOCAL if self.gate is None else await self.gate.identify(secret)
@@ -288,9 +298,9 @@ class Gateway:
             _refuse_pages(http)
         return key
 
-    async def _converse(self, http: web.BaseRequest, asked: Door, exchange: Exchange) -> web.StreamResponse:
-        if len(self._ended) > _BACKLOG:  # the books cannot follow: who comes now waits for them
-            await self._closed_books()
+    async def _converse(self, http: ClientRequest, asked: Door, exchange: Exchange, channel: Channel) -> None:
+        if len(self._ended) > _BACKLOG or any(getattr(one, "backlog", 0) > _BACKLOG for one in self.observers):
+            await self._closed_books()  # they cannot follow: who comes now waits for them
         body = await self._body(http)
         rephrased = None
         if asked.kind == "rephrased" and asked.wire.http.rephrased is not None:
@@ -298,7 +308,7 @@ class Gateway:
             body = await _aside(len(body), _rephrased, asked.wire.http.rephrased.request, body)
         incoming = await self._read(http, body, asked, exchange)
         reply = Reply(
-            http,
+            channel,
             exchange,
             keep_alive=self.settings.keep_alive,
             send_timeout=self.settings.limits.send_timeout,
@@ -306,9 +316,8 @@ class Gateway:
             rephrased=rephrased,
         )
         await self._answer(http, incoming, exchange, reply)
-        return reply.response
 
-    async def _answer(self, http: web.BaseRequest, incoming: Incoming, exchange: Exchange, reply: Reply) -> None:
+    async def _answer(self, http: ClientRequest, incoming: Incoming, exchange: Exchange, reply: Reply) -> None:
         """One exchange, from the gate to the books."""
         size = 0
         if self.gate is not None or self.settings.rules:
@@ -339,10 +348,10 @@ class Gateway:
             self.open_exchanges -= 1
             self._close(exchange, reservation)
 
-    async def _body(self, http: web.BaseRequest) -> bytes:
+    async def _body(self, http: ClientRequest) -> bytes:
         limits = self.settings.limits
         try:
-            if http.content.is_eof():  # it came with its headers: nobody waits
+            if http.is_whole if isinstance(http, PlainRequest) else http.content.is_eof():  # nobody waits
                 return await http.read()
             async with asyncio.timeout(limits.body_timeout):
                 return await http.read()
@@ -355,7 +364,7 @@ class Gateway:
         except web.RequestPayloadError as error:
             raise BadRequest(f"the body cannot be read: {error}", status=400) from None
 
-    async def _read(self, http: web.BaseRequest, body: bytes, asked: Door, exchange: Exchange) -> Incoming:
+    async def _read(self, http: ClientRequest, body: bytes, asked: Door, exchange: Exchange) -> Incoming:
         """The client's request, decoded; a large one beside the event loop, so that other streams go on."""
         spoken = exchange.wire
         request = await _aside(len(body), _decoded, asked, body)
@@ -437,8 +446,11 @@ class Gateway:
                     self.breaker.check(place.target)
                     if more:
                         self.breaker.check_wait(place.target)
-                    async with place.turn():
+                    if place.slots is None:
                         await attempt.run()
+                    else:
+                        async with place.turn():
+                            await attempt.run()
                 except InterlinguaError as error:
                     failure = _cleaned(error, place)
                 except (Exception, asyncio.CancelledError) as error:
@@ -612,7 +624,7 @@ class Gateway:
             if message.type is WSMsgType.ERROR:  # too large, or no WebSocket any more: it has been closed
                 break
             one = replace(exchange, id=f"req_{secrets.token_hex(12)}", started=time.time(), extra={})
-            reply = SocketReply(http, one, socket)
+            reply = Reply(SocketChannel(http, socket), one)
             try:
                 await self._message(http, message.data, asked, one, reply)
             except ConnectionError:
@@ -635,7 +647,7 @@ class Gateway:
         incoming = await self._read(http, jsontext.write(body), Door("call", asked.wire), exchange)
         await self._answer(http, incoming, exchange, reply)
 
-    async def _pass_on(self, http: web.BaseRequest, exchange: Exchange) -> web.StreamResponse:
+    async def _pass_on(self, http: web.BaseRequest, exchange: Exchange, channel: Channel) -> web.StreamResponse:
         """A path that the gateway only passes on, to the provider of the model that the path or the body names."""
         path, key = http.rel_url.raw_path, exchange.key
         nothing = BadRequest(f"nothing answers {http.method} {path}; check the base URL of the client", status=404)
@@ -685,7 +697,7 @@ class Gateway:
             exchange.is_estimated = used is None
             usage = Usage.of(*(used or (tokens, 0)))
             exchange.answer = AssistantMessage(content=(), usage=usage)
-            headers = {**Reply(http, exchange).headers(), "Content-Type": upstream.headers.get("Content-Type", JSON)}
+            headers = {**Reply(channel, exchange).headers(), "Content-Type": upstream.headers.get("Content-Type", JSON)}
             return web.Response(status=upstream.status, body=answer, headers=headers)
         except TimeoutError:
             raise TimedOut(f"no response within {place.timeouts.first:g} s") from None
@@ -707,9 +719,31 @@ class Gateway:
             self._account(exchange)
         except Exception as error:  # what was put aside counts as spent
             log_defect(f"the use of {exchange.id} cannot be counted", error)
-        self._ended.append((exchange, reservation))
-        if self._closing is None or self._closing.done():
-            self._closing = asyncio.ensure_future(self._write_books())
+        settle = getattr(reservation, "settle_soon", None)
+        if settle is not None:
+            try:
+                settle(exchange)
+            except Exception as error:
+                log_defect(f"the reservation of {exchange.id} could not be settled", error)
+            reservation = None
+        if self._note(exchange) or reservation is not None:
+            self._ended.append((exchange, reservation))
+            if self._closing is None or self._closing.done():
+                self._closing = asyncio.ensure_future(self._write_books())
+
+    def _note(self, exchange: Exchange) -> bool:
+        """Tells the observers that take note at once; whether there are others."""
+        is_all = True
+        for observer in self.observers:
+            note = getattr(observer, "note", None)
+            if note is None:
+                is_all = False
+                continue
+            try:
+                note(exchange)
+            except Exception as error:
+                log_defect(f"an observer failed for {exchange.id}", error)
+        return not is_all
 
     async def _write_books(self) -> None:
         """Settles what was reserved and tells the observers. A failing one costs its own record alone."""
@@ -729,9 +763,15 @@ class Gateway:
         """Waits until everything that has ended is written."""
         while self._closing is not None and not self._closing.done():
             await asyncio.wait([self._closing])
+        for observer in self.observers:
+            if getattr(observer, "backlog", 0):
+                await observer.flush()  # type: ignore[attr-defined]
 
     async def _tell(self, *exchanges: Exchange) -> None:
+        """Tells the observers that take their time."""
         for observer in self.observers:
+            if hasattr(observer, "note"):
+                continue
             together = getattr(observer, "observe_all", None)
             calls = [together(exchanges)] if together is not None else map(observer.observe, exchanges)
             for call in calls:
@@ -781,34 +821,15 @@ def _sum(usage: Usage, other: Usage) -> Usage:
     )
 
 
-class _Server(web.Server):
-    """Connections above `limit` are `surplus`: their first request is refused, and without one they are closed soon.
-    Others are closed where the first request takes too long: headers in drips would keep a place for ever."""
-
-    def __init__(self, *given: Any, limit: int, first: float, **options: Any) -> None:
-        super().__init__(*given, **options)
-        self._limit = limit
-        self._first = first  # seconds until the first request must have come
-        self.surplus: set[Any] = set()
-        self.silent: set[Any] = set()  # that have not asked anything yet
-
-    def connection_made(self, handler: Any, transport: asyncio.Transport) -> None:
-        super().connection_made(handler, transport)
-        self.silent.add(handler)
-        loop = asyncio.get_running_loop()
-        loop.call_later(self._first, self._close_silent, handler, transport)
-        if len(self.connections) > self._limit:
-            self.surplus.add(handler)
-            loop.call_later(_SURPLUS, transport.close)
-
-    def _close_silent(self, handler: Any, transport: asyncio.Transport) -> None:
-        if handler in self.silent:
-            transport.close()
-
-    def connection_lost(self, handler: Any, exc: BaseException | None = None) -> None:
-        super().connection_lost(handler, exc)
-        self.surplus.discard(handler)
-        self.silent.discard(handler)
+def _exchange(asked: Door) -> Exchange:
+    return Exchange(
+        id=f"req_{secrets.token_hex(12)}",
+        key=LOCAL,
+        wire=asked.wire,
+        asked_model=asked.model or "",
+        is_stream=False,
+        started=time.time(),
+    )
 
 
 def longest_answer(place: Place, request: Request) -> int | None:
@@ -858,7 +879,7 @@ async def _break_off(attempt: Attempt, exchange: Exchange, why: str, *, aborted:
         exchange.answer = AssistantMessage(content=(), stop_reason="aborted" if aborted else "error")
 
 
-def _refuse_pages(http: web.BaseRequest) -> None:
+def _refuse_pages(http: ClientRequest) -> None:
     """Without keys a gateway serves the programs of this machine. Web pages can send requests to it, too, and would
     spend its owner's money: a browser marks them."""
     try:
@@ -869,7 +890,7 @@ def _refuse_pages(http: web.BaseRequest) -> None:
         raise AuthFailed(f"{problem}; {remedy}, or make a key for it", status=403, code=problem.code) from None
 
 
-def _secret(http: web.BaseRequest) -> str | None:
+def _secret(http: ClientRequest) -> str | None:
     """The key that a client brought, wherever its protocol puts it. An AWS signature is no key: it proves one that
     only AWS knows."""
     given = http.headers.get("Authorization", "")

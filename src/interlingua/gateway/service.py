@@ -40,6 +40,9 @@ class _Traces:
     """Each exchange as a span, where telemetry is on."""
 
     async def observe(self, exchange: Exchange) -> None:
+        self.note(exchange)
+
+    def note(self, exchange: Exchange) -> None:
         if exchange.model is not None and exchange.request is not None and exchange.attempts:
             telemetry.record(
                 exchange.model,

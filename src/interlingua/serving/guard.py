@@ -6,11 +6,12 @@
 - What changes something needs a header that no form and no foreign script can send.
 """
 
+import asyncio
 import hmac
 import ipaddress
 import logging
-from collections.abc import Awaitable, Callable, Collection
-from typing import TypeAlias
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Protocol, TypeAlias
 
 from aiohttp import web
 
@@ -39,7 +40,20 @@ Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _log = logging.getLogger(__name__)
 
 
-def refuse_foreign_host(request: web.BaseRequest, names: Collection[str] = ()) -> None:
+class Guarded(Protocol):
+    """What the checks look at of a request, whoever read it."""
+
+    @property
+    def method(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+    @property
+    def transport(self) -> asyncio.Transport | None: ...
+
+
+def refuse_foreign_host(request: Guarded, names: Collection[str] = ()) -> None:
     """Refuses a `Host` that is neither an address of this machine's nor one of the given names."""
     host = request.headers.get("Host", "")
     name, port = _split(host)
@@ -52,7 +66,7 @@ def refuse_foreign_host(request: web.BaseRequest, names: Collection[str] = ()) -
         raise HttpProblem(403, f"the host {host!r} has another port than this server", code="bad_host")
 
 
-def refuse_foreign_origin(request: web.BaseRequest) -> None:
+def refuse_foreign_origin(request: Guarded) -> None:
     """Refuses what a browser says comes from another origin than our own pages."""
     origin, host = request.headers.get("Origin"), request.headers.get("Host", "")
     if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
@@ -76,7 +90,7 @@ def refuse_browsers(request: web.Request) -> None:
             )
 
 
-def is_private(request: web.BaseRequest) -> bool:
+def is_private(request: Guarded) -> bool:
     """Whether the path shows what belongs to the user: pages and their scripts do not."""
     return request.path.startswith(("/api", "/blobs", "/embed"))
 

@@ -1,0 +1,382 @@
+"""The connections of clients. Plain calls are read and answered here; whatever else comes is aiohttp's from then on.
+
+A plain call is a POST to a door that a model answers, in HTTP/1.1, with a length, each header once, and nothing that
+changes how it is read (codings, upgrades, expectations). That is what clients send, a thousand times a second; aiohttp
+makes a dozen objects and two tasks of each. Anything that could be read in two ways is left to its parser.
+"""
+
+import asyncio
+import contextlib
+import logging
+import re
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from email.utils import formatdate
+from http import HTTPStatus
+from typing import Any, TypeAlias
+from urllib.parse import parse_qsl
+
+from aiohttp import web
+from aiohttp.tcp_helpers import tcp_keepalive
+from multidict import CIMultiDict
+
+from ..dialects.wire import JSON
+from .doors import Door, door
+from .settings import ClientLimits
+
+_log = logging.getLogger(__name__)
+
+_IDLE = 3630.0  # seconds until an unused connection is closed: longer than any proxy keeps one, as aiohttp has it
+_LINGER = 10.0  # seconds for the rest of a body that nobody wants
+_SURPLUS = 5.0  # seconds until a connection above the limit is closed, whatever it does
+_LARGEST_NEXT = 64 * 1024  # bytes of requests that wait behind another
+_HEAD = re.compile(
+    rb"POST (/[!-\"$->@-~]*)(\?[!-\"$-~]*)? HTTP/1\.1\r\n((?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t -~]*\r\n)+)\r\n"
+)
+_LENGTH = re.compile(r"[0-9]{1,12}")
+# Headers that change how a request is read, or what becomes of the connection (RFC 9110 §7.8, §8.4, §10.1.1).
+_SPECIAL = ("transfer-encoding", "content-encoding", "upgrade", "expect", "trailer", "te")
+
+
+class PlainRequest:
+    """A plain call: as much of aiohttp's request as the gateway looks at."""
+
+    __slots__ = ("_arrived", "_left", "_parts", "_query", "headers", "path", "transport")
+    method = "POST"
+
+    def __init__(self, path: str, query: str, headers: CIMultiDict[str], length: int, transport: Any) -> None:
+        self.path = path
+        self._query = query
+        self.headers = headers
+        self.transport = transport
+        self._left = length
+        self._parts: list[bytes] = []
+        self._arrived: asyncio.Future[None] | None = None
+
+    @property
+    def query(self) -> Mapping[str, str]:
+        return dict(reversed(parse_qsl(self._query, keep_blank_values=True)))  # of several, the first counts
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of the body has come."""
+        return not self._left
+
+    async def read(self) -> bytes:
+        """The body."""
+        if self._left:
+            self._arrived = asyncio.get_running_loop().create_future()
+            await self._arrived
+        return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+
+    def feed(self, data: bytes) -> bytes:
+        """Takes what is of the body; what comes after it is the next request's."""
+        left = self._left
+        self._parts.append(data if len(data) <= left else data[:left])
+        self._left = max(0, left - len(data))
+        if not self._left and self._arrived is not None and not self._arrived.done():
+            self._arrived.set_result(None)
+        return data[left:]
+
+
+def read_plain(data: bytes, transport: Any, limits: ClientLimits) -> tuple[PlainRequest, Door] | None:
+    """The plain call whose head these bytes begin with; None for anything else."""
+    found = _HEAD.match(data)
+    if found is None or found.end() > limits.header:
+        return None
+    asked = door("POST", found[1].decode(), {})
+    if asked.kind not in ("call", "rephrased"):
+        return None
+    pairs = []
+    for line in found[3].decode().split("\r\n")[:-1]:
+        name, _, value = line.partition(":")
+        pairs.append((name, value.strip(" \t")))
+    headers = CIMultiDict(pairs)
+    length = headers.get("Content-Length", "")
+    if (
+        len(frozenset(name.lower() for name, _ in pairs)) < len(pairs)
+        or "Host" not in headers
+        or not _LENGTH.fullmatch(length)
+        or int(length) > limits.body
+        or any(name in headers for name in _SPECIAL)
+        or headers.get("Connection", "keep-alive").lower() != "keep-alive"
+    ):
+        return None
+    query = found[2].decode()[1:] if found[2] else ""
+    return PlainRequest(found[1].decode(), query, headers, int(length), transport), asked
+
+
+class PlainChannel:
+    """Where the answer to a plain call goes (`replying.Channel`)."""
+
+    __slots__ = ("_connection", "_head", "begun", "ended")
+
+    def __init__(self, connection: "ClientConnection") -> None:
+        self._connection = connection
+        self._head = b""  # of a stream, until its first bytes go out
+        self.begun = False
+        self.ended = False
+
+    async def send(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        if self.begun:
+            raise RuntimeError("the answer has begun: it cannot be sent in one piece")
+        head = _head(status, {"Content-Type": JSON, **headers}, f"Content-Length: {len(body)}")
+        self.begun = self.ended = True
+        await self._connection.write(head + body)
+
+    async def open(self, headers: Mapping[str, str]) -> None:
+        self._head = _head(200, headers, "Transfer-Encoding: chunked")
+
+    async def write(self, data: bytes) -> None:
+        if data:
+            head, self._head, self.begun = self._head, b"", True
+            await self._connection.write(b"%b%x\r\n%b\r\n" % (head, len(data), data))
+
+    async def end(self, data: bytes = b"") -> None:
+        head, self._head, self.begun, self.ended = self._head, b"", True, True
+        last = b"%b%x\r\n%b\r\n0\r\n\r\n" % (head, len(data), data) if data else head + b"0\r\n\r\n"
+        await self._connection.write(last)
+
+    def abort(self) -> None:
+        self._connection.transport.abort()
+
+
+Answer: TypeAlias = Callable[[PlainRequest, Door, PlainChannel], Awaitable[None]]
+_REASONS = {status.value: status.phrase for status in HTTPStatus}
+
+
+def _head(status: int, headers: Mapping[str, str], length: str) -> bytes:
+    lines = [f"HTTP/1.1 {status} {_REASONS.get(status, '')}"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    text = "\r\n".join((*lines, f"Date: {_date()}", length, "\r\n"))
+    if text.count("\n") != len(lines) + 3 or text.count("\r") != len(lines) + 3:
+        raise ValueError("a header has a line break")
+    return text.encode("utf-8", "replace")
+
+
+_dated = (0, "")
+
+
+def _date() -> str:
+    """The time as headers have it, made once a second."""
+    global _dated
+    now = int(time.time())
+    if _dated[0] != now:
+        _dated = (now, formatdate(now, usegmt=True))
+    return _dated[1]
+
+
+class ClientConnection(asyncio.Protocol):
+    """One connection of a client, as long as only plain calls come."""
+
+    __slots__ = (
+        "_front",
+        "_idle_timer",
+        "_is_closing",
+        "_is_paused",
+        "_is_used",
+        "_loop",
+        "_next",
+        "_request",
+        "_used",
+        "_writable",
+        "task",
+        "transport",
+    )
+
+    def __init__(self, front: "Front") -> None:
+        self._front = front
+        self._loop = front.loop
+        self.transport: Any = None
+        self._request: PlainRequest | None = None
+        self.task: asyncio.Task[None] | None = None
+        self._next = b""  # came while a request was answered
+        self._is_paused = False  # writing
+        self._writable: asyncio.Future[None] | None = None
+        self._is_closing = False
+        self._is_used = False  # something has been asked
+        self._used = self._loop.time()
+        self._idle_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+        tcp_keepalive(self.transport)
+        self._front.connections.add(self)
+        if self._front.is_full:
+            self._front.server.surplus.add(self._hand_over(b""))
+            self._loop.call_later(_SURPLUS, transport.close)
+        else:
+            # The first request must come soon, the next ones when they like.
+            self._idle_timer = self._loop.call_later(self._front.limits().body_timeout, self._close_idle)
+
+    def data_received(self, data: bytes) -> None:
+        request = self._request
+        if request is not None and not request.is_whole:
+            data = request.feed(data)
+            if request.is_whole and self.task is None:  # it was answered before
+                self._ended()
+        if self._request is not None:
+            self._next += data
+            if len(self._next) > _LARGEST_NEXT:
+                self.transport.pause_reading()
+        elif data:
+            self._begin(data)
+
+    def _begin(self, data: bytes) -> None:
+        found = read_plain(data, self.transport, self._front.limits())
+        if found is None or self._is_closing:
+            self._hand_over(data)
+            return
+        self._request, asked = found
+        self._is_used = True
+        self._next = self._request.feed(data[data.index(b"\r\n\r\n") + 4 :])
+        self.task = self._loop.create_task(self._answer(self._request, asked))
+
+    async def _answer(self, request: PlainRequest, asked: Door) -> None:
+        channel = PlainChannel(self)
+        try:
+            await self._front.answer(request, asked, channel)
+        except ConnectionError:
+            pass  # the client is gone
+        except Exception:
+            _log.exception("a call of %s failed", asked.wire.api)
+            if not channel.begun:
+                with contextlib.suppress(ConnectionError):
+                    await channel.send(500, {}, b'{"error": {"message": "internal error; see the gateway\'s log"}}')
+        finally:
+            self.task = None
+            if not channel.ended:
+                self.transport.abort()
+            elif request.is_whole:
+                self._ended()
+            else:  # a client that still sends would not read an answer on a closed connection
+                self._loop.call_later(_LINGER, self._stop_lingering, request)
+
+    def _ended(self) -> None:
+        """A request has come and has been answered: the next one, if it is here."""
+        self._request = None
+        self._used = self._loop.time()
+        if self._is_closing:
+            self.transport.close()
+        elif self._next and not self.transport.is_closing():
+            data, self._next = self._next, b""
+            self.transport.resume_reading()
+            self._begin(data)
+
+    def _stop_lingering(self, request: PlainRequest) -> None:
+        if self._request is request:
+            self.transport.close()
+
+    def _hand_over(self, data: bytes) -> Any:
+        """Gives the connection to aiohttp."""
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        self._front.connections.discard(self)
+        handler = self._front.server()
+        self.transport.set_protocol(handler)
+        handler.connection_made(self.transport)
+        if data:
+            handler.data_received(data)
+        return handler
+
+    def _close_idle(self) -> None:
+        unused = self._loop.time() - self._used
+        if self._request is None and (unused >= _IDLE or not self._is_used):
+            self.transport.close()
+        else:
+            self._idle_timer = self._loop.call_later(max(1.0, _IDLE - unused), self._close_idle)
+
+    def close(self) -> None:
+        """Now, or when the request that is under way has been answered."""
+        self._is_closing = True
+        if self._request is None:
+            self.transport.close()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._front.connections.discard(self)
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        if self._writable is not None and not self._writable.done():
+            self._writable.set_exception(ConnectionResetError("the client left"))
+        if self.task is not None:
+            self.task.cancel()
+
+    # --- writing
+
+    async def write(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            raise ConnectionResetError("the client left")
+        self.transport.write(data)
+        if self._is_paused:
+            self._writable = self._loop.create_future()
+            await self._writable
+
+    def pause_writing(self) -> None:
+        self._is_paused = True
+
+    def resume_writing(self) -> None:
+        self._is_paused = False
+        if self._writable is not None and not self._writable.done():
+            self._writable.set_result(None)
+
+
+class HandedOver(web.Server):
+    """aiohttp's part. `surplus` are connections above the limit: their first request is refused."""
+
+    def __init__(self, *given: Any, first: float, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self._first = first  # seconds until the first request must have come: headers in drips keep no place for ever
+        self.surplus: set[Any] = set()
+        self.silent: set[Any] = set()  # that have not asked anything yet
+        self.count = 0
+
+    def connection_made(self, handler: Any, transport: asyncio.Transport) -> None:
+        super().connection_made(handler, transport)
+        self.count += 1
+        self.silent.add(handler)
+        asyncio.get_running_loop().call_later(self._first, self._close_silent, handler, transport)
+
+    def _close_silent(self, handler: Any, transport: asyncio.Transport) -> None:
+        if handler in self.silent:
+            transport.close()
+
+    def connection_lost(self, handler: Any, exc: BaseException | None = None) -> None:
+        super().connection_lost(handler, exc)
+        self.surplus.discard(handler)
+        self.silent.discard(handler)
+        self.count -= 1
+
+
+class Front:
+    """All connections of a gateway: those that only plain calls came from, and aiohttp's."""
+
+    def __init__(self, answer: Answer, server: HandedOver, limits: Callable[[], ClientLimits]) -> None:
+        self.answer = answer
+        self.server = server
+        self.limits = limits
+        self.loop = asyncio.get_running_loop()
+        self.connections: set[ClientConnection] = set()
+
+    def __call__(self) -> ClientConnection:
+        return ClientConnection(self)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.connections) + self.server.count > self.limits().connections
+
+    async def shutdown(self, seconds: float) -> None:
+        """Closes what is unused; what is under way has so long to end."""
+        self.server.pre_shutdown()
+        for connection in list(self.connections):
+            connection.close()
+        handed = asyncio.ensure_future(self.server.shutdown(seconds))
+        tasks = [one.task for one in self.connections if one.task is not None]
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=seconds)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late, timeout=seconds)
+        await handed
+        for connection in list(self.connections):
+            connection.transport.abort()

@@ -1,0 +1,190 @@
+"""Connections of clients: plain calls that the gateway reads itself, and what it leaves to aiohttp."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interlingua.gateway import Gateway, Listen, Settings
+from interlingua.gateway.front import read_plain
+from interlingua.gateway.settings import ClientLimits
+
+BODY = json.dumps({"model": "debug/echo", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}).encode()
+STREAM = BODY.replace(b'"max_tokens"', b'"stream": true, "max_tokens"')
+
+
+def post(gateway: Gateway | None = None, body: bytes = BODY, path: str = "/v1/messages", more: str = "") -> bytes:
+    host = gateway.url.removeprefix("http://") if gateway is not None else "127.0.0.1"
+    return f"POST {path} HTTP/1.1\r\nHost: {host}\r\n{more}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+async def connected(gateway: Gateway) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    host, port = gateway.url.removeprefix("http://").split(":")
+    return await asyncio.open_connection(host, int(port))
+
+
+async def answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+    """One answer of a connection that stays open."""
+    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+    body, fields = b"", head.lower()
+    if b"transfer-encoding: chunked" in fields:
+        while size := int(await reader.readline(), 16):
+            body += await reader.readexactly(size)
+            await reader.readline()
+        await reader.readline()
+    else:
+        body = await reader.readexactly(int(fields.partition(b"content-length:")[2].partition(b"\r\n")[0]))
+    return int(head.split()[1]), body
+
+
+@pytest.fixture
+async def gateway() -> Any:
+    async with Gateway(Settings(listen=Listen(port=0), limits=ClientLimits(body=100_000, body_timeout=0.3))) as running:
+        yield running
+
+
+def handed_over(gateway: Gateway) -> int:
+    assert gateway._front is not None
+    return gateway._front.server.count
+
+
+async def test_calls_on_one_connection_are_answered_in_turn(gateway: Gateway) -> None:
+    """Plain and streamed, one after another and sent ahead; aiohttp sees none of them."""
+    reader, writer = await connected(gateway)
+    for body in (BODY, STREAM, BODY):
+        writer.write(post(gateway, body))
+        status, received = await answer(reader)
+        assert 200 == status and b"Hi" in received
+    writer.write(post(gateway, STREAM) + post(gateway, BODY) + post(gateway, b"{") + post(gateway, STREAM))
+    found = [await answer(reader) for _ in range(4)]
+    assert [200, 200, 400, 200] == [status for status, _ in found]
+    assert b"message_stop" in found[0][1] and b"message_stop" in found[3][1]
+    assert 0 == handed_over(gateway)
+    writer.close()
+
+
+@given(st.lists(st.integers(1, 400), max_size=6))
+def test_a_head_is_plain_as_a_whole_or_not_at_all(cuts: list[int]) -> None:
+    """What is cut within its head is left to aiohttp; a body may come in any pieces."""
+    whole, limits = post(), ClientLimits()
+    head = whole.index(b"\r\n\r\n") + 4
+    for cut in cuts:
+        found = read_plain(whole[:cut], None, limits)
+        assert (found is not None) == (cut >= head)
+    found = read_plain(whole, None, limits)
+    assert found is not None
+    request, asked = found
+    for at in range(head, len(whole)):
+        assert not request.is_whole
+        assert b"" == request.feed(whole[at : at + 1])
+    assert request.is_whole and b"next" == request.feed(b"next") and "call" == asked.kind
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        post(more="Transfer-Encoding: chunked\r\n"),
+        post(more="Content-Length: 5\r\n"),
+        post(more="content-length: 5\r\n"),
+        post(more="Host: other\r\n"),
+        post(more="Authorization: a\r\nauthorization: b\r\n"),
+        post(more="Content-Encoding: gzip\r\n"),
+        post(more="Expect: 100-continue\r\n"),
+        post(more="Upgrade: websocket\r\nConnection: upgrade\r\n"),
+        post(more="Connection: close\r\n"),
+        post(more="Connection: keep-alive, x-api-key\r\n"),
+        post(more="X-A: ä\r\n"),
+        post(more="X-A : b\r\n"),
+        post(more=" folded\r\n"),
+        post(more="X-A: b\nX-B: c\r\n"),
+        post(more="X-A: b\0\r\n"),
+        post(more=f"X-A: {'b' * 40_000}\r\n"),
+        post().replace(b"HTTP/1.1", b"HTTP/1.0"),
+        post().replace(b"POST", b"PUT"),
+        post().replace(b"POST", b"post"),
+        post().replace(b"POST /v1", b"POST http://127.0.0.1/v1"),
+        post().replace(b"/v1/messages", b"/v1/messages#x"),
+        post().replace(b"Host: 127.0.0.1\r\n", b""),
+        post().replace(b"Content-Length: ", b"Content-Length: +"),
+        post().replace(b"Content-Length: ", b"Content-Length: 0, "),
+        post().replace(b"Content-Length: ", b"Content-Length: 999999999"),
+        post(path="/v1/models"),
+        post(path="/v1/messages/count_tokens"),
+        post(path="/v1/embeddings"),
+    ],
+    ids=range(28),
+)
+def test_what_is_not_plain_is_left_to_aiohttp(request_bytes: bytes) -> None:
+    """Codings, upgrades, repeated headers, other methods and paths, and whatever may be read in two ways."""
+    assert read_plain(request_bytes, None, ClientLimits()) is None
+
+
+async def test_a_connection_goes_over_to_aiohttp_between_calls(gateway: Gateway) -> None:
+    """A plain call, then a list of models, then a call again."""
+    reader, writer = await connected(gateway)
+    writer.write(post(gateway))
+    assert 200 == (await answer(reader))[0]
+    host = gateway.url.removeprefix("http://")
+    writer.write(f"GET /v1/models HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+    status, listed = await answer(reader)
+    assert 200 == status and b"debug/echo" in listed
+    assert 1 == handed_over(gateway)
+    writer.write(post(gateway, STREAM))
+    assert 200 == (await answer(reader))[0]
+    writer.close()
+
+
+async def test_a_call_in_pieces_is_answered_when_it_is_whole(gateway: Gateway) -> None:
+    """The head first, as some clients send it; a body that stops is given up with 408, and the connection with it."""
+    reader, writer = await connected(gateway)
+    sent = post(gateway)
+    head = sent.index(b"\r\n\r\n") + 4
+    for piece in (sent[:head], sent[head : head + 7], sent[head + 7 :]):
+        writer.write(piece)
+        await asyncio.sleep(0.01)
+    assert 200 == (await answer(reader))[0]
+    writer.write(sent[:-1])
+    assert 408 == (await answer(reader))[0]
+    writer.write(sent[-1:] + sent)  # the rest that nobody wants, and the next call
+    assert 200 == (await answer(reader))[0]
+    writer.close()
+
+
+async def test_a_large_body_is_refused_by_its_length(gateway: Gateway) -> None:
+    """In the wire's own form, as with aiohttp."""
+    reader, writer = await connected(gateway)
+    writer.write(post(gateway, BODY.replace(b"Hi", b"x" * 200_000)))
+    status, body = await answer(reader)
+    assert 413 == status and "request_too_large" in json.loads(body)["error"]["type"]
+    writer.close()
+
+
+async def test_connections_above_the_limit_are_refused(gateway: Gateway) -> None:
+    """Whoever is there keeps its connection."""
+    await gateway.reload(Settings(listen=Listen(port=0), limits=ClientLimits(connections=1)))
+    reader, writer = await connected(gateway)
+    writer.write(post(gateway))
+    assert 200 == (await answer(reader))[0]
+    second, surplus = await connected(gateway)
+    surplus.write(post(gateway))
+    assert 503 == (await answer(second))[0]
+    assert b"" == await asyncio.wait_for(second.read(), 10)
+    writer.write(post(gateway))
+    assert 200 == (await answer(reader))[0]
+    for one in (writer, surplus):
+        one.close()
+
+
+async def test_a_slow_reader_gets_all_of_a_stream() -> None:
+    """Writing waits for it; nothing is lost."""
+    text = "word " * 400_000
+    async with Gateway(Settings(listen=Listen(port=0))) as gateway:
+        reader, writer = await connected(gateway)
+        writer.write(post(gateway, STREAM.replace(b"Hi", text.encode())))
+        await asyncio.sleep(0.2)
+        status, body = await answer(reader)
+        assert 200 == status and body.count(b"word") >= 400_000 and b"message_stop" in body
+        writer.close()
