@@ -1,5 +1,6 @@
 """Themes: which colours there are, where they come from, and what wins over them."""
 
+import os
 import re
 from pathlib import Path
 
@@ -139,6 +140,15 @@ def test_a_wrong_name_is_one_line_and_a_pipe_needs_no_theme(tmp_path: Path) -> N
     assert not (tmp_path / "agents").exists()
     code, shown = on_terminal(*chat, keys=b"\x04", after=b"hello", TERM="dumb", INTERLINGUA_THEME="pink")
     assert 0 == code and "\x1b" not in shown
+
+
+def test_doctor_reports_a_theme_that_does_not_exist(tmp_path: Path) -> None:
+    """With all that it checks besides, on a terminal and for programs."""
+    env = {"INTERLINGUA_HOME": str(tmp_path), "INTERLINGUA_THEME": "pink"}
+    code, shown = on_terminal("doctor", columns=140, **env)
+    assert 1 == code and "unknown theme 'pink'; valid themes: dark, light, mono" in shown and "sandbox" in shown
+    found = run("doctor", "--json", env={**os.environ, **env}).json
+    assert ["problem"] == [check["state"] for check in found["checks"] if check["name"] == "settings"]
 
 
 def test_other_commands_have_the_theme_as_well(tmp_path: Path) -> None:

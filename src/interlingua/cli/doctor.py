@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .._version import __version__
+from ..chat.themes import DARK, usual_theme
 from ..conversion import sources
 from ..sessions.operations import repair_session
 from ..sessions.repair import Examined, RepairFinding
@@ -86,8 +87,11 @@ def _check_installation(as_json: bool) -> None:
         sys.exit(1)
 
 
+_SETTINGS = "settings"
+
+
 def _print_checks(checks: list[Check]) -> None:
-    out = output.console()
+    out = output.console(theme=DARK if any(check.name == _SETTINGS for check in checks) else None)
     grid = Table.grid(padding=(0, 2, 0, 0))
     for check in checks:
         mark, colour = _MARKS[check.state]
@@ -106,6 +110,10 @@ def _checks() -> Iterator[Check]:
     yield Check("version", "ok", f"interlingua {__version__}, Python {platform.python_version()}, {platform.system()}")
     yield _locale_check()
     yield from _home_checks(home())
+    try:
+        usual_theme()
+    except InterlinguaError as error:
+        yield Check(_SETTINGS, "problem", str(error))
     yield from _model_checks()
     yield from _key_checks()
     status = sandbox_status()

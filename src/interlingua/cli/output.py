@@ -25,11 +25,13 @@ from ..values.losses import Loss
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from ..chat.themes import Theme
 
-def console(*, err: bool = False) -> Console:
-    """A console with colours and wrapping only on a terminal."""
+
+def console(*, err: bool = False, theme: "Theme | None" = None) -> Console:
+    """A console with colours and wrapping only on a terminal; in the user's theme, if no other is given."""
     terminal = (sys.stderr if err else sys.stdout).isatty()
-    return safe_console(stderr=err, soft_wrap=not terminal, width=None if terminal else _WIDE)
+    return safe_console(theme=theme, stderr=err, soft_wrap=not terminal, width=None if terminal else _WIDE)
 
 
 _WIDE = 4000  # columns without a terminal: nothing is truncated or wrapped
