@@ -107,6 +107,7 @@ interop: setup ## With other people's programs: coding agents, client libraries,
 	$(BIN)/python interop/postgres_gateway.py
 	@$(MAKE) --no-print-directory interop/.envs/gateway-programs/ready
 	$(BIN)/python interop/gateway_programs.py
+	$(BIN)/python interop/resume_programs.py
 	@test -x interop/.envs/gateway_clients/bin/python || $(BIN)/uv venv --quiet --python $(BIN)/python interop/.envs/gateway_clients
 	@$(BIN)/uv pip install --quiet --python interop/.envs/gateway_clients/bin/python --require-hashes -r interop/gateway_clients.lock
 	$(BIN)/python interop/gateway_clients.py
