@@ -14,7 +14,7 @@ from ...values.request import Conversation, ModelDescriptor
 from ..residual import body_of, fields_of, optional, reading
 from ..wire import FileFormat
 from . import records, templates
-from .reading import Documents, Node, ending, entries_of
+from .reading import Documents, Node, ending, entries_of, listed
 from .records import milliseconds
 
 API = "deepseek-export"
@@ -104,10 +104,8 @@ def encode(conversation: Conversation) -> Encoded:
 def archive(members: Mapping[str, bytes]) -> Iterable[Any] | None:
     """The conversations of an export as it is downloaded: `conversations.json` beside `user.json`."""
     for name in members:
-        if name.rpartition("/")[2] == "conversations.json" and b'"fragments"' in members[name]:
-            value = body_of(members[name], API)
-            if isinstance(value, list) and value and all(map(_is_conversation, value)):
-                return value
+        if name.rpartition("/")[2] == "conversations.json" and _is_conversation(next(listed(members, name), None)):
+            return listed(members, name)
     return None
 
 
