@@ -96,10 +96,19 @@ def test_a_file_that_was_refused_is_not_indexed(place: Path) -> None:
     assert ["failed"] == [problem["kind"] for problem in report["problems"]]
 
 
-@pytest.mark.parametrize("path", ["--schema", "INPUT", "$"])
-def test_an_error_that_quotes_another_names_one_place(path: str) -> None:
-    """The place of the inner one, which is the more exact."""
-    inner = FormatError("not a number", "$.a[3]")
-    for outer in (FormatError(f"x.json: {inner}", path), BadWire("dialect", f"x.json: {inner}", path)):
-        assert str(outer).endswith("x.json: not a number (at $.a[3])")
+@pytest.mark.parametrize(
+    ("inner", "path", "place"),
+    [
+        ("--schema", "--schema", "--schema"),
+        ("bad.json", "INPUT", "bad.json"),
+        ("$.a[3]", "--schema", "--schema $.a[3]"),
+        ("$", "--schema", "--schema"),
+        ("$.a", "$", "$.a"),
+    ],
+)
+def test_an_error_that_quotes_another_names_one_place(inner: str, path: str, place: str) -> None:
+    """The place of the inner one, which is the more exact; a path into a value with what holds the value."""
+    quoted = FormatError("not a number", inner)
+    for outer in (FormatError(f"x: {quoted}", path), BadWire("dialect", f"x: {quoted}", path)):
+        assert str(outer).endswith(f"x: not a number (at {place})")
     assert str(FormatError("plain", path)) == f"plain (at {path})"

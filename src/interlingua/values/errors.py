@@ -43,11 +43,16 @@ class FormatError(InterlinguaError):
 
 def _placed(message: str, path: str) -> str:
     """A message with its place. One that ends with the text of another error has that error's place already, which is
-    the more exact one."""
-    return message if _PLACE.search(message) else f"{message} (at {path})"
+    the more exact one; a path into a value is named with what holds the value."""
+    found = _PLACE.search(message)
+    if found is None:
+        return f"{message} (at {path})"
+    if not found[1].startswith("$") or path.startswith("$"):
+        return message
+    return f"{message[: found.start()]} (at {path if found[1] == '$' else f'{path} {found[1]}'})"
 
 
-_PLACE = re.compile(r" \(at [^()]+\)$")
+_PLACE = re.compile(r" \(at ([^()]+)\)$")
 
 
 class DialectError(InterlinguaError):
