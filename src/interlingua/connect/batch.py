@@ -215,7 +215,7 @@ class Journal:
             raise InterlinguaError(f"{self._path}: damaged: {error}; remove its folder to start over") from None
 
     def write(self, **step: Any) -> None:
-        with self._path.open("ab+") as file:
+        with os.fdopen(open_regular(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND), "ab+") as file:
             if file.tell():
                 file.seek(-1, os.SEEK_END)
                 if file.read() != b"\n":
@@ -463,7 +463,7 @@ class Batch:
                 raise InterlinguaError(
                     f"{id} is not of the batch {self.manifest.name!r}, whose creation was cut off; submit it again"
                 )
-            with atomic(self._results(number)) as file:
+            with atomic(self._results(number), private=True) as file:
                 file.write(write({"error": state.error}) + b"\n")
                 for outcome in outcomes:
                     file.write(write(outcome._asdict()) + b"\n")
