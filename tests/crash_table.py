@@ -53,6 +53,8 @@ def killed(row: Row, kills: int, jobs: int) -> tuple[Counter[str], str]:
             "-p",
             "no:cacheprovider",
             f"--junitxml={report}",
+            "-o",
+            "junit_family=xunit1",  # the other one has no place for what tests record
             "-n",
             str(jobs),
         ]
