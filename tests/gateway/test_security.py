@@ -236,6 +236,27 @@ async def test_a_body_that_is_no_request_gets_the_wires_own_error(tmp_path: Path
         assert isinstance(json.loads(text), dict) and "Traceback" not in text
 
 
+@pytest.mark.parametrize("odd", [[], {}, ["text"], 5, None], ids=["list", "object", "filled", "number", "null"])
+@pytest.mark.parametrize("upstream", WIRES)
+async def test_odd_values_in_a_request_are_no_defect_of_the_gateway(upstream: str, odd: Any) -> None:
+    """Types that are no text and roles that nobody knows are refused or passed on, never an internal error."""
+    turns = {
+        "type": [{"role": "user", "content": [{"type": odd, "text": "hello"}]}],
+        "role": [{"role": "nobody", "said": odd}, {"role": "assistant", "content": "yes"}, *TURN],
+    }
+    with Server() as server:
+        async with Gateway(settings_for(server)) as gateway, aiohttp.ClientSession() as client:
+            for messages in turns.values():
+                for path, body in (
+                    ("/v1/messages", {"max_tokens": 9, "messages": messages}),
+                    ("/v1/responses", {"input": messages}),
+                    ("/v1/chat/completions", {"messages": messages}),
+                ):
+                    async with client.post(gateway.url + path, json={"model": upstream, **body}) as reply:
+                        text = await reply.text()
+                    assert reply.status < 500, (path, text)
+
+
 async def test_headers_that_are_too_large_are_refused(tmp_path: Path) -> None:
     """The connection ends with an error, and the gateway serves the next one."""
     async with serving(tmp_path, settings={"limits": ClientLimits(header=8192)}) as service:

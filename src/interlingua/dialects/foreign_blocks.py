@@ -121,6 +121,8 @@ def _meaning(block: Block) -> Block | ToolResultMessage | None:
 
 def _read_block(value: dict[str, Any]) -> Block | ToolResultMessage | None:
     kind = value.get("type")
+    if not isinstance(kind, str | None):
+        return None
     inner = next((key for key in (*CALL_KEYS, *RESULT_KEYS) if kind is None and isinstance(value.get(key), dict)), None)
     if kind in CALL_TYPES or kind == "toolCall" or inner in CALL_KEYS:
         return call_in(value[inner] if inner else value)

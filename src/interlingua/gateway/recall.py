@@ -169,7 +169,7 @@ class Recall:
 
     def store(self, key: str, id: str, response: StoredResponse) -> None:
         messages = (*response.request.context.messages, response.answer)
-        size = _OVERHEAD + sum(_length(block) for message in messages for block in blocks_of(message.content))
+        size = _OVERHEAD + sum(_length(block) for message in messages for block in _blocks(message))
         self._put(_name(key, "response", id), response, size)
 
     def stored(self, key: str, id: str) -> StoredResponse | None:
@@ -186,7 +186,7 @@ class Recall:
 
     def extend(self, key: str, id: str, messages: tuple[Message, ...]) -> None:
         """Sets what a conversation holds."""
-        size = _OVERHEAD + sum(_length(block) for message in messages for block in blocks_of(message.content))
+        size = _OVERHEAD + sum(_length(block) for message in messages for block in _blocks(message))
         self._put(_name(key, "conversation", id), messages, size)
 
     def delete_conversation(self, key: str, id: str) -> bool:
@@ -278,12 +278,17 @@ def _sorted(value: object) -> object:
     return [_sorted(item) for item in value] if isinstance(value, list | tuple) else value
 
 
+def _blocks(message: Message) -> tuple[Block, ...]:
+    """The blocks of a message; one of a role that nobody knows has none."""
+    return tuple(blocks_of(getattr(message, "content", ())))
+
+
 def _before(messages: Sequence[Message], at: int) -> bytes:
     """What a message answers: the text of those before it, back to the assistant's last one."""
     texts = []
     while at > 0 and not isinstance(messages[at - 1], AssistantMessage):
         at -= 1
-        texts.append(text_of(messages[at].content).strip())
+        texts.append(text_of(_blocks(messages[at])).strip())
     return "\0".join(reversed(texts)).encode("utf-8", "replace")
 
 
