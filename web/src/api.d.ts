@@ -1179,10 +1179,13 @@ export type TreePage = {
   problems?: LineProblem[];
 };
 
+/** Rows `since` a number, or the `last` ones, or the last ones of the `path` `to` an entry (else to the head). */
 export type TreeQuery = {
   since?: number;
   limit?: number;
   last?: number;
+  path?: number;
+  to?: string;
 };
 
 export type UploadQuery = {

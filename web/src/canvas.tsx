@@ -6,7 +6,7 @@
 import "@xyflow/react/dist/base.css";
 
 import { ReactFlow, ReactFlowProvider, useReactFlow, type Node, type NodeProps, type Viewport } from "@xyflow/react";
-import { memo, useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { memo, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
 
 import { Card, heightOf, LIVE_HEIGHT, type CardState } from "./card";
 import { Frame, FRAME_HEIGHT, type FrameSize } from "./frame";
@@ -124,10 +124,12 @@ function Stage({ store, version, path, selected, findings, folded, onSelect, onC
   const named = useMemo(() => chips(store), [store, born, writing]); // eslint-disable-line
   const here = selected === undefined ? undefined : scene.card.get(selected);
 
-  useEffect(() => {
+  useLayoutEffect(() => {
     const element = host.current;
     if (element === null) return;
-    const observer = new ResizeObserver(() => setSize({ width: element.clientWidth, height: element.clientHeight }));
+    const measure = () => setSize((before) => (before?.width === element.clientWidth && before.height === element.clientHeight ? before : { width: element.clientWidth, height: element.clientHeight }));
+    measure();
+    const observer = new ResizeObserver(measure);
     observer.observe(element);
     const again = () => setTheme((now) => now + 1);
     const colours = new MutationObserver(again);
@@ -167,7 +169,7 @@ function Stage({ store, version, path, selected, findings, folded, onSelect, onC
       if (before !== undefined && before.signature === signature && before.row === row) kept.set(one.id, before);
       else {
         const data: CardData = { row, live, results, state, pick: onSelect };
-        kept.set(one.id, { signature, row, node: { id: one.id, type: "card", position, draggable: false, selectable: false, data } });
+        kept.set(one.id, { signature, row, node: { id: one.id, type: "card", position, measured: { width: CARD, height: one.height }, draggable: false, selectable: false, data } });
       }
       found.push(kept.get(one.id)!.node);
       const chip = named.get(one.id);

@@ -8,7 +8,7 @@ import { createRoot } from "react-dom/client";
 import { ApiError, enter } from "./http";
 import { Gallery } from "./gallery";
 import { Mark } from "./icons";
-import { useRoute } from "./route";
+import { currentRoute, useRoute } from "./route";
 import { SessionPage } from "./session";
 import { prefetch } from "./store";
 import { applyTheme } from "./theme";
@@ -18,7 +18,8 @@ function App() {
   const route = useRoute();
   const [me, setMe] = useState<Me>();
   const [problem, setProblem] = useState<Error>();
-  useEffect(() => void enter().then(setMe, setProblem), []);
+  // The first rows are on their way meanwhile, so that they are drawn with the page and not after it.
+  useEffect(() => void Promise.all([enter(), begun]).then(([me]) => setMe(me), setProblem), []);
   if (problem !== undefined)
     return (
       <main className="failure">
@@ -32,6 +33,7 @@ function App() {
 }
 
 applyTheme();
-const key = /^\/s\/([^/]+)/.exec(window.location.pathname)?.[1];
-if (key !== undefined) prefetch(key);
+const { key, view, query } = currentRoute();
+if (view === "transcript") void import("./markdown"); // wanted by the first message
+const begun = key === undefined ? undefined : prefetch(key, { reading: view === "transcript", at: query.get("at") ?? undefined });
 createRoot(document.getElementById("root")!).render(<StrictMode><App /></StrictMode>);

@@ -28,7 +28,7 @@ export function Outline({ store, path, selected, onSelect, unseen = false }: { s
       }
     }
     return found;
-  }, [store, store.version, path]); // eslint-disable-line
+  }, [store, store.tree.version, path]); // eslint-disable-line
   const virtual = useVirtualizer({ count: lines.length, getScrollElement: () => scroller.current, estimateSize: () => (phone ? 44 : 28), overscan: 20 });
   useEffect(() => {
     const at = lines.findIndex((line) => line.row.id === selected);

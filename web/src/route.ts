@@ -23,9 +23,9 @@ export function setQuery(changes: Record<string, string | undefined>, replace = 
 }
 
 let last = "";
-let route: Route = parse();
+let route: Route = currentRoute();
 
-function parse(): Route {
+export function currentRoute(): Route {
   const { pathname, search } = window.location;
   const match = /^\/s\/([^/]+)(?:\/(canvas|transcript|compare|wire))?/.exec(pathname);
   return { key: match?.[1], view: (match?.[2] as View | undefined) ?? "canvas", query: new URLSearchParams(search) };
@@ -40,7 +40,7 @@ export function useRoute(): Route {
     () => {
       if (window.location.href !== last) {
         last = window.location.href;
-        route = parse();
+        route = currentRoute();
       }
       return route;
     },

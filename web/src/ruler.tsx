@@ -9,7 +9,20 @@ import type { SessionStore } from "./store";
 import type { ContextView } from "./types";
 
 const Drawer = lazy(() => import("./drawer"));
+const BARS = 500;
+type Segment = ContextView["segments"][number];
 const KINDS: Record<string, string> = { user: "u", assistant: "as", toolResult: "t" };
+
+/** Neighbours as one bar, of the kind of the largest: of more than these no eye sees each. */
+function bars(segments: ContextView["segments"]): Pick<Segment, "kind" | "role" | "tokens">[] {
+  const size = Math.ceil(segments.length / BARS);
+  if (size <= 1) return segments;
+  return Array.from({ length: Math.ceil(segments.length / size) }, (_, at) => {
+    const part = segments.slice(at * size, (at + 1) * size);
+    const most = part.reduce((largest, one) => (one.tokens > largest.tokens ? one : largest));
+    return { ...most, tokens: part.reduce((sum, one) => sum + one.tokens, 0) };
+  });
+}
 
 export function Ruler({ store, path, selected, open, onToggle, onSelect }: { store: SessionStore; path: readonly string[]; selected?: string; open: boolean; onToggle: () => void; onSelect: (id: string) => void }) {
   const [context, setContext] = useState<ContextView>();
@@ -17,13 +30,13 @@ export function Ruler({ store, path, selected, open, onToggle, onSelect }: { sto
   const here = selected === undefined ? -1 : path.indexOf(selected);
   const answer = path.slice(Math.max(0, here)).find((id) => store.tree.rows.get(id)?.role === "assistant") ?? path.at(-1);
   useEffect(() => {
-    if (answer === undefined) return;
+    if (answer === undefined || !store.loaded) return;
     const abort = new AbortController();
     const timer = window.setTimeout(() => {
       get<ContextView>(`/api/sessions/${store.key}/context`, { to: answer }, abort.signal).then(setContext, () => undefined);
     }, 80);
     return () => { window.clearTimeout(timer); abort.abort(); };
-  }, [store, answer]);
+  }, [store, answer, store.loaded]);
   if (context === undefined) return <div className="ruler" />;
   const window_ = context.window ?? Math.max(context.total, 1);
   const part = (count: number) => `${(100 * count) / window_}%`;
@@ -39,7 +52,7 @@ export function Ruler({ store, path, selected, open, onToggle, onSelect }: { sto
         <span><b>{context.exact ? "" : "about "}{tokens(context.total)}</b> of {context.window === undefined ? "an unknown window" : `${tokens(context.window)} tokens`} read{here >= 0 ? ` at message ${here + 1}` : ""}</span>
         <span className="scale">
           <span className="bar">
-            {context.segments.map((one, at) => <i key={at} className={one.kind === "message" ? (KINDS[one.role ?? ""] ?? "t") : "sy"} style={{ width: part(one.tokens) }} />)}
+            {bars(context.segments).map((one, at) => <i key={at} className={one.kind === "message" ? (KINDS[one.role ?? ""] ?? "t") : "sy"} style={{ width: part(one.tokens) }} />)}
           </span>
           {context.cached !== undefined && context.cached > 0 && <i className="cachemark" style={{ width: part(context.cached) }} />}
           <i className="now" style={{ left: part(before) }} />

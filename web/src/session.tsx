@@ -12,7 +12,7 @@ import { Outline } from "./outline";
 import type { Action } from "./palette";
 import { BranchChip, Button, Figures } from "./parts";
 import { usePhone } from "./phone";
-import { navigate, setQuery, useRoute, type View } from "./route";
+import { currentRoute, navigate, setQuery, useRoute, type View } from "./route";
 import { Ruler } from "./ruler";
 import { Splitter, usePanelWidth } from "./splitter";
 import { SessionStore, useStore } from "./store";
@@ -37,13 +37,12 @@ const AGENTS = { title: () => undefined, open: (key: string) => navigate(`/s/${k
 const MODAL: ReadonlySet<Layer> = new Set(["find", "branch", "raw", "export", "keys", "merge", "commands"]);
 
 export function SessionPage({ id, write }: { id: string; write: boolean }) {
-  const [store, setStore] = useState(() => new SessionStore(id));
+  const store = useMemo(() => new SessionStore(id), [id]);
   useEffect(() => {
-    const opened = new SessionStore(id);
-    setStore(opened);
-    void opened.open();
-    return () => opened.close();
-  }, [id]);
+    const { view, query } = currentRoute();
+    void store.open({ reading: view === "transcript", at: query.get("at") ?? undefined });
+    return () => store.close();
+  }, [store]);
   return <Opened store={useStore(store)} write={write} />;
 }
 
@@ -64,14 +63,15 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
 
   // Without a choice the selection is what was last when the page was opened: what is written later does not move it.
   const opened = useRef<string>(undefined);
-  if (store.loaded && (opened.current === undefined || !tree.rows.has(opened.current))) opened.current = tree.head ?? [...tree.rows.keys()].at(-1);
+  const known = store.loaded || tree.rows.has(tree.head ?? "");
+  if (known && (opened.current === undefined || !tree.rows.has(opened.current))) opened.current = tree.head ?? [...tree.rows.keys()].at(-1);
   const selected = at !== undefined && tree.rows.has(at) ? at : opened.current;
   const path = useMemo(() => {
     const wished = to !== undefined && tree.rows.has(to) ? to : tree.head;
     const towards = new Set(tree.path(wished));
     if (selected === undefined) return [...towards];
     return tree.path(tree.leaf(selected, towards));
-  }, [store, store.version, selected, to]); // eslint-disable-line
+  }, [store, tree.version, selected, to]); // eslint-disable-line
 
   // Results that stand in the row of their call are no step of their own.
   const steps = useMemo(() => path.filter((id) => !tree.callers.has(id) || tree.rows.get(id)?.call?.error === true), [path, tree]);
@@ -111,6 +111,7 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
     for (const one of layer === "doctor" ? (doctor?.findings ?? []) : []) if (one.entry !== undefined) found.set(one.entry, (found.get(one.entry) ?? 0) + 1);
     return found;
   }, [doctor, layer]);
+  const settled = useSettled(tree.rows.size > 0);
   const go = useCallback((view: View) => navigate(`/s/${store.key}/${view}${window.location.search}`), [store]);
   const raw = useCallback((entry: string) => { setRawOf(entry); setLayer("raw"); }, []);
 
@@ -235,7 +236,7 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
       else { sum.cost += row.cost; sum.known = true; }
     }
     return sum;
-  }, [path, store.version]); // eslint-disable-line
+  }, [path, tree]);
 
   if (store.error !== undefined && session === undefined)
     return <main className="failure"><Mark /><h1>This session cannot be opened</h1><p>{store.error.message}</p><Button label="All sessions" onClick={() => navigate("/")} /></main>;
@@ -273,7 +274,7 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
             <Button icon="fold" label="Fold" kind="bare" hideLabel onClick={() => selected !== undefined && fold(selected)} keys="f" />
             <Button icon="timeline" label="Context" kind="bare" hideLabel pressed={layer === "context"} onClick={() => setLayer(layer === "context" ? undefined : "context")} keys="x" />
           </div>
-          {!phone && <Outline store={store} path={path} selected={selected} onSelect={select} unseen={layer !== "outline"} />}
+          {!phone && settled && <Outline store={store} path={path} selected={selected} onSelect={select} unseen={layer !== "outline"} />}
           <div className="left">
             <CanvasView store={store} version={store.version} path={path} selected={selected} findings={findings} folded={folded} onSelect={select} onCompare={() => go("compare")} onMerge={() => setLayer("merge")} />
             {!phone && <Ruler store={store} path={path} selected={selected} open={layer === "context"} onToggle={() => setLayer(layer === "context" ? undefined : "context")} onSelect={select} />}
@@ -283,14 +284,14 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
             <header>
               <div>
                 <BranchChip name={branch?.name ?? "this path"} current live={branch?.live} onClick={() => setLayer("outline")} />
-                <span className="dim">message {number} of {path.length}</span>
+                <span className="dim">{store.loaded ? `message ${number} of ${path.length}` : "reading…"}</span>
                 <span className="push" />
                 <Button icon="up" label="Message before" kind="bare" small hideLabel onClick={() => steps[here - 1] !== undefined && select(steps[here - 1]!)} keys="k" />
                 <Button icon="down" label="Next message" kind="bare" small hideLabel onClick={() => steps[here + 1] !== undefined && select(steps[here + 1]!)} keys="j" />
               </div>
               <Figures>{[duration(totals.ms || undefined), totals.read > 0 ? `${tokens(totals.read)} in, ${Math.round((100 * totals.cached) / totals.read)} % cached` : undefined, totals.out > 0 ? `${tokens(totals.out)} out` : undefined, totals.known ? <b key="c">{cost(totals.cost)}{totals.unknown > 0 ? ` and ${totals.unknown} unknown` : ""}</b> : "cost unknown"]}</Figures>
             </header>
-            {layer === "doctor" ? <Findings view={doctor} selected={selected} onSelect={select} /> : <Transcript store={store} version={store.version} path={path} selected={selected} narrow onSelect={select} onContinue={(entry) => { select(entry); setLayer("continue"); }} onRaw={raw} onNote={setNoting} noting={noting} write={write} agents={AGENTS} />}
+            {!settled ? <div className="flow" /> : layer === "doctor" ? <Findings view={doctor} selected={selected} onSelect={select} /> : <Transcript store={store} version={store.version} path={path} selected={selected} narrow onSelect={select} onContinue={(entry) => { select(entry); setLayer("continue"); }} onRaw={raw} onNote={setNoting} noting={noting} write={write} agents={AGENTS} />}
             <Composer store={store} selected={selected} path={path} open={layer === "continue" || layer === "edit"} edit={layer === "edit"} write={write} onOpen={() => setLayer("continue")} onClose={() => setLayer(undefined)} onSelect={select} />
           </aside>}
         </div>
@@ -323,6 +324,19 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
       </nav>
     </div>
   );
+}
+
+/** False until the cards are drawn: what stands beside them comes when the browser has nothing else to do. */
+function useSettled(begun: boolean): boolean {
+  const [settled, setSettled] = useState(false);
+  useEffect(() => {
+    if (!begun || settled) return;
+    const later = window.requestIdleCallback ?? ((run: () => void) => window.setTimeout(run, 50)); // Safari has none
+    const cancel = window.cancelIdleCallback ?? window.clearTimeout;
+    const timer = later(() => setSettled(true), { timeout: 300 });
+    return () => cancel(timer);
+  }, [begun, settled]);
+  return settled;
 }
 
 /** Goes by itself when the server answers again. */

@@ -20,17 +20,36 @@ import type {
 
 export type Connection = "connecting" | "open" | "lost";
 const FIRST = 300; // rows: soon there, and more than a screen shows
-const PAGE = 5000;
+const PAGE = 1000; // rows: read and filled within a frame
 const ENTRIES = 100;
+const SCREEN = 12; // messages: as many as are seen at once
 
-const rowsFrom = (key: string, since: number) => get<Tree>(`/api/sessions/${key}/tree`, { since, limit: since === 0 ? FIRST : PAGE });
-const early = new Map<string, Promise<Tree>>();
+const rowsFrom = (key: string, since: number, limit = PAGE) => get<Tree>(`/api/sessions/${key}/tree`, { since, limit });
 
-/** Asks for the first rows of a session before the page around them is drawn. */
-export function prefetch(key: string): void {
-  const asked = rowsFrom(key, 0);
-  asked.catch(() => undefined); // whoever opens the session says what is wrong
-  early.set(key, asked);
+/** What is drawn first: to read, the end of the path to a message; else the beginning of the tree. */
+export type Beginning = { reading: boolean; at?: string };
+type Begun = { key: string; page: Tree; entries: EntryView[] };
+
+async function begin(key: string, { reading, at }: Beginning): Promise<Begun> {
+  if (!reading) return { key, page: await rowsFrom(key, 0, FIRST), entries: [] };
+  try {
+    const page = get<Tree>(`/api/sessions/${key}/tree`, { path: FIRST, to: at });
+    const contents = get<{ entries: EntryView[] }>(`/api/sessions/${key}/entries`, { last: SCREEN, to: at });
+    return { key, page: await page, entries: (await contents).entries };
+  } catch {
+    return begin(key, { reading: false }); // a message that is not there: the page opens at the head
+  }
+}
+
+let early: Begun | undefined;
+
+/** Reads the first rows of a session before the page around them is drawn. */
+export async function prefetch(key: string, first: Beginning): Promise<void> {
+  try {
+    early = await begin(key, first);
+  } catch {
+    return; // whoever opens the session says what is wrong
+  }
 }
 
 export class SessionStore {
@@ -64,8 +83,30 @@ export class SessionStore {
   #epoch?: string;
   #total = 0;
 
+  #rest?: number; // the row from which the tree is read after its beginning
+  #partial = false; // only a part of a path is there, whose rows have no parents yet
+
   constructor(key: string) {
     this.key = key;
+    if (early?.key === key) this.#begin(early);
+    early = undefined;
+  }
+
+  #begin({ page, entries }: Begun): void {
+    this.tree.put(page.rows);
+    for (const entry of entries) this.entries.set(entry.id, entry);
+    this.problems = page.problems;
+    this.#rest = page.next;
+    this.#partial = page.next === 0;
+    this.#take(page);
+  }
+
+  #take(page: Tree): void {
+    this.tree.setHead(page.head, page.branches);
+    this.session = page.session;
+    this.#epoch = page.epoch;
+    this.#total = page.total;
+    this.changed();
   }
 
   subscribe = (listener: () => void): (() => void) => {
@@ -89,9 +130,11 @@ export class SessionStore {
     });
   }
 
-  async open(): Promise<void> {
+  async open(first: Beginning = { reading: false }): Promise<void> {
+    this.#closed = false;
     try {
-      await this.#load();
+      if (this.session === undefined) this.#begin(await begin(this.key, first));
+      await this.#load(this.#rest);
       this.#listen();
     } catch (error) {
       this.error = error as Error;
@@ -106,31 +149,27 @@ export class SessionStore {
     window.clearTimeout(this.#waiting);
   }
 
-  /** All rows, or those after `since`. A tree that is read anew takes the place of the old one at once, never in between. */
-  async #load(from = 0): Promise<void> {
-    const again = from === 0 && this.loaded;
+  /**
+   * The rows from `since` on. They are shown when all of them are there: a large tree is laid out once, and one that is
+   * read anew takes the place of the old one at once.
+   */
+  async #load(since: number | undefined): Promise<void> {
+    const anew = since === 0;
     const rows: Row[] = [];
-    let since: number | undefined = from;
-    while (since !== undefined && !this.#closed) {
-      const ahead = since === 0 ? early.get(this.key) : undefined;
-      early.delete(this.key);
-      const page: Tree = await (ahead ?? rowsFrom(this.key, since));
-      if (again) rows.push(...page.rows);
-      else this.tree.put(page.rows);
-      since = page.next;
-      if (again && since === undefined) {
-        this.tree.clear();
-        this.entries.clear();
-        this.tree.put(rows);
-      }
-      if (!again || since === undefined) this.tree.setHead(page.head, page.branches);
-      this.session = page.session;
-      this.problems = page.problems;
-      this.#epoch = page.epoch;
-      this.#total = page.total;
-      this.loaded ||= since === undefined;
-      this.changed();
+    let last: Tree | undefined;
+    for (let next = since; next !== undefined; next = last.next) {
+      last = await rowsFrom(this.key, next);
+      if (this.#closed) return;
+      if (next === 0) this.problems = last.problems;
+      rows.push(...last.rows);
     }
+    if (anew) this.tree.clear();
+    if (anew && !this.#partial) this.entries.clear();
+    this.#partial = false;
+    this.tree.put(rows);
+    this.loaded = true;
+    if (last !== undefined) this.#take(last);
+    this.changed();
   }
 
   /** Asks for contents that a view shows; requests of one frame go together. */
@@ -196,7 +235,7 @@ export class SessionStore {
     this.nextTry = Date.now() + this.#retry;
     this.changed();
     window.clearTimeout(this.#waiting);
-    this.#waiting = window.setTimeout(() => void this.#load().then(() => this.#listen(), () => this.#again()), this.#retry);
+    this.#waiting = window.setTimeout(() => void this.#load(0).then(() => this.#listen(), () => this.#again()), this.#retry);
     this.#retry = Math.min(this.#retry * 2, 10_000);
   }
 
@@ -205,7 +244,7 @@ export class SessionStore {
       this.session = data.session;
       this.tree.setHead(data.head, data.branches);
       // What was written between reading the tree and listening.
-      if (data.epoch !== this.#epoch) void this.#load().catch(() => this.#again());
+      if (data.epoch !== this.#epoch) void this.#load(0).catch(() => this.#again());
       else if (data.total > this.#total) void this.#load(this.#total).catch(() => this.#again());
       this.live = new Map(data.live.map((node) => [node.node, node]));
       this.runs = new Map(data.runs.map((run) => [run.id, run]));

@@ -1,7 +1,7 @@
 /** The selected branch as a text to read, with figures in the margin; virtual, so that its length costs nothing. */
 
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { useContext, useEffect, useMemo, useRef } from "react";
+import { useContext, useEffect, useLayoutEffect, useMemo, useRef } from "react";
 
 import { Blocks, pretty, Unfolded, type Results } from "./blocks";
 import { clock, cost, day, duration, plural, tokens } from "./format";
@@ -56,7 +56,7 @@ export function readingRows(store: SessionStore, path: readonly string[]): Row[]
 export function Transcript(props: TranscriptProps) {
   const { store, path, selected, narrow } = props;
   const scroller = useRef<HTMLDivElement>(null);
-  const rows = useMemo(() => readingRows(store, path), [store, path, props.version]); // eslint-disable-line
+  const rows = useMemo(() => readingRows(store, path), [store, path, store.tree.version]); // eslint-disable-line
   const on = useMemo(() => new Set(path), [path]);
   const live = [...store.live.values()].filter((node) => node.parent === undefined || path.includes(node.parent));
   const virtual = useVirtualizer({
@@ -87,6 +87,21 @@ export function Transcript(props: TranscriptProps) {
     if (!whole && !over) virtual.scrollToIndex(at, { align: there !== undefined && there.size > box.clientHeight ? "start" : "center" });
   });
   const release = () => { held.current = undefined; };
+  // Rows that come before what is being read leave it where it is.
+  const anchor = useRef<{ id: string; offset: number }>(undefined);
+  const first = rows[0]?.id;
+  useLayoutEffect(() => {
+    const box = scroller.current;
+    const at = held.current !== undefined || anchor.current === undefined ? -1 : rows.findIndex((row) => row.id === anchor.current!.id);
+    if (box === null || at <= 0) return;
+    // The list must know at once: it corrects its own idea of the place when the heights of its elements come in.
+    virtual.scrollOffset = box.scrollTop = (virtual.measurementsCache[at]?.start ?? 0) + anchor.current!.offset;
+  }, [first]); // eslint-disable-line
+  useEffect(() => {
+    const top = scroller.current?.scrollTop ?? 0;
+    const item = items.find((one) => one.end > top);
+    anchor.current = item === undefined ? undefined : { id: rows[item.index]!.id, offset: top - item.start };
+  });
 
   if (printing)
     return <div className="read"><div className="page"><Title store={store} />{rows.map((row, at) => <Turn key={row.id} row={row} {...props} selected={undefined} on={on} first={at === 0} last={at === rows.length - 1} />)}</div></div>;
@@ -176,7 +191,7 @@ function Title({ store }: { store: SessionStore }) {
   return (
     <header className="title">
       <h1>{session.title}</h1>
-      <Figures>{[session.writtenAs, first === undefined ? undefined : `${day(first)}, ${clock(first)}`, plural(Math.max(1, tree.leaves().length), "path"), plural(tree.rows.size, "message"), session.cost === undefined ? "cost unknown" : `${cost(session.cost)}${(session.unpriced ?? 0) > 0 ? ` and ${plural(session.unpriced ?? 0, "answer")} unknown` : ""}`]}</Figures>
+      <Figures>{[session.writtenAs, first === undefined ? undefined : `${day(first)}, ${clock(first)}`, plural(Math.max(1, tree.leaves().length), "path"), plural(store.loaded ? tree.rows.size : session.messages, "message"), session.cost === undefined ? "cost unknown" : `${cost(session.cost)}${(session.unpriced ?? 0) > 0 ? ` and ${plural(session.unpriced ?? 0, "answer")} unknown` : ""}`]}</Figures>
     </header>
   );
 }

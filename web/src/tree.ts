@@ -14,6 +14,7 @@ export class TreeModel {
   /** The answer whose call a result belongs to, and the results of every call; see `#pair`. */
   readonly callers = new Map<string, string>();
   readonly #results = new Map<string, string[]>();
+  #leaves?: { version: number; ids: readonly string[] };
 
   put(rows: Iterable<Row>): void {
     let repair = false;
@@ -127,8 +128,11 @@ export class TreeModel {
     }
   }
 
-  leaves(): string[] {
-    return [...this.rows.keys()].filter((id) => !this.children.has(id) || this.children.get(id)!.length === 0);
+  /** Entries without children, where paths end; looked for once per version. */
+  leaves(): readonly string[] {
+    if (this.#leaves?.version !== this.version)
+      this.#leaves = { version: this.version, ids: [...this.rows.keys()].filter((id) => (this.children.get(id)?.length ?? 0) === 0) };
+    return this.#leaves.ids;
   }
 
   siblings(id: string): string[] {

@@ -359,14 +359,18 @@ def _sources(canvas: Any) -> SourceList:
 
 
 class TreeQuery(Shape, frozen=True, kw_only=True):
+    """Rows `since` a number, or the `last` ones, or the last ones of the `path` `to` an entry (else to the head)."""
+
     since: int = 0
     limit: int = 2000
     last: int | None = None
+    path: int | None = None
+    to: str | None = None
 
 
 @route("GET", "/api/sessions/{key}/tree", query=TreeQuery, returns=TreePage)
 async def tree(call: Call) -> TreePage:
-    """A page of the tree's rows, in the order of the log."""
+    """A page of the tree's rows, in the order of the log. After the end of a path, the whole is read from `next` on."""
     query, hub = call.query, await call.canvas.hub(call["key"])
     limit = _within(query.limit, 1, PAGE_LIMIT, "query.limit")
 
@@ -377,11 +381,15 @@ async def tree(call: Call) -> TreePage:
             if query.last is None
             else max(0, total - _within(query.last, 1, PAGE_LIMIT, "query.last"))
         )
-        rows = hub.tree.rows(since, limit)
+        next_ = since + limit if since + limit < total else None
+        if query.path is not None and total > (most := _within(query.path, 1, PAGE_LIMIT, "query.path")):
+            rows, next_ = hub.tree.path_rows(query.to, most), 0
+        else:
+            rows = hub.tree.rows(since, limit)
         return TreePage(
             epoch=call.canvas.epoch,
             rows=tuple(rows),
-            next=since + limit if since + limit < total else None,
+            next=next_,
             total=total,
             head=hub.tree.head(),
             branches=hub.tree.branches(),

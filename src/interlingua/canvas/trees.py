@@ -280,7 +280,8 @@ class Tree:
         with self._lock:
             if to is None and self.head() is None:
                 return []
-            part = self._parts[0 if to is None else self._find(to)[0]]
+            at = 0 if to is None else self._find(to)[0]
+            part = self._parts[at]
             numbers = part.session.path_lines(to=to, last=last)
             maker = _RowMaker(part, self.place, self._spawned)
             rows, before = [], -1
@@ -288,19 +289,29 @@ class Tree:
                 back = max(before + 1, number - LOOKED_BACK)
                 for line in part.session.lines(back, number - back):
                     maker.note(line)
-                rows += [row for line in part.session.lines(number, 1) if (row := maker.row(line, number)) is not None]
+                seq = self._seq(at, number)
+                rows += [row for line in part.session.lines(number, 1) if (row := maker.row(line, seq)) is not None]
                 before = number
             return rows
+
+    def _span(self, part: int, number: int) -> Span | None:
+        """The span that a line of a part stands in; None for the lines that a fork has in common with its origin."""
+        for span in self._spans:
+            if span.part == part and span.first <= number < span.first + span.size:
+                return span
+        return None
+
+    def _seq(self, part: int, number: int) -> int:
+        span = self._span(part, number)
+        return number if span is None else span.start + number - span.first
 
     def row(self, id: str) -> Row:
         """The row of one entry."""
         with self._lock:
             part, number = self._find(id)
-            for span in self._spans:
-                if span.part == part and span.first <= number < span.first + span.size:
-                    found = list(self._rows_of(span, span.start + number - span.first, 1))
-                    if found:
-                        return found[0]
+            span = self._span(part, number)
+            if span is not None and (found := list(self._rows_of(span, span.start + number - span.first, 1))):
+                return found[0]
             raise _no_entry(id)
 
     def number_of(self, id: str) -> int:
