@@ -110,6 +110,7 @@ def test_esc_asks_once_and_then_stops_the_answer(tab: Tab, key: str, provider: S
     expect(tab.card("a")).to_be_visible()
     say(tab, "Go on", "local/stalls")
     expect(page.locator("article.live")).to_contain_text("These")
+    expect(page.get_by_role("button", name="Continue from message")).to_be_visible()  # nothing is typed any more
     tab.press("?")
     expect(page.get_by_role("dialog", name="Keyboard")).to_be_visible()
     tab.press("Escape")
