@@ -163,8 +163,9 @@ def test_an_mcp_server_and_a_plugin_bring_tools(server: Server, tmp_path: Path) 
     assert (0, "High.\n") == (done.code, done.out), done.err
     names = offered(server)
     assert "tide" in names and any("read" in name for name in names), names
-    broken = ask(server, "Hi", "--mcp", "no-such-program-here")
-    assert (1, "") == (broken.code, broken.out) and "no-such-program-here" in broken.err
+    for command in ("no-such-program-here", "no-such-program-here --verbose"):
+        broken = ask(server, "Hi", "--mcp", command)
+        assert (1, "") == (broken.code, broken.out) and "no-such-program-here" in broken.err
 
 
 def test_a_run_with_too_many_turns_stops_and_says_so(server: Server, tmp_path: Path) -> None:

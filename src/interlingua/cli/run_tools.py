@@ -37,9 +37,9 @@ async def opened(plugins: Sequence[str], servers: Sequence[str], *, bare: bool) 
         return
     paths = [Path(path) for path in plugins]
     async with open_installed(tools=registry, paths=paths, servers=tuple(servers)) as found:
+        for problem in found.failed_servers.values():
+            raise InterlinguaError(problem)  # each was asked for, by its name, address or command
         for problem in found.problems:
-            if any(f"MCP server {server}" in problem for server in servers):
-                raise InterlinguaError(problem)  # it was asked for by name
             installed.warn(problem)
         yield found
 

@@ -65,6 +65,7 @@ class Installed:
         self.tools = tools
         self.hooks = Hooks(plugins)
         self.servers: dict[str, list[Tool]] = {}
+        self.failed_servers: dict[str, str] = {}  # by name, why an MCP server could not be opened
         self.problems: list[str] = [str(problem) for problem in plugins.problems]
 
     @classmethod
@@ -149,6 +150,7 @@ async def open_installed(
             opened = await asyncio.gather(*(_opened(stack, one, elicit, authorize) for one in wanted.servers))
             for one, found in zip(wanted.servers, opened, strict=True):
                 if isinstance(found, str):
+                    installed.failed_servers[one.name] = found
                     installed.problems.append(found)
                 else:
                     installed.servers[one.name] = found
