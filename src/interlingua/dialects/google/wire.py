@@ -119,6 +119,7 @@ GOOGLE = Wire(
     refinements=(Refinement(r"gemini-3", {"unsigned_call": "skip_thought_signature_validator", "result_media": True}),),
     vendor="gemini",
     http=Http(
+        ping=b"",  # google-genai reads a comment as JSON and fails: a silence is a silence
         route=rf"/((?:models|tunedModels)/[^:]+?):({_VERBS})",
         route_rank=30,
         base="/v1beta",
