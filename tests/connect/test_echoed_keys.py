@@ -5,7 +5,7 @@ import json
 import re
 import traceback
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing, suppress
 from typing import Any
 
 import pytest
@@ -53,13 +53,13 @@ async def answering(status: int, body: Any, kind: str = "application/json") -> A
     """A server that gives one answer to every request; `body` may be a function that says which."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        answer = body() if callable(body) else body
-        data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-        head = f"HTTP/1.1 {status} {KEY}\r\nContent-Type: {kind}\r\nConnection: close\r\n"
-        writer.write(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
-        await writer.drain()
-        writer.close()
+        with closing(writer), suppress(asyncio.IncompleteReadError, ConnectionError):  # a caller that goes away
+            await reader.readuntil(b"\r\n\r\n")
+            answer = body() if callable(body) else body
+            data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+            head = f"HTTP/1.1 {status} {KEY}\r\nContent-Type: {kind}\r\nConnection: close\r\n"
+            writer.write(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
+            await writer.drain()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:

@@ -577,9 +577,3 @@ def test_options_of_the_wrong_kind_are_refused(options: dict[str, Any]) -> None:
     """Before anything is sent."""
     with pytest.raises(il.FormatError, match=next(iter(options))):
         il.stream("debug/parrot-1", "Hi", **options)
-
-
-def test_a_system_text_among_the_options_is_told_its_place() -> None:
-    """Other libraries take it there."""
-    with pytest.raises(il.InterlinguaError, match="the Context's"):
-        il.stream("debug/parrot-1", "Hi", system="Be brief")

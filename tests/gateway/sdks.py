@@ -173,6 +173,9 @@ class OpenAIResponses(Client):
             options["text"] = {"format": {"type": "json_schema", "name": "city", "schema": SCHEMA, "strict": False}}
         if self.stream:
             with self.client.responses.stream(**options) as stream:
+                for event in stream:
+                    if event.type in ("response.failed", "error"):  # the package leaves both to the reader
+                        raise openai.APIError(event.to_json(), stream._response.request, body=None)
                 done = stream.get_final_response()
         else:
             done = self.client.responses.create(**options)

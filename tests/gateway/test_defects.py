@@ -47,7 +47,7 @@ BEFORE: list[tuple[Any, str]] = [
     (server, "longest_answer"),
     (KeyGate, "admit"),
     (Breaker, "check"),
-    (Place, "turn"),
+    (Attempt, "run"),
     (lanes, "outgoing"),
     (lanes, "refuse_losses"),
     (Reply, "losing"),
@@ -280,8 +280,12 @@ async def test_an_error_that_cannot_be_encoded_is_still_an_error(
             patch.setattr(Router, "plan", raising)
             outcome = await one.send("anthropic-messages", "ollama-chat", False)
             assert outcome.status == 500 and b"internal error in req_" in outcome.body
-        monkeypatch.setattr(Attempt, "_play", raising)
-        monkeypatch.setattr(Reply, "is_open", property(lambda reply: True))
+
+        async def broken(attempt: Any, *_: Any) -> None:
+            await attempt._reply._open()
+            raising()
+
+        monkeypatch.setattr(Attempt, "_play", broken)
         with pytest.raises(aiohttp.ClientError):
             await one.send("anthropic-messages", "ollama-chat", True)
 

@@ -104,14 +104,14 @@ class HttpTransport:
             raise TimedOut(f"no connection to {_host(url)} within {self._connect:g} s") from _bare(error)
         except aiohttp.InvalidURL as error:
             raise TransportError(f"{_host(url)} is no address that can be called") from _bare(error)
+        except aiohttp.ClientResponseError as error:
+            refused = f"{error.status} {error.message}"
+        except (aiohttp.ClientError, OSError, ssl.SSLError) as error:  # a certificate's error is a ValueError, too
+            raise TransportError(f"no answer from {_host(url)}: {error or type(error).__name__}") from _bare(error)
         except ValueError as error:  # aiohttp: a line break, or another character that no header may have
             raise FormatError("a header or the key has a character that HTTP forbids; remove it", "headers") from _bare(
                 error
             )
-        except aiohttp.ClientResponseError as error:
-            refused = f"{error.status} {error.message}"
-        except (aiohttp.ClientError, OSError, ssl.SSLError) as error:
-            raise TransportError(f"no answer from {_host(url)}: {error or type(error).__name__}") from _bare(error)
         # Raised here, away from its cause, which holds the password.
         raise TransportError(f"no answer from {_host(url)}: the proxy says {refused}")
 

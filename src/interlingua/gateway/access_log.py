@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
@@ -41,11 +42,12 @@ class AccessLog:
             self._file.close()
 
     async def observe(self, exchange: Exchange) -> None:
-        self.note(exchange)
+        await self.observe_all((exchange,))
 
-    def note(self, exchange: Exchange) -> None:
+    async def observe_all(self, exchanges: Sequence[Exchange]) -> None:
+        """Writes their lines. Whoever reads one may rely on the ledger: it was written before."""
         try:
-            self._file.write(jsontext.write(record_of(exchange)) + b"\n")
+            self._file.write(b"".join(jsontext.write(record_of(exchange)) + b"\n" for exchange in exchanges))
             self._file.flush()
             self._is_failing = False
         except OSError as error:

@@ -157,8 +157,12 @@ class Ledger:
 
     async def flush(self) -> None:
         """Returns when all entries so far are written, or when they cannot be written now."""
+        self._pace.hurry()
+        await self.written()
+
+    async def written(self) -> None:
+        """As `flush`, but leaves the entries the time to be written together with others."""
         if self._waiting:
-            self._pace.hurry()
             attempted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._attempted.append(attempted)
             await attempted

@@ -768,7 +768,11 @@ class Gateway:
                 await observer.flush()  # type: ignore[attr-defined]
 
     async def _tell(self, *exchanges: Exchange) -> None:
-        """Tells the observers that take their time."""
+        """Tells the observers that take their time: they see nothing before it is in the ledger."""
+        for observer in self.observers:
+            written = getattr(observer, "written", None)
+            if written is not None:
+                await written()
         for observer in self.observers:
             if hasattr(observer, "note"):
                 continue

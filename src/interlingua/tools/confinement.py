@@ -148,6 +148,9 @@ def confine_calls(families: tuple[int, ...] | None) -> None:
     _prctl(PR_SET_SECCOMP, 2, program)
 
 
+_IGNORED = (13, 25)  # SIGPIPE and SIGXFSZ, by Python; programs expect to be ended by them (`signal` is slow to import)
+
+
 def drop_capabilities() -> None:
     """Takes from root what makes it root: the program that is started has no capability (capabilities(7))."""
     libc = ctypes.CDLL(None)
@@ -183,6 +186,8 @@ def main(arguments: list[str]) -> NoReturn:
         for name, _, value in options:
             if name == "calls":
                 confine_calls(FAMILIES.get(value))
+        for number in _IGNORED:
+            ctypes.CDLL(None).signal(number, None)  # SIG_DFL
         os.execv(argv[0], argv)
     except OSError as error:
         os.write(2, f"cannot start {argv[0]}: {error.strerror}\n".encode(errors="replace"))
