@@ -125,7 +125,7 @@ class HttpTransport:
     async def _begin(self) -> "_Keeper":
         """The client of the running event loop."""
         # A generator, because an ending event loop closes the generators that were begun on it, and so the client.
-        generator = self._opened()
+        generator = _opened(self._trust(), self._connect, self._direct)
         keeper = await anext(generator)
         keeper.generator = generator
         with self._lock:
@@ -137,29 +137,6 @@ class HttpTransport:
             await kept.generator.aclose()
         return keeper
 
-    async def _opened(self) -> "AsyncGenerator[_Keeper, None]":
-        import aiohttp
-
-        from .http1 import Http1Pool
-
-        trust = self._trust()
-        session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=trust, keepalive_timeout=30),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._connect),
-            trust_env=False,  # it would also send what a .netrc says
-            auto_decompress=False,  # it sets no limit; `_Reply` does
-            cookie_jar=aiohttp.DummyCookieJar(),
-            skip_auto_headers=("User-Agent", "Accept"),
-        )
-        own = trust if isinstance(trust, ssl.SSLContext) else None
-        pool = Http1Pool(own, self._connect) if self._direct else None
-        try:
-            yield _Keeper(session, pool)
-        finally:
-            if pool is not None:
-                pool.close()
-            await session.close()
-
     def _trust(self) -> ssl.SSLContext | bool:
         """The authorities to trust; True for those of the system, which aiohttp has read when it was imported."""
         if self._ca is None:
@@ -170,6 +147,30 @@ class HttpTransport:
                 pem = "-----BEGIN" in self._ca
                 self._context.load_verify_locations(cafile=None if pem else self._ca, cadata=self._ca if pem else None)
             return self._context
+
+
+async def _opened(trust: ssl.SSLContext | bool, connect: float, direct: bool) -> "AsyncGenerator[_Keeper, None]":
+    """The client of an event loop. It does not know its transport, so that both end as soon as nobody has them."""
+    import aiohttp
+
+    from .http1 import Http1Pool
+
+    session = aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, ssl=trust, keepalive_timeout=30),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=connect),
+        trust_env=False,  # it would also send what a .netrc says
+        auto_decompress=False,  # it sets no limit; `_Reply` does
+        cookie_jar=aiohttp.DummyCookieJar(),
+        skip_auto_headers=("User-Agent", "Accept"),
+    )
+    own = trust if isinstance(trust, ssl.SSLContext) else None
+    pool = Http1Pool(own, connect) if direct else None
+    try:
+        yield _Keeper(session, pool)
+    finally:
+        if pool is not None:
+            pool.close()
+        await session.close()
 
 
 class _Keeper:
