@@ -65,7 +65,7 @@ def test_a_recording_loads_nothing_and_names_no_machine(path: Path) -> None:
     drawn = ElementTree.fromstring(text)
     assert drawn.findtext(f"{SVG}title")
     assert ["http://www.w3.org/2000/svg"] == re.findall(r"https?://[^\s\"'<]+", text.replace("http://b", ""))[:1]
-    assert not re.search(r"url\(|@import|<script|<image|/work/|/tmp/|/root/", text)
+    assert not re.search(r"url\(|@import|<script|<image|/(?:work|tmp|root)/", text)
     assert len(text) < 150_000
     columns = int(path.stem.rpartition("-")[2])
     right = columns * 8.4 + 0.2
