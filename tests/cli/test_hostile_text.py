@@ -87,6 +87,7 @@ ENDING = {
     "chat": [["-m", HOSTILE, "x"], ["-m", "debug/echo", "--tools", "none", HOSTILE], ["--session", HOSTILE, "x"]],
     "canvas open": [[HOSTILE]],
     "serve run": [["--config", HOSTILE], ["--port", HOSTILE]],
+    "serve replay": [[], [HOSTILE], ["SESSION"], ["chat.jsonl", "--port", HOSTILE]],
     "tools serve": [["--http", HOSTILE], [HOSTILE]],
     "tools login": [[HOSTILE]],
     "auth login": [[HOSTILE], ["openai", "--key"]],
