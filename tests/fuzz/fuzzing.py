@@ -17,7 +17,7 @@ import time
 import traceback
 from argparse import ArgumentParser
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -29,11 +29,16 @@ from interlingua.sessions import Session
 from interlingua.sessions.repair import examine
 from interlingua.tools.core.apply_patch import parse_patch
 from interlingua.tools.policy import Policy
+from interlingua.tools.validation import validated
+from interlingua.values.canonical import dump, load
 from interlingua.values.errors import InterlinguaError
+from interlingua.values.folding import unfold
 
 FOUND = Path(__file__).with_name("found")
+WIRE = Path(__file__).parents[1] / "wire"
 PACKAGE = str(Path(il.__file__).parent)
 Target = Callable[[bytes], object]
+_LONGEST = 20_000
 _FRAMINGS = (SSE, NDJSON, JSONArray, JSONDocuments, AWSEventStream)
 _POLICY = Policy.of(
     {
@@ -67,6 +72,77 @@ def dialects(data: bytes) -> None:
         il.detect(data)
     with contextlib.suppress(InterlinguaError):
         il.decode(data)
+
+
+def documents(data: bytes) -> None:
+    """The first line names a dialect. What it reads of the rest is stored, checked and written in every dialect."""
+    name, _, body = data.partition(b"\n")
+    wire = dialect(_known(name))
+    for way in ("decode_request", "decode_response"):
+        with contextlib.suppress(InterlinguaError):
+            value = getattr(wire, way, len)(body)
+            assert isinstance(value, int) or value == load(dump(value), type(value))
+    with contextlib.suppress(InterlinguaError):
+        il.check(body)
+    with contextlib.suppress(InterlinguaError):
+        conversation = wire.decode(body)
+        assert conversation == load(dump(conversation), il.Conversation)
+        for target in (*WIRES, *FORMATS):
+            with contextlib.suppress(InterlinguaError):
+                il.encode(conversation, target)
+    with contextlib.suppress(InterlinguaError):
+        for _ in il.read(body):
+            pass
+
+
+def answers(data: bytes) -> None:
+    """The first line names a wire; the rest is a streamed answer of it, or an error."""
+    name, _, body = data.partition(b"\n")
+    codec = dialect(_known(name, only=WIRES))
+    decoder, frames = codec.StreamDecoder(), codec.framing()
+    events = []
+    with contextlib.suppress(InterlinguaError):
+        for frame in [*frames.feed(body), *frames.close()]:
+            events += decoder.feed(frame)
+    events += decoder.close()
+    message = il.fold(events)
+    assert message == load(dump(message), il.AssistantMessage)
+    for wire in map(dialect, WIRES):
+        with contextlib.suppress(InterlinguaError):
+            encoder = wire.StreamEncoder()
+            for event in events:
+                encoder.feed(event)
+            encoder.close()
+        with contextlib.suppress(InterlinguaError):
+            wire.encode_response(message)
+    error = codec.decode_error(len(body) % 600, body, {"retry-after": body[:20].decode("latin-1")})
+    with contextlib.suppress(InterlinguaError):
+        codec.encode_error(error)
+
+
+def schemas(data: bytes) -> None:
+    """A schema and a value for it: `{"schema": …, "value": {…}}`."""
+    try:
+        given = json.loads(data)
+    except (ValueError, RecursionError):
+        return
+    if isinstance(given, dict) and isinstance(given.get("value"), dict):
+        with contextlib.suppress(InterlinguaError):
+            validated(given.get("schema"), given["value"])
+    schema = given.get("schema") if isinstance(given, dict) else given
+    tools = (il.ToolSpec(name="f", description="d", input_schema=schema),)
+    for target in WIRES:
+        model = il.ModelDescriptor(id="m", api=target, provider="p")
+        with contextlib.suppress(InterlinguaError):
+            asked = il.Request(model=model, context=il.Context(messages=_CONTEXT.messages, tools=tools))
+            dialect(target).encode_request(il.adapt(asked, target)[0])
+
+
+def _known(name: bytes, only: Iterable[str] = (*WIRES, *FORMATS)) -> str:
+    """The dialect of this name; for one that mutation has spoilt, one that depends on it."""
+    names = sorted(only)
+    text = name.decode("latin-1")
+    return text if text in names else names[sum(name) % len(names)]
 
 
 def streams(data: bytes) -> None:
@@ -140,7 +216,10 @@ def _look(session: Session) -> None:
 
 
 TARGETS: dict[str, Target] = {
-    target.__name__: target for target in (framings, dialects, streams, session_files, indexes, policies, patches)
+    target.__name__: target
+    for target in (
+        *(framings, dialects, documents, streams, answers, session_files, indexes, policies, patches, schemas),
+    )
 }
 SEEDS: dict[str, tuple[bytes, ...]] = {
     "framings": (
@@ -179,10 +258,60 @@ SEEDS: dict[str, tuple[bytes, ...]] = {
         b"http://a.internal:80/",
         b'{"rules":[{"action":"ask"}]}',
     ),
+    "schemas": (
+        b'{"schema":{"type":"object","properties":{"a":{"$ref":"#/$defs/b"},"c":{"type":["integer","null"],"minimum":1}},'
+        b'"required":["a"],"$defs":{"b":{"anyOf":[{"type":"string","pattern":"^x+$"},{"type":"array","items":{"$ref":"#/$defs/b"}}]}},'
+        b'"additionalProperties":false},"value":{"a":["x"],"c":"5"}}',
+        b'{"schema":{"oneOf":[{"const":1},{"enum":["x"]}],"if":{"not":{}},"then":true,"prefixItems":[{"$dynamicRef":"#a"}],'
+        b'"$dynamicAnchor":"a","dependentSchemas":{"a":{}},"propertyNames":{"format":"uri"}},"value":{"a":1}}',
+    ),
     "patches": (
         b"*** Begin Patch\n*** Update File: a\n@@ x\n-b\n+c\n*** End of File\n*** Add File: d\n+e\n*** End Patch",
     ),
 }
+_ANSWER = il.AssistantMessage(
+    content=(
+        il.ThinkingBlock(thinking="hm", thinking_signature="c2ln"),
+        il.TextBlock(text="x"),
+        il.ToolCall(id="a", name="f", arguments={"x": [1, {"y": None}]}),
+    ),
+    usage=il.Usage(input=3, output=4, cache_read=0, cache_write=0, total_tokens=7),
+    stop_reason="toolUse",
+    model="m",
+)
+_CONTEXT = il.Context(
+    system="s",
+    messages=(
+        il.UserMessage(content=(il.TextBlock(text="x"), il.ImageBlock(data="AA==", mime_type="image/png"))),
+        _ANSWER,
+        il.ToolResultMessage(tool_call_id="a", tool_name="f", content=(il.TextBlock(text="y"),), is_error=False),
+    ),
+    tools=(il.ToolSpec(name="f", description="d", input_schema={"type": "object", "properties": {"x": {}}}),),
+)
+
+
+def _bodies() -> Iterator[bytes]:
+    """Each sample of a file format, and a request and an answer of each wire, after the dialect's name."""
+    for name in FORMATS:
+        for path in sorted(WIRE.glob(f"{name.replace('-', '[-_]')}/*")):
+            yield f"{name}\n".encode() + path.read_bytes()[:_LONGEST]
+    for name in WIRES:
+        asked = il.Request(model=il.ModelDescriptor(id="m", api=name, provider="p"), context=_CONTEXT)
+        yield f"{name}\n".encode() + dialect(name).encode_request(il.adapt(asked, name)[0]).bytes()
+        yield f"{name}\n".encode() + dialect(name).encode_response(_ANSWER).bytes()
+
+
+def _streamed() -> Iterator[bytes]:
+    """A streamed answer and an error of each wire, after the wire's name."""
+    for name in WIRES:
+        encoder = dialect(name).StreamEncoder()
+        body = b"".join([*map(encoder.feed, unfold(_ANSWER, size=1)), encoder.close()])
+        yield f"{name}\n".encode() + body
+        refused = dialect(name).encode_error(il.RateLimited("slow down", status=429))[1]
+        yield f"{name}\n".encode() + json.dumps(refused).encode()
+
+
+SEEDS |= {"documents": (*_bodies(),), "answers": (*_streamed(),)}
 _TOKENS = (
     b"null",
     b"true",
@@ -235,7 +364,7 @@ def mutated(data: bytes, other: bytes, chance: random.Random) -> bytes:
                     out[found.start() : found.end()] = chance.choice(_TOKENS)
             case _:
                 out[at:end] = bytes(reversed(out[at:end]))
-    return bytes(out[:20_000])
+    return bytes(out[:_LONGEST])
 
 
 class Pool:
