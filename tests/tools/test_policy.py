@@ -5,6 +5,7 @@ import random
 import shlex
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -461,6 +462,70 @@ HOSTS = Policy(
 def test_hosts_are_compared_as_a_client_reads_them(url: str, action: str) -> None:
     """Exact, by suffix or with a port; an address in any spelling is that address; what is ambiguous is asked."""
     assert action == HOSTS.decide("web_fetch", {"url": url}).action
+
+
+DENIALS = Policy(
+    (
+        Rule(action="deny", path=("secrets/**", "*.pem")),
+        Rule(action="deny", host=(".internal", "10.0.0.1")),
+        Rule(action="deny", command="rm"),
+    ),
+    default="allow",
+    root="/srv/project",
+)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        *(
+            {name: "http://a.internal/x.png"}
+            for name in ("image", "target", "gatewayUrl", "server_host", "file", "uri")
+        ),
+        *({"images": ["x.png", url]} for url in ("http://a.internal", "@http://a.internal", " HTTPS://A.INTERNAL.:8/")),
+        *(
+            {name: "secrets/key"}
+            for name in ("jsonlPath", "outputPath", "config_file", "targetDirectory", "rootFolder")
+        ),
+        *({name: "file:///srv/project/secrets/x"} for name in ("uri", "url", "resourceUri")),
+        *({"files": [{name: "a/b.pem"}]} for name in ("path", "file", "from", "newPath")),
+        *({"a": {"b": [[{"c": {"url": url}}]]}} for url in ("http://a.internal", "http://0xa000001/")),
+        *({"steps": [{name: "rm x"}]} for name in ("command", "cmd", "shellCommand", "script", "Command")),
+        *({"steps": {"argv": ["rm", "x"]}}, {"commands": ["ls", "sudo rm x"]}, {"options": {"paths": [["secrets/x"]]}}),
+        {"arguments": {"input": "*** Begin Patch\n*** Delete File: secrets/x\n*** End Patch"}},
+        *({"command": f"curl -s {url}"} for url in ("http://a.internal/x", "a.internal", "a.internal:80/x")),
+        *(
+            {"command": f"{line}"}
+            for line in ("ssh me@a.internal", "git clone ssh://git@a.internal/x", "nc 10.0.0.1 80")
+        ),
+        {"command": "wget --header=x --proxy=http://b.a.internal:3128 http://x.example"},
+    ],
+)
+def test_what_is_denied_is_denied_in_every_argument(params: dict[str, Any]) -> None:
+    """Under names that only end like a known one, at any depth, as an address where a path may stand, in commands."""
+    assert "deny" == DENIALS.decide("any", params).action
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"command": "curl https://x.example/a"},
+        {"command": "git commit -m x.example"},
+        {"image": "https://x.example/key.png"},
+        {"image": "data:image/png;base64,AA==", "prompt": "http://a.internal"},
+        {"content": "rm x http://a.internal secrets/key.pem"},
+        {"edits": [{"oldText": "rm x", "newText": "secrets/key"}], "path": "src/a.py"},
+        {"argv": ["git", "commit", "-m", "rm x"]},
+    ],
+)
+def test_texts_that_are_no_path_host_or_command_are_not_judged(params: dict[str, Any]) -> None:
+    """What a file is to contain may name anything."""
+    assert "allow" == DENIALS.decide("any", params).action
+
+
+def test_a_command_whose_host_is_not_known_is_asked_about() -> None:
+    """As one whose path is not."""
+    assert "ask" == DENIALS.decide("exec", {"command": "curl $URL"}).action
 
 
 def test_a_policy_reads_plain_data_and_says_what_is_wrong_with_it() -> None:

@@ -1,9 +1,9 @@
-"""Which paths the running call may touch: set from its policy by `call_tool`, asked by whoever opens or lists a file.
+"""Which paths and hosts the running call may touch: set from its policy by `call_tool`, asked by whoever opens them.
 
-A policy first judges the arguments of a call as they are written. But a path may lead through a link, and a search
-finds paths that no argument names. Each path is therefore judged again where it was located, before it is opened or
-shown. No policy may open
-Interlingua's own folder of keys and settings: see `home_below`.
+A policy first judges the arguments of a call as they are written. But a path may lead through a link, a search finds
+paths that no argument names, and a server redirects. Each path is therefore judged again where it was located, before
+it is opened or shown, and each redirect before it is followed. No policy may open Interlingua's own folder of keys and
+settings: see `home_below`.
 """
 
 import os
@@ -18,45 +18,75 @@ from .paths import home as user_home
 from .paths import name_text, readings, root_bytes, shown, strip_root
 
 Decide = Callable[..., Any]
-"""`Policy.decide_path`: the decision on a located path, given under all its names."""
+"""`Policy.decide_path`, the decision on a located path under all its names, or `Policy.decide_host`, on a URL."""
 
 
 class PathAccess:
-    """The located paths that one call may touch. `granted` is the policy's decision on the call itself.
+    """The located paths and redirects that one call may follow. `granted` is the policy's decision on the call itself.
 
     If a person approved the call, paths for which the same rule (or the default) asks are approved with it.
     """
 
-    def __init__(self, decide: Decide, tool: str, granted: Any, outer: "PathAccess | None") -> None:
+    def __init__(
+        self, paths: Decide | None, hosts: Decide | None, tool: str, granted: Any, outer: "PathAccess | None"
+    ) -> None:
         self.refused: set[str] = set()
-        self._decide, self._tool, self._outer = decide, tool, outer
+        self._paths, self._hosts, self._tool, self._outer = paths, hosts, tool, outer
         self._approved = granted.action == "ask"
         self._rule = getattr(granted, "rule", None)
 
     def denial(self, names: tuple[str, ...]) -> str | None:
         """The reason why a path may not be touched; None if it may."""
-        ruling = self._decide(self._tool, *names)
-        asks = self._approved and ruling.action == "ask" and getattr(ruling, "rule", None) in (None, self._rule)
-        if ruling.action != "allow" and not asks:
+        reason = self._denied(self._paths, names)
+        if reason is not None:
             self.refused.add(names[0])
-            return str(ruling.reason)
+            return reason
         return None if self._outer is None else self._outer.denial(names)
+
+    def host_denial(self, url: str) -> str | None:
+        """The reason why a redirect may not be followed; None if it may."""
+        reason = self._denied(self._hosts, (url,))
+        return reason if reason is not None or self._outer is None else self._outer.host_denial(url)
+
+    def _denied(self, decide: Decide | None, names: tuple[str, ...]) -> str | None:
+        if decide is None:
+            return None
+        ruling = decide(self._tool, *names)
+        asks = self._approved and ruling.action == "ask" and getattr(ruling, "rule", None) in (None, self._rule)
+        return None if ruling.action == "allow" or asks else str(ruling.reason)
 
 
 _current: ContextVar[PathAccess | None] = ContextVar("path_access", default=None)
 
 
 def enter_access(policy: Any, tool: str, granted: Any) -> PathAccess | None:
-    """Begins to judge located paths in the current task, inside what judges them already; None if no rule is for paths.
+    """Begins to judge located paths and redirects in the current task, inside what judges them already.
 
-    A judge of the user's own without `decide_path` judges arguments only.
+    None if no rule is for paths or hosts. A judge of the user's own without `decide_path` judges arguments only.
     """
-    decide, judges = getattr(policy, "decide_path", None), getattr(policy, "judges_paths", None)
-    if decide is None or judges is None or not judges(tool):
+    paths = _judge(policy, "judges_paths", "decide_path", tool)
+    hosts = _judge(policy, "judges_hosts", "decide_host", tool)
+    if paths is None and hosts is None:
         return None
-    access = PathAccess(decide, tool, granted, _current.get())
+    access = PathAccess(paths, hosts, tool, granted, _current.get())
     _current.set(access)
     return access
+
+
+def _judge(policy: Any, judges: str, decide: str, tool: str) -> Decide | None:
+    asks: Any = getattr(policy, judges, None)
+    decides: Any = getattr(policy, decide, None)
+    return decides if asks is not None and decides is not None and asks(tool) else None
+
+
+def require_redirect(host: str, url: str) -> None:
+    """Raises `ToolAuthorizationError` if the running call may not follow a redirect of `host` to `url`."""
+    access = _current.get()
+    reason = None if access is None else access.host_denial(url)
+    if reason is not None:
+        raise ToolAuthorizationError(
+            f"{host} redirects to an address that is not allowed: {reason}. Fetch that address itself, or ask first."
+        )
 
 
 def permitted(*names: str) -> bool:

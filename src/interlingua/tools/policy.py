@@ -17,7 +17,8 @@ import posixpath
 import re
 import socket
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from typing import Any, Literal, TypeAlias
@@ -46,8 +47,14 @@ _PATH_KEYS = (
     *("root", "folder", "from", "to", "source", "src", "destination", "dest", "target", "old_path", "new_path"),
     *("image", "images"),
 )
-_COMMAND_KEYS = ("command", "cmd", "script", "argv")
+_COMMAND_KEYS = ("command", "cmd", "script", "argv", "commands", "command_line")
 _HOST_KEYS = ("url", "urls", "uri", "href", "host", "hostname", "base_url", "endpoint")
+# Names that end so are such arguments too: `shellCommand`, `outputPath`, `config_file`, `gatewayUrl`.
+_COMMAND_ENDINGS = ("_command", "_commands", "_cmd", "_script")
+_PATH_ENDINGS = ("_path", "_paths", "_file", "_files", "_filename", "_dir", "_directory", "_folder")
+_HOST_ENDINGS = ("_url", "_urls", "_uri", "_host", "_hostname", "_endpoint")
+_WEB_URL = re.compile(r"\s*@?(https?:.*)", re.IGNORECASE | re.DOTALL)
+_URL_IN_WORD = re.compile(r"[a-z][a-z\d+.-]*://[^\s/?#'\"]+", re.IGNORECASE)
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _REGEX_LENGTH = 4096
 _PATH_LENGTH = 4096  # PATH_MAX of Linux: a longer one is not opened
@@ -132,6 +139,14 @@ class Policy(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unk
         call = _Call(tool, (_Part(f"{tool} of {names[0]}", path=path),), (path,), ShellLine(()), (), self.root, False)
         return self._decided(call)
 
+    def judges_hosts(self, tool: str) -> bool:
+        """Whether a rule for this tool is about hosts."""
+        return any(rule.host and _names_tool(rule, tool) for rule in self.rules)
+
+    def decide_host(self, tool: str, url: str) -> Decision:
+        """The decision on an address that a call is led to, by a redirect."""
+        return self.decide(tool, {"url": url})
+
     def _decided(self, call: "_Call") -> Decision:
         rules = [rule for rule in self.rules if _names_tool(rule, call.tool)]
         restrictions = [
@@ -213,7 +228,7 @@ class _Call(Struct, frozen=True):
         paths = tuple(_Path.of(text, root) for text in texts[:_MAX_PATHS])
         if len(texts) > _MAX_PATHS:
             paths = (*paths, _Path(f"{len(texts):,} paths", ()))
-        hosts = tuple(_host(text) for text in _texts(params, _HOST_KEYS))
+        hosts = tuple(_host(text) for text in dict.fromkeys(_addresses(params)))
         commands = [_Part(f"the command {_short(c.text)}", command=c) for c in line.commands if not c.inner]
         if not commands and line.doubt:
             commands = [_Part("the command", command=Command(()))]
@@ -352,9 +367,17 @@ def _pieces(word: Word) -> list[str]:
 
 
 def _host_verdict(patterns: tuple[str, ...], call: _Call) -> _Verdict:
-    if any(_host_matches(pattern, host, strict=False) for pattern in patterns for host in call.hosts):
+    """Checks the addresses of a call, and for commands every word that has a URL or may be a host."""
+    words = [word for command in call.line.commands for word in command.words]
+    hosts = [*call.hosts, *(_host(url) for word in words for url in _URL_IN_WORD.findall(word.text))]
+    if any(_host_matches(pattern, host, strict=False) for pattern in patterns for host in hosts):
         return "yes"
-    return "maybe" if any(not host.certain for host in call.hosts) else "no"
+    bare = {_host(text) for word in words for text in (word.text, word.text.rpartition("@")[2]) if text}
+    named = [pattern for pattern in patterns if _host_pattern(pattern)[0] != "*"]  # any word may be a host
+    if any(_host_matches(pattern, replace(host, port=None), strict=False) for pattern in named for host in bare):
+        return "yes"
+    doubts = call.line.doubt or any(not word.fixed for word in words)
+    return "maybe" if doubts or any(not host.certain for host in call.hosts) else "no"
 
 
 # Tools
@@ -376,12 +399,15 @@ def _names_tool(rule: Rule, tool: str) -> bool:
 
 
 def _shell_line(params: Mapping[str, Any]) -> ShellLine:
-    """All command lines of a call, parsed as one; a list is one command of literal words."""
+    """All command lines of a call, parsed as one. A list is one command of literal words; `commands` has several."""
     lines = []
-    for key in _COMMAND_KEYS:
-        value = params.get(key)
+    for key, value in _fields(params):
+        if not (key in _COMMAND_KEYS or key.endswith(_COMMAND_ENDINGS)):
+            continue
         if isinstance(value, str):
             lines.append(read_shell_line(value))
+        elif key.endswith("commands") and isinstance(value, list | tuple):
+            lines += [read_shell_line(line) for line in value if isinstance(line, str)]
         elif isinstance(value, list | tuple):
             quoted = " ".join("'" + str(word).replace("'", "'\\''") + "'" for word in value)
             lines.append(read_shell_line(quoted))
@@ -401,18 +427,19 @@ def _regex(pattern: str) -> re.Pattern[str]:
 
 
 def _paths(params: Mapping[str, Any]) -> Iterable[str]:
-    for key, value in params.items():
-        if _snake(key) in _PATH_KEYS:
-            values = value if isinstance(value, list | tuple) else [value]
-            yield from (item for item in values if isinstance(item, str) and not _is_data(key, item))
-    for key in ("input", "patch"):
-        if isinstance(text := params.get(key), str):
+    for key, text in _texts(params):
+        is_path = (key in _PATH_KEYS or key.endswith(_PATH_ENDINGS)) and not _is_picture(key, text)
+        if is_path or (_is_host_key(key) and text[:5].casefold() == "file:"):
+            yield text
+        if key in ("input", "patch"):
             yield from patch_paths(text)
 
 
-def _is_data(key: str, text: str) -> bool:
-    """Whether an image is in the text itself: the image tool takes no such text for a path."""
-    return key in ("image", "images") and text[:20].strip().removeprefix("@")[:5].casefold() == "data:"
+def _is_picture(key: str, text: str) -> bool:
+    """Whether an image is in the text itself or on the web: the image tool takes no such text for a path."""
+    return key in ("image", "images") and (
+        text[:20].strip().removeprefix("@")[:5].casefold() == "data:" or _WEB_URL.match(text) is not None
+    )
 
 
 def _from_root(path: str, root: str | None) -> str:
@@ -541,6 +568,18 @@ class _Steps:
 # Hosts
 
 
+def _addresses(params: Mapping[str, Any]) -> Iterable[str]:
+    for key, text in _texts(params):
+        if _is_host_key(key):
+            yield text
+        elif key in _PATH_KEYS and (url := _WEB_URL.match(text)):
+            yield url[1]
+
+
+def _is_host_key(key: str) -> bool:
+    return key in _HOST_KEYS or key.endswith(_HOST_ENDINGS)
+
+
 def _host(text: str) -> _Host:
     """The host of a URL, or a bare host; not certain if programs might parse it differently."""
     if re.search(r"[\s\\\x00-\x20\x7f]", text) or not text.isascii():
@@ -597,12 +636,28 @@ def _host_pattern(pattern: str) -> tuple[str, int | None]:
 # Helpers
 
 
-def _texts(params: Mapping[str, Any], keys: Sequence[str]) -> list[str]:
-    found: list[str] = []
-    for key, value in params.items():
-        if _snake(key) in keys:
-            found += [item for item in (value if isinstance(value, list | tuple) else [value]) if isinstance(item, str)]
-    return found
+def _fields(params: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The arguments and what they hold, at any depth, each with its name."""
+    waiting: deque[Any] = deque([params])
+    while waiting:
+        value = waiting.popleft()
+        if isinstance(value, Mapping):
+            yield from ((_snake(str(key)), item) for key, item in value.items())
+            waiting.extend(value.values())
+        elif isinstance(value, list | tuple):
+            waiting.extend(value)
+
+
+def _texts(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The texts of the arguments, at any depth, each with the name under which it stands."""
+    for name, value in _fields(params):
+        waiting = [value]
+        while waiting:
+            item = waiting.pop()
+            if isinstance(item, str):
+                yield name, item
+            elif isinstance(item, list | tuple):
+                waiting += reversed(item)
 
 
 def text_size(value: Any) -> int:
@@ -671,6 +726,12 @@ class Permissions:
 
     def decide_path(self, tool: str, *names: str) -> Decision:
         return self._policy.decide_path(tool, *names)
+
+    def judges_hosts(self, tool: str) -> bool:
+        return self._policy.judges_hosts(tool)
+
+    def decide_host(self, tool: str, url: str) -> Decision:
+        return self._policy.decide_host(tool, url)
 
     def allow(self, rule: Rule) -> None:
         self._policy = replace(self._policy, rules=(*self._policy.rules, rule))

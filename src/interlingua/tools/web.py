@@ -1,8 +1,9 @@
 """The HTTP client of the web tools, guarded against SSRF: checked addresses only, within limits.
 
 A name is resolved once; every address must be allowed, and the connection uses exactly these, so DNS rebinding has no
-effect. Each redirect is checked like the first URL. No cookies, no credentials, no proxy from the environment; headers
-with a key are sent to their origin only. Errors name hosts and numbers, never text of the response.
+effect. Each redirect is checked like the first URL, and judged by the policy of the call. No cookies, no credentials,
+no proxy from the environment; headers with a key are sent to their origin only. Errors name hosts and numbers, never
+text of the response.
 """
 
 import asyncio
@@ -21,6 +22,7 @@ from msgspec import Struct
 
 from ..values.abort import Abort
 from ..values.errors import ToolAuthorizationError, ToolInputError, TransportError
+from .access import require_redirect
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
@@ -385,6 +387,7 @@ class _Client:
             if request.body is not None:
                 raise TransportError(f"{target.host} redirects, and a body is not sent on: give the final address")
             target, before = _redirected(target, onward), target
+            require_redirect(before.host, target.url)
             if before.scheme == "https" and target.scheme == "http":
                 notes.append(f"redirected from https to unencrypted http at {target.host}")
         raise TransportError(f"{first.host}: more than {self.rules.max_redirects} redirects, the last to {target.host}")

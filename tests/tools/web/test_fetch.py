@@ -10,6 +10,10 @@ from typing import Any
 import pytest
 import trustme
 
+from interlingua.tools.calling import call_tool
+from interlingua.tools.core.image import image_tool
+from interlingua.tools.core.web_fetch import web_fetch_tool
+from interlingua.tools.policy import Policy
 from interlingua.tools.settings import read_settings
 from interlingua.tools.tool import ToolContext
 from interlingua.tools.web import USER_AGENT, FetchRules, fetch
@@ -136,6 +140,37 @@ async def test_a_redirect_to_a_name_with_a_private_address_is_refused():
     async with serving(always(says(status=307, headers=("Location: http://inside.example/",)))) as server:
         with pytest.raises(ToolAuthorizationError, match=r"inside\.example"):
             await fetch(server.url, HERE, look_up=resolver(["10.0.0.1"]))
+
+
+@pytest.mark.parametrize(
+    ("rule", "default", "followed"),
+    [
+        ({"action": "allow", "host": "{first}"}, "deny", False),
+        ({"action": "allow", "host": "{first}"}, "ask", False),
+        ({"action": "deny", "host": "127.0.0.2"}, "allow", False),
+        ({"action": "allow", "host": ["{first}", "{second}"]}, "deny", True),
+        ({"action": "deny", "host": "127.0.0.3"}, "allow", True),
+        ({"action": "allow", "tool": ["web_fetch", "image"]}, "deny", True),
+    ],
+)
+@pytest.mark.parametrize("name", ["web_fetch", "image"])
+async def test_a_redirect_is_judged_by_the_policy_of_the_call(name, rule, default, followed):
+    """
+    A server that may be asked cannot send the call to one that may not.
+    """
+    tools = {"web_fetch": {"allowHosts": ["127.0.0.0/8"]}, "image": {"model": "x/y"}}
+    context = ToolContext(config={"tools": tools}, complete=resolver([]))
+    tool, argument = {"web_fetch": (web_fetch_tool, "url"), "image": (image_tool, "image")}[name]
+    async with serving(always(says(b"there")), host="127.0.0.2") as second:
+        onward = f"Location: http://127.0.0.2:{second.port}/"
+        async with serving(always(says(status=302, headers=(onward,)))) as first:
+            places = {"{first}": f"127.0.0.1:{first.port}", "{second}": f"127.0.0.2:{second.port}"}
+            hosts = rule.get("host", ())
+            hosts = [places.get(host, host) for host in ([hosts] if isinstance(hosts, str) else hosts)]
+            policy = Policy.of({"rules": [{**rule, "host": hosts}], "default": default})
+            await call_tool(tool(context), "1", {argument: first.url}, policy=policy)
+            assert 1 == len(first.asked)
+    assert followed == bool(second.asked)
 
 
 async def test_redirects_are_followed_and_the_last_address_told():
