@@ -161,6 +161,54 @@ CARRIERS = [
 ]
 
 
+# Long options cut short, short ones joined with their value or with others, and programs beside the named ones.
+SIBLINGS = (
+    """
+tar --to-comm=rm -xf a | tar xf a --use-compress=rm | tar -xf a --checkpoint-act=exec=rm | tar --rsh-comm=rm -xf a
+tar -xf user@host:a | make --eva=x | sort --compr=rm a | split --filte=rm a | cpio --rsh-comm=rm | env --split=rm
+install --strip=rm -s a b | diff3 --diff-prog=rm a b c | sdiff --diff-program=rm a b | wget --exec=x y | rg --pr=rm a
+git fetch --upload-p=rm . | git rebase --exe=rm a | git rebase -xrm a | git grep --open=rm a | git push --receive=rm .
+git clone --template=evil a | git init --templ=evil | git remote-ext a rm | git hook run x
+git log --output=.git/hooks/x
+git credential fill | git help -w x | git difftool --extc=rm | git p4 sync | git daemon | git archive --exec=rm HEAD
+fd -xrm | fd -Xrm | fd -Hx rm | fd --exec=rm | fd --exec-b rm | fdfind -X rm | find . -fls x
+pytest -pevil | pytest -cevil | pytest --override-ini=x | pytest --config-file x | curl -sKx | curl -ox y | curl -sSO y
+curl --engine x y | wget -Ox y | scp -F evil a b: | scp -J x a b: | ssh-keygen -D ./x.so | ssh-add -s x
+ssh-agent rm | ssh-agent sh -c rm | ssh-copy-id -o ProxyCommand=rm h | sshpass ssh h | autossh h | mosh --ssh=rm h
+gpg --photo-viewer rm | ldd ./evil | patch -e | iptables --modprobe=rm | modprobe -C x | insmod x | systemctl edit x
+cmake -P x | cmake -E env rm | cmake --build x -- SHELL=rm | cmake -DCMAKE_C_COMPILER=rm . | ctest -S x | ninja -f x
+meson setup --native-file x | bazel --bazelrc=x | mvn exec:exec | mvn -f x | gradle -I x | gradle --init-script x
+ant -f x
+mypy --python-executable=rm | eslint --rulesdir x | eslint -c x | eslint --parser ./x | jest --globalSetup=./x
+mocha -r x
+webpack -c x | tox -c x | tox exec | nox -f x | rake -f x | rake -e x | just -f x | task -t x | npm -C evil test
+npm --prefix evil test | npm --userconfig=x test | npm init x | yarn --cwd evil test | go env -w CC=rm | cargo +x b
+go build -ldflags=-extld=rm | cargo -Zx b | gcc -Wl,-plugin,x a.c | gcc -Xlinker x a.c | clang -fuse-ld=rm a.c
+uvx rm | pipx run rm | pdm run rm | hatch run rm | conda run rm | bundle exec rm | gem exec rm | composer exec rm
+mise exec -- rm | asdf exec rm | opam exec rm | stack exec rm | cabal exec rm | nix run x | nix-shell --run rm
+guix shell -- rm | aa-exec rm | logsave x rm | choom -n 0 rm | xdotool exec rm | i3-msg exec rm | byobu rm
+zellij run rm
+flatpak run x | snap run x | eatmydata rm | ansible all -m shell | vagrant ssh -c rm | dotnet exec x | mix run -e x
+deno eval x | deno run -A x | bun x y | node --loader ./x f | node --import ./x f | perl -Mx f | php -d a=x y
+python3 -
+julia -e x | Rscript -e x | R -e x | groovy -e x | scala -e x | clojure -e x | ghc -e x | ghc -pgmF rm x | elixir -e x
+xonsh -c x | nu -c x | gjs -c x | wish x | smbclient -c rm | sqlcmd x | sox a b | mpv x | login x | visudo | fc -s rm
+history -r x | pandoc -F rm a | pandoc -Lx a | pandoc --lua-filter=x a | latex -shell-escape x
+pdflatex --shell-escape x
+pdftex '\\write18{rm}' | convert x msl:y | gs -dNOSAFER x | jq -L x . | sudoedit x
+""".replace(" | ", "\n")
+    .strip()
+    .split("\n")
+)
+
+
+@pytest.mark.parametrize("line", SIBLINGS)
+def test_no_other_spelling_and_no_other_program_carries_a_command(line: str) -> None:
+    """Each program is allowed by its name alone."""
+    policy = Policy((Rule(action="allow", command=line.split()[0]),), default="ask")
+    assert "ask" == policy.decide("exec", {"command": line}).action
+
+
 @pytest.mark.parametrize("line", CARRIERS)
 def test_what_a_listed_program_is_told_to_execute_is_not_allowed(line: str) -> None:
     """Options, scripts, settings, loaders: a person is asked, or a rule that forbids applies."""
@@ -217,3 +265,80 @@ def test_a_denied_command_inside_a_word_is_denied(line: str) -> None:
 def test_ordinary_use_of_allowed_programs_stays_allowed(line: str) -> None:
     """What is asked about is the option, not the program."""
     assert "allow" == POLICY.decide("exec", {"command": line}).action
+
+
+ORDINARY = """
+git clean -n
+git log --pretty=%h -5
+git fetch --prune --tags
+git branch --set-upstream-to=origin/x
+git rebase origin/main
+git show HEAD:src/a.py
+git log --format=%s --no-merges
+git diff --check
+git stash list
+git rev-parse --show-toplevel
+git commit -am message
+git push --force-with-lease
+git log --exclude=x
+fd -e py
+fd -H -t f name
+fd --extension py
+find . -name x -type f
+cmake -S . -B build
+cmake -DCMAKE_BUILD_TYPE=Release .
+curl -sSfL https://x.example
+curl -H 'Accept: json' https://x.example
+curl -I https://x.example
+wget -q https://x.example
+ffmpeg -i a.mp4 -vcodec copy b.mkv
+ls -la --color
+grep -rn --include=*.py x .
+rg --glob '*.py' x
+sort -k2 -n a
+base64 --wrap=0 a
+mktemp --tmpdir
+cargo build --release
+cargo clippy --all-targets
+go vet ./...
+npm ci
+npm run lint
+pnpm install
+pytest -x -q tests
+pytest -k name --tb=short
+pytest -n 2 --maxfail=1
+ruff check src
+mypy src
+python3 script.py --verbose
+node server.js --port 80
+java -version
+tar tf a.tar
+tar -C out -xf a.tgz
+rsync -a --delete a/ b/
+make -j8 V
+jq .a file.json
+eslint src
+tsc --noEmit
+tox
+ninja
+mvn test
+gradle build
+pandoc a.md -o b.html
+dig x.example
+ssh-keygen -l
+openssl x509 -noout -text
+zip -r a.zip src
+patch -p1
+unzip a.zip
+head -n 5 a
+tail -f a
+diff -u a b
+wc -l a
+""".strip().split("\n")
+
+
+@pytest.mark.parametrize("line", ORDINARY)
+def test_ordinary_lines_are_covered_by_the_name_of_their_program(line: str) -> None:
+    """Options that only look like those that execute are none."""
+    policy = Policy((Rule(action="allow", command=line.split()[0]),), default="ask")
+    assert "allow" == policy.decide("exec", {"command": line}).action

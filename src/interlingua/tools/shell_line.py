@@ -49,7 +49,11 @@ _WRAPPERS = _names(
     "find fd fdfind git-bisect hyperfine direnv poetry pipenv uv npx bunx pnpx docker podman kubectl nerdctl lxc jobs "
     "run-parts start-stop-daemon chronic catchsegv uname26 i386 x86_64 cpulimit numactl chpst softlimit setuidgid "
     "envdir gosu su-exec tini dumb-init torsocks torify proxychains proxychains4 machinectl systemd-nspawn "
-    "systemd-inhibit ip dtach abduco tsp ts coproc lldb rr heaptrack memusage sem pexec dbus-launch gtk-launch xdg-open"
+    "systemd-inhibit ip dtach abduco tsp ts coproc lldb rr heaptrack memusage sem pexec dbus-launch gtk-launch "
+    "xdg-open uvx pipx pdm rye hatch conda mamba micromamba bundle mise asdf rbenv pyenv nodenv opam stack cabal nix "
+    "guix nix-shell ssh-agent aa-exec logsave choom sshpass autossh mosh ssh-copy-id i3-msg swaymsg xdotool byobu "
+    "zellij fc ansible vagrant gem composer kitten open scriptreplay ssh-add distrobox toolbox flatpak snap apptainer "
+    "singularity sudoedit setterm eatmydata catchsegv with-contenv s6-setuidgid runcon newrole"
 )
 # Programs that take commands of their own language, some of which run others, from arguments, files or their input.
 _COMMANDED = _names(
@@ -57,50 +61,114 @@ _COMMANDED = _names(
     "gnuplot "
     "octave sqlite3 psql mysql mariadb mongo mongosh redis-cli socat nc ncat netcat telnet ftp sftp lftp xterm rxvt "
     "gnome-terminal konsole alacritty kitty gdb lldb compgen jshell irb iex erl ghci guile sbcl clisp racket swipl "
-    "maxima sage ipython crontab"
+    "maxima sage ipython crontab xonsh nu gjs wish smbclient sqlcmd visudo vipw login chsh vlc mpv "
+    "history at mc ranger nnn vifm tig gitk sox cscript mshta rundll32 wscript insmod modprobe kexec"
 )
 _JOINED = re.compile(r"^-\w")  # an option and its value in one word
 _LOADER = re.compile(r"ld(-linux[\w.-]*|64|-musl[\w.-]*)?\.so(\.\d+)*$")
-# Options by which a program is told to run another one, or to read settings that say so: of any program, by their
-# words; and of programs that spell them in other ways.
+# Options by which a program is told to run another one, or to read settings that say so: of any program, by the last of
+# their words, some of which may be cut short, as getopt_long allows; and of programs that spell them in other ways.
+_EXECUTING_WORDS = _names(
+    "exec execpath execdir exec-batch exec-path sh-exec cmd eval pre prog rsh hook hooks proxycommand proxy-command "
+    "upload-pack receive-pack ext-diff textconv open-files-in-pager diff-program checkpoint-action load loader import "
+    "init-file rcfile startup-file use-askpass hostname-bin to-command action handler callback config-env config-file "
+    "configfile settings-file viewer executable parser escape shell-escape rulesdir globalsetup globalteardown "
+    "setup-file modprobe bazelrc kubeconfig userconfig globalconfig native-file cross-file override-ini "
+    "auto-prepend-file engine provider template strip-program photo-viewer plugins wrapper"
+)
+_CUT_SHORT = _names(
+    "execute command program filter script shell pager editor askpass launcher runner plugin preload require "
+    "interpreter config settings"
+)
 _EXECUTING = re.compile(
-    r"-{1,2}(?:[\w-]*-)?(?:exec(?:ute|path|dir|-batch|-path)?|command|cmd|eval|filter|pre|program|prog|shell|rsh|script"
-    r"|hook|hooks|pager|editor|askpass|proxy-?command|upload-pack|receive-pack|ext-diff|textconv|open-files-in-pager"
-    r"|diff-program|checkpoint-action|wrapper|launcher|runner|plugin|preload|load|require|import|init-file|rcfile"
-    r"|startup-file|use-askpass|hostname-bin|to-command|action|handler|callback|interpreter|config-env|config|settings)"
-    r"(?:=.*)?$",
+    r"-{1,2}(?:[\w-]*-)?(?:"
+    + "|".join(sorted(_EXECUTING_WORDS | {word[:length] for word in _CUT_SHORT for length in range(4, len(word) + 1)}))
+    + r")(?:=.*)?$",
     re.DOTALL | re.IGNORECASE,
 )
+# Long options of programs that take any beginning of them.
+_ABBREVIATED = {
+    name: tuple(options.split())
+    for names, options in (
+        (
+            "tar bsdtar gtar cpio pax",
+            "to-command use-compress-program checkpoint-action rsh-command rmt-command info-script new-volume-script",
+        ),
+        ("make gmake bmake", "eval file makefile directory include-dir"),
+        ("sort gsort", "compress-program"),
+        ("split gsplit", "filter"),
+        ("env", "split-string"),
+        ("install ginstall", "strip-program"),
+        ("diff3 sdiff", "diff-program"),
+        ("wget", "execute use-askpass config output-document output-file input-file"),
+        ("zip", "unzip-command"),
+        ("rg", "pre hostname-bin"),
+        ("fd fdfind", "exec exec-batch"),
+        (
+            "git",
+            "upload-pack receive-pack exec extcmd open-files-in-pager ext-diff textconv config template upload-archive "
+            "sendmail-cmd to-cmd cc-cmd output access-hook",
+        ),
+        ("gpg gpg2", "photo-viewer agent-program dirmngr-program keyboxd-program pinentry-mode exec-path options"),
+    )
+    for name in names.split()
+}
 _OPTIONS = {
     **dict.fromkeys(
         ("git",),
-        r"-c|-C|--exec-path.*|--git-dir.*|--work-tree.*|--config-env.*|-O.*|-x|--extcmd.*|ext::.*|foreach|bisect|config"
-        r"|filter-branch|difftool|mergetool|send-email|instaweb|-c\w+.*",
+        r"-c|-C|--exec-path.*|--git-dir.*|--work-tree.*|--config-env.*|-O.*|-\w*x.*|--extcmd.*|ext::.*|foreach|bisect"
+        r"|filter-branch|difftool|mergetool|send-email|instaweb|-c\w+.*|config|remote-\w+|hook|p4|svn|credential.*|gui"
+        r"|web--browse|help|citool|shell|daemon|upload-archive|filter-repo|maintenance|cvs\w*|archimport|quiltimport"
+        r"|submodule--helper",
     ),
     **dict.fromkeys(("make", "gmake", "bmake"), r"[\w.]+[:?+]?=.*|-\w*[fCEI].*|--file.*|--makefile.*|--directory.*"),
-    **dict.fromkeys(("npm", "pnpm", "yarn"), r"--script-shell.*|--node-options.*|exec|x|explore|dlx|set|config"),
-    **dict.fromkeys(("go", "cargo", "rustc"), r"-exec.*|-toolexec.*|-vettool.*|generate|tool|-C.*|--config.*"),
+    **dict.fromkeys(
+        ("npm", "pnpm", "yarn"),
+        r"--script-shell.*|--node-options.*|exec|x|explore|dlx|set|config|init|create|-C.*|--prefix.*|--cwd.*",
+    ),
+    **dict.fromkeys(
+        ("go", "cargo", "rustc"),
+        r"-exec.*|-toolexec.*|-vettool.*|generate|tool|-C.*|--config.*|-ldflags.*|--?overlay.*|env|\+.*|-Z.*|-modfile.*",
+    ),
     **dict.fromkeys(
         ("apt", "apt-get", "dpkg", "rpm", "dnf", "yum"), r"-o.*|-c.*|--eval.*|--setopt.*|-E|--define.*|-D.*"
     ),
     **dict.fromkeys(
-        ("tar", "bsdtar", "gtar", "star"), r"-\w*[IF].*|[a-zA-Z]*[IF]\w*|--info-script.*|--new-volume-script.*"
+        ("tar", "bsdtar", "gtar", "star"),
+        r"-\w*[IF].*|[a-zA-Z]*[IF]\w*|--info-script.*|--new-volume-script.*|[^/=]+:.*",
     ),
-    **dict.fromkeys(("rsync", "scp", "sshfs"), r"-\w*[eSo].*|--rsh.*|--rsync-path.*"),
+    **dict.fromkeys(("rsync",), r"-\w*e.*|--rsh.*|--rsync-path.*"),
+    **dict.fromkeys(("scp", "sshfs"), r"-\w*[FJSo].*"),
+    **dict.fromkeys(("ssh-keygen", "ssh-keyscan"), r"-D.*|-\w*w.*"),
     **dict.fromkeys(("sort", "gsort"), r"--compress.*"),
     **dict.fromkeys(("split", "gsplit"), r"--fil.*"),
     **dict.fromkeys(("zip",), r"-\w*T.*|--unzip-command.*"),
     **dict.fromkeys(("tcpdump", "dumpcap", "tshark"), r"-\w*z.*|-X.*"),
     **dict.fromkeys(("sed", "gsed", "ssed"), r".*"),
-    **dict.fromkeys(
-        ("curl", "wget", "wget2", "aria2c", "yt-dlp", "ffmpeg"), r"-K.*|-o|-O|--on-.*|-e|--output.*|--use-.*"
-    ),
+    **dict.fromkeys(("curl", "wget", "wget2"), r"-[a-zA-Z#]*[KoO].*|--on-.*|-e.*|--output.*|--use-.*"),
+    **dict.fromkeys(("aria2c", "yt-dlp", "ffmpeg"), r"-o|-O|--on-.*|-e|--output.*|--use-.*"),
     **dict.fromkeys(("openssl",), r"-engine|-provider.*|engine|-loadeach.*"),
     **dict.fromkeys(
-        ("gcc", "g++", "cc", "c++", "clang", "clang++", "ld", "as"), r"-wrapper.*|-B.*|-fplugin.*|-specs.*|@.*"
+        ("gcc", "g++", "cc", "c++", "clang", "clang++", "ld", "as"),
+        r"-wrapper.*|-B.*|-fplugin.*|-specs.*|@.*|-Wl,.*plugin.*|-Xlinker|-fuse-ld.*|--ld-path.*|-pgm\w+.*",
     ),
     **dict.fromkeys(("java", "javac", "kotlin", "scala"), r"-agent.*|-javaagent.*|-XX:On.*|-J.*|@.*|-processor.*"),
-    **dict.fromkeys(("pytest", "py.test"), r"-p|-c|-o|--rootdir.*|--confcutdir.*|-W.*"),
+    **dict.fromkeys(("pytest", "py.test"), r"-[pc].*|-o.*|--rootdir.*|--confcutdir.*|-W.*|--pyargs"),
+    **dict.fromkeys(("cmake",), r"-[EPC].*|\w+=.*|-D\w*(?:COMPILER|LAUNCHER|PROGRAM|COMMAND|TOOLCHAIN)\w*=.*"),
+    **dict.fromkeys(("ctest", "ninja", "meson", "bazel"), r"-[SfC].*|\w+=.*"),
+    **dict.fromkeys(("mvn", "gradle", "gradlew", "ant", "sbt"), r"-[fIDPbs].*|exec:.*|--init.*|--build-file.*"),
+    **dict.fromkeys(("pandoc",), r"-[FL].*|--lua.*|--pdf-engine.*|-d.*|--defaults.*"),
+    **dict.fromkeys(("eslint", "jest", "mocha", "webpack", "vite", "rollup", "tsc", "tsx"), r"-[crp].*|--resolve.*"),
+    **dict.fromkeys(("tox", "nox", "rake", "just", "task", "invoke", "fab"), r"-[cfeRrt].*|exec|x"),
+    **dict.fromkeys(("mix", "dotnet", "deno", "bun", "swift"), r"-e|exec|eval|run|x|repl|script|fsi"),
+    **dict.fromkeys(("jq", "yq"), r"-L.*|-\w*f.*|--from-file.*"),
+    **dict.fromkeys(("tex", "latex", "pdftex", "pdflatex", "xelatex", "lualatex"), r".*write18.*|-+.*shell.*"),
+    **dict.fromkeys(
+        ("convert", "magick", "mogrify", "identify", "gs"), r".*(?:msl|ephemeral|@).*|-d(?:NO|DELAY).*|\|.*"
+    ),
+    **dict.fromkeys(("ldd",), r"[^-].*"),
+    **dict.fromkeys(("patch",), r"-\w*e.*|--ed"),
+    **dict.fromkeys(("systemctl", "journalctl"), r"edit|link|enable|set-environment|import-environment|-M.*|-H.*"),
     **dict.fromkeys(("hg", "svn", "bzr", "fossil"), r"--config.*|--diff-cmd.*|--editor-cmd.*|-R"),
     **dict.fromkeys(("logrotate", "logger", "dig", "rndc", "rg", "ag", "ack"), r"-s|--pager.*|--pre.*|--search-zip|-z"),
     **dict.fromkeys(("bat", "delta", "fzf", "sk"), r"--preview.*|--bind.*|--pager.*|--lessopen.*"),
@@ -114,12 +182,16 @@ _HARMLESS_SED = re.compile(
     r"|(?:\d*|\$)(?:,(?:\d+|\$))?[pdqP=]|s(?P<mark>[/|#,:])(?:(?!(?P=mark))[^\n\\]|\\.)*(?P=mark)"
     r"(?:(?!(?P=mark))[^\n\\]|\\.)*(?P=mark)[gIip\d]*"
 )
-_INTERPRETERS = re.compile(r"(python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|luajit|tclsh|osascript|pwsh)[\d.]*$")
-_CODE_OPTIONS = re.compile(r"-\w*[ceErRpn]\w*$|--(eval|execute|command|print|run)\b")
+_INTERPRETERS = re.compile(
+    r"(python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|luajit|tclsh|osascript|pwsh|julia|r|rscript|groovy|scala|scala-cli"
+    r"|clojure|clj|ghc|runghc|ocaml|elixir|nim|crystal|raku|kotlinc|jruby|rakudo|zx|tsx|ts-node)[\d.]*$"
+)
+_CODE_OPTIONS = re.compile(r"-\w*[ceErRpnMd]\w*$|-$|-pgm\w+$|--(eval|execute|command|print|run|loader)\b")
 # Builtins that evaluate a word as an array element, including its subscript: `[ -v 'a[$(rm)]' ]`.
 _EVALUATING = _names("test [ printf let wait")
 _AWKS = frozenset({"awk", "gawk", "mawk", "nawk"})
-_FIND_ACTIONS = re.compile(r"-(exec|execdir|ok|okdir|delete|fprint|fprint0|fprintf|fls|x|X|-exec|-exec-batch)$")
+_FIND_ACTIONS = re.compile(r"-(exec|execdir|ok|okdir|delete|fprint|fprint0|fprintf|fls)$")
+_FD_ACTIONS = re.compile(r"-[a-zA-Z0-9]*[xX]|--ex?e?c?-?b?a?t?c?h?(=|$)")
 
 
 class Word(Struct, frozen=True):
@@ -168,7 +240,8 @@ SEARCHERS = ("find", "fd", "fdfind")  # they run others only with some options
 def runs_others(command: Command) -> bool:
     """Whether a command's arguments are, or may be, another command."""
     if command.name in SEARCHERS:
-        return any(not word.fixed or _FIND_ACTIONS.match(word.text) for word in command.words[1:])
+        actions = _FIND_ACTIONS if command.name == "find" else _FD_ACTIONS
+        return any(not word.fixed or actions.match(word.text) for word in command.words[1:])
     return command.name in _WRAPPERS
 
 
@@ -180,9 +253,9 @@ def executing_option(command: Command) -> str | None:
     name, arguments = command.name.casefold(), command.words[1:]
     if name in _COMMANDED or _LOADER.match(name):
         return name if arguments or name in _COMMANDED else None
-    own = _OPTION_PATTERNS.get(name)
+    own, long_options = _OPTION_PATTERNS.get(name), _ABBREVIATED.get(name, ())
     for word in arguments:
-        if _EXECUTING.match(word.text):
+        if _EXECUTING.match(word.text) or _abbreviates(word.text, long_options):
             return word.text
         if name in ("sed", "gsed", "ssed"):
             if not word.fixed or not (_HARMLESS_SED.fullmatch(word.text) or _is_operand(word, command)):
@@ -192,6 +265,12 @@ def executing_option(command: Command) -> str | None:
         elif name == "git" and word.text.startswith("-u") and arguments[0].text in ("clone", "ls-remote"):
             return word.text  # there it is short for --upload-pack
     return None
+
+
+def _abbreviates(text: str, options: tuple[str, ...]) -> bool:
+    """Whether a word is the beginning of a long option, with or without a value."""
+    begin = text[2:].partition("=")[0]
+    return text.startswith("--") and bool(begin) and any(option.startswith(begin) for option in options)
 
 
 def _is_operand(word: Word, command: Command) -> bool:
