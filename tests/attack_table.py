@@ -1,4 +1,5 @@
 """The table of attacks: class, inputs tried, inputs held. `make attack` prints it; `-k WORD` runs the rows that match.
+`--write` puts their numbers into docs/security.md.
 
 Each row of ROWS is data: a class of attack and the tests that make it, as pytest names them (a file, `file::test`, or a
 directory). To add a row, write the attack as tests and add one `Row` at the end of its group; nothing else.
@@ -119,7 +120,7 @@ def main() -> int:
     """Runs the tests of all rows once and prints the table."""
     parser = ArgumentParser(description="Attack the package and print a table: class, tried, held.")
     parser.add_argument("-k", metavar="WORD", default="", help="only the rows whose class contains this")
-    parser.add_argument("--write", action="store_true", help="write the table into docs/security.md")
+    parser.add_argument("--write", action="store_true", help="write the numbers of these rows into docs/security.md")
     arguments = parser.parse_args()
     rows = [row for row in ROWS if arguments.k.casefold() in row.attack.casefold()]
     count = Count(rows)
@@ -131,20 +132,26 @@ def main() -> int:
         print(f"{row.attack:{width}}  {count.tried[row]:>9,}  {count.held[row]:>9,}")
     print(f"{'all':{width}}  {sum(count.tried.values()):>9,}  {sum(count.held.values()):>9,}")
     print(*count.notes, sep="\n")
-    if arguments.write and not arguments.k:
+    if arguments.write:
         write_page(count)
     return 0 if code == 0 and all(count.tried[row] == count.held[row] > 0 for row in rows) else 1
 
 
 def write_page(count: Count) -> None:
-    """Puts the numbers into the page, between its marks."""
-    lines = ["| class of attack | tried | held | tests |", "|---|---|---|---|"]
-    for row in count.rows:
-        tests = ", ".join(f"`{test}`" for test in row.tests)
-        lines.append(f"| {row.attack} | {count.tried[row]:,} | {count.held[row]:,} | {tests} |")
-    lines.append(f"| all | {sum(count.tried.values()):,} | {sum(count.held.values()):,} | |")
+    """Puts the numbers into the page, between its marks. Rows that were not run keep those that they have."""
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(MARKS[0])
-    after = rest.partition(MARKS[1])[2]
+    table, _, after = rest.partition(MARKS[1])
+    numbers = {row: (count.tried[row], count.held[row]) for row in count.rows}
+    for row in set(ROWS) - numbers.keys():
+        found = re.search(rf"^\| {re.escape(row.attack)} \| ([\d,]+) \| ([\d,]+) \|", table, re.MULTILINE)
+        if found is not None:
+            numbers[row] = int(found[1].replace(",", "")), int(found[2].replace(",", ""))
+    lines = ["| class of attack | tried | held | tests |", "|---|---|---|---|"]
+    for row in ROWS:
+        tried, held = numbers.get(row, (0, 0))
+        lines.append(f"| {row.attack} | {tried:,} | {held:,} | {', '.join(f'`{test}`' for test in row.tests)} |")
+    tried, held = (sum(column) for column in zip(*numbers.values(), strict=True))
+    lines.append(f"| all | {tried:,} | {held:,} | |")
     PAGE.write_text(f"{before}{MARKS[0]}{chr(10).join(lines)}\n{MARKS[1]}{after}", encoding="utf-8")
 
 

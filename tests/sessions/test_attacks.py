@@ -9,6 +9,7 @@ import struct
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import interlingua as il
-from interlingua.sessions import Session, SessionError, files, index
+from interlingua.sessions import (
+    Session,
+    SessionError,
+    delete_sessions,
+    deleted_sessions,
+    export_session,
+    files,
+    fork_session,
+    index,
+    list_sessions,
+    read_session,
+    restore_sessions,
+    search_sessions,
+)
 from interlingua.sessions.files import FileStore
 from interlingua.sessions.gc import collect_blobs, purge
 
@@ -353,6 +367,28 @@ def test_any_name_opens_a_session_or_is_a_typed_error(
         except il.InterlinguaError:
             pass
     assert {"deep"} >= {path.name for path in tmp_path.iterdir()}
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_any_name_given_to_an_operation_is_a_session_or_a_typed_error(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As name, agent and home of whatever lists, reads, exports, forks, deletes and restores."""
+    monkeypatch.chdir(tmp_path)
+    home = str(tmp_path / "home")
+    calls: list[Callable[[], object]] = [
+        *(partial(call, name, home=home) for call in (read_session, fork_session, delete_sessions, restore_sessions)),
+        partial(export_session, name, "openai-completions", home=home),
+        *(
+            partial(list_sessions, **wrong)
+            for wrong in ({"home": name}, {"agent": name, "home": home}, {"store": name})
+        ),
+        *(partial(deleted_sessions, **wrong) for wrong in ({"home": name}, {"agent": name, "home": home})),
+        partial(search_sessions, name, home=home),
+    ]
+    for call in calls:
+        with contextlib.suppress(il.InterlinguaError):
+            call()
 
 
 @given(st.text(max_size=30), st.booleans())

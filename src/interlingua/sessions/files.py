@@ -363,7 +363,10 @@ class FileStore:
     """Session files under a home; or, with `folder`, those of one folder."""
 
     def __init__(self, home: Path | str | None = None, *, folder: Path | None = None) -> None:
-        self.home = Path(home).expanduser() if home is not None else default_home()
+        with typed(home or ""):
+            self.home = Path(home).expanduser() if home is not None else default_home()
+            if b"\0" in os.fsencode(self.home):
+                raise ValueError("it contains a NUL character")
         self._folder = folder
 
     def folder(self, agent: str) -> Path:
@@ -430,7 +433,8 @@ class FileStore:
 
     def trashed(self, agent: str) -> list[Deleted]:
         folder = self.folder(agent)
-        names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+        with typed(folder):
+            names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
         found = (name.partition(f"{ENDING}{_DELETED}") for name in sorted(names))
         return [Deleted(id, int(at)) for id, sign, at in found if sign and at.isdecimal()]
 

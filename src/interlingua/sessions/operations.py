@@ -31,11 +31,12 @@ from .gc import Collected, Purged
 from .repair import Examined, examine
 from .session import Session, save, store_at
 from .spending import Total
-from .store import Deleted, SessionError, SessionInfo, SessionNotFound, Store
+from .store import Deleted, SessionError, SessionInfo, SessionNotFound, Store, typed
 from .summary import is_foreign
 from .text_index import Results
 from .texts import Query
 
+_MAX_FIRST_LINE = 16 << 20  # bytes
 View: TypeAlias = Literal["tree", "path", "context"]
 """All entries; those on the path to the head; or what the model reads, after compaction."""
 
@@ -164,10 +165,11 @@ def foreign_file(name: str | Path | None = None, **where: Unpack[Where]) -> Path
         with _place(where) as place, contextlib.suppress(SessionNotFound):
             id = place.id_of(name)
             path = next(Path(info.where or id) for info in place.store.sessions(place.agent) if info.id == id)
-    if not path.is_file():
-        return None
-    with stream_regular(path) as stream:
-        return path if is_foreign(stream.readline()) else None
+    with typed(path):
+        if not path.is_file():
+            return None
+        with stream_regular(path) as stream:
+            return path if is_foreign(stream.readline(_MAX_FIRST_LINE)) else None
 
 
 def read_session(

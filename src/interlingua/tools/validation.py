@@ -32,6 +32,13 @@ def validated(schema: Any, arguments: dict[str, Any]) -> tuple[dict[str, Any], l
     """
     if not isinstance(schema, dict):
         return arguments, []
+    try:
+        return _validated(schema, arguments)
+    except UnicodeEncodeError:
+        raise FormatError("half a character (an unpaired surrogate) in the arguments; write it whole") from None
+
+
+def _validated(schema: dict[str, Any], arguments: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     text = jsontext.write(schema)
     validator = _validator(text)
     whole = _whole(schema, arguments)
