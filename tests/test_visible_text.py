@@ -15,6 +15,7 @@ IGNORABLE = [
     *(0x00AD, 0x034F, 0x061C, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), *range(0x200B, 0x2010)),
     *(*range(0x202A, 0x202F), *range(0x2060, 0x2070), 0x3164, *range(0xFE00, 0xFE10), 0xFEFF, 0xFFA0),
     *(*range(0xFFF0, 0xFFFC), *range(0x1BCA0, 0x1BCA4), 0x1D159, *range(0x1D173, 0x1D17B), *range(0xE0000, 0xE1000)),
+    *(*range(0xFDD0, 0xFDF0), *(plane << 16 | last for plane in range(17) for last in (0xFFFE, 0xFFFF))),
 ]  # fmt: skip
 SHOWN = {0x0600, 0x0601, 0x0602, 0x0603, 0x0604, 0x0605, 0x06DD, 0x070F, 0x0890, 0x0891, 0x08E2, 0x110BD, 0x110CD}
 FORMATS = [code for code in range(sys.maxunicode + 1) if unicodedata.category(chr(code)) in ("Cc", "Cf", "Cs")]
@@ -48,6 +49,13 @@ def test_bits_in_invisible_characters_do_not_pass(data: bytes, way: str) -> None
     if way == "spaces":
         written = "x".join("\u2009" if bit == "0" else "\u200a" for bit in bits)
         assert set(visible(written)) <= {"x", " "}
+
+
+@given(st.lists(st.booleans(), max_size=40), st.sampled_from("1#*a"))
+def test_bits_in_selectors_after_digits_do_not_pass(bits: list[bool], base: str) -> None:
+    """A digit has a selector in a keycap, and nowhere else."""
+    carrier = "".join(base + ("\ufe0f" if bit else "") for bit in bits)
+    assert base * len(bits) == visible(carrier)
 
 
 @pytest.mark.parametrize("text", [

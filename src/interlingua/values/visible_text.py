@@ -12,7 +12,8 @@ ESCAPES = re.compile(
 _CONTROLS = r"\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff"
 _DIRECTIONS = r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 # Unicode's Default_Ignorable_Code_Point (DerivedCoreProperties.txt), the other format characters (category Cf) that
-# show nothing, and letters and signs whose glyph is empty.
+# show nothing, letters and signs whose glyph is empty, and the noncharacters, which no text has.
+_NONCHARACTERS = r"\ufdd0-\ufdef" + "".join(f"\\U{plane:04x}fffe\\U{plane:04x}ffff" for plane in range(17))
 _INVISIBLE = (
     r"\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0"
     r"\ufff0-\ufffb\U00013430-\U0001345f\U0001bca0-\U0001bca3\U0001d159\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
@@ -24,12 +25,14 @@ _EMOJI = (
 _JOINING = r"\u0620-\u06d3\u0750-\u077f\u08a0-\u08c7"  # letters of Arabic script
 _VIRAMA = r"\u094d\u09cd\u0a4d\u0acd\u0b4d\u0bcd\u0c4d\u0ccd\u0d4d\u0dca\u1039\u17d2"
 # An invisible character stays where writing needs it, once: joiners inside emoji, between letters of Arabic script and
-# after a virama (the CONTEXTJ rules of RFC 5892, A.1 and A.2), and the selector of the emoji form.
+# after a virama (the CONTEXTJ rules of RFC 5892, A.1 and A.2), and the selector of the emoji form, which a digit
+# has in a keycap only.
 _NEEDED = (
-    rf"(?<=[{_EMOJI}\ufe0f])\u200d(?=[{_EMOJI}])|(?<=[{_EMOJI}0-9#*])\ufe0f|(?<=[{_VIRAMA}])[\u200c\u200d]"
+    rf"(?<=[{_EMOJI}\ufe0f])\u200d(?=[{_EMOJI}])|(?<=[{_EMOJI}])\ufe0f|(?<=[0-9#*])\ufe0f(?=\u20e3)"
+    rf"|(?<=[{_VIRAMA}])[\u200c\u200d]"
     rf"|(?<=[{_JOINING}])\u200c(?=[{_JOINING}])"
 )
-_HIDDEN = re.compile(f"{_NEEDED}|([{_CONTROLS}{_DIRECTIONS}{_INVISIBLE}])")
+_HIDDEN = re.compile(f"{_NEEDED}|([{_CONTROLS}{_DIRECTIONS}{_INVISIBLE}{_NONCHARACTERS}])")
 _BLANKS = re.compile(r"[\u00a0\u1680\u2000-\u200a\u202f\u205f\u2800]")  # one look, many codes
 _STEERING = re.compile(f"[{_CONTROLS}{_DIRECTIONS}\U000e0000-\U000e0fff]")
 _PLAIN = re.compile(r"[\n\t -~]*")
