@@ -1,12 +1,16 @@
 """Validation within a budget: references and unions that double at each level are counted before they are followed."""
 
+import json
+import socket
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from interlingua.connect.results import OutputType
 from interlingua.tools.validation import validated
 from interlingua.values.errors import FormatError
 from interlingua.values.schema_cost import steps
@@ -121,3 +125,17 @@ def test_a_schema_that_is_a_circle_is_refused(schema: dict[str, Any]) -> None:
     """Following it would never end."""
     with pytest.raises(FormatError):
         validated(schema, {"x": 1})
+
+
+@pytest.mark.parametrize("form", [{"$ref": "{}"}, {"$schema": "{}"}, {"properties": {"x": {"$ref": "{}#/a"}}}])
+@pytest.mark.parametrize("use", [OutputType, lambda schema: validated(schema, {"x": 1})], ids=["output", "tool"])
+def test_a_schema_opens_neither_addresses_nor_files(form: dict[str, Any], use: Any, tmp_path: Path) -> None:
+    """Whoever writes a schema chooses no address that this program asks, and no file that it reads."""
+    (tmp_path / "there.json").write_text("{}")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0)
+        for address in (f"http://127.0.0.1:{server.getsockname()[1]}/x", f"file://{tmp_path}/there.json"):
+            with pytest.raises(FormatError):
+                use(json.loads(json.dumps(form).replace("{}", address)))
+        with pytest.raises(BlockingIOError):
+            server.accept()

@@ -15,7 +15,7 @@ from ..values.messages import AgentMessage, AssistantMessage, Cost, TextBlock, U
 from ..values.partials import partial_value
 from ..values.python_types import Mismatch, convert, is_object, schema_of
 from ..values.request import OutputSchema
-from ..values.schema_cost import is_costly
+from ..values.schema_cost import is_costly, refuse_reference
 from ..values.showing import messages_html
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def validator(schema: Any) -> Any:
     import jsonschema_rs
 
     try:
-        return jsonschema_rs.validator_for(schema)
+        return jsonschema_rs.validator_for(schema, retriever=refuse_reference)
     except ValueError as error:
         raise FormatError(f"the schema of the output is no JSON Schema: {str(error).partition(chr(10))[0]}") from error
 

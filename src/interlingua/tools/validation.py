@@ -12,7 +12,7 @@ from jsonschema_rs import ValidationErrorKind as Kind
 
 from ..values import jsontext
 from ..values.errors import FormatError
-from ..values.schema_cost import is_costly
+from ..values.schema_cost import is_costly, refuse_reference
 from .params import number_text
 
 _ERRORS = 50_000  # errors considered for repair
@@ -60,16 +60,12 @@ def _validator(schema: bytes) -> Validator:
     # Only the second engine supports lookaround and backreferences; its backtracking is limited.
     for engine in (RegexOptions(), FancyRegexOptions(backtrack_limit=_BACKTRACKS)):
         try:
-            return validator_for(schema.decode(), pattern_options=engine, retriever=_refuse, mask="the value")
+            return validator_for(schema.decode(), pattern_options=engine, retriever=refuse_reference, mask="the value")
         except ValidationError as error:
             refused = refused or error.message
         except ValueError as error:
             refused = refused or str(error)
     raise FormatError(refused)
-
-
-def _refuse(uri: str) -> Any:
-    raise ValueError(f"external reference {uri}; only references inside the schema are supported")
 
 
 def _errors(validator: Validator, document: Any) -> list[ValidationError]:

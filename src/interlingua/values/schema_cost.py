@@ -19,6 +19,11 @@ _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _KINDS = {dict: "object", list: "array", str: "string", bool: "boolean", type(None): "null"}
 
 
+def refuse_reference(uri: str) -> Any:
+    """For validators, which would fetch it: a schema opens neither addresses nor files."""
+    raise ValueError(f"external reference {uri}; only references inside the schema are supported")
+
+
 def is_costly(text: bytes, schema: Any, document: Any) -> bool:
     """Whether only yes or no can be told of a document: there may be too many errors to list.
 
