@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlingua.gateway import Gateway, Listen, Settings
-from interlingua.gateway.front import read_plain
+from interlingua.gateway.front import PlainRequest, read_head
 from interlingua.gateway.settings import ClientLimits
 
 BODY = json.dumps({"model": "debug/echo", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}).encode()
@@ -72,15 +72,46 @@ def test_a_head_is_plain_as_a_whole_or_not_at_all(cuts: list[int]) -> None:
     whole, limits = post(), ClientLimits()
     head = whole.index(b"\r\n\r\n") + 4
     for cut in cuts:
-        found = read_plain(whole[:cut], None, limits)
-        assert (found is not None) == (cut >= head)
-    found = read_plain(whole, None, limits)
-    assert found is not None
-    request, asked = found
+        assert (read_head(whole[:cut]) is not None) == (cut >= head)
+    found = read_head(whole)
+    assert found is not None and (len(BODY), head) == found.length(whole, limits)
+    request = PlainRequest(found, len(BODY), None)
     for at in range(head, len(whole)):
         assert not request.is_whole
         assert b"" == request.feed(whole[at : at + 1])
-    assert request.is_whole and b"next" == request.feed(b"next") and "call" == asked.kind
+    assert request.is_whole and b"next" == request.feed(b"next") and "call" == found.asked.kind
+
+
+def test_a_head_is_known_again_with_another_length_alone() -> None:
+    """The next call of a connection is read without parsing; anything else is parsed anew."""
+    known = read_head(post(more="X-A: b\r\n"))
+    assert known is not None
+    longer = post(body=b"x" * 12_345, more="X-A: b\r\n")
+    assert (12_345, len(longer) - 12_345) == known.length(longer, ClientLimits())
+    assert known.length(longer, ClientLimits(body=12_344)) is None
+    assert known.length(longer, ClientLimits(header=20)) is None
+    for other in (
+        post(),
+        post(more="X-A: c\r\n"),
+        post(more="X-A: b\r\nX-B: c\r\n"),
+        post(more="X-A: b\r\nContent-Length: 5\r\n"),
+        longer.replace(b"12345\r\n", b"12345\r\nContent-Length: 5\r\n"),
+        longer.replace(b"12345\r\n", b"12345, 5\r\n"),
+        longer.replace(b"12345\r\n", b"0x12345\r\n"),
+        longer.replace(b"12345\r\n", b"\r\n"),
+        longer.replace(b"12345\r\n", b"12345\r\nTransfer-Encoding: chunked\r\n"),
+        longer[:60],
+    ):
+        assert known.length(other, ClientLimits()) is None
+
+
+async def test_a_user_agent_may_come_twice(gateway: Gateway) -> None:
+    """Some SDKs add theirs to the one of their HTTP client. No other header may be repeated."""
+    reader, writer = await connected(gateway)
+    writer.write(post(gateway, more="User-Agent: a/1\r\nuser-agent: b/2\r\n"))
+    status, received = await answer(reader)
+    assert 200 == status and b"Hi" in received
+    writer.close()
 
 
 @pytest.mark.parametrize(
@@ -119,7 +150,44 @@ def test_a_head_is_plain_as_a_whole_or_not_at_all(cuts: list[int]) -> None:
 )
 def test_what_is_not_plain_is_left_to_aiohttp(request_bytes: bytes) -> None:
     """Codings, upgrades, repeated headers, other methods and paths, and whatever may be read in two ways."""
-    assert read_plain(request_bytes, None, ClientLimits()) is None
+    limits, head = ClientLimits(), read_head(request_bytes)
+    assert head is None or head.length(request_bytes, limits) is None
+
+
+MALFORMED = {
+    "/v1/messages": ("Host: HOST\r\nHost: HOST\r\n", ("error", "type"), "invalid_request_error"),
+    "/v1/chat/completions": ("Authorization : Bearer sk-1\r\n", ("error", "type"), "invalid_request_error"),
+    "/v1/responses": ("Authorization: Bearer sk-1\0\r\n", ("error", "type"), "invalid_request_error"),
+    "/v1beta/models/m:generateContent": ("Content-Length: 0\r\n", ("error", "status"), "INVALID_ARGUMENT"),
+    "/model/m/converse": ("Transfer-Encoding: chunked\r\n", ("__type",), "ValidationException"),
+    "/api/chat": ("folded\r\n", ("error",), "malformed HTTP request: Invalid header token; send HTTP/1.1, each"),
+    "": ("", ("error", "type"), "invalid_request_error"),
+}
+
+
+@pytest.mark.parametrize("path", MALFORMED)
+async def test_what_is_no_http_is_refused_in_the_form_of_the_path(gateway: Gateway, path: str) -> None:
+    """Clients can read why, without a page and without what they sent, which may hold a key."""
+    more, place, expected = MALFORMED[path]
+    reader, writer = await connected(gateway)
+    writer.write(post(gateway, path=path, more=more) if path else b"not sk-1 HTTP\r\n\r\n")
+    status, body = await answer(reader)
+    found = json.loads(body)
+    assert 400 == status and b"malformed HTTP request: " in body and b"sk-1" not in body
+    for name in place:
+        found = found[name]
+    assert found.startswith(expected)
+    assert b"" == await asyncio.wait_for(reader.read(), 10)
+    writer.close()
+
+
+async def test_a_head_that_is_too_large_is_refused_in_the_form_of_the_path(gateway: Gateway) -> None:
+    """With the status for it (RFC 6585, 5)."""
+    reader, writer = await connected(gateway)
+    writer.write(post(gateway, more=f"X-A: {'b' * 40_000}\r\n"))
+    status, body = await answer(reader)
+    assert 431 == status and "invalid_request_error" == json.loads(body)["error"]["type"]
+    writer.close()
 
 
 async def test_a_connection_goes_over_to_aiohttp_between_calls(gateway: Gateway) -> None:

@@ -17,11 +17,15 @@ from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError, InvalidURLError, LineTooLong
 from aiohttp.tcp_helpers import tcp_keepalive
 from multidict import CIMultiDict
 
 from ..dialects.wire import JSON
+from ..values import jsontext
+from ..values.errors import BadRequest
 from .doors import Door, door
+from .replying import in_time
 from .settings import ClientLimits
 
 _log = logging.getLogger(__name__)
@@ -33,7 +37,8 @@ _LARGEST_NEXT = 64 * 1024  # bytes of requests that wait behind another
 _HEAD = re.compile(
     rb"POST (/[!-\"$->@-~]*)(\?[!-\"$-~]*)? HTTP/1\.1\r\n((?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t -~]*\r\n)+)\r\n"
 )
-_LENGTH = re.compile(r"[0-9]{1,12}")
+_LENGTH = re.compile(rb"[0-9]{1,12}")
+_LENGTH_LINE = re.compile(rb"\r\ncontent-length:[\t ]*([0-9]{1,12})[\t ]*\r\n", re.IGNORECASE)
 # Headers that change how a request is read, or what becomes of the connection (RFC 9110 §7.8, §8.4, §10.1.1).
 _SPECIAL = ("transfer-encoding", "content-encoding", "upgrade", "expect", "trailer", "te")
 
@@ -44,10 +49,10 @@ class PlainRequest:
     __slots__ = ("_arrived", "_left", "_parts", "_query", "headers", "path", "transport")
     method = "POST"
 
-    def __init__(self, path: str, query: str, headers: CIMultiDict[str], length: int, transport: Any) -> None:
-        self.path = path
-        self._query = query
-        self.headers = headers
+    def __init__(self, head: "PlainHead", length: int, transport: Any) -> None:
+        self.path = head.path
+        self._query = head.query
+        self.headers = head.headers
         self.transport = transport
         self._left = length
         self._parts: list[bytes] = []
@@ -79,31 +84,58 @@ class PlainRequest:
         return data[left:]
 
 
-def read_plain(data: bytes, transport: Any, limits: ClientLimits) -> tuple[PlainRequest, Door] | None:
-    """The plain call whose head these bytes begin with; None for anything else."""
+class PlainHead:
+    """The head of a plain call, but for the digits of its length: the next call of a client has the same one."""
+
+    __slots__ = ("_after", "_before", "asked", "headers", "path", "query")
+
+    def __init__(
+        self, before: bytes, after: bytes, asked: Door, path: str, query: str, headers: CIMultiDict[str]
+    ) -> None:
+        self._before = before
+        self._after = after
+        self.asked = asked
+        self.path = path
+        self.query = query
+        self.headers = headers  # without the length
+
+    def length(self, data: bytes, limits: ClientLimits) -> tuple[int, int] | None:
+        """The length of the body and where it begins, where these bytes begin with this head."""
+        if not data.startswith(self._before):
+            return None
+        digits = _LENGTH.match(data, len(self._before))
+        if digits is None or not data.startswith(self._after, digits.end()):
+            return None
+        length, start = int(digits[0]), digits.end() + len(self._after)
+        return (length, start) if length <= limits.body and start <= limits.header else None
+
+
+def read_head(data: bytes) -> PlainHead | None:
+    """The head of a plain call that these bytes begin with; None for anything else."""
     found = _HEAD.match(data)
-    if found is None or found.end() > limits.header:
+    length = _LENGTH_LINE.search(data, 0, found.end()) if found is not None else None
+    if found is None or length is None:
         return None
     asked = door("POST", found[1].decode(), {})
     if asked.kind not in ("call", "rephrased"):
         return None
-    pairs = []
+    headers: CIMultiDict[str] = CIMultiDict()
     for line in found[3].decode().split("\r\n")[:-1]:
         name, _, value = line.partition(":")
-        pairs.append((name, value.strip(" \t")))
-    headers = CIMultiDict(pairs)
-    length = headers.get("Content-Length", "")
+        if name not in headers:
+            headers[name] = value.strip(" \t")
+        elif name.lower() != "user-agent":  # which some SDKs send twice, and nothing here depends on
+            return None
     if (
-        len(frozenset(name.lower() for name, _ in pairs)) < len(pairs)
-        or "Host" not in headers
-        or not _LENGTH.fullmatch(length)
-        or int(length) > limits.body
+        "Host" not in headers
         or any(name in headers for name in _SPECIAL)
         or headers.get("Connection", "keep-alive").lower() != "keep-alive"
     ):
         return None
+    del headers["Content-Length"]
     query = found[2].decode()[1:] if found[2] else ""
-    return PlainRequest(found[1].decode(), query, headers, int(length), transport), asked
+    before, after = data[: length.start(1)], data[length.end(1) : found.end()]
+    return PlainHead(before, after, asked, found[1].decode(), query, headers)
 
 
 class PlainChannel:
@@ -117,12 +149,12 @@ class PlainChannel:
         self.begun = False
         self.ended = False
 
-    async def send(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+    async def send(self, status: int, headers: Mapping[str, str], body: bytes, timeout: float | None = None) -> None:
         if self.begun:
             raise RuntimeError("the answer has begun: it cannot be sent in one piece")
         head = _head(status, {"Content-Type": JSON, **headers}, f"Content-Length: {len(body)}")
         self.begun = self.ended = True
-        await self._connection.write(head + body)
+        await self._connection.write(head + body, timeout)
 
     async def open(self, headers: Mapping[str, str]) -> None:
         self._head = _head(200, headers, "Transfer-Encoding: chunked")
@@ -132,10 +164,10 @@ class PlainChannel:
             head, self._head, self.begun = self._head, b"", True
             await self._connection.write(b"%b%x\r\n%b\r\n" % (head, len(data), data))
 
-    async def end(self, data: bytes = b"") -> None:
+    async def end(self, data: bytes = b"", timeout: float | None = None) -> None:
         head, self._head, self.begun, self.ended = self._head, b"", True, True
         last = b"%b%x\r\n%b\r\n0\r\n\r\n" % (head, len(data), data) if data else head + b"0\r\n\r\n"
-        await self._connection.write(last)
+        await self._connection.write(last, timeout)
 
     def abort(self) -> None:
         self._connection.transport.abort()
@@ -171,6 +203,7 @@ class ClientConnection(asyncio.Protocol):
 
     __slots__ = (
         "_front",
+        "_head",
         "_idle_timer",
         "_is_closing",
         "_is_paused",
@@ -188,6 +221,7 @@ class ClientConnection(asyncio.Protocol):
         self._front = front
         self._loop = front.loop
         self.transport: Any = None
+        self._head: PlainHead | None = None  # of the last request
         self._request: PlainRequest | None = None
         self.task: asyncio.Task[None] | None = None
         self._next = b""  # came while a request was answered
@@ -223,14 +257,20 @@ class ClientConnection(asyncio.Protocol):
             self._begin(data)
 
     def _begin(self, data: bytes) -> None:
-        found = read_plain(data, self.transport, self._front.limits())
-        if found is None or self._is_closing:
+        limits = self._front.limits()
+        head = self._head
+        found = head.length(data, limits) if head is not None else None
+        if found is None:
+            head = self._head = read_head(data)
+            found = head.length(data, limits) if head is not None else None
+        if head is None or found is None or self._is_closing:
             self._hand_over(data)
             return
-        self._request, asked = found
+        length, start = found
+        request = self._request = PlainRequest(head, length, self.transport)
         self._is_used = True
-        self._next = self._request.feed(data[data.index(b"\r\n\r\n") + 4 :])
-        self.task = self._loop.create_task(self._answer(self._request, asked))
+        self._next = request.feed(data[start:])
+        self.task = self._loop.create_task(self._answer(request, head.asked))
 
     async def _answer(self, request: PlainRequest, asked: Door) -> None:
         channel = PlainChannel(self)
@@ -303,13 +343,14 @@ class ClientConnection(asyncio.Protocol):
 
     # --- writing
 
-    async def write(self, data: bytes) -> None:
+    async def write(self, data: bytes, timeout: float | None = None) -> None:
+        """Sends bytes, and waits until the client takes them, at most so many seconds."""
         if self.transport.is_closing():
             raise ConnectionResetError("the client left")
         self.transport.write(data)
         if self._is_paused:
             self._writable = self._loop.create_future()
-            await self._writable
+            await in_time(self._writable, timeout, self.transport.abort)
 
     def pause_writing(self) -> None:
         self._is_paused = True
@@ -318,6 +359,49 @@ class ClientConnection(asyncio.Protocol):
         self._is_paused = False
         if self._writable is not None and not self._writable.done():
             self._writable.set_result(None)
+
+
+_REQUEST_LINE = re.compile(rb"([A-Z]{1,20}) (/[!-~]{0,4000}) HTTP/[0-9.]+\r?\n")
+# What a parser says of bytes that are no HTTP, as far as it quotes nothing of them: they may hold a key.
+_UNQUOTED = re.compile(r"[A-Z][A-Za-z, -]*(?:'t [A-Za-z, -]*|'[A-Za-z-]+' header found)?")
+
+
+class _Handler(web.RequestHandler):
+    """aiohttp's connection, which answers what is no HTTP in the form of the wire that the path belongs to."""
+
+    __slots__ = ("_line",)
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self._line: re.Match[bytes] | None = None  # the latest that was seen
+
+    def data_received(self, data: bytes) -> None:
+        self._line = _REQUEST_LINE.match(data) or self._line
+        super().data_received(data)
+
+    def handle_error(
+        self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
+    ) -> web.StreamResponse:
+        if not isinstance(exc, HttpProcessingError) or request.writer.output_size:
+            return super().handle_error(request, status, exc, message)
+        if isinstance(exc, LineTooLong):
+            failure = BadRequest("the head of the request is too large; send fewer or shorter headers", status=431)
+        else:
+            found = _UNQUOTED.match(exc.message) if not isinstance(exc, InvalidURLError) else None
+            reason = found[0].strip() if found is not None else "the address cannot be read"
+            failure = BadRequest(f"malformed HTTP request: {reason}; send HTTP/1.1, each header once", status=400)
+        _log.info("%s", failure)
+        line = self._line
+        wire = door(line[1].decode(), line[2].decode().partition("?")[0], {}).wire if line is not None else None
+        headers: dict[str, str] = {}
+        if wire is not None:
+            status, body, headers = wire.error_response(failure)
+        else:
+            plain = {"error": {"type": "invalid_request_error", "message": str(failure)}}
+            status, body = failure.status, jsontext.write(plain)
+        response = web.Response(status=status, body=body, headers=headers, content_type=JSON)
+        response.force_close()
+        return response
 
 
 class HandedOver(web.Server):
@@ -329,6 +413,9 @@ class HandedOver(web.Server):
         self.surplus: set[Any] = set()
         self.silent: set[Any] = set()  # that have not asked anything yet
         self.count = 0
+
+    def __call__(self) -> web.RequestHandler:
+        return _Handler(self, loop=self._loop, **self._kwargs)
 
     def connection_made(self, handler: Any, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 import traceback
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from aiohttp import web
@@ -72,14 +72,29 @@ class _Rephrased:
 
 
 class Channel(Protocol):
-    """Where an answer goes: in one piece, or as a stream that is opened, written and ended."""
+    """Where an answer goes: in one piece, or as a stream that is opened, written and ended.
 
-    async def send(self, status: int, headers: Mapping[str, str], body: bytes) -> None: ...
+    A client that does not take the last piece within `timeout` seconds is left with a `ConnectionResetError`.
+    """
+
+    async def send(
+        self, status: int, headers: Mapping[str, str], body: bytes, timeout: float | None = None
+    ) -> None: ...
     async def open(self, headers: Mapping[str, str]) -> None: ...
     async def write(self, data: bytes) -> None: ...
-    async def end(self, data: bytes = b"") -> None: ...
+    async def end(self, data: bytes = b"", timeout: float | None = None) -> None: ...
     def abort(self) -> None:
         """Breaks the connection."""
+
+
+async def in_time(sending: Awaitable[object], timeout: float | None, abort: Callable[[], object]) -> None:
+    """Waits for a client to take what is sent to it, at most so many seconds."""
+    try:
+        async with asyncio.timeout(timeout):
+            await sending
+    except TimeoutError:
+        abort()
+        raise ConnectionResetError(STALLED) from None
 
 
 class HttpChannel:
@@ -90,12 +105,12 @@ class HttpChannel:
         self.closes = closes
         self.response: web.StreamResponse = web.Response()
 
-    async def send(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+    async def send(self, status: int, headers: Mapping[str, str], body: bytes, timeout: float | None = None) -> None:
         response = self.response = web.Response(status=status, body=body, headers=headers, content_type=JSON)
         if self.closes:
             response.force_close()
         await response.prepare(self._http)
-        await response.write_eof()
+        await in_time(response.write_eof(), timeout, self.abort)
 
     async def open(self, headers: Mapping[str, str]) -> None:
         self.response = web.StreamResponse(headers=headers)
@@ -104,8 +119,8 @@ class HttpChannel:
     async def write(self, data: bytes) -> None:
         await self.response.write(data)
 
-    async def end(self, data: bytes = b"") -> None:
-        await self.response.write_eof(data)
+    async def end(self, data: bytes = b"", timeout: float | None = None) -> None:
+        await in_time(self.response.write_eof(data), timeout, self.abort)
 
     def abort(self) -> None:
         if self._http.transport is not None:
@@ -119,11 +134,12 @@ class SocketChannel:
         self._http = http
         self._socket = socket
 
-    async def send(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+    async def send(self, status: int, headers: Mapping[str, str], body: bytes, timeout: float | None = None) -> None:
         """An error before the first event; the socket stays open for the next request."""
         given = jsontext.read(body)
         error = given.get("error", given) if isinstance(given, dict) else given
-        await self._socket.send_str(jsontext.write({"type": "error", "status": status, "error": error}).decode())
+        text = jsontext.write({"type": "error", "status": status, "error": error}).decode()
+        await in_time(self._socket.send_str(text), timeout, self.abort)
 
     async def open(self, headers: Mapping[str, str]) -> None:
         pass
@@ -134,8 +150,8 @@ class SocketChannel:
                 if line.startswith(b"data: ") and line != b"data: [DONE]":
                     await self._socket.send_str(line[6:].decode())
 
-    async def end(self, data: bytes = b"") -> None:
-        await self.write(data)
+    async def end(self, data: bytes = b"", timeout: float | None = None) -> None:
+        await in_time(self.write(data), timeout, self.abort)
 
     def abort(self) -> None:
         if self._http.transport is not None:
@@ -198,17 +214,8 @@ class Reply:
     async def _send(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
         self._exchange.status = status
         self.begun = self.is_open = True
-        await self._in_time(self._channel.send(status, headers, body))
+        await self._channel.send(status, headers, body, self._send_timeout)
         self.ended = True
-
-    async def _in_time(self, sending: Coroutine[Any, Any, None]) -> None:
-        """Sends the last piece of an answer, to a client that reads it."""
-        try:
-            async with asyncio.timeout(self._send_timeout):
-                await sending
-        except TimeoutError:
-            self._channel.abort()
-            raise ConnectionResetError(STALLED) from None
 
     # --- a stream
 
@@ -290,7 +297,7 @@ class Reply:
             await self._open()
         if data and self._exchange.first_byte is None:
             self._exchange.first_byte = time.time()
-        await self._in_time(self._channel.end(data))
+        await self._channel.end(data, self._send_timeout)
         self.ended = True
 
     def stop(self) -> None:

@@ -299,7 +299,7 @@ class Gateway:
         return key
 
     async def _converse(self, http: ClientRequest, asked: Door, exchange: Exchange, channel: Channel) -> None:
-        if len(self._ended) > _BACKLOG or any(getattr(one, "backlog", 0) > _BACKLOG for one in self.observers):
+        if self._is_behind():
             await self._closed_books()  # they cannot follow: who comes now waits for them
         body = await self._body(http)
         rephrased = None
@@ -321,20 +321,25 @@ class Gateway:
         """One exchange, from the gate to the books."""
         size = 0
         if self.gate is not None or self.settings.rules:
-            size = await _aside(len(exchange.body), taken, incoming.request.context)
+            given = incoming.request.context
+            is_small = len(exchange.body) <= LARGE_BODY
+            size = taken(given) if is_small else await asyncio.to_thread(taken, given)
         plan = await self._router.plan(exchange.asked_model, exchange.key, incoming.request, http.headers, size)
         reservation = await self._admit(exchange, plan, incoming.request, size)
         self.open_exchanges += 1
-        longest = self.settings.limits.total
-        clock = asyncio.timeout(None if longest is None else longest - (time.time() - exchange.started))
+        longest, clock = self.settings.limits.total, None
         try:
             try:
-                async with clock:
+                if longest is None:
                     await self._dispatch(exchange, incoming, plan, reply)
+                else:
+                    clock = asyncio.timeout(longest - (time.time() - exchange.started))
+                    async with clock:
+                        await self._dispatch(exchange, incoming, plan, reply)
             except ConnectionError:
                 raise
             except Exception as error:  # no attempt has ended it: the client is still owed an end
-                too_long = isinstance(error, TimeoutError) and clock.expired()
+                too_long = isinstance(error, TimeoutError) and clock is not None and clock.expired()
                 message = f"the exchange took longer than {longest or 0:g} s; ask for less at once"
                 await reply.fail(TimedOut(message) if too_long else self._typed(exchange, error, _secret(http)))
         except (asyncio.CancelledError, ConnectionError) as left:  # the client's: those of the provider are typed
@@ -367,7 +372,8 @@ class Gateway:
     async def _read(self, http: ClientRequest, body: bytes, asked: Door, exchange: Exchange) -> Incoming:
         """The client's request, decoded; a large one beside the event loop, so that other streams go on."""
         spoken = exchange.wire
-        request = await _aside(len(body), _decoded, asked, body)
+        is_small = len(body) <= LARGE_BODY
+        request = _decoded(asked, body) if is_small else await asyncio.to_thread(_decoded, asked, body)
         exchange.body = body
         exchange.asked_model = request.model.id
         if not request.model.id:
@@ -759,6 +765,13 @@ class Gateway:
         except Exception as error:
             log_defect(f"the reservation of {exchange.id} could not be settled", error)
 
+    def _is_behind(self) -> bool:
+        """Whether too much that has ended is not in the books."""
+        for observer in self.observers:
+            if getattr(observer, "backlog", 0) > _BACKLOG:
+                return True
+        return len(self._ended) > _BACKLOG
+
     async def _closed_books(self) -> None:
         """Waits until everything that has ended is written."""
         while self._closing is not None and not self._closing.done():
@@ -846,6 +859,8 @@ def longest_answer(place: Place, request: Request) -> int | None:
 
 def _choices(request: Request) -> int:
     """How many answers are asked for at once: `n` of OpenAI Chat, `candidateCount` of Google."""
+    if not request.extra:
+        return 1
     given = [
         config.get(name)
         for residual in request.extra.values()

@@ -128,5 +128,6 @@ ERROR_TYPES = {
 def encode_error(error: InterlinguaError) -> tuple[int, Any]:
     error = as_provider_error(error)
     status = status_of(error)
-    kind = ERROR_TYPES.get(word_status(error), "api_error")
+    word = word_status(error)
+    kind = ERROR_TYPES.get(word, "invalid_request_error" if 400 <= word < 500 else "api_error")
     return status, {"type": "error", "error": {"type": kind, "message": worded(error)}}
