@@ -27,7 +27,7 @@ import interlingua as il
 from interlingua.gateway import Alias, Listen, ProviderSettings, Settings, Target
 from interlingua.gateway.exchange import ClientKey
 from interlingua.gateway.keys import ClientKeys
-from interlingua.gateway.service import Service
+from interlingua.gateway.service import Service, collect_seldom
 from interlingua.gateway.settings_file import RecordingSettings, ServeSettings, StateSettings
 from interlingua.values.folding import unfold
 
@@ -141,7 +141,7 @@ async def proxy(port: int, behind: int, *, translates: bool) -> None:
 async def gateway(port: int, behind: int, *, records: bool = False, limits: str | None = None) -> None:
     provider = ProviderSettings(id="up", api=WIRE, base_url=f"http://127.0.0.1:{behind}", api_keys=("key",))
     alias = Alias(name=MODEL, targets=(Target(model=f"up/{MODEL}"),))
-    listen = Listen(port=port, reuse_port=True)
+    listen = Listen(port=port, reuse_port=False)
     with tempfile.TemporaryDirectory(prefix="gateway-bench-") as home:
         folder = Path(home)
         settings = ServeSettings(
@@ -155,6 +155,7 @@ async def gateway(port: int, behind: int, *, records: bool = False, limits: str 
         secret = keys.add(limited)
         Path(os.environ.get("GATEWAY_BENCH_KEY", os.devnull)).write_text(secret)
         async with Service(settings, folder):
+            collect_seldom()
             await asyncio.Event().wait()
 
 

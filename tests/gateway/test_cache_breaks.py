@@ -185,7 +185,7 @@ async def test_keys_and_models_are_apart_and_memory_is_bounded() -> None:
     for number in range(200):
         await sent(prompts, [f"{number}" * 50, "b", "c"], f"key {number}")
     assert prompts._size <= 20_000
-    assert prompts._size == sum(one.size for known in prompts._kept.values() for one in known)
+    assert prompts._size == sum(one.size for _, known in prompts._kept.values() for one in known)
     assert await sent(prompts, ["y", "b", "c"], "alice") is None  # forgotten
 
 
@@ -198,4 +198,4 @@ async def test_large_prompts_are_compared_as_well() -> None:
     await sent(prompts, [long, "b", "c"])
     found = await sent(prompts, [long, "B", "c"])
     assert found is not None and found.path == "$.messages[1]"
-    assert prompts._size == sum(one.size for known in prompts._kept.values() for one in known)
+    assert prompts._size == sum(one.size for _, known in prompts._kept.values() for one in known)

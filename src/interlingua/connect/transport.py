@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .http1 import Http1Pool
 
 ERROR_BODY_LIMIT = 1024 * 1024
+_REMEMBERED = 256  # URLs
 _TARGET = re.compile(r"/[!-~]*")  # of a request line
 _PROXY_VARIABLES = ("https_proxy", "http_proxy", "all_proxy", "HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY")
 
@@ -77,6 +78,7 @@ class HttpTransport:
         self._lock = threading.Lock()
         self._sessions: dict[asyncio.AbstractEventLoop, _Keeper] = {}
         self._context: ssl.SSLContext | None = None
+        self._proxies: dict[str, str | None] = {}  # by URL, of a gateway: its environment stays as it is
 
     async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
         import aiohttp
@@ -84,7 +86,7 @@ class HttpTransport:
         keeper = self._sessions.get(asyncio.get_running_loop())
         if keeper is None or keeper.session.closed:
             keeper = await self._begin()
-        proxy = _usable(self._proxy or _proxy_of_environment(url))
+        proxy = self._proxy_of(url)
         if keeper.pool is not None and proxy is None and (address := _direct_url(url)) is not None:
             try:
                 return _decompressed(await keeper.pool.send(method, address, headers, body))
@@ -114,6 +116,17 @@ class HttpTransport:
             )
         # Raised here, away from its cause, which holds the password.
         raise TransportError(f"no answer from {_host(url)}: the proxy says {refused}")
+
+    def _proxy_of(self, url: str) -> str | None:
+        if not self._direct:
+            return _usable(self._proxy or _proxy_of_environment(url))
+        try:
+            return self._proxies[url]
+        except KeyError:
+            if len(self._proxies) >= _REMEMBERED:
+                self._proxies.clear()
+            self._proxies[url] = found = _usable(self._proxy or _proxy_of_environment(url))
+            return found
 
     async def aclose(self) -> None:
         """Closes the client of the running event loop."""

@@ -201,7 +201,7 @@ def flag(value: Any) -> bool | None:
 
 def whole(value: Any) -> int | None:
     """The value if it is an integer."""
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    return value if type(value) is int else None  # a boolean is of another type
 
 
 def number(value: Any) -> int | float | None:
@@ -221,7 +221,8 @@ def strings(value: Any) -> tuple[str, ...] | None:
 
 def count(usage: Mapping[str, Any], key: str) -> int:
     """A token count that may be absent, null or nonsense."""
-    return whole(usage.get(key)) or 0
+    value = usage.get(key)
+    return value if type(value) is int else 0
 
 
 class Ids:

@@ -37,22 +37,22 @@ class CacheBreak(Struct, frozen=True, kw_only=True):
         return f"{self.path} byte {self.byte}; {self.shared} of {self.size} bytes shared"
 
 
-class _Prompt(Struct, eq=False):
+class _Prompt:
     """A prompt as it was sent, cut into pieces when it is first compared."""
 
-    body: bytes
-    parts: tuple[Piece, ...] | None = None
+    __slots__ = ("_body", "_parts", "size")
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self._parts: tuple[Piece, ...] | None = None
+        self.size = _OVERHEAD + len(body)
 
     def cut(self) -> tuple[Piece, ...]:
-        if self.parts is None:
-            self.parts = tuple(prompt_pieces(jsontext.read(self.body)))
-            self.body = b""
-        return self.parts
-
-    @property
-    def size(self) -> int:
-        text = len(self.body) if self.parts is None else sum(len(part.data) for part in self.parts)
-        return _OVERHEAD + text
+        if self._parts is None:
+            self._parts = tuple(prompt_pieces(jsontext.read(self._body)))
+            self._body = b""
+            self.size = _OVERHEAD + sum(len(part.data) for part in self._parts)
+        return self._parts
 
 
 class SentPrompts:
@@ -60,7 +60,7 @@ class SentPrompts:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._kept: OrderedDict[tuple[str, str, str], list[_Prompt]] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, str, str], tuple[int, list[_Prompt]]] = OrderedDict()  # with their sizes
         self._size = 0
 
     async def sent(self, key: str, model: str, session: str | None, request: Request, body: bytes) -> CacheBreak | None:
@@ -68,25 +68,29 @@ class SentPrompts:
         if len(body) + _OVERHEAD > self._limit:
             return None
         name = (key, model, session or _beginning(request))
-        known, prompt = self._kept.pop(name, []), _Prompt(body)
-        self._size -= sum(one.size for one in known)
+        known, prompt = self._pop(name), _Prompt(body)
         found = None
-        if known and any(isinstance(message, AssistantMessage) for message in request.context.messages):
+        if known and any(type(message) is AssistantMessage for message in request.context.messages):
             if len(body) <= _LARGE:
                 found = _add(known, prompt, model)
             else:
                 found = await asyncio.to_thread(_add, known, prompt, model)
-                others = self._kept.pop(name, [])  # of the same conversation, that came meanwhile
-                self._size -= sum(one.size for one in others)
-                known = [*others, *known]
+                known = [*self._pop(name), *known]  # of the same conversation, that came meanwhile
         else:
             known.append(prompt)
-        self._kept[name] = known = known[-_KEPT:]
-        self._size += sum(one.size for one in known)
+        known = known[-_KEPT:]
+        size = sum([one.size for one in known])
+        self._kept[name] = (size, known)
+        self._size += size
         while self._size > self._limit:
-            _, dropped = self._kept.popitem(last=False)
-            self._size -= sum(one.size for one in dropped)
+            _, (dropped, _) = self._kept.popitem(last=False)
+            self._size -= dropped
         return found
+
+    def _pop(self, name: tuple[str, str, str]) -> list[_Prompt]:
+        size, known = self._kept.pop(name, (0, []))
+        self._size -= size
+        return known
 
 
 def _add(known: list[_Prompt], prompt: _Prompt, model: str) -> CacheBreak | None:

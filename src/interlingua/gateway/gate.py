@@ -84,8 +84,11 @@ class KeyReservation:
 
 def is_limited(key: ClientKey) -> bool:
     """Whether anything of the key's use must be counted before a call."""
-    return any(
-        limit is not None for limit in (key.requests_per_minute, key.tokens_per_minute, key.concurrency, key.budget)
+    return (
+        key.requests_per_minute is not None
+        or key.tokens_per_minute is not None
+        or key.concurrency is not None
+        or key.budget is not None
     )
 
 

@@ -24,7 +24,6 @@ from ..connect.connector import (
     error_in,
     is_quick,
     page_text,
-    parameters_of,
     quirks_of,
     unique_id,
 )
@@ -394,20 +393,9 @@ class Attempt:
             await self._respond(answer, made.losses)
 
     def _decode(self, body: bytes, made: Outgoing) -> AssistantMessage:
-        place = self._place
-        assert place.wire is not None
-        codec = place.wire.codec
-        fields: dict[str, Any] = {
-            "model": place.model.id,
-            "provider": place.model.provider,
-            "timestamp": self._stamp,
-            "mint": unique_id,
-            "quirks": quirks_of(place.wire, place.model),
-        }
-        takes = parameters_of(getattr(codec.decode_response, "func", codec.decode_response))
-        answer: AssistantMessage = codec.decode_response(
-            body, **{name: value for name, value in fields.items() if value is not None and name in takes}
-        )
+        decode = self._place.decode
+        assert decode is not None
+        answer = decode(body, self._stamp)
         if made.restore is not None:
             answer = replace(answer, content=tuple(map(made.restore, blocks_of(answer.content))))
         return answer

@@ -7,6 +7,7 @@ written now; then it is kept, `failure` says why, and the gate lets nothing in u
 
 import asyncio
 import contextlib
+import functools
 import logging
 import time
 from collections.abc import Sequence
@@ -93,7 +94,7 @@ def entry_of(exchange: Exchange) -> LedgerEntry:
     return LedgerEntry(
         id=exchange.id,
         at=finished,
-        day=time.strftime("%Y-%m-%d", time.gmtime(finished)),
+        day=_day(int(finished // 86_400)),
         key=exchange.key.name,
         model=f"{model.provider}/{model.id}" if model is not None else exchange.asked_model,
         asked=exchange.asked_model,
@@ -106,6 +107,12 @@ def entry_of(exchange: Exchange) -> LedgerEntry:
         seconds=finished - exchange.started,
         **buckets,
     )
+
+
+@functools.lru_cache(maxsize=8)
+def _day(number: int) -> str:
+    """The date of UTC so many days after 1970 began."""
+    return time.strftime("%Y-%m-%d", time.gmtime(number * 86_400))
 
 
 _BUCKETS = ("input", "output", "cache_read", "cache_write", "reasoning")

@@ -87,11 +87,24 @@ class Numbers(Struct):
         self.open += other.open
 
 
+class _Totals(Struct):
+    """The sums of exchanges that have all labels in common: one look-up for each of them."""
+
+    requests: int = 0
+    attempts: int = 0
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    cost: float | None = None
+
+
 class Metrics:
     """Counts exchanges. `open_exchanges` tells how many are on their way; `folder` is shared by the workers."""
 
     def __init__(self, open_exchanges: Callable[[], int] = lambda: 0, folder: Path | None = None) -> None:
         self._numbers = Numbers()
+        self._totals: dict[tuple[str, str, str, str, int], _Totals] = {}  # key, model, wire, lane, status
         self._models: set[str] = set()
         self._open = open_exchanges
         self._file = folder / f"worker-{os.getpid()}.metrics" if folder is not None else None
@@ -105,20 +118,24 @@ class Metrics:
         model = (
             self._label(f"{exchange.model.provider}/{exchange.model.id}") if exchange.model is not None else "unknown"
         )
-        key = exchange.key.name
-        numbers.count("requests_total", (key, model, wire, exchange.lane, str(exchange.status)))
-        if exchange.attempts:
-            numbers.count("attempts_total", (model,), exchange.attempts)
-        if exchange.usage is not None:
-            for kind in ("input", "output", "cache_read", "cache_write"):
-                if amount := getattr(exchange.usage, kind):
-                    numbers.count("tokens_total", (key, model, kind), amount)
+        labels = (exchange.key.name, model, wire, exchange.lane, exchange.status)
+        totals = self._totals.get(labels)
+        if totals is None:
+            totals = self._totals[labels] = _Totals()
+        totals.requests += 1
+        totals.attempts += exchange.attempts
+        usage = exchange.usage
+        if usage is not None:
+            totals.input += usage.input
+            totals.output += usage.output
+            totals.cache_read += usage.cache_read
+            totals.cache_write += usage.cache_write
         if exchange.cost is not None:
-            numbers.count("cost_dollars_total", (key, model), exchange.cost)
+            totals.cost = (totals.cost or 0.0) + exchange.cost
         for loss in exchange.losses:
             numbers.count("losses_total", (wire, loss.severity))
         if exchange.cache_break is not None:
-            numbers.count("cache_breaks_total", (key, self._label(exchange.cache_break.model)))
+            numbers.count("cache_breaks_total", (labels[0], self._label(exchange.cache_break.model)))
         if exchange.error is not None:
             numbers.count("errors_total", (wire, type(exchange.error).__name__))
         if exchange.is_aborted:
@@ -140,19 +157,32 @@ class Metrics:
             self._models.add(model)
         return model
 
+    def _summed(self) -> Numbers:
+        """All numbers of this process."""
+        numbers = Numbers()
+        numbers.merge(self._numbers)
+        for (key, model, wire, lane, status), totals in self._totals.items():
+            numbers.count("requests_total", (key, model, wire, lane, str(status)), totals.requests)
+            if totals.attempts:
+                numbers.count("attempts_total", (model,), totals.attempts)
+            for kind in ("input", "output", "cache_read", "cache_write"):
+                if amount := getattr(totals, kind):
+                    numbers.count("tokens_total", (key, model, kind), amount)
+            if totals.cost is not None:
+                numbers.count("cost_dollars_total", (key, model), totals.cost)
+        numbers.open = self._open()
+        return numbers
+
     def save(self) -> None:
         """Lets the other workers know."""
         if self._file is not None:
             self._written = time.monotonic()
-            self._numbers.open = self._open()
             with contextlib.suppress(OSError):  # numbers are not worth a request
-                write_private(self._file, msgspec.msgpack.encode(self._numbers))
+                write_private(self._file, msgspec.msgpack.encode(self._summed()))
 
     def exposition(self) -> bytes:
         """All numbers, those of the other workers included."""
-        numbers = Numbers()
-        numbers.merge(self._numbers)
-        numbers.open = self._open()
+        numbers = self._summed()
         for path in self._file.parent.glob("*.metrics") if self._file is not None else ():
             if path != self._file:
                 with contextlib.suppress(OSError, msgspec.MsgspecError):

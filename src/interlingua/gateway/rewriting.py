@@ -75,8 +75,18 @@ class Renaming:
         self._name = jsontext.write(name)
         self._paths = [[None, *map(jsontext.write, path[:-1])] for path in paths]
         self._keys = sorted({jsontext.write(path[-1]) for path in paths})
+        self._key = self._keys[0] if len(self._keys) == 1 and [None] in self._paths else None
 
     def __call__(self, text: bytes) -> bytes:
+        if self._key is not None and text[:1] == b"{":
+            at = text.find(self._key)
+            end = at + len(self._key)
+            if at < 0:
+                return text
+            # The usual document: the key is in it once, and nothing but the document is open there.
+            if text.find(self._key, end) < 0 and text.count(b"{", 0, at) == 1 and text[at - 1 : at] != b"\\":
+                value = _VALUE.match(text, end)
+                return text if value is None else text[: value.start(1)] + self._name + text[value.end(1) :]
         places = self._places(text)
         if not places:
             return text

@@ -13,14 +13,14 @@ import math
 import os
 import random
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 from msgspec.structs import replace
 
 from ..connect.client import Client
-from ..connect.connector import Connector, Endpoint, HttpConnector
+from ..connect.connector import Connector, Endpoint, HttpConnector, parameters_of, quirks_of, unique_id
 from ..connect.models import Catalogue, own_notes, warm
 from ..connect.names import full_name
 from ..connect.registry import models_of
@@ -32,6 +32,7 @@ from ..dialects import WIRES
 from ..dialects.wire import Wire
 from ..values.errors import AuthFailed, BadRequest, InterlinguaError, RateLimited
 from ..values.messages import (
+    AssistantMessage,
     AudioBlock,
     Block,
     DocumentBlock,
@@ -134,6 +135,7 @@ class Place:
         self.weight = weight
         self.name = f"{model.provider}/{model.id}"
         self.adapt = RepeatedAdapter(model)
+        self.decode = _decoding(self.wire, model) if self.wire is not None else None
         self._access: list[tuple[CallOptions, Endpoint | None]] = [
             (one, endpoints[at] if endpoints else None) for at, one in enumerate(options)
         ]
@@ -166,6 +168,17 @@ class Place:
 
     def __repr__(self) -> str:
         return f"Place({self.name})"
+
+
+def _decoding(wire: Wire, model: ModelDescriptor) -> Callable[..., AssistantMessage]:
+    """What decodes a whole answer of a model; takes the body and the time in milliseconds."""
+    decode = wire.codec.decode_response
+    takes = parameters_of(getattr(decode, "func", decode))
+    known = {"model": model.id, "provider": model.provider, "mint": unique_id, "quirks": quirks_of(wire, model)}
+    given = {name: value for name, value in known.items() if value is not None and name in takes}
+    if "timestamp" in takes:
+        return lambda body, timestamp: decode(body, timestamp=timestamp, **given)
+    return lambda body, timestamp: decode(body, **given)
 
 
 class Plan:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import hmac
 import ipaddress
 import logging
@@ -222,6 +223,14 @@ class Service:
         if not isinstance(peer, tuple):  # a Unix socket: the file's permissions decide
             return self.settings.gateway.listen.unix is not None
         return ipaddress.ip_address(peer[0]).is_loopback
+
+
+def collect_seldom() -> None:
+    """For a process that only serves: what is loaded by now stays, and exchanges leave next to no cycles, so looking
+    for them is put off. It took a tenth of the time of a call."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
 
 
 def _shared_recall(settings: ServeSettings, folder: Path) -> RecallStore | None:

@@ -27,6 +27,8 @@ def estimate(message: AgentMessage) -> int:
     """The tokens of a message, roughly: a quarter of its characters, and a round number for a picture."""
     if isinstance(message, CustomMessage):
         return _tokens(len(jsontext.compact(message.fields)))
+    if type(message.content) is str:
+        return _tokens(len(message.content))
     characters = pictures = 0
     for block in blocks_of(message.content):
         if isinstance(block, ImageBlock | AudioBlock) or (isinstance(block, DocumentBlock) and block.text is None):

@@ -38,7 +38,8 @@ class RepeatedAdapter:
         self._verdicts: OrderedDict[bytes, _Verdict] = OrderedDict()
 
     def __call__(self, request: Request) -> Adapted:
-        measured = _plain(request)
+        # The model is the target itself in all but odd cases: it need not be looked at each time.
+        measured = _plain(request, None if request.model is self._model else request.model)
         if measured is None:
             return adapt(request, self._model, caching=True)
         kind, size = measured
@@ -62,7 +63,7 @@ class RepeatedAdapter:
         return has_room and all(loss.path.startswith("$.options") for loss in made.losses)
 
 
-def _plain(request: Request) -> tuple[bytes, int] | None:
+def _plain(request: Request, model: ModelDescriptor | None) -> tuple[bytes, int] | None:
     """All of a plain request but its texts, and how long these are; None where it is not plain."""
     context = request.context
     if context.tools or context.extra or len(context.messages) % 2 == 0:
@@ -86,7 +87,7 @@ def _plain(request: Request) -> tuple[bytes, int] | None:
         size += measured
     system = (context.system is None, type(context.system) is str, context.system_role)
     try:
-        return msgspec.msgpack.encode((request.options, request.extra, request.model, system, sorted(forms))), size
+        return msgspec.msgpack.encode((request.options, request.extra, model, system, sorted(forms))), size
     except (TypeError, OverflowError):  # values that JSON has and this encoding does not, such as huge numbers
         return None
 
