@@ -7,13 +7,14 @@ import asyncio
 import contextlib
 import functools
 import inspect
+import itertools
 import logging
 import os
 import re
 import string
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 from urllib.parse import urlsplit
 
@@ -439,8 +440,11 @@ class _Joined(Sequence[Any]):
     def __len__(self) -> int:
         return sum(map(len, self._parts))
 
+    def __iter__(self) -> Iterator[Any]:
+        return itertools.chain.from_iterable(self._parts)
+
     def __getitem__(self, at: Any) -> Any:
-        return tuple(loss for part in self._parts for loss in part)[at]
+        return tuple(self)[at]
 
     def __repr__(self) -> str:
         return repr(tuple(self))

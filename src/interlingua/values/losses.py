@@ -222,24 +222,24 @@ def encoded(
     return Encoded(body, found)
 
 
-def static_losses(source: Any, support: SupportTable, api: str, spoken: str | None = None) -> Iterator[Loss]:
+def static_losses(source: Any, support: SupportTable, api: str, spoken: str | None = None) -> list[Loss]:
     """The losses that follow from the table alone, with their places in `source`."""
     walk = _Walk(support, api, spoken or api)
     if isinstance(source, Conversation):
-        yield from _in_conversation(source, walk)
-        return
-    if not isinstance(source, Request):
-        yield from walk.over(source, "$")
-        return
-    context = source.context
-    yield from walk.over(source.model, "$.model")
-    yield from walk.over(context.system, SYSTEM)
-    yield from walk.field("Context.system_role", context.system_role, "$.systemRole")
-    yield from walk.over(context.messages, "$.messages")
-    yield from walk.over(context.tools, "$.tools")
-    yield from walk.over(source.options, "$.options")
-    yield from walk.extra(source.extra, "$.extra", KEPT)
-    yield from walk.extra(context.extra, "$.context.extra", _CONTEXT_EXTRA)
+        _in_conversation(source, walk)
+    elif not isinstance(source, Request):
+        walk.over(source, "$")
+    else:
+        context = source.context
+        walk.over(source.model, "$.model")
+        walk.over(context.system, SYSTEM)
+        walk.field("Context.system_role", context.system_role, "$.systemRole")
+        walk.over(context.messages, "$.messages")
+        walk.over(context.tools, "$.tools")
+        walk.over(source.options, "$.options")
+        walk.extra(source.extra, "$.extra", KEPT)
+        walk.extra(context.extra, "$.context.extra", _CONTEXT_EXTRA)
+    return walk.found
 
 
 def places(conversation: Conversation) -> list[str]:
@@ -270,28 +270,28 @@ def _is_answered(source: Conversation, call_id: Any) -> bool:
     return any(isinstance(message, ToolResultMessage) and message.tool_call_id == call_id for message in messages)
 
 
-def _in_conversation(source: Conversation, walk: "_Walk") -> Iterator[Loss]:
-    yield from walk.over(source.model, "$.model")
-    yield from walk.over(source.system, SYSTEM)
-    yield from walk.field("Context.system_role", source.system_role, "$.systemRole")
+def _in_conversation(source: Conversation, walk: "_Walk") -> None:
+    walk.over(source.model, "$.model")
+    walk.over(source.system, SYSTEM)
+    walk.field("Context.system_role", source.system_role, "$.systemRole")
     branches = walk.support.get("Conversation.entries", KEPT)
     for at, (entry, place) in enumerate(zip(source.entries, places(source), strict=True)):
         here = f"$.entries[{at}]"
         if branches.kind in _LOST and place.startswith("$.entries"):
-            yield off_path(source, at, branches.why, branches.kind)  # type: ignore[arg-type]
+            walk.found.append(off_path(source, at, branches.why, branches.kind))  # type: ignore[arg-type]
             continue
-        yield from walk.over(entry.message, place)
-        yield from walk.field("Entry.id", entry.id, f"{here}.id")
-        yield from walk.field("Entry.parent_id", entry.parent_id, f"{here}.parentId")
-        yield from walk.field("Entry.parents", entry.parents or None, f"{here}.parents")
-        yield from walk.extra(entry.extra, f"{here}.extra", KEPT)
-    yield from walk.field("Conversation.head", source.head, "$.head")
-    yield from walk.field("Conversation.title", source.title, "$.title", _UNSTATED)
-    yield from walk.field("Conversation.usage", source.usage, "$.usage", _UNSTATED)
-    yield from walk.over(source.tools, "$.tools")
-    yield from walk.over(source.options, "$.options")
-    yield from walk.extra({k: v for k, v in source.extra.items() if k != "context"}, "$.extra", KEPT)
-    yield from walk.extra(source.extra.get("context", {}), "$.context.extra", _CONTEXT_EXTRA)
+        walk.over(entry.message, place)
+        walk.field("Entry.id", entry.id, f"{here}.id")
+        walk.field("Entry.parent_id", entry.parent_id, f"{here}.parentId")
+        walk.field("Entry.parents", entry.parents or None, f"{here}.parents")
+        walk.extra(entry.extra, f"{here}.extra", KEPT)
+    walk.field("Conversation.head", source.head, "$.head")
+    walk.field("Conversation.title", source.title, "$.title", _UNSTATED)
+    walk.field("Conversation.usage", source.usage, "$.usage", _UNSTATED)
+    walk.over(source.tools, "$.tools")
+    walk.over(source.options, "$.options")
+    walk.extra({k: v for k, v in source.extra.items() if k != "context"}, "$.extra", KEPT)
+    walk.extra(source.extra.get("context", {}), "$.context.extra", _CONTEXT_EXTRA)
 
 
 _UNSTATED = Support("record", "the format has no place for it")  # title and total usage, unless the table has a row
@@ -300,19 +300,23 @@ _LOST = ("dropped", "weakened", "record")
 
 
 class _Walk:
-    """One look through a source for what the table says is lost."""
+    """One look through a source for what the table says is lost. `found` is in the order of the source."""
 
-    __slots__ = ("api", "spoken", "support")
+    __slots__ = ("api", "found", "spoken", "support")
 
     def __init__(self, support: SupportTable, api: str, spoken: str) -> None:
         self.support = support
         self.api = api
         self.spoken = spoken
+        self.found: list[Loss] = []
 
-    def over(self, value: Any, path: str) -> Iterator[Loss]:
-        if isinstance(value, tuple):
+    def over(self, value: Any, path: str) -> None:
+        if isinstance(value, str):
+            if not jsontext.is_clean(value):
+                self.found.append(_unclean(path))
+        elif isinstance(value, tuple):
             for at, item in enumerate(value):
-                yield from self.over(item, f"{path}[{at}]")
+                self.over(item, f"{path}[{at}]")
         elif isinstance(value, Struct):
             for attribute, name, default, row in _fields(type(value)):
                 item = getattr(value, attribute)
@@ -320,41 +324,46 @@ class _Walk:
                     continue
                 support = self.support.get(row, KEPT)
                 if attribute == "extra":
-                    yield from self.extra(item, f"{path}.extra", support)
+                    self.extra(item, f"{path}.extra", support)
                 elif support.kind in _LOST:
                     if not self._is_implied(item, support):
-                        yield Loss(f"{path}.{name}", attribute, support.why, support.kind)  # type: ignore[arg-type]
+                        self.found.append(Loss(f"{path}.{name}", attribute, support.why, support.kind))  # type: ignore[arg-type]
                 else:
-                    yield from self.over(item, f"{path}.{name}")
-        elif isinstance(value, str | dict | list):
+                    self.over(item, f"{path}.{name}")
+        elif isinstance(value, dict | list):
             if not jsontext.is_clean_value(value):
-                yield Loss(path, "text", "halves of surrogate pairs are no Unicode: written as U+FFFD", "weakened")
+                self.found.append(_unclean(path))
         elif isinstance(value, CustomMessage) and self.support.get("CustomMessage.role", _NO_ROLE).kind in _LOST:
-            yield Loss(path, value.role, "this wire has no such role", "dropped")
+            self.found.append(Loss(path, value.role, "this wire has no such role", "dropped"))
 
-    def field(self, name: str, item: Any, path: str, default: Support = KEPT) -> Iterator[Loss]:
+    def field(self, name: str, item: Any, path: str, default: Support = KEPT) -> None:
         """One field that is not walked to."""
         support = self.support.get(name, default)
         if item is not None and support.kind in _LOST and not self._is_implied(item, support):
-            yield Loss(path, name.partition(".")[2], support.why, support.kind)  # type: ignore[arg-type]
+            self.found.append(Loss(path, name.partition(".")[2], support.why, support.kind))  # type: ignore[arg-type]
 
-    def extra(self, extra: Mapping[str, Any], path: str, support: Support) -> Iterator[Loss]:
+    def extra(self, extra: Mapping[str, Any], path: str, support: Support) -> None:
         """What other dialects own; and what this one owns, where the table says that it is not said."""
         for owner, residual in extra.items():
             place = f"{path}.{owner}"
             if owner == self.api:
                 if support.kind in _LOST:
-                    yield from extra_losses(owner, own_fields(residual), place, support.why, support.kind)  # type: ignore[arg-type]
+                    lost = extra_losses(owner, own_fields(residual), place, support.why, support.kind)  # type: ignore[arg-type]
+                    self.found += lost
             elif support.kind == "record":
-                yield from extra_losses(owner, residual, place, support.why, "record")
+                self.found += extra_losses(owner, residual, place, support.why, "record")
             else:
-                yield from extra_losses(owner, residual, place)
+                self.found += extra_losses(owner, residual, place)
 
     def _is_implied(self, item: Any, support: Support) -> bool:
         """Whether decoding puts the value back by itself."""
         if support.unless is None:
             return False
         return bool(item == (self.spoken if support.unless == self.api else support.unless))
+
+
+def _unclean(path: str) -> Loss:
+    return Loss(path, "text", "halves of surrogate pairs are no Unicode: written as U+FFFD", "weakened")
 
 
 _NO_ROLE = Support("dropped", "this wire has no such role")

@@ -9,7 +9,6 @@ conversation stands at the end of the first.
 import functools
 import re
 import sys
-from collections.abc import Iterator
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -272,7 +271,7 @@ def _encode_example(conversation: Conversation) -> Encoded:
     return encoded
 
 
-def _unreported(conversation: Conversation) -> Iterator[Loss]:
+def _unreported(conversation: Conversation) -> list[Loss]:
     """What is no part of an example: the call, and the tree."""
     bare = tuple(replace(entry, message=UserMessage(content=None)) for entry in conversation.entries)
     rest = replace(conversation, entries=bare, system=None, tools=None, system_role=None, extra={})
