@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.json import Decoder
+from msgspec.json import Decoder, encode
 
 import interlingua as il
 from interlingua.sessions import Session
@@ -43,6 +43,20 @@ def test_content_that_makes_sense_is_taken(role: str) -> None:
     assert [None, "", "x", (), (TEXT,), (TEXT,)] == [
         MAKERS[role](content).content for content in (None, "", "x", [], [TEXT], (TEXT,))
     ]
+
+
+def test_the_one_field_of_a_block_and_the_messages_of_a_context_may_be_given_by_position() -> None:
+    """The same value, the same JSON in the same order; other fields have names, and one value has one place."""
+    assert [il.TextBlock(text="x"), il.ThinkingBlock(thinking="x")] == [il.TextBlock("x"), il.ThinkingBlock("x")]
+    message = il.UserMessage([il.TextBlock("x", text_signature="s")])
+    assert b'{"role":"user","content":[{"type":"text","text":"x","textSignature":"s"}]}' == encode(message)
+    assert il.Context(messages=(message,), system="s") == il.Context([message], system="s")
+    for make in (lambda: il.TextBlock("x", "y"), lambda: il.TextBlock("x", text="y"), il.TextBlock):  # type: ignore[misc,call-arg]
+        with pytest.raises(TypeError):
+            make()
+    for mistake in (lambda: il.Context([message], [message]), lambda: il.Context([message], messages=[])):  # type: ignore[misc,call-arg]
+        with pytest.raises(il.FormatError, match="one list of messages"):
+            mistake()
 
 
 def test_decoding_does_not_pay_for_the_check(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,11 +43,16 @@ class Citation(Value, frozen=True, kw_only=True):
     extra: Extra = {}
 
 
-class TextBlock(Value, frozen=True, kw_only=True, tag_field="type", tag="text"):
-    """Words. `refusal` marks the model's words for declining to answer."""
+class _WithText(Value, frozen=True):
+    """The field that `TextBlock("…")` takes by position."""
+
+    text: str
+
+
+class TextBlock(_WithText, frozen=True, kw_only=True, tag_field="type", tag="text"):
+    """Text, given by position or by name. `refusal` marks what the model wrote to decline an answer."""
 
     type: ClassVar[Literal["text"]] = "text"
-    text: str
     text_signature: str | None = None
     citations: tuple[Citation, ...] = ()
     refusal: bool = False
@@ -55,11 +60,16 @@ class TextBlock(Value, frozen=True, kw_only=True, tag_field="type", tag="text"):
     extra: Extra = {}
 
 
-class ThinkingBlock(Value, frozen=True, kw_only=True, tag_field="type", tag="thinking"):
+class _WithThinking(Value, frozen=True):
+    """The field that `ThinkingBlock("…")` takes by position."""
+
+    thinking: str
+
+
+class ThinkingBlock(_WithThinking, frozen=True, kw_only=True, tag_field="type", tag="thinking"):
     """The model's reasoning. When `redacted`, the text is empty and the signature is the provider's sealed payload."""
 
     type: ClassVar[Literal["thinking"]] = "thinking"
-    thinking: str
     thinking_signature: str | None = None
     redacted: bool = False
     extra: Extra = {}
@@ -264,11 +274,11 @@ def _checked_content(content: Any, owner: str) -> Any:
         return content
     if not isinstance(content, list | tuple):
         what = type(content).__name__
-        raise FormatError(f"content of {owner} is a string or blocks, not {what}; write a TextBlock(text=…)", "content")
+        raise FormatError(f"content of {owner} is a string or blocks, not {what}; write a TextBlock(…)", "content")
     for at, block in enumerate(content):
         if not isinstance(block, Value) or type(block) not in _BLOCKS:
             what = type(block).__name__
-            raise FormatError(f"{what} is no block; write TextBlock(text=…), ImageBlock(data=…)", f"content[{at}]")
+            raise FormatError(f"{what} is no block; write TextBlock(…), image(…) or document(…)", f"content[{at}]")
     return tuple(content)
 
 

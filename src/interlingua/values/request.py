@@ -271,7 +271,11 @@ class _ContextType(type(Value)):  # type: ignore[misc]
 
     if not TYPE_CHECKING:  # checkers read the signature of the class
 
-        def __call__(cls, *, system_prompt: Any = None, **fields: Any) -> Any:
+        def __call__(cls, *messages: Any, system_prompt: Any = None, **fields: Any) -> Any:
+            if messages:
+                if len(messages) > 1 or "messages" in fields:
+                    raise FormatError("a context has one list of messages; write Context([…])", "messages")
+                fields["messages"] = messages[0]
             if system_prompt is not None:
                 if fields.get("system") is not None:
                     raise FormatError("a context has one system text; give system or system_prompt, not both", "system")
@@ -294,8 +298,8 @@ class Context(Value, frozen=True, kw_only=True, metaclass=_ContextType):
 
         def __init__(
             self,
-            *,
             messages: Sequence[Message | Mapping[str, Any]],
+            *,
             system: System = None,
             system_prompt: System = None,
             tools: Sequence[ToolSpec | Mapping[str, Any]] | None = None,
