@@ -19,7 +19,7 @@ import interlingua as il
 from connect.talking import API, KEY, QUICK, ask, events_of, options
 from interlingua.connect.auth.credentials import HIDDEN
 from interlingua.connect.client import Client
-from interlingua.connect.transport import HttpTransport, shared
+from interlingua.connect.transport import HttpTransport
 from interlingua.testing import ErrorEvent, Garbage, ProxyServer, Server, Stall, Status
 
 
@@ -164,9 +164,35 @@ async def test_a_transport_can_be_closed_and_used_again(server: Server) -> None:
     assert "Hello" == await _text(server, client=client)
 
 
-def test_the_transport_is_shared_unless_one_is_given() -> None:
-    """Clients without a transport of their own use one pool."""
-    assert shared() is shared()
+async def test_a_client_closes_its_own_connections_and_no_others(server: Server) -> None:
+    """`async with` leaves none open, also when it is entered twice; one that was given stays with whoever made it."""
+    given = HttpTransport()
+    async with Client() as client, Client(transport=given) as other:
+        async with client:
+            assert "Hello" == await _text(server, client=client)
+        assert "Hello" == await _text(server, client=client)
+        assert "Hello" == await _text(server, client=other)
+        await _open(server, 2)
+    await _open(server, 1)
+    await given.aclose()
+    await _open(server, 0)
+
+
+async def test_clients_share_the_connections_of_the_event_loop(server: Server) -> None:
+    """Unless they are entered; one that was left uses the shared ones again."""
+    used = Client()
+    async with used:
+        assert "Hello" == await _text(server, client=used)
+    for client in (Client(), Client(), used):
+        assert "Hello" == await _text(server, client=client)
+    await _open(server, 1)
+
+
+async def _open(server: Server, expected: int) -> None:
+    """Waits until so many connections are open: that one was closed takes the server a moment to notice."""
+    async with asyncio.timeout(10):
+        while server.open_connections != expected:
+            await asyncio.sleep(0.01)
 
 
 # --- proxies ----------------------------------------------------------------------------------------------------------

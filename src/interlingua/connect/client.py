@@ -1,8 +1,8 @@
 """Asking models: finds the connector, tries again, falls back, prices the answer. One well-formed stream comes out."""
 
 import functools
-from collections.abc import Sequence
-from typing import Any, Unpack, overload
+from collections.abc import Mapping, Sequence
+from typing import Any, Self, Unpack, overload
 
 from msgspec.structs import asdict, replace
 
@@ -26,11 +26,15 @@ from .registry import ConnectorRegistry, models_of
 from .results import CORRECTIONS, OutputType, Result, Spent, T, correction
 from .retry import Breaker, Retry
 from .stream import Stream, without_frames
-from .transport import Transport
+from .transport import HttpTransport, Reply, Transport, shared
 
 
 class Client:
-    """All that a call needs: connectors, transport, credentials, patience. Clients share only the catalogue."""
+    """What calls need: connectors, transport, credentials, retries. Clients share only the catalogue.
+
+    Connections are those of the event loop, and end with it. Within `async with Client() as client` the client has its
+    own, which are closed at the end. A `transport` that is given stays open: it belongs to whoever made it.
+    """
 
     def __init__(
         self,
@@ -41,11 +45,21 @@ class Client:
         retry: Retry | None = None,
         breaker: Breaker | None = None,
     ) -> None:
-        self.connectors = connectors if connectors is not None else builtin_connectors(transport=transport, auth=auth)
+        self._pool = _Pool()
+        self._transport = transport or self._pool
+        self.connectors = (
+            connectors if connectors is not None else builtin_connectors(transport=self._transport, auth=auth)
+        )
         self.retry = retry or Retry()
         self.breaker = breaker or Breaker()
-        self._transport = transport
         self._auth = auth
+
+    async def __aenter__(self) -> Self:
+        self._pool.enter()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._pool.leave()
 
     def stream(self, model: Model, context: Any, *, output: Any = None, **options: Unpack[AskOptions]) -> Stream:
         """The answer of a model, event by event.
@@ -201,6 +215,30 @@ class Client:
         return connector, model
 
 
+class _Pool:
+    """The connections of one client: those that everyone shares, or its own from the first `enter` to the last `leave`.
+
+    Not its own from the start: nobody would close them before the client is collected, and aiohttp warns of that.
+    """
+
+    def __init__(self) -> None:
+        self._own: HttpTransport | None = None
+        self._entered = 0
+
+    async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
+        return await (self._own or shared()).send(method, url, headers, body)
+
+    def enter(self) -> None:
+        self._entered += 1
+        self._own = self._own or HttpTransport()
+
+    async def leave(self) -> None:
+        self._entered -= 1
+        if not self._entered and self._own is not None:
+            own, self._own = self._own, None
+            await own.aclose()
+
+
 def builtin_connectors(
     *, transport: Transport | None = None, auth: AuthResolver | None = None, rows: Sequence[Provider] = ROWS
 ) -> ConnectorRegistry:
@@ -308,7 +346,7 @@ def _context_of(given: Any, wire_options: Options) -> tuple[Context, Options]:
 @functools.cache
 def default_client() -> Client:
     """The client behind `interlingua.stream` and `interlingua.complete`."""
-    return Client()
+    return Client(transport=shared())
 
 
 def stream(model: Model, context: Any, *, output: Any = None, **options: Unpack[AskOptions]) -> Stream:

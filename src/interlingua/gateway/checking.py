@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from ..connect.client import Client
 from ..connect.retry import Breaker
-from ..connect.transport import HttpTransport
 from ..conversion.adapting.adapter import adapt
 from ..dialects.registry import WIRES
 from ..dialects.wire import Wire
@@ -54,17 +53,13 @@ class TargetReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 async def check_settings(settings: Settings) -> list[TargetReport]:
     """A report on every target. Nothing is sent to any provider."""
-    transport = HttpTransport()
-    try:
-        client = Client(transport=transport)
+    async with Client() as client:
         return [
             await _report(settings, alias, target, role, client)
             for alias in settings.aliases
             for role, targets in (("target", alias.targets), ("fallback", alias.fallbacks))
             for target in targets
         ]
-    finally:
-        await transport.aclose()
 
 
 async def _report(settings: Settings, alias: Alias, target: Target, role: str, client: Client) -> TargetReport:
