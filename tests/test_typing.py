@@ -35,6 +35,10 @@ async def asked() -> None:
     agent = il.Agent[Person]("m", ["read"], output=Person)
     assert_type((await agent.prompt("x", images=["a.png"])).output, Person)
     assert_type(il.Agent("m", output=Person).run_sync("x").output, Person)
+    async with il.Client() as client:
+        assert_type(client, il.Client)
+        assert_type(await client.complete("m", "hi"), il.AssistantMessage)
+    await il.embed("m", "a", dimensions=8, api_key="k")
 
 
 def plain() -> None:
@@ -43,7 +47,11 @@ def plain() -> None:
     for event in il.sync.stream("m", "x"):
         shown: StreamEvent = event
     il.UserMessage("hi")
-    il.UserMessage([il.TextBlock(text="hi"), il.image("a.png")])
+    il.UserMessage([il.TextBlock("hi"), il.TextBlock(text="hi", refusal=True), il.image("a.png")])
+    assert_type(il.ThinkingBlock("hm").thinking, str)
+    il.Context([il.UserMessage("hi")], system="Be brief.")
+    il.sync.embed("m", ["a"], dimensions=8, timeout=5)
+    il.Agent("m", temperature=0.5, api_key="k", fallbacks=["n"])
     il.ToolResultMessage("4", tool_call_id="c1")
     il.Options(reasoning="high", tool_choice="auto", stop="END")
     il.encode([il.UserMessage("hi")], "anthropic-messages")
@@ -62,6 +70,11 @@ async def asked() -> None:
     il.events.TextDleta  # wrong
     il.UserMessage(5)  # wrong
     il.Options(temperatur=1)  # wrong
+    il.Agent("m", temperatur=1)  # wrong
+    await il.embed("m", "a", dimension=1)  # wrong
+    il.sync.embed("m", "a", temperature=1)  # wrong
+    il.TextBlock(5)  # wrong
+    il.TextBlock("a", "b")  # wrong
     async for event in il.stream("m", "hi"):
         if event.type == "text_delta":
             event.dleta  # wrong

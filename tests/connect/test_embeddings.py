@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 import interlingua as il
+from interlingua.connect.client import default_client
+from interlingua.connect.names import embedding_name
 from interlingua.testing import Server
 
 
@@ -142,7 +144,8 @@ async def test_a_failure_that_may_pass_is_tried_again() -> None:
         ("a", {"dimensions": 0}, "at least 1"),
         ("a", {"batch": 0}, "at least 1"),
         ("a", {"temperature": 1}, "'temperature' for embeddings"),
-        ("a", {"dimensionz": 1}, "dimensionz"),
+        ("a", {"dimensionz": 1}, "did you mean 'dimensions'"),
+        ("a", {"on_response": print}, "'on_response' for embeddings"),
     ],
 )
 async def test_wrong_input_is_refused_before_anything_is_sent(texts: Any, options: Any, message: str) -> None:
@@ -167,3 +170,51 @@ def test_a_provider_without_embeddings_says_so() -> None:
         asyncio.run(il.embed("anthropic/claude-opus-4-6", "a", api_key="k"))
     with pytest.raises(il.InterlinguaError, match="embed-1"):
         asyncio.run(il.embed("debug/parrot-1", "a"))
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("text-embedding-3-small", "openai/text-embedding-3-small"),
+        ("text-embedding-ada", "openai/text-embedding-ada"),  # a further spelling of the price list
+        ("gemini-embedding-001", "google/gemini-embedding-001"),
+        ("embed-v4.0", "cohere/embed-v4.0"),
+        ("amazon.titan-embed-text-v2:0", "amazon-bedrock/amazon.titan-embed-text-v2:0"),
+        ("nomic-embed-text:v1.5", "ollama/nomic-embed-text:v1.5"),
+        ("embed-1", "debug/embed-1"),
+        ("mistral/anything", "mistral/anything"),
+    ],
+)
+def test_a_bare_name_means_the_provider_that_makes_the_model(name: str, meant: str) -> None:
+    """As for models that answer."""
+    assert meant == embedding_name(name, default_client().connectors, has_key=lambda provider: False)
+
+
+def test_a_key_decides_between_providers_that_make_vectors() -> None:
+    """A door of the same company that makes none does not count."""
+    connectors = default_client().connectors
+    for keyed, chosen in [("azure-openai", "azure-openai"), ("openai-codex", "openai")]:
+        found = embedding_name("text-embedding-3-small", connectors, has_key=keyed.__eq__)
+        assert f"{chosen}/text-embedding-3-small" == found
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("text-embedding-3-smal", "did you mean 'text-embedding-3-small'"),
+        ("gpt-5", "unknown embedding model 'gpt-5'; write provider/model"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_what_may_be_meant(name: str, message: str) -> None:
+    """Also that of a model that answers: it makes no vectors."""
+    with pytest.raises(il.InterlinguaError, match=message):
+        il.sync.embed(name, "a", api_key="k")
+
+
+async def test_a_bare_name_is_asked_at_its_provider() -> None:
+    """All the way."""
+    async with Server() as server:
+        base = server.base_url("openai-responses")
+        server.route("POST", base.removeprefix(server.url) + "/embeddings", openai)
+        found = await il.embed("text-embedding-3-small", ["ab"], api_key="k", base_url=base)
+        assert ("openai", ((2.0, 0.5),)) == (found.provider, found.vectors)

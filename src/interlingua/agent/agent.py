@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
-from typing import Any, Generic, Literal, ParamSpec, TypeAlias
+from typing import Any, Generic, Literal, ParamSpec, TypeAlias, Unpack
 
 from msgspec import Struct
 
-from ..connect.call import ACCESS, Fallback, chain, named, options_of, parted, place_of
+from ..connect.call import ACCESS, AnswerOptions, Fallback, chain, named, options_of, parted, place_of
 from ..connect.results import OutputType, Result, T, total_usage
 from ..connect.retry import Retry
 from ..connect.telemetry import RunSpan, agent_span
@@ -128,7 +128,7 @@ class Agent(Generic[T]):
         compaction: Compaction | None = None,
         output: type[T] | UnionType | Mapping[str, Any] | OutputSchema | None = None,
         on_listener_error: Callable[[BaseException], object] | None = None,
-        **options: Any,
+        **options: Unpack[AnswerOptions],
     ) -> None:
         self._model = model
         self._access: dict[Any, dict[str, Any]] = {}  # of models that were given up for others, by their places

@@ -22,7 +22,7 @@ from ..values.messages import AssistantMessage
 if TYPE_CHECKING:
     from ..values.errors import InterlinguaError
     from .call import AskOptions, Model
-    from .embeddings import Embeddings
+    from .embeddings import Embeddings, EmbedOptions
     from .results import Result
     from .stream import Stream as AsyncStream
 
@@ -352,11 +352,11 @@ def complete(model: "Model", context: Any, *, output: Any = None, **options: "Un
     return run(ask(model, context, output=output, **given))
 
 
-def embed(model: "Model", texts: str | Sequence[str], **options: Any) -> "Embeddings":
+def embed(model: "Model", texts: str | Sequence[str], **options: "Unpack[EmbedOptions]") -> "Embeddings":
     """As `interlingua.embed`, without `await`."""
     from .call import GivenOptions
     from .embeddings import embed as ask
 
-    given = GivenOptions(options)
+    given: Any = GivenOptions(options)
     del options
     return run(ask(model, texts, **given))

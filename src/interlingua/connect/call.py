@@ -103,18 +103,25 @@ Picture: TypeAlias = str | os.PathLike[str] | bytes | ImageBlock
 """A picture as `interlingua.image` takes it: a path, its bytes, a URL; or its block."""
 
 
-class AskOptions(TypedDict, total=False):
-    """The keyword options of `complete` and `stream`, for type checkers: those of `Options` and of `CallOptions`.
+class AccessOptions(TypedDict, total=False):
+    """The keyword options of every call, for type checkers: how a provider is reached, and for how long."""
 
-    `system` and `images` are added to the context: the system text, and pictures in the last message of the user.
-    """
+    api_key: str | None
+    headers: dict[str, str] | None
+    signal: Abort | None
+    timeout: float | Timeouts | None
+    base_url: str | None
+    settings: dict[str, str] | None
+    env: Mapping[str, str] | None
 
-    system: str | Sequence[TextBlock] | None
-    images: Picture | Sequence[Picture]
+
+class AnswerOptions(AccessOptions, total=False):
+    """The keyword options of whatever gets answers from models: those of `Options` and of `CallOptions`, and whom else
+    to ask."""
+
     fallbacks: Fallback | Sequence[Fallback]
     retry: Retry | int | None
     on_retry: OnRetry | None
-    get_api_key: GetApiKey | None
     max_tokens: int | None
     temperature: float | None
     top_p: float | None
@@ -124,23 +131,27 @@ class AskOptions(TypedDict, total=False):
     reasoning: str | int | bool | Reasoning | None
     tool_choice: str | ToolChoice | None
     parallel_tools: bool | None
-    output_schema: Mapping[str, Any] | OutputSchema | None
     cache_retention: Literal["none", "short", "long"] | None
     session_id: str | None
     service_tier: str | None
     metadata: dict[str, Any] | None
     stream: bool | None
     extra: dict[str, Any]
-    api_key: str | None
-    headers: dict[str, str] | None
-    signal: Abort | None
-    timeout: float | Timeouts | None
-    base_url: str | None
-    settings: dict[str, str] | None
-    env: Mapping[str, str] | None
     on_payload: Callable[..., Any] | None
     on_response: Callable[..., Any] | None
     thinking: Literal["drop", "text"] | None
+
+
+class AskOptions(AnswerOptions, total=False):
+    """The keyword options of `complete` and `stream`, for type checkers.
+
+    `system` and `images` are added to the context: the system text, and pictures in the last message of the user.
+    """
+
+    system: str | Sequence[TextBlock] | None
+    images: Picture | Sequence[Picture]
+    output_schema: Mapping[str, Any] | OutputSchema | None
+    get_api_key: GetApiKey | None
 
 
 class Candidate(Struct, frozen=True):

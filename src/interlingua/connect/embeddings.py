@@ -5,7 +5,7 @@ import functools
 import hashlib
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,12 +16,14 @@ from ..values.errors import BadWire, FormatError, InterlinguaError, TransportErr
 from ..values.jsontext import read, write
 from ..values.messages import Usage
 from ..values.request import CallOptions, ModelDescriptor
+from ..values.spelling import nearest
 from .auth.credentials import scrub
-from .call import GivenOptions, Model, options_of
+from .call import AccessOptions, GivenOptions, Model, options_of
 from .client import Client, default_client
 from .connector import LARGE_ANSWER, HttpConnector, check_size, scrubbed
 from .debug import EMBEDDING, DebugConnector
 from .models import warm
+from .names import embedding_name
 from .retry import Retry
 from .stream import Timeouts, Watch, without_frames
 
@@ -46,6 +48,15 @@ class Embeddings(Struct, frozen=True, kw_only=True):
         return f"Embeddings({len(self.vectors)} vectors of {size}, model={self.model!r})"
 
 
+class EmbedOptions(AccessOptions, total=False):
+    """The keyword options of `embed`, for type checkers."""
+
+    dimensions: int | None
+    batch: int | None
+    retry: Retry | int | None
+    client: Client | None
+
+
 async def embed(
     model: Model,
     texts: str | Sequence[str],
@@ -54,12 +65,13 @@ async def embed(
     batch: int | None = None,
     retry: Retry | int | None = None,
     client: Client | None = None,
-    **options: Any,
+    **options: Unpack[AccessOptions],
 ) -> Embeddings:
-    """The vectors of some texts: `(await il.embed("openai/text-embedding-3-small", ["a", "b"])).vectors`.
+    """The vectors of some texts: `(await il.embed("text-embedding-3-small", ["a", "b"])).vectors`.
 
-    Many texts go in several requests, `batch` at a time (as many as the provider takes). `api_key`, `base_url`,
-    `headers`, `settings`, `timeout` and `signal` are as for `complete`; `retry` counts for each request.
+    The model is `provider/id`, or the id alone where it is a known one. Many texts go in several requests, `batch` at a
+    time (as many as the provider takes). `api_key`, `base_url`, `headers`, `settings`, `timeout`, `signal` and `env`
+    are as for `complete`; `retry` counts for each request.
     `debug/embed-1` works offline.
     """
     how = GivenOptions(options)
@@ -80,16 +92,22 @@ async def _embed(
     options: GivenOptions,
 ) -> Embeddings:
     given = _texts(texts)
-    wire_options, call = options_of(options)
-    if extra := [name for name in wire_options.__struct_fields__ if getattr(wire_options, name) not in (None, {})]:
-        raise InterlinguaError(
-            f"unknown option {extra[0]!r} for embeddings; valid options: dimensions, batch, retry, …"
-        )
+    valid = EmbedOptions.__annotations__
+    if extra := [name for name in options if name not in valid]:
+        near = nearest(extra[0], valid, 1)
+        meant = f"did you mean {near[0]!r}? " if near else ""
+        names = ", ".join(sorted(valid))
+        raise InterlinguaError(f"unknown option {extra[0]!r} for embeddings; {meant}valid options: {names}")
+    call = options_of(options)[1]
     if dimensions is not None and dimensions < 1:
         raise FormatError(f"dimensions must be at least 1, not {dimensions}", "dimensions")
     if batch is not None and batch < 1:
         raise FormatError(f"batch must be at least 1, not {batch}", "batch")
     client = client or default_client()
+    if isinstance(model, str):
+        if "/" not in model:
+            await warm()  # the name is looked up
+        model = embedding_name(model, client.connectors)
     connector, found = client.find(model)
     if isinstance(connector, DebugConnector):
         return _offline(found, given, dimensions)

@@ -360,6 +360,17 @@ class Catalogue:
             return False
         return row is not None and _answers(row)
 
+    def embeddings(self, provider: str) -> list[str]:
+        """The ids of a provider's models that make vectors: by their names, and those of the user's own file."""
+        one, about = self.sheet.lists.get(self._list(provider)), self._provider_notes(provider)
+        ids = {row.spoken_id for row in one.rows if _is_embedding(row)} if one is not None else set()
+        return sorted(ids | {model.id for model in about.models} if about is not None else ids)
+
+    def makes_vectors(self, provider: str, model_id: str) -> bool:
+        """Whether the provider lists this id, in any spelling of its price list, and its model makes vectors."""
+        row = self._row(provider, model_id)
+        return row is not None and _is_embedding(row)
+
     def cost(
         self,
         usage: Usage,
@@ -481,6 +492,10 @@ class Catalogue:
 def _answers(row: Row) -> bool:
     """Whether a row may be a model to talk to: what is sold, but not by the token of output, is not."""
     return not row.prices or not row.prices[-1].rates or "output" in row.prices[-1].rates
+
+
+def _is_embedding(row: Row) -> bool:
+    return "embed" in row.id.lower()
 
 
 def _described(provider: str, model_id: str, priced: Row | None, known: Generation | None) -> ModelDescriptor:

@@ -15,10 +15,12 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from ..dialects.registry import wire
 from ..values.errors import InterlinguaError
-from ..values.spelling import unknown
+from ..values.spelling import nearest, unknown
 from . import models as catalogues
 from .connector import HttpConnector
+from .debug import EMBEDDING
 from .models import Catalogue, own_notes
 from .registry import ConnectorRegistry, models_of
 
@@ -115,6 +117,23 @@ def full_name(
     return _chosen(name, found, has_key).name
 
 
+def embedding_name(name: str, connectors: ConnectorRegistry, *, has_key: HasKey | None = None) -> str:
+    """The `provider/id` that the name of an embedding model means: a listed id, or Ollama's `name:tag`.
+
+    There are no families here: vectors of two versions of a model cannot be compared.
+    """
+    name = own_notes().aliases.get(name, name)
+    if "/" in name:
+        return full_name(name, connectors)
+    lookup = _Lookup(connectors, catalogues.default())
+    found = lookup.embedding(name) or lookup.tagged(name)
+    if not found:
+        near = nearest(name, {one.id for one in lookup.embeddings()})
+        meant = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
+        raise InterlinguaError(f"unknown embedding model {name!r}; {meant}write provider/model for an unlisted one")
+    return _chosen(name, found, has_key or _has_key).name
+
+
 class _Found(NamedTuple):
     provider: str
     id: str
@@ -200,16 +219,46 @@ class _Lookup:
         """An id whose words a maker uses, with a version that is not listed; a fine-tuned one; Ollama's `name:tag`."""
         if name.startswith("ft:"):  # platform.openai.com/docs/guides/supervised-fine-tuning: ft:MODEL:ORGANIZATION::ID
             return self._at("openai", name)
-        if re.fullmatch(r"[\w.-]+:[\w.-]+", name):
-            return self._at("ollama", name)
+        if tagged := self.tagged(name):
+            return tagged
         asked = Spelling.of(name)
         if not _is_plain(name):
             return []
         makers = (one.provider for one, _ in self._ids() if one.is_maker and Spelling.of(one.id).words == asked.words)
         return [_Found(maker, name, True) for maker in dict.fromkeys(makers)] if asked.version and asked.words else []
 
+    def tagged(self, name: str) -> list[_Found]:
+        """A model of Ollama with its tag."""
+        return self._at("ollama", name) if re.fullmatch(r"[\w.-]+:[\w.-]+", name) else []
+
+    def embeddings(self) -> Iterator[_Found]:
+        """Every listed model that makes vectors."""
+        for connector in self._connectors:
+            if isinstance(connector, HttpConnector):
+                ids = self._catalogue.embeddings(connector.provider)
+                yield from (_Found(connector.provider, id, connector.row.maker) for id in ids if _embeds(connector, id))
+            elif connector.provider == OFFLINE:
+                yield _Found(OFFLINE, EMBEDDING, True)
+
+    def embedding(self, name: str) -> list[_Found]:
+        """The model that makes vectors and has this id, or this further id on a price list, at each provider."""
+        further = (
+            _Found(one.provider, name, one.row.maker)
+            for one in self._connectors
+            if isinstance(one, HttpConnector)
+            and self._catalogue.makes_vectors(one.provider, name)
+            and _embeds(one, name)
+        )
+        exact = (one for one in self.embeddings() if one.id == name)
+        return list({one.provider: one for one in (*further, *exact)}.values())
+
     def _at(self, provider: str, id: str) -> list[_Found]:
         return [_Found(provider, id, True) for one in self._connectors if one.provider == provider]
+
+
+def _embeds(connector: HttpConnector, id: str) -> bool:
+    """Whether the wire that serves this model there makes vectors: not every door of a company does."""
+    return wire(connector.row.route(id).api).http.embeddings is not None
 
 
 def _is_plain(name: str) -> bool:
