@@ -1,5 +1,7 @@
 """What notebooks show: static, escaped, short."""
 
+import re
+
 import interlingua as il
 from interlingua.values.showing import losses_html
 
@@ -75,3 +77,19 @@ def test_reprs_are_short() -> None:
     assert "Agent('debug/parrot-1', 1 tools, 0 messages)" == repr(agent)
     assert "debug/parrot-1" in agent._repr_html_()
     assert "hi" in agent.run_sync("hi")._repr_html_()
+
+
+def test_reprs_do_not_grow_with_what_is_in_a_value() -> None:
+    """Files, conversations, results, wires: enough to see what it is, whatever its size."""
+    picture = il.image(b"\x89PNG\r\n\x1a\n" + b"0" * 300_000)
+    assert "ImageBlock(data='iVBORw0KGgowMDAwMDAwMDAw… (400,012 characters)', mime_type='image/png')" == repr(picture)
+    assert 1000 > len(repr(il.UserMessage([picture, il.document(b"text " * 1000, title="a.txt")])))
+    assert 1000 > len("".join(map(str, picture.__rich_repr__())))
+    assert "ImageBlock(url='https://x.example/a.png')" == repr(il.ImageBlock(url="https://x.example/a.png"))
+    body = {"model": "gpt-5", "messages": [{"role": "user", "content": "hi"}] * 50}
+    assert "Conversation(50 entries, model='gpt-5')" == repr(il.decode(body, "openai-completions"))
+    assert "Result('hi', done, 1 answer)" == repr(il.Agent("debug/parrot-1").run_sync("hi"))
+    assert 300 > len(repr(il.Agent("debug/parrot-1").run_sync("hi" * 1000)))
+    assert "Wire('ollama-chat')" == repr(il.wire("ollama-chat"))
+    assert "ToolRegistry(0 tools)" == repr(il.ToolRegistry())
+    assert re.fullmatch(r"Client\(\d+ providers\)", repr(il.Client()))

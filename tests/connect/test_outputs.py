@@ -323,6 +323,15 @@ async def test_an_answer_that_does_not_fit_is_sent_back_with_the_reason(api: str
         assert ["Ada, 36", True] == [sent[-2].text, "it is not JSON" in sent[-1].text]
 
 
+@pytest.mark.parametrize("text", ['{"value": "Oslo."}', '"Oslo."', "Oslo."])
+async def test_a_text_may_be_asked_for_and_come_as_it_is(text: str) -> None:
+    """Models without a JSON mode answer a plain question plainly; that is no mistake to send back."""
+    async with Server(strict=True) as server:
+        server.say(text)
+        result = await il.complete(asking(server, "openai-completions"), "capital?", output=str, api_key="k")
+        assert ("Oslo.", 1) == (result.output, len(server.requests))
+
+
 async def test_an_answer_that_never_fits_is_an_error_with_the_last_one() -> None:
     """It is not returned as a success, and what was paid for is not lost."""
     async with Server(strict=True) as server:

@@ -54,6 +54,9 @@ class Client:
         self.breaker = breaker or Breaker()
         self._auth = auth
 
+    def __repr__(self) -> str:
+        return f"Client({len(self.connectors.list_providers())} providers)"
+
     async def __aenter__(self) -> Self:
         self._pool.enter()
         return self

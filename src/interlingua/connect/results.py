@@ -68,6 +68,17 @@ class Result(Struct, Generic[T], frozen=True, kw_only=True):
     failure: InterlinguaError | None = None
     losses: tuple[Loss, ...] = ()
 
+    def __repr__(self) -> str:
+        output = self.output if self.output is not None else self.text
+        shown, turns = repr(output), self.spent.turns
+        fields = [
+            f"{shown[:200]}…" if len(shown) > 200 else shown,
+            self.reason,
+            f"{turns} answer{'s' if turns != 1 else ''}",
+        ]
+        fields += [f"failure={self.failure!r}"] if self.failure is not None else []
+        return f"Result({', '.join(fields)})"
+
     @property
     def message(self) -> AssistantMessage | None:
         """The last answer."""
@@ -151,6 +162,8 @@ class OutputType(Generic[T]):
             if reading.problem is None:
                 return reading
             first = first or reading
+        if self._hint is str and first is not None:
+            return Reading(text)  # a text that is no JSON is still a text
         return first or Reading(problem="it is empty.")
 
     def partial(self, text: str) -> Any:
@@ -165,7 +178,8 @@ class OutputType(Generic[T]):
         try:
             value = jsontext.read(text)
         except FormatError as error:
-            return Reading(problem=f"it is not JSON ({error.message}).")
+            reason = error.message.removeprefix("not JSON: ").removeprefix("JSON is malformed: ")
+            return Reading(problem=f"it is not JSON: {reason}.")
         if self.schema.schema is None:
             return Reading(value) if isinstance(value, dict) else Reading(problem="it is not a JSON object.")
         if self._is_wrapped and not (isinstance(value, dict) and value.keys() == {_WRAPPER}):

@@ -75,6 +75,9 @@ class Stream:
         self.observer: Observer | None = None
         self.output_type: OutputType[Any] | None = None  # that the answer is to be of
 
+    def __repr__(self) -> str:
+        return f"Stream({'under way' if self.message is None else self.message.stop_reason})"
+
     @property
     def losses(self) -> Any:
         """What the request could not say to this model, once it has been sent."""

@@ -318,6 +318,9 @@ class Wire(Struct, frozen=True, kw_only=True):
     # Reads what the codec keeps of a usage in `extra`; the buckets themselves never overlap, whatever the wire counts.
     usage_detail: Callable[[Mapping[str, Any]], UsageDetail] | None = None
 
+    def __repr__(self) -> str:
+        return f"Wire({self.api!r})"
+
     @property
     def name(self) -> str:
         return self.api

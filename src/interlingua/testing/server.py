@@ -128,6 +128,9 @@ class Server:
 
     # --- where it is -------------------------------------------------------------------------------------------------
 
+    def __repr__(self) -> str:
+        return f"Server({self.url!r})" if self._port else "Server(not started)"
+
     @property
     def url(self) -> str:
         """Its address. A path without the name of an api is understood by its end (`/v1/messages`, `/api/chat`)."""

@@ -85,6 +85,9 @@ class ToolRegistry:
         self._warned: set[str] = set()
         self._last = Resolution()
 
+    def __repr__(self) -> str:
+        return f"ToolRegistry({len(self)} tools)"
+
     # --- registration ---
 
     def register(

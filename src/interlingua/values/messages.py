@@ -5,14 +5,16 @@ that wire can say; nothing else ever lives there. Identity (ids, parents) belong
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, get_args
 
 from msgspec import Struct, StructMeta
+from msgspec.structs import replace
 
 from .errors import FormatError
 
 Extra: TypeAlias = dict[str, Any]
 StopReason: TypeAlias = Literal["stop", "length", "toolUse", "error", "aborted"]
+_SHOWN = 200  # characters of a file's data that a `repr` shows whole
 
 
 class Value(
@@ -75,7 +77,25 @@ class ThinkingBlock(_WithThinking, frozen=True, kw_only=True, tag_field="type", 
     extra: Extra = {}
 
 
-class ImageBlock(Value, frozen=True, kw_only=True, tag_field="type", tag="image"):
+class _Media(Value, frozen=True, kw_only=True):
+    """A block with a file in it, of which a `repr` shows the beginning."""
+
+    def __repr__(self) -> str:
+        return Value.__repr__(self._cut())
+
+    def __rich_repr__(self) -> Any:
+        return Value.__rich_repr__(self._cut())
+
+    def _cut(self) -> Self:
+        long = {
+            name: f"{value[:24]}… ({len(value):,} characters)"
+            for name in ("data", "text", "url")
+            if isinstance(value := getattr(self, name, None), str) and len(value) > _SHOWN
+        }
+        return replace(self, **long)
+
+
+class ImageBlock(_Media, frozen=True, kw_only=True, tag_field="type", tag="image"):
     """A picture: base64 `data` with `mime_type`, or a `url`, or the `file_id` of an upload."""
 
     type: ClassVar[Literal["image"]] = "image"
@@ -88,7 +108,7 @@ class ImageBlock(Value, frozen=True, kw_only=True, tag_field="type", tag="image"
     extra: Extra = {}
 
 
-class AudioBlock(Value, frozen=True, kw_only=True, tag_field="type", tag="audio"):
+class AudioBlock(_Media, frozen=True, kw_only=True, tag_field="type", tag="audio"):
     """A sound: base64 `data` with `mime_type`, or a `url`, or the `file_id` of an upload; `transcript` if known."""
 
     type: ClassVar[Literal["audio"]] = "audio"
@@ -101,7 +121,7 @@ class AudioBlock(Value, frozen=True, kw_only=True, tag_field="type", tag="audio"
     extra: Extra = {}
 
 
-class DocumentBlock(Value, frozen=True, kw_only=True, tag_field="type", tag="document"):
+class DocumentBlock(_Media, frozen=True, kw_only=True, tag_field="type", tag="document"):
     """Any other file (PDF, plain text, video, …): base64 `data`, or `text`, or a `url`, or the `file_id` of an upload.
 
     `citations` says whether the model is asked to cite it.

@@ -373,6 +373,11 @@ class Conversation(Value, frozen=True, kw_only=True):
     problems: tuple[Problem, ...] = ()
     extra: Extra = {}
 
+    def __repr__(self) -> str:
+        about = {"title": self.title, "model": self.model.id if self.model is not None else None, "head": self.head}
+        given = [f"{name}={value!r}" for name, value in about.items() if value]
+        return f"Conversation({', '.join([f'{len(self.entries)} entries', *given])})"
+
     @property
     def messages(self) -> tuple[AgentMessage, ...]:
         """The path from the root to the head."""
