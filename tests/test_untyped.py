@@ -5,6 +5,7 @@ import contextlib
 import os
 import socket
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 import interlingua as il
+from interlingua.cli.inputs import fragment
 from interlingua.connect import prices
 from interlingua.connect.auth.credentials import Credential, CredentialStore, Secret
 from interlingua.connect.auth.oauth import _configured
@@ -180,3 +182,29 @@ def test_credentials_on_a_full_disk_are_a_typed_error_and_what_was_there_stays(f
             store.put("second", Credential(mode="api-key", secret=Secret("sk-second-" + "0" * 5000)))
     assert ["first"] == [*store.providers()]
     assert before == sorted(path.name for path in full_disk.iterdir())
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *(b"", b"\xff\xfe\r\n", b"no HTTP\r\n\r\n", b"HTTP/1.1 99999 x\r\n\r\n", b"HTTP/1.1 500 x\r\n\r\n"),
+        b"HTTP/1.1 200 OK\r\nX: " + b"a" * 100_000 + b"\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n" + b"X: 1\r\n" * 300 + b"\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        *(b"HTTP/1.1 302 x\r\nLocation: %s\r\n\r\n" % place for place in (b"file:///etc/passwd", b"http://[::1")),
+    ],
+)
+def test_a_fragment_from_a_server_that_is_none_is_a_typed_error(answer: bytes) -> None:
+    """Whatever it says, and if it stops before the end; what it says is not repeated."""
+
+    def serve() -> None:
+        connection, _ = server.accept()
+        with connection:
+            connection.recv(65536)
+            connection.sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=serve, daemon=True).start()
+        with pytest.raises(il.FormatError, match="at -f"):
+            fragment(f"http://127.0.0.1:{server.getsockname()[1]}/")

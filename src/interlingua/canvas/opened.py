@@ -170,8 +170,8 @@ class OpenCanvas:
             response = connection.getresponse()
             raw = response.read()
             return response.status, jsontext.read(raw) if raw else None
-        except OSError as error:
-            raise TransportError(f"no canvas at {self.address}: {error}; open it again") from None
+        except (OSError, http.client.HTTPException) as error:
+            raise TransportError(f"no canvas at {self.address}: {error!r}; open it again") from None
         finally:
             connection.close()
 

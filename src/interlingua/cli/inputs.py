@@ -172,17 +172,22 @@ def fragment(source: str) -> str:
 
 
 def _downloaded(url: str) -> str:
-    import urllib.error
+    import http.client
     import urllib.request
 
     request = urllib.request.Request(url, headers={"User-Agent": "interlingua", "Accept": "text/*, */*;q=0.1"})
     try:
         with urllib.request.urlopen(request, timeout=30) as answer:
             data: bytes = answer.read(MAX_FRAGMENT + 1)
+            missing = (answer.length or 0) if len(data) <= MAX_FRAGMENT else 0
+    except http.client.HTTPException as error:  # its text is the server's
+        raise FormatError(f"{url}: no valid HTTP answer ({type(error).__name__}); check the address", "-f") from None
     except (OSError, ValueError) as error:  # URLError is an OSError; ValueError: no valid address
         raise FormatError(f"{url}: not fetched: {getattr(error, 'reason', error)}; check the address", "-f") from None
     if len(data) > MAX_FRAGMENT:
         raise FormatError(f"{url}: more than {MAX_FRAGMENT:,} bytes; give a smaller part of it", "-f")
+    if missing:
+        raise FormatError(f"{url}: cut off, {missing:,} bytes are missing; try again", "-f")
     return _decoded(data, url)
 
 
