@@ -125,7 +125,9 @@ def main() -> int:
     rows = [row for row in ROWS if arguments.k.casefold() in row.attack.casefold()]
     count = Count(rows)
     tests = dict.fromkeys(f"{ROOT}/tests/{test}" for row in rows for test in row.tests)
-    code = pytest.main(["-q", "--no-header", "--tb=short", f"--rootdir={ROOT}", *tests], plugins=[count])
+    code = pytest.main(
+        ["-q", "--no-header", "--tb=short", "--timeout=1200", f"--rootdir={ROOT}", *tests], plugins=[count]
+    )
     width = max(len(row.attack) for row in rows)
     print(f"\n{'class':{width}}  {'tried':>9}  {'held':>9}")
     for row in rows:

@@ -57,6 +57,7 @@ def killed(row: Row, kills: int, jobs: int) -> tuple[Counter[str], str]:
             "junit_family=xunit1",  # the other one has no place for what tests record
             "-n",
             str(jobs),
+            "--timeout=3600",  # hundreds of kills take longer than a test may
         ]
         done = subprocess.run(
             [*command, f"tests/{row.test}"],
