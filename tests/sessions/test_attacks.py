@@ -284,7 +284,7 @@ def test_an_index_of_another_user_is_not_believed(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("INTERLINGUA_HOME", str(tmp_path / "stranger"))
     log = files.FileLog(path)
     for number in range(len(log._index)):
-        log._index._records[number * 24 + 20] = 0  # every line is blank
+        log._index._tail[number * 24 + 20] = 0  # every line is blank
     log._index._on_disk = 0
     place.unlink()
     log._index.save(place, log._file)

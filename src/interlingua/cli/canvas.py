@@ -107,6 +107,7 @@ async def _serve(
     from ..canvas.server import PORT, Canvas
     from ..serving.listener import until_signalled
 
+    _limit_arenas()
     library = Library(home.expanduser().absolute() if home is not None else None, store)
     canvas = Canvas(
         library,
@@ -128,6 +129,14 @@ async def _serve(
             with contextlib.suppress(webbrowser.Error):
                 await asyncio.to_thread(webbrowser.open, address)
         await stop.wait()
+
+
+def _limit_arenas() -> None:
+    """Has threads share two heaps: glibc makes up to eight per core, and each keeps what its threads free."""
+    import ctypes
+
+    with contextlib.suppress(AttributeError, OSError, TypeError):  # another C library
+        ctypes.CDLL(None).mallopt(-8, 2)  # M_ARENA_MAX
 
 
 def _opened(library: "Library", inputs: tuple[str, ...]) -> "list[Place]":

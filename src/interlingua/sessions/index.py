@@ -1,4 +1,4 @@
-"""The index of a session file: for each line its place in the file and in the tree, 24 bytes a line.
+"""The index of a session file: for each line its place in the file and in the tree; 24 bytes a line, 6 in memory.
 
 It is a cache. The header has the bytes covered and a fingerprint of the file (size, time, first and last bytes); later
 lines are read from the file, and an index that does not match is rebuilt. An index is believed only if it was made by
@@ -13,10 +13,11 @@ import os
 import secrets
 import struct
 import zlib
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, chain, islice
 from pathlib import Path
 from typing import NamedTuple
+from weakref import WeakValueDictionary
 
 from ..values.places import home, private_folder
 from ..values.regular import open_regular
@@ -27,12 +28,14 @@ _RECORD = struct.Struct("<QIiIBB2x")  # offset, length, parent, checksum of the 
 _HEADER = struct.Struct("<8sQQq16s16s16s16s")
 _FAMILY = b"ILIDX\x00\x00"  # of every version
 _MAGIC = _FAMILY + b"\x04"
-_LINK = struct.Struct("<12xi4xB3x")  # parent and kind of a record
 _PARENT_AT, _CHECK_AT, _KIND_AT, _FLAGS_AT = 12, 16, 20, 21
+_PARENT = struct.Struct("<i")
+_CHECK = struct.Struct("<I")
 _SIZE = _RECORD.size
 _SAMPLE = 4096  # bytes of the session file hashed at either end
 _CODE = 16
-_SEGMENT = 1024 * _SIZE  # bytes of records authenticated at once, each with the code of those before
+_COUNT = 1024  # records in a segment
+_SEGMENT = _COUNT * _SIZE  # bytes of records authenticated at once, each with the code of those before
 
 ORPHAN = 1
 
@@ -54,22 +57,95 @@ def check_of(id: str | None) -> int:
     return 0 if id is None else zlib.crc32(id.encode("utf-8", "surrogatepass")) or 1
 
 
+class _Columns(NamedTuple):
+    """What is compressed of a segment."""
+
+    offsets: tuple[int, ...]
+    lengths: tuple[int, ...]
+    parents: bytes
+
+
+class _Segment:
+    """1024 records that do not change any more. What is searched is plain, the rest is compressed.
+
+    Lengths and parents are compressed byte by byte (all first bytes, all second bytes, …): that is mostly repetition.
+    """
+
+    __slots__ = ("__weakref__", "_packed", "_start", "checks", "flags", "kinds")
+
+    def __init__(self, raw: bytes | bytearray) -> None:
+        self._start = int.from_bytes(raw[:8], "little")
+        self._packed = zlib.compress(b"".join(raw[at::_SIZE] for at in _PACKED), 1)
+        self.checks = _joined([raw[at::_SIZE] for at in range(_CHECK_AT, _CHECK_AT + 4)])
+        self.kinds = bytes(raw[_KIND_AT::_SIZE])
+        flags = bytes(raw[_FLAGS_AT::_SIZE])
+        self.flags = flags if any(flags) else _NO_FLAGS
+
+    def columns(self) -> _Columns:
+        data = zlib.decompress(self._packed)
+        lengths, parents = (
+            _joined([data[at : at + _COUNT] for at in range(first, first + 4 * _COUNT, _COUNT)])
+            for first in (0, 4 * _COUNT)
+        )
+        sizes = struct.unpack(f"<{_COUNT}I", lengths)
+        return _Columns(tuple(accumulate(sizes, lambda at, size: at + size + 1, initial=self._start)), sizes, parents)
+
+    def __getitem__(self, at: int) -> Record:
+        offsets, lengths, parents = _unpacked(self)
+        parent, check = _PARENT.unpack_from(parents, at * 4)[0], _CHECK.unpack_from(self.checks, at * 4)[0]
+        return Record(offsets[at], lengths[at], parent, check, self.kinds[at], self.flags[at])
+
+    def raw(self) -> bytes:
+        """The records as they are on disk."""
+        return b"".join(_RECORD.pack(*self[at]) for at in range(_COUNT))
+
+
+_PACKED = range(8, 16)  # the bytes of lengths and parents in a record
+_NO_FLAGS = bytes(_COUNT)
+_shared: WeakValueDictionary[bytes, _Segment] = WeakValueDictionary()
+
+
+def _joined(planes: Sequence[bytes | bytearray]) -> bytes:
+    """Values of several bytes, from all their first bytes, all their second bytes, and so on."""
+    out = bytearray(len(planes) * len(planes[0]))
+    for at, plane in enumerate(planes):
+        out[at :: len(planes)] = plane
+    return bytes(out)
+
+
+@functools.lru_cache(maxsize=16)
+def _unpacked(segment: _Segment) -> _Columns:
+    return segment.columns()
+
+
+def _segment(raw: bytes | bytearray, name: bytes) -> _Segment:
+    """The segment of these records, whose digest is `name`; readers of one file have it in common."""
+    found = _shared.get(name)
+    if found is None:
+        found = _shared[name] = _Segment(raw)
+    return found
+
+
 class Index:
     """Records by line number."""
 
-    def __init__(self, records: bytearray | None = None, covered: int = 0) -> None:
-        self._records = bytearray() if records is None else records
-        self._on_disk = len(self._records)  # bytes of records in the index file
+    def __init__(self) -> None:
+        self._segments: list[_Segment] = []
+        self._tail = bytearray()  # the records behind the last whole segment
+        self._on_disk = 0  # bytes of records in the index file
         self._sealed = (0, bytes(_CODE))  # the bytes in whole segments, and the code of the last of them
-        self.covered = covered  # bytes of the session file that are indexed
-        self.head = self._head()  # the head after the last line
+        self.covered = 0  # bytes of the session file that are indexed
+        self.head = ROOT  # the head after the last line
 
     def __len__(self) -> int:
-        return len(self._records) // _SIZE
+        return len(self._segments) * _COUNT + len(self._tail) // _SIZE
 
     def __getitem__(self, number: int) -> Record:
+        at, within = divmod(number, _COUNT)
+        if 0 <= at < len(self._segments):
+            return self._segments[at][within]
         try:
-            return Record._make(_RECORD.unpack_from(self._records, number * _SIZE))
+            return Record._make(_RECORD.unpack_from(self._tail, (number - len(self._segments) * _COUNT) * _SIZE))
         except struct.error:
             raise StaleIndex from None
 
@@ -82,56 +158,73 @@ class Index:
     def add(self, length: int, parent: int, id: str | None, kind: int, flags: int = 0) -> None:
         """Adds the next line; `length` is without its newline."""
         self.head = len(self) if kind >= ENTRY else parent
-        self._records += _RECORD.pack(self.covered, length, parent, check_of(id), kind, flags)
+        self._tail += _RECORD.pack(self.covered, length, parent, check_of(id), kind, flags)
         self.covered += length + 1
+        if len(self._tail) == _SEGMENT:
+            self._segments.append(_segment(self._tail, hashlib.blake2b(self._tail, digest_size=_CODE).digest()))
+            self._tail = bytearray()
 
     def candidates(self, id: str) -> Iterator[int]:
         """Numbers of entries that may have this id, the latest first."""
-        key = check_of(id).to_bytes(4, "little")
-        for number in self._matches(key):
-            if self[number].kind >= ENTRY:
+        key = _CHECK.pack(check_of(id))
+        columns = ((number, self._segments[number].checks) for number in reversed(range(len(self._segments))))
+        for number in self._matches(key, columns, _CHECK_AT):
+            if self._kind(number) >= ENTRY:
                 yield number
 
-    def _matches(self, key: bytes, field: int = _CHECK_AT) -> Iterator[int]:
-        end = len(self._records)
-        while (at := self._records.rfind(key, 0, end)) >= 0:
-            number, where = divmod(at, _SIZE)
-            if where == field:
-                yield number
-            end = at + len(key) - 1
+    def _matches(self, key: bytes, columns: Iterable[tuple[int, bytes]], field: int) -> Iterator[int]:
+        """Numbers of the records with a value, those of the tail first; `columns` has that field of segments."""
+        first = len(self._segments) * _COUNT
+        for at in _places(self._tail, key, _SIZE, field):
+            yield first + at
+        for number, values in columns:
+            for at in _places(values, key, 4, 0):
+                yield number * _COUNT + at
+
+    def _kind(self, number: int) -> int:
+        at, within = divmod(number, _COUNT)
+        return self._segments[at].kinds[within] if at < len(self._segments) else self[number].kind
 
     def numbers(self, *kinds: int, first: int | None = None, last: int | None = None) -> list[int]:
         """Numbers of the lines of these kinds, in order: all, or the `first` or `last` N."""
-        column = self._column(_KIND_AT)
+        column = self._kinds()
         if last is not None:
             found = (number for kind in kinds for number in islice(_backwards(column, kind), last))
             return sorted(found)[-last:] if last else []
         return sorted(number for kind in kinds for number in islice(_positions(column, kind), first))[:first]
 
     def count(self, *kinds: int) -> int:
-        column = self._column(_KIND_AT)
+        column = self._kinds()
         return sum(column.count(kind) for kind in kinds)
 
     def orphans(self) -> list[int]:
-        return list(_positions(self._column(_FLAGS_AT), ORPHAN))
+        flags = b"".join(segment.flags for segment in self._segments) + self._tail[_FLAGS_AT::_SIZE]
+        return list(_positions(flags, ORPHAN))
 
     def children(self, parent: int) -> list[int]:
         """The entries with this parent."""
-        key = parent.to_bytes(4, "little", signed=True)
-        return sorted(number for number in self._matches(key, _PARENT_AT) if self[number].kind >= ENTRY)
+        after = range(max(parent, 0) // _COUNT, len(self._segments))  # children are later lines
+        columns = ((number, self._segments[number].columns().parents) for number in after)
+        found = self._matches(_PARENT.pack(parent), columns, _PARENT_AT)
+        return sorted(number for number in found if self._kind(number) >= ENTRY)
 
     def leaves(self) -> list[int]:
         """The entries without children."""
         is_leaf = bytearray(len(self))
-        for number, (parent, kind) in enumerate(_LINK.iter_unpack(bytes(self._records))):
-            if kind >= ENTRY:
-                is_leaf[number] = 1
-                if parent > ROOT:
-                    is_leaf[parent] = 0
+        number = 0
+        tail = b"".join(self._tail[at : at + 4] for at in range(_PARENT_AT, len(self._tail), _SIZE))
+        parts = ((segment.columns().parents, segment.kinds) for segment in self._segments)
+        for parents, kinds in chain(parts, [(tail, self._tail[_KIND_AT::_SIZE])]):
+            for (parent,), kind in zip(_PARENT.iter_unpack(parents), kinds, strict=True):
+                if kind >= ENTRY:
+                    is_leaf[number] = 1
+                    if parent > ROOT:
+                        is_leaf[parent] = 0
+                number += 1
         return list(_positions(bytes(is_leaf), 1))
 
-    def _column(self, at: int) -> bytes:
-        return bytes(self._records[at::_SIZE])
+    def _kinds(self) -> bytes:
+        return b"".join(segment.kinds for segment in self._segments) + self._tail[_KIND_AT::_SIZE]
 
     # --- on disk -----------------------------------------------------------------------------------------------------
 
@@ -160,21 +253,44 @@ class Index:
             return None
         if covered > size or (covered == size and then != modified) or (first, last) != _samples(file, covered):
             return None
-        records = _read(handle, count * _SIZE)
-        if records is None:
-            return None
-        loaded = cls(records, covered)
+        loaded = cls()
+        for at in range(0, count * _SIZE, _SEGMENT):
+            records = _read(handle, min(_SEGMENT, count * _SIZE - at))
+            if records is None:
+                return None
+            loaded._load(records, key)
+        loaded.covered, loaded.head, loaded._on_disk = covered, loaded._head(), count * _SIZE
         return loaded if _is_same(code, loaded._code(key)) else None
+
+    def _load(self, records: bytearray, key: bytes) -> None:
+        if len(records) < _SEGMENT:
+            self._tail = records
+            return
+        done, code = self._sealed
+        self._sealed = done + _SEGMENT, _authenticated(key, code, records)
+        self._segments.append(_segment(records, self._sealed[1]))
 
     def _code(self, key: bytes) -> bytes:
         """The code of all records. Whole segments are hashed once."""
         done, code = self._sealed
-        with memoryview(self._records) as records:
-            while done + _SEGMENT <= len(records):
-                code = _authenticated(key, code, records[done : done + _SEGMENT])
-                done += _SEGMENT
-            self._sealed = done, code
-            return _authenticated(key, code, records[done:])
+        for segment in self._segments[done // _SEGMENT :]:
+            code = _authenticated(key, code, segment.raw())
+            done += _SEGMENT
+        self._sealed = done, code
+        return _authenticated(key, code, self._tail)
+
+    @property
+    def _size(self) -> int:
+        return len(self._segments) * _SEGMENT + len(self._tail)
+
+    def _since(self, saved: int) -> Iterator[tuple[int, bytes | bytearray]]:
+        """The records behind those that are saved, each piece with its place."""
+        for at in range(saved // _SEGMENT, len(self._segments)):
+            skipped = max(saved - at * _SEGMENT, 0)
+            yield at * _SEGMENT + skipped, self._segments[at].raw()[skipped:]
+        first = len(self._segments) * _SEGMENT
+        skipped = max(saved - first, 0)
+        yield first + skipped, self._tail[skipped:]
 
     def save(self, path: Path, file: int) -> None:
         """Writes the records that are not on disk, syncs, then writes the header; raises OSError.
@@ -184,13 +300,13 @@ class Index:
         there = _existing(path)
         saved = self._on_disk if there == _HEADER.size + self._on_disk else 0
         key = _key(home(), create=True)
-        if saved == len(self._records) or key is None:
+        if saved == self._size or key is None:
             return
         place = path if saved else path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
         handle = open_regular(place, os.O_RDWR if saved else os.O_RDWR | os.O_CREAT | os.O_EXCL)
         try:
-            with memoryview(self._records) as records:
-                _write_at(handle, records[saved:], _HEADER.size + saved)
+            for at, records in self._since(saved):
+                _write_at(handle, records, _HEADER.size + at)
             os.fsync(handle)
             given = (len(self), self.covered, os.fstat(file).st_mtime_ns, *_samples(file, self.covered))
             raw = _HEADER.pack(_MAGIC, *given, self._code(key), bytes(_CODE))[:-_CODE]
@@ -203,10 +319,10 @@ class Index:
             raise
         finally:
             os.close(handle)
-        self._on_disk = len(self._records)
+        self._on_disk = self._size
 
     def close(self) -> None:
-        self._records = bytearray()
+        self._segments, self._tail = [], bytearray()
 
 
 def discard(path: Path) -> None:
@@ -273,7 +389,7 @@ def _key(folder: Path, *, create: bool = False) -> bytes | None:
 _is_same = secrets.compare_digest
 
 
-def _authenticated(key: bytes, *parts: bytes | memoryview) -> bytes:
+def _authenticated(key: bytes, *parts: bytes | bytearray) -> bytes:
     code = hashlib.blake2b(key=key, digest_size=_CODE)
     for part in parts:
         code.update(part)
@@ -292,6 +408,16 @@ def authenticated(data: bytes) -> bytes | None:
     """The data behind a code that this user made; None for any other."""
     key, code, data = _key(home()), data[:_CODE], data[_CODE:]
     return data if key is not None and _is_same(code, _authenticated(key, b"cache", data)) else None
+
+
+def _places(values: bytes | bytearray, key: bytes, size: int, field: int) -> Iterator[int]:
+    """The records of this size that have the key at a field, the last first."""
+    end = len(values)
+    while (found := values.rfind(key, 0, end)) >= 0:
+        number, where = divmod(found, size)
+        if where == field:
+            yield number
+        end = found + len(key) - 1
 
 
 def _positions(column: bytes, value: int) -> Iterator[int]:
@@ -328,7 +454,7 @@ def _samples(file: int, covered: int) -> tuple[bytes, bytes]:
     return tuple(hashlib.blake2b(part, digest_size=16).digest() for part in (first, last))  # type: ignore[return-value]
 
 
-def _write_at(handle: int, data: bytes | memoryview, at: int) -> None:
+def _write_at(handle: int, data: bytes | bytearray, at: int) -> None:
     with memoryview(data) as view:
         done = 0
         while done < len(view):
