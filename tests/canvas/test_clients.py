@@ -4,6 +4,7 @@ Names with a B and a number are the bugs of the published server that are listed
 """
 
 import asyncio
+import errno
 import json
 import threading
 import time
@@ -23,6 +24,7 @@ from interlingua.canvas.client import AsyncCanvasClient, CanvasClient, LocalCanv
 from interlingua.canvas.library import Library
 from interlingua.canvas.server import Canvas
 from interlingua.sessions import Session
+from interlingua.sessions.files import FileLog
 
 HELLO = {"role": "user", "content": "Hello"}
 
@@ -472,6 +474,28 @@ async def test_a_change_that_is_refused_does_not_stop_the_others(tmp_path: Path)
         assert 2 == len(client.failures)
         found = await client.get_canvas(made.canvas_id)
         assert found is not None and 2 == len(found.nodes)
+
+
+def test_commits_that_cannot_be_saved_are_sent_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk is full for a while: nothing is acknowledged, nothing is lost, nothing is there twice."""
+    attempts: list[int] = []
+    write = FileLog._write
+
+    def failing(log: FileLog, data: Any) -> None:
+        if b"message 1" in bytes(data) and len(attempts) < 2:
+            attempts.append(len(data))
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(log, data)
+
+    monkeypatch.setattr(FileLog, "_write", failing)
+    with Served(tmp_path) as served, CanvasClient(served.address, home=tmp_path) as client:
+        main = client.create_canvas("full").checkout("main")
+        nodes = [main.commit_message({"role": "user", "content": f"message {number}"}) for number in range(3)]
+        assert client.flush(20) and not client.failures
+        stored = client.get_canvas(main._canvas.canvas_id)
+        assert stored is not None
+        assert (2, [node["id"] for node in nodes]) == (len(attempts), [*stored.nodes])
+        assert nodes[-1]["id"] == stored.checkout("main").head_node_id
 
 
 def test_an_outbox_survives_its_process(tmp_path: Path) -> None:

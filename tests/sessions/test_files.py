@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import random
 import resource
 import subprocess
 import sys
@@ -14,6 +15,8 @@ import pytest
 import interlingua as il
 from interlingua.sessions import Session, SessionDamaged, SessionError, files
 from interlingua.sessions.files import FileLog, FileStore
+from interlingua.sessions.index import Index, Record, StaleIndex, check_of
+from interlingua.sessions.tree import ENTRY
 from sessions.making import answer, fill, lines_of, read_lines, texts, user, write_lines
 
 USER: dict[str, Any] = {"role": "user", "content": "Hi", "id": "a"}
@@ -502,3 +505,132 @@ def test_the_limit_of_open_files_is_not_reached_by_listing(tmp_path: Path) -> No
         assert 300 == len(store.sessions("main"))
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+# --- groups ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_group_is_one_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inside, everything is there to read and to build on; the file has it when the group ends."""
+    writes: list[int] = []
+    write = os.write
+    with Session.open("s", home=tmp_path) as session:
+        first = session.append(user("a"))
+        before = Path(session.where).read_bytes()
+        monkeypatch.setattr(os, "write", lambda file, data: writes.append(len(data)) or write(file, data))
+        with session.grouped():
+            second = session.append(answer("b"), id="b")
+            session.set_branch("x", "b")
+            session.append(user("c"), branch="x", expect="b")
+            session.revise("b", answer("B"))
+            with session.grouped():
+                session.append(user("d"), parent_id=first.id)
+            assert (["a", "d"], ["B", "c"]) == (
+                texts(session.messages),
+                texts([session.entry("b").message, _end(session)]),
+            )
+            assert before == Path(session.where).read_bytes()
+        assert (1, second.id) == (len(writes), session.children(first.id or "")[0].id)
+        monkeypatch.undo()
+        seen = texts(session.messages), session.branches()["x"].head, texts([session.entry("b").message])
+    with Session.open("s", home=tmp_path, read_only=True) as session:
+        assert seen == (texts(session.messages), session.branches()["x"].head, texts([session.entry("b").message]))
+
+
+def _end(session: Session) -> Any:
+    return session.entry(session.branches()["x"].head or "").message
+
+
+def test_a_group_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither in the file nor in memory, marks included; the next append is as if it had not been."""
+
+    def full(file: int, data: Any) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with Session.open("s", home=tmp_path) as session:
+        fill(session, user("a"))
+        before = Path(session.where).read_bytes()
+        with pytest.raises(SessionError, match="not saved: No space left"), session.grouped():
+            session.append(answer("lost"), id="lost")
+            session.set_branch("lost", "lost")
+            monkeypatch.setattr(os, "write", full)
+        monkeypatch.undo()
+        assert (before, {}) == (Path(session.where).read_bytes(), session.branches())
+        session.append(answer("b"), id="lost")
+        assert ["a", "b"] == texts(session.messages)
+
+
+def test_a_group_does_not_overtake_another_program(tmp_path: Path) -> None:
+    """What it wrote meanwhile is kept, and the group is refused: its lines were placed without knowing."""
+    with Session.open("s", home=tmp_path) as session:
+        fill(session, user("a"))
+        with pytest.raises(SessionError, match="another program wrote"), session.grouped():
+            session.append(answer("b"))
+            with Path(session.where).open("ab") as stream:
+                stream.write(json.dumps({"role": "user", "content": "x", "id": "x"}).encode() + b"\n")
+        session.append(answer("c"))
+        assert ["a", "x", "c"] == texts(session.messages)
+
+
+def test_what_was_appended_before_an_error_in_a_group_is_kept(tmp_path: Path) -> None:
+    """A group is for speed; it does not take back what succeeded."""
+    with Session.open("s", home=tmp_path) as session:
+        with pytest.raises(ZeroDivisionError), session.grouped():
+            session.append(user("a"))
+            raise ZeroDivisionError
+        assert ["a"] == [line["content"] for line in read_lines(Path(session.where))[1:]]
+
+
+# --- long sessions ---------------------------------------------------------------------------------------------------
+
+
+def test_the_index_of_a_long_session_says_what_was_added(tmp_path: Path) -> None:
+    """Whatever is in memory in another form: by number, by id, by parent and by kind, also after a save and a load."""
+    source = random.Random(7)
+    added: list[Record] = []
+    index = Index()
+    for number in range(3000):
+        kind, parent, id = source.randrange(15), source.randrange(-1, number), f"e{source.randrange(2000)}"
+        length = source.choice([0, 7, 300, 70_000, 1 << 27])
+        flags = int(source.random() < 0.01)
+        added.append(Record(index.covered, length, parent, check_of(id), kind, flags))
+        index.add(length, parent, id, kind, flags)
+    path = tmp_path / "s.jsonl"
+    path.touch()
+    os.truncate(path, index.covered)
+    with path.open("rb") as stream:
+        index.save(tmp_path / "s.idx", stream.fileno())
+        found = path.stat()
+        loaded = Index.load(tmp_path / "s.idx", stream.fileno(), found.st_size, found.st_mtime_ns)
+        assert loaded is not None
+        loaded.add(5, 2999, "late", 9)
+        loaded.save(tmp_path / "s.idx", stream.fileno())
+    entries = [number for number, one in enumerate(added) if one.kind >= ENTRY]
+    parents = {added[number].parent for number in entries}
+    for one in (index, loaded):
+        assert added == [one[number] for number in range(3000)]
+        assert [n for n in entries if n not in parents] == [n for n in one.leaves() if n < 3000 and n != 2999]
+        assert [n for n, record in enumerate(added) if record.flags] == one.orphans()
+        assert [n for n, record in enumerate(added) if record.kind in (3, 9)] == [
+            n for n in one.numbers(3, 9) if n < 3000
+        ]
+        for id in ("e0", "e1", "e1999", "none"):
+            named = [n for n in reversed(entries) if added[n].check == check_of(id)]
+            assert named == [*one.candidates(id)]
+        for parent in (-1, 0, 1, 1023, 1024, 2500):
+            assert [n for n in entries if added[n].parent == parent] == one.children(parent)
+    with pytest.raises(StaleIndex):
+        index[3000]
+
+
+def test_readers_of_one_file_have_its_index_in_common(tmp_path: Path) -> None:
+    """A canvas reads a long session several times at once: for the tree, for the list, for the search."""
+    path = tmp_path / "s.jsonl"
+    write_lines(path, *({"role": "user", "content": "x", "id": f"e{number}"} for number in range(2100)))
+    first, second = FileLog(path), FileLog(path)
+    assert 2 == len(first._index._segments)
+    for one, other in zip(first._index._segments, second._index._segments, strict=True):
+        assert one is other
+    first.close()
+    assert b'"e3"' in second.line(3)
+    second.close()

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -12,7 +13,7 @@ from ..serving import guard
 from ..serving.listener import Listener
 from ..serving.problems import HttpProblem, problem_of
 from ..serving.sse import Channel, serve_events
-from ..sessions import EntryExists, Session, SessionNotFound, StaleHead, gc
+from ..sessions import EntryExists, Session, SessionError, SessionNotFound, StaleHead, gc
 from ..values import jsontext
 from ..values.canonical import build
 from ..values.errors import BadWire, FormatError, InterlinguaError
@@ -159,10 +160,20 @@ async def _apply(call: Call, operations: tuple[Operation, ...]) -> list[Outcome]
     except InterlinguaError as error:
         problem = no_canvas(id) if isinstance(error, SessionNotFound) else problem_of(error)
         return [*outcomes, *(_failed(problem) for _ in rest)]
-    outcomes += await asyncio.to_thread(lambda: [_outcome(nodes, session, operation) for operation in rest])
+    try:
+        outcomes += await asyncio.to_thread(_outcomes, nodes, session, rest)
+    except SessionError as error:
+        await canvas.lingering.let_go(nodes.key(id))  # the next attempt opens the file again
+        raise HttpProblem(503, str(error), code="not_saved", remedy="send the batch again") from None
     await canvas.update_open(nodes.key(id))
     canvas.session_changed(nodes.place(id))
     return outcomes
+
+
+def _outcomes(nodes: Any, session: Session, operations: Sequence[Operation]) -> list[Outcome]:
+    """Applies changes in one write; raises SessionError if it fails: then the client sends them again."""
+    with session.grouped():
+        return [_outcome(nodes, session, operation) for operation in operations]
 
 
 def _outcome(nodes: Any, session: Session, operation: Operation) -> Outcome:

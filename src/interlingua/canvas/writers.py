@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from ..agent.batch import Journal
 from ..dialects import dialect
+from ..dialects.files.llm_canvas import decode_node
 from ..serving.problems import HttpProblem
 from ..sessions import EntryExists, Session, SessionNotFound, StaleHead, UnfinishedCall, compaction
 from ..sessions.compaction import is_bookkeeping
@@ -248,7 +249,6 @@ def _squashed(session: Session, target: str | None, heads: Sequence[str], strate
 
 
 API = "llm-canvas"
-_OTHER = "~other"  # the id of a node that keeps a first system message a message
 
 
 class Nodes:
@@ -289,35 +289,30 @@ class Nodes:
 
     def append(self, session: Session, id: str, name: str, node: dict[str, Any], parents: Sequence[str] = ()) -> None:
         """Commits a node. The same node again is the same commit; another with its id is refused."""
-        entries = _entries(name, node)
+        *parts, last = _entries(name, node)
         parent = node.get("parent_id")
-        if isinstance(parent, str) and not _has(session, parent):
+        further = self._pending.get((id, name), ())
+        named = dict.fromkeys((*last.parents, *further, *parents))
+        merged = tuple(other for other in named if other != parent and _has(session, other))
+        try:
+            for part in () if parts and _has(session, name) else parts:
+                with contextlib.suppress(EntryExists):
+                    session.append(part.message, id=part.id, parent_id=part.parent_id, extra=part.extra)
+            session.append(last.message, id=name, parent_id=last.parent_id, parents=merged, extra=last.extra)
+        except SessionNotFound:
             raise HttpProblem(
                 422, f"no node {parent!r} to hang from", path="$.data.data.parent_id", remedy="commit the parent first"
-            )
-        if _has(session, name):
-            if session.entry(name).message == entries[-1].message:
-                return
-            raise HttpProblem(
-                400,
-                f"Message with ID {name} already exists",
-                code="node_already_exists",
-                path="$.data.data.id",
-                remedy="choose another id, or update the message",
-            )
-        further = self._pending.pop((id, name), [])
-        named = dict.fromkeys((*entries[-1].parents, *further, *parents))
-        merged = tuple(other for other in named if other != parent and _has(session, other))
-        for entry in entries:
-            last = entry is entries[-1]
-            with contextlib.suppress(EntryExists):
-                session.append(
-                    entry.message,
-                    id=entry.id,
-                    parent_id=entry.parent_id,
-                    parents=merged if last else (),
-                    extra=entry.extra,
-                )
+            ) from None
+        except EntryExists:
+            if session.entry(name).message != last.message:
+                raise HttpProblem(
+                    400,
+                    f"Message with ID {name} already exists",
+                    code="node_already_exists",
+                    path="$.data.data.id",
+                    remedy="choose another id, or update the message",
+                ) from None
+        self._pending.pop((id, name), None)
 
     def revise(self, session: Session, id: str, name: str, node: dict[str, Any]) -> list[str]:
         """Takes in what a node says now; gives the nodes that changed by it.
@@ -404,10 +399,8 @@ class Nodes:
 
 
 def _entries(name: str, node: dict[str, Any]) -> Sequence[Entry]:
-    """The entries of a node. A system message alone would be read as a canvas's system text: so it is not alone."""
-    other = {"id": _OTHER, "message": {"role": "user", "content": ""}, "child_ids": []}
-    decoded = dialect(API).decode({"nodes": {_OTHER: other, name: {**node, "id": name, "child_ids": []}}})
-    return [entry for entry in decoded.entries if entry.id != _OTHER]
+    """The entries of a node, of which the last has its name."""
+    return decode_node(name, {**node, "id": name, "child_ids": []})
 
 
 def _has(session: Session, id: str) -> bool:

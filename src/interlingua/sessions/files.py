@@ -54,6 +54,15 @@ _OURS = (".lock", ".idx")  # endings of files beside a session, which cannot be 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:@+=-]{0,200}")
 
 
+class _Group:
+    """Lines that are written together: their bytes, and where in the file they begin."""
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+        self.data = bytearray()
+        self.sync = False
+
+
 class FileLog:
     """One session file: any number of readers, and one writer that holds the lease."""
 
@@ -70,6 +79,7 @@ class FileLog:
         self._head_id: str | None = None  # the id of the head, if just read
         self._is_new = False
         self._blank = 0
+        self._group: _Group | None = None
         self._lease: lease.Lease | None = None
         with typed(path):
             if not (write and create):
@@ -121,6 +131,10 @@ class FileLog:
 
     def line(self, number: int) -> bytes:
         record = self._index[number]
+        group = self._group
+        if group is not None and record.offset >= group.start:
+            at = record.offset - group.start
+            return bytes(group.data[at : at + record.length])
         raw = os.pread(self._file, record.length + 2, max(record.offset - 1, 0))
         if not record.offset:
             raw = b"\n" + raw
@@ -145,6 +159,8 @@ class FileLog:
                 raise StaleIndex
 
     def find(self, id: str) -> int | None:
+        if id == self._head_id:  # the usual case: the last entry
+            return self._index.head
         for number in self._index.candidates(id):
             if parse_place(self.line(number)).id == id:
                 return number
@@ -170,6 +186,8 @@ class FileLog:
         return self._index.leaves()
 
     def refresh(self) -> None:
+        if self._group is not None:  # the index is ahead of the file until the group is written
+            return
         if self._lease is None and self._was_replaced():
             os.close(self._file)
             self._file = -1
@@ -193,6 +211,12 @@ class FileLog:
             return self._lease is not None
 
     def rebuild(self) -> None:
+        group, self._group = self._group, None
+        if group is not None and group.data:
+            self._write_group(group)
+        self._reread()
+
+    def _reread(self) -> None:
         self._index.close()
         self._index, self._head_id, self._blank = Index(), None, 0
         self.generation += 1
@@ -229,7 +253,7 @@ class FileLog:
             self._index.add(len(raw), self._index.head, None, BAD)
             return
         head = self._index.head
-        kind, parent, orphan = place(line, head, self._find_parent)
+        kind, parent, orphan = place(line, head, self.find)
         id = line.id if kind >= ENTRY and isinstance(line.id, str) else None
         self._index.add(len(raw), parent, id, kind, ORPHAN if orphan else 0)
         if kind >= ENTRY:
@@ -237,43 +261,86 @@ class FileLog:
         elif parent != head:
             self._head_id = None
 
-    def _find_parent(self, id: str) -> int | None:
-        """`find` with a fast path for the usual case: the last entry."""
-        return self._index.head if id == self._head_id else self.find(id)
-
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def add(self, lines: Sequence[bytes], *, sync: bool) -> int:
+        first = len(self._index)
+        data = b"".join(line + b"\n" for line in lines)
+        if self._group is not None:
+            self._group.data += data
+            self._group.sync |= sync
+        else:
+            self._check_writable()
+            if os.fstat(self._file).st_size != self._index.covered:
+                self.refresh()  # a writer without a lease has appended
+                first = len(self._index)
+            self._write_or_truncate(data, self._index.covered, sync)
+        for line in lines:
+            self._index_line(line)
+        self._unsaved += len(lines)
+        self._save_index_if_due()
+        return first
+
+    @contextlib.contextmanager
+    def grouped(self) -> Iterator[None]:
+        if self._group is not None:
+            yield
+            return
+        self._check_writable()
+        self.refresh()
+        group = self._group = _Group(self._index.covered)
+        try:
+            yield
+        finally:
+            if self._group is group:
+                self._group = None
+                if group.data:
+                    self._write_group(group)
+
+    def _write_group(self, group: "_Group") -> None:
+        """Writes the lines of a group; if that fails, the index forgets them."""
+        with typed(self.path):
+            try:
+                self._check_writable()
+                self._check_size(group.start)
+                self._write_or_truncate(group.data, group.start, group.sync)
+            except BaseException:
+                self._reread()
+                raise
+        self._save_index_if_due()
+
+    def _check_writable(self) -> None:
         self._writer().check()
         if self._was_replaced():
             raise SessionError(f"{self.path}: the file was removed or replaced; open the session again")
-        if os.fstat(self._file).st_size != self._index.covered:
-            self.refresh()  # a writer without a lease has appended
-        first = len(self._index)
+
+    def _check_size(self, expected: int) -> None:
+        if os.fstat(self._file).st_size != expected:
+            raise SessionError(f"{self.path}: not saved: another program wrote to the file; append again")
+
+    def _write_or_truncate(self, data: bytes | bytearray, start: int, sync: bool) -> None:
         try:
-            self._write(b"".join(line + b"\n" for line in lines))
+            self._write(data)
             if sync:
                 self._fsync()
         except OSError as error:
             with contextlib.suppress(OSError):
-                os.ftruncate(self._file, self._index.covered)
+                os.ftruncate(self._file, start)
             why = error.strerror or str(error)
             raise SessionError(
                 f"{self.path}: not saved: {why}; earlier lines are intact: free disk space and append again"
             ) from error
-        for line in lines:
-            self._index_line(line)
-        self._unsaved += len(lines)
-        if self._unsaved >= _SAVED_EVERY:
+
+    def _save_index_if_due(self) -> None:
+        if self._unsaved >= _SAVED_EVERY and self._group is None:
             self._save_index()
-        return first
 
     def _writer(self) -> lease.Lease:
         if self._lease is None:
             raise SessionError(f"{self.path}: opened read-only; open it for writing, or fork it")
         return self._lease
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, data: bytes | bytearray) -> None:
         view = memoryview(data)
         while view:
             view = view[os.write(self._file, view) :]
@@ -314,7 +381,9 @@ class FileLog:
             self.problems.append(problem)
 
     def sync(self) -> None:
-        if self._lease is not None and self._file >= 0:
+        if self._group is not None:
+            self._group.sync = True
+        elif self._lease is not None and self._file >= 0:
             self._fsync()
             self._lease.beat()
 

@@ -604,9 +604,23 @@ class Session:
             parents=tuple(self._name(self._number(one)) for one in parents),
             extra=extra or {},
         )
-        _refuse_unreadable(entry)
-        self._insert(entry, sync, branch)
+        self._insert(entry, sync, branch, _readable_line(entry))
         return entry
+
+    @contextlib.contextmanager
+    def grouped(self) -> Iterator[None]:
+        """What is appended inside is written at once, when it ends: one write for many messages.
+
+        Raises SessionError if that fails; then nothing of it was written. Until it ends, nothing of it is safe.
+        """
+        with self._lock:
+            generation = self._log.generation
+            try:
+                with self._log.grouped():
+                    yield
+            finally:
+                if self._log.generation != generation:
+                    self._at, self._known = None, (ROOT, "")
 
     def _branch_end(self, name: str, expect: str | None) -> int:
         """The head of a branch; raises StaleHead if `expect` is another."""
@@ -622,11 +636,16 @@ class Session:
         name = self.current_branch
         return name if name is not None and self._branch_end(name, _ANY) == parent else None
 
-    def _insert(self, entry: Entry, sync: bool | None = None, branch: str | None = None) -> None:
+    def _insert(
+        self, entry: Entry, sync: bool | None = None, branch: str | None = None, line: bytes | None = None
+    ) -> None:
+        """Writes an entry; `line` is its line, if it was encoded already."""
         message: AgentMessage = entry.message
         stored = media.externalize(message, self._blobs)
         root = entry.parent_id is None and self._log.head != ROOT
-        lines = [encode_line(entry if stored is message else replace(entry, message=stored), root=root)]
+        if line is None or root or stored is not message:
+            line = encode_line(entry if stored is message else replace(entry, message=stored), root=root)
+        lines = [line]
         if branch is not None:  # in the same write, so that both lines exist or neither
             lines.append(jsontext.write({"role": "branch", "name": branch, "target": entry.id, "parentId": entry.id}))
         self._add(*lines, sync=sync)
@@ -1156,14 +1175,16 @@ def _options(value: dict[str, Any]) -> Options:
     return options
 
 
-def _refuse_unreadable(entry: Entry) -> None:
-    """Raises FormatError, with the path, for a message that would be unreadable once written."""
+def _readable_line(entry: Entry) -> bytes:
+    """The line of an entry; raises FormatError, with the path, if it would be unreadable once written."""
     if not isinstance(entry.message, Spoken | CustomMessage):
         raise FormatError(f"{type(entry.message).__name__} is not a message; append a UserMessage(content=…)")
+    line = encode_line(entry)
     try:
-        decode_line(encode_line(entry))
+        decode_line(line)
     except BadWire as error:
         raise FormatError(error.message.partition(": ")[2], error.path) from None
+    return line
 
 
 def _revised(raw: bytes) -> Any:

@@ -165,6 +165,10 @@ class SqlLog:
         self._count, self._head = first + len(lines), head
         return first
 
+    def grouped(self) -> AbstractContextManager[None]:
+        """Each append is a transaction of its own, inside a group too."""
+        return contextlib.nullcontext()
+
     def _is_saved(self, first: int, lines: Sequence[bytes]) -> bool:
         """Whether a commit that was reported as failed took place: the server's answer may have been lost."""
         try:

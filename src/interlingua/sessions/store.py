@@ -175,6 +175,10 @@ class Log(Protocol):
         """Appends whole lines, all or none, and returns the number of the first."""
         ...
 
+    def grouped(self) -> contextlib.AbstractContextManager[None]:
+        """Lines added inside may be written together when it ends; it raises if they were not, and none exist."""
+        ...
+
     def sync(self) -> None: ...
     def refresh(self) -> None:
         """Reads what other processes have appended."""

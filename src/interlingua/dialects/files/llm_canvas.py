@@ -505,6 +505,15 @@ def _decode_canvas(wire: dict[str, Any]) -> Conversation:
     return with_residual(conversation, API, **residual(wire, emitted))
 
 
+@reading(API)
+def decode_node(key: str, node: Any) -> list[Entry]:
+    """The entries of one node without its canvas: a first system message is a message like the others."""
+    try:
+        return _decode_node(key, an_object(node, API), [], {})
+    except BadWire as error:
+        raise error.under(f"nodes.{key}") from None
+
+
 def _children(nodes: dict[str, Any]) -> dict[str, list[str]]:
     """By node, the nodes that hang from it: those whose parent it is, and the merges that it is a source of."""
     out: dict[str, list[str]] = {}
