@@ -178,6 +178,38 @@ def test_two_branches_are_compared(tab: Tab) -> None:
     expect(page.get_by_label("branch A")).to_have_value("outbox3")
 
 
+def test_a_result_is_compared_as_the_transcript_shows_it(tab: Tab) -> None:
+    """A diff is a diff, not a list of bullets; a call has the icon of its tool."""
+    page = tab.go(f"/s/{KEY}/compare?a=lease4&b=lock2")
+    expect(page.locator(".cmp .fdiff .add").first).to_be_visible()
+    expect(page.locator(".cmp .words li")).to_have_count(0)
+
+
+# The width of an input's placeholder beside the room that it has.
+PLACEHOLDER = """input => {
+  const style = getComputedStyle(input), context = document.createElement('canvas').getContext('2d');
+  context.font = style.font;
+  const room = input.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+  return context.measureText(input.placeholder).width - room;
+}"""
+
+
+def test_what_inputs_say_fits_into_them(tab: Tab) -> None:
+    """The composer, the commands; and the commands stand below each other, with an icon or without."""
+    page = tab.go(f"/s/{KEY}/canvas")
+    tab.card("lease1").wait_for()
+    tab.press("c")
+    page.get_by_label("find a model").wait_for()
+    assert page.get_by_label("find a model").evaluate(PLACEHOLDER) <= 0
+    page.get_by_role("button", name="Cancel").click()
+    tab.press("Control+k")
+    command = page.get_by_label("command", exact=True)
+    assert command.evaluate(PLACEHOLDER) <= 0
+    assert command.evaluate("input => input.parentElement.clientWidth - input.clientWidth") < 48
+    lefts = page.locator(".commands .row .cut").evaluate_all("all => all.map(one => one.getBoundingClientRect().left)")
+    assert 1 == len(set(lefts)) and len(lefts) > 10
+
+
 def test_the_wire_view_marks_every_loss_where_it_strikes(tab: Tab) -> None:
     """Stored and sent side by side; each loss has its number on the stored line and in the list with its reason."""
     page = tab.go(f"/s/{KEY}/wire?at=lease4")

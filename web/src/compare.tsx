@@ -3,10 +3,10 @@
 import { useEffect, useMemo, useState } from "react";
 
 import { get } from "./http";
-import { Blocks, pretty } from "./blocks";
+import { Blocks, Output, pretty } from "./blocks";
 import { cost, duration, plural, tokens } from "./format";
 import { Icon } from "./icons";
-import { Button, Glyph, speaker } from "./parts";
+import { Button, Glyph, speaker, toolIcon } from "./parts";
 import { oneLine, visible } from "./plain";
 import { setQuery, useRoute } from "./route";
 import type { SessionStore } from "./store";
@@ -119,10 +119,10 @@ function Half({ row, side, store, onSelect }: { row: CompareRow; side: "a" | "b"
   return (
     <article>
       <div className="who">{stored === undefined ? <Glyph row={{ role: row.role }} /> : <Glyph row={stored} />}<b>{speaker(stored ?? { role: row.role })}</b>{id !== undefined && <button type="button" className="btn small bare push" onClick={() => onSelect(id)}>Open</button>}</div>
-      {row.kind === "changed" && row.spans !== undefined ? <p className="txt"><Words spans={row.spans} side={side} /></p> : entry !== undefined ? <div className="words"><Blocks content={entry.message.content} session={store.key} entry={entry.id} /></div> : whole && <p className="txt">{stored?.text}</p>}
+      {row.kind === "changed" && row.spans !== undefined ? <p className={row.role === "toolResult" ? "txt mono" : "txt"}><Words spans={row.spans} side={side} /></p> : entry !== undefined ? <div className="words">{row.role === "toolResult" ? <Output entry={entry} session={store.key} /> : <Blocks content={entry.message.content} session={store.key} entry={entry.id} />}</div> : whole && <p className="txt">{stored?.text}</p>}
       {row.kind === "changed" && row.calls?.filter((call) => call[side] !== undefined).map((call, at) => (
         <div key={at} className="calls">
-          <div className="call"><Icon name="exec" /><span className="name">{oneLine(call.name)}</span></div>
+          <div className="call"><Icon name={toolIcon(call.name)} /><span className="name">{oneLine(call.name)}</span></div>
           <dl className="kv">{call.args.map((arg) => <div key={arg.key} className="pair"><dt>{visible(arg.key)}</dt><dd className={arg.same ? "" : side === "a" ? "wa" : "wb"}>{arg.spans !== undefined ? <Words spans={arg.spans} side={side} /> : arg[side] === undefined ? "absent" : pretty(arg[side])}</dd></div>)}</dl>
         </div>
       ))}

@@ -145,7 +145,7 @@ export function Composer({ store, selected, path, open, edit: wantsEdit = false,
           <div className="models">
             <div className="picked">
               {chosen.map((name) => <span key={name} className="chip branch" aria-current>{name}<button type="button" aria-label={`remove ${name}`} onClick={() => setChosen(chosen.filter((one) => one !== name))}><Icon name="x" /></button></span>)}
-              <input className="field" value={filter} onChange={(event) => setFilter(event.target.value)} placeholder={chosen.length > 0 ? "one more model, to answer as a sibling" : "choose a model"} aria-label="find a model" />
+              <input className="field" value={filter} onChange={(event) => setFilter(event.target.value)} placeholder={chosen.length > 0 ? "add a model" : "choose a model"} aria-label="find a model" />
             </div>
             {filter !== "" && (
               <ul className="menu">

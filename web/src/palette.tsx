@@ -41,7 +41,7 @@ export default function Palette({ actions, onClose }: { actions: readonly Action
       <ul className="menu commands" id="commands" role="listbox" aria-label="commands" ref={list}>
         {found.map((action, n) => (
           <li key={action.label} id={`command-${n}`} role="option" aria-selected={n === here} className="row" onClick={() => run(action)} onPointerMove={() => setAt(n)}>
-            {action.icon !== undefined && <Icon name={action.icon} />}<span className="cut">{visible(action.label)}</span>
+            {action.icon !== undefined ? <Icon name={action.icon} /> : <span className="noicon" />}<span className="cut">{visible(action.label)}</span>
             <span className="push">{action.keys?.slice(0, 1).map((one) => <kbd key={one}>{SHOWN[one] ?? one}</kbd>)}</span>
           </li>
         ))}
