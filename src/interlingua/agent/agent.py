@@ -25,7 +25,7 @@ from ..tools.settings import with_settings
 from ..tools.tool import Tool, ToolContext, ToolResult, as_tool
 from ..values.abort import Abort
 from ..values.canonical import message_of
-from ..values.errors import CannotCompact, InterlinguaError
+from ..values.errors import CannotCompact, FormatError, InterlinguaError
 from ..values.events import (
     AgentEvent,
     AgentStart,
@@ -130,6 +130,9 @@ class Agent(Generic[T]):
         on_listener_error: Callable[[BaseException], object] | None = None,
         **options: Unpack[AnswerOptions],
     ) -> None:
+        named(model)  # refuses what is none
+        if limits is not None and not isinstance(limits, Limits):
+            raise FormatError(f"limits are Limits(…), not {type(limits).__name__}", "limits")
         self._model = model
         self._access: dict[Any, dict[str, Any]] = {}  # of models that were given up for others, by their places
         self.context = None if context is None else ToolContext.of(context)

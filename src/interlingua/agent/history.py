@@ -7,6 +7,7 @@ from ..dialects.foreign_blocks import meant
 from ..sessions.compaction import ROLE, summary_message, unsigned
 from ..sessions.session import Session, UnfinishedCall
 from ..values.canonical import build, plain
+from ..values.errors import FormatError
 from ..values.messages import AgentMessage, CustomMessage, Message, TextBlock, ToolCall, ToolResultMessage, UserMessage
 from ..values.request import Entry
 from .batch import Journal
@@ -246,7 +247,8 @@ def opened(session: Any, messages: Iterable[AgentMessage]) -> History:
     """The history for an agent: the session's, else one in memory."""
     if session is None:
         return Memory(messages)
-
+    if not hasattr(session, "context_messages"):
+        raise FormatError(f"a session is a Session, opened by Session.open(…), not {type(session).__name__}", "session")
     history = Stored(session)
     for message in messages:
         history.append(message)

@@ -222,6 +222,9 @@ def named(model: Model) -> ModelDescriptor:
     """A model as far as its name tells."""
     if isinstance(model, ModelDescriptor):
         return model
+    if not isinstance(model, str):
+        kind = type(model).__name__
+        raise FormatError(f"a model is a name such as 'openai/gpt-5', or a ModelDescriptor, not {kind}", "model")
     provider, slash, id = model.partition("/")
     return ModelDescriptor(id=id, provider=provider) if slash else ModelDescriptor(id=model)
 
@@ -237,9 +240,7 @@ def options_of(options: Mapping[str, Any]) -> tuple[Options, CallOptions]:
         known = ", ".join(sorted(_NAMES))
         raise InterlinguaError(f"unknown option {', '.join(map(repr, given))}{hint}; {meant}valid options: {known}")
     for name in options.keys() & _KINDS.keys():
-        value, wanted = options[name], _KINDS[name]
-        if value is not None and (not isinstance(value, wanted) or isinstance(value, bool)):
-            raise FormatError(f"{name} must be a number, not {value!r}", f"options.{name}")
+        check_kind(name, options[name])
     if (options.get("max_tokens") or 1) < 1:
         raise FormatError(f"max_tokens must be at least 1, not {options['max_tokens']}", "options.max_tokens")
     call = {name: options[name] for name in options if name in _CALL}
@@ -249,15 +250,61 @@ def options_of(options: Mapping[str, Any]) -> tuple[Options, CallOptions]:
 
 _CALL = frozenset(CallOptions.__struct_fields__)
 _NAMES = frozenset(StreamOptions.__struct_fields__)
-_NUMBER = (int, float)
-_KINDS: dict[str, Any] = {
-    "max_tokens": int,
-    "top_k": int,
-    "seed": int,
-    "temperature": _NUMBER,
-    "top_p": _NUMBER,
-    "timeout": (int, float, Timeouts),
+_NUMBER = "a number"
+_TEXT = str, "a string"
+_TABLE = Mapping, "a dictionary"
+_SWITCH = bool, "True or False"
+# What each option may be, and how that is said. Of the others only their owners can say what they are.
+_KINDS: dict[str, tuple[Any, str]] = {
+    "max_tokens": (int, _NUMBER),
+    "top_k": (int, _NUMBER),
+    "seed": (int, _NUMBER),
+    "temperature": ((int, float), _NUMBER),
+    "top_p": ((int, float), _NUMBER),
+    "timeout": ((int, float, Timeouts), _NUMBER),
+    "stop": ((str, Sequence), "a string or a list of strings"),
+    "reasoning": ((str, int, Reasoning), "a level such as 'high', a number of tokens, True or False"),
+    "tool_choice": ((str, ToolChoice), "'auto', 'none', 'required' or the name of a tool"),
+    "parallel_tools": _SWITCH,
+    "output_schema": ((Mapping, OutputSchema), "a JSON Schema"),
+    "cache_retention": (("none", "short", "long"), "'none', 'short' or 'long'"),
+    "session_id": _TEXT,
+    "service_tier": _TEXT,
+    "metadata": _TABLE,
+    "stream": _SWITCH,
+    "extra": _TABLE,
+    "api_key": _TEXT,
+    "headers": _TABLE,
+    "signal": (Abort, "an Abort"),
+    "base_url": _TEXT,
+    "settings": _TABLE,
+    "env": _TABLE,
+    "thinking": (("drop", "text"), "'drop' or 'text'"),
 }
+
+
+def check_kind(name: str, value: Any) -> None:
+    """Refuses a value that an option cannot have. Only those of numbers and words are shown: others may be secret."""
+    if value is None:
+        return
+    wanted, text = _KINDS[name]
+    if isinstance(wanted, tuple) and isinstance(wanted[0], str):
+        fits = value in wanted
+    else:
+        fits = isinstance(value, wanted) and not (text is _NUMBER and isinstance(value, bool))
+    if not fits:
+        is_plain = text is _NUMBER or name in ("cache_retention", "thinking")
+        shown = repr(value)[:80] if is_plain else type(value).__name__
+        raise FormatError(f"{name} must be {text}, not {shown}", f"options.{name}")
+
+
+def retry_of(given: Retry | int | None, usual: Retry) -> Retry:
+    """How often to try: as a `Retry`, or a number of further attempts."""
+    if given is None or isinstance(given, Retry):
+        return given or usual
+    if isinstance(given, bool) or not isinstance(given, int) or given < 0:
+        raise FormatError(f"retry must be a Retry or a number of further attempts, not {given!r}", "options.retry")
+    return Retry(attempts=given + 1)
 
 
 # --- attempts ---------------------------------------------------------------------------------------------------------

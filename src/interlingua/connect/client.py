@@ -17,7 +17,20 @@ from ..values.spelling import unknown
 from ..values.validation import check_context
 from . import telemetry
 from .auth.resolver import AuthResolver
-from .call import AskOptions, Attempts, Call, GetApiKey, GivenOptions, Model, OnRetry, chain, named, options_of
+from .call import (
+    AskOptions,
+    Attempts,
+    Call,
+    GetApiKey,
+    GivenOptions,
+    Model,
+    OnRetry,
+    chain,
+    check_kind,
+    named,
+    options_of,
+    retry_of,
+)
 from .connector import Connector, HttpConnector
 from .models import Catalogue, own_rows
 from .names import full_name
@@ -149,6 +162,7 @@ class Client:
         on_retry: OnRetry | None = options.pop("on_retry", None)
         get_api_key: GetApiKey | None = options.pop("get_api_key", None)
         given: Abort | None = options.get("signal")
+        check_kind("signal", given)
         signal = given.child() if given is not None else Abort()  # fires when the reader leaves
         wire_options, call_options = options_of({**options, "signal": signal})
         context, wire_options = _context_of(context, wire_options)
@@ -166,7 +180,7 @@ class Client:
             candidates=chain(model, fallbacks, call_options),
             request=request,
             signal=signal,
-            retry=self.retry if retry is None else retry if isinstance(retry, Retry) else Retry(attempts=retry + 1),
+            retry=retry_of(retry, self.retry),
             streamed=streamed,
             is_seen=is_seen,
             on_retry=on_retry,

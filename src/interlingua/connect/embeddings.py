@@ -18,7 +18,7 @@ from ..values.messages import Usage
 from ..values.request import CallOptions, ModelDescriptor
 from ..values.spelling import nearest
 from .auth.credentials import scrub
-from .call import AccessOptions, GivenOptions, Model, options_of
+from .call import AccessOptions, GivenOptions, Model, named, options_of, retry_of
 from .client import Client, default_client
 from .connector import LARGE_ANSWER, HttpConnector, check_size, scrubbed
 from .debug import EMBEDDING, DebugConnector
@@ -104,6 +104,7 @@ async def _embed(
     if batch is not None and batch < 1:
         raise FormatError(f"batch must be at least 1, not {batch}", "batch")
     client = client or default_client()
+    named(model)  # refuses what is none
     if isinstance(model, str):
         if "/" not in model:
             await warm()  # the name is looked up
@@ -114,8 +115,7 @@ async def _embed(
     route = wire(found.api).http.embeddings if isinstance(connector, HttpConnector) else None
     if route is None or not isinstance(connector, HttpConnector):
         raise InterlinguaError(f"{connector.provider} has no embeddings over {found.api}; ask another provider")
-    patience = client.retry if retry is None else retry if isinstance(retry, Retry) else Retry(attempts=retry + 1)
-    asking = _Asking(connector, found, route, call, dimensions, patience)
+    asking = _Asking(connector, found, route, call, dimensions, retry_of(retry, client.retry))
     size = min(batch or route.batch(found.id), route.batch(found.id))
     vectors: list[tuple[float, ...]] = []
     tokens: int | None = 0

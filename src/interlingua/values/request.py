@@ -281,8 +281,11 @@ class _ContextType(type(Value)):  # type: ignore[misc]
                     raise FormatError("a context has one system text; give system or system_prompt, not both", "system")
                 fields["system"] = system_prompt
             for name in ("messages", "tools"):
-                if isinstance(fields.get(name), list):
-                    fields[name] = tuple(fields[name])
+                value = fields.get(name)
+                if isinstance(value, list):
+                    fields[name] = tuple(value)
+                elif value is not None and not isinstance(value, tuple):
+                    raise FormatError(f"{name} of a context are a list, not {type(value).__name__}", name)
             return super().__call__(**fields)
 
 
