@@ -30,7 +30,7 @@ def resolve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Resolve:
 def newest(provider: str, *words: str) -> str:
     """The id with the highest version of those that have exactly these words, as a plain search finds it."""
     ids = [model.id for model in models.models(provider)]
-    found = [one for one in ids if Spelling.of(one).words == words and Spelling.of(one).version]
+    found = [one for one in ids if Spelling.of(one).parts == words and Spelling.of(one).version]
     return f"{provider}/{max(found, key=lambda one: (Spelling.of(one).version, 'preview' not in one))}"
 
 
@@ -103,8 +103,8 @@ def test_every_listed_id_means_itself(resolve: Resolve) -> None:
 def is_family(id: str, ids: list[str]) -> bool:
     """Whether an id is also the name of a family, of which there are versions."""
     asked = Spelling.of(id)
-    is_exact = asked.version or asked.date or id.endswith("latest") or len(asked.words) < 2
-    return not is_exact and any(Spelling.of(one).words == asked.words and Spelling.of(one).version for one in ids)
+    is_exact = asked.version or asked.date or id.endswith("latest") or len(asked.parts) < 2
+    return not is_exact and any(Spelling.of(one).parts == asked.parts and Spelling.of(one).version for one in ids)
 
 
 @pytest.mark.parametrize("name", ["", "/", "anthropic/", "/claude", "  ", "-", "claude", "💥", "a" * 10_000])

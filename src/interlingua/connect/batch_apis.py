@@ -131,7 +131,7 @@ class Calls:
 
 
 def is_uncertain(error: InterlinguaError) -> bool:
-    """Whether a request that failed so may have been carried out: no answer came, or the server failed on its way."""
+    """Whether a request that failed so may have been executed: no answer came, or the server failed on its way."""
     return not isinstance(error, ProviderError) or error.status >= 500 or error.status == 408
 
 
@@ -155,7 +155,7 @@ class BatchApi(Protocol):
     async def create(
         self, calls: Calls, part: Part, headers: Mapping[str, str], uploaded: Callable[[str], None]
     ) -> str:
-        """Creates the batch and returns its id; `uploaded` is told the id of its file as soon as there is one."""
+        """Creates the batch and returns its id; `uploaded` is called with the id of its file when there is one."""
         ...
 
     async def find(self, calls: Calls, part: Part, excluded: Collection[str]) -> str | None:
@@ -295,7 +295,7 @@ class AnthropicBatches(BatchApi):
         return found
 
     def _without_answer(self, kind: str) -> dict[str, str]:
-        """What is said of a result that names only its type: `canceled` or `expired`."""
+        """The message for a result that names only its type: `canceled` or `expired`."""
         return {"type": kind, "message": _WITHOUT_ANSWER.get(kind, f"the request is {kind}")}
 
     async def cancel(self, calls: Calls, id: str) -> None:

@@ -68,7 +68,7 @@ class _Loops:
             loop.close()
 
     def forked(self) -> None:
-        """In the child, where the lock may be held by a thread that is not there."""
+        """In the child, where the lock may belong to a thread that does not exist."""
         self._lock = threading.Lock()
 
 

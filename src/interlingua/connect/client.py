@@ -81,7 +81,7 @@ class Client:
         """The answer of a model, event by event.
 
         `context` is a text, a message, a list of messages, a `Context`, a `Conversation` or a `Request`; `system` is
-        its system text, and `images` go with the last message of the user. When the model fails before it has said
+        its system text, and `images` go with the last message of the user. When the model fails before it has sent
         anything, the `fallbacks` are asked in turn, each with the conversation adapted to it.
         `api_key`, `base_url`, `headers` and `settings` are the first model's alone; a fallback that needs its own is
         given as `{"model": …, "api_key": …}`. `get_api_key(provider)` is asked for a key before each attempt; what it

@@ -377,7 +377,7 @@ def stream_arguments(model: Any, context: Any, options: Any = None) -> tuple[Mod
 
 
 def key_header(style: str, key: str, auth: ResolvedAuth | None = None) -> dict[str, str]:
-    """How a key is said: as the style wants it, but tokens of a login always as bearer tokens."""
+    """The headers of a key: in the wire's auth style, but tokens of a login always as bearer tokens."""
     token = auth is not None and auth.mode in ("oauth", "token")
     if style in ("bearer", "aws") or token or is_login_token(key):
         return {"Authorization": f"Bearer {key}"}
@@ -400,7 +400,7 @@ def _header_keys(*given: Mapping[str, str] | None) -> list[str]:
 def account_of(call: CallOptions) -> str:
     """What tells whose account a call uses, without showing the key. Empty where the call does not say."""
     keys = [*([call.api_key] if call.api_key else []), *_header_keys(call.headers)]
-    return f"{hash(tuple(keys)):x}" if keys else ""  # of this process alone, and from which no key can be told
+    return f"{hash(tuple(keys)):x}" if keys else ""  # valid in this process only; no key can be derived from it
 
 
 def _first(names: Sequence[str], env: Mapping[str, str]) -> str | None:
@@ -695,7 +695,7 @@ class Exchange:
         return events
 
     def _cleaned(self, message: AssistantMessage) -> AssistantMessage:
-        """The message without secrets. Most have none, which is seen quickly: what is said about an answer is short."""
+        """The message without secrets. Most have none, which is seen quickly: fields about an answer are short."""
         about = f"{message.stop_detail} {message.response_id} {message.response_model}"
         if len(about) > _LONGEST_ABOUT:
             return self._without_secrets(message)
@@ -777,7 +777,7 @@ _LONGEST_ABOUT = 400  # characters of stop detail, response id and model; longer
 
 
 def scrubbed(failure: InterlinguaError, scrub: Callable[[str], str]) -> InterlinguaError:
-    """The same error, without secrets in its words and its body, and no longer than people read."""
+    """The same error, without secrets in its message and body, and no longer than people read."""
     text = scrub(str(failure))
     if len(text) > LONGEST_MESSAGE:
         text = f"{text[:LONGEST_MESSAGE]}… ({len(text)} characters)"

@@ -107,7 +107,7 @@ _MUSINGS = (
 
 
 def last_user_text(context: Context) -> str:
-    """What the user said last: a string, or the first text of the blocks."""
+    """The last user text: a string, or the first text of the blocks."""
     for message in reversed(context.messages):
         if isinstance(message, UserMessage):
             texts = [block.text for block in blocks_of(message.content) if isinstance(block, TextBlock)]
@@ -448,7 +448,7 @@ def _in_turn(
     given: Mapping[type, tuple[str, ...]] = {},
     size: int | None = None,
 ) -> Iterator[Batch]:
-    """One block after the other. Nothing is on record before it is said, so that a stop loses only what is unsaid."""
+    """One block after the other. Nothing is recorded before it is emitted, so that a stop loses only the rest."""
     for key, block in enumerate(blocks):
         empty, text = emptied(block)
         record.open(key, empty)

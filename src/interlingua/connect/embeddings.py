@@ -223,7 +223,7 @@ def _texts(given: Any) -> list[str]:
 
 
 def _offline(model: ModelDescriptor, texts: Sequence[str], dimensions: int | None) -> Embeddings:
-    """Vectors of hashed words: enough for tests of search, without a network."""
+    """Vectors of hashed tokens: enough for tests of search, without a network."""
     if model.id != EMBEDDING:
         raise InterlinguaError(f"{model.provider} has one model for embeddings, {EMBEDDING!r}, not {model.id!r}")
     vectors = tuple(_hashed(text, dimensions or _OFFLINE_SIZE) for text in texts)

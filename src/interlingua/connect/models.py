@@ -380,7 +380,7 @@ class Catalogue:
         *,
         service_tier: str | None = None,
     ) -> Cost | None:
-        """What a request cost at that time (now, if not told; a number is milliseconds), or None if it is not known.
+        """What a request cost at that time (default: now; a number is milliseconds), or None if it is not known.
 
         Prices that the descriptor itself brings count before those of the lists.
         """
@@ -554,7 +554,7 @@ def _moment(at: datetime | int | None) -> datetime:
 
 
 def levels(model: ModelDescriptor) -> tuple[str, ...]:
-    """The words for how much to think that the model is known to take."""
+    """The levels of effort that the model is known to take."""
     return tuple(model.extra.get(CATALOGUE, {}).get("levels", ()))
 
 
@@ -628,7 +628,7 @@ async def openrouter_generation(
     """What OpenRouter says that an answer cost, where the answer itself did not tell.
 
     `fetch` gets a path below OpenRouter's base URL and gives the JSON body. The record appears a moment after the
-    answer, so it is asked for again after each wait. A free call costs 0; None means that nobody told.
+    answer, so it is asked for again after each wait. A free call costs 0; None means unknown.
     """
     path = f"/generation?id={quote(id, safe='')}"
     for wait in (0.0, *waits):

@@ -53,9 +53,9 @@ _NOT_CHAT = frozenset(
 
 
 class Spelling(NamedTuple):
-    """An id taken apart: `claude-3-5-sonnet-20241022` is the words claude and sonnet, and the version 3.5."""
+    """An id taken apart: `claude-3-5-sonnet-20241022` is the parts claude and sonnet, and the version 3.5."""
 
-    words: tuple[str, ...]
+    parts: tuple[str, ...]
     version: tuple[float, ...]
     is_preview: bool
     date: str
@@ -65,7 +65,7 @@ class Spelling(NamedTuple):
     def of(cls, id: str) -> "Spelling":
         """Reads an id: the part behind its maker (`anthropic/…`, `us.anthropic.…`), without Bedrock's `-v1:0`."""
         text = re.sub(r"-v\d+(:\d+)?$", "", re.split(r"[/.](?=[a-z])", id.lower())[-1])
-        words: list[str] = []
+        parts: list[str] = []
         version: list[float] = []
         date = ""
         for token in _TOKENS.findall(text):
@@ -74,17 +74,17 @@ class Spelling(NamedTuple):
             elif token.isdecimal():
                 # The parts after the first are decimals: grok-4.20 is older than grok-4.3.
                 version.append(float(f"0.{token}") if version else float(token))
-            elif not (token in _VERSION_MARKS and words):
-                words.append(token)
-        named = tuple(word for word in words if word not in _PREVIEWS and word != "latest")
-        return cls(named, tuple(version), not _PREVIEWS.isdisjoint(words), date)
+            elif not (token in _VERSION_MARKS and parts):
+                parts.append(token)
+        named = tuple(word for word in parts if word not in _PREVIEWS and word != "latest")
+        return cls(named, tuple(version), not _PREVIEWS.isdisjoint(parts), date)
 
     def has_version(self, start: tuple[float, ...]) -> bool:
         return self.version[: len(start)] == start
 
     def same_model(self, other: "Spelling") -> bool:
         """Whether this is `other` in another spelling; a date counts if `other` has one."""
-        mine, others = (self.words, self.version, self.is_preview), (other.words, other.version, other.is_preview)
+        mine, others = (self.parts, self.version, self.is_preview), (other.parts, other.version, other.is_preview)
         return mine == others and other.date in ("", self.date)
 
 
@@ -95,8 +95,8 @@ _VERSION_MARKS = ("k", "m", "v")  # kimi-k3, minimax-m2, deepseek-v4
 
 
 def is_chat(id: str) -> bool:
-    """Whether an id may be a model to talk with, as far as its words tell."""
-    return not _NOT_CHAT & set(Spelling.of(id).words)
+    """Whether an id may be a model to talk with, judged by its parts."""
+    return not _NOT_CHAT & set(Spelling.of(id).parts)
 
 
 def full_name(
@@ -186,37 +186,37 @@ class _Lookup:
 
     def current(self, name: str, has_key: HasKey) -> list[_Found]:
         """The listed models of this id. One without a version or date is that of years ago (Google's `gemini-pro`, of
-        2023) where the provider has versions of the same words: then their newest."""
+        2023) where the provider has versions of the same parts: then their newest."""
         listed, asked = self.listed(name), Spelling.of(name)
         if not listed or asked.version or asked.date or name.lower().endswith("latest"):
             return listed
-        family = {one.provider: one for one in self.newest(name, has_key) if Spelling.of(one.id).words == asked.words}
+        family = {one.provider: one for one in self.newest(name, has_key) if Spelling.of(one.id).parts == asked.parts}
         return [family.get(one.provider, one) for one in listed]
 
     def newest(self, name: str, has_key: HasKey) -> list[_Found]:
         """The newest model of this family at each provider. A family's brand, its first word, may be left out."""
         asked = Spelling.of(name)
-        if not _is_plain(name) or len("".join(asked.words)) < 2:
+        if not _is_plain(name) or len("".join(asked.parts)) < 2:
             return []
         models = [
             (found, spelling, deprecated)
             for found, deprecated in self._ids()
             if (spelling := Spelling.of(found.id)).version and spelling.has_version(asked.version) and is_chat(found.id)
         ]
-        words = asked.words
-        if not any(spelling.words == words for _, spelling, _ in models):
-            makers = _newest([one for one in models if one[0].is_maker and one[1].words[1:] == words])
+        parts = asked.parts
+        if not any(spelling.parts == parts for _, spelling, _ in models):
+            makers = _newest([one for one in models if one[0].is_maker and one[1].parts[1:] == parts])
             if not makers:
                 return []
             maker = _chosen(name, makers, has_key)
-            words = Spelling.of(maker.id).words
-        current = max((one[1].version[0] for one in models if one[1].words[:1] == words[:1]), default=0)
-        family = [one for one in models if one[1].words == words]
+            parts = Spelling.of(maker.id).parts
+        current = max((one[1].version[0] for one in models if one[1].parts[:1] == parts[:1]), default=0)
+        family = [one for one in models if one[1].parts == parts]
         # `claude` alone is a family too, but the models of that name are generations old.
         return _newest([one for one in family if asked.version or one[1].version[0] >= current - 1])
 
     def unlisted(self, name: str) -> list[_Found]:
-        """An id whose words a maker uses, with a version that is not listed; a fine-tuned one; Ollama's `name:tag`."""
+        """An id whose parts a maker uses, with a version that is not listed; a fine-tuned one; Ollama's `name:tag`."""
         if name.startswith("ft:"):  # platform.openai.com/docs/guides/supervised-fine-tuning: ft:MODEL:ORGANIZATION::ID
             return self._at("openai", name)
         if tagged := self.tagged(name):
@@ -224,8 +224,8 @@ class _Lookup:
         asked = Spelling.of(name)
         if not _is_plain(name):
             return []
-        makers = (one.provider for one, _ in self._ids() if one.is_maker and Spelling.of(one.id).words == asked.words)
-        return [_Found(maker, name, True) for maker in dict.fromkeys(makers)] if asked.version and asked.words else []
+        makers = (one.provider for one, _ in self._ids() if one.is_maker and Spelling.of(one.id).parts == asked.parts)
+        return [_Found(maker, name, True) for maker in dict.fromkeys(makers)] if asked.version and asked.parts else []
 
     def tagged(self, name: str) -> list[_Found]:
         """A model of Ollama with its tag."""
@@ -262,7 +262,7 @@ def _embeds(connector: HttpConnector, id: str) -> bool:
 
 
 def _is_plain(name: str) -> bool:
-    """Whether a name may be read as words and a version. Before a slash is a provider."""
+    """Whether a name may be read as name parts and a version. Before a slash is a provider."""
     return not {"/", ":"} & set(name)
 
 
@@ -318,6 +318,6 @@ def _unknown(name: str, connectors: ConnectorRegistry, lookup: _Lookup) -> str:
     if provider in providers:
         return f"no model in {name!r}; write {provider}/MODEL (`interlingua models -p {provider}` lists them)"
     ids = {*own_notes().aliases, *lookup.names()}
-    families = {word for id in ids for word in Spelling.of(id).words if is_chat(id)}
+    families = {word for id in ids for word in Spelling.of(id).parts if is_chat(id)}
     names = ids | {one.rpartition("/")[2] for one in ids} | {word for word in families if len(word) > 3}
     return unknown("model", name, names, listed="write provider/model; `interlingua models --all` lists models")

@@ -58,7 +58,7 @@ TIER_FACTORS: dict[str, dict[str, float]] = {
     "groq": {"flex": 1.0},
     "aws": {"batch": 0.5},  # aws.amazon.com/bedrock/pricing: batches cost half of what calls on demand do
 }
-# Lists whose factors are not told for cached tokens: those of Google's batches are discounted for some models only.
+# Lists whose factors are not published for cached tokens: those of Google's batches are discounted for some models.
 FACTORS_FOR_FRESH = frozenset({"google", "aws"})
 
 
@@ -146,7 +146,7 @@ def usage_detail(usage: Usage) -> UsageDetail:
 
 
 def reported_cost(usage: Usage) -> Cost | None:
-    """The cost that the provider itself told with the answer (OpenRouter does, on every wire it speaks)."""
+    """The cost that the provider itself reports with the answer (OpenRouter does, on every wire it speaks)."""
     for residual in usage.extra.values():
         given = residual.get("cost") if isinstance(residual, dict) else None
         if isinstance(given, int | float) and not isinstance(given, bool) and given >= 0:
@@ -236,7 +236,7 @@ RATES = {
     "requests_kcount": "request",
 }
 
-# What tells a model from its siblings: a rest of an id with one of these words is another model's.
+# What distinguishes a model from its siblings: a rest of an id with one of these is another model's.
 SIBLINGS = re.compile(
     r"(?<![a-z0-9])(mini|nano|micro|lite|small|medium|large|xl|pro|plus|max|ultra|turbo|fast|flash|highspeed|air|instant"
     r"|image|audio|tts|stt|live|realtime|transcribe|translate|search|research|codex|coder|embed|embedding|vision|vl"
@@ -382,7 +382,7 @@ def _matches(rule: list[Any], name: str) -> bool:
 
 
 def _is_sibling(before: str, asked: str, after: str) -> bool:
-    """Whether what stands around the asked text makes it another model's id: a telling word, or a longer number."""
+    """Whether what stands around the asked text makes it another model's id: a sibling's name, or a longer number."""
     if SIBLINGS.search(f"{before.rsplit('/', 1)[-1]} {after}"):
         return True
     tail, head = re.search(r"\d+$", asked), re.match(r"\d+", after)

@@ -44,7 +44,7 @@ class OAuthSpec(Struct, frozen=True, kw_only=True):
     callback_port: int = 0
     callback_path: str = "/callback"
     token_format: Literal["form", "json"] = "form"
-    authorize: dict[str, str] = {}  # said to the authorization address beside the standard
+    authorize: dict[str, str] = {}  # extra query parameters of the authorization URL
 
 
 Answered: TypeAlias = Callable[[Request, str | None], Mapping[str, str]]
@@ -53,8 +53,8 @@ Answered: TypeAlias = Callable[[Request, str | None], Mapping[str, str]]
 class Provider(Struct, frozen=True, kw_only=True):
     """One row. `base_url` "" means that the user gives it; `keyless`: works without a key as well.
 
-    `compat` goes into the model's description; `body` is said with every request that does not say it itself;
-    `said` gives headers that depend on the request and the key.
+    `compat` goes into the model's description; `body` are default fields of every request;
+    `request_headers` gives headers that depend on the request and the key.
     """
 
     id: str

@@ -52,7 +52,7 @@ from .auth.resolver import resolve_auth
 from .connector import Connector
 from .stream import Batch, Timeouts, Watch
 
-_LONGEST_GOODBYE = 1.0  # seconds that a connector may take to end when it is told to
+_LONGEST_GOODBYE = 1.0  # seconds that a connector may take to close
 
 
 class ConnectorRegistry:

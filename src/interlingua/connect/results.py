@@ -116,7 +116,7 @@ def total_usage(usages: Iterable[Usage | None]) -> Usage | None:
 
 
 class Reading(NamedTuple):
-    """What a text means as a value; or what is wrong with it, in words for the model."""
+    """The value of a text; or what is wrong with it, in a message for the model."""
 
     value: Any = None
     problem: str | None = None
@@ -207,7 +207,7 @@ class OutputType(Generic[T]):
 
 
 def correction(problem: str, timestamp: int | None = None) -> UserMessage:
-    """What a model is told of an answer that is not what was asked for."""
+    """The message to the model about an answer that does not match the type."""
     text = f"Your answer is not what was asked for: {problem} Answer again with the JSON alone."
     return UserMessage(content=(TextBlock(text=text),), timestamp=timestamp)
 

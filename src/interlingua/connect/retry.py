@@ -31,7 +31,7 @@ _FIRST_WAIT = 0.5  # seconds that a limited target is left alone where it does n
 _LONGEST_WAIT = 86_400.0  # however long it says: a slip of its clock must not cost it the rest of the process
 # Rate limits that no waiting lifts.
 _SPENT = frozenset({"insufficient_quota", "billing_hard_limit_reached", "credit_balance_too_low"})
-# An error inside a stream has no status: these words say that it is the server's own.
+# An error inside a stream has no status: these codes mark it as the server's own.
 _THEIRS = frozenset(
     {"api_error", "server_error", "internal_error", "internalserverexception", "modelstreamerrorexception"}
 )

@@ -419,7 +419,7 @@ class Watch:
 
     def _ring(self) -> None:
         if self._loop.time() >= self._due:
-            # What has arrived while the loop was held up, or rested, counts first.
+            # What has arrived while the loop was blocked or idle counts first.
             self._timer = None
             self._loop.call_soon(self._expire)
         else:

@@ -104,7 +104,7 @@ class RunSpan:
         self._span.set_attributes({name: value for name, value in named.items() if value is not None})
 
     def set_content(self, **contents: Any) -> None:
-        """Sets attributes that say what was said, if that was asked for: messages, or JSON."""
+        """Sets attributes with message content, if that is enabled: messages, or JSON."""
         if self._telemetry.content:
             self.set(**{name: written(value) for name, value in contents.items()})
 
@@ -138,7 +138,7 @@ def _around(operation: str, name: str, attributes: dict[str, str | None]) -> Ite
         return
     given = {key: value for key, value in attributes.items() if value is not None}
     given["gen_ai.operation.name"] = operation
-    # An exception's text may quote what was said, so it is not recorded.
+    # An exception's text may quote message content, so it is not recorded.
     with telemetry.tracer.start_as_current_span(name, attributes=given, record_exception=False) as span:
         yield RunSpan(telemetry, span)
 

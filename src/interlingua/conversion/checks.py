@@ -44,7 +44,7 @@ class _Advice(NamedTuple):
 
 # By what a repair concerns: whether a target refuses the conversation over it, and what to write instead.
 ADVICE: dict[str, _Advice] = {
-    "role": _Advice("warning", "leave it in the transcript; no model is told of it"),
+    "role": _Advice("warning", "leave it in the transcript; it is not sent to a model"),
     "shape": _Advice("error", "write calls as `toolCall` blocks and results as `toolResult` messages"),
     "turn": _Advice("warning", "leave it in the transcript; it is not sent"),
     "block": _Advice("error", "leave the block out, or write it as text"),
@@ -179,7 +179,7 @@ def _excused(
         return findings
     # Also where sessions are written for a program (`write`): its own are logs all the same.
     is_log = name is not None and name in FORMATS and getattr(FORMATS[name].codec, "RETURNED", False)
-    is_row = unnamed and not request.model.id  # nobody said that it is a request, and it asks no model
+    is_row = unnamed and not request.model.id  # nothing marks it as a request, and it names no model
     if name != _CONTEXTS and (name in FORMATS or name == SELF or is_row):
         answers = [at for at, one in enumerate(request.context.messages) if isinstance(one, AssistantMessage)]
         last = f"$.messages[{answers[-1]}]" if answers else ""

@@ -47,9 +47,9 @@ def compacted(conversation: Conversation) -> Compacted | None:
     lost = tuple(
         Loss(f"$.messages[{place}]", "compacted history", why, "record") for place in range(at) if place not in places
     )
-    said = Loss(f"$.messages[{at}]", "compaction", "said as the message that the model read", "record")
+    note = Loss(f"$.messages[{at}]", "compaction", "sent as the message that the model read", "record")
     entries = tuple(Entry(message=message) for _, message in pairs)  # type: ignore[arg-type]
-    return Compacted(replace(conversation, entries=entries, head=None), places, (*lost, said))
+    return Compacted(replace(conversation, entries=entries, head=None), places, (*lost, note))
 
 
 def _before(path: tuple[Entry, ...], at: int) -> Iterator[tuple[int, AgentMessage]]:

@@ -20,7 +20,7 @@ from ..values.request import Problem
 
 _log = logging.getLogger(__name__)
 
-# Documents as they are found: bytes and text to JSON values, lines and recorded streams told apart.
+# Documents as they are found: bytes and text to JSON values, with lines and recorded streams distinguished.
 
 
 def value_of(data: Any) -> Any:
@@ -60,7 +60,7 @@ def text_of_file(data: bytes | bytearray | str) -> Text:
     return Text(data if isinstance(data, str) else bytes(data).decode("utf-8-sig", "replace"))
 
 
-_HEAD = 1 << 16  # bytes by which a text is told from JSON lines, which may go on for long
+_HEAD = 1 << 16  # bytes that distinguish a text from JSON lines, which may be long
 
 
 def _known_text(data: bytes | bytearray | str, size: int | None = None) -> Text | None:
@@ -208,7 +208,7 @@ def _ranked(shape: Shape) -> tuple[tuple[str, Evidence], ...]:
 
 
 def _findings(data: Any) -> Iterator[tuple[str, str]]:
-    """The most telling first: streams, our own, session files, answers, then requests from the rarest shape on."""
+    """The most specific first: streams, our own, session files, answers, then requests from the rarest shape on."""
     kind = stream_kind(data)
     if kind is not None:
         yield from _in_stream(as_bytes(data), kind)
@@ -230,7 +230,7 @@ class _Test(NamedTuple):
 
 
 def _tests(value: Any) -> Iterable[_Test]:
-    """The tests that may hold for a value, the most telling first.
+    """The tests that may hold for a value, the most specific first.
 
     Rows of a data set have the same keys, and most tests ask for one that they do not have. Which tests look no further
     than that is found out once for each set of keys, so that rows after the first are not asked in vain.

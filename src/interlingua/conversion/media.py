@@ -270,7 +270,7 @@ _CONTAINERS = ("audio/ogg", "audio/mp4", "video/mp4", "video/quicktime")
 def _typed(block: Any, changes: list[Change]) -> Any:
     """The block under its true type: that of its bytes, where they show one, else the label in its plain spelling.
 
-    Providers look at the bytes and refuse what is labelled as something else; a type is two words, and parameters,
+    Providers look at the bytes and refuse what is labelled as something else; a type is two names, and parameters,
     capitals and nicknames do not matter.
     """
     given = block.mime_type or ""

@@ -32,7 +32,7 @@ def fit(schema: Any, rules: str) -> tuple[Any, list[str]]:
 
 
 class _Fitting:
-    """One schema, its references written out, in the words that Gemini knows."""
+    """One schema, its references written out, in the keywords that Gemini knows."""
 
     def __init__(self, root: dict[str, Any]) -> None:
         self._root = root
@@ -189,7 +189,7 @@ def strict(schema: Any, rule: Strictness) -> tuple[Any, str | None]:
 
 
 def closed(schema: Any) -> tuple[Any, list[str]]:
-    """The schema in the words that Anthropic knows for answers, all objects closed; and what it cannot say."""
+    """The schema in the keywords that Anthropic knows for answers, all objects closed; and what is lost."""
     closing = _Closing(schema, "closed", forced=True)
     return closing.node(schema, ""), closing.faults
 

@@ -406,7 +406,7 @@ def _holds_a_conversation(line: bytes, dialect: str | None, columns: Mapping[str
         return bool(value)
     if not isinstance(value, dict) or "role" in value:
         return False
-    found = detect(value) if dialect is None else Detection(dialect, "told")
+    found = detect(value) if dialect is None else Detection(dialect, "given")
     return found is not None and stands_alone(value, found.dialect)
 
 
@@ -534,8 +534,8 @@ def _documents_in(
 def _with_problems(conversation: Conversation, found: list[Problem]) -> Conversation:
     if not found:
         return conversation
-    told = (request.Problem(message=problem.message, line=problem.line) for problem in found)
-    every = tuple(dict.fromkeys((*conversation.problems, *told)))
+    problems = (request.Problem(message=problem.message, line=problem.line) for problem in found)
+    every = tuple(dict.fromkeys((*conversation.problems, *problems)))
     return conversation if len(every) == len(conversation.problems) else replace(conversation, problems=every)
 
 

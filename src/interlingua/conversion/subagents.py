@@ -36,7 +36,7 @@ def subagents_of(conversation: Conversation) -> tuple[Conversation, ...]:
 
 
 def _origin(entry: Entry) -> dict[str, Any] | None:
-    given = (held.get(SPAWNED_BY) for held in entry.extra.values() if isinstance(held, dict))
+    given = (fields.get(SPAWNED_BY) for fields in entry.extra.values() if isinstance(fields, dict))
     return next((origin for origin in given if isinstance(origin, dict)), None)
 
 

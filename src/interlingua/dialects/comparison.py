@@ -1,4 +1,4 @@
-"""Losses found by reading again what was said: for small formats, where that is simpler than telling them one by one.
+"""Losses found by decoding what was encoded: for small formats, where that is simpler than reporting each one.
 
 What differs between a conversation and its return is lost, and nothing else is; the format's table says why.
 """
@@ -35,7 +35,7 @@ def losses_of(
 ) -> Losses:
     """What of `source` a format could not say; nothing is compared before somebody looks.
 
-    `said` are the places of the messages on the path that it said at all; `read` reads its words again.
+    `encoded` are the indexes of the messages on the path that were encoded at all; `read` decodes the result.
     """
     return Losses(lambda: tuple(_Comparison(support, api).over(source, encoded, read())))
 
@@ -135,7 +135,7 @@ def _is_spelling(before: Any, after: Any) -> bool:
 
 
 def _is_filled_in(name: str, value: Any) -> bool:
-    """What reading knows by itself, where the source said nothing."""
+    """Whether decoding fills in a field that the source left out."""
     return name in ("api", "tool_name") and value is None
 
 

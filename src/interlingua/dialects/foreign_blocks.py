@@ -1,8 +1,8 @@
-"""Calls, results and messages in the words of any wire, wherever they stand.
+"""Calls, results and messages in the format of any wire, wherever they stand.
 
 People mix formats: OpenAI's `tool` message behind our `toolCall`, Anthropic's `tool_use` in our content, `tool_calls`
 beside it. Codecs keep what their format does not have as it came; `understood` says what it means. `adapt` uses it and
-reports it; the clawtools dialect explains the same shapes with these words.
+reports it; the clawtools dialect explains the same shapes with these names.
 """
 
 import logging
@@ -34,7 +34,7 @@ from .registry import DIALECTS
 
 _log = logging.getLogger(__name__)
 
-# The wires' words, in every spelling that is about.
+# The wires' type names, in every spelling in use.
 RESULT_ROLES = frozenset(
     {"tool", "function", "tool_result", "toolresult", "tool-result", "tool_response", "observation"}
 )
@@ -46,7 +46,7 @@ RESULT_TYPES = frozenset(
 )
 TEXT_TYPES = frozenset({"input_text", "output_text"})
 IMAGE_TYPES = frozenset({"input_image", "image_url", "image"})
-# Blocks that are told by a key and not by a type: Gemini's parts, Bedrock's blocks.
+# Blocks identified by a key and not by a type: Gemini's parts, Bedrock's blocks.
 CALL_KEYS = ("functionCall", "function_call", "toolUse")
 RESULT_KEYS = ("functionResponse", "function_response", "toolResult")
 IMAGE_KEYS = ("inlineData", "inline_data", "fileData", "file_data", "image")
@@ -134,7 +134,7 @@ def _read_block(value: dict[str, Any]) -> Block | ToolResultMessage | None:
 
 
 def _calls_beside(message: AssistantMessage) -> tuple[list[ToolCall], str, dict[str, Any]]:
-    """Calls beside the content, the key they were under, and what else is held of the message."""
+    """Calls beside the content, the key they were under, and the other fields of the message."""
     for dialect, residual in message.extra.items():
         for key in BESIDE if isinstance(residual, dict) else ():
             given = residual.get(key)
@@ -199,7 +199,7 @@ def _whole(what: str, *messages: Any) -> Understood:
 
 
 def call_parts(call: Mapping[str, Any]) -> tuple[Any, Any, Any]:
-    """Id, name and arguments of a call in any wire's words."""
+    """Id, name and arguments of a call in any wire's format."""
     inner = call.get("function")
     given = {**call, **inner} if isinstance(inner, dict) else call
     return (
@@ -210,7 +210,7 @@ def call_parts(call: Mapping[str, Any]) -> tuple[Any, Any, Any]:
 
 
 def call_in(call: Any) -> ToolCall | None:
-    """A call in any wire's words; None for what has no name."""
+    """A call in any wire's format; None for what has no name."""
     id, name, given = call_parts(call) if isinstance(call, dict) else (None, None, None)
     if not isinstance(name, str) or not name:
         return None
@@ -226,14 +226,14 @@ def call_in(call: Any) -> ToolCall | None:
 
 
 def result_parts(result: Mapping[str, Any]) -> tuple[Any, Any, Any, bool]:
-    """Call id, tool name, content and whether it failed, of a result in any wire's words."""
+    """Call id, tool name, content and whether it failed, of a result in any wire's format."""
     content = first(result, "content", "output", "response", "result")
     failed = any(result.get(key) is True for key in ("isError", "is_error")) or result.get("status") == "error"
     return first(result, *_CALL_IDS), first(result, "toolName", "tool_name", "name"), content, failed
 
 
 def result_in(result: dict[str, Any]) -> ToolResultMessage | None:
-    """A result in any wire's words; None for what names neither its call nor its tool."""
+    """A result in any wire's format; None for what names neither its call nor its tool."""
     id, name, content, failed = result_parts(result)
     if not isinstance(id, str) and not isinstance(name, str):
         return None
@@ -260,7 +260,7 @@ def _content(content: Any) -> Iterator[Block]:
 
 
 def image_in(block: Mapping[str, Any]) -> ImageBlock | None:
-    """A picture in any wire's words: data with its type, or an address."""
+    """A picture in any wire's format: data with its type, or an address."""
     if block.get("type") not in (None, *IMAGE_TYPES):
         return None
     source = next((block[key] for key in ("source", *IMAGE_KEYS) if isinstance(block.get(key), dict)), block)

@@ -55,7 +55,7 @@ class Generation(Struct, frozen=True, kw_only=True, rename="camel"):
     on_by_default: bool | None = None
     off_up_to: str | None = None  # the greatest effort beside which reasoning may be off
     off_word: str | None = None  # the wire's own word for the least reasoning, where "off" is refused
-    hides_thinking: bool = False  # its thinking comes without words unless a summary is asked for
+    hides_thinking: bool = False  # its thinking comes without text unless a summary is requested
     bound_thinking: bool = False  # signed reasoning is taken from this very model only
     # Other options.
     sampling: Sampling | None = None
@@ -529,19 +529,19 @@ def generation(model: ModelDescriptor) -> Generation:
         encoded["reasoning"] = model.reasoning
     if "levels" in noted and tuple(noted["levels"]) != found.efforts:
         encoded["efforts"] = tuple(noted["levels"])
-    encoded |= _host_words(model, found)
+    encoded |= _host_efforts(model, found)
     for name in _NAMES.keys() & (model.compat or {}).keys():
         encoded[_NAMES[name]] = _converted(name, (model.compat or {})[name])
     return replace(found, **encoded) if encoded else found
 
 
-def _host_words(model: ModelDescriptor, found: Generation) -> dict[str, Any]:
-    """Words for how much to think that the host translates, or refuses, by the map in its `compat`."""
-    text = (model.compat or {}).get("reasoningEffortMap")
-    if not isinstance(text, dict) or not text:
+def _host_efforts(model: ModelDescriptor, found: Generation) -> dict[str, Any]:
+    """The levels of effort that the host translates, or refuses, by the map in its `compat`."""
+    levels = (model.compat or {}).get("reasoningEffortMap")
+    if not isinstance(levels, dict) or not levels:
         return {}
-    taken = {word for word, host_word in text.items() if host_word is not None}
-    known = {*(found.efforts or ()), *taken} - (text.keys() - taken)
+    taken = {word for word, host_word in levels.items() if host_word is not None}
+    known = {*(found.efforts or ()), *taken} - (levels.keys() - taken)
     return {"efforts": tuple(word for word in EFFORTS if word in known)}
 
 

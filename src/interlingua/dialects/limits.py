@@ -104,8 +104,8 @@ class TargetLimits(Struct, frozen=True, kw_only=True):
     signed_thinking: bool = False  # thinking without its signature is refused
     unsigned_call: str | None = None  # the documented marker for a call whose signature is not to be checked
     forced_with_thinking: bool = True  # a tool may be forced, and sampling changed, while thinking is on
-    reasoning: tuple[Form, ...] = EVERY_FORM  # how this wire is told how much to think
-    off_words: bool = False  # the wire has a value of its own for the least thinking
+    reasoning: tuple[Form, ...] = EVERY_FORM  # how a request of this wire sets the amount of reasoning
+    off_values: bool = False  # the wire has a value of its own for the least thinking
     opaque: bool = True  # there are blocks of this wire's own that the format does not model
     # Calls that the provider ran are sent back: each with its result beside it ("paired"; "own": only those that this
     # wire itself gave), or as one item that holds both ("single"). None: never.

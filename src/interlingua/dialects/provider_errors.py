@@ -172,7 +172,7 @@ def provider_error(
     body: Any = None,
     provider: str | None = None,
 ) -> ProviderError:
-    """The typed error for what a provider said."""
+    """The typed error for a provider's error response."""
     kind = _kind(status, (code or "").lower(), message, body)
     wait = retry_after(headers or {})
     if wait is None and kind is RateLimited:  # on other answers these headers say nothing about a wait
@@ -199,7 +199,7 @@ def failure_of(message: AssistantMessage) -> InterlinguaError:
 
 
 def _is_blocked(message: AssistantMessage) -> bool:
-    """Whether Google blocked the prompt. Its words for that are open (`OTHER`, numbers), so its place tells."""
+    """Whether Google blocked the prompt. Its set of values is open (`OTHER`, numbers), so the field decides."""
     answers = (residual.get("~response") for residual in message.extra.values() if isinstance(residual, dict))
     feedback = (answer.get("promptFeedback") for answer in answers if isinstance(answer, dict))
     return any(isinstance(given, dict) and given.get("blockReason") is not None for given in feedback)

@@ -13,7 +13,7 @@ from ..values.losses import Severity
 from ..values.request import Reasoning
 from .generations import EFFORTS, THREE, Generation
 
-# How a wire can be told: a word, a number of tokens, plainly on or off.
+# How a wire can take it: a level, a number of tokens, or on and off.
 Form: TypeAlias = Literal["effort", "budget", "switch"]
 EVERY_FORM: tuple[Form, ...] = ("effort", "budget", "switch")
 
@@ -50,7 +50,7 @@ def is_on(reasoning: Reasoning | None, model: Generation) -> bool:
 def fit(
     asked: Reasoning, model: Generation, forms: Collection[Form] = EVERY_FORM, *, room: int | None = None
 ) -> Fitted:
-    """What to ask of a model that is told in these forms. `room` is the limit that a budget must stay below."""
+    """What to request of a model that takes these forms. `room` is the limit that a budget must stay below."""
     fitted = _fit(asked, model, forms, room)
     # The fewest tokens of a model that always reasons may be more than the room: what was chosen is fitted as well,
     # until it stands. Each step says less than the one before.
@@ -76,11 +76,11 @@ def _fit(asked: Reasoning, model: Generation, forms: Collection[Form], room: int
 
 
 def _off(asked: Reasoning, model: Generation, forms: Collection[Form]) -> Fitted:
-    text = _text(model, forms)
+    levels = _levels(model, forms)
     if model.can_be_off is False:
-        return _least(asked, model, forms, text)
+        return _least(asked, model, forms, levels)
     if "switch" in forms:
-        return _switched_off(asked, model, text)
+        return _switched_off(asked, model, levels)
     if model.efforts is not None and "none" in model.efforts:
         return Fitted(replace(asked, effort="none", budget=None, enabled=False), "off is an effort of none", "record")
     if model.on_by_default is False:
@@ -88,23 +88,23 @@ def _off(asked: Reasoning, model: Generation, forms: Collection[Form]) -> Fitted
     return Fitted(asked) if forms else Fitted(_only_summary(asked), _NO_WORD, "dropped")
 
 
-def _least(asked: Reasoning, model: Generation, forms: Collection[Form], terms: tuple[str, ...] | None) -> Fitted:
+def _least(asked: Reasoning, model: Generation, forms: Collection[Form], levels: tuple[str, ...] | None) -> Fitted:
     """The least that a model does which cannot be kept from reasoning."""
-    if terms:
-        return Fitted(_saying(asked, effort=terms[0]), f"the model always reasons: {terms[0]} effort is the least")
+    if levels:
+        return Fitted(_saying(asked, effort=levels[0]), f"the model always reasons: {levels[0]} effort is the least")
     if model.budget is not None and "budget" in forms:
         least = model.budget[0]
         return Fitted(_saying(asked, budget=least), f"the model always reasons: {least} tokens are the least")
     return Fitted(_only_summary(asked), "the model always reasons, as much as it likes", "dropped")
 
 
-def _switched_off(asked: Reasoning, model: Generation, terms: tuple[str, ...] | None) -> Fitted:
+def _switched_off(asked: Reasoning, model: Generation, levels: tuple[str, ...] | None) -> Fitted:
     """Off, and beside it the effort, which some models take for how much to write."""
     effort, why, severity = asked.effort, "it means no more than off", "record"
-    if effort in _OFF or terms == ():
+    if effort in _OFF or levels == ():
         effort = None
-    elif effort is not None and terms is not None and effort not in terms:
-        effort, why, severity = _nearest(effort, terms), f"the model takes {', '.join(terms)}", "weakened"
+    elif effort is not None and levels is not None and effort not in levels:
+        effort, why, severity = _nearest(effort, levels), f"the model takes {', '.join(levels)}", "weakened"
     most = model.off_up_to
     if effort is not None and most is not None and _rank(effort) > _rank(most):
         effort, why, severity = most, f"reasoning can be off up to {most} effort only", "weakened"
@@ -115,28 +115,28 @@ def _switched_off(asked: Reasoning, model: Generation, terms: tuple[str, ...] | 
 
 
 def _on(asked: Reasoning, model: Generation, forms: Collection[Form], room: int | None) -> Fitted:
-    text = _text(model, forms)
+    levels = _levels(model, forms)
     takes_budget = "budget" in forms and (model.budget is not None or not _is_known(model))
     effort, budget = asked.effort, None if asked.budget == -1 else asked.budget  # -1: as much as the model likes
     why, severity = "sent as the model takes it", "record"
     if budget is not None and not takes_budget:
         why, severity = "the model takes no budget", "weakened"
         effort, budget = effort or _word_for(budget), None
-    if effort is not None and text is not None and effort not in text:
-        given, effort = effort, _nearest(effort, text)
-        if text:
-            why, severity = f"the model takes {', '.join(text)}", "weakened"
+    if effort is not None and levels is not None and effort not in levels:
+        given, effort = effort, _nearest(effort, levels)
+        if levels:
+            why, severity = f"the model takes {', '.join(levels)}", "weakened"
         elif not takes_budget:
             why, severity = "reasoning is on or off here, without degrees", "weakened"
         elif budget is None:
             budget = _tokens_for(given, model, room)
         else:
             why = "the model takes a budget, no effort"
-    if model.adaptive is False and budget is None:  # it must be told how much
+    if model.adaptive is False and budget is None:  # it needs a number
         if takes_budget and model.budget is not None:
             budget = _tokens_for(effort, model, room)
-        elif effort is None and text:
-            effort = _nearest("medium", text)
+        elif effort is None and levels:
+            effort = _nearest("medium", levels)
     fitted = replace(asked, effort=effort, budget=budget, enabled=_switch(asked, effort, budget))
     if budget is not None and model.budget is not None:
         return _within(Fitted(fitted, why, severity), model, room)  # type: ignore[arg-type]
@@ -172,24 +172,24 @@ def _switch(asked: Reasoning, effort: str | None, budget: int | None) -> bool | 
     return True if effort is None and budget is None else asked.enabled
 
 
-# --- words and numbers ------------------------------------------------------------------------------------------------
+# --- levels and numbers -----------------------------------------------------------------------------------------------
 
 
-def _text(model: Generation, forms: Collection[Form]) -> tuple[str, ...] | None:
-    """The words that the model takes for how much, over this wire; None: any, for all we know."""
+def _levels(model: Generation, forms: Collection[Form]) -> tuple[str, ...] | None:
+    """The levels of effort that the model takes over this wire; None: any, for all we know."""
     if "effort" not in forms:
         return ()
     if model.efforts is None:
         return None
-    text = tuple(word for word in model.efforts if word != "none")
-    if not text and model.budget is not None and "budget" not in forms:
-        return THREE  # a host that takes words alone makes budgets of them
-    return text
+    levels = tuple(word for word in model.efforts if word != "none")
+    if not levels and model.budget is not None and "budget" not in forms:
+        return THREE  # a host that takes levels alone makes budgets of them
+    return levels
 
 
-def _nearest(word: str, terms: tuple[str, ...]) -> str | None:
+def _nearest(word: str, levels: tuple[str, ...]) -> str | None:
     """The strongest of these that is not stronger, else the weakest; None where nothing can be compared."""
-    known = [one for one in terms if one in EFFORTS]
+    known = [one for one in levels if one in EFFORTS]
     if word not in EFFORTS or not known:
         return None
     return next((one for one in reversed(known) if _rank(one) <= _rank(word)), known[0])

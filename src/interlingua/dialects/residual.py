@@ -1,7 +1,7 @@
 """What every wire dialect needs: exact return trips, guarded reading, conversations, and provider errors.
 
 The residual rule. `extra[API]` of a value holds exactly what `encode(decode(wire))` would otherwise get wrong: keys
-that the format does not model, and hints. A hint says "where you would say X, the wire said Y" and is followed only
+that the format does not model, and hints. A hint says "where you would encode X, the wire had Y" and is followed only
 while the encoder still says X, so a value that was changed since is never overruled by how it once looked.
 """
 
@@ -36,7 +36,7 @@ Mint = Callable[[int], str]  # the id of the n-th call that came without one
 
 
 def residual(wire: Mapping[str, Any], encoded: Mapping[str, Any]) -> dict[str, Any]:
-    """What `said` gets wrong about `wire`: unknown keys as they are, known ones as hints. Empty when nothing."""
+    """What `encoded` gets wrong about `wire`: unknown keys as they are, known ones as hints. Empty when nothing."""
     if same(wire, encoded):
         return {}
     extra_fields: dict[str, Any] = {}
@@ -66,13 +66,13 @@ def _hint(wire: Any, encoded: Any) -> dict[str, Any] | None:
 
 
 def restored(encoded: dict[str, Any], extra: Extra, api: str) -> dict[str, Any]:
-    """`said` with the residual of `api` put back; changes and returns `said`."""
+    """`encoded` with the residual of `api` put back; changes and returns `encoded`."""
     extra_fields = extra.get(api)
     return put_back(encoded, extra_fields) if extra_fields else encoded
 
 
 def put_back(encoded: dict[str, Any], extra_fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The inverse of `residual`; changes and returns `said`."""
+    """The inverse of `residual`; changes and returns `encoded`."""
     if not extra_fields:
         return encoded
     for key, value in extra_fields.items():
@@ -93,7 +93,7 @@ def put_back(encoded: dict[str, Any], extra_fields: Mapping[str, Any]) -> dict[s
 
 
 def keeping(value: S, api: str, wire: Mapping[str, Any], encoded: Mapping[str, Any]) -> S:
-    """The value with what `said`, its own encoding, gets wrong about `wire`, beside hints that it already holds."""
+    """The value with what `encoded`, its own encoding, gets wrong about `wire`, added to the hints it has."""
     extra_fields = residual(wire, encoded)
     return with_residual(value, api, **extra_fields) if extra_fields else value
 
@@ -234,7 +234,7 @@ class Ids:
         self._given: set[str] = set()
 
     def take(self, given: Any) -> tuple[str, bool]:
-        """The id, and whether it was minted."""
+        """The id, and whether it was generated."""
         if isinstance(given, str) and given:
             self._given.add(given)
             return given, False
@@ -246,7 +246,7 @@ class Ids:
 
 
 def generated_id(message: AssistantMessage, prefix: str) -> str:
-    """An id for an answer that has none, as clients count on one: the same whether it is streamed or said whole.
+    """An id for an answer that has none, as clients count on one: the same whether it is streamed or sent whole.
 
     So it is made of what is known when an answer begins.
     """
@@ -279,7 +279,7 @@ def model_of(given: Any, text: str | ModelDescriptor | None, api: str) -> ModelD
     return ModelDescriptor(id=optional(given) or text or "", api=api)
 
 
-# What hosts say that pass on the words of the model's own provider (OpenRouter, LiteLLM and Anthropic- or Gemini-like
+# Stop reasons of hosts that pass on those of the model's own provider (OpenRouter, LiteLLM, Anthropic- or Gemini-like
 # servers do), in any spelling: lower case, with underscores.
 _SPELLINGS: dict[StopReason, str] = {
     "stop": "stop end eos end_turn stop_sequence complete completed",
@@ -290,7 +290,7 @@ _SPELLINGS: dict[StopReason, str] = {
     " image_safety guardrail_intervened malformed_function_call malformed_tool_use unexpected_tool_call"
     " error failed timeout abort aborted cancelled canceled",
 }
-STOP_WORDS = {word: reason for reason, words in _SPELLINGS.items() for word in words.split()}
+STOP_WORDS = {word: reason for reason, names in _SPELLINGS.items() for word in names.split()}
 
 
 def meaning(word: str | None, reasons: Mapping[str, StopReason]) -> StopReason | None:

@@ -1,4 +1,4 @@
-"""Tool results that travel inside user messages: one wire message may hold several, and words of the user beside them.
+"""Tool results that travel inside user messages: one wire message may hold several, and user content beside them.
 
 Ours are messages of their own. Results in a row share a wire message as a rule; `~joined` says where it was otherwise.
 """
@@ -33,26 +33,26 @@ def apart(
     decode_result: Callable[[Any], ToolResultMessage],
     decode_block: Callable[[Any], Block],
 ) -> list[Message]:
-    """The results of one wire message, and the words between them, as messages."""
+    """The results of one wire message, and the user content between them, as messages."""
     pieces: list[Message] = []
-    terms: list[Block] = []
+    content: list[Block] = []
     for item in items:
         if not is_result(item):
-            terms.append(decode_block(item))
+            content.append(decode_block(item))
             continue
-        if terms:
-            pieces.append(UserMessage(content=tuple(terms)))
-            terms = []
+        if content:
+            pieces.append(UserMessage(content=tuple(content)))
+            content = []
         pieces.append(decode_result(item))
-    if terms:
-        pieces.append(UserMessage(content=tuple(terms)))
+    if content:
+        pieces.append(UserMessage(content=tuple(content)))
     return pieces
 
 
 def marked(pieces: list[Message], residual: Mapping[str, Any], before: Message | None, api: str) -> list[Message]:
     """The pieces of one wire message with hints of how they hang together, wherever it is not the usual way.
 
-    `held` is the residual of the wire message, `before` the message that precedes the pieces.
+    `residual` is the residual of the wire message, `before` the message that precedes the pieces.
     """
     out: list[Message] = []
     for at, piece in enumerate(pieces):
@@ -69,7 +69,7 @@ def marked(pieces: list[Message], residual: Mapping[str, Any], before: Message |
 def say_user(
     encoded: list[dict[str, Any]], wire: dict[str, Any], residual: Mapping[str, Any], before: Message | None
 ) -> None:
-    """Adds words of the user: to the message of the results before them if they came so, else as a message."""
+    """Adds user content: to the message of the results before them if they came so, else as a message."""
     if residual.get(JOINED) and isinstance(before, ToolResultMessage) and isinstance(wire["content"], list):
         encoded[-1]["content"].extend(wire["content"])
     else:
@@ -149,7 +149,7 @@ def _gathered(messages: tuple[Message, ...], layout: Layout) -> tuple[tuple[Mess
 
 
 def _are_same(some: tuple[Message, ...], others: tuple[Message, ...]) -> bool:
-    """Whether the same is said in the same order, by string or by blocks; extras of other wires do not matter."""
+    """Whether both have the same content in order, by string or by blocks; extras of other wires do not matter."""
     return len(some) == len(others) and all(
         one is other or (type(one) is type(other) and blocks_of(one.content) == blocks_of(other.content))
         for one, other in zip(some, others, strict=True)

@@ -156,7 +156,7 @@ class Encoder(abc.ABC):
         """Nothing after the terminal event; a stream without one is cut off, and says so."""
 
     def fail(self, error: InterlinguaError) -> bytes:
-        """Ends the stream with a failure, in the wire's own words for its kind: an overload stays an overload."""
+        """Ends the stream with a failure, with the wire's own code for its kind: an overload stays an overload."""
         if self._closed:
             return b""
         encoded = self._failure(as_provider_error(error))

@@ -33,7 +33,7 @@ FAMILIES: tuple[tuple[str, str], ...] = (
 
 
 def family(model: str | None, api: str | None) -> str | None:
-    """Whose model this is, as far as can be told: by its id, else by the vendor whose models the wire serves."""
+    """Whose model this is, if that can be determined: by its id, else by the vendor whose models the wire serves."""
     return (_family_of(model) if model else None) or vendor(api) or model or None
 
 

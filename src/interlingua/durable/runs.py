@@ -160,7 +160,7 @@ class Runs:
         )
 
     def running(self) -> "builtins.list[Any]":
-        """The rows of runs that a worker has, without what was said."""
+        """The rows of runs that a worker has, without their messages."""
         return self._ask(
             lambda: self._client.list_workflows(name=WORKFLOW, status="PENDING", load_input=False, load_output=False)
         )

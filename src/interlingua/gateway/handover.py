@@ -69,7 +69,7 @@ def without_signatures(partial: AssistantMessage) -> AssistantMessage:
 
 
 def estimated_usage(partial: AssistantMessage, request: Request, counted: int = 0) -> Usage:
-    """What an answer that was cut used. It has told at most what was asked: nothing of its end. `counted` tokens of it
+    """The usage of an answer that was cut. It reported at most its input, nothing of its end. `counted` tokens of it
     were written by others."""
     usage, output = partial.usage, max(0, estimate(partial) - counted)
     if usage is not None and usage.output >= output:

@@ -134,7 +134,7 @@ def _by_default_author(request: Request, place: Place) -> Request:
 
 
 def _without_stored_items(request: Request, spoken: Wire) -> Request:
-    """The request without reasoning that only its id stands for. The provider has it, unless it was told not to store
+    """The request without reasoning that only its id stands for. The provider has it, unless `store` is false
     (developers.openai.com/api/docs/guides/reasoning): nothing of it needs to be verified or repaired."""
     api = spoken.base
     if not spoken.limits.item_ids or request.extra.get(api, {}).get("store") is False:
@@ -247,7 +247,7 @@ class Attempt:
         self._reply = reply
         self._transport = transport
         self._holds = holds  # back what shows nothing, so that another place may still answer
-        self._held: list[bytes] = []
+        self._pending: list[bytes] = []
         self._stamp = int(time.time() * 1000)
         self._upstream: Upstream | None = None
         self._watch: Watch | None = None
@@ -452,7 +452,7 @@ class Attempt:
         """Events to the client, in one write."""
         if self.encoder is None:
             self.encoder = self._incoming.wire.codec.StreamEncoder(request=self._asked)
-        encoder, out = self.encoder, self._held
+        encoder, out = self.encoder, self._pending
         shows, ended = not self._holds, False
         for event in batch:
             kind = type(event)
@@ -544,7 +544,7 @@ class Attempt:
         cutter, begun = Cutter(facts.content_type), set[bytes]()
         chunk, ended, last = head, False, b""
         while chunk:
-            out, fresh = self._held, False
+            out, fresh = self._pending, False
             data = cutter.feed(chunk)
             if facts.content_type != AWS and not data.isascii():
                 data = valid_text(data)
@@ -592,7 +592,7 @@ class Attempt:
             self._observe([*events, *decoder.close()], False)
         self._holds = False
         await self._share()
-        await reply.end(b"".join((last, *self._held, rename(rest))))
+        await reply.end(b"".join((last, *self._pending, rename(rest))))
 
     def _observe(self, events: Batch, ended: bool) -> bool:
         """Takes note of what passes. What the wire forbids, or a failure that nobody has seen yet, is raised."""

@@ -82,8 +82,8 @@ class UsageRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def charged_cost(exchange: Exchange) -> int | None:
     """Billionths of a dollar: what the provider says that it charges, else by the price list; None: unknown."""
-    told = reported_cost(exchange.usage) if exchange.usage is not None else None
-    cost = exchange.cost if told is None else told.total
+    reported = reported_cost(exchange.usage) if exchange.usage is not None else None
+    cost = exchange.cost if reported is None else reported.total
     return None if cost is None else round(cost * NANO)
 
 

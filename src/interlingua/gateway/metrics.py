@@ -28,7 +28,7 @@ _HELP = {
     "requests_total": ("counter", "Requests, by how they ended"),
     "tokens_total": ("counter", "Tokens in disjoint buckets"),
     "cost_dollars_total": ("counter", "What answers with a known price cost"),
-    "losses_total": ("counter", "What could not be carried over between formats"),
+    "losses_total": ("counter", "Losses in conversions between formats"),
     "cache_breaks_total": ("counter", "Prompts whose beginning is not what was sent before"),
     "errors_total": ("counter", "Requests that ended with an error, by its kind"),
     "aborted_total": ("counter", "Requests whose client left"),

@@ -58,7 +58,7 @@ class _Array:
 
 
 class _Rephrased:
-    """Lines of JSON, each said in another way."""
+    """Lines of JSON, each rewritten."""
 
     def __init__(self, answer: Callable[[Any], Any]) -> None:
         self._answer = answer

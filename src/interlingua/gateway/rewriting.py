@@ -122,7 +122,7 @@ class _Scan:
     def keys(self, text: bytes, at: int) -> list[bytes | None]:
         """The keys that lead to the object that is open there."""
         line = text.rfind(b"\n", self._at, at) + 1
-        # The usual case, told by one look: a frame, or the text, begins an object and nothing in it is open.
+        # The usual case, seen at one look: a frame, or the text, begins an object and nothing in it is open.
         if (line or not self._at) and text.count(b"{", line, at) == 1 and (_DATA.match(text, line) or not line):
             self._at, self._stack, self._key = at, [None], None
             return self._stack

@@ -756,7 +756,7 @@ class Gateway:
         while self._ended:
             ended, self._ended = self._ended, []
             # All at once, so that they are one write.
-            await asyncio.gather(*(self._settle(exchange, held) for exchange, held in ended if held is not None))
+            await asyncio.gather(*(self._settle(exchange, hold) for exchange, hold in ended if hold is not None))
             await self._tell(*(exchange for exchange, _ in ended))
 
     async def _settle(self, exchange: Exchange, reservation: Reservation) -> None:

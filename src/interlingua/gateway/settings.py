@@ -1,4 +1,4 @@
-"""What a gateway is told: models under names of its own, who serves them, limits. Values only; nothing is looked up.
+"""A gateway's settings: models under names of its own, who serves them, limits. Values only; nothing is looked up.
 
 A client asks for a model by the name of an alias, or as `provider/model` where `open_models` allows it. An alias leads
 to one of its targets, by weight, and from there along its fallbacks. Keys are references, so that no settings hold a

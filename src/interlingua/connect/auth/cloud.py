@@ -275,5 +275,5 @@ async def google_project(option: str | None = None, *, env: Mapping[str, str] | 
 
 
 def google_location(option: str | None = None, *, env: Mapping[str, str] | None = None) -> str | None:
-    """The option, else GOOGLE_CLOUD_LOCATION; None when nobody said."""
+    """The option, else GOOGLE_CLOUD_LOCATION; None when neither is set."""
     return (option or "").strip() or _given(env, "GOOGLE_CLOUD_LOCATION")

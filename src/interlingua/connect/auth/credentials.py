@@ -84,7 +84,7 @@ class Secret:
 class Credential(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """What a provider takes as proof: a key, a token, or a login with all that is needed to renew it.
 
-    `expires` is in milliseconds since 1970, a little early on purpose; absent means that nobody said.
+    `expires` is in milliseconds since 1970, a little early on purpose; absent means unknown.
     """
 
     mode: Literal["api-key", "oauth", "token"]
@@ -427,7 +427,7 @@ _KNOWN_SHAPES = re.compile(
     r"|(://)[^\s/@?#\"']+(?=@))"
     r"|(?:\b|(?<=%[0-9A-Fa-f]{2}))(?:il-(?=[\w-]{43})|sk-|gsk_|xai-|hf_|gh[opsu]_|github_pat_|AIza|ya29\.)[\w.-]{12,}"
 )
-_SHORTEST = 4  # a shorter secret would blank ordinary words
+_SHORTEST = 4  # a shorter secret would redact ordinary text
 
 
 class Scrubber:

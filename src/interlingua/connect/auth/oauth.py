@@ -281,7 +281,7 @@ async def _listen(runner: Any, port: int, any_port: bool) -> int | None:
 
 
 async def _answer(request: Any, state: str, found: "asyncio.Future[Secret]") -> Any:
-    """Takes the one true answer. Anything else is refused without a trace of what it said, and the wait goes on.
+    """Accepts the one valid callback. Anything else is refused without a trace of its content, and the wait goes on.
 
     A page from elsewhere may send a browser here: it does not know the state, and the host it names must be ours.
     """
@@ -508,7 +508,7 @@ def _number(answer: Any, name: str) -> float | None:
 
 
 def _refused(provider: str, url: str, status: int, answer: Mapping[str, Any], hide: Scrubber) -> ProviderError:
-    """What the provider said against it, without anything that we had said."""
+    """The error for a refused login, without anything from the request."""
     code = answer.get("error") if isinstance(answer.get("error"), str) else None
     text = ": ".join(
         _printable(hide(str(answer[name])))
@@ -533,7 +533,7 @@ def _printable(text: str) -> str:
 
 
 class _Answer(dict[str, Any]):
-    """What a provider said: tokens, or an error that may repeat what it was told. Not shown by accident either."""
+    """A provider's answer: tokens, or an error that may repeat the request. Hidden from `repr`."""
 
     def __repr__(self) -> str:
         return "_Answer(…)"

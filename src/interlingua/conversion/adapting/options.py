@@ -147,7 +147,7 @@ def _needs_its_thinking(reasoning: Reasoning | None, work: Work) -> bool:
 def _least_in_own_word(fitted: Fitted, work: Work) -> Fitted:
     """Where the wire has a value of its own for the least reasoning, "off" is sent as that."""
     reasoning, word, api = fitted.reasoning, work.generation.off_word, work.rules.api
-    if word is None or reasoning is None or reasoning.enabled is not False or not work.rules.off_words:
+    if word is None or reasoning is None or reasoning.enabled is not False or not work.rules.off_values:
         return fitted
     residual = reasoning.extra.get(api, {})
     if residual.get(OFF_WORD) == word:
@@ -159,7 +159,7 @@ def _least_in_own_word(fitted: Fitted, work: Work) -> Fitted:
 def _shown(fitted: Fitted, work: Work) -> Fitted:
     """Who asks for reasoning gets to see it: some models hide it unless asked."""
     reasoning = fitted.reasoning
-    hidden = work.generation.hides_thinking and work.rules.off_words
+    hidden = work.generation.hides_thinking and work.rules.off_values
     if not hidden or reasoning is None or reasoning.summary is not None or not asks(reasoning) or is_off(reasoning):
         return fitted
     why, severity = (fitted.why, fitted.severity) if fitted.why else ("asked for in summary, to be seen", "record")

@@ -28,7 +28,7 @@ def _has_failed(turn: Turn) -> bool:
 
 
 def pair(work: Work) -> None:
-    """Behind each step of the model the results of its calls, one per call, in call order; then what else was said.
+    """Behind each step of the model the results of its calls, one per call, in call order; then the other messages.
 
     A step is a row of assistant messages up to the first result of one of them. The calls of one answer may stand in
     one message or in several, and their results before, between or long after them.

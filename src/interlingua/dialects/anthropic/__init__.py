@@ -1,7 +1,7 @@
 """Anthropic Messages. Knows nothing of HTTP, keys, clocks or other dialects.
 
 Shapes that differ from ours: the system prompt is a top-level field; tool results are blocks inside user messages (one
-wire message may hold several results and words of the user: hint `~joined`); thinking is signed; redacted thinking is a
+wire message may hold several results and user content: hint `~joined`); thinking is signed; redacted thinking is a
 sealed payload.
 
 Also, as a Variant, the same bodies in AWS event-stream frames (Bedrock's InvokeModel): no `model`, no `stream`.

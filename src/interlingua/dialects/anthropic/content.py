@@ -293,11 +293,11 @@ def decode_content(content: Any) -> Content:
     return tuple(each(content, "content", API, decode_block))
 
 
-# Messages. Tool results are blocks inside user messages; one wire message may hold several, and words beside them.
+# Messages. Tool results are blocks inside user messages; one wire message may hold several and user content.
 
 
 def decode_messages(wire: Any, api: str = API) -> tuple[Message, ...]:
-    """Wire messages as ours; a user message with tool results becomes several. `api` is who minted the answers."""
+    """Wire messages as ours; a user message with tool results becomes several. `api` is the wire of the answers."""
     names: dict[str, str] = {}  # call id -> tool name; a repeated id means the latest call
     groups = each(wire, "messages", API, lambda message: _decode_message(message, names, api))
     return tuple(message for group in groups for message in group)

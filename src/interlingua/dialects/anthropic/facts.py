@@ -1,4 +1,4 @@
-"""The words of the Messages API, and what becomes of every field of ours."""
+"""Field names and values of the Messages API, and how well it supports each of our fields."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -29,7 +29,7 @@ WIRE_STOP_REASONS = {
     "aborted": "end_turn",
 }
 CHOICES = {"auto": "auto", "none": "none", "required": "any"}
-OFF_WORD = "~off"  # in `Reasoning.extra`: what is said instead of "disabled"
+OFF_WORD = "~off"  # in `Reasoning.extra`: the value to send instead of "disabled"
 SUMMARIZED = "summarized"
 
 

@@ -313,7 +313,7 @@ def _encode_schema(body: dict[str, Any], schema: OutputSchema, report: Reporter)
 def _encode_metadata(body: dict[str, Any], metadata: dict[str, Any], report: Reporter) -> None:
     body["metadata"] = {key: value for key, value in metadata.items() if key == "user_id"}
     if metadata.keys() - {"user_id"}:
-        report.at("$.options.metadata", "metadata", "only user_id is carried", "weakened")
+        report.at("$.options.metadata", "metadata", "only user_id is sent", "weakened")
 
 
 def path(model: str, stream: bool, *, quirks: Mapping[str, Any] | None = None) -> str:

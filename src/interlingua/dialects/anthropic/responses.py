@@ -340,7 +340,7 @@ class StreamEncoder(Encoder):
         self._envelope: dict[str, Any] = {}  # the envelope that the first event showed
         self._opened = 0
         self._places: OpenBlocks[int] = OpenBlocks()  # our index of an open block -> the wire's
-        # Thinking that has begun and is not opened yet: only its first words, or its end, tell that it is not redacted.
+        # Thinking that has begun and is not opened yet: only its first text, or its end, shows that it is not redacted.
         self._waiting: dict[int, bool] = {}
 
     def _counted(self, message: AssistantMessage) -> AssistantMessage:
@@ -411,7 +411,7 @@ class StreamEncoder(Encoder):
         redacted = self._waiting.get(index)
         if redacted is None:
             return _delta(self._places[index], delta)
-        if redacted:  # said whole at its end
+        if redacted:  # encoded whole at its end
             return b""
         del self._waiting[index]
         return self._open(index, _THINKING) + _delta(self._places[index], delta)

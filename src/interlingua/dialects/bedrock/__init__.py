@@ -2,7 +2,7 @@
 
 Shapes that differ from ours: a block is an object with one key that names its kind; a cache point is a block of its
 own, after the one it marks; tool results are blocks inside user messages (hint `~joined`, as one wire message may hold
-several results and words of the user); cited text has a block of its own. Model and stream are said by the path, and
+several results and user content); cited text has a block of its own. Model and stream are in the path, and
 what only some models understand (thinking, top_k) travels in `additionalModelRequestFields`.
 
 To read in this order: facts, content, messages, requests, answers, streams; errors beside them.

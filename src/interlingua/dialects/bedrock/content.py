@@ -365,7 +365,7 @@ def _encode_media(
     if source is None:
         return None
     if mime is not None and (word is None or formats[word] != mime):
-        report.lost("mime_type", f"said as {word or 'nothing'}", "weakened", field="mimeType")
+        report.lost("mime_type", f"sent as {word or 'nothing'}", "weakened", field="mimeType")
     return {kind: {"format": word, "source": source} if word is not None else {"source": source}}
 
 
@@ -474,7 +474,7 @@ def _encode_result_text(block: TextBlock) -> dict[str, Any]:
     return {"text": block.text}
 
 
-# Messages. Tool results are blocks inside user messages; one wire message may hold several, and words beside them.
+# Messages. Tool results are blocks inside user messages; one wire message may hold several and user content.
 
 
 def decode_messages(wire: Any, api: str = API) -> tuple[Message, ...]:

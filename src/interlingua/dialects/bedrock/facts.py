@@ -1,4 +1,4 @@
-"""The words of Converse, and what becomes of every field of ours."""
+"""Field names and values of Converse, and how well it supports each of our fields."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -39,7 +39,7 @@ WIRE_STOP_REASONS = {
 }
 
 
-# The wire's words for formats. Where two words mean one MIME type, the first is said for what came from elsewhere.
+# The wire's names of formats. Where two names mean one MIME type, content from other wires is sent with the first.
 IMAGES = {"png": "image/png", "jpeg": "image/jpeg", "gif": "image/gif", "webp": "image/webp"}
 DOCUMENTS = {
     "pdf": "application/pdf",
@@ -139,7 +139,7 @@ FIELD_SUPPORT: SupportTable = {
     **kept("ToolSpec.name ToolSpec.description ToolSpec.input_schema ToolSpec.strict ToolSpec.cache"),
     **some("ToolSpec.dialect ToolSpec.value", "only this wire's own tools"),
     **kept("Options.max_tokens Options.temperature Options.top_p Options.top_k Options.stop Options.service_tier"),
-    **kept("Options.stream"),  # said by the path, as the model is
+    **kept("Options.stream"),  # in the path, as the model is
     **some("Options.tool_choice ToolChoice.mode ToolChoice.names", "see `_encode_choice`"),
     **some("Options.reasoning Reasoning.effort Reasoning.budget Reasoning.enabled", "see `_encode_reasoning`"),
     **some("Reasoning.summary", "Claude's thinking can be asked for in summary"),
@@ -174,9 +174,9 @@ GUARDED = "~guarded"  # text that the wire marks for the guardrail
 STRING = "~string"  # content that came as a string
 FIELD = "~field"  # where among the model's own fields reasoning was asked for
 SPELLED = "~spelled"  # the schema's own text
-EFFORT = "~effort"  # where the effort was said, if not in the wire's own place
-OFF_WORD = "~off"  # in `Reasoning.extra`: what is said instead of "disabled"
-NOVA = "reasoningConfig"  # where Nova is asked to reason, with words of its own
+EFFORT = "~effort"  # where the effort was given, if not in its standard field
+OFF_WORD = "~off"  # in `Reasoning.extra`: the value to send instead of "disabled"
+NOVA = "reasoningConfig"  # Nova's own reasoning settings
 SUMMARIZED = "summarized"
 
 

@@ -363,7 +363,7 @@ def _encode_options(body: dict[str, Any], options: Options, model: str, report: 
     if options.metadata is not None:
         body["requestMetadata"] = {key: value for key, value in options.metadata.items() if isinstance(value, str)}
         if not _all_strings(options.metadata):
-            report.at("$.options.metadata", "metadata", "only strings are carried", "weakened")
+            report.at("$.options.metadata", "metadata", "only strings are sent", "weakened")
     if options.service_tier is not None:
         body["serviceTier"] = {"type": options.service_tier}
 

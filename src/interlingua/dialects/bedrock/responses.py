@@ -612,7 +612,7 @@ def _rest(index: int, wire: dict[str, Any], encoded: dict[str, Any]) -> bytes:
 
 
 def _added(wire: dict[str, Any], encoded: dict[str, Any]) -> dict[str, Any]:
-    """What `wire` has and `said` has not, in the same places."""
+    """The fields of `wire` that `encoded` lacks, at the same places."""
     out: dict[str, Any] = {}
     for key, value in wire.items():
         if key not in encoded:
@@ -640,7 +640,7 @@ def _rest_of_thinking(index: int, block: ThinkingBlock, wire: dict[str, Any]) ->
 
 
 def _whole_block(index: int, wire: Any) -> bytes:
-    """A block that came at once. The wire streams some kinds in parts; all others are said in their start."""
+    """A block that came at once. The wire streams some kinds in parts; all others are whole in their start event."""
     kind = next(iter(wire), "") if isinstance(wire, dict) and len(wire) == 1 else ""
     inner = wire[kind] if kind else None
     if not isinstance(inner, dict):

@@ -114,7 +114,7 @@ def _planned(plan: str) -> ThinkingBlock:
 
 
 def is_plan(block: Block) -> bool:
-    """Whether a block is said as the plan of its message, if it comes first."""
+    """Whether a block is encoded as the `tool_plan` of its message, if it comes first."""
     return isinstance(block, ThinkingBlock) and bool(residual_of(block.extra, API).get(PLAN)) and bool(block.thinking)
 
 

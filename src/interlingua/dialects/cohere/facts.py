@@ -1,4 +1,4 @@
-"""What Cohere's wire has: its words, our hints about them, what becomes of each of our fields, and its errors."""
+"""Cohere's wire: field names and values, our hints about them, support for each of our fields, and errors."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -105,7 +105,7 @@ RESPONSE_SUPPORT: SupportTable = {
 def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = None) -> ProviderError:
     """An error answer (`{"id": …, "message": …}`), or a failure inside a stream (status 0)."""
     wire = given = lenient(body)
-    while isinstance(given, dict):  # proxies in front of it nest it in words of their own
+    while isinstance(given, dict):  # proxies in front of it wrap it in their own fields
         given = next((given[key] for key in ("message", "error", "detail") if given.get(key)), None)
     return provider_error(joined_text(given, wire), status=status, headers=headers, body=wire)
 

@@ -142,7 +142,7 @@ def _decode_reasoning(wire: Any) -> Reasoning | None:
 
 
 def _decode_choice(wire: Any) -> ToolChoice | None:
-    # There is no word for `auto`: it is meant where nothing is said.
+    # The wire has no value for `auto`: it is the default when the field is absent.
     return ToolChoice(mode="required") if wire == "REQUIRED" else ToolChoice(mode="none") if wire == "NONE" else None
 
 

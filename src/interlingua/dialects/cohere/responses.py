@@ -394,7 +394,7 @@ class StreamEncoder(Encoder):
         self._calls = 0
         self._citations = 0
         self._places: OpenBlocks[int] = OpenBlocks()  # our index of an open block -> the wire's; -1 for the plan
-        self._waiting: dict[int, ThinkingBlock] = {}  # thinking that has begun; its first words open it
+        self._waiting: dict[int, ThinkingBlock] = {}  # thinking that has begun; its first text opens it
         self._started: dict[int, dict[str, Any]] = {}  # what was sent of calls
         self._blocks: dict[int, Block] = {}  # that ended
 
@@ -471,7 +471,7 @@ class StreamEncoder(Encoder):
         index = event.content_index
         block = self._blocks[index] = event.block or ThinkingBlock(thinking=event.content)
         opened = b""
-        if self._waiting.pop(index, None) is not None:  # no words came, or none that may be said
+        if self._waiting.pop(index, None) is not None:  # no text came, or none that can be encoded
             if block.redacted:
                 return b""
             opened = self._open(index, {"type": "thinking", "thinking": ""})
@@ -553,7 +553,7 @@ def _call(kind: str, place: int, item: Any) -> bytes:
 
 
 def _end_content(place: int, block: Block) -> bytes:
-    """The end of a text or a thought, with what it says beyond its words."""
+    """The end of a text or a thought, with what the wire adds to its text."""
     item = encode_item(block, QUIET) or {}
     rest = {key: value for key, value in item.items() if key not in ("type", "text", "thinking")}
     return _content("content-end", place, rest or None)

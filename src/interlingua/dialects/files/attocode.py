@@ -68,11 +68,11 @@ from .records import LINEAR, NO_CALL, OWN, is_null
 API = "attocode"
 
 # Hints of ours in `extra[API]`.
-AS = "~as"  # the wrapper that said a tool
+AS = "~as"  # the wrapper that a tool came in
 BLOCKS = "~blocks"  # content was a list where a string would have done
 CALL = "~call"  # an item of `toolCalls` that is no call
 GROUP = "~group"  # the first of several that shared a message; on a result, that message's role and residual
-ERROR = "~error"  # what went wrong, as `toolResults` says it beside a content of other words
+ERROR = "~error"  # the error, as `toolResults` has it beside a different content
 SHOWN = "~shown"  # the last block of a result is its error; whether null, text or blocks stood before it
 ITEM = "~item"  # residual of the item of `toolResults` that a tool message repeats itself in
 SYSTEM = "~system"  # residual of the system message
@@ -249,17 +249,17 @@ def _decode_blocks(wire: Any) -> tuple[Block, ...]:
     return tuple(each(wire, "content", API, decode_block))
 
 
-def _as_text(terms: tuple[Block, ...], emitted: list[Any]) -> str | None:
-    """The string that says these words just as well as blocks do; None if only blocks will do."""
-    if not terms:
+def _as_text(blocks: tuple[Block, ...], emitted: list[Any]) -> str | None:
+    """The string that is equivalent to these blocks; None if only blocks will do."""
+    if not blocks:
         return ""
     if (
         len(emitted) == 1
-        and isinstance(terms[0], TextBlock)
-        and terms[0].text
+        and isinstance(blocks[0], TextBlock)
+        and blocks[0].text
         and emitted[0].keys() == {"type", "text"}
     ):
-        return terms[0].text
+        return blocks[0].text
     return None
 
 
@@ -268,7 +268,7 @@ def _say_content(wire: dict[str, Any], content: Content, report: Reporter, *, bl
     if content is None or isinstance(content, str):
         wire["content"] = content
         return
-    terms, emitted, calls = [], [], []
+    texts, emitted, calls = [], [], []
     for at, block in enumerate(content):
         report.block = at
         if _is_call(block):
@@ -276,13 +276,13 @@ def _say_content(wire: dict[str, Any], content: Content, report: Reporter, *, bl
             continue
         item = encode_block(block, report)
         if item is not None or is_null(block, API):
-            terms.append(block)
+            texts.append(block)
             emitted.append(item)
             if calls:
                 report.block = None
                 report.lost("order", "calls stand after the text", "weakened", field="content")
     report.block = None
-    text = _as_text(tuple(terms), emitted) if calls and not blocks else None
+    text = _as_text(tuple(texts), emitted) if calls and not blocks else None
     wire["content"] = emitted if text is None else text
     if calls:
         wire["toolCalls"] = calls
@@ -366,7 +366,7 @@ def _decode_answer_to_call(
     item = items[0] if isinstance(items, list) and len(items) == 1 else None
     if not isinstance(item, dict) or item.get("callId") != call or not isinstance(item.get("error"), str):
         return result
-    if text_of(content).strip() and text_of(content) != item["error"]:  # the model was told in words of its own
+    if text_of(content).strip() and text_of(content) != item["error"]:  # the model got a text of its own
         result = with_residual(replace(result, is_error=True), API, **{ERROR: item["error"]})
     else:
         result = _with_error(result, item["error"])
@@ -473,10 +473,10 @@ _ROLES: dict[type, str] = {
 
 
 class _Messages:
-    """The messages said so far; results that shared a message are put together again."""
+    """The messages encoded so far; results that shared a message are put together again."""
 
     def __init__(self, report: Reporter) -> None:
-        self.said: list[dict[str, Any]] = []
+        self.wire: list[dict[str, Any]] = []
         self._report = report
         self._names: dict[str, str] = {}
         self._open: dict[str, Any] | None = None  # the message that takes what is joined to it
@@ -496,11 +496,11 @@ class _Messages:
         else:
             wire = _encode_single(message, self._report)
         self._open = wire if GROUP in extra_fields else None
-        self.said.append(wire)
+        self.wire.append(wire)
 
     def say_custom(self, message: CustomMessage) -> None:
         self._open = None
-        self.said.append({"role": message.role, **message.fields})
+        self.wire.append({"role": message.role, **message.fields})
 
     def _joined(self, message: Message, wire: dict[str, Any]) -> bool:
         if isinstance(message, ToolResultMessage):
@@ -564,7 +564,7 @@ def _with_messages(conversation: Conversation, entries: list[Entry]) -> Conversa
 
 
 def _is_system(content: Content) -> bool:
-    """Whether the content can be the system text: words, and nothing else."""
+    """Whether the content can be the system text: text blocks, and nothing else."""
     return isinstance(content, str) or (
         isinstance(content, tuple) and all(isinstance(block, TextBlock) for block in content)
     )
@@ -609,7 +609,7 @@ def _encode_messages(conversation: Conversation, report: Reporter) -> list[dict[
     out = _Messages(report)
     if conversation.system is not None:
         extra_fields = conversation.extra.get(API, {}).get(SYSTEM, {})
-        out.said.append(put_back(_encode_system(conversation.system), extra_fields))
+        out.wire.append(put_back(_encode_system(conversation.system), extra_fields))
     for at, entry in enumerate(conversation.path()):
         report.message = at
         message: Any = entry.message
@@ -620,10 +620,10 @@ def _encode_messages(conversation: Conversation, report: Reporter) -> list[dict[
                 report.lost(message.role, "the roles are system, user, assistant and tool")
             continue
         out.say(message)
-        if isinstance(message, SystemMessage) and len(out.said) == 1 and _is_system(_decode_content(out.said[0])[0]):
+        if isinstance(message, SystemMessage) and len(out.wire) == 1 and _is_system(_decode_content(out.wire[0])[0]):
             report.lost("system", "a first system message is read as the system text", "weakened")
             report.at("$.system", "system", "the first message is read as it", "weakened")
-    return out.said
+    return out.wire
 
 
 def _encode_system(system: System) -> dict[str, Any]:
@@ -670,7 +670,7 @@ def _say_tools(specs: tuple[ToolSpec, ...], report: Reporter) -> list[Any]:
 
 
 def flattened(conversation: Conversation) -> tuple[Conversation, tuple[Loss, ...]]:
-    """Structured words as plain strings, as a provider without cache markers gets them; and what that cost.
+    """Text blocks as plain strings, as a provider without cache markers gets them; and what that cost.
 
     For OpenAI's own service, whose translation the format describes so. Content with pictures in it stays a list.
     """
@@ -766,7 +766,7 @@ def _say_response(message: AssistantMessage, report: Reporter) -> dict[str, Any]
 
 
 def _say_answer(content: Content, report: Reporter) -> dict[str, Any]:
-    """Thinking, words and calls apart. An answer is read as one thought, one text, then the calls."""
+    """Thinking, text and calls apart. An answer is read as one thought, one text, then the calls."""
     if not isinstance(content, tuple):
         report.lost("content", "an answer is read as blocks", "record", field="content")
     thoughts, texts, calls, order = [], [], [], []

@@ -54,10 +54,10 @@ API = "chatgpt-export"
 RETURNED = True  # read and returned, not made from other formats
 
 KIND = "~kind"  # of a message: its content type, where that is not `text`
-FIELD = "~field"  # of a message: where its content has its words, where that is not the place for its kind
+FIELD = "~field"  # of a message: the field of its text, where that is not the usual one for its kind
 NAMELESS = "~nameless"  # of an entry: its node stands under its id and does not repeat it
 PLACES = "~places"  # of a conversation: the order of the nodes, where children stand before their parents
-INPUT = "input"  # the one argument of a call whose words are no JSON object
+INPUT = "input"  # the one argument of a call whose text is no JSON object
 LATEST = 10**11  # seconds; what is later is no time
 
 FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
@@ -66,7 +66,7 @@ FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 # --- content ---------------------------------------------------------------------------------------------------------
 
 
-# Where the words of a content are, by its kind; a kind that is not here has them in one of these places, too.
+# The field of a content's text, by its kind; a kind that is not here has it in one of these, too.
 _FIELDS = {"thoughts": "thoughts", "tether_browsing_display": "result", "user_editable_context": "user_instructions"}
 _FIELDS |= dict.fromkeys(("code", "execution_output", "tether_quote", "system_error"), "text")
 _CONTEXT = ("user_profile", "user_instructions")  # what a person set for all conversations

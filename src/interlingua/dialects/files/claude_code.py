@@ -1,9 +1,9 @@
 """Claude Code's session files: JSON lines, each an event of the session; those of people and models hold a message.
 
 Lines form a tree through `uuid` and `parentUuid`; sub-agents (`isSidechain`) are trees of their own. A message is in
-the words of Anthropic's wire, and is read by that dialect. An answer is written as it streams, one line a block, all
+the format of Anthropic's wire, and is read by that dialect. An answer is written as it streams, one line a block, all
 with the same `message.id` and usage: here it is one message. Results of tools are lines of the user, with what the tool
-told the program in `toolUseResult`; a result's parent is the line of its call, so results of parallel calls are
+returned to the program in `toolUseResult`; a result's parent is the line of its call, so results of parallel calls are
 siblings in the file and follow one another here. At a compaction the tree begins anew. All other lines (titles,
 snapshots of files, notices, …) are kept in their places as messages of their own role.
 
@@ -48,13 +48,13 @@ WIRE = "anthropic-messages"
 SPAWNED_BY = "~spawnedBy"  # of the first entry of a sub-agent: the `entry` and the `callId` that started it, if known
 WEB = "~web"  # of a conversation: what stands around the lines in an export from the web
 ARRAY = "~array"  # of a conversation: the lines were the items of one list
-SYNTHETIC = "<synthetic>"  # the program's own words in place of an answer
+SYNTHETIC = "<synthetic>"  # the program's own text in place of an answer
 
 FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 
 
 def _wire() -> Any:
-    """The dialect in whose words the messages are."""
+    """The dialect of the messages."""
     return dialect(WIRE)
 
 
@@ -77,7 +77,7 @@ def _decode_line(line: dict[str, Any]) -> list[Any]:
         return [_wire().decode_response(inner, provider="anthropic", timestamp=when)]
     messages = [with_time(message, when) for message in _wire().decode_messages([{"role": kind, **inner}])]
     messages[0] = _open(messages[0])
-    # What a tool told the program belongs to its result; beside several results, to none of them in particular.
+    # What a tool returned to the program belongs to its result; beside several results, to none of them in particular.
     if len(messages) == 1 and isinstance(messages[0], ToolResultMessage):
         messages = [replace(messages[0], details=line.get("toolUseResult"))]
     return [_attributed(message, line) for message in messages]
@@ -188,7 +188,7 @@ def _usual_result(block: dict[str, Any], when: int, details: Any) -> Any:
         return None
     kept = {key: block[key] for key in others}
     if failed is False:
-        kept["is_error"] = False  # said only where a tool failed
+        kept["is_error"] = False  # written only where a tool failed
     return replace(
         _RESULT,
         tool_call_id=id,
@@ -226,11 +226,11 @@ def _usual_answer(inner: dict[str, Any], when: int) -> Any:
         blocks.append(read)
     if not blocks or not (word is None or type(word) is str):
         return None
-    reason, said = _end(word, calls)
+    reason, encoded = _end(word, calls)
     if reason == "error":
         return None
     kept: dict[str, Any] = {key: inner[key] for key in others}
-    hints: dict[str, Any] = {} if said == word else {"stop_reason": {"said": said, "wire": word}}
+    hints: dict[str, Any] = {} if encoded == word else {"stop_reason": {"said": encoded, "wire": word}}
     if inner.get("stop_sequence") is not None:
         hints["stop_sequence"] = {"said": None, "wire": inner["stop_sequence"]}
     elif "stop_sequence" not in inner:

@@ -2,7 +2,7 @@
 
 Roles are `user`, `assistant` and `toolResult`; a call is a `toolCall` block; a result is a message with text and image
 blocks. The type of a user's or assistant's block is open, and what the layer below reads there is what the formal
-specification shows: thinking and signatures travel too. What a message says about itself (times, usage, who minted it)
+specification shows: thinking and signatures travel too. What a message says about itself (times, usage, its model)
 has no place here.
 
 `project` gives the events of the clawtools stream protocol, `unproject` reads them. `mistakes` explains the shapes of
@@ -89,7 +89,7 @@ from .records import LINEAR, NO_CALL, OWN, is_null
 API = "clawtools"
 
 # Hints of ours in `extra[API]`.
-AS = "~as"  # the block type that said a picture
+AS = "~as"  # the block type that a picture came as
 TEXT = "~text"  # a result whose content was not a list of blocks
 
 FIELD_SUPPORT: SupportTable = {
@@ -476,7 +476,7 @@ def _items(value: Any) -> list[Any]:
 def project(event: StreamEvent, *, ids: MutableMapping[int, str] | None = None) -> dict[str, Any] | None:
     """The event as the clawtools stream protocol has it; None for what it does not have.
 
-    The protocol's calls are told apart by nothing. Later versions put the call's id on `toolcall_start` and
+    The protocol has nothing to distinguish calls by. Later versions put the call's id on `toolcall_start` and
     `toolcall_delta` where it is known: pass a dict, one for each stream, to have that.
     """
     match event:
@@ -907,7 +907,7 @@ def _short_text(text: str) -> dict[str, str]:
 
 
 def _text_in(content: Any) -> str:
-    """The words in a result, however it wraps them."""
+    """The text of a result, however it is wrapped."""
     if isinstance(content, str):
         return content
     if isinstance(content, list):

@@ -172,7 +172,7 @@ def encode(conversation: Conversation) -> Encoded:
 
 
 def detect(value: Any) -> str | None:
-    """What was shown has a form of its own; what was sent is told from plain messages by the program's own marks."""
+    """The transcript shown has a form of its own; the one sent differs from plain messages by the program's marks."""
     if not isinstance(value, list) or not value:
         return None
     if _is_shown(value):

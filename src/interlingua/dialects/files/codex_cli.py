@@ -218,7 +218,7 @@ def _usual_message(item: dict[str, Any], when: int) -> Any:
         blocks = tuple(TextBlock(text=text) for text in texts)
         return replace(sample, content=blocks, timestamp=when, extra=extra) if blocks else None
     if kind == "message" or kind == "reasoning":
-        block = _usual_words(item, name, sample, extra)
+        block = _usual_text(item, name, sample, extra)
     else:
         id = item["call_id"]
         if type(id) is not str:
@@ -235,8 +235,8 @@ def _usual_message(item: dict[str, Any], when: int) -> Any:
 _ANSWER = AssistantMessage(content=(), api=WIRE)
 
 
-def _usual_words(item: dict[str, Any], name: Any, sample: Any, extra: dict[str, Any]) -> Any:
-    """What a model said or thought, in one part."""
+def _usual_text(item: dict[str, Any], name: Any, sample: Any, extra: dict[str, Any]) -> Any:
+    """A text or a thought of one part."""
     if name == "assistant":
         texts = _texts_in(item["content"], "output_text")
         return replace(sample, text=texts[0], extra=extra) if len(texts) == 1 else None

@@ -161,8 +161,8 @@ def detect(value: Any) -> str | None:
     if "selectedModel" in value or any("executionId" in item for item in items(value["history"])):
         return None  # of Kiro's editor
     if value["history"]:
-        held = [item.get("message") for item in value["history"] if isinstance(item, dict)]
-        fits = bool(held) and all(isinstance(wire, dict) and "role" in wire for wire in held)
+        messages = [item.get("message") for item in value["history"] if isinstance(item, dict)]
+        fits = bool(messages) and all(isinstance(wire, dict) and "role" in wire for wire in messages)
         return "a `history` of `message` beside a `sessionId`" if fits else None
     return "an empty `history` of a workspace" if "workspaceDirectory" in value and "title" in value else None
 

@@ -5,7 +5,7 @@ is written again as it grows: the last of an id counts, in the place of the firs
 its `messages` replace all; `{"$rewindTo": id}` takes back that record and all after it.
 
 An answer in a session holds its text, its thoughts, and its tool calls with what they gave; here that is an assistant's
-message followed by the results, put together again on the way back. Parts are in the words of Google's wire, and are
+message followed by the results, put together again on the way back. Parts are in the format of Google's wire, and are
 read by that dialect. Notices are kept in their places as messages of their own role. Checkpoints are the contents of a
 request: a bare list, or an object with the list in `history` or `clientHistory`.
 """
@@ -72,14 +72,14 @@ MADE = "~made"  # of an entry: it was read from a line that stands as another en
 LINE = "~line"  # of a conversation: its messages are lines
 CONTENTS = "~contents"  # of a conversation: a checkpoint, and where its contents stand ("" for a bare list)
 CALL = "~call"  # of what a tool gave: which of the answer's calls it belongs to
-PARTS = "~parts"  # of an answer: its words are a list of parts
+PARTS = "~parts"  # of an answer: its content is a list of parts
 EXTRA = "~extra"  # of a block: an item of `thoughts` or `toolCalls` that is none
 
 FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 
 
 def _wire() -> Any:
-    """The dialect in whose words the parts are."""
+    """The dialect of the parts."""
     return dialect(WIRE)
 
 
@@ -228,7 +228,7 @@ def _decode_record(record: dict[str, Any]) -> list[Any]:
         if isinstance(call, ToolCall):
             given = _decode_results(calls[at].get("result"), call, at)
             results += given
-            if given:  # said by the results
+            if given:  # encoded from the results
                 made[at] = keeping(replace(call, extra={}), API, _without_result(calls[at]), _say_call(call))
     if blocks or made:
         content = (*blocks, *made)

@@ -147,8 +147,8 @@ def _sessions(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
 def detect(value: Any) -> str | None:
     """An exported session, or lines whose first is about the session and whose others have `created` and blocks."""
     if isinstance(value, dict):
-        held = value.get("conversation")
-        if isinstance(held, list) and "working_dir" in value and all(map(_is_message, held)):
+        messages = value.get("conversation")
+        if isinstance(messages, list) and "working_dir" in value and all(map(_is_message, messages)):
             return "a `conversation` beside a `working_dir`"
         value = [value]
     lines = items(value) if isinstance(value, list) else []

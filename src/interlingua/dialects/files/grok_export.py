@@ -48,14 +48,14 @@ def _message(record: dict[str, Any], model: str | None) -> Any:
         for item in record.get(key) or ()
         if isinstance(item, str)
     ]
-    said = [TextBlock(text=text)] if isinstance(text, str) else []
+    texts = [TextBlock(text=text)] if isinstance(text, str) else []
     if sender in ("human", "user"):
-        return UserMessage(content=(*blocks, *said), timestamp=when)
+        return UserMessage(content=(*blocks, *texts), timestamp=when)
     if sender == "system":
-        return SystemMessage(content=tuple(said), timestamp=when)
+        return SystemMessage(content=tuple(texts), timestamp=when)
     trace = record.get("thinking_trace")
     thought = [ThinkingBlock(thinking=trace)] if isinstance(trace, str) and trace else []
-    return AssistantMessage(content=(*thought, *said, *blocks), model=model, timestamp=when)
+    return AssistantMessage(content=(*thought, *texts, *blocks), model=model, timestamp=when)
 
 
 def _moment(value: Any) -> int | None:

@@ -57,8 +57,8 @@ API = "inspect-ai"
 RETURNED = True  # read and returned, not made from other formats
 
 CALL = "~call"  # of a block: an item of `tool_calls` that is no call
-ERROR = "~error"  # of a result: its words are those of the error
-BLOCKS = "~blocks"  # of an answer with calls: its words are a list of parts
+ERROR = "~error"  # of a result: its text is that of the error
+BLOCKS = "~blocks"  # of an answer with calls: its content is a list of parts
 SYSTEM = "~system"  # of a conversation: residual of its first message, the system text
 ATTACHED = "~attached"  # of a conversation: its messages name attachments
 EMPTY = "~empty"  # of a conversation: the log has no sample
@@ -95,7 +95,7 @@ def _block_in(part: dict[str, Any]) -> Block:
             return TextBlock(text=string(part["text"]), refusal=part.get("refusal") is True)
         case "reasoning":
             hidden, text = part.get("redacted") is True, string(part["reasoning"])
-            if hidden:  # the sealed payload stands where the words would
+            if hidden:  # the sealed payload stands where the text would
                 return ThinkingBlock(thinking="", thinking_signature=text, redacted=True)
             return ThinkingBlock(thinking=text, thinking_signature=optional(part.get("signature")))
         case "image":
@@ -191,7 +191,7 @@ def _decode_message(wire: dict[str, Any]) -> list[Any]:
 
 
 def _decode_result(wire: dict[str, Any], content: Content) -> ToolResultMessage:
-    """A result; where a tool failed and gave nothing, what the model read are the words of the error."""
+    """A result; where a tool failed and gave nothing, what the model read is the text of the error."""
     error = wire.get("error") if isinstance(wire.get("error"), dict) else None
     hints: dict[str, Any] = {}
     if error is not None and content == "" and isinstance(error.get("message"), str):
@@ -429,7 +429,7 @@ def chat_messages(conversation: Conversation) -> Encoded:
             continue
         report = Reporter(f"$.messages[{at}]")
         wire = _say_message((entry.message,), report)
-        # Inspect wants a text or parts, and words for every error.
+        # Inspect requires a text or parts, and a message for every error.
         wire["content"] = wire["content"] or ""
         if "error" in wire:
             message = text_of(entry.message.content)

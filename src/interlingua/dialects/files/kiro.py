@@ -1,6 +1,6 @@
 """Kiro CLI's journals (`ID.jsonl`): lines of `version`, `kind` and `data`, with content parts of `kind` and `data`.
 
-`Prompt` is the user's, `AssistantMessage` an answer, `ToolResults` what its calls gave, with what the tool told the
+`Prompt` is the user's, `AssistantMessage` an answer, `ToolResults` the results, with what a tool returned to the
 program in `results`. A thought names the model. `Compaction` puts a summary in the place of what came before; `Clear`
 forgets it.
 

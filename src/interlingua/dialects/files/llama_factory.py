@@ -73,7 +73,7 @@ def _tools(row: dict[str, Any], messages: list[Any]) -> tuple[ToolSpec, ...] | N
     )
 
 
-def _said(wire: list[Any]) -> list[Any]:
+def _turns(wire: list[Any]) -> list[Any]:
     pairs = Pairing()
     return [message for record in wire if isinstance(record, dict) for message in _messages(record, pairs)]
 
@@ -110,7 +110,7 @@ def decode(data: Any) -> Conversation:
     row = DOCUMENTS.only(body, "$.messages")
     chosen = row[PAIR[0]] if PAIR[0] in row else row["messages"]
     rejected = row[PAIR[1]] if PAIR[0] in row else []
-    path, other = _said(chosen), _said(rejected)
+    path, other = _turns(chosen), _turns(rejected)
     system = None
     if path and isinstance(path[0], SystemMessage) and (not other or other[0] == path[0]):
         system, path, other = path[0], path[1:], other[1:]

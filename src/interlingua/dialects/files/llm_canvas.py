@@ -73,7 +73,7 @@ CANVAS = "~canvas"  # of a conversation: it was a canvas
 SINGLE = "~single"  # of a conversation: it was one message, not a list
 ANSWER = "~answer"  # of a conversation: what stood around the canvas, as the server answers it
 SYSTEM = "~system"  # of a conversation: the rest of the system node, or of the system message
-EXPLICIT = "~explicit"  # of a result: success was said, and not left to be understood
+EXPLICIT = "~explicit"  # of a result: success was written out, and not left to the default
 MERGED = "~merged"  # of an entry: children of its node that have another parent
 META = "~meta"  # of an entry: what else is in `meta`
 
@@ -336,7 +336,7 @@ def _encoded_message(message: Message, report: Reporter) -> dict[str, Any]:
 
 
 class _Encoded:
-    """The messages said so far, each with the places of the entries that it stands for."""
+    """The messages encoded so far, each with the indexes of its entries."""
 
     def __init__(self, entries: tuple[Entry, ...], report: Reporter) -> None:
         self.messages: list[tuple[dict[str, Any], list[int]]] = []
@@ -345,7 +345,7 @@ class _Encoded:
         self._names: dict[str, str] = {}
 
     def say(self, at: int) -> bool:
-        """Says an entry's message, if it can be said."""
+        """Encodes an entry's message, if the format can hold it."""
         entry = self._entries[at]
         message: Any = entry.message
         own = entry.extra.get(API, {}) if entry.extra else {}
@@ -423,7 +423,7 @@ def _decode_list(wire: list[Any]) -> Conversation:
 
 
 def _is_system(content: Content) -> bool:
-    """Whether the content can be the system text: words, and nothing else."""
+    """Whether the content can be the system text: text blocks, and nothing else."""
     return isinstance(content, str) or (
         isinstance(content, tuple) and all(isinstance(block, TextBlock) for block in content)
     )

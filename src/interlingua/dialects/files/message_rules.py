@@ -127,8 +127,8 @@ def in_attocode(value: Any) -> Iterator[Mistake]:
     if isinstance(value, dict) and "messages" not in value:
         yield from _in_calls(value, "$")
         if "stopReason" in value and value["stopReason"] not in _STOPS:
-            words = ", ".join(f"`{word}`" for word in _STOPS)
-            yield Mistake("$.stopReason", f"there is no stop reason {shown(value['stopReason'])}", f"write {words}")
+            reasons = ", ".join(f"`{word}`" for word in _STOPS)
+            yield Mistake("$.stopReason", f"there is no stop reason {shown(value['stopReason'])}", f"write {reasons}")
 
 
 def _beside(message: dict[str, Any], path: str) -> Iterator[Mistake]:

@@ -44,8 +44,8 @@ def _support(api: str) -> SupportTable:
 
 
 def _encoded(conversation: Conversation, body: Any, api: str, decode: Callable[[Any], Conversation]) -> Encoded:
-    said = [at for at, message in enumerate(conversation.messages) if not isinstance(message, CustomMessage)]
-    return Encoded(body, losses_of(conversation, said, lambda: decode(body), _support(api), api))
+    encoded = [at for at, message in enumerate(conversation.messages) if not isinstance(message, CustomMessage)]
+    return Encoded(body, losses_of(conversation, encoded, lambda: decode(body), _support(api), api))
 
 
 def _picture(block: ImageBlock) -> str | None:

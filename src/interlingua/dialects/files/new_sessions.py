@@ -3,7 +3,7 @@
 Each program finds a session by the id in it: Claude Code as `~/.claude/projects/FOLDER/SESSION.jsonl` (`claude -r`),
 Codex as `~/.codex/sessions/YYYY/MM/DD/rollout-TIME-SESSION.jsonl` (`codex resume`), opencode by `opencode import FILE`.
 Ids and missing times are made of the conversation itself, so the same conversation gives the same file. The messages of
-the first two are in the words of a wire, for which the conversation is adapted before it comes here.
+the first two are in the format of a wire, for which the conversation is adapted before it comes here.
 """
 
 import hashlib

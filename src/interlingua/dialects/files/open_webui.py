@@ -2,7 +2,7 @@
 
 An export is a list of rows with the chat in `chat`; a downloaded chat is the row or the chat itself. `messages` repeats
 the path of the tree. What models thought and which tools ran stands as HTML inside the text of an answer, as the
-program shows it. `usage` is in the words of whoever served the model.
+program shows it. `usage` is in the format of whichever provider served the model.
 """
 
 import sys

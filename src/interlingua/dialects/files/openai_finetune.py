@@ -46,7 +46,7 @@ BRANCH = "~branch"  # of an entry: which output it belongs to
 
 
 def _wire() -> Any:
-    """The dialect in whose words an example is."""
+    """The dialect of an example."""
     return dialect(WIRE)
 
 
@@ -210,7 +210,7 @@ def _usual_answer(message: dict[str, Any], content: Any, names: dict[str, str]) 
 
 
 def _usual_call(call: Any, names: dict[str, str]) -> ToolCall | None:
-    """A call whose id is its own in the example: results of others are told apart by the turn that they stand in."""
+    """A call whose id is its own in the example: results of others are distinguished by the turn that they stand in."""
     if type(call) is not dict or _CALLS[tuple(call)] != () or call["type"] != "function":
         return None
     function, id = call["function"], call["id"]

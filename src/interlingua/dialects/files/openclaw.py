@@ -1,11 +1,11 @@
 """OpenClaw session files: JSON lines, each an AgentMessage; or pi's tree of entries (versions 1 to 3).
 
-Simple files have a message a line, in the formal specification's own words; where a line has `parentId`, that and `id`
+Simple files have a message a line, in the form of the formal specification; where a line has `parentId`, that and `id`
 are its place in a tree. Tree files begin with a `session` header and wrap each message in an entry with `id` and
 `parentId`; the other entries (model changes, compactions, labels, …) are kept in their places as messages of their own
 role. A file stands at its last line.
 
-pi packs what a provider minted into the fields that it has. A text's signature may hold the id and phase of a Responses
+pi packs a provider's tokens into the fields that it has. A text's signature may hold the id and phase of a Responses
 item, a thought's signature a whole reasoning item or the name of the wire field that it came in, a call's id the item's
 id behind a bar, and a redacted thought a notice. Here each is where the wire's own dialect has it, and packed again on
 the way back; the message's `api` says whose it is.
@@ -332,7 +332,7 @@ def _pack_thought(block: ThinkingBlock, owner: str | None) -> str | None:
 
 
 def _pack_name(extra_fields: dict[str, Any]) -> str | None:
-    """The name of the field that a thought came in: the usual one, unless another is held, or it came in details."""
+    """The name of the field that a thought came in: the usual one, unless another is stored, or it came in details."""
     named = extra_fields.get(FIELDS, NAMES[:1])
     return named[0] if named[0] in NAMES and extra_fields.keys() <= {FIELDS} else None
 
@@ -351,7 +351,7 @@ _KEYS = ("id", "type", "summary", "encrypted_content")  # in the order of most i
 
 
 def _wire(owner: str) -> Any:
-    """The dialect of the wire that minted something: its items are its own business."""
+    """The dialect of the wire that a value came from: only it knows its items."""
     return dialect(owner)
 
 

@@ -276,7 +276,7 @@ def _crush_message(row: dict[str, Any], parts: list[dict[str, Any]], results: di
 
 
 def _crush_part(part: dict[str, Any], results: dict[Any, Any]) -> Iterator[dict[str, Any]]:
-    """A part in the words of the newer program."""
+    """A part in the format of the newer program."""
     data = fields_of(part.get("data"))
     match part.get("type"):
         case "text":

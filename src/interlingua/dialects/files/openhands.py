@@ -116,9 +116,9 @@ class _Reader:
             self._names[id] = event["action"]
             given = {key: value for key, value in args.items() if key != "thought"}
             thought = optional(args.get("thought"))
-            said: tuple[Block, ...] = (TextBlock(text=thought),) if thought else ()
+            texts: tuple[Block, ...] = (TextBlock(text=thought),) if thought else ()
             call = a_call(id, event["action"], given)
-            self.messages.append(AssistantMessage(content=(*said, call), timestamp=when))
+            self.messages.append(AssistantMessage(content=(*texts, call), timestamp=when))
 
     def _called(self, event: dict[str, Any], about: dict[str, Any], args: dict[str, Any], when: int | None) -> None:
         response = fields_of(about.get("model_response"))
@@ -144,10 +144,10 @@ class _Reader:
             output="completion_tokens",
             cached=inner(response, "usage", "prompt_tokens_details", "cached_tokens"),
         )
-        said: tuple[Block, ...] = (TextBlock(text=text),) if text else ()
+        texts: tuple[Block, ...] = (TextBlock(text=text),) if text else ()
         self.messages.append(
             AssistantMessage(
-                content=(*thoughts, *said, *found),
+                content=(*thoughts, *texts, *found),
                 model=optional(response.get("model")),
                 usage=usage,
                 response_id=optional(response.get("id")),
@@ -224,9 +224,9 @@ class _Reader:
         thoughts = [thinking_of(one) for one in items(event.get("thinking_blocks"))]
         if not thoughts and optional(event.get("reasoning_content")):
             thoughts = [thinking_of({"thinking": event["reasoning_content"]})]
-        said: Any = content_of(event.get("thought")) or ()
-        said = (TextBlock(text=said),) if isinstance(said, str) else said
-        content = (*thoughts, *said, call)
+        texts: Any = content_of(event.get("thought")) or ()
+        texts = (TextBlock(text=texts),) if isinstance(texts, str) else texts
+        content = (*thoughts, *texts, call)
         self.messages.append(AssistantMessage(content=content, response_id=answer, timestamp=when))
 
 

@@ -190,12 +190,12 @@ def _messages_of(span: _Span, pairs: Pairing) -> tuple[list[Any], list[Any]]:
         )
     if any(key.startswith(("llm.input_messages.", "llm.output_messages.")) for key in attributes):
         asked = [_inference(item, pairs, span, False) for item in _numbered(attributes, "llm.input_messages.")]
-        told = [_inference(item, pairs, span, True) for item in _numbered(attributes, "llm.output_messages.")]
-        return asked, told
+        answered = [_inference(item, pairs, span, True) for item in _numbered(attributes, "llm.output_messages.")]
+        return asked, answered
     if any(key.startswith(("gen_ai.prompt.", "gen_ai.completion.")) for key in attributes):
         asked = [_llmetry(item, pairs, span, False) for item in _numbered(attributes, "gen_ai.prompt.")]
-        told = [_llmetry(item, pairs, span, True) for item in _numbered(attributes, "gen_ai.completion.")]
-        return asked, told
+        answered = [_llmetry(item, pairs, span, True) for item in _numbered(attributes, "gen_ai.completion.")]
+        return asked, answered
     return _in_events(span, pairs)
 
 
@@ -312,7 +312,7 @@ def _instruction(value: Any) -> SystemMessage | None:
 def _in_events(span: _Span, pairs: Pairing) -> tuple[list[Any], list[Any]]:
     """Messages in events, as the conventions had it before they were attributes."""
     asked: list[Any] = []
-    told: list[Any] = []
+    answers: list[Any] = []
     for name, event in span.events:
         if name == "gen_ai.client.inference.operation.details":
             inner = _Span({"attributes": event})
@@ -325,13 +325,13 @@ def _in_events(span: _Span, pairs: Pairing) -> tuple[list[Any], list[Any]]:
             asked.append(_chat({"role": kind, **fields_of(body)}, pairs, span, False))
         elif kind == "choice":
             message = fields_of(_json(fields_of(body).get("message"))) or fields_of(body)
-            told.append(_chat({"role": "assistant", **message}, pairs, span, True))
+            answers.append(_chat({"role": "assistant", **message}, pairs, span, True))
         elif name in ("gen_ai.content.prompt", "gen_ai.content.completion"):
             answered = name.endswith("completion")
             given = _json(event.get("gen_ai.completion" if answered else "gen_ai.prompt"))
             for item in given if isinstance(given, list) else ():
-                (told if answered else asked).append(_chat(fields_of(item), pairs, span, answered))
-    return asked, told
+                (answers if answered else asked).append(_chat(fields_of(item), pairs, span, answered))
+    return asked, answers
 
 
 def _chat(item: dict[str, Any], pairs: Pairing, span: _Span, answered: bool) -> Any:
@@ -442,13 +442,13 @@ def _conversation(spans: list[_Span]) -> Conversation:
     outer = sorted((span for span in calls if depths[span.id] == top), key=lambda span: span.start or 0)
     last = outer[-1]
     pairs = Pairing()
-    asked, told = _messages_of(last, pairs)
+    asked, answered = _messages_of(last, pairs)
     answers = {_key(message): message for span in outer[:-1] for message in _messages_of(span, Pairing())[1]}
     asked = [answers.get(_key(message), message) for message in asked]
     system = asked.pop(0) if asked and isinstance(asked[0], SystemMessage) else None
     texts = tuple(block for block in system.content or () if isinstance(block, TextBlock)) if system else None
     return Conversation(
-        entries=tuple(Entry(message=message) for message in (*asked, *told)),
+        entries=tuple(Entry(message=message) for message in (*asked, *answered)),
         system=texts[0].text if texts is not None and len(texts) == 1 else texts or None,
         model=ModelDescriptor(id=last.model) if last.model else None,
     )

@@ -280,7 +280,7 @@ def conversation_of(
 
 
 def openai_tools(value: Any) -> tuple[ToolSpec, ...] | None:
-    """Tools in the words of OpenAI's chat wire."""
+    """Tools in the format of OpenAI's chat wire."""
     found = []
     for item in items(value):
         function = item["function"] if isinstance(item.get("function"), dict) else item
@@ -292,7 +292,7 @@ def openai_tools(value: Any) -> tuple[ToolSpec, ...] | None:
 
 
 class Branches:
-    """Entries of a log that takes back what it said: what is taken back stays in the tree, off the path."""
+    """Entries of a log that can take entries back: those stay in the tree, off the path."""
 
     def __init__(self) -> None:
         self._messages: list[Message] = []

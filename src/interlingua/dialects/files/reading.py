@@ -378,7 +378,7 @@ def seconds(value: Any) -> int | None:
 
 
 def openai_usage(wire: Any) -> Usage | None:
-    """Usage in OpenAI's words (chat or responses), in Anthropic's or in Ollama's: whoever served the model wrote it."""
+    """Usage in the format of OpenAI (chat or responses), Anthropic or Ollama, whichever served the model."""
     if not isinstance(wire, dict):
         return None
     if whole(wire.get("prompt_eval_count")) is not None and whole(wire.get("prompt_tokens")) is None:

@@ -59,7 +59,7 @@ LINEAR: SupportTable = {
 
 
 def is_null(block: Block, api: str) -> bool:
-    """A null that stood where a block should be: to be told from a block that cannot be said."""
+    """A null that stood where a block should be: not the same as a block that cannot be encoded."""
     return isinstance(block, OpaqueBlock) and block.dialect == api and block.value is None
 
 
@@ -153,7 +153,7 @@ _MAX_SHAPES = 500
 class Records:
     """The two ways between the records of a file and entries.
 
-    `decode` gives the messages in a record (none: it holds no message), `say` the record's own words for them. `keys`
+    `decode` gives the messages in a record (none: it holds no message), `say` the record for them. `keys`
     are the record's names for its id and for that of its parent, in formats that are trees; if it is a tree of `lines`,
     a record that has an id and says nothing of a parent follows the one before.
 

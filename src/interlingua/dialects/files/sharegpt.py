@@ -1,8 +1,8 @@
 """ShareGPT: the shape of most training sets. Turns of `from` and `value`; beside them a system text and tools.
 
 Turns are from `human`, `gpt`, `system`, `function_call` (the call as JSON text), or `observation` (what it gave), and
-in other words for these. Calls have no ids: results answer them in their order. A call right after words of the model
-is one message with them. A row may have two answers beside its turns (`chosen`, `rejected`): the chosen one is on the
+other names for these. Calls have no ids: results answer them in their order. A call right after text of the model
+is one message with it. A row may have two answers beside its turns (`chosen`, `rejected`): the chosen one is on the
 path, the other a branch. Pictures are files in `images`, each with a mark in the turn of a person. What else a turn or
 a set holds is kept; turns of other kinds are messages of their own role.
 """
@@ -75,7 +75,7 @@ SET = "~set"  # of a conversation: it was the only one of a list
 LISTED = "~listed"  # of a conversation: its tools are a list, not the text of one
 SYSTEM = "~system"  # of a conversation: residual of the first turn, the system text
 ANSWER = "~answer"  # of an entry: it stands under `chosen` or `rejected`, which name is here
-AS = "~as"  # of a tool: the wrapper that said it
+AS = "~as"  # of a tool: the wrapper that it came in
 
 _CALLS_WHY = "a call is its name and its arguments"
 FIELD_SUPPORT: SupportTable = {
@@ -415,7 +415,7 @@ def _answers_to(entry: Entry) -> Any:
 
 
 def _say(conversation: Conversation) -> tuple[dict[str, Any], list[int]]:
-    """The set's words, and which messages are in them."""
+    """The encoded set, and which messages are in it."""
     extra_fields = conversation.extra.get(API, {})
     turns: list[dict[str, Any]] = []
     places: list[int] = []

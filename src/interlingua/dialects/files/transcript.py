@@ -27,7 +27,7 @@ from .skimming import LineSkim
 
 API = "transcript"
 VERSION = 1
-SPELLED = "~version"  # what the session line said, where it is not what we would say
+SPELLED = "~version"  # what the session line had, where it is not what we would write
 OMITTED = "~omitted"  # of an entry: what its line leaves to its position (`id`, `parentId`)
 ROOT = "~root"  # of an entry: its line says that it has no parent where that goes without saying, or is not so
 

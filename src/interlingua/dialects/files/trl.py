@@ -23,7 +23,7 @@ RETURNED = True  # read and returned, not made from other formats
 FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 
-def _said(value: Any, role: type = AssistantMessage) -> list[Any]:
+def _messages(value: Any, role: type = AssistantMessage) -> list[Any]:
     """A text as a message of its role, or the messages of a list."""
     if value is None:
         return []
@@ -34,7 +34,7 @@ def _said(value: Any, role: type = AssistantMessage) -> list[Any]:
     return [*system, *(entry.message for entry in conversation.entries)]
 
 
-def _is_said(value: Any) -> bool:
+def _is_content(value: Any) -> bool:
     items = value if isinstance(value, list) else [value]
     return isinstance(value, str) or (
         bool(items) and all(isinstance(item, dict) and isinstance(item.get("role"), str) for item in items)
@@ -44,10 +44,10 @@ def _is_said(value: Any) -> bool:
 def _is_row(value: Any) -> bool:
     if not isinstance(value, dict) or "instruction" in value or "messages" in value:
         return False
-    if _is_said(value.get("chosen")) and _is_said(value.get("rejected")):
+    if _is_content(value.get("chosen")) and _is_content(value.get("rejected")):
         # Two texts without a prompt would be answers to nothing.
-        return _is_said(value.get("prompt")) or ("prompt" not in value and not isinstance(value["chosen"], str))
-    return _is_said(value.get("prompt")) and _is_said(value.get("completion"))
+        return _is_content(value.get("prompt")) or ("prompt" not in value and not isinstance(value["chosen"], str))
+    return _is_content(value.get("prompt")) and _is_content(value.get("completion"))
 
 
 DOCUMENTS = Documents(API, _is_row, "a `prompt` with a `completion`, or `chosen` and `rejected` answers")
@@ -58,8 +58,8 @@ def decode(data: Any) -> Conversation:
     """One row, or a set of one."""
     body = body_of(data, API)
     row = DOCUMENTS.only(body, "$.prompt")
-    prompt = _said(row.get("prompt"), UserMessage)
-    answers = [_said(row[key]) for key in ("chosen", "rejected", "completion") if _is_said(row.get(key))]
+    prompt = _messages(row.get("prompt"), UserMessage)
+    answers = [_messages(row[key]) for key in ("chosen", "rejected", "completion") if _is_content(row.get(key))]
     if len(answers) > 1 and prompt and answers[0][: len(prompt)] == prompt == answers[1][: len(prompt)]:
         prompt = []  # the answers hold it themselves
     entries, head = preference(*([*prompt, *answer] for answer in answers[:2]))

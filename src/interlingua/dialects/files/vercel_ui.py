@@ -58,7 +58,7 @@ from .records import LINEAR, NO_CALL, RECORD, Records
 API = "vercel-ui"
 
 STEP = "~step"  # of an answer: it begins with `step-start`; the residual of that part
-AS = "~as"  # of a call: the type of part that said it, where that is not `tool-<name>`; of a thought, its key
+AS = "~as"  # of a call: the type of part that it came as, where that is not `tool-<name>`; of a thought, its key
 TEXT = "~text"  # of a message with parts: its text stands in `content` once more
 OLD = "~old"  # of a message: it has `content` and no parts
 SYSTEM = "~system"  # of a conversation: residual of its first message, the system text
@@ -468,7 +468,7 @@ def decode(data: Any) -> Conversation:
 
 
 def _system_in(content: Content) -> System:
-    """The content, if it can be the system text: words, and nothing else."""
+    """The content, if it can be the system text: text parts, and nothing else."""
     if isinstance(content, tuple):
         text = tuple(block for block in content if isinstance(block, TextBlock))
         return text if len(text) == len(content) else None

@@ -29,7 +29,7 @@ class Framing(abc.ABC):
     and `close` give nothing. Frames that were whole before the fault are never lost to it: when both lie in one chunk,
     `feed` returns the frames and the next call raises, so the outcome does not depend on how the bytes were cut.
 
-    Subclasses keep unfinished bytes in `_held`, `_offset` up to date for error messages, and no more than the limit
+    Subclasses keep unfinished bytes in `_buffer`, `_offset` up to date for error messages, and no more than the limit
     and one chunk in memory.
     """
 
@@ -76,7 +76,7 @@ class Framing(abc.ABC):
         """Either add the last frame or raise, never both."""
 
     def _take(self) -> bytes:
-        """What was held, which is then held no longer."""
+        """Returns the buffered bytes and clears the buffer."""
         whole = bytes(self._buffer)
         self._buffer.clear()
         return whole

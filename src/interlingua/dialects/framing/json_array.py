@@ -31,7 +31,7 @@ _State: TypeAlias = "Callable[[JSONArray, bytes, int, list[Frame]], int]"
 class JSONArray(Framing):
     """Reads one JSON document: a frame for each object or array in a top-level array, otherwise one frame for it all.
 
-    Padding before the document is skipped and never held. Borders are found by depth alone: that brackets match in kind
+    Padding before the document is never buffered. Borders are found by depth alone: that brackets match in kind
     and commas stand where they should is for the JSON decoder to see. A body that is neither object nor array, such as
     the plain text of some proxy, comes out whole at the end. The limit is for one frame.
     """

@@ -1,9 +1,9 @@
 """Google's generateContent and streamGenerateContent. Knows nothing of HTTP, keys, clocks or other dialects.
 
-Shapes that differ from ours: a message is `parts` without types, told apart by their one data key; any part may be
+Shapes that differ from ours: a message is `parts` without types, identified by their one data key; any part may be
 signed (`thoughtSignature`), and a signature does not make a part a thought; calls and results may lack ids, and results
 are parts of a user turn (hint `~joined`); a result is an object, not text; functions are declared in groups; model and
-streaming are said in the path. Names may be spelled in snake_case, one by one: where they were is a hint (`~snake`).
+streaming are given in the path. Names may be spelled in snake_case, one by one: where they were is a hint (`~snake`).
 
 Also, as Variants, the same bodies at Vertex AI, and in the envelope of Gemini CLI's host (Cloud Code Assist).
 

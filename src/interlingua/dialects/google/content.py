@@ -1,4 +1,4 @@
-"""Parts: told apart by their one data key; any of them may be signed."""
+"""Parts: identified by their one data key; any of them may be signed."""
 
 import base64
 from collections.abc import Callable, Mapping
@@ -286,7 +286,7 @@ def listed(value: Any) -> Any:
 def with_citations(content: tuple[Block, ...], candidate: Mapping[str, Any]) -> tuple[Block, ...]:
     """The content with the sources that the candidate's metadata tells of, as far as they can be placed exactly.
 
-    The metadata itself is part of the residual; nothing is said from here.
+    The metadata itself is part of the residual; nothing is encoded from here.
     """
     if "groundingMetadata" not in candidate and "citationMetadata" not in candidate:
         return content

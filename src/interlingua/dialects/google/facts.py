@@ -1,4 +1,4 @@
-"""The words of generateContent, and what becomes of every field of ours."""
+"""Field names and values of generateContent, and how well it supports each of our fields."""
 
 import re
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ STOP_REASONS: dict[str, StopReason] = {
         "error",
     ),
 }
-# Older clients ask for enums as numbers: these are the words of the Gemini API. From SAFETY on, all are failures.
+# Older clients ask for enums as numbers: these are the names in the Gemini API. From SAFETY on, all are failures.
 STOP_NUMBERS = (
     "FINISH_REASON_UNSPECIFIED",
     "STOP",
@@ -116,7 +116,7 @@ FIELD_SUPPORT: SupportTable = {
         "see `_encode_reasoning`",
     ),
     **some("Options.session_id", "only in Gemini CLI's envelope"),
-    **kept("Options.stream"),  # said by the path, as the model is
+    **kept("Options.stream"),  # in the path, as the model is
     **dropped("Options.parallel_tools Options.cache_retention Options.metadata"),
     **dropped("OutputSchema.name OutputSchema.description OutputSchema.strict"),
     **dropped("OutputSchema.extra", "the schema has no object of its own in this wire"),
@@ -143,7 +143,7 @@ GENERATED = "~minted"  # the wire gave no id
 PART = "~part"  # the kind of part that a call or a result of Google's own tools is
 KEY = "~key"  # where in a function's response its content stood; null: it was all of it
 AS_JSON = "~json"  # text of a tool result that the wire has as a JSON value
-FIELD = "~field"  # which field held a schema
+FIELD = "~field"  # which field had a schema
 UPPER = "~upper"  # its types were in capitals
 ALONE = "~alone"  # fields where one value stood for a list of one
 TEXT = "~text"  # the system prompt was a bare string
@@ -161,7 +161,7 @@ def has_envelope(quirks: Mapping[str, Any] | None) -> bool:
     return bool(quirks and quirks.get("envelope"))
 
 
-# Names in camelCase or snake_case: read either way, said as they were spelled.
+# Names in camelCase or snake_case: read either way, written as they were spelled.
 
 
 Names: TypeAlias = dict[str, tuple[str, Any]]  # any spelling -> (camelCase, names inside)
@@ -200,7 +200,7 @@ def camel(wire: dict[str, Any], names: Names, snakes: list[str], path: str = "")
     for key, value in wire.items():
         name, inner = names.get(key, (key, None))
         if name != key:
-            if name in wire:  # said twice: the other spelling is unknown
+            if name in wire:  # given twice: the other spelling is an unknown field
                 out[key] = value
                 continue
             snakes.append(path + name)
@@ -221,7 +221,7 @@ def _respell(place: dict[str, Any], path: list[str]) -> None:
 
 
 def restored(encoded: dict[str, Any], extra: Extra) -> dict[str, Any]:
-    """`said` with the residual put back, and the names as the wire spelled them."""
+    """`encoded` with the residual put back, and the names as the wire spelled them."""
     extra_fields = extra.get(API)
     if extra_fields:
         put_back(encoded, extra_fields)
@@ -237,7 +237,7 @@ def respelled(encoded: dict[str, Any], extra_fields: Mapping[str, Any]) -> None:
 def keeping(
     value: S, wire: Mapping[str, Any], encoded: Mapping[str, Any], snakes: list[str] | None = None, **marks: Any
 ) -> S:
-    """The value with what `said`, its own encoding, gets wrong about `wire`, beside hints that it already holds."""
+    """The value with what `encoded`, its own encoding, gets wrong about `wire`, added to the hints it has."""
     extra_fields = residual(wire, encoded)
     if snakes:
         marks[SNAKE] = snakes

@@ -38,7 +38,7 @@ class _Turns:
         self.api = api
         self.ids = Ids(mint)
         self.open: list[tuple[str, str]] = []  # calls of the last turn that wait for their results: (id, name)
-        self.calls: dict[str, tuple[str, bool]] = {}  # call id -> (tool name, whether the id was minted)
+        self.calls: dict[str, tuple[str, bool]] = {}  # call id -> (tool name, whether the id was generated)
         self.before: Message | None = None
 
     def called(self, calls: tuple[ToolCall, ...]) -> None:
@@ -271,7 +271,7 @@ def _say_result(result: ToolResultMessage, calls: Mapping[str, tuple[str, bool]]
 
 
 def _encode_result(fields: dict[str, Any], result: ToolResultMessage, report: Reporter) -> None:
-    """The content of a result: its words as one value of the response, media beside it."""
+    """The content of a result: its text as one value of the response, media beside it."""
     content = result.content
     if content is None:
         if result.is_error:

@@ -76,7 +76,7 @@ def decode_request(
     mint: Mint | None = None,
     quirks: Mapping[str, Any] | None = None,
 ) -> Request:
-    """A generateContent request. `model` and `stream` are said in the path; `mint` gives ids to calls without one."""
+    """A generateContent request. `model` and `stream` come from the path; `mint` gives ids to calls without one."""
     outer = an_object(body_of(body, API), API)
     api = api_of(quirks, API)
     wrapped = has_envelope(quirks) and isinstance(outer.get("request"), dict)

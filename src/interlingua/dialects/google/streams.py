@@ -1,7 +1,7 @@
 """Streamed answers, both ways.
 
 Parts of one chunk are parts of their own; the first of a chunk goes on with the text before it if it is of the same
-kind, unless that was signed. An empty signed part is the signature of the text before it; a signed part with words of
+kind, unless that was signed. An empty signed part is the signature of the text before it; a signed part with text of
 its own stands alone.
 """
 
@@ -354,7 +354,7 @@ class StreamDecoder(Decoder):
         if last is not None:
             content[-1] = last
         cited = with_citations(tuple(content), self._candidate)
-        if last is not None:  # sources are told at the end: as far as it can be, before the block is closed
+        if last is not None:  # sources are reported at the end: as far as it can be, before the block is closed
             self._record.close(self._key, cited[-1])
         message = decode_answer(self._whole(), cited, self._given)
         self._record.end(with_envelope(message, self._outer, bool(self._outer)) if self._wrapped else message)
@@ -380,7 +380,7 @@ _SOURCES = ("groundingMetadata", "citationMetadata", "urlContextMetadata")
 
 
 def _merge_metadata(known: dict[str, Any], candidate: dict[str, Any]) -> None:
-    """Changes `candidate`, which is about to be merged, so that nothing told before gets lost."""
+    """Changes `candidate`, which is about to be merged, so that nothing received before gets lost."""
     for key in _SOURCES:
         if key in known and key in candidate:
             candidate[key] = _grown(known[key], candidate[key], repeats=True)
@@ -393,7 +393,7 @@ def _merge_metadata(known: dict[str, Any], candidate: dict[str, Any]) -> None:
 def _grown(before: Any, after: Any, *, repeats: bool) -> Any:
     """Objects key by key, lists one after the other, unless (`repeats`) the later one begins with the earlier.
 
-    In place: what was told before is not copied for each piece.
+    In place: what was received before is not copied for each piece.
     """
     if isinstance(before, dict) and isinstance(after, dict):
         for key, value in after.items():
@@ -449,7 +449,7 @@ class _StreamedCall:
 
 
 class StreamEncoder(Encoder):
-    """Events to the bytes of a streamed answer. Parts have no index: blocks that overlap are said one by one."""
+    """Events to the bytes of a streamed answer. Parts have no index: blocks that overlap are sent one by one."""
 
     encode_response = staticmethod(encode_response)
 
@@ -461,8 +461,8 @@ class StreamEncoder(Encoder):
         self._at = 0  # the block that may speak now
         self._waiting: dict[int, list[Any]] = {}  # events of later blocks
         self._kind: type[Block] | None = None  # of the text that the reader would go on with
-        self._fresh = True  # nothing of this block was said yet
-        self._sealed = False  # it is thinking that cannot be said
+        self._fresh = True  # nothing of this block was sent yet
+        self._sealed = False  # it is thinking that cannot be encoded
 
     def feed(self, event: StreamEvent) -> bytes:
         if self._closed:
@@ -515,7 +515,7 @@ class StreamEncoder(Encoder):
             case _ if isinstance(event, ToolCallEnd):
                 return self._whole(event.tool_call) + self._next()
             case _:
-                return b""  # a start, or a piece of arguments: calls are said whole
+                return b""  # a start, or a piece of arguments: calls are sent whole
 
     def _text(self, kind: type[Block], part: dict[str, Any]) -> bytes:
         parts = [part]
@@ -542,7 +542,7 @@ class StreamEncoder(Encoder):
         return self._chunk([part])
 
     def _next(self) -> bytes:
-        """The next block may speak: what it said while it had to wait."""
+        """Moves to the next block and sends what was buffered for it."""
         self._at += 1
         self._fresh = True
         return b"".join(map(self._say, self._waiting.pop(self._at, ())))

@@ -1,4 +1,4 @@
-"""What the Interactions wire has: its words, our hints about them, what becomes of each of our fields, its errors."""
+"""The Interactions wire: field names and values, our hints about them, support for each of our fields, errors."""
 
 from collections.abc import Mapping
 from typing import Any

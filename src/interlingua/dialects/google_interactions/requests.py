@@ -197,7 +197,7 @@ def _encode_body(request: Request, report: Reporter) -> dict[str, Any]:
 
 
 def _shaped(steps: list[Any], form: str | None) -> Any:
-    """The input as it was given, where it still can be said so."""
+    """The input in its original form, where that form can still hold it."""
     step = fields_of(steps[0]) if len(steps) == 1 else {}
     if form is None or step.keys() != {"type", "content"} or step["type"] != "user_input":
         return steps

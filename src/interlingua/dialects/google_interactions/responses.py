@@ -500,7 +500,7 @@ class StreamDecoder(Decoder):
         return call
 
     def _complete(self) -> bool:
-        """Whether a status said so: `interaction.completed` may be missing."""
+        """Whether the status is final: `interaction.completed` may be missing."""
         return self._shell.get("status") in STOP_REASONS.keys() - RUNNING
 
     def _end(self, event: dict[str, Any]) -> None:

@@ -2,8 +2,8 @@
 
 Shapes that differ from ours: a message is one string of text, one of thinking, a list of bare base64 pictures and a
 list of calls, in no order among each other; we read thinking, text, pictures, calls. Calls and results often have no
-ids: they are minted on reading, paired by occurrence within the turn, and never sent back. Arguments are objects, but
-calls in OpenAI's shape, with arguments as text, are read and said again as they came.
+ids: generated on reading, paired by occurrence within the turn, never sent back. Arguments are objects, but
+calls in OpenAI's shape, with arguments as text, are read and written back as they came.
 
 A stream is a row of partial answers, the last one with `done`; calls come whole. The answer is put together as the
 whole one would look and read by the same code.
@@ -206,7 +206,7 @@ _THINKING_FIELDS = ("thinking", "reasoning_content", "reasoning")
 
 
 def _thinking_field(wire: dict[str, Any]) -> str | None:
-    """Where a message has its thinking; what is said under several names is read once."""
+    """Where a message has its thinking; a text under several names is read once."""
     for field in _THINKING_FIELDS:
         if field in wire and isinstance(wire[field], str) and wire[field]:
             return field
@@ -317,7 +317,7 @@ class _Parts:
             case _:
                 report.lost(type(block).__name__, _NO_WORD)
 
-    def said(self) -> dict[str, Any]:
+    def encoded(self) -> dict[str, Any]:
         wire: dict[str, Any] = {"content": "".join(self.texts)}
         thinking = "".join(self.thoughts)
         if thinking:
@@ -337,7 +337,7 @@ def _is_item(value: Any, of: str) -> bool:
 
 
 def _encode_content(content: Content, report: Reporter) -> dict[str, Any]:
-    """Content as the keys of a message; a message of words alone has them as a string, here and there."""
+    """Content as the keys of a message; a message of text alone has it as a string on both sides."""
     if isinstance(content, str):
         return {"content": content}
     parts = _encode_blocks(content or (), report)
@@ -345,7 +345,7 @@ def _encode_content(content: Content, report: Reporter) -> dict[str, Any]:
         report.lost("content", _WHOLE, "weakened", field="content")
     elif parts.is_text():
         report.lost("content", "text alone is a string in this wire", "record", field="content")
-    return parts.said()
+    return parts.encoded()
 
 
 def _encode_blocks(blocks: tuple[Block, ...], report: Reporter) -> _Parts:
@@ -571,7 +571,7 @@ def _with_window(model: ModelDescriptor, options: Any) -> ModelDescriptor:
 
 
 def _is_prompt(wire: Any) -> bool:
-    """Whether a first message is the system prompt: a system message of words alone."""
+    """Whether a first message is the system prompt: a system message of text alone."""
     return (
         isinstance(wire, dict)
         and wire.get("role") == "system"
@@ -805,7 +805,7 @@ def _encode_answer(message: AssistantMessage, parts: _Parts) -> dict[str, Any]:
     created = _created(message.timestamp)
     if created is not None:
         body["created_at"] = created
-    body["message"] = {"role": "assistant", **parts.said()}
+    body["message"] = {"role": "assistant", **parts.encoded()}
     body["done"] = True
     body["done_reason"] = _stop_word(message)
     if message.usage is not None:
@@ -878,7 +878,7 @@ class StreamDecoder(Decoder):
         message = value.get("message")
         if message and value.get("done") is False and len(message) == 2 and "role" in message:
             text = message.get("content")
-            # A chunk that says no more than the next words, once the block of words is open.
+            # A chunk with only more text, once the text block is open.
             grows = self._grows
             if text and grows and grows[0] is _TEXT and len(value) == 2 + ("model" in value) + ("created_at" in value):
                 self._record.delta(grows, text)
@@ -950,7 +950,7 @@ class StreamDecoder(Decoder):
         self._record.end(_decode_answer(self._whole(blocks), blocks, self._given))
 
     def _whole(self, blocks: tuple[Block, ...]) -> dict[str, Any]:
-        emitted = _encode_blocks(blocks, QUIET).said()
+        emitted = _encode_blocks(blocks, QUIET).encoded()
         last = self._last
         grown = {key: emitted.get(key) or last.get(key) for key in _ACCUMULATING if emitted.get(key) or key in last}
         wire = {**self._shell, "message": {**self._message, **grown}}
@@ -961,7 +961,7 @@ _ACCUMULATING = ("content", *_THINKING_FIELDS, "images", "tool_calls")
 
 
 class StreamEncoder(Encoder):
-    """Events to the bytes of a streamed answer. Pictures and calls wait for the end, as words come before them."""
+    """Events to the bytes of a streamed answer. Pictures and calls wait for the end, as text comes before them."""
 
     encode_response = staticmethod(encode_response)
 
@@ -969,7 +969,7 @@ class StreamEncoder(Encoder):
         super().__init__(**given)
         self._base: dict[str, Any] = {}
         self._blocks: list[Block] = []
-        self._fields: dict[int, str | None] = {}  # where thinking is said; None for redacted thinking, which is not
+        self._fields: dict[int, str | None] = {}  # the field of the thinking; None: redacted, not sent
 
     def feed(self, event: StreamEvent) -> bytes:
         if self._closed:
@@ -1045,7 +1045,7 @@ def _line(value: dict[str, Any]) -> bytes:
 def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = None) -> ProviderError:
     """An error answer, or the error line of a stream (status 0)."""
     wire = given = lenient(body)
-    while isinstance(given, dict):  # `{"error": …}` as a rule; proxies in front of it have words of their own
+    while isinstance(given, dict):  # `{"error": …}` as a rule; proxies in front of it have their own fields
         given = next((given[key] for key in ("error", "message", "detail") if given.get(key)), None)
     return provider_error(
         joined_text(given, wire),

@@ -104,7 +104,7 @@ def is_prompt_filtered(envelope: Mapping[str, Any]) -> bool:
 
 
 def _filters(wire: Mapping[str, Any]) -> list[str]:
-    """The names of Azure's filters that took what was said, of a choice or of the prompts: `hate`, `jailbreak`, …
+    """The names of Azure's filters that removed content, of a choice or of the prompts: `hate`, `jailbreak`, …
 
     https://learn.microsoft.com/azure/ai-foundry/openai/concepts/content-filter
     """

@@ -35,7 +35,7 @@ from .content import (
 )
 from .facts import API, DETAIL, DETAILS, FIELDS, INDEXED, PART, PARTS, RANKS, REPEATS, THOUGHTS, TRACKS, Compat
 
-# The model's thinking: plain words in one of several fields, or entries with signatures and seals.
+# The model's thinking: plain text in one of several fields, or entries with signatures and seals.
 
 
 def decode_detail(wire: Any, at: int) -> Block:
@@ -72,7 +72,7 @@ DETAIL_DECODERS: dict[str, Callable[[dict[str, Any]], tuple[ThinkingBlock, dict[
 
 
 def encode_detail(block: ThinkingBlock, at: int) -> dict[str, Any]:
-    """The entry; its index is said because clients put streamed entries together by it."""
+    """The entry with its index, by which clients put streamed entries together."""
     kind = "reasoning.encrypted" if block.redacted else (block.extra.get(API) or {}).get(DETAIL, "reasoning.text")
     wire: dict[str, Any] = {"type": kind}
     if block.redacted:
@@ -86,11 +86,11 @@ def encode_detail(block: ThinkingBlock, at: int) -> dict[str, Any]:
     return restored(wire, block.extra, API)
 
 
-TEXTS = {"reasoning.text": "text", "reasoning.summary": "summary"}  # where an entry has its words
+TEXTS = {"reasoning.text": "text", "reasoning.summary": "summary"}  # where an entry has its text
 
 
 def is_detail(block: ThinkingBlock) -> bool:
-    """Whether the thinking needs an entry of its own: signed, sealed, or with more than its words to say."""
+    """Whether the thinking needs an entry of its own: signed, sealed, or with more fields than its text."""
     if block.thinking_signature is not None or block.redacted:
         return True
     extra_fields = block.extra.get(API) or {}
@@ -102,7 +102,7 @@ def joined_text(details: Iterable[Block]) -> str:
 
 
 def usual_repeats(other_thoughts: bool, compat: Compat, *, answer: bool) -> list[str]:
-    """The fields that repeat the words of details: in answers the usual one, for clients that know no details."""
+    """The fields that repeat the text of details: in answers the usual one, for clients that know no details."""
     return [compat.reasoning_field] if answer and not other_thoughts else []
 
 
@@ -111,7 +111,7 @@ def plain_thought(text: str, names: list[str], compat: Compat) -> ThinkingBlock:
 
 
 def text_in(details: list[Any]) -> str:
-    """The words in some entries."""
+    """The text of some entries."""
     if len(details) == 1 and isinstance(details[0], dict):
         text = details[0].get("text") or details[0].get("summary")
         return text if isinstance(text, str) else ""
@@ -250,7 +250,7 @@ def _without_indexes(calls: list[Any], marks: dict[str, Any]) -> list[Any]:
     return [{k: v for k, v in call.items() if k != "index"} if isinstance(call, dict) else call for call in calls]
 
 
-# Blocks said as the assistant's message.
+# Blocks encoded as the assistant's message.
 
 
 def encode_spoken_sound(sound: AudioBlock, *, answer: bool) -> dict[str, Any]:
@@ -281,17 +281,17 @@ class _AssistantEncode:
     """Puts blocks into the places of an assistant message, and watches what becomes of their order and borders."""
 
     def __init__(self, residual: Mapping[str, Any], compat: Compat, report: Reporter, *, answer: bool) -> None:
-        self.held = residual
+        self.residual = residual
         self.compat = compat
         self.report = report
         self.answer = answer
         self.parts_kept = bool(residual.get(PARTS))
         self.runs: list[str] = []  # the tracks in the order in which they were used
         self.content: list[tuple[bool, Any]] = []  # (whether it is a plain string, the string or the part)
-        self.blank = False  # an empty text was said
+        self.blank = False  # an empty text was encoded
         self.thoughts: dict[str, list[str]] = {}
         self.details: list[Any] = []
-        self.words: list[str] = []
+        self.detail_texts: list[str] = []
         self.refusals: list[str] = []
         self.citations: list[tuple[Citation, int]] = []
         self.texts = 0
@@ -417,7 +417,7 @@ class _AssistantEncode:
                 self.report.lost("thinking", "sealed thinking has no text", field="thinking")
             self.details.append(encode_detail(block, len(self.details)))
             if not block.redacted:
-                self.words.append(block.thinking)
+                self.detail_texts.append(block.thinking)
             self._run(DETAILS)
         elif block.thinking:
             self._plain_thinking(block.thinking, residual.get(FIELDS) or [self.compat.reasoning_field])
@@ -470,10 +470,10 @@ class _AssistantEncode:
         encoded: dict[str, Any] = {"role": "assistant", "content": self._encoded_content()}
         for name in sorted(self.thoughts, key=lambda name: RANKS.get(name, 0)):
             encoded[name] = "".join(self.thoughts[name])
-        text = "".join(self.words)
+        text = "".join(self.detail_texts)
         if text:
             usual = usual_repeats(bool(self.thoughts), self.compat, answer=self.answer)
-            for name in self.held.get(REPEATS, usual):
+            for name in self.residual.get(REPEATS, usual):
                 encoded.setdefault(name, text)
         if self.details:
             encoded[DETAILS] = self.details
@@ -491,7 +491,7 @@ class _AssistantEncode:
         return encoded
 
     def _numbered(self) -> list[Any]:
-        given = self.held.get(INDEXED) if self.answer else None
+        given = self.residual.get(INDEXED) if self.answer else None
         if not given:
             return self.calls
         indexes = range(len(self.calls)) if given is True else given
@@ -518,7 +518,7 @@ class _AssistantEncode:
     def _report_order(self, text: str) -> None:
         """Whether the order of the blocks is lost, and borders between them."""
         natural = all(RANKS[a] < RANKS[b] for a, b in pairwise(self.runs))
-        # A thought in the same words as the details is taken for their repetition.
+        # A thought with the same text as the details is taken for their repetition.
         twice = bool(text) and any("".join(pieces) == text for pieces in self.thoughts.values())
         if not natural or twice:
             self.report.lost("order", "thinking, text and calls have places of their own", "weakened", field="content")

@@ -127,7 +127,7 @@ def _escaped(text: str) -> str:
 
 
 class CallAccumulator:
-    """A call under way: what its deltas have said so far."""
+    """A call under way: what its deltas have given so far."""
 
     __slots__ = ("id", "key", "name", "pieces", "wire")
 

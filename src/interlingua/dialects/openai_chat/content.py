@@ -185,7 +185,7 @@ def _format_of(mime: str) -> str:
 
 
 def decode_cache(wire: Mapping[str, Any]) -> CacheMarker | None:
-    """A breakpoint, in Anthropic's words, which routers take too, or in OpenAI's own."""
+    """A breakpoint, in Anthropic's field, which routers accept too, or in OpenAI's own."""
     for key in (CACHE, BREAKPOINT):
         marker = wire.get(key)
         if isinstance(marker, dict):
@@ -318,7 +318,7 @@ def _say_sound(
 
 
 def say_cache(wire: dict[str, Any], cache: CacheMarker) -> None:
-    """Puts the breakpoint where it is said."""
+    """Puts the breakpoint into the field it came in."""
     wire[BREAKPOINT if _is_openai_s(cache) else CACHE] = _encode_marker(cache)
 
 
@@ -372,7 +372,7 @@ def chunks_in(thinking: list[Any]) -> str | None:
         return None
 
 
-# What a message says of its text beside the words: where it comes from, and who signed it.
+# What a message adds to its text: where it comes from, and who signed it.
 
 
 def decode_citation(wire: dict[str, Any]) -> Citation:
@@ -534,7 +534,7 @@ def is_custom(call: ToolCall) -> bool:
 
 
 def encode_answered_call(call: ToolCall) -> dict[str, Any]:
-    """A call of an answer. Clients parse the arguments, so none are said as an empty object."""
+    """A call of an answer. Clients parse the arguments, so none are sent as an empty object."""
     if is_blank(call):
         call = replace(call, arguments_text=None)
     encoded = encode_call(call)

@@ -387,7 +387,7 @@ class StreamDecoder(Decoder):
         return block if signature is None else replace(block, text_signature=signature)
 
     def _residual(self, content: tuple[Block, ...]) -> dict[str, Any]:
-        """What the message said beside its blocks, as the residual of the whole message would hold it."""
+        """What the message had beside its blocks, as the residual of the whole message would hold it."""
         marks: dict[str, Any] = {}
         self._details.mark_repeats(content, marks, self._compat)
         if self._listed and not _implies_parts(content):

@@ -51,9 +51,9 @@ class StreamEncoder(Encoder):
         self._envelope: dict[str, Any] = {}
         self._residual: dict[str, Any] = {}  # residual of the message, as far as it is known at the start
         self._writers: dict[int, Callable[[str], bytes]] = {}
-        self._track = ""  # of what was said last
+        self._track = ""  # of what was sent last
         self._border = False  # whether a part of a content list ended, so that more text must not join it
-        self._details: dict[int, dict[str, Any]] = {}  # entries under way, by content index, as far as they are said
+        self._details: dict[int, dict[str, Any]] = {}  # entries under way, by content index, as far as they were sent
         self._encoded_details = 0
         self._calls: dict[int, dict[str, Any]] = {}  # calls under way, likewise
         self._encoded_calls = 0
@@ -173,7 +173,7 @@ class StreamEncoder(Encoder):
         return encoded
 
     def _say_sources(self, block: TextBlock) -> bytes:
-        """What the message says of a text beside its words, while that text is the last thing said."""
+        """What the message adds to a text, while that text is the last content sent."""
         delta: dict[str, Any] = {}
         if block.citations and self._texts == 1:
             sources = [encode_citation(citation, self._spoken) for citation in block.citations]
@@ -282,7 +282,7 @@ class StreamEncoder(Encoder):
     def _call_writer(self, at: int, number: int) -> Callable[[str], bytes]:
         opening = b'{"tool_calls":[{"index":%d,"function":{"arguments":' % number
         calls = self._calls
-        blank: str | None = ""  # held back until it is known whether anything follows
+        blank: str | None = ""  # buffered until it is known whether anything follows
 
         def write(text: str) -> bytes:
             nonlocal blank
@@ -313,7 +313,7 @@ class StreamEncoder(Encoder):
         return self._write({"tool_calls": [{"index": known["index"], **rest}]}) if rest else b""
 
     def _block(self, block: Block) -> bytes:
-        """A block that is said whole."""
+        """A block that is sent whole."""
         encoded = say([block], {}, self._compat, QUIET, answer=True)
         delta = {key: encoded[key] for key in TRACKS if encoded.get(key)}
         for key in ("audio", "function_call"):

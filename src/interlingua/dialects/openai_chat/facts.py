@@ -1,4 +1,4 @@
-"""What Chat Completions has: its words, its places, our hints about them, and what becomes of each of our fields."""
+"""Chat Completions: field names and values, our hints about them, and support for each of our fields."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +16,7 @@ from ..residual import MESSAGE, RESPONSE, count, keeping, lenient, number, optio
 
 API = "openai-completions"
 
-# Where hosts put the words of the model's thinking; a message that has several is read in this order.
+# Where hosts put the text of the model's thinking; a message that has several is read in this order.
 THOUGHTS = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
 DETAILS = "reasoning_details"
 # The places of an assistant message, in the order in which a whole one is read.
@@ -67,7 +67,7 @@ FIELD_SUPPORT: SupportTable = {
     **kept("TextBlock.text TextBlock.refusal TextBlock.cache CacheMarker.ttl"),
     **some("TextBlock.citations", "sources belong to the first text of an assistant message"),
     **kept("Citation.title Citation.url Citation.cited_text Citation.start Citation.end"),
-    **some("TextBlock.text_signature", "carried for the first text of an assistant message"),
+    **some("TextBlock.text_signature", "sent for the first text of an assistant message"),
     **some("ThinkingBlock.thinking", "sealed thinking has no text; blank thinking is not sent"),
     **kept("ThinkingBlock.thinking_signature ThinkingBlock.redacted"),
     **some("ImageBlock.data ImageBlock.mime_type ImageBlock.url ImageBlock.detail", MEDIA_RULE),
@@ -301,7 +301,7 @@ def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = Non
 
 
 def _with_details(text: str, error: Mapping[str, Any]) -> str:
-    """OpenRouter says in `metadata.raw` what the provider behind it said."""
+    """OpenRouter puts the error body of the provider behind it into `metadata.raw`."""
     metadata = error.get("metadata")
     raw = metadata.get("raw") if isinstance(metadata, dict) else None
     if not raw:

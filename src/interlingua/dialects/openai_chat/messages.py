@@ -32,7 +32,7 @@ M = TypeVar("M", UserMessage, SystemMessage, ToolResultMessage)
 
 
 def decode_messages(wire: list[Any], api: str, compat: Compat, mint: Any = None) -> tuple[Message, ...]:
-    """Wire messages as ours, one by one. `api` is who minted the answers."""
+    """Wire messages as ours, one by one. `api` is the wire that produced the answers."""
     pairing = Pairing(mint)
     read = tuple(each(wire, "messages", API, lambda message: _decode_message(message, pairing, api, compat)))
     return gathered(read, LAYOUT)
@@ -195,7 +195,7 @@ def encode_content(content: Content, report: Reporter) -> Any:
 
 
 def is_plain(block: TextBlock) -> bool:
-    """Whether there is nothing to a text but its words."""
+    """Whether a block has its text and no other field."""
     return not (
         block.extra or block.refusal or block.citations or block.cache is not None or block.text_signature is not None
     )

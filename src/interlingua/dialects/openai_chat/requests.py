@@ -46,11 +46,11 @@ from .content import decode_cache, decode_part, say_cache
 from .facts import API, AS, FIELD_SUPPORT, PLAIN_HOST, Compat, compat_of
 from .messages import decode_messages, encode_content, encode_messages, say_plain
 
-# How much to think, in the words of each kind of host.
+# How much to think, in the fields of each kind of host.
 
 
 def decode_reasoning(wire: dict[str, Any], compat: Compat) -> Reasoning | None:
-    """How much to think, in whichever of the hosts' ways it is said."""
+    """How much to think, in whichever of the hosts' fields it is given."""
     for way, read in _REASONING_WAYS.items():
         reasoning = read(wire)
         if reasoning is not None:
@@ -413,7 +413,7 @@ def decode_request(
 
 
 def _unsaid(compat: Compat) -> Extra:
-    """The residual of a body that says nothing of what the host wants to be told."""
+    """The residual of a body that lacks the fields this host wants with every request."""
     body: dict[str, Any] = {}
     if compat is not PLAIN_HOST:
         _encode_host(body, compat)
@@ -546,7 +546,7 @@ def _report_strict(specs: tuple[ToolSpec, ...], report: Reporter) -> None:
 
 
 def _encode_host(body: dict[str, Any], compat: Compat) -> None:
-    """What a host wants to be told with every request."""
+    """The fields that a host wants with every request."""
     if compat.supports_store:
         body["store"] = False
     if compat.open_router_routing:

@@ -38,7 +38,7 @@ def _is_request(value: Any) -> bool:
     return bool(roles) and roles <= _ROLES
 
 
-# How hosts are told how much to think, by the `thinkingFormat` of their `compat`.
+# How hosts take the amount of reasoning, by the `thinkingFormat` of their `compat`.
 _THINKING_FORMATS: dict[str, tuple[Form, ...]] = {
     "openai": ("effort",),
     "openrouter": EVERY_FORM,
@@ -50,7 +50,7 @@ _THINKING_FORMATS: dict[str, tuple[Form, ...]] = {
 
 
 def _host_limits(compat: Mapping[str, Any]) -> dict[str, Any]:
-    """How a host is told how much to think, and whether it knows strict schemas."""
+    """How a host takes the amount of reasoning, and whether it knows strict schemas."""
     forms = _THINKING_FORMATS.get(compat.get("thinkingFormat") or "openai", ("effort",))
     if compat.get("supportsReasoningEffort") is False:
         forms = tuple(form for form in forms if form != "effort")

@@ -6,7 +6,7 @@ item. What the wire says of such an item is on its first block, and `~joined` on
 the block has them joined by blank lines, and hints say how long each is. Calls have two ids: ours is the one that
 results name (`call_id`), the item's own is in `extra`.
 
-An item of an answer may go back as input, but not all of it: its status, for one, is refused. So what is held of an
+An item of an answer may go back as input, but not all of it: its status, for one, is refused. So the residual of an
 answer's item is in two places, and what lies under `~response` is never sent.
 
 A stream is put together as the wire's own items and read as the whole answer would be, so both give equal messages by

@@ -57,10 +57,10 @@ from .facts import (
     Mint,
 )
 
-# What is held of an item beside what its blocks say, and what every answer says of its items.
+# The residual of an item (fields that its blocks do not express), and the usual fields of an answer's items.
 
 
-NAMES = ("id", "phase")  # of a message item: these are held with its first block itself
+NAMES = ("id", "phase")  # of a message item: these are stored with its first block itself
 NO_HINTS: Mapping[str, Any] = {}
 
 
@@ -75,9 +75,9 @@ def kind_of(wire: Mapping[str, Any]) -> str:
 def residual_of(
     wire: Mapping[str, Any], encoded: Mapping[str, Any], kind: str, at: int, answer: bool
 ) -> dict[str, Any]:
-    """What to hold of an item, of which `said` is known from its blocks.
+    """The residual of an item, of which `encoded` is known from its blocks.
 
-    Of an answer, what is usual there (`usually`) is not held at all, and what input must not say is under `~response`,
+    Of an answer, what is usual there (`usually`) is not stored, and what input must not contain is under `~response`,
     which is put back only into answers.
     """
     if not answer:
@@ -93,14 +93,14 @@ def residual_of(
 
     lean = {key: value for key, value in wire.items() if key in encoded or not is_hidden(key, value)}
     if "arguments" in lean and not lean["arguments"]:
-        lean["arguments"] = encoded["arguments"]  # blank in an answer means none, and is said so when it is sent back
+        lean["arguments"] = encoded["arguments"]  # blank in an answer means none, and is sent back as none
     extra_fields = residual(lean, encoded)
     rest = residual(wire, {**usual, **lean})
     return {**extra_fields, RESPONSE: rest} if rest else extra_fields
 
 
 def usually(kind: str, at: int) -> dict[str, Any]:
-    """What an answer says of an item or part of this kind, even of one that was minted elsewhere."""
+    """The usual fields of an item or part of this kind in an answer, even of one that another wire produced."""
     match kind:
         case "message":
             return {"id": f"msg_{at}", "status": "completed"}
@@ -170,7 +170,7 @@ def _read_url(url: str) -> tuple[str | None, str | None]:
 
 
 _UNTYPED = "data:;base64,"
-AUTO = "auto"  # the detail of a picture where nothing is said of it; the wire's types want it said
+AUTO = "auto"  # the default detail of a picture; the wire's types require the field
 
 
 def _decode_file(wire: dict[str, Any]) -> DocumentBlock:
@@ -328,7 +328,7 @@ def encode_content(content: Content, report: Reporter) -> Any:
     return encoded
 
 
-# Message items: what a model said in words, in parts.
+# Message items: the text of a model, in parts.
 
 
 # --- wire to ours -----------------------------------------------------------------------------------------------------
@@ -354,7 +354,7 @@ def decode_message(wire: dict[str, Any], at: int, answer: bool, mint: Mint) -> l
             about[PARTS] = others
         elif not answer and not extra_fields:
             about[STRING] = False
-    # The item's id and phase stand with the block itself; all else that the wire said of the item, apart from it.
+    # The item's id and phase stand with the block itself; all other fields of the item, apart from it.
     named = {key: extra_fields.pop(key) for key in NAMES if key in extra_fields}
     about.update(extra_fields)
     place, first = blocks[0]
@@ -364,7 +364,7 @@ def decode_message(wire: dict[str, Any], at: int, answer: bool, mint: Mint) -> l
 
 
 def _decode_parts(content: Any, answer: bool) -> tuple[list[tuple[int, TextBlock]], list[Any]]:
-    """The words in a message item with their places, and the other parts with theirs."""
+    """The texts in a message item with their places, and the other parts with theirs."""
     if not isinstance(content, list):
         raise TypeError(f"expected a list of parts, got {type(content).__name__}")
     blocks: list[tuple[int, TextBlock]] = []
@@ -416,7 +416,7 @@ def _decode_citation(wire: dict[str, Any]) -> Citation:
 
 
 def is_string_content(block: TextBlock, extra_fields: Mapping[str, Any]) -> bool:
-    """Whether words go into the input as a message with a string: such as have nothing but their text.
+    """Whether a text goes into the input as a message with a string: if it has no other field.
 
     A message item in parts is an answer's own: its type wants an id and a status, which only the provider can mint.
     """
@@ -445,7 +445,7 @@ def message_item(extra_fields: Mapping[str, Any], parts: list[Any], at: int, ans
 
 
 def finish_message(wire: dict[str, Any], about: Mapping[str, Any]) -> None:
-    """Puts the parts that are not modelled into their places; possible when all words are there."""
+    """Puts the parts that are not modelled into their places; possible when all texts are there."""
     for place, part in about.get(PARTS, ()):
         wire["content"].insert(place, part)
 
@@ -488,7 +488,7 @@ def _encoded_citation(citation: Citation) -> dict[str, Any]:
     return wire
 
 
-# Items of answers: reasoning, calls and messages, and a model's words among them.
+# Items of answers: reasoning, calls and messages, and a model's text among them.
 
 
 # --- wire to ours -----------------------------------------------------------------------------------------------------
@@ -499,7 +499,7 @@ def decode_item(
 ) -> list[tuple[int, Block]]:
     """The blocks of an item at place `at`, each with its place among the item's parts.
 
-    `answer` says that the item is of an answer, and not of the input, which may say less (see `held_of`). Whatever is
+    `answer` says that the item is of an answer, not of the input, which may say less (see `residual_of`). Whatever is
     not as this wire has it is kept as it is, opaque.
     """
     decode = _ITEMS.get(kind_of(wire))
@@ -525,7 +525,7 @@ def _decode_reasoning(wire: dict[str, Any], at: int, answer: bool, mint: Mint) -
 
 
 def _measured(parts: Any, kind: str, texts: list[str]) -> list[Any]:
-    """How long the text of each part is, with what else the wire said of it; the texts are added to `texts`."""
+    """How long the text of each part is, with its other fields; the texts are added to `texts`."""
     lengths: list[Any] = []
     for part in parts:
         text = string(part["text"])
@@ -595,7 +595,7 @@ _ITEMS: dict[str, Callable[[dict[str, Any], int, bool, Mint], list[tuple[int, Bl
 def encode_items(content: tuple[Block, ...], report: Reporter, *, answer: bool = False) -> list[Any]:
     """The items that say these blocks; of an `answer`, with all that answers say of items."""
     items: list[Any] = []
-    message: dict[str, Any] | None = None  # the item of the words before, if words were before
+    message: dict[str, Any] | None = None  # the item of the text before, if any
     unfinished: list[tuple[dict[str, Any], Mapping[str, Any]]] = []
     for at, block in enumerate(content):
         report.block = at
@@ -625,7 +625,7 @@ def encode_items(content: tuple[Block, ...], report: Reporter, *, answer: bool =
 
 
 def encode_item(block: Block, report: Reporter, at: int, *, answer: bool = False) -> Any:
-    """The item that says one block, no words, at place `at` of the output; or None (reported)."""
+    """The item for one block that is not text, at place `at` of the output; or None (reported)."""
     extra_fields = block.extra.get(API) if block.extra else None
     match block:
         case ToolCall():

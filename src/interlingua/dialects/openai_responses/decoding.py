@@ -16,7 +16,7 @@ from .facts import API, CUSTOM, FORM, GENERATED, decode_error
 
 
 class _Item:
-    """An item of a stream: what the wire said of it, and which blocks are open for its parts."""
+    """An item of a stream: the fields received so far, and which blocks are open for its parts."""
 
     __slots__ = ("at", "done", "keys", "kind", "notes", "parts", "pieces", "wire")
 
@@ -26,7 +26,7 @@ class _Item:
         self.kind = kind_of(wire)
         self.done = False
         self.keys: dict[int, tuple[int, int]] = {}  # place of a part -> key of its block
-        self.parts: dict[int, dict[str, Any]] = {}  # parts of a message, as far as the wire told them
+        self.parts: dict[int, dict[str, Any]] = {}  # parts of a message, as far as they were received
         self.notes: dict[int, list[Any]] = {}  # annotations that came one by one
         self.pieces: dict[tuple[str, int], list[str]] = {}  # parts of reasoning
 

@@ -37,14 +37,14 @@ from .facts import API, CONTENT, CUSTOM, FORM, PARTS, SUMMARY
 
 
 class _Encoded:
-    """An item that is being said: its place and id, and of a message the blocks of its parts."""
+    """An item that is being sent: its place and id, and of a message the blocks of its parts."""
 
     __slots__ = ("blocks", "field", "id", "index", "open", "others", "streamed")
 
     def __init__(self, index: int, id: Any, field: str) -> None:
         self.index = index
         self.id = id
-        self.field = field  # what it is; of reasoning: the field in which its text is said
+        self.field = field  # what it is; of reasoning: the field of its text
         self.blocks: dict[int, TextBlock] = {}  # by place
         self.others: dict[int, Any] = {}  # parts that are not modelled, by place
         self.open = 0
@@ -54,7 +54,7 @@ class _Encoded:
 class StreamEncoder(Encoder):
     """Events to the bytes of a streamed answer.
 
-    A message item is closed only when something else begins: the next words may belong to it.
+    A message item is closed only when something else begins: the next text may belong to it.
     """
 
     encode_response = staticmethod(encode_response)
@@ -275,7 +275,7 @@ class StreamEncoder(Encoder):
         return self._event("response.output_item.done", output_index=encoded.index, item=item)
 
     def _close_messages(self) -> bytes:
-        """Closes the message items whose words are all there."""
+        """Closes the message items whose text is complete."""
         closed = b""
         for encoded in [encoded for encoded in self._messages if not encoded.open]:
             self._messages.remove(encoded)

@@ -1,4 +1,4 @@
-"""What is to be known of this wire: its words, which of its items are whose, and what becomes of each of our fields."""
+"""This wire: field names and values, which items are the model's, and support for each of our fields."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias

@@ -1,4 +1,4 @@
-"""Items of input as messages: all that a model said between two items of the client is one answer."""
+"""Items of input as messages: all output of a model between two items of the client is one answer."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -24,9 +24,9 @@ from .facts import API, CLIENTS, ITEM, RESULTS
 
 
 def decode_messages(wire: list[Any], api: str = API, first: int = 0) -> tuple[Message, ...]:
-    """Items of input as messages: all that a model said between two items of the client is one answer.
+    """Items of input as messages: all output of a model between two items of the client is one answer.
 
-    `api` is who minted the answers, `first` the place of the first item that is no system prompt.
+    `api` is the wire that produced the answers, `first` the place of the first item that is no system prompt.
     """
     encoded: list[Message] = []
     calls: dict[str, ToolCall] = {}  # by either id; a repeated one means the latest call
@@ -46,7 +46,7 @@ def decode_messages(wire: list[Any], api: str = API, first: int = 0) -> tuple[Me
 
 
 def _is_answers(item: Any) -> bool:
-    """Whether an item is a model's: what it said, called or thought."""
+    """Whether an item is a model's: a message, a call or reasoning."""
     if not isinstance(item, dict):
         return True
     kind = kind_of(item)

@@ -103,7 +103,7 @@ def _prompt_role(item: Mapping[str, Any]) -> str | None:
 
 
 def _is_prompt(item: Any) -> bool:
-    """Whether an item can be the system prompt: a system message of words alone."""
+    """Whether an item can be the system prompt: a system message of text alone."""
     if not isinstance(item, dict) or kind_of(item) != "message" or item.get("role") not in ("system", "developer"):
         return False
     content = item.get("content")
@@ -179,7 +179,7 @@ def _decode_choice(wire: Any) -> ToolChoice | None:
 
 
 def _decode_allowed(tools: Any) -> tuple[str, ...] | None:
-    """The names of the allowed tools, if all are functions and nothing else is said of them."""
+    """The names of the allowed tools, if all are functions without further fields."""
     if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
         return None
     names = strings([tool.get("name") for tool in tools])
@@ -277,7 +277,7 @@ def encode_body(request: Request, items: list[Any], report: Reporter) -> dict[st
 
 
 def _is_string(items: list[Any]) -> bool:
-    """Whether the input is nothing but words of the user."""
+    """Whether the input is plain text of the user."""
     if len(items) != 1 or not isinstance(items[0], dict) or items[0].keys() != {"role", "content"}:
         return False
     return items[0]["role"] == "user" and isinstance(items[0]["content"], str)
