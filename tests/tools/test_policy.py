@@ -576,7 +576,7 @@ def test_in_a_line_that_is_certain_bash_runs_no_command_we_did_not_see(tmp_path:
         argv = [str(SHELL), "--norc", "--noprofile", "-c", handler + "eval " + shlex.quote(line)]
         subprocess.run(argv, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=False)
         ran = {name.decode() for name in log.read_bytes().split(b"\0") if name}
-        assert (line, set()) == (line, ran - {command.words[0].text for command in read.commands if not command.inner})
+        assert (line, set()) == (line, ran - {command.argv[0].text for command in read.commands if not command.inner})
     assert certain == 300
 
 

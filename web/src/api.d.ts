@@ -360,7 +360,7 @@ export type FilesQuery = {
   dialect?: string;
 };
 
-/** `q` has words, "phrases" and -words; `in` names one session. */
+/** `q` has terms, "phrases" and -terms to exclude; `in` names one session. */
 export type FindQuery = {
   q?: string;
   in?: string;
@@ -463,7 +463,7 @@ export type HeadView = {
   head?: string;
 };
 
-/** A place where the words were found. `number` counts messages on the way from the root. */
+/** A match of the search. `number` counts messages on the way from the root. */
 export type Hit = {
   key: string;
   title: string;
@@ -870,7 +870,7 @@ export type RunOptions = {
   reasoning?: string | number | boolean;
 };
 
-/** Continue from an entry (the head if not given; null begins a new root), with words or without, on some models. `replaces` makes the words a new sibling of that entry. `key` makes asking twice the same as asking once. */
+/** Continue from an entry (the head if not given; null begins a new root), with or without a message, on models. `replaces` makes the message a new sibling of that entry. `key` makes the request idempotent. */
 export type RunRequest = {
   from?: string | null;
   text?: string;
@@ -1047,7 +1047,7 @@ export type SourceView = {
   error?: string;
 };
 
-/** A run of words that both sides have, or one of them. */
+/** A run of text that both sides have, or one of them. */
 export type SpanView = {
   text: string;
   in: "a" | "b" | "both";

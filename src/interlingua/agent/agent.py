@@ -66,7 +66,7 @@ Hooks: TypeAlias = Callable[P, Any] | Sequence[Callable[P, Any]] | None
 """One hook, any number of them, or none; they are called in order, each with what the one before it left."""
 
 
-_ASKING = ("fallbacks", "retry", "on_retry")  # the client's own, beside what a call can be told
+_ASKING = ("fallbacks", "retry", "on_retry")  # the client's own, beside the call options
 # What holds for every call that an agent makes, also for one that is no turn of its conversation. `extra` may say where
 # a router may send what it gets.
 _EVERY_CALL = (*_ASKING, *CallOptions.__struct_fields__, "session_id", "service_tier", "metadata", "extra")
@@ -223,7 +223,7 @@ class Agent(Generic[T]):
             self._signal.abort(reason)
 
     async def wait_for_idle(self) -> None:
-        """Waits until no run is under way and every listener has heard its end."""
+        """Waits until no run is under way and every listener has received its end."""
         await self._idle.wait()
 
     def reset(self) -> None:
@@ -410,11 +410,11 @@ class Agent(Generic[T]):
         return self._signal
 
     async def _emit(self, event: AgentEvent) -> None:
-        """Brings the state up to date, then has everyone hear the event."""
+        """Brings the state up to date, then calls every listener."""
         _follow(self.state, event)
         for listener in [*self._listeners]:
             if listener not in self._listeners:
-                continue  # it left while another was hearing this
+                continue  # it unsubscribed while another was called
             try:
                 received = listener(event)
                 if isinstance(received, Awaitable):
@@ -518,7 +518,7 @@ class Agent(Generic[T]):
 async def _until(
     task: "asyncio.Future[Any]", received: "asyncio.Queue[AgentEvent]"
 ) -> AsyncGenerator[AgentEvent, None]:
-    """What is heard until the task is done and nothing is left."""
+    """The events received until the task is done and the queue is empty."""
     while not (task.done() and received.empty()):
         receiving = asyncio.ensure_future(received.get())
         try:
@@ -559,13 +559,13 @@ def _taken(counts: "Counter[str]", id: str) -> bool:
 
 
 def _cache_key(session: Any) -> dict[str, Any]:
-    """Providers that cache by session are told which one this is."""
+    """The session id, for providers that cache by session."""
     id = getattr(session, "id", None)
     return {} if id is None else {"session_id": id}
 
 
 class _Queue:
-    """Messages that wait to be said."""
+    """Messages that wait to be sent."""
 
     def __init__(self, mode: QueueMode) -> None:
         self._mode = mode
@@ -578,7 +578,7 @@ class _Queue:
         self._waiting.append(list(messages))
 
     def take(self) -> list[AgentMessage]:
-        """What is to be said now: one input, or all, as the mode has it."""
+        """The messages to send now: one input, or all, by the mode."""
         if self._mode == "all":
             return self.clear()
         return self._waiting.pop(0) if self._waiting else []

@@ -108,7 +108,7 @@ class Batch:
         self._signal = signal
         self._skip = skip
         self._asking = asyncio.Lock()  # one question to the user at a time
-        self._emitter = asyncio.Lock()  # result messages are told in order
+        self._emitter = asyncio.Lock()  # result messages are emitted in order
         self._done: dict[int, ToolResultMessage] = {}
         self._given = 0
         self.results: list[ToolResultMessage] = []
@@ -256,10 +256,10 @@ class Batch:
 
 
 class _Updates:
-    """Partial results of one call as events, in the order in which they came; all are told before the end event."""
+    """Partial results of one call as events, in the order in which they came; all are emitted before the end event."""
 
-    def __init__(self, tell: Emit, call: ToolCall) -> None:
-        self._emit = tell
+    def __init__(self, emit: Emit, call: ToolCall) -> None:
+        self._emit = emit
         self._call = call
         self._waiting: deque[ToolResult] = deque()
         self._task: asyncio.Task[None] | None = None
@@ -312,7 +312,7 @@ def result_message(call: ToolCall, result: ToolResult) -> ToolResultMessage:
 
 
 def _clean(block: Any) -> Any:
-    """Half a character in a tool's words would make every later request invalid."""
+    """Half a character in a tool's text would make every later request invalid."""
     if isinstance(block, TextBlock) and not jsontext.is_clean(block.text):
         return replace(block, text=jsontext.clean(block.text))
     return block

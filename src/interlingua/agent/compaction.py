@@ -17,7 +17,7 @@ from ..values.tokens import taken
 from .history import for_models
 
 Summarise: TypeAlias = Callable[[str, int], Awaitable[str]]
-"""Gets the words of a summary request and the most tokens the summary may have; gives the summary."""
+"""Takes the text of a summary request and the maximum tokens of the summary; returns the summary."""
 
 UNKNOWN_WINDOW = 128_000
 SMALLEST_PIECE = 256  # tokens of a conversation that are worth a request of their own

@@ -20,7 +20,7 @@ Emit: TypeAlias = Callable[[AgentEvent], Awaitable[None]]
 
 
 class EventEmitter:
-    """Hands events on in the order in which they were told, each when the one before has been heard by all."""
+    """Delivers events in order, one at a time, to every listener."""
 
     def __init__(self, emit: Emit) -> None:
         self._emit = emit
@@ -69,9 +69,9 @@ class EventEmitter:
     def tail(
         self, kept: Sequence[AgentMessage], broken: Callable[[AssistantMessage | None], AssistantMessage]
     ) -> Iterator[AgentEvent]:
-        """What has to be told so that everything which was begun is ended.
+        """The events that end everything which was begun.
 
-        `kept` are the messages that were stored in this run, told or not; `broken` makes the answer of a turn that has
+        `kept` are the messages stored in this run, emitted or not; `broken` makes the answer of a turn that has
         none, from what had come of it.
         """
         for call in self._running:

@@ -1,4 +1,4 @@
-"""Where an agent keeps what was said: in memory, or in a session."""
+"""An agent's message history: in memory, or in a session."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
@@ -99,7 +99,7 @@ register_message("branchSummary", _branch)
 register_message("compactionSummary", _compaction)
 
 
-# An agent's history in a session: what was said as entries, what was begun as journal lines beside them.
+# An agent's history in a session: messages as entries, calls that began as journal lines beside them.
 
 
 class Stored(Journal):
@@ -153,7 +153,7 @@ class Stored(Journal):
         self._open = {}
         for found in self.session.unfinished_calls():
             same = self._open.get(found.call.id)
-            if same is not None:  # calls of one id cannot be told apart here: none is run again if one of them began
+            if same is not None:  # calls of one id cannot be distinguished here: none is run again if one of them began
                 found = found._replace(started=found.started or same.started, ended=False, result=None)
             self._open[found.call.id] = found
 
@@ -200,7 +200,7 @@ class Memory(Journal):
         self.journal: Journal = self
         self._begun: set[str] = set()
         self._finished: dict[str, ToolResultMessage] = {}
-        self._compaction: tuple[AgentMessage, CustomMessage] | None = None  # the latest, as it is told and as it is
+        self._compaction: tuple[AgentMessage, CustomMessage] | None = None  # as sent, and as stored
 
     def append(self, message: AgentMessage) -> None:
         self.messages.append(message)

@@ -45,11 +45,11 @@ _LIMIT = "limit: "
 
 
 class Queue(Protocol):
-    """Input that waits to be said."""
+    """Input that waits to be sent."""
 
     def __bool__(self) -> bool: ...
     def take(self) -> list[AgentMessage]:
-        """What is to be said now."""
+        """The messages to send now."""
         ...
 
 
@@ -73,7 +73,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     seconds: float | None = None
 
     def reached(self, spent: Spent) -> str | None:
-        """Which limit is reached, in words. A limit of cost that cannot be watched is taken as reached."""
+        """The message of the limit that is reached. A limit of cost that cannot be watched is taken as reached."""
         if self.turns is not None and spent.turns >= self.turns:
             return f"{_LIMIT}{self.turns} turns"
         if self.tokens is not None and spent.tokens >= self.tokens:
@@ -160,7 +160,7 @@ class Loop:
     async def _flow(self, prompts: Sequence[AgentMessage], pending: Pending | None, poll: bool) -> str:
         await self._emit(TurnStart())
         waiting = [*prompts, *(self._steering.take() if poll and pending is None else ())]
-        if pending is not None:  # their results come before anything else is said
+        if pending is not None:  # their results come before any other message
             self._emit.resume(pending.answer)
             more = await self._calls(pending.answer, pending.calls, pending.known)
             following, over = self._after(pending.answer, more or bool(prompts))
@@ -200,7 +200,7 @@ class Loop:
                 await self._add(message)
 
     def _after(self, answer: AssistantMessage, more: bool) -> tuple[list[AgentMessage], str | None]:
-        """What is said next, or why the run ends. Nothing is taken from a queue that is not said."""
+        """The next messages, or why the run ends. Nothing is taken from a queue that is not sent."""
         problem = None if more or self._steering else self._problem(answer)
         wrong = None
         if problem is not None and self._corrections < CORRECTIONS:
@@ -246,7 +246,7 @@ class Loop:
             return False
         if isinstance(failure, ContextTooLong):
             return await self._room()
-        # What failed before anything was said has been tried again by whoever asks the model.
+        # What failed before the first event was retried by the client.
         if not answer.content or failures >= retry.attempts or not retry.again(failure):
             return False
         with contextlib.suppress(TimeoutError):
@@ -285,7 +285,7 @@ class Loop:
     # --- one answer -------------------------------------------------------------------------------------------------
 
     async def _answer(self) -> AssistantMessage:
-        """One answer of the model, told as it comes."""
+        """One answer of the model, emitted as it streams."""
         setup = self._setup
         context = Context(system=setup.system, messages=await self._readable(), tools=self._specs())
         stream = setup.ask(setup.model, context, signal=self._signal, **setup.options)
@@ -317,7 +317,7 @@ class Loop:
             self._offered = self._setup.tools, _specs(self._setup.tools)
         return self._offered[1]
 
-    # --- telling ----------------------------------------------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------------------------------------
 
     async def _end_turn(self, message: AssistantMessage, results: tuple[ToolResultMessage, ...]) -> None:
         self._history.sync()

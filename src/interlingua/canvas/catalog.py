@@ -70,7 +70,7 @@ class Finder:
             try:
                 await asyncio.shield(thread)
             except asyncio.CancelledError:
-                await asyncio.wait({thread})  # it has been told to stop, and must not write behind our back
+                await asyncio.wait({thread})  # it was asked to stop, and must not write after this
                 raise
             except Exception as error:
                 _log.warning("the search index could not be brought up to date: %s", error)
@@ -121,7 +121,7 @@ class Finder:
         return None
 
     def forget(self, store: str, agent: str, id: str, session: Session | None = None) -> None:
-        """Takes a session out of the index; with the session itself, its words for good."""
+        """Takes a session out of the index; with the session itself, its texts for good."""
         for index in self._opened():
             index.forget(store, agent, id, session)
 

@@ -110,7 +110,7 @@ class Outbox:
 
 
 # --- a canvas in a program -------------------------------------------------------------------------------------------
-# A canvas in a program: nodes, branches, merges. Pure: what changes is told to a function, which sends it on.
+# A canvas in a program: nodes, branches, merges. Pure: changes are passed to a function, which sends them on.
 #
 # The methods are those of the `llm-canvas` package, with two mistakes put right: a branch is a value of its own, so
 # that threads and tasks do not move each other's; and nothing is forgotten when a canvas is read back, branches
@@ -155,7 +155,7 @@ class Branch:
         return self._canvas._commit(self, message, meta, node_id)
 
     def listener(self, agent: Any) -> Callable[[Any], None]:
-        """What `agent.watch(branch)` subscribes: commits what the agent has said, and then each message as it ends."""
+        """What `agent.watch(branch)` subscribes: commits the messages so far, and then each one as it ends."""
         for message in agent.history.messages:
             self.commit_message(message)
 
@@ -638,7 +638,7 @@ class CanvasClient:
 
     @property
     def failures(self) -> list[dict[str, Any]]:
-        """Changes that the server refused, or branches that somebody else had moved: each with what it said."""
+        """Changes that the server refused, or branches that somebody else had moved: each with the server's answer."""
         return list(self._core.failures)
 
     @property

@@ -259,7 +259,7 @@ def _set_branch(session: Session, operation: Operation) -> Outcome:
 # browser marks. A canvas is a session of the agent `canvas`; a node is an entry (several, where one message of that
 # format is several of ours), and the codec of the `llm-canvas` dialect translates both ways, so that every block is
 # kept. Where this differs from the server it stands in for, that server is wrong: contents can be read more than
-# once, unknown blocks do not refuse a commit, a viewer that falls behind is told, `last_updated` is when something
+# once, unknown blocks do not refuse a commit, a slow viewer gets an event, `last_updated` is when something
 # last changed, and everything is on disk before it is acknowledged.
 
 

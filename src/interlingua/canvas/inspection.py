@@ -106,8 +106,8 @@ def _system_row(a: Tree, b: Tree) -> list[CompareRow]:
     if before == after:
         return []
     pieces = spans(before[:_TEXT_LIMIT], after[:_TEXT_LIMIT])
-    same, text = alike(pieces)
-    return [CompareRow(kind="changed", role="system", same=same, words=text, spans=_views(pieces))]
+    same, total = alike(pieces)
+    return [CompareRow(kind="changed", role="system", same=same, words=total, spans=_views(pieces))]
 
 
 def _views(pieces: Sequence[Any]) -> tuple[SpanView, ...]:
@@ -129,11 +129,11 @@ def _compared_row(pair: Aligned, left: Sequence[Entry], right: Sequence[Entry]) 
     if pair.kind != "changed" or a is None or b is None:
         return CompareRow(**fields)
     pieces = spans(_text(a.message)[:_TEXT_LIMIT], _text(b.message)[:_TEXT_LIMIT])
-    same, text = alike(pieces)
+    same, total = alike(pieces)
     return CompareRow(
         **fields,
         same=same,
-        words=text,
+        words=total,
         spans=_views(pieces),
         calls=tuple(_calls(a.message, b.message)),
         other=tuple(_others(a.message, b.message)),
@@ -186,7 +186,7 @@ def _arguments(a: dict[str, Any], b: dict[str, Any]) -> Iterator[ArgumentDiffere
 
 
 def _others(a: AgentMessage, b: AgentMessage) -> Iterator[OtherDifference]:
-    """What differs beside words and calls."""
+    """What differs beside text and calls."""
     left, right = (_rest(message) for message in (a, b))
     for key in dict.fromkeys((*left, *right)):
         if left.get(key) != right.get(key):
@@ -213,7 +213,7 @@ def _short(value: Any) -> Any:
 
 
 def doctor_view(tree: Tree, to: str | None, target: ModelDescriptor | None) -> DoctorView:
-    """The findings at an entry; without a target, what any target would want mended."""
+    """The findings at an entry; without a target, what any target would want repaired."""
     request, ids = tree.request_with_entries(to)
     found = check(request, target=target)
     losses = structural_repairs(request) if target is None else adapt(request, target).losses

@@ -266,7 +266,7 @@ class ReportedRun:
         self.hub = hub
         self.key = hub.place.key
         self.at: str | None = None
-        self.heard = time.monotonic()
+        self.last_received = time.monotonic()
         self.doing: str | None = None
         began = int(time.time() * 1000)
         self._view = RunView(
@@ -327,7 +327,7 @@ class Feeds:
             self._canvas.session_changed(hub.place)
             while len(self._runs) > MAX_FEEDS:
                 self._forget(next(iter(self._runs)))
-        run.heard = time.monotonic()
+        run.last_received = time.monotonic()
         for event, at in events:
             await run.take(event, at)
         if not run.is_active:
@@ -337,10 +337,10 @@ class Feeds:
     def sweep(self) -> None:
         """Ends what has been silent for too long."""
         for id, run in list(self._runs.items()):
-            if run.is_active and time.monotonic() - run.heard > SILENCE:
+            if run.is_active and time.monotonic() - run.last_received > SILENCE:
                 run.end("stopped")
                 self._canvas.session_changed(run.hub.place)
-            elif not run.is_active and time.monotonic() - run.heard > SILENCE:
+            elif not run.is_active and time.monotonic() - run.last_received > SILENCE:
                 self._forget(id)
 
     def _forget(self, id: str) -> None:

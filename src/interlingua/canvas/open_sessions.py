@@ -231,7 +231,7 @@ class OpenSessions(ABC):
             await opening.result().update()
 
     async def close_hub(self, key: str, event: str) -> None:
-        """Closes an open session; its viewers are told why."""
+        """Closes an open session; its viewers get the reason."""
         opening = self._hubs.pop(key, None)
         if opening is not None:
             with contextlib.suppress(Exception):

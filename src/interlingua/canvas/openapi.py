@@ -192,7 +192,7 @@ def _ts_object(schema: dict[str, Any], depth: int) -> str:
     for name, value in fields.items():
         kind = _ts(value, depth + 1)
         is_optional = name not in required
-        if is_optional and "default" in value:  # absent is how null is said, unless null means something of its own
+        if is_optional and "default" in value:  # absent means null, unless null has a meaning of its own
             kind = " | ".join(part for part in kind.split(" | ") if part != "null") or "null"
         lines.append(f"{pad}{name}{'?' if is_optional else ''}: {kind};")
     return "{\n" + "\n".join(lines) + "\n" + "  " * depth + "}"

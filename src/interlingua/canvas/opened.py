@@ -36,7 +36,7 @@ from .routing import BYTES, JSON
 from .server import PORT, Canvas
 
 FRAME = 1 / 30  # seconds for which events are gathered
-ALIVE = 15.0  # seconds after which a quiet agent is said to work still
+ALIVE = 15.0  # seconds after which a quiet agent is reported as still working
 KEPT = 2000  # events that wait for a session which is not on disk yet
 TIMEOUT = 10.0
 
@@ -307,7 +307,7 @@ def _head(home: Path, store: Store | None, agent: str, id: str) -> str | None:
 
 class _Reporter:
     """Sends reports in a thread, joined per frame. What is under way is not worth keeping: without a server it is lost,
-    and what was said is in the sessions all the same."""
+    and the messages are in the sessions all the same."""
 
     def __init__(self, canvas: OpenCanvas) -> None:
         self._canvas = canvas

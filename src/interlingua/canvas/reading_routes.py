@@ -469,7 +469,7 @@ async def raw(call: Call) -> TextPart:
 
 @route("GET", "/api/sessions/{key}/entries/{id}/versions", returns=Versions)
 async def versions(call: Call) -> Versions:
-    """What an entry said at each version."""
+    """The content of an entry at each version."""
     return await in_thread(call, call["key"], lambda tree: Versions(versions=tree.versions(call["id"])))
 
 
@@ -507,7 +507,7 @@ async def times(call: Call) -> Timeline:
 
 
 class FindQuery(Shape, frozen=True, kw_only=True):
-    """`q` has words, "phrases" and -words; `in` names one session."""
+    """`q` has terms, "phrases" and -terms to exclude; `in` names one session."""
 
     q: str = ""
     in_: str | None = field(default=None, name="in")
@@ -525,7 +525,7 @@ class FindQuery(Shape, frozen=True, kw_only=True):
 
 @route("GET", "/api/search", query=FindQuery, returns=SearchResult)
 async def search(call: Call) -> SearchResult:
-    """Find words in all sessions, or in one."""
+    """Search the text of all sessions, or of one."""
     query, canvas = call.query, call.canvas
     hub = await canvas.hub(query.in_) if query.in_ is not None else None
     offset = int(query.cursor) if query.cursor is not None and query.cursor.isdecimal() else 0

@@ -451,7 +451,7 @@ HitKind: TypeAlias = Literal[
 
 
 class Hit(Shape, frozen=True, kw_only=True):
-    """A place where the words were found. `number` counts messages on the way from the root."""
+    """A match of the search. `number` counts messages on the way from the root."""
 
     key: str
     title: str
@@ -480,7 +480,7 @@ class SearchResult(Shape, frozen=True, kw_only=True):
 
 
 class SpanView(Shape, frozen=True, kw_only=True):
-    """A run of words that both sides have, or one of them."""
+    """A run of text that both sides have, or one of them."""
 
     text: str
     in_: Literal["both", "a", "b"] = field(name="in")
@@ -851,9 +851,9 @@ class RunOptions(Shape, frozen=True, kw_only=True):
 
 
 class RunRequest(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Continue from an entry (the head if not given; null begins a new root), with words or without, on some models.
+    """Continue from an entry (the head if not given; null begins a new root), with or without a message, on models.
 
-    `replaces` makes the words a new sibling of that entry. `key` makes asking twice the same as asking once.
+    `replaces` makes the message a new sibling of that entry. `key` makes the request idempotent.
     """
 
     start: str | UnsetType | None = field(default=UNSET, name="from")

@@ -1,6 +1,6 @@
 """An open session as the page sees it: one tree, whose rows are numbered in the order in which they came.
 
-A session that could not be written goes on in linked forks; their entries are rows of the same tree. Nothing is held in
+A session that could not be written goes on in linked forks; their entries are rows of the same tree. Nothing is kept in
 memory but where the parts are: rows are made from the log when they are asked for. All of it blocks: use threads.
 """
 
@@ -487,7 +487,7 @@ class Tree:
         return None
 
     def take_changed(self) -> list[str]:
-        """Entries about which something was said beside the tree since this was last asked."""
+        """Entries whose marks (notes, labels, …) changed since the last call."""
         with self._lock:
             changed: dict[str, None] = {}
             for part in self._parts:

@@ -242,7 +242,7 @@ def _cut_json(value: Any, limit: int) -> tuple[Any, int | None]:
 
 
 def block_text(block: Block) -> str:
-    """All of a block as text: its words, or its JSON, indented."""
+    """All of a block as text: its text, or its JSON, indented."""
     match block:
         case TextBlock():
             return block.text

@@ -89,14 +89,14 @@ class Watcher:
             self._library.register_watched(self.id, self.label, found, None, None)
 
     async def _take_all(self, canvas: OpenSessions, paths: list[Path]) -> None:
-        """Reads a whole history; viewers are told from time to time that there is more, not of each file."""
-        told = time.monotonic()
+        """Reads a whole history; viewers are notified once a second, not for each file."""
+        notified = time.monotonic()
         for path in paths:
             with contextlib.suppress(Exception):
                 await asyncio.to_thread(self._read, path)
-            if time.monotonic() - told > 1.0:
+            if time.monotonic() - notified > 1.0:
                 canvas.sources_changed()
-                told = time.monotonic()
+                notified = time.monotonic()
         canvas.sources_changed()
 
     async def _take(self, canvas: OpenSessions, path: Path) -> None:

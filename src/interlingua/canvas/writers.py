@@ -117,7 +117,7 @@ class Lingering:
 
 
 class BranchHistory(Journal):
-    """An agent's history on one branch of a session: what it says follows what it said, whatever others append."""
+    """An agent's history on one branch of a session: its messages follow one another, whatever others append."""
 
     def __init__(self, session: Session, at: str | None, branch: str | None = None) -> None:
         self.session = session
@@ -186,7 +186,7 @@ class BranchHistory(Journal):
 #
 # - *explicit*: the new entry follows the target and names the heads of the sources as further parents;
 # - *linear*: the new entry follows the target alone; where it came from is noted with it;
-# - *squash*: what the sources said since they parted from the target is said again, in one message, behind the target.
+# - *squash*: the sources' messages since they parted from the target are joined in one message behind the target.
 
 
 SELF = "interlingua"
@@ -221,7 +221,7 @@ def _head(session: Session, source: str, at: int) -> str:
     known = session.branches().get(source)
     head = known.head if known is not None else source
     if known is not None and head is None:
-        raise HttpProblem(422, f"nothing was said on {source!r}", path=f"$.from[{at}]", remedy="leave it out")
+        raise HttpProblem(422, f"branch {source!r} has no messages", path=f"$.from[{at}]", remedy="leave it out")
     session.line_of(head or "")
     return head or ""
 

@@ -153,7 +153,7 @@ class UploadQuery(Shape, frozen=True, kw_only=True):
 
 @route("POST", "/api/uploads", query=UploadQuery, body=BYTES, returns=Uploaded, status=201)
 async def upload(call: Call) -> Uploaded:
-    """Keep media that will be said."""
+    """Store media for a later message."""
     data = await read_limited(call.request, LIMITS["upload"])
     name = await asyncio.to_thread(call.canvas.runs.uploads.put, data)
     return Uploaded(sha256=name, mime_type=call.query.type, size=len(data))
@@ -277,7 +277,7 @@ async def _writing(call: Call, entry: str | None = None) -> AsyncIterator[tuple[
 
 
 async def _done(work: Callable[..., T], *values: Any, **named: Any) -> T:
-    """Does something with a session, in a thread; what it refuses is said in HTTP's terms."""
+    """Does something with a session, in a thread; a refusal becomes an HTTP problem."""
     try:
         return await asyncio.to_thread(lambda: work(*values, **named))
     except StaleHead as error:

@@ -283,7 +283,7 @@ async def _resume(chat: Chat, argument: str) -> None:
 
 
 async def _picked(chat: Chat, text: str) -> str | None:
-    """The session that is meant by an id, or by words of its title; asks while there are several. None: stay."""
+    """The session that is meant by an id, or by a part of its title; asks while there are several. None: stay."""
     while True:
         found = await asyncio.to_thread(_searched, text)
         if text:
@@ -295,7 +295,7 @@ async def _picked(chat: Chat, text: str) -> str | None:
         if text and len(found) == 1:
             return found[0].id
         await chat.screen.show(session_rows(found, chat.session.id))
-        text = await chat.ask("which session? a number, an id, or words of its title; Enter stays") or ""
+        text = await chat.ask("which session? a number, an id, or a part of its title; Enter stays") or ""
         if not text:
             return None
         if text.isdecimal() and 0 < int(text) <= len(found):

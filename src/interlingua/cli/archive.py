@@ -313,7 +313,7 @@ def search(
 ) -> None:
     """Find texts in all conversations, the latest first.
 
-    All words must occur; "a phrase" in quotes, -word to exclude. Open a find by its id:
+    All terms must occur; "a phrase" in quotes, -word to exclude. Open a find by its id:
     interlingua archive show|chat|canvas ID.
     """
     with _opened(home) as archive:

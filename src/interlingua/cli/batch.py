@@ -155,11 +155,11 @@ async def _status(name: str | None, key: str | None) -> list[dict[str, Any]]:
         batch = Batch.open(each, default_client())
         try:
             progress = await batch.progress(CallOptions(api_key=key))
-            told, states = _counts(progress), progress.states
+            status, states = _counts(progress), progress.states
         except InterlinguaError as error:
             if name is not None:
                 raise
-            told, states = f"not known: {error}", []
+            status, states = f"not known: {error}", []
         batches = [
             {
                 "id": id,
@@ -170,7 +170,7 @@ async def _status(name: str | None, key: str | None) -> list[dict[str, Any]]:
             for id, state in states
         ]
         row = {"name": each, "model": batch.manifest.model, "rows": batch.manifest.rows}
-        rows.append({**row, "status": told, "batches": batches})
+        rows.append({**row, "status": status, "batches": batches})
     return rows
 
 

@@ -87,7 +87,7 @@ def list_(
 ) -> None:
     """List models: context window, maximum output, inputs, reasoning, dollars per million tokens.
 
-    Shown are the chat models of providers whose key is found. FILTER: words that the provider, id or name must contain.
+    Shown are the chat models of providers whose key is found. FILTER: texts that the provider, id or name must contain.
     Unknown values are `?`, and null in JSON. `$read` and `$write` are for the prompt cache; a price with `+` is higher
     for long inputs. A local server (`-p ollama`) is asked what is installed.
     """

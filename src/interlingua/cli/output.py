@@ -79,10 +79,10 @@ def _is_screen() -> bool:
 
 def _pager() -> list[str] | None:
     given = os.environ.get("PAGER")
-    words = shlex.split(given) if given is not None else ["less"]
-    if not words or words[0] == "cat" or shutil.which(words[0]) is None:
+    command = shlex.split(given) if given is not None else ["less"]
+    if not command or command[0] == "cat" or shutil.which(command[0]) is None:
         return None
-    return ["less", "-RFX", *words[1:]] if Path(words[0]).name == "less" else words
+    return ["less", "-RFX", *command[1:]] if Path(command[0]).name == "less" else command
 
 
 class Column(NamedTuple):

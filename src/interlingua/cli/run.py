@@ -441,7 +441,7 @@ def _check_model(name: str) -> None:
 
 
 def _begin_log(job: _Job, tools: "tuple[ToolSpec, ...] | None" = None) -> None:
-    """Creates the session of a new run, with what the model is told besides its messages."""
+    """Creates the session of a new run, with the system text and tools."""
     from ..connect.client import default_client
 
     thread = job.thread

@@ -368,7 +368,7 @@ def delete(
 ) -> None:
     """Delete sessions. They can be restored for a week; then lines, blobs and backups are removed.
 
-    Their words leave the search index at once.
+    Their texts are removed from the search index at once.
     """
     if (bool(names) + (before is not None) + everything) != 1:
         raise click.UsageError("give sessions, --before DAYS, or --all")
@@ -470,14 +470,14 @@ def _say_collected(rows: list[tuple[str, Collected]], as_json: bool) -> None:
 
 
 @command.command("search")
-@click.argument("words", nargs=-1, required=True, metavar="WORD…")
+@click.argument("terms", nargs=-1, required=True, metavar="WORD…")
 @_about_sessions
 @click.option("-n", "--limit", type=click.IntRange(1), default=20, show_default=True, help="Maximum number of hits.")
 @click.option("-m", "--model", help="Only answers of this model.")
 @as_json_option
-def search(where: Where, words: tuple[str, ...], limit: int, model: str | None, as_json: bool) -> None:
-    """Search the texts of sessions, the latest first. All words must match; "a phrase" and -word work, too."""
-    found = operations.search_sessions(" ".join(words), model=model, limit=limit, **where)
+def search(where: Where, terms: tuple[str, ...], limit: int, model: str | None, as_json: bool) -> None:
+    """Search the texts of sessions, the latest first. All terms must match; "a phrase" and -word work, too."""
+    found = operations.search_sessions(" ".join(terms), model=model, limit=limit, **where)
     if as_json:
         rows = [{"id": hit.id, "title": hit.title, "entry": hit.text.entry, "at": hit.text.at, "role": hit.text.role,
                  "snippet": "".join(part.text for part in hit.snippet)} for hit in found.hits]  # fmt: skip

@@ -306,7 +306,7 @@ class Directory:
         return str(found[0])
 
     def _is_called(self, row: Row, label: str) -> bool:
-        """Whether a session bears this label; a row alone may show the first words instead."""
+        """Whether a session bears this label; a row alone may show the beginning of the text instead."""
         return bool(row["displayName"][:70] == " ".join(label.split())[:70] and self._label(row["key"]) == label)
 
     def _label(self, key: str) -> str | None:

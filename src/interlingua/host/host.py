@@ -294,7 +294,7 @@ class AgentHost(Directory):
     async def spawn(
         self, task: Task | str, *, by: Caller | None = None, signal: Abort | None = None, **how: Any
     ) -> Run:
-        """Begins a sub-agent and returns while it works. When it is done, the caller's session is told.
+        """Begins a sub-agent and returns while it works. When it is done, the caller's session is notified.
 
         `how` are fields of `Task`, where the task is given as its text alone.
 
@@ -342,7 +342,7 @@ class AgentHost(Directory):
         return Run(task, f"agent:{agent}:{CHILD}{uuid.uuid4()}", parent, depth)
 
     async def _prepared(self, run: Run, by: Caller | None) -> list[AgentMessage]:
-        """Writes the first lines of a child's session; what it is to be told."""
+        """Writes the first lines of a child's session; returns its first messages."""
         task, (agent, id) = run.task, parts(run.key)
         fields: dict[str, Any] = {"depth": run.depth, "runId": run.id, **self._handed_down(run)}
         fields |= {name: value for name in ("model", "thinking") if (value := getattr(task, name))}
@@ -366,7 +366,7 @@ class AgentHost(Directory):
         return [between(text, run.parent, SPAWN, run.id)]
 
     def _handed_down(self, run: Run) -> dict[str, Any]:
-        """Where a child works unless it is told otherwise: where its parent does, if that is a child too."""
+        """Where a child works by default: where its parent does, if that is a child too."""
         if run.parent is None or parts(run.parent)[0] != parts(run.key)[0]:
             return {}
         with contextlib.suppress(SessionError), self._reading(run.parent) as session:

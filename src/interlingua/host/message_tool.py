@@ -89,7 +89,7 @@ def _narrowed(schema: dict[str, Any], actions: tuple[str, ...]) -> dict[str, Any
 
 
 class _Sending:
-    """One call: its arguments checked, then carried out at each place."""
+    """One call: its arguments checked, then executed for each target."""
 
     def __init__(self, context: ToolContext, channels: Channels, asked: MessageArguments, signal: Abort | None) -> None:
         self._context = context

@@ -1,8 +1,8 @@
 """What goes back to a channel after a run: the run's messages in, `ReplyPayload`s out. Pure.
 
 In order: why the run failed · summaries of tools (`verbose`) · reasoning (`reasoning`) · the answers, without what only
-repeats the error, what was said before, and what a tool already sent · and where there is nothing of all this to show,
-the tool that failed, unless the model was merely told how to call it.
+repeats the error, what was shown before, and what a tool already sent · and where there is nothing of all this to show,
+the tool that failed, unless the error was only about how to call it.
 """
 
 import functools
@@ -43,10 +43,10 @@ from ..values.messages import (
 
 # What a model writes, made fit for a channel: directives taken out, silence kept, reasoning left behind.
 #
-# Text comes in pieces of any size, and the same words come out however it is cut. What may turn out to be a directive
-# is held back until that is decided, so nothing is shown that would have to be taken back:
+# Text comes in pieces of any size, and the same text comes out however it is cut. What may turn out to be a directive
+# is buffered until that is decided, so nothing is shown that would have to be taken back:
 #
-#     NO_REPLY, HEARTBEAT_OK      nothing is to be said; the token itself never shows
+#     NO_REPLY, HEARTBEAT_OK      no reply is sent; the token itself never shows
 #     [[reply_to_current]]        this answers the message at hand; [[reply_to: ID]] another one
 #     [[audio_as_voice]]          sound goes out as a voice note
 #     MEDIA:<path or URL>         on a line of its own: an attachment
@@ -74,7 +74,7 @@ class Marks(NamedTuple):
 
     directive: re.Pattern[str]
     in_code: re.Pattern[str]
-    held: re.Pattern[str]
+    pending: re.Pattern[str]
     pending_in_code: re.Pattern[str]
 
 
@@ -147,20 +147,20 @@ class Cleaner:
         self._tokens = tokens
         self._marks = marks(tokens, directives)
         self._allow_media = allow_media
-        self._rest = ""  # what is held back because a directive may begin there
+        self._rest = ""  # buffered because a directive may begin there
         self._before = ""  # the last character before the rest
         self._returned = ""  # a carriage return that may be half of an end of line
         self._in_code = False
         self._in_thought = False
-        self._spaces = ""  # seen, and not yet known to stand between words
-        self._last = ""  # the last character of the words before them
+        self._spaces = ""  # seen, and not yet known to stand between two texts
+        self._last = ""  # the last character of the text before them
         self._cut = False  # something was taken out among these spaces
         self._opening: list[str] | None = []  # what would be shown, while it may still be a token in other letters
         self._core = ""  # the letters of that
         self._out: list[str] = []
 
     def feed(self, text: str) -> str:
-        """The next piece of the text; what of it, and of what was held back, may be shown now."""
+        """Takes the next piece of the text; returns what of it, and of the buffered text, may be shown now."""
         text = self._returned + text
         self._returned = "\r" * text.endswith("\r")
         self._rest += visible(text.removesuffix("\r"))
@@ -168,7 +168,7 @@ class Cleaner:
         return self._taken()
 
     def end(self, *, complete: bool = True) -> str:
-        """What was held back and may be shown after all. A text that was cut off may end in half a token: not shown."""
+        """The buffered text that may be shown after all. A text that was cut off may end in half a token: not shown."""
         self._go_on(final=True, complete=complete)
         opening, self._opening = self._opening, None
         if opening is not None:
@@ -202,7 +202,7 @@ class Cleaner:
 
     def _safe(self, text: str, at: int) -> int:
         """Up to where no directive can have begun."""
-        pending = self._marks.pending_in_code if self._in_code else self._marks.held
+        pending = self._marks.pending_in_code if self._in_code else self._marks.pending
         found = pending.search(text, max(at, len(text) - _TAIL))
         return found.start() if found is not None else len(text)
 
@@ -246,7 +246,7 @@ class Cleaner:
         return found.end()
 
     def _pass(self, text: str, *, last: bool = False, complete: bool = True) -> None:
-        """Says words, and keeps the spaces behind them until more words come."""
+        """Emits text, and keeps the spaces behind it until more text comes."""
         message = text.rstrip()
         if last:
             message = self._without_half(message, complete)
@@ -258,14 +258,14 @@ class Cleaner:
             self._spaces += text
 
     def _gap(self, spaces: str, word: str) -> str:
-        """What stands between the words said last and a word: the spaces as they came, or few where something was."""
+        """What stands between the text emitted last and a word: the spaces as they came, or few where something was."""
         if not self._cut:
             return spaces
         joined = bool(spaces) or bool(re.match(r"\w", self._last + word) and re.match(r"\w", word))
         return "\n" * min(spaces.count("\n"), 2) or " " * joined
 
     def _without_half(self, text: str, complete: bool) -> str:
-        """The words without the beginning of a token at their end. `NO` is a word too, unless the text was cut off."""
+        """The text without the beginning of a token at their end. `NO` is a word too, unless the text was cut off."""
         for token in self._tokens:
             least = 1 if not complete else token.find("_")
             for size in range(len(token) - 1, max(least, 1), -1):
@@ -285,7 +285,7 @@ class Cleaner:
             self._opening = None
 
     def _say_opening(self, text: str, complete: bool) -> None:
-        """Says a text that is nothing but a token, the beginning of one, or no words at all, unless that is silence."""
+        """Emits a text that is only a token, the beginning of one, or punctuation, unless it means silence."""
         core = self._core
         half = core and ("_" in core or not complete)
         if core in self._tokens or half or (self.silent and not core):
@@ -326,7 +326,7 @@ _RECOVERABLE = frozenset({400, 404, "cut", "skipped", "unknown", "aborted"})
 class ReplyOptions(Struct, frozen=True, kw_only=True):
     """What is shown, and how.
 
-    `prefix` is put before the first words, once; `{model}` and `{provider}` in it are those of the answer. `current` is
+    `prefix` is put before the first text, once; `{model}` and `{provider}` in it are those of the answer. `current` is
     the id of the message that `[[reply_to_current]]` means. Media of tools' results go out for `media_tools` alone:
     what other tools read may name files on purpose. `allow_media` judges the places that the model names.
     """
@@ -376,17 +376,17 @@ class Answer(Struct, frozen=True):
 
 
 class _Drafts:
-    """Replies as they are gathered: none empty, none said twice."""
+    """Replies as they are gathered: none empty, none repeated."""
 
     def __init__(self, on_skip: OnSkip | None) -> None:
         self.kept: list[ReplyPayload] = []
         self.silent = False
         self._on_skip = on_skip
-        self._encoded: set[str] = set()
+        self._seen: set[str] = set()
 
     def refuse(self, text: str) -> None:
-        """Has later replies of these words left out."""
-        self._encoded.add(_compared(text))
+        """Has later replies of this text left out."""
+        self._seen.add(_compared(text))
 
     def take(self, answer: Answer) -> None:
         self.silent = self.silent or answer.silent
@@ -394,7 +394,7 @@ class _Drafts:
 
     def add(self, payload: ReplyPayload, why_empty: Skip = "empty") -> None:
         compared = _compared(payload.text or "")
-        if compared and compared in self._encoded:
+        if compared and compared in self._seen:
             self._skip(payload, "repeated")
             payload = replace(payload, text=None)
             if not payload.media_urls:
@@ -403,7 +403,7 @@ class _Drafts:
             self._skip(payload, why_empty)
             return
         if compared:
-            self._encoded.add(compared)
+            self._seen.add(compared)
         self.kept.append(payload)
 
     def add_all(self, payloads: Iterable[ReplyPayload]) -> None:
@@ -442,7 +442,7 @@ def _answer(message: AssistantMessage, options: ReplyOptions) -> Answer:
 
 
 def answer_of(text: str, cleaner: Cleaner, current: str | None, media: Iterable[str] = ()) -> Answer:
-    """The reply that a cleaned text is, with what its directives said."""
+    """The reply that a cleaned text is, with the effects of its directives."""
     places = tuple(dict.fromkeys((*cleaner.media, *media)))
     payload = _marked(
         ReplyPayload(
@@ -486,7 +486,7 @@ def _media_of_tool(message: ToolResultMessage, options: ReplyOptions) -> Iterato
 
 
 def _sent(messages: Iterable[AgentMessage]) -> Iterator[str]:
-    """The words that the message tool has already brought to the channel at hand."""
+    """The texts that the message tool has already sent to the current channel."""
     for message in messages:
         if isinstance(message, ToolResultMessage) and message.tool_name == "message" and not message.is_error:
             details = message.details if isinstance(message.details, dict) else {}
@@ -521,7 +521,7 @@ def _status(message: ToolResultMessage) -> Any:
 
 
 def _finished(payloads: list[ReplyPayload], last: AssistantMessage | None, options: ReplyOptions) -> list[ReplyPayload]:
-    """The voice tag holds for all media; the prefix stands before the first words."""
+    """The voice tag holds for all media; the prefix stands before the first text."""
     if any(_mark(payload, "audioAsVoice") for payload in payloads):
         payloads = [_marked(p, audioAsVoice=True) if p.media_urls else p for p in payloads]
     prefix = _prefix(options.prefix, last)
@@ -564,7 +564,7 @@ def _cleaner(options: ReplyOptions) -> Cleaner:
 
 
 class ReplyStream:
-    """The words of answers while they come, as a channel may show them: no token, no directive, no reasoning.
+    """The text of answers while they come, as a channel may show them: no token, no directive, no reasoning.
 
     Feed it the events of an agent or of one stream; `reply` is the answer that ended last, if there is anything to
     say.
@@ -588,9 +588,9 @@ class ReplyStream:
                 return self.feed(event.assistant_message_event)
             case TextDelta():
                 self._received[event.content_index] = self._received.get(event.content_index, 0) + len(event.delta)
-                return self._encoded(event.delta)
+                return self._cleaned(event.delta)
             case TextEnd():
-                return self._encoded(event.content[self._received.get(event.content_index, 0) :])
+                return self._cleaned(event.content[self._received.get(event.content_index, 0) :])
             case MessageEnd() if isinstance(event.message, AssistantMessage):
                 return self._end(event.message)
             case Done():
@@ -604,7 +604,7 @@ class ReplyStream:
     def _begin(self) -> None:
         self._cleaner, self._text, self._received, self.reply = _cleaner(self._options), [], {}, None
 
-    def _encoded(self, text: str) -> str:
+    def _cleaned(self, text: str) -> str:
         if self._cleaner is None:
             self._begin()
         assert self._cleaner is not None
@@ -613,7 +613,7 @@ class ReplyStream:
         return shown
 
     def _end(self, message: AssistantMessage) -> str:
-        shown = "" if self._received else self._encoded(text_of(message.content))  # nothing was streamed: it came whole
+        shown = "" if self._received else self._cleaned(text_of(message.content))  # nothing was streamed: it came whole
         cleaner, self._cleaner = self._cleaner, None
         if cleaner is None:
             return ""

@@ -1,4 +1,4 @@
-"""Sub-agents: what they are asked, how they stand, what is said between them and the session that began them."""
+"""Sub-agents: their tasks, their states, and the messages between them and the session that began them."""
 
 import asyncio
 import time
@@ -106,7 +106,7 @@ def why_ended(result: Result) -> str:
     return given or f"the run ended: {result.reason}"
 
 
-# --- what is said -----------------------------------------------------------------------------------------------------
+# --- messages ---------------------------------------------------------------------------------------------------------
 
 
 def between(message: str, source: str | None, tool: str, run_id: str) -> UserMessage:
@@ -122,7 +122,7 @@ def between(message: str, source: str | None, tool: str, run_id: str) -> UserMes
 
 
 def report(run: Run) -> str:
-    """What a session is told of a sub-agent that has ended."""
+    """The message to a session about a sub-agent that has ended."""
     name = f"{run.task.label!r} " if run.task.label else ""
     took = (run.ended or 0) - (run.started or run.created)
     spent = f"{run.spent.tokens} tokens" + (f", ${run.spent.cost:.4f}" if run.spent.cost else "")
@@ -132,7 +132,7 @@ def report(run: Run) -> str:
         f"{spent}. The user did not write this, and has not seen it.]"
     )
     why = [f"Error: {run.error}"] if run.error else []
-    body = [untrusted(run.text, "the sub-agent")] if run.text else ["(it said nothing)"] if not why else []
+    body = [untrusted(run.text, "the sub-agent")] if run.text else ["(no output)"] if not why else []
     return "\n".join((head, *why, *body))
 
 

@@ -64,7 +64,7 @@ class ListArguments(Struct, frozen=True, kw_only=True, rename="camel", forbid_un
     message_limit: Annotated[int, Meta(description="So many of the last messages of each.", ge=0, le=20)] = 0
     label: Annotated[str, Meta(description="Only the session with this label.")] | UnsetType = UNSET
     agent_id: Annotated[str, Meta(description="Only sessions of this agent.")] | UnsetType = UNSET
-    search: Annotated[str, Meta(description="Only those whose key or title has these words.")] | UnsetType = UNSET
+    search: Annotated[str, Meta(description="Only those whose key or title contains this text.")] | UnsetType = UNSET
 
 
 def sessions_list_tool(context: ToolContext) -> Tool:
@@ -171,7 +171,7 @@ class SpawnArguments(Struct, frozen=True, kw_only=True, rename="camel", forbid_u
     cleanup: Annotated[Literal["keep", "delete"], Meta(description="What becomes of its session.")] = "keep"
     sandbox: Literal["inherit", "require"] = "inherit"
     stream_to: Annotated[Literal["parent"], Meta(description="For runtime acp alone.")] | UnsetType = UNSET
-    context: Annotated[Literal["isolated", "fork"], Meta(description="fork: it knows what was said here so far.")] = (
+    context: Annotated[Literal["isolated", "fork"], Meta(description="fork: it gets the conversation so far.")] = (
         "isolated"
     )
     attachments: Annotated[list[AttachedFile], Meta(description="Files it is given.", max_length=_MAX_ATTACHMENTS)] = []
@@ -207,7 +207,7 @@ def sessions_spawn_tool(context: ToolContext) -> Tool:
 
 
 def _how(asked: SpawnArguments) -> dict[str, Any]:
-    """How the task is to be done, in the host's words."""
+    """The options of the task, as the host takes them."""
     if asked.runtime == "acp":
         raise InterlinguaError("the runtime acp is not served here: leave runtime out")
     if asked.stream_to is not UNSET:

@@ -174,7 +174,7 @@ class _Subscriptions:
             self._listened.subtract(known)
 
     async def _look_at(self, uri: str) -> None:
-        """Notes how a resource is now, so that later changes are told."""
+        """Records the version of a resource, so that later changes are reported."""
         if uri not in self._versions:
             self._versions[uri] = await self._version(uri)
         if self._looking is None or self._looking.done():

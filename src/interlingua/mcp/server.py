@@ -110,7 +110,7 @@ async def log(level: types.LoggingLevel, data: Any, logger: str | None = None) -
 
 
 async def approve_by_asking(request: ApprovalRequest) -> bool:
-    """Asks the user of the client whether a call may run, by elicitation. A client that cannot ask has said no."""
+    """Asks the user of the client whether a call may run, by elicitation. A client that cannot ask refuses."""
     session = _session.get()
     wanted = types.ClientCapabilities(elicitation=types.ElicitationCapability())
     if session is None or not session.check_client_capability(wanted):

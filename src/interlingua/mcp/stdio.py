@@ -1,7 +1,7 @@
 """The stdio transport: a server program, with JSON lines over its standard streams.
 
 The official transport keeps whatever a server writes before a newline, and all that it says on stderr is the caller's
-business. This one bounds both, keeps the last words of stderr for the error message, and scrubs the environment.
+business. This one bounds both, keeps the last lines of stderr for the error message, and scrubs the environment.
 """
 
 import asyncio

@@ -131,17 +131,17 @@ def _names(event: AgentEvent) -> Iterable[str]:
 
 
 async def _before(listener: _Listener, call: BeforeCall) -> Verdict | None:
-    """What a listener decides, in the words of OpenClaw's hook (`params`, `block`, `blockReason`) or of a `Verdict`."""
+    """A listener's decision, in the format of OpenClaw's hook (`params`, `block`, `blockReason`) or of a `Verdict`."""
     given = await listener({"tool_name": call.call.name, "tool_call_id": call.call.id, "params": call.arguments})
     if given is None or isinstance(given, Verdict):
         return given
     if not isinstance(given, Mapping):
         raise HookFailed(f"the hook {listener.name} of the plugin {listener.plugin} returned {type(given).__name__}")
-    said = {snake_case(str(name)): value for name, value in given.items()}
+    fields = {snake_case(str(name)): value for name, value in given.items()}
     return Verdict(
-        block=bool(said.get("block")),
-        reason=said.get("block_reason") or said.get("reason"),
-        arguments=said.get("params") or said.get("arguments"),
+        block=bool(fields.get("block")),
+        reason=fields.get("block_reason") or fields.get("reason"),
+        arguments=fields.get("params") or fields.get("arguments"),
     )
 
 

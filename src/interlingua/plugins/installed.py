@@ -70,7 +70,7 @@ class Installed:
 
     @classmethod
     def nothing(cls) -> "Installed":
-        """For programs that were told to leave out whatever is installed."""
+        """For programs that run without installed plugins."""
         return cls(Plugins(), ToolRegistry())
 
     async def resolve(self, context: ToolContext | None = None) -> list[Tool]:

@@ -126,7 +126,7 @@ def is_script(folder: Path) -> bool:
 
 
 def folders(root: Path) -> Iterator[Path]:
-    """The folders with a manifest: `root` itself, or those immediately beneath it, by name. Links are not followed."""
+    """The folders with a manifest: `root` itself, or those immediately below it, by name. Links are not followed."""
     if manifest_path(root) is not None:
         yield root
         return

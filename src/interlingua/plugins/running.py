@@ -82,7 +82,7 @@ def free_name(id: str) -> str:
 
 
 def imported(name: str, entry: Path, folder: Path) -> ModuleType:
-    """The plugin's module, under a name of its own; beneath it, the other files of the folder (`from . import x`)."""
+    """The plugin's module, under a name of its own; below it, the other files of the folder (`from . import x`)."""
     spec = importlib.util.spec_from_file_location(name, entry, submodule_search_locations=[str(folder.resolve())])
     if spec is None or spec.loader is None:
         raise Failed("entry", f"{entry.name} cannot be imported")

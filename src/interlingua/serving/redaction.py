@@ -279,7 +279,7 @@ class _Redactor:
         document = _document(value)
         for key, item in value.items():
             name = self._text(key, (*path, key, "~key"))
-            while name in out:  # two keys that were told apart by what was replaced
+            while name in out:  # two keys that differed only in what was replaced
                 name += "_"
             if key == "data" and isinstance(item, str) and _is_media(value):
                 if document is not None and (*path, key) in self._finds:

@@ -1,7 +1,7 @@
 """Server-sent events for viewers: numbered, replayed after a lost connection, and never stale in silence.
 
 A `Channel` keeps the latest events, encoded once for all viewers. A viewer is a position in it: one that reads too
-slowly costs the others nothing, and is told to reload once what it missed is no longer kept. Ids are `EPOCH.NUMBER`;
+slowly costs the others nothing, and must reload once what it missed is no longer stored. Ids are `EPOCH.NUMBER`;
 the epoch is the server's life, so that a number from before a restart is not mistaken for one of today.
 """
 

@@ -118,7 +118,7 @@ def part_of(number: int, dialect: str, conversation: Conversation, project: str 
     )
 
 
-# Lines that hold no message, but what a person said or a model wrote.
+# Lines that are no message, but have text of a person or a model.
 _SPOKEN = frozenset({"user", "assistant", "response_item", "compaction", "compacted"})
 
 

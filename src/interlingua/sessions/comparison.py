@@ -108,7 +108,7 @@ def spans(a: str, b: str) -> list[Span]:
 
 
 def alike(pieces: Sequence[Span]) -> tuple[int, int]:
-    """The number of common words, and of words in the longer side."""
+    """The number of common tokens, and of tokens in the longer side."""
     counts = {"both": 0, "a": 0, "b": 0}
     for piece in pieces:
         counts[piece.side] += len(re.findall(r"\w+", piece.text))

@@ -64,7 +64,7 @@ class Owner(Struct, frozen=True, omit_defaults=True):
 
 
 class Lease:
-    """A held write lock, until `release`."""
+    """A write lock that this process owns until `release`."""
 
     def __init__(self, path: Path, file: int, owner: Owner, after: Owner | None) -> None:
         self._path = path

@@ -197,7 +197,7 @@ def view_of(session: Session, view: View = "tree", last: int | None = None) -> C
 
 
 def search_sessions(text: str, *, model: str | None = None, limit: int = 20, **where: Unpack[Where]) -> Results:
-    """The texts that match, the latest first. All words must match; `"a phrase"` and `-word` work, too."""
+    """The texts that match, the latest first. All terms must match; `"a phrase"` and `-word` work, too."""
     with _place(where) as place, place.index() as index:
         index.follow(agent=place.agent)
         return index.search(Query(text=text, agent=place.agent, model=model, stores=(OWN,), limit=limit))

@@ -215,7 +215,7 @@ def _conditions(query: Query, terms: list[Term], exact: bool) -> tuple[str, list
         sign = "NOT " if term.excluded else ""
         way = "phraseto_tsquery('simple', ?)" if exact or term.excluded else "to_tsquery('simple', ?)"
         parts.append(f"{sign}t.body @@ {way}")
-        texts = [_unaccented(word) for word in term.words]
+        texts = [_unaccented(word) for word in term.tokens]
         values.append(" ".join(texts) if exact or term.excluded else " <-> ".join(f"'{word}'" for word in texts) + ":*")
     for column, sign, value in (
         ("t.role", "=", query.role),

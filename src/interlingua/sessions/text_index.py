@@ -37,7 +37,7 @@ SEGMENTS = 16  # of one level that FTS5 merges into one: fewer merges, and the s
 COUNTED = 10_000  # hits counted at most
 COUNTED_SESSIONS = 1000  # hits whose sessions are counted
 STALE_SHARE = 0.25  # share of unreferenced rows that triggers a rebuild
-LEFT_ROWS = 1  # the `application_id` of an index in which some words lead to no session
+LEFT_ROWS = 1  # the `application_id` of an index in which some rows lead to no session
 FREE_SHARE = 0.05  # share of free pages that is returned to the file system
 
 _SCHEMA = f"""
@@ -558,7 +558,7 @@ def _stores_in(database: sqlite3.Connection) -> set[str]:
 
 
 def _delete_rows(database: sqlite3.Connection, session: int) -> None:
-    """Deletes what leads from words to a session; the words themselves stay until the index is rebuilt."""
+    """Deletes what leads from terms to a session; the terms themselves stay until the index is rebuilt."""
     if database.execute("DELETE FROM texts WHERE session = ?", (session,)).rowcount:
         database.execute(f"PRAGMA application_id = {LEFT_ROWS}")
     database.execute("DELETE FROM usage WHERE session = ?", (session,))
@@ -567,8 +567,8 @@ def _delete_rows(database: sqlite3.Connection, session: int) -> None:
 
 def _fts(term: Term, exact: bool) -> str:
     """The FTS5 expression of a term, quoted, so that nothing in it is syntax."""
-    phrase = '"' + " ".join(word.replace('"', "") for word in term.words) + '"'
-    return phrase if exact or len(term.words[-1]) < 2 else f"{phrase} *"
+    phrase = '"' + " ".join(word.replace('"', "") for word in term.tokens) + '"'
+    return phrase if exact or len(term.tokens[-1]) < 2 else f"{phrase} *"
 
 
 def _conditions(query: Query) -> tuple[str, list[Any]]:

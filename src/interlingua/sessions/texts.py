@@ -1,6 +1,6 @@
 """The searchable texts of a session's lines, and search queries. Pure.
 
-Scripts without spaces between words (Chinese, Japanese, Thai, …) are indexed character by character, and a run of
+Scripts without word spacing (Chinese, Japanese, Thai, …) are indexed character by character, and a run of
 characters is searched as a phrase, so that two characters are enough.
 """
 
@@ -83,22 +83,22 @@ class Query(Struct, frozen=True, kw_only=True):
 class Term(NamedTuple):
     """A word or a phrase; `excluded` terms must not occur."""
 
-    words: tuple[str, ...]
+    tokens: tuple[str, ...]
     excluded: bool = False
 
 
 def terms_of(text: str) -> list[Term]:
-    """The terms of a query: words, "phrases", and -words to exclude. Nothing else is syntax."""
+    """The terms of a query: `word`, `"a phrase"`, and `-word` to exclude. Nothing else is syntax."""
     terms: list[Term] = []
     for minus_quoted, quoted, minus, plain in _QUERY.findall(text):
-        words = tuple(tokens_of(quoted or plain))
-        if words:
-            terms.append(Term(words, bool(minus_quoted or minus)))
+        tokens = tuple(tokens_of(quoted or plain))
+        if tokens:
+            terms.append(Term(tokens, bool(minus_quoted or minus)))
     return terms[:MAX_TERMS]
 
 
 def tokens_of(text: str) -> Iterator[str]:
-    """The words of a text as they are indexed."""
+    """The tokens of a text as they are indexed."""
     for found in _TOKEN.finditer(spaced(text)):
         yield found[0]
 
@@ -240,17 +240,17 @@ def _first(text: str, terms: list[Term], pattern: re.Pattern[str] | None) -> int
     """Where the first match begins; 0 if there is none."""
     if pattern is None:
         return 0
-    if text.isascii() and all(len(term.words) == 1 for term in terms):  # a pattern without case takes ten times as long
+    if text.isascii() and all(len(term.tokens) == 1 for term in terms):  # a pattern without case is ten times slower
         small = text.lower()
-        return min((at for t in terms if not t.excluded and (at := small.find(t.words[0].lower())) >= 0), default=0)
+        return min((at for t in terms if not t.excluded and (at := small.find(t.tokens[0].lower())) >= 0), default=0)
     found = pattern.search(text)
     return found.start() if found is not None else 0
 
 
 @functools.lru_cache(maxsize=16)
 def _pattern(terms: tuple[Term, ...]) -> re.Pattern[str] | None:
-    """A pattern that matches the terms in a text: words separated by punctuation, or nothing."""
-    included = [term.words for term in terms if not term.excluded]
+    """A pattern that matches the terms in a text: tokens separated by punctuation, or nothing."""
+    included = [term.tokens for term in terms if not term.excluded]
     if not included:
         return None
     ways = [r"(?:\W|_)*".join(map(re.escape, text)) for text in included]
@@ -262,11 +262,11 @@ def is_in(text: str, terms: list[Term], *, exact: bool = True) -> bool:
     texts = _TOKEN.findall(text.lower()) if text.isascii() else [_folded(word) for word in tokens_of(text)]
     row = f" {' '.join(texts)} "
     end = " " if exact else ""
-    return all((f" {' '.join(map(_folded, term.words))}{end}" in row) != term.excluded for term in terms)
+    return all((f" {' '.join(map(_folded, term.tokens))}{end}" in row) != term.excluded for term in terms)
 
 
 def _folded(word: str) -> str:
     """The word without case and accents."""
-    if word.isascii():  # has no accents; most words, and many are looked at for each hit
+    if word.isascii():  # has no accents: the usual case, and a hot path
         return word.lower()
     return "".join(char for char in unicodedata.normalize("NFKD", word.casefold()) if not unicodedata.combining(char))

@@ -158,12 +158,12 @@ class FolderWatch:
 
     async def wait(self, timeout: float) -> list[Path]:
         """Waits for a change, and gives the files that changed."""
-        told = await self._watch.wait(min(timeout, RESCAN))
+        notified = await self._watch.wait(min(timeout, RESCAN))
         changed = self._watch.taken()
         known = {path for path in changed if path in self._states}
-        if told and changed and known == changed:
+        if notified and changed and known == changed:
             return [path for path in known if self._note(path)]
-        return await self.scan() if told or timeout >= RESCAN else []
+        return await self.scan() if notified or timeout >= RESCAN else []
 
     def _note(self, path: Path) -> bool:
         try:

@@ -1,4 +1,4 @@
-"""A certificate authority for one test: nothing trusts it until it is told to."""
+"""A certificate authority for one test: nothing trusts it unless configured to."""
 
 import ssl
 

@@ -34,7 +34,7 @@ class Wait(NamedTuple):
 
 
 class HangUp(NamedTuple):
-    """The connection ends here, with a reset or without, and nothing more is said."""
+    """The connection ends here, with a reset or without, and nothing more is sent."""
 
     reset: bool = False
 
@@ -92,7 +92,7 @@ class _Changing:
 
 @dataclass(frozen=True)
 class Status(_Replacing):
-    """An error status; its body is the dialect's own unless given as text, bytes or JSON. Once, unless told."""
+    """An error status; its body is the dialect's own unless given as text, bytes or JSON. Once by default."""
 
     code: int
     body: Any = None
@@ -231,7 +231,7 @@ class Stall(_Changing):
                     yield from self._silence(ping if self.pings else b"")
                 yield step
                 sent = max(sent, at + 1)
-            if sent == self.after_events:  # all was said, but not that it was all
+            if sent == self.after_events:  # all events were sent, but not the end of the stream
                 yield from self._silence(ping if self.pings else b"")
 
         return replace(answer, steps=stalled())

@@ -14,7 +14,7 @@ MARK = "conversations(*patterns): run the test with each conversation of these f
 
 @pytest.fixture
 def interlingua_server() -> Iterator[Server]:
-    """A server for one test, on a port of its own; it repeats the user's words until told otherwise."""
+    """A server for one test, on a port of its own; by default it echoes the last user message."""
     with Server() as server:
         yield server
 

@@ -158,7 +158,7 @@ _HOP = (b"proxy-", b"connection:", b"keep-alive:")
 
 
 def _onwards(head: _Head) -> tuple[str, int, bytes]:
-    """Where to go, and with which opening words; none for a tunnel."""
+    """Host, port and the bytes to send first; none for a tunnel."""
     if head.method == "CONNECT":
         host, _, port = head.target.rpartition(":")
         return host.strip("[]"), int(port), b""
@@ -177,7 +177,7 @@ async def _refuse(passed: Passed, writer: asyncio.StreamWriter, status: int, tex
 
 
 async def _both(up: Any, down: Any) -> None:
-    """Until the far side has said all, or either side is gone."""
+    """Runs until the far side has sent everything, or either side is gone."""
     tasks = [asyncio.create_task(up), asyncio.create_task(down)]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""From what a test wants said to the message that is sent: ids, stop reason and token counts filled in."""
+"""Builds the message to send from a test's reply: ids, stop reason and token counts filled in."""
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TypeAlias, get_args
@@ -39,13 +39,13 @@ _TOKENS_OF_A_FILE = 256
 
 
 def echo(request: Request) -> str:
-    """The words of the last user message."""
+    """The text of the last user message."""
     users = (m for m in reversed(request.context.messages) if isinstance(m, UserMessage))
     return next((text_of(message.content) for message in users), "")
 
 
 def message_of(given: Answered, request: Request, api: str, number: int, timestamp: int) -> AssistantMessage:
-    """The answer, complete. What `said` tells itself is left as it is."""
+    """The complete answer. Fields that `given` has are left as they are."""
     match given:
         case AssistantMessage():
             message = given

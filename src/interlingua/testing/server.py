@@ -1,4 +1,4 @@
-"""A real HTTP server on this machine that speaks every wire dialect, says what it is told to, and fails on demand.
+"""A real HTTP server on this machine that speaks every wire dialect, sends scripted replies, and fails on demand.
 
 What is sent is made by the dialects' own server arrows (`decode_request`, `StreamEncoder`, `encode_response`,
 `encode_error`) and spoilt by `faults`; here are only the socket, the queue of replies and the record of requests.
@@ -81,7 +81,7 @@ class _Entry:
         return max((fault.times or 0 for fault in self.faults), default=0)
 
     def is_over(self, more: bool) -> bool:
-        """Whether the next request gets another reply; the last one of the queue stays, unless its times were told."""
+        """Whether the next request gets another reply; the last one of the queue stays, unless it has `times`."""
         if self.times is not None:
             return self.used >= self.struck + self.times
         return more and self.used > self.struck
@@ -93,7 +93,7 @@ class _Entry:
 class Server:
     """Starts with `with` or `async with` (or `start` and `stop`), in a thread and an event loop of its own.
 
-    Until it is told otherwise it repeats the user's last words. `chunk` is the size of its deltas in characters, `keep`
+    By default it echoes the last user message. `chunk` is the size of its deltas in characters, `keep`
     how many requests it remembers, `models` what it lists. With `strict` it refuses what a provider would refuse, as
     `interlingua.check` finds it. With `tls` it speaks HTTPS, and `ca_pem` is the authority to trust.
     """
@@ -163,7 +163,7 @@ class Server:
         """Queues a reply: text, a block or several, a message, a ProviderError, or a function of the request.
 
         Each answers one request, or `times`; requests that a fault with its own `times` struck do not count. The last
-        one stays, unless its `times` were told: then the echo is back.
+        one stays, unless it has `times`: then the echo is back.
         """
         faults = tuple(fault) if isinstance(fault, Iterable) else (fault,)
         with self._changed:
@@ -230,14 +230,14 @@ class Server:
         return self._count() if self._thread.inside else self._thread.run(_awaited(self._count))
 
     def clear(self) -> None:
-        """Forgets what it saw and what it was told to say."""
+        """Forgets received requests and queued replies."""
         with self._changed:
             for pending in (self._queue, self._requests, self._disconnects, self._awaited):
                 pending.clear()
             self._routes.clear()
 
     def wait_for_disconnect(self, timeout: float = 5.0) -> Disconnect:
-        """Blocks until a client leaves in the middle of an answer; each such client is told once.
+        """Blocks until a client leaves in the middle of an answer; each such client is reported once.
 
         Not for a thread whose event loop is the one that must close the connection: there, await `disconnected`.
         """

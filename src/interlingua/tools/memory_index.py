@@ -1,7 +1,7 @@
 """Full text search over markdown notes: an SQLite FTS5 index that follows the files.
 
 The index is a cache: if it is missing, corrupt or of another version, it is rebuilt. Search ignores accents and English
-endings. Scripts without spaces between words (Chinese, Japanese, Thai, …) are indexed character by character, and a run
+endings. Scripts without word spacing (Chinese, Japanese, Thai, …) are indexed character by character, and a run
 of characters is searched as a phrase, so that two characters are enough.
 """
 
@@ -126,7 +126,7 @@ class MemoryIndex:
         self._own: sqlite3.Connection | None = None
 
     def search(self, notes: Notes, query: str, *, max_results: int, min_score: float = 0.0) -> list[MemoryHit]:
-        """The best passages for the words of `query`, best first; nothing in it is syntax."""
+        """The best passages for the terms of `query`, best first; nothing in it is syntax."""
         terms = terms_of(query)
         hits = self._with_index(lambda db: _search(db, notes, terms, query))
         return [hit for hit in hits if hit.score >= min_score][:max_results]
@@ -211,8 +211,8 @@ def chunks_of(text: str) -> list[Chunk]:
 
 def terms_of(query: str) -> list[str]:
     """FTS5 expressions, one per word of the query, quoted so that nothing in them is syntax."""
-    words = dict.fromkeys(word for run in query.split() for word in _words(run))
-    return [_term(word) for word in list(words)[:_MAX_TERMS]]
+    tokens = dict.fromkeys(token for run in query.split() for token in _tokens(run))
+    return [_term(token) for token in list(tokens)[:_MAX_TERMS]]
 
 
 def spaced(text: str) -> str:
@@ -246,8 +246,8 @@ def _unspaced(char: str) -> bool:
     )
 
 
-def _words(run: str) -> Iterable[str]:
-    """The words of a run without spaces: split at punctuation, and between scripts with and without spaces."""
+def _tokens(run: str) -> Iterable[str]:
+    """The tokens of a run without spaces: split at punctuation, and between scripts with and without spaces."""
     word, before = "", False
     for char in unicodedata.normalize("NFKC", run):
         now = _unspaced(char)
@@ -278,7 +278,7 @@ def _term(word: str) -> str:
 
 
 def _shares(db: sqlite3.Connection, terms: list[str], ids: list[int]) -> dict[int, float]:
-    """For each candidate, the share of the query's words that it contains."""
+    """For each candidate, the share of the query's terms that it contains."""
     counts = dict.fromkeys(ids, 0)
     places = ",".join("?" * len(ids))
     for term in terms:
@@ -292,7 +292,7 @@ def _shares(db: sqlite3.Connection, terms: list[str], ids: list[int]) -> dict[in
 def _scored(
     rows: list[tuple[int, float, str, int, int, str]], shares: Mapping[int, float], query: str
 ) -> Iterator[MemoryHit]:
-    """Hits with a score: the share of the words found, reduced by up to a third by rank; 1 is all words in the best
+    """Hits with a score: the share of the terms found, reduced by up to a third by rank; 1 is all terms in the best
     passage. bm25 itself has no scale, and is near zero for few notes."""
     best = max((row[1] for row in rows), default=0.0) or 1.0
     for at, rank, path, first, last, text in rows:
@@ -308,7 +308,7 @@ def _snippet(text: str, query: str) -> str:
     if len(text) <= _SNIPPET_CHARS:
         return text
     low = text.lower()
-    places = [low.find(word.lower()) for run in query.split() for word in _words(run)]
+    places = [low.find(word.lower()) for run in query.split() for word in _tokens(run)]
     at = min((place for place in places if place >= 0), default=0)
     start = max(0, min(at - _SNIPPET_CHARS // 3, len(text) - _SNIPPET_CHARS))
     end = start + _SNIPPET_CHARS

@@ -59,7 +59,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 _REGEX_LENGTH = 4096
 _PATH_LENGTH = 4096  # PATH_MAX of Linux: a longer one is not opened
 _MAX_PATHS = 2000  # in one call
-_MAX_MOVES = 8  # `cd` in one line whose combinations with its words are compared
+_MAX_MOVES = 8  # `cd` in one line whose combinations with its arguments are compared
 LONG = 2_000  # characters of arguments; more are judged in a thread
 
 
@@ -75,7 +75,7 @@ class Rule(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True
     """One rule. All given fields must match; within a list one is enough.
 
     `tool`: names, globs, or groups (`group:fs`). `path`: globs as in ignore files (`*.pem`, `secrets/`, `src/**`,
-    `/etc/**`), for every argument that is a path. `command`: the first words of a command (`git status`), or `re:` and
+    `/etc/**`), for every argument that is a path. `command`: the beginning of a command (`git status`), or `re:` and
     a regular expression. `host`: `example.com`, `.example.com` for it and its subdomains, `*`, with `:port` unless it
     is the default one.
     """
@@ -259,7 +259,7 @@ def _covers(rule: Rule, part: _Part, call: _Call) -> bool:
         return True
     if part.path is not None:
         return _allowed_path(paths, part.path, call.root)
-    if part.command is not None and (_leaves_directory(part.command) or any(map(_leads_out, part.command.words[1:]))):
+    if part.command is not None and (_leaves_directory(part.command) or any(map(_leads_out, part.command.argv[1:]))):
         return False
     return bool(call.paths) and all(_allowed_path(paths, path, call.root) for path in call.paths)
 
@@ -271,7 +271,7 @@ def _allowed_path(patterns: tuple[str, ...], path: _Path, root: str | None) -> b
 
 def _leaves_directory(command: Command) -> bool:
     """Whether a command is `cd` (to the home directory) or `cd -` (to the previous one)."""
-    return command.name == "cd" and [word.text for word in command.words[1:]] in ([], ["-"], ["--"])
+    return command.name == "cd" and [word.text for word in command.argv[1:]] in ([], ["-"], ["--"])
 
 
 def _leads_out(word: Word) -> bool:
@@ -281,20 +281,20 @@ def _leads_out(word: Word) -> bool:
 
 def _allowed_command(patterns: tuple[str, ...], command: Command, call: _Call) -> bool:
     """Whether patterns allow a command: only in a certain line, without variables of the call."""
-    if call.line.doubt or call.with_env or not command.words:
+    if call.line.doubt or call.with_env or not command.argv:
         return False
     return any(_begins(pattern, command) for pattern in patterns)
 
 
 def _begins(pattern: str, command: Command) -> bool:
     if pattern.startswith("re:"):
-        fixed = all(word.fixed for word in command.words) and len(command.text) <= _REGEX_LENGTH
+        fixed = all(word.fixed for word in command.argv) and len(command.text) <= _REGEX_LENGTH
         return fixed and not runs_others(command) and _regex(pattern[3:]).search(command.text) is not None
     expected = pattern.split()
-    given = command.words[: len(expected)]
+    given = command.argv[: len(expected)]
     if [word.text for word in given if word.fixed] != expected:
         return False
-    if not runs_others(command) or len(command.words) == 1:
+    if not runs_others(command) or len(command.argv) == 1:
         return True
     if command.name in SEARCHERS:  # `find .` was allowed, not `find . -exec …`
         return False
@@ -332,11 +332,11 @@ def _command_touch(pattern: str, command: Command) -> _Verdict:
     if pattern.startswith("re:"):
         if _regex(pattern[3:]).search(command.text[:_REGEX_LENGTH]):
             return "yes"
-        return "no" if all(word.fixed for word in command.words) and len(command.text) <= _REGEX_LENGTH else "maybe"
+        return "no" if all(word.fixed for word in command.argv) and len(command.text) <= _REGEX_LENGTH else "maybe"
     for at, expected in enumerate(pattern.split()):
-        if at >= len(command.words):
+        if at >= len(command.argv):
             return "no"
-        word = command.words[at]
+        word = command.argv[at]
         if not word.fixed:
             return "maybe"
         text = word.text.rpartition("/")[2] if at == 0 and "/" not in expected else word.text
@@ -347,17 +347,17 @@ def _command_touch(pattern: str, command: Command) -> _Verdict:
 
 def _path_verdict(patterns: tuple[str, ...], call: _Call) -> _Verdict:
     """Checks the path arguments, and for commands every word that may be a path, also after `=` or `:`."""
-    words = list(
-        dict.fromkeys([word for command in call.line.commands for word in command.words] + list(call.line.files))
+    arguments = list(
+        dict.fromkeys([word for command in call.line.commands for word in command.argv] + list(call.line.files))
     )
-    entries = [piece for word in words for piece in _pieces(word)]
-    moves = [word.text for command in call.line.commands if command.name == "cd" for word in command.words[1:]]
+    entries = [piece for word in arguments for piece in _pieces(word)]
+    moves = [word.text for command in call.line.commands if command.name == "cd" for word in command.argv[1:]]
     paths = [name for path in call.paths for name in (*path.readings, *path.loose)]
     bases = [".", *paths[:_MAX_MOVES], *moves[:_MAX_MOVES]]  # `cd secrets && cat key`, or `cat key` with a workdir
     joined = (normal_path(posixpath.join(base, text), call.root) for text in dict.fromkeys(entries) for base in bases)
     if any(_path_matches(patterns, path, call.root, strict=False) for path in itertools.chain(paths, joined)):
         return "yes"
-    doubts = call.line.doubt or len(moves) > 1 or any(not word.fixed for word in words)
+    doubts = call.line.doubt or len(moves) > 1 or any(not word.fixed for word in arguments)
     unclear = any(not path.readings for path in call.paths) or any(len(text) > _PATH_LENGTH for text in entries)
     return "maybe" if doubts or unclear or (entries and len(paths) > _MAX_MOVES) else "no"
 
@@ -368,15 +368,15 @@ def _pieces(word: Word) -> list[str]:
 
 def _host_verdict(patterns: tuple[str, ...], call: _Call) -> _Verdict:
     """Checks the addresses of a call, and for commands every word that has a URL or may be a host."""
-    words = [word for command in call.line.commands for word in command.words]
-    hosts = [*call.hosts, *(_host(url) for word in words for url in _URL_IN_WORD.findall(word.text))]
+    arguments = [word for command in call.line.commands for word in command.argv]
+    hosts = [*call.hosts, *(_host(url) for word in arguments for url in _URL_IN_WORD.findall(word.text))]
     if any(_host_matches(pattern, host, strict=False) for pattern in patterns for host in hosts):
         return "yes"
-    bare = {_host(text) for word in words for text in (word.text, word.text.rpartition("@")[2]) if text}
+    bare = {_host(text) for word in arguments for text in (word.text, word.text.rpartition("@")[2]) if text}
     named = [pattern for pattern in patterns if _host_pattern(pattern)[0] != "*"]  # any word may be a host
     if any(_host_matches(pattern, replace(host, port=None), strict=False) for pattern in named for host in bare):
         return "yes"
-    doubts = call.line.doubt or any(not word.fixed for word in words)
+    doubts = call.line.doubt or any(not word.fixed for word in arguments)
     return "maybe" if doubts or any(not host.certain for host in call.hosts) else "no"
 
 
@@ -399,7 +399,7 @@ def _names_tool(rule: Rule, tool: str) -> bool:
 
 
 def _shell_line(params: Mapping[str, Any]) -> ShellLine:
-    """All command lines of a call, parsed as one. A list is one command of literal words; `commands` has several."""
+    """The command lines of a call, parsed as one. A list is one command of literal arguments; `commands` has several."""
     lines = []
     for key, value in _fields(params):
         if not (key in _COMMAND_KEYS or key.endswith(_COMMAND_ENDINGS)):
@@ -738,7 +738,7 @@ class Permissions:
 
 
 def standing_rule(tool: str, params: Mapping[str, Any]) -> Rule | None:
-    """The rule for `always`: the tool, or a command's first words; None if no rule would cover the call."""
+    """The rule for `always`: the tool, or a command's beginning; None if no rule would cover the call."""
     command = params.get("command")
     rule = Rule(action="allow", tool=tool)
     if isinstance(command, str):
@@ -752,10 +752,10 @@ def standing_rule(tool: str, params: Mapping[str, Any]) -> Rule | None:
 
 
 def _beginning(command: Command) -> str:
-    """The words before the first option, as in `git commit`; all words if that is only the program."""
-    terms = [word.text for word in command.words]
-    if not all(word.fixed and _WORD.fullmatch(word.text) for word in command.words[:2]):
+    """The arguments before the first option, as in `git commit`; all arguments if that is only the program."""
+    texts = [word.text for word in command.argv]
+    if not all(word.fixed and _WORD.fullmatch(word.text) for word in command.argv[:2]):
         return ""
-    first = next((at for at, word in enumerate(terms) if at and (word.startswith("-") or not _WORD.fullmatch(word))), 3)
-    leading = terms[: min(first, 3)]
-    return " ".join(leading if len(leading) > 1 else terms)
+    first = next((at for at, word in enumerate(texts) if at and (word.startswith("-") or not _WORD.fullmatch(word))), 3)
+    leading = texts[: min(first, 3)]
+    return " ".join(leading if len(leading) > 1 else texts)

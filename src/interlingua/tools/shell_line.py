@@ -3,7 +3,7 @@
 Nothing is expanded. A word is *fixed* if its text is known before the shell runs, and open if it depends on variables,
 globs, braces or other commands. The contents of `$(…)`, backticks and `<(…)` are parsed as commands, and so are the
 arguments of programs that run other commands (`sh -c`, `eval`, `sudo`, `xargs`, `find -exec`). A line with anything
-that may hide a command, or that changes the meaning of later words, is not certain.
+that may hide a command, or that changes the meaning of later arguments, is not certain.
 """
 
 import re
@@ -29,10 +29,10 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Reserved words before a command, and reserved words that are not followed.
+# Keywords before a command, and keywords that are not followed.
 _LEADING = frozenset({"if", "then", "elif", "else", "while", "until", "do", "{", "!", "time", "coproc"})
 _RESERVED = _LEADING | {"fi", "done", "esac", "}", "for", "case", "select", "function", "in", "[[", "]]", "((", "))"}
-# Commands that run text as shell commands, or change the meaning of later words.
+# Commands that run text as shell commands, or change the meaning of later arguments.
 _SHELLS = _names(
     "sh bash dash zsh ksh mksh ash fish csh tcsh busybox toybox eval source . trap alias su ssh script watch parallel "
     "at batch screen tmux expect"
@@ -66,8 +66,8 @@ _COMMANDED = _names(
 )
 _JOINED = re.compile(r"^-\w")  # an option and its value in one word
 _LOADER = re.compile(r"ld(-linux[\w.-]*|64|-musl[\w.-]*)?\.so(\.\d+)*$")
-# Options by which a program is told to run another one, or to read settings that say so: of any program, by the last of
-# their words, some of which may be cut short, as getopt_long allows; and of programs that spell them in other ways.
+# Options that make a program run another one, or read settings that do: of any program, by the last part of their
+# names, which may be cut short, as getopt_long allows; and of programs that spell them in other ways.
 _EXECUTING_WORDS = _names(
     "exec execpath execdir exec-batch exec-path sh-exec cmd eval pre prog rsh hook hooks proxycommand proxy-command "
     "upload-pack receive-pack ext-diff textconv open-files-in-pager diff-program checkpoint-action load loader import "
@@ -204,17 +204,17 @@ class Word(Struct, frozen=True):
 class Command(Struct, frozen=True):
     """A simple command. `inner`: found in the arguments of another command that may run it, as `rm` in `sudo rm`."""
 
-    words: tuple[Word, ...]
+    argv: tuple[Word, ...]
     inner: bool = False
 
     @property
     def name(self) -> str:
         """The program's name without its directory; empty when it is not fixed."""
-        return self.words[0].text.rpartition("/")[2] if self.words and self.words[0].fixed else ""
+        return self.argv[0].text.rpartition("/")[2] if self.argv and self.argv[0].fixed else ""
 
     @property
     def text(self) -> str:
-        return " ".join(word.text for word in self.words)
+        return " ".join(word.text for word in self.argv)
 
 
 class ShellLine(Struct, frozen=True):
@@ -241,16 +241,16 @@ def runs_others(command: Command) -> bool:
     """Whether a command's arguments are, or may be, another command."""
     if command.name in SEARCHERS:
         actions = _FIND_ACTIONS if command.name == "find" else _FD_ACTIONS
-        return any(not word.fixed or actions.match(word.text) for word in command.words[1:])
+        return any(not word.fixed or actions.match(word.text) for word in command.argv[1:])
     return command.name in _WRAPPERS
 
 
 def executing_option(command: Command) -> str | None:
-    """The argument by which a program may be told to run another one; None if there is none.
+    """The argument that may make a program run another one; None if there is none.
 
-    An allow rule for a command grants the program, not what it can be told to execute.
+    An allow rule for a command grants the program, not what its arguments make it execute.
     """
-    name, arguments = command.name.casefold(), command.words[1:]
+    name, arguments = command.name.casefold(), command.argv[1:]
     if name in _COMMANDED or _LOADER.match(name):
         return name if arguments or name in _COMMANDED else None
     own, long_options = _OPTION_PATTERNS.get(name), _ABBREVIATED.get(name, ())
@@ -275,8 +275,8 @@ def _abbreviates(text: str, options: tuple[str, ...]) -> bool:
 
 def _is_operand(word: Word, command: Command) -> bool:
     """Whether a word of sed is a file: it follows the script and is no option."""
-    plain = [one for one in command.words[1:] if not one.text.startswith("-")]
-    return word in plain[1:] and not any(re.match(r"-\w*[ef]|--(?:exp|file)", one.text) for one in command.words[1:])
+    plain = [one for one in command.argv[1:] if not one.text.startswith("-")]
+    return word in plain[1:] and not any(re.match(r"-\w*[ef]|--(?:exp|file)", one.text) for one in command.argv[1:])
 
 
 class _Reader:
@@ -297,7 +297,7 @@ class _Reader:
             return
         if _CONTROLS.search(text):
             self.doubts("it contains control or invisible characters")
-        terms: list[Word] = []
+        argv: list[Word] = []
         at = 0
         while at < len(text):
             if text[at] in " \t":
@@ -308,20 +308,20 @@ class _Reader:
                 at = _line_end(text, at)
             elif text.startswith(("<(", ">("), at):
                 word, at = self._word(text, at)
-                terms.append(word)
+                argv.append(word)
             elif redirection := _REDIRECTION.match(text, at):
                 at = self._redirected(text, redirection)
             elif operator := _OPERATORS.match(text, at):
                 at = operator.end()
-                if operator[0] == "(" and terms:
+                if operator[0] == "(" and argv:
                     self.doubts("it defines a function or an array, or uses a pattern")
-                self._finish(terms, inner)
-                terms = []
+                self._finish(argv, inner)
+                argv = []
             else:
                 word, end = self._word(text, at)
                 at = max(end, at + 1)
-                terms.append(word)
-        self._finish(terms, inner)
+                argv.append(word)
+        self._finish(argv, inner)
 
     def doubts(self, why: str) -> None:
         self.doubt = self.doubt or why
@@ -341,9 +341,9 @@ class _Reader:
             self.files.append(target)
         return max(end, at)
 
-    def _finish(self, terms: list[Word], inner: bool) -> None:
-        """Completes a simple command: strips reserved words and assignments, and inspects it."""
-        rest = list(terms)
+    def _finish(self, argv: list[Word], inner: bool) -> None:
+        """Completes a simple command: strips keywords and assignments, and inspects it."""
+        rest = list(argv)
         while rest and ((rest[0].text in _RESERVED and rest[0].fixed) or _ASSIGNMENT.match(rest[0].text)):
             if rest[0].text not in _RESERVED:
                 self.doubts("it sets a variable, which may change what commands do")
@@ -357,7 +357,7 @@ class _Reader:
         self._look_inside(command)
 
     def _look_inside(self, command: Command) -> None:
-        name, arguments = command.name, command.words[1:]
+        name, arguments = command.name, command.argv[1:]
         if not name:
             self.doubts("the name of a command is known only when it runs")
         elif name.casefold() in _SHELLS:
@@ -374,30 +374,30 @@ class _Reader:
             self.doubts(f"{name} runs code that is not a command")
         option = executing_option(command)
         if option is not None:
-            self.doubts(f"{name} can be told to run another program ({option[:40]})")
+            self.doubts(f"{name} can run another program ({option[:40]})")
         if option is not None or (runs_others(command) and name not in SEARCHERS):
             for word in arguments[:MAX_EXECUTED]:  # one word may be a command line: `env -S`, `--to-command=`
                 forms = (word.text, word.text.rpartition("=")[2], word.text.lstrip("!"), _JOINED.sub("", word.text))
                 for text in dict.fromkeys(forms):
                     if " " in text or "\t" in text or text != word.text:
-                        self._carried(text)
+                        self._embedded(text)
         if runs_others(command) or name.casefold() in _SHELLS:
-            if len(command.words) > MAX_EXECUTED:
+            if len(command.argv) > MAX_EXECUTED:
                 self.doubts("it has too many arguments to be judged")
-            for at in range(1, min(len(command.words), MAX_EXECUTED)):
-                self._suffix(Command(command.words[at : at + MAX_EXECUTED], inner=True))
+            for at in range(1, min(len(command.argv), MAX_EXECUTED)):
+                self._suffix(Command(command.argv[at : at + MAX_EXECUTED], inner=True))
 
-    def _carried(self, text: str) -> None:
+    def _embedded(self, text: str) -> None:
         """Reads a word that may be a command line, for rules that forbid; it leaves doubt for those that allow."""
         self.doubts("it may have a command line in an argument")
         self.read(text, inner=True)
 
     def _suffix(self, command: Command) -> None:
-        """A possible command within a command: any of the following words may be its name."""
+        """A possible command within a command: any of the following arguments may be its name."""
         self.commands.append(command)
         if command.name.casefold() in _SHELLS and command.name != ".":
             self.doubts(f"{command.name} runs other commands")
-            for word in command.words[1:]:
+            for word in command.argv[1:]:
                 self.read(word.text, inner=True)
 
     def _word(self, text: str, at: int) -> tuple[Word, int]:

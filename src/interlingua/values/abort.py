@@ -100,7 +100,7 @@ def _nothing() -> None:
 def _failure_of(call: Callable[[], object]) -> Exception | None:
     try:
         call()
-    except Exception as failure:  # somebody else's callback: the others must still be told
+    except Exception as failure:  # somebody else's callback: the others must still be called
         return failure
     return None
 

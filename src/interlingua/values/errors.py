@@ -4,9 +4,9 @@ InterlinguaError
 ├── FormatError          our own JSON is wrong (the path is in the message)
 ├── DialectError
 │   ├── Unsupported      we asked a dialect to say what it cannot (our side)
-│   └── BadWire          a peer said what its own format forbids (their side)
+│   └── BadWire          a peer sent what its own format forbids (their side)
 ├── TransportError       no answer came: refused, cut off
-│   └── TimedOut         nothing was heard for too long
+│   └── TimedOut         nothing was received for too long
 ├── Aborted              the caller stopped the call
 ├── ProviderError        an answer came and it is an error
 │   └── AuthFailed · RateLimited · Overloaded · ContextTooLong · ContentFiltered · BadRequest

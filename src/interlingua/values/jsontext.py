@@ -94,7 +94,7 @@ def same(a: Any, b: Any) -> bool:
 
 def _differs_in_type(a: Any, b: Any) -> bool:
     """For equal values: whether somewhere a number of one kind, or a boolean, stands for one of another."""
-    if a is b:  # most of what is compared was said by reference: arguments, schemas
+    if a is b:  # most of what is compared is the same object: arguments, schemas
         return False
     if isinstance(a, dict):
         for key, value in a.items():
@@ -123,7 +123,7 @@ def is_shallow(data: bytes | bytearray) -> bool:
     """Whether JSON text is surely nested within `DEPTH_LIMIT`; what is deep, odd or broken may get a no.
 
     Only brackets outside strings count, and innermost pairs are taken away a level at a time, so a wide document is
-    told from a deep one by a few passes at C speed.
+    distinguished from a deep one by a few passes at C speed.
     """
     if data.count(b"[") + data.count(b"{") <= DEPTH_LIMIT:
         return True

@@ -1,6 +1,6 @@
-"""What a conversion could not carry, said in a way that programs can read and that encoders cannot forget.
+"""Losses of a conversion, in a form that programs can read and that encoders cannot forget.
 
-A dialect states for every canonical field what becomes of it (`Fates`). What is dropped wherever it occurs is found by
+A dialect states its support for every canonical field (`SupportTable`). What is dropped wherever it occurs is found by
 walking the source with that table, when somebody looks; what depends on the case is reported by the encoder's branch.
 """
 
@@ -16,8 +16,8 @@ from .errors import Unsupported
 from .messages import CustomMessage, ToolResultMessage
 from .request import Conversation, Problem, Request, is_aside
 
-# dropped: gone. weakened: said, but not as strongly or exactly. record: bookkeeping that a request never carries
-# (who minted a message, when, for how much); reported for completeness, never a reason for strict mode to refuse.
+# dropped: gone. weakened: sent, but not as strongly or exactly. record: bookkeeping that a request never carries
+# (a message's model, time and cost); reported for completeness, never a reason for strict mode to refuse.
 Severity: TypeAlias = Literal["dropped", "weakened", "record"]
 
 
@@ -176,7 +176,7 @@ class _Quiet(Reporter):
         pass
 
 
-QUIET = _Quiet()  # for encoding what a wire itself just said: nothing to report, and nothing to pile up
+QUIET = _Quiet()  # for encoding what came from the same wire: nothing to report or collect
 
 
 class Encoded(NamedTuple):
@@ -343,7 +343,7 @@ class _Walk:
             self.found.append(Loss(path, name.partition(".")[2], support.why, support.kind))  # type: ignore[arg-type]
 
     def extra(self, extra: Mapping[str, Any], path: str, support: Support) -> None:
-        """What other dialects own; and what this one owns, where the table says that it is not said."""
+        """What other dialects own; and what this one owns, where the table says that it is not sent."""
         for owner, residual in extra.items():
             place = f"{path}.{owner}"
             if owner == self.api:
@@ -371,7 +371,7 @@ _NO_ROLE = Support("dropped", "this wire has no such role")
 
 @functools.cache  # as many as there are classes of values
 def _fields(cls: type[Struct]) -> tuple[tuple[str, str, Any, str], ...]:
-    """Of each field: its name, its name in JSON, its default, and its row in a table of fates."""
+    """Of each field: its name, its name in JSON, its default, and its key in a support table."""
     return tuple((f.name, f.encode_name, f.default, f"{cls.__name__}.{f.name}") for f in struct_fields(cls))
 
 
@@ -385,7 +385,7 @@ def own_fields(residual: Any) -> dict[str, Any]:
 def extra_losses(owner: str, residual: Any, path: str, why: str = "", severity: Severity = "dropped") -> Iterator[Loss]:
     """A loss for each field that an `extra` holds for the dialect `owner`; `path` is that of all of them.
 
-    Hints, and what was said of an answer and never goes into a request, are bookkeeping.
+    Hints, and fields of an answer that never go into a request, are bookkeeping.
     """
     why = why or f"only {owner} can say it"
     if not isinstance(residual, dict):

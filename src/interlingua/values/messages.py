@@ -303,7 +303,7 @@ def _checked_content(content: Any, owner: str) -> Any:
 
 
 class Spoken(Value, frozen=True, kw_only=True, metaclass=_MessageType):
-    """Base of the messages: `role` is the word for who speaks in JSON, `text` all words, joined."""
+    """Base of the messages: `role` is the role in JSON, `text` all text blocks, joined."""
 
     @property
     def role(self) -> str:
@@ -345,7 +345,7 @@ class UserMessage(Spoken, frozen=True, kw_only=True, tag_field="role", tag="user
 
 
 class AssistantMessage(Spoken, frozen=True, kw_only=True, tag_field="role", tag="assistant"):
-    """One answer. `api`, `provider` and `model` say who minted it; `stop_detail` is the provider's word for the end.
+    """One answer. `api`, `provider` and `model` say who generated it; `stop_detail` is the provider's word for the end.
 
     `model` is the model asked for; `response_model` the one that answered, where the wire says another.
     """

@@ -412,7 +412,7 @@ def _enum(cls: type) -> dict[str, Any]:
 
 
 def _tag_schema(cls: type) -> dict[str, Any]:
-    """The property by which a tagged Struct is told from others."""
+    """The property that distinguishes a tagged Struct from others."""
     config = getattr(cls, "__struct_config__", None)
     return {config.tag_field: {"enum": [config.tag]}} if config is not None and config.tag is not None else {}
 

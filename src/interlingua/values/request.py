@@ -449,7 +449,7 @@ FOLLOWS: Any = object()  # in place of a parent's id: the entry at which the con
 
 
 def is_aside(entry: Entry) -> bool:
-    """Whether an entry says something about the session, and is no part of what was said in it."""
+    """Whether an entry is about the session, and no part of its conversation."""
     return _is_aside(entry.message, entry.id)
 
 

@@ -25,7 +25,7 @@ def refuse_reference(uri: str) -> Any:
 
 
 def is_costly(text: bytes, schema: Any, document: Any) -> bool:
-    """Whether only yes or no can be told of a document: there may be too many errors to list.
+    """Whether validation can only give yes or no: there may be too many errors to list.
 
     Raises FormatError if even that takes too long. Without references the steps are bounded by schema and document.
     """

@@ -25,7 +25,7 @@ from ..settings import read_settings
 from ..tool import MissingContext, Tool, ToolContext, ToolResult, ToolUpdateCallback
 
 SEARCH_DESCRIPTION = (
-    "Searches the memory notes (MEMORY.md and memory/*.md) for words, and returns the best passages with path, line "
+    "Searches the memory notes (MEMORY.md and memory/*.md) for terms, and returns the best passages with path, line "
     "range and score. Use it before answering about earlier work, decisions, dates, people or preferences; read more "
     "of a note with memory_get."
 )
@@ -51,10 +51,10 @@ class MemorySettings(Struct, frozen=True, kw_only=True, rename="camel", forbid_u
 
 
 class MemorySearchArguments(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    query: Annotated[str, Meta(description="Words to look for, in any order.", min_length=1, max_length=2000)]
+    query: Annotated[str, Meta(description="Terms to search for, in any order.", min_length=1, max_length=2000)]
     max_results: Annotated[int, Meta(description="How many passages at most.", ge=1, le=50)] | UnsetType = UNSET
     min_score: Annotated[
-        float, Meta(description="Leave out passages below this score: 1 is all words in the best place.", ge=0, le=1)
+        float, Meta(description="Leave out passages below this score: 1 is all terms in the best place.", ge=0, le=1)
     ] = 0.0
 
 
@@ -224,7 +224,7 @@ def _found(index: MemoryIndex, notes: Mapping[str, Note], arguments: MemorySearc
     if not notes:
         payload["message"] = "there are no memory notes yet: neither MEMORY.md nor memory/*.md exists"
     elif not hits:
-        payload["message"] = "no note contains these words; try fewer or other words"
+        payload["message"] = "no note contains these terms; try fewer or other terms"
     return json_result(payload)
 
 

@@ -289,10 +289,10 @@ def _key(name: str) -> str:
 def _name(session: ProcessSession) -> str:
     """The name of a command in a list: its start, on one line."""
     try:
-        words = shlex.split(session.command, comments=True)
+        argv = shlex.split(session.command, comments=True)
     except ValueError:
-        words = session.command.split()
-    name = plain(" ".join(words).encode("utf-8", "replace")).replace("\n", " ")
+        argv = session.command.split()
+    name = plain(" ".join(argv).encode("utf-8", "replace")).replace("\n", " ")
     return name if len(name) <= 60 else f"{name[:59]}…"
 
 
