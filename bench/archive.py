@@ -32,28 +32,28 @@ def vocabulary(chance: random.Random) -> list[str]:
     return ["".join(chance.choices(_SYLLABLES, k=chance.randint(1, 4))) for _ in range(40_000)]
 
 
-def text(chance: random.Random, words: list[str], size: int) -> str:
+def text(chance: random.Random, terms: list[str], size: int) -> str:
     """Words by Zipf's law, about so many characters."""
     count = max(1, size // 7)
-    return " ".join(words[min(int(chance.paretovariate(0.6)), len(words)) - 1] for _ in range(count))
+    return " ".join(terms[min(int(chance.paretovariate(0.6)), len(terms)) - 1] for _ in range(count))
 
 
-def claude_lines(chance: random.Random, words: list[str], turns: int) -> Iterator[dict[str, Any]]:
+def claude_lines(chance: random.Random, terms: list[str], turns: int) -> Iterator[dict[str, Any]]:
     parent = None
     for turn in range(turns):
         session = {"sessionId": "s", "cwd": f"/home/me/project{chance.randrange(20)}", "version": "2.1.0"}
         at = f"2026-0{chance.randint(1, 9)}-1{chance.randint(0, 9)}T10:00:00.000Z"
-        call = {"type": "tool_use", "id": f"c{turn}", "name": "Bash", "input": {"command": text(chance, words, 80)}}
+        call = {"type": "tool_use", "id": f"c{turn}", "name": "Bash", "input": {"command": text(chance, terms, 80)}}
         answer = {
             "id": f"msg_{chance.getrandbits(60):x}", "type": "message", "role": "assistant",
             "model": "claude-sonnet-4-5",
-            "content": [{"type": "text", "text": text(chance, words, 400)}, call], "stop_reason": "tool_use",
+            "content": [{"type": "text", "text": text(chance, terms, 400)}, call], "stop_reason": "tool_use",
             "usage": {"input_tokens": 900, "output_tokens": 90, "cache_read_input_tokens": 5000},
         }  # fmt: skip
-        output = text(chance, words, chance.choice((300, 1000, 6000)))
+        output = text(chance, terms, chance.choice((300, 1000, 6000)))
         block = {"type": "tool_result", "tool_use_id": f"c{turn}", "content": output}
         for kind, message, more in (
-            ("user", {"role": "user", "content": text(chance, words, 200)}, {}),
+            ("user", {"role": "user", "content": text(chance, terms, 200)}, {}),
             ("assistant", answer, {}),
             ("user", {"role": "user", "content": [block]}, {"toolUseResult": {"stdout": output[:400], "stderr": ""}}),
         ):
@@ -70,19 +70,19 @@ def claude_lines(chance: random.Random, words: list[str], turns: int) -> Iterato
             parent = id
 
 
-def codex_lines(chance: random.Random, words: list[str], turns: int) -> Iterator[dict[str, Any]]:
+def codex_lines(chance: random.Random, terms: list[str], turns: int) -> Iterator[dict[str, Any]]:
     def line(kind: str, **payload: Any) -> dict[str, Any]:
         return {"timestamp": "2026-05-05T10:00:00.000Z", "type": kind, "payload": payload}
 
     yield line("session_meta", id=f"{chance.getrandbits(60):x}", cwd="/home/me/pond")
     yield line("turn_context", model="gpt-5")
     for turn in range(turns):
-        asked, said = text(chance, words, 200), text(chance, words, 500)
+        asked, answer = text(chance, terms, 200), text(chance, terms, 500)
         yield line("response_item", type="message", role="user", content=[{"type": "input_text", "text": asked}])
-        yield line("response_item", type="message", role="assistant", content=[{"type": "output_text", "text": said}])
-        arguments = json.dumps({"command": text(chance, words, 80)})
+        yield line("response_item", type="message", role="assistant", content=[{"type": "output_text", "text": answer}])
+        arguments = json.dumps({"command": text(chance, terms, 80)})
         yield line("response_item", type="function_call", name="shell", call_id=f"c{turn}", arguments=arguments)
-        output = text(chance, words, chance.choice((300, 1000, 6000)))
+        output = text(chance, terms, chance.choice((300, 1000, 6000)))
         yield line("response_item", type="function_call_output", call_id=f"c{turn}", output=output)
         spent = {"input_tokens": 900 * (turn + 1), "cached_input_tokens": 0, "output_tokens": 90 * (turn + 1)}
         last = {"input_tokens": 900, "cached_input_tokens": 0, "output_tokens": 90}
@@ -92,7 +92,7 @@ def codex_lines(chance: random.Random, words: list[str], turns: int) -> Iterator
 def make(root: Path, megabytes: int) -> int:
     """Writes histories of about this size; returns their bytes."""
     chance = random.Random(1)
-    words = vocabulary(chance)
+    terms = vocabulary(chance)
     size = number = 0
     while size < megabytes << 20:
         lines = (claude_lines, codex_lines)[number % 2]
@@ -100,7 +100,7 @@ def make(root: Path, megabytes: int) -> int:
         folder = root / f"{number // 200}"
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"s{number}.jsonl"
-        path.write_text("".join(json.dumps(line) + "\n" for line in lines(chance, words, turns)))
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines(chance, terms, turns)))
         size += path.stat().st_size
         number += 1
     return size
@@ -147,10 +147,10 @@ def _insert(database: sqlite3.Connection, rows: list[tuple[str]]) -> float:
     return time.process_time() - began
 
 
-def p95(query: Callable[[str], Any], words: list[str]) -> float:
+def p95(query: Callable[[str], Any], queries: list[str]) -> float:
     """Milliseconds of processor time."""
     times = []
-    for word in words:
+    for word in queries:
         began = time.process_time()
         query(word)
         times.append((time.process_time() - began) * 1000)
@@ -159,10 +159,10 @@ def p95(query: Callable[[str], Any], words: list[str]) -> float:
 
 def searching(home: Path, place: Path, root: Path) -> tuple[float, float]:
     chance = random.Random(3)
-    words = [
+    terms = [
         one.split()[chance.randrange(len(one.split()))] for one, _ in zip(texts_of(root), range(4000), strict=False)
     ]
-    queries = [" ".join(chance.sample(words, chance.choice((1, 1, 2)))) for _ in range(QUERIES)]
+    queries = [" ".join(chance.sample(terms, chance.choice((1, 1, 2)))) for _ in range(QUERIES)]
     database = sqlite3.connect(place)
 
     def plain(text: str) -> Any:

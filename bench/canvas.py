@@ -325,7 +325,7 @@ def search(megabytes: int) -> None:
         share = sum(path.stat().st_size for path in home.glob("ours.db*")) / size
         Row("size of the index beside its texts", f"{share:.2f}×", "", "≤ 0.8×", share <= 0.8)
         chance = random.Random(3)
-        words = [text.split()[chance.randrange(300)] for text in chance.sample(texts, min(QUERIES, len(texts)))]
+        queries = [text.split()[chance.randrange(300)] for text in chance.sample(texts, min(QUERIES, len(texts)))]
 
         def own_query(word: str) -> Any:
             return index.search(Query(text=word, limit=50))
@@ -336,16 +336,16 @@ def search(megabytes: int) -> None:
             shown = "select rowid, snippet(texts, 0, '', '', '…', 12)"
             return bare.execute(f"{shown} {asked} order by rowid desc limit 50", (f'"{word}"',)).fetchall(), count
 
-        slow, fast = (_p95(ask, words) for ask in (own_query, bare_query))
+        slow, fast = (_p95(ask, queries) for ask in (own_query, bare_query))
         ratio = slow / fast
         Row("p95 of a query", f"{slow * 1000:.1f} ms", f"{fast * 1000:.1f} ms", f"≤ 3× ({ratio:.1f}×)", ratio <= 3)
         index.close()
         bare.close()
 
 
-def _p95(ask: Callable[[str], Any], words: list[str]) -> float:
+def _p95(ask: Callable[[str], Any], queries: list[str]) -> float:
     times = []
-    for word in words:
+    for word in queries:
         start = time.process_time()
         ask(word)
         times.append(time.process_time() - start)

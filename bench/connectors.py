@@ -215,8 +215,8 @@ def _wire(results: dict[str, Any], wire: str) -> str:
     for row in (row for row in ROWS if wire in row.wires):
         cpu = [_shown(case, cells[case][row.label]) for case in CASES]
         first = ", ".join(number(cells[case][row.label]["first"] * 1e3) for case in FIRST)
-        held = memory[row.label]
-        rows.append([row.label, *cpu, first, f"{held['once']:.0f}, {held['many']:.0f}"])
+        used = memory[row.label]
+        rows.append([row.label, *cpu, first, f"{used['once']:.0f}, {used['many']:.0f}"])
     for other in (FLOOR, ALONE):
         ratios = [cells[case][OWN[0].label]["cpu"] / cells[case][other.label]["cpu"] for case in CASES]
         rows.append([f"interlingua : {other.label}", *map(number, ratios), "", ""])

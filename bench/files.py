@@ -78,8 +78,8 @@ def codex(at: int) -> Iterator[Any]:
     call = {"type": "function_call", "name": "shell", "arguments": '{"command":["cat"]}', "call_id": f"call_{at}"}
     yield line("response_item", call)
     yield line("response_item", {"type": "function_call_output", "call_id": f"call_{at}", "output": RESULT})
-    said = [{"type": "output_text", "text": WORDS}]
-    yield line("response_item", {"type": "message", "role": "assistant", "content": said})
+    content = [{"type": "output_text", "text": WORDS}]
+    yield line("response_item", {"type": "message", "role": "assistant", "content": content})
 
 
 def openclaw(at: int) -> Iterator[Any]:

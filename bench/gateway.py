@@ -110,7 +110,7 @@ class Caller(asyncio.Protocol):
             self._done.set_exception(error or ConnectionError(bytes(self._received[:2000]).decode() or "closed"))
 
 
-async def held(server: "Server", path: str, count: int) -> float:
+async def open_streams(server: "Server", path: str, count: int) -> float:
     """Megabytes that so many streams take while they are open."""
     loop, before = asyncio.get_running_loop(), server.memory()
     body = {**ASK, "stream": True, "messages": [{"role": "user", "content": HELD}]}
@@ -358,7 +358,7 @@ async def compare(rows: list[str], levels: list[int], rounds: int, seconds: floa
         for row in rows:
             server, path = await running.get(ROWS[row].server), ROWS[row].path
             if row in ("bare", "same", "translated"):
-                results.setdefault("held", {})[row] = await held(server, path, OPEN_STREAMS)
+                results.setdefault("held", {})[row] = await open_streams(server, path, OPEN_STREAMS)
             if row in ("same", "translated"):
                 body = large(path)
                 cpu = (await measure(server, path, body, 4, seconds)).cpu

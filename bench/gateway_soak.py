@@ -38,11 +38,11 @@ class Soak:
         self.done = 0
         self.charged = 0
         stream = {**ASK, "stream": True}
-        held = {**stream, "messages": [{"role": "user", "content": HELD}]}
+        stalled = {**stream, "messages": [{"role": "user", "content": HELD}]}
         self._plain = request_of(MESSAGES, server.key, ASK)
         self._translated = request_of(CHAT, server.key, ASK)
         self._stream = request_of(CHAT, server.key, stream)
-        self._held = request_of(MESSAGES, server.key, held)
+        self._stalled = request_of(MESSAGES, server.key, stalled)
         self._refused = request_of(MESSAGES, server.key, {**ASK, "model": "nothing"})
 
     async def connected(self, request: bytes, kind: type[Caller] = Caller) -> Any:
@@ -71,8 +71,8 @@ class Soak:
             caller.transport.close()
 
     async def _leave(self) -> None:
-        caller = await self.connected(self._held)
-        caller.transport.write(self._held)
+        caller = await self.connected(self._stalled)
+        caller.transport.write(self._stalled)
         while not caller.first:
             await asyncio.sleep(0.002)
         caller.transport.abort()

@@ -98,12 +98,12 @@ def _openai_assistant(message: Assistant) -> dict[str, Any]:
         else:
             thought = {"type": "reasoning.text", "text": block.thinking, "signature": block.signature}
             thoughts.append(thought | {"index": len(thoughts)})
-    said: dict[str, Any] = {"role": "assistant", "content": "".join(texts)}
+    wire: dict[str, Any] = {"role": "assistant", "content": "".join(texts)}
     if thoughts:
-        said["reasoning_details"] = thoughts
+        wire["reasoning_details"] = thoughts
     if calls:
-        said["tool_calls"] = calls
-    return said
+        wire["tool_calls"] = calls
+    return wire
 
 
 def responses(chat: Chat) -> dict[str, Any]:
@@ -246,17 +246,17 @@ def ollama(chat: Chat) -> dict[str, Any]:
 
 
 def _ollama_message(role: str, content: list[Any]) -> dict[str, Any]:
-    said: dict[str, Any] = {"role": role, "content": "".join([b.text for b in content if type(b) is Text])}
+    wire: dict[str, Any] = {"role": role, "content": "".join([b.text for b in content if type(b) is Text])}
     for block in content:
         kind = type(block)
         if kind is Thinking:
-            said["thinking"] = block.thinking
+            wire["thinking"] = block.thinking
         elif kind is Image:
-            said.setdefault("images", []).append(block.data)
+            wire.setdefault("images", []).append(block.data)
         elif kind is Call:
             function = {"name": block.name, "arguments": block.arguments}
-            said.setdefault("tool_calls", []).append({"function": function, "id": block.id})
-    return said
+            wire.setdefault("tool_calls", []).append({"function": function, "id": block.id})
+    return wire
 
 
 BODIES: dict[str, Callable[[Chat], dict[str, Any]]] = {
@@ -288,9 +288,9 @@ class Decoded(Struct):
 
 def _payloads(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """The data of each event, however chunks are cut, as long as every event has one data line at its end."""
-    held = b""
+    buffer = b""
     for chunk in chunks:
-        *events, held = (held + chunk).split(b"\n\n")
+        *events, buffer = (buffer + chunk).split(b"\n\n")
         for event in events:
             yield event[event.find(b"data: ") + 6 :]
 

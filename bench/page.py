@@ -186,7 +186,7 @@ def document(results: dict[str, Any], longest: float) -> str:
 
 
 def _misses(results: dict[str, Any]) -> str:
-    missed = [target for target in report.targets(results) if not target.held]
+    missed = [target for target in report.targets(results) if not target.met]
     if not missed:
         return "Nothing is missed."
     lines = [f"- {t.group}: {report.number(t.value)} at {t.cell}" for t in missed]

@@ -32,7 +32,7 @@ class Target(NamedTuple):
     at_least: bool = False
 
     @property
-    def held(self) -> bool:
+    def met(self) -> bool:
         return self.value >= self.bar if self.at_least else self.value <= self.bar
 
 
@@ -165,7 +165,7 @@ def summary(results: dict[str, Any]) -> str:
     rows = [
         [
             group,
-            "yes" if all(target.held for target in members) else "no",
+            "yes" if all(target.met for target in members) else "no",
             f"{sum(target.held for target in members)} of {len(members)}",
             f"{number(worst.value)}, {worst.cell}",
         ]
@@ -178,7 +178,7 @@ def verdict(results: dict[str, Any]) -> str:
     """Each group of targets on a line, and each that is missed on a line of its own."""
     lines = []
     for group, members, worst in _groups(results):
-        missed = [target for target in members if not target.held]
+        missed = [target for target in members if not target.met]
         lines.append(
             f"{'MISS' if missed else 'PASS'}  {group}: {len(members) - len(missed)} of {len(members)};"
             f" worst {number(worst.value)} at {worst.cell}"

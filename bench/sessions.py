@@ -47,7 +47,7 @@ LISTS = {
 def session(path: Path, size: int) -> int:
     """Turns of an agent with a 2 KB result each, a compaction every 200; returns the number of lines."""
     generated = {"api": "anthropic-messages", "provider": "anthropic", "model": "claude-opus-4-6"}
-    words = [{"type": "text", "text": "let x = 1; // words\n" * 100}]
+    output = [{"type": "text", "text": "let x = 1; // words\n" * 100}]
     with path.open("wb") as stream:
         stream.write(b'{"role":"session","version":1,"id":"big"}\n')
         number = written = turns = 0
@@ -58,7 +58,7 @@ def session(path: Path, size: int) -> int:
                 {"role": "assistant", "content": [
                     {"type": "toolCall", "id": "call_1", "name": "read", "arguments": {"path": "main.ts"}}
                 ], **generated, "stopReason": "toolUse"},
-                {"role": "toolResult", "toolCallId": "call_1", "toolName": "read", "content": words, "isError": False},
+                {"role": "toolResult", "toolCallId": "call_1", "toolName": "read", "content": output, "isError": False},
                 {"role": "assistant", "content": [{"type": "text", "text": "It declares x. " * 20}], **generated},
             ]  # fmt: skip
             turns += 1

@@ -50,7 +50,7 @@ def field_table(tables: dict[str, dict[str, Support]]) -> str:
     return "\n".join(rows)
 
 
-def is_said(table: dict[str, Support], field: str) -> bool:
+def is_supported(table: dict[str, Support], field: str) -> bool:
     return table.get(field, KEPT).kind in ("kept", "some")
 
 
@@ -60,9 +60,9 @@ def pair_table(tables: dict[str, dict[str, Support]]) -> str:
     for name, table in tables.items():
         cells = []
         for target, other in tables.items():
-            said = [field for field in fields(tables) if is_said(table, field)]
-            gone = sum(other.get(field, KEPT).kind == "dropped" for field in said)
-            part = sum(other.get(field, KEPT).kind in ("some", "weakened") for field in said)
+            supported = [field for field in fields(tables) if is_supported(table, field)]
+            gone = sum(other.get(field, KEPT).kind == "dropped" for field in supported)
+            part = sum(other.get(field, KEPT).kind in ("some", "weakened") for field in supported)
             cells.append("=" if name == target else f"{gone} / {part}")
         rows.append(f"| **{name}** | " + " | ".join(cells) + " |")
     return "\n".join(rows)
@@ -224,7 +224,7 @@ def crossings() -> str:
     lost = {}
     for name, table in wires.items():
         for target, other in wires.items():
-            gone = [field for field in table if is_said(table, field) and other.get(field, KEPT).kind == "dropped"]
+            gone = [field for field in table if is_supported(table, field) and other.get(field, KEPT).kind == "dropped"]
             gone = [f"`{field}`" for field in gone if not field.endswith(".extra")]
             if name != target:
                 lost[name, target] = ", ".join(gone) or "nothing"

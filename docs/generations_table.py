@@ -115,9 +115,9 @@ def sent(row: Generation, what: str) -> tuple[Any, tuple[Loss, ...]]:
     return body, tuple(lost)
 
 
-def cell(said: str, losses: tuple[Loss, ...]) -> str:
+def cell(value: str, losses: tuple[Loss, ...]) -> str:
     why = "; ".join(dict.fromkeys(loss.why for loss in losses))
-    return f"{said} ⚠ {why}" if why else said
+    return f"{value} ⚠ {why}" if why else value
 
 
 def reasoning(row: Generation, what: str) -> str:
@@ -143,9 +143,9 @@ _LIMITS = ("maxOutputTokens", "num_predict")
 
 def sampling(row: Generation) -> str:
     body, losses = sent(row, "sampling")
-    told = compact(body)
+    emitted = compact(body)
     names = {"temperature": '"temperature":0.5', "top_p": ":0.9", "top_k": ":20"}
-    return cell(", ".join(name for name, mark in names.items() if mark in told) or "none", losses)
+    return cell(", ".join(name for name, mark in names.items() if mark in emitted) or "none", losses)
 
 
 def begun(row: Generation) -> str:
@@ -181,9 +181,9 @@ def image(row: Generation) -> str:
 
 def caching(row: Generation) -> str:
     marker, placed = compact(sent(row, "marker")[0]), compact(sent(row, "caching")[0])
-    words = [word for word in ("cache_control", "cachePoint", "prompt_cache_breakpoint") if word in marker]
-    said = f"`{words[0]}`" if words else "⚠ markers left out"
-    return f"{said}, placed for agents" if any(word in placed for word in words) else said
+    markers = [word for word in ("cache_control", "cachePoint", "prompt_cache_breakpoint") if word in marker]
+    value = f"`{markers[0]}`" if markers else "⚠ markers left out"
+    return f"{value}, placed for agents" if any(word in placed for word in markers) else value
 
 
 COLUMNS = {

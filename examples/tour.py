@@ -41,11 +41,11 @@ ANTHROPIC = {
 
 
 def show(name: str, encoded: il.Encoded, returned: bool) -> None:
-    told = [loss for loss in encoded.losses if loss.severity != "record"]
+    reported = [loss for loss in encoded.losses if loss.severity != "record"]
     kinds = Counter(loss.severity for loss in encoded.losses)
     summary = ", ".join(f"{count} {kind}" for kind, count in kinds.items()) or "nothing lost"
     print(f"\n{name:26} {len(encoded.bytes()):5} bytes   {summary}   {'comes back exactly' if returned else 'CHANGED'}")
-    for loss in told:
+    for loss in reported:
         print(f"    {loss.severity:9} {loss.path:38} {loss.why}")
 
 

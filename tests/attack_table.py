@@ -82,7 +82,7 @@ class Count:
     def __init__(self, rows: Sequence[Row]) -> None:
         self.rows = rows
         self.tried = dict.fromkeys(rows, 0)
-        self.held = dict.fromkeys(rows, 0)
+        self.withstood = dict.fromkeys(rows, 0)
         self.notes: list[str] = []
 
     @pytest.hookimpl(hookwrapper=True)
@@ -94,9 +94,9 @@ class Count:
             if report.skipped:
                 self.notes.append(f"not tried: {item.nodeid}: {report.longrepr[-1]}")
             elif report.when == "call":
-                tried, held = inputs(item, report)
+                tried, withstood = inputs(item, report)
                 self.tried[row] += tried
-                self.held[row] += held
+                self.withstood[row] += withstood
             elif report.failed:
                 self.tried[row] += 1
             if report.failed:
@@ -136,7 +136,7 @@ def main() -> int:
     print(*count.notes, sep="\n")
     if arguments.write:
         write_page(count)
-    return 0 if code == 0 and all(count.tried[row] == count.held[row] > 0 for row in rows) else 1
+    return 0 if code == 0 and all(count.tried[row] == count.withstood[row] > 0 for row in rows) else 1
 
 
 def write_page(count: Count) -> None:

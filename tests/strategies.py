@@ -121,7 +121,7 @@ def texts(max_size: int = 8) -> SearchStrategy[str]:
 
 
 @cache
-def words() -> SearchStrategy[str]:
+def identifiers() -> SearchStrategy[str]:
     """Short plain words, for names that no format is particular about."""
     return st.sampled_from(["a", "b", "read_file", "get-weather", "x_1", "Ω", "a.b", "two words"])
 
@@ -190,7 +190,7 @@ def arguments() -> SearchStrategy[dict[str, Any]]:
 def schemas() -> SearchStrategy[dict[str, Any]]:
     """JSON Schemas of an object."""
     kinds = st.sampled_from([{"type": "string"}, {"type": "integer"}, {"enum": [1, None]}, {"anyOf": [{}, True]}])
-    properties = st.dictionaries(words(), kinds, max_size=2)
+    properties = st.dictionaries(identifiers(), kinds, max_size=2)
     plain = st.builds(lambda p: {"type": "object", "properties": p, "required": sorted(p)}, properties)
     more = st.fixed_dictionaries({"$ref": st.just("#/$defs/A"), "$defs": st.just({"A": {"const": {"a": [1.5]}}})})
     return st.one_of(plain, plain, more, st.just({}))
@@ -248,7 +248,7 @@ def extras(own: str | None = None) -> SearchStrategy[dict[str, Any]]:
     foreign = st.dictionaries(st.sampled_from(others), unknown_keys(), min_size=1, max_size=2)
     if own is None:
         return foreign
-    return st.one_of(unknown_keys().map(lambda held: {own: held}), foreign)
+    return st.one_of(unknown_keys().map(lambda residual: {own: residual}), foreign)
 
 
 # --- blocks ----------------------------------------------------------------------------------------------------------
@@ -343,7 +343,7 @@ ARGUMENT_TEXTS = ("", " ", "{ }", '{"a": 1}', '{"a":1,"a":2}', '{"a":1', "[1]", 
 @cache
 def tool_calls(own: str | None = None, *identities: str) -> SearchStrategy[ToolCall]:
     """Calls with their arguments as an object, or spelled in some odd way, or broken."""
-    needed = {"id": st.sampled_from(identities) if identities else ids(), "name": words()}
+    needed = {"id": st.sampled_from(identities) if identities else ids(), "name": identifiers()}
     may = {"thought_signature": texts(), "cache": cache_markers(own), "extra": extras(own)}
     plain = sparse(ToolCall, {**needed, "arguments": arguments()}, may, most=2)
     spelled = sparse(_spelled, {**needed, "spelled": argument_texts()}, may, most=2)
@@ -357,8 +357,8 @@ def argument_texts() -> SearchStrategy[str]:
 
 
 def _spelled(spelled: str, **fields: Any) -> ToolCall:
-    told, text, error = parse_arguments(spelled)
-    return ToolCall(arguments=told, arguments_text=text, parse_error=error, **fields)
+    parsed, text, error = parse_arguments(spelled)
+    return ToolCall(arguments=parsed, arguments_text=text, parse_error=error, **fields)
 
 
 @cache
@@ -388,7 +388,7 @@ def server_tool_results(own: str | None = None) -> SearchStrategy[ServerToolResu
 @cache
 def opaque_blocks(own: str | None = None) -> SearchStrategy[OpaqueBlock]:
     """Blocks that are not modelled: of another dialect, or of `own` with a type that it does not know."""
-    unknown = unknown_keys().map(lambda held: {"type": "x_unknown", **held})
+    unknown = unknown_keys().map(lambda residual: {"type": "x_unknown", **residual})
     return st.builds(OpaqueBlock, dialect=st.sampled_from([own or "some-other", "some-other"]), value=unknown)
 
 
@@ -456,7 +456,7 @@ def tool_result_messages(own: str | None = None) -> SearchStrategy[ToolResultMes
         ToolResultMessage,
         {"tool_call_id": ids(), "content": contents(own), "is_error": st.booleans()},
         {
-            "tool_name": words(),
+            "tool_name": identifiers(),
             "details": json_values(),
             "timestamp": integers(),
             "cache": cache_markers(own),
@@ -519,7 +519,7 @@ def models(own: str | None = None, api: str | None = None) -> SearchStrategy[Mod
 def tool_specs(own: str | None = None) -> SearchStrategy[ToolSpec]:
     ours = sparse(
         ToolSpec,
-        {"name": words()},
+        {"name": identifiers()},
         {
             "description": texts(),
             "input_schema": schemas(),
@@ -528,7 +528,7 @@ def tool_specs(own: str | None = None) -> SearchStrategy[ToolSpec]:
             "extra": extras(own),
         },
     )
-    value = unknown_keys().map(lambda held: {"type": "x_search", **held})
+    value = unknown_keys().map(lambda residual: {"type": "x_search", **residual})
     theirs = st.builds(ToolSpec, name=st.just("x_search"), dialect=st.just("some-other"), value=value)
     return st.one_of(ours, ours, ours, theirs)
 
@@ -555,12 +555,18 @@ def options(own: str | None = None) -> SearchStrategy[Options]:
     choice = sparse(
         ToolChoice,
         {"mode": st.sampled_from(["auto", "none", "required"])},
-        {"names": st.lists(words(), max_size=2).map(tuple), "extra": extras(own)},
+        {"names": st.lists(identifiers(), max_size=2).map(tuple), "extra": extras(own)},
     )
     schema = sparse(
         OutputSchema,
         {},
-        {"schema": schemas(), "name": words(), "description": texts(), "strict": st.booleans(), "extra": extras(own)},
+        {
+            "schema": schemas(),
+            "name": identifiers(),
+            "description": texts(),
+            "strict": st.booleans(),
+            "extra": extras(own),
+        },
         most=4,
     )
     return sparse(
@@ -677,19 +683,19 @@ def wellformed_requests(
 def _wellformed(draw: st.DrawFn, *, images: bool, thinking: bool, turns: int, own: str | None, tools: bool) -> Request:
     names = draw(st.lists(st.text(_NAME, min_size=1, max_size=20), min_size=1, max_size=3, unique=True))
     unique = iter(draw(st.lists(_proper_id(), min_size=2 * turns, max_size=2 * turns, unique=True)))
-    said: list[Any] = []
+    chosen: list[Any] = []
     for _ in range(draw(st.integers(1, turns))):
-        said.append(UserMessage(content=draw(_proper_words(images))))
+        chosen.append(UserMessage(content=draw(_proper_content(images))))
         calls = draw(st.integers(0, 2)) if tools else 0
         made = [
             ToolCall(id=next(unique), name=draw(st.sampled_from(names)), arguments=draw(json_objects()))
             for _ in range(calls)
         ]
         if made:
-            said.append(AssistantMessage(content=(*draw(_proper_thoughts(thinking)), *made), api=own))
-            said += [draw(_proper_result(call, images)) for call in made]
-        said.append(AssistantMessage(content=(TextBlock(text=draw(_proper_text())),), api=own))
-    said.append(UserMessage(content=draw(_proper_text())))
+            chosen.append(AssistantMessage(content=(*draw(_proper_thoughts(thinking)), *made), api=own))
+            chosen += [draw(_proper_result(call, images)) for call in made]
+        chosen.append(AssistantMessage(content=(TextBlock(text=draw(_proper_text())),), api=own))
+    chosen.append(UserMessage(content=draw(_proper_text())))
     specs = tuple(
         ToolSpec(name=name, description=draw(_proper_text()), input_schema={"type": "object", "properties": {}})
         for name in names
@@ -697,7 +703,7 @@ def _wellformed(draw: st.DrawFn, *, images: bool, thinking: bool, turns: int, ow
     return Request(
         model=ModelDescriptor(id="some-model", api=own or ""),
         context=Context(
-            system=draw(st.one_of(st.none(), _proper_text())), messages=tuple(said), tools=specs if tools else None
+            system=draw(st.one_of(st.none(), _proper_text())), messages=tuple(chosen), tools=specs if tools else None
         ),
         options=draw(_proper_options(names if tools else [])),
     )
@@ -708,11 +714,11 @@ def scattered_requests(draw: st.DrawFn, own: str | None = None) -> Request:
     """Conversations whose turns are spread over several assistant messages, with results anywhere: before, between,
     long after their calls, twice or not at all. Each result says `result N`, once in the conversation.
     """
-    said: list[Any] = []
+    chosen: list[Any] = []
     calls: list[ToolCall] = []
     for _ in range(draw(st.integers(1, 7))):
         if draw(st.integers(0, 3)) == 0:
-            said.append(UserMessage(content=draw(st.sampled_from(["Go on.", " "]))))
+            chosen.append(UserMessage(content=draw(st.sampled_from(["Go on.", " "]))))
             continue
         made = [
             ToolCall(id=_id(draw, len(calls) + n), name=draw(st.sampled_from(["look", "ask"])), arguments={"n": n})
@@ -722,9 +728,9 @@ def scattered_requests(draw: st.DrawFn, own: str | None = None) -> Request:
         blocks: tuple[Block, ...] = (*draw(_proper_thoughts(True)), *draw(st.sampled_from([(), (_SPOKEN,)])), *made)
         api = draw(st.sampled_from([own, own, "openai-responses", None]))
         reason = draw(
-            st.sampled_from([None, "toolUse", "length", *(["error", "aborted"] if len(said) % 3 == 0 else [])])
+            st.sampled_from([None, "toolUse", "length", *(["error", "aborted"] if len(chosen) % 3 == 0 else [])])
         )
-        said.append(AssistantMessage(content=blocks, api=api, stop_reason=reason))  # type: ignore[arg-type]
+        chosen.append(AssistantMessage(content=blocks, api=api, stop_reason=reason))  # type: ignore[arg-type]
     answered = draw(st.lists(st.sampled_from(calls), max_size=2 * len(calls))) if calls else []
     for number, call in enumerate(answered):
         result = ToolResultMessage(
@@ -733,12 +739,12 @@ def scattered_requests(draw: st.DrawFn, own: str | None = None) -> Request:
             content=(TextBlock(text=f"result {number}."),),
             is_error=draw(st.booleans()),
         )
-        behind = next(at for at, message in enumerate(said) if call in getattr(message, "tool_calls", ())) + 1
-        said.insert(draw(st.sampled_from([behind, len(said), draw(st.integers(0, len(said)))])), result)
+        behind = next(at for at, message in enumerate(chosen) if call in getattr(message, "tool_calls", ())) + 1
+        chosen.insert(draw(st.sampled_from([behind, len(chosen), draw(st.integers(0, len(chosen)))])), result)
     reasoning = draw(st.sampled_from([None, Reasoning(), Reasoning(effort="low"), Reasoning(budget=2000)]))
     return Request(
         model=ModelDescriptor(id="", api=own or ""),
-        context=Context(messages=tuple(said)),
+        context=Context(messages=tuple(chosen)),
         options=Options(max_tokens=4000, reasoning=reasoning),
     )
 
@@ -770,12 +776,12 @@ _RESULTS: tuple[Callable[[str, str], dict[str, Any]], ...] = (
 @st.composite
 def mistaken_messages(draw: st.DrawFn) -> list[dict[str, Any]]:
     """Messages with calls and results in other wires' words; the result of `call_N` says `result N`."""
-    said: list[dict[str, Any]] = []
+    wire: list[dict[str, Any]] = []
     for number in range(draw(st.integers(1, 4))):
         call, result = draw(st.sampled_from(_CALLS)), draw(st.sampled_from(_RESULTS))
-        said += [{"role": "user", "content": "Go on."}] if draw(st.booleans()) else []
-        said += [{"role": "assistant", **call(f"call_{number}")}, result(f"call_{number}", f"result {number}.")]
-    return said
+        wire += [{"role": "user", "content": "Go on."}] if draw(st.booleans()) else []
+        wire += [{"role": "assistant", **call(f"call_{number}")}, result(f"call_{number}", f"result {number}.")]
+    return wire
 
 
 _SPOKEN = TextBlock(text="I will look.")
@@ -787,7 +793,7 @@ def _id(draw: st.DrawFn, number: int) -> str:
 
 
 @st.composite
-def _proper_words(draw: st.DrawFn, images: bool) -> Content:
+def _proper_content(draw: st.DrawFn, images: bool) -> Content:
     if draw(st.booleans()):
         return draw(_proper_text())
     picture = ImageBlock(data=PNG, mime_type="image/png")
@@ -806,7 +812,7 @@ def _proper_thoughts(draw: st.DrawFn, thinking: bool) -> tuple[Block, ...]:
 @st.composite
 def _proper_result(draw: st.DrawFn, call: ToolCall, images: bool) -> ToolResultMessage:
     return ToolResultMessage(
-        tool_call_id=call.id, tool_name=call.name, content=draw(_proper_words(images)), is_error=draw(st.booleans())
+        tool_call_id=call.id, tool_name=call.name, content=draw(_proper_content(images)), is_error=draw(st.booleans())
     )
 
 
@@ -897,9 +903,9 @@ def agent_events() -> SearchStrategy[AgentEvent]:
         st.builds(MessageStart, message),
         st.builds(MessageUpdate, stream_events(), message),
         st.builds(MessageEnd, message),
-        st.builds(ToolExecutionStart, ids(), words(), json_values()),
-        st.builds(ToolExecutionUpdate, ids(), words(), json_values(), json_values()),
-        st.builds(ToolExecutionEnd, ids(), words(), json_values(), st.booleans()),
+        st.builds(ToolExecutionStart, ids(), identifiers(), json_values()),
+        st.builds(ToolExecutionUpdate, ids(), identifiers(), json_values(), json_values()),
+        st.builds(ToolExecutionEnd, ids(), identifiers(), json_values(), st.booleans()),
     )
 
 
@@ -942,7 +948,7 @@ def _objects(value: Any) -> Any:
 def mutated(wire: Any, most: int = 3) -> SearchStrategy[Any]:
     """The wire with some of its nodes deleted, replaced by anything, or turned into a near relation."""
     return st.tuples(st.integers(0, 2**32), st.integers(1, most), st.lists(json_values(), min_size=1, max_size=2)).map(
-        lambda told: _mutated(wire, random.Random(told[0]), told[1], told[2])
+        lambda drawn: _mutated(wire, random.Random(drawn[0]), drawn[1], drawn[2])
     )
 
 

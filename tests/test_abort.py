@@ -21,31 +21,31 @@ def test_a_signal_fires_once_and_keeps_its_first_reason() -> None:
 
 def test_callbacks_are_called_once_in_order_and_can_be_taken_back() -> None:
     """One that was taken back is not called; one that comes too late is called at once."""
-    signal, heard = il.Abort(), []
-    signal.on_abort(lambda: heard.append(1))
-    forget = signal.on_abort(lambda: heard.append(2))
-    signal.on_abort(lambda: heard.append(3))
+    signal, received = il.Abort(), []
+    signal.on_abort(lambda: received.append(1))
+    forget = signal.on_abort(lambda: received.append(2))
+    signal.on_abort(lambda: received.append(3))
     forget()
     forget()
     signal.abort()
     signal.abort()
-    signal.on_abort(lambda: heard.append(4))()
-    assert [1, 3, 4] == heard
+    signal.on_abort(lambda: received.append(4))()
+    assert [1, 3, 4] == received
 
 
 def test_a_callback_that_fails_keeps_no_other_from_being_called() -> None:
     """All are called, children included; then its exception is raised."""
-    signal, heard = il.Abort(), []
+    signal, received = il.Abort(), []
     child = signal.child()
 
     def fail() -> None:
         raise LookupError("mine")
 
     signal.on_abort(fail)
-    signal.on_abort(lambda: heard.append(1))
+    signal.on_abort(lambda: received.append(1))
     with pytest.raises(LookupError, match="mine"):
         signal.abort()
-    assert [1] == heard
+    assert [1] == received
     assert child.aborted
 
 
@@ -121,12 +121,12 @@ async def _cancelled(task: "asyncio.Task[object]") -> None:
 def test_many_threads_may_fire_and_register_at_once() -> None:
     """Every callback is called exactly once, whichever side of the firing it falls on."""
     for _ in range(20):
-        signal, heard, go = il.Abort(), [], threading.Barrier(9)
+        signal, received, go = il.Abort(), [], threading.Barrier(9)
 
-        def register(signal: il.Abort = signal, heard: list[int] = heard, go: threading.Barrier = go) -> None:
+        def register(signal: il.Abort = signal, received: list[int] = received, go: threading.Barrier = go) -> None:
             go.wait()
             for _ in range(50):
-                signal.on_abort(lambda: heard.append(1))
+                signal.on_abort(lambda: received.append(1))
 
         def fire(signal: il.Abort = signal, go: threading.Barrier = go) -> None:
             go.wait()
@@ -137,4 +137,4 @@ def test_many_threads_may_fire_and_register_at_once() -> None:
             thread.start()
         for thread in threads:
             thread.join()
-        assert 400 == len(heard)
+        assert 400 == len(received)

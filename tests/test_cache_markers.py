@@ -36,8 +36,8 @@ MARK, HOUR = CacheMarker(), CacheMarker(ttl="1h")
 LOOK = ToolSpec(name="look", description="Looks.", input_schema={"type": "object", "properties": {}})
 
 
-def text(words: str = "x", cache: CacheMarker | None = None) -> TextBlock:
-    return TextBlock(text=words, cache=cache)
+def text(content: str = "x", cache: CacheMarker | None = None) -> TextBlock:
+    return TextBlock(text=content, cache=cache)
 
 
 def request(*messages: Any, system: Any = None, tools: Any = None, **options: Any) -> Request:
@@ -94,8 +94,8 @@ def test_text_in_pieces_for_markers_is_said_as_one_where_there_are_none() -> Non
         {"role": "assistant", "content": [piece, {"type": "text", "text": " Go."}], "toolCalls": [call]},
         {"role": "tool", "toolCallId": "call_1", "content": [piece, {"type": "text", "text": " Done."}]},
     ]
-    said, losses = il.convert(chat, "openai-completions", "attocode")
-    messages = said if isinstance(said, list) else said["messages"]
+    encoded, losses = il.convert(chat, "openai-completions", "attocode")
+    messages = encoded if isinstance(encoded, list) else encoded["messages"]
     assert [m["content"] for m in messages] == ["Stable. Now.", "Stable.", "Stable. Go.", "Stable. Done."]
     gone = {loss.path for loss in losses if loss.severity == "dropped" and loss.path.endswith(".cache")}
     assert gone == {"$.system[0].cache", *(f"$.messages[{at}].content[0].cache" for at in range(3))}
@@ -138,9 +138,9 @@ def test_the_providers_own_marker_at_the_end_counts() -> None:
     four = request(
         UserMessage(content=tuple(text("a", MARK) for _ in range(4))), cache_retention="long", system="Be brief."
     )
-    said = json.loads(body(four, CLAUDE))
-    assert json.dumps(said).count("cache_control") == 4
-    assert said["cache_control"] == {"type": "ephemeral"}
+    sent = json.loads(body(four, CLAUDE))
+    assert json.dumps(sent).count("cache_control") == 4
+    assert sent["cache_control"] == {"type": "ephemeral"}
     assert {"$.messages[0].content[0].cache", "$.options.cacheRetention"} == set(lost(four, CLAUDE))
 
 
@@ -157,9 +157,9 @@ def test_bedrock_models_without_caching_get_no_cache_points() -> None:
     llama = replace(BEDROCK, id="meta.llama3-3-70b-instruct-v1:0")
     nova = replace(BEDROCK, id="amazon.nova-pro-v1:0")
     assert "cachePoint" not in body(MARKED, llama)
-    said = json.loads(body(MARKED, nova))
-    assert "cachePoint" not in json.dumps(said["toolConfig"])
-    assert "cachePoint" in json.dumps(said["system"])
+    sent = json.loads(body(MARKED, nova))
+    assert "cachePoint" not in json.dumps(sent["toolConfig"])
+    assert "cachePoint" in json.dumps(sent["system"])
 
 
 SIGNED = ThinkingBlock(thinking="Hm.", thinking_signature="c2ln")
@@ -168,13 +168,13 @@ SIGNED = ThinkingBlock(thinking="Hm.", thinking_signature="c2ln")
 def test_a_marker_on_thinking_moves_to_what_can_carry_it() -> None:
     """As Anthropic's field on the block, or as Bedrock's point behind it; none is sent on thinking."""
     own = replace(SIGNED, extra={"anthropic-messages": {"cache_control": {"type": "ephemeral", "ttl": "1h"}}})
-    said = AssistantMessage(content=(own, text("Yes")), api=CLAUDE.api, model=CLAUDE.id)
-    source = request(UserMessage(content="Hi"), said, UserMessage(content="Go on"))
-    thinking, words = json.loads(body(source, CLAUDE))["messages"][1]["content"]
-    assert ("cache_control" in thinking, words["cache_control"]) == (False, {"type": "ephemeral", "ttl": "1h"})
+    answer = AssistantMessage(content=(own, text("Yes")), api=CLAUDE.api, model=CLAUDE.id)
+    source = request(UserMessage(content="Hi"), answer, UserMessage(content="Go on"))
+    thinking, text_block = json.loads(body(source, CLAUDE))["messages"][1]["content"]
+    assert ("cache_control" in thinking, text_block["cache_control"]) == (False, {"type": "ephemeral", "ttl": "1h"})
     point = OpaqueBlock(dialect=BEDROCK.api, value={"cachePoint": {"type": "default"}})
-    said = AssistantMessage(content=(SIGNED, point, text("Yes")), api=BEDROCK.api, model=BEDROCK.id)
-    source = request(UserMessage(content="Hi"), said, UserMessage(content="Go on"))
+    answer = AssistantMessage(content=(SIGNED, point, text("Yes")), api=BEDROCK.api, model=BEDROCK.id)
+    source = request(UserMessage(content="Hi"), answer, UserMessage(content="Go on"))
     blocks = json.loads(body(source, BEDROCK))["messages"][1]["content"]
     assert [next(iter(block)) for block in blocks] == ["reasoningContent", "text", "cachePoint"]
 
@@ -187,8 +187,8 @@ def test_a_bedrock_body_with_a_point_behind_reasoning_is_mended() -> None:
     hello = {"role": "user", "content": [{"text": "Hi"}]}
     source = dialect(BEDROCK.api).decode_request({"messages": [hello, spoken, hello]}, model=BEDROCK)
     adapted = il.adapt(source, BEDROCK)
-    said = dialect(BEDROCK.api).encode_request(adapted.request).body["messages"][1]["content"]
-    assert said == [reasoning, {"text": "Yes"}, point]
+    encoded = dialect(BEDROCK.api).encode_request(adapted.request).body["messages"][1]["content"]
+    assert encoded == [reasoning, {"text": "Yes"}, point]
     assert adapted.losses
 
 

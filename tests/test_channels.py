@@ -86,7 +86,7 @@ async def test_a_webhook_posts_the_payload_signed() -> None:
         sink = hook(f"{server.url}/in?x=1", secret="s3cret", headers={"X-Own": "yes"})
         receipt = await sink.send(HELLO, target="room")
     (asked,) = server.asked
-    told = json.loads(asked.body)
+    payload = json.loads(asked.body)
     assert ("POST", "/in?x=1", "application/json", "yes") == (
         asked.method,
         asked.path,
@@ -94,12 +94,12 @@ async def test_a_webhook_posts_the_payload_signed() -> None:
         asked.headers["x-own"],
     )
     assert ("message", "webhook", "room", {"text": "Hello", "replyToId": "7"}) == (
-        told["type"],
-        told["channel"],
-        told["target"],
-        told["payload"],
+        payload["type"],
+        payload["channel"],
+        payload["target"],
+        payload["payload"],
     )
-    assert (told["id"], "msg-9", "room", 1) == (
+    assert (payload["id"], "msg-9", "room", 1) == (
         asked.headers[DELIVERY.lower()],
         receipt.message_id,
         receipt.target,
@@ -125,11 +125,11 @@ async def test_a_webhook_reacts() -> None:
     """As a delivery of its own type."""
     async with serving(always(says())) as server:
         await hook(server.url).react("5", "+1", remove=True, target="room")
-    told = json.loads(server.asked[0].body)
+    payload = json.loads(server.asked[0].body)
     assert ("reaction", "room", {"messageId": "5", "emoji": "+1", "remove": True}) == (
-        told["type"],
-        told["target"],
-        told["payload"],
+        payload["type"],
+        payload["target"],
+        payload["payload"],
     )
 
 
@@ -233,10 +233,10 @@ async def test_a_webhook_carries_local_files_inside() -> None:
         await hook(server.url).send(payload, files=files)
         with pytest.raises(FormatError, match="no file"):
             await hook(server.url).send(ReplyPayload(media_url="gone.png"), files=files)
-    told = json.loads(server.asked[0].body)["payload"]
+    sent = json.loads(server.asked[0].body)["payload"]
     assert ("data:image/png;base64,QUJD", ["data:image/png;base64,QUJD", "https://example.org/x.png"]) == (
-        told["mediaUrl"],
-        told["mediaUrls"],
+        sent["mediaUrl"],
+        sent["mediaUrls"],
     )
 
 

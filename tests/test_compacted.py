@@ -49,7 +49,7 @@ def codex(**more: Any) -> Lines:
     )
 
 
-def said(body: Any) -> list[str]:
+def texts_of(body: Any) -> list[str]:
     texts = []
     for message in body["messages"]:
         content = message["content"]
@@ -62,7 +62,7 @@ def test_pi_s_summary_stands_in_the_place_of_what_it_summarises(target: str) -> 
     """The entries that were kept follow it, then what came after; the path still has everything."""
     conversation = il.decode(PI)
     encoded = il.encode(conversation, target)
-    first, *rest = said(encoded.body)
+    first, *rest = texts_of(encoded.body)
     assert "<summary>\nIt began.\n</summary>" in first
     assert ["Go on", "Gone on", "And now?"] == rest
     assert ["user", "assistant", "user", "assistant", "compaction", "user"] == [m.role for m in conversation.messages]
@@ -74,7 +74,7 @@ def test_pi_s_summary_stands_in_the_place_of_what_it_summarises(target: str) -> 
 def test_codex_keeps_what_the_user_asked_and_the_summary() -> None:
     """As the program does; the answers before are what the summary stands for."""
     encoded = il.encode(il.decode(codex()), "anthropic-messages")
-    assert ["Begin", "Summary: it began.", "And now?"] == said(encoded.body)
+    assert ["Begin", "Summary: it began.", "And now?"] == texts_of(encoded.body)
     assert "$.messages[1]" in [loss.path for loss in encoded.losses if loss.what == "compacted history"]
 
 
@@ -82,7 +82,7 @@ def test_a_history_that_codex_wrote_beside_the_summary_is_what_the_model_read() 
     """Newer versions say it themselves."""
     history = [item("user", "Begin, shortened")["payload"], item("user", "Summary: all of it.")["payload"]]
     encoded = il.encode(il.decode(codex(replacement_history=history)), "anthropic-messages")
-    assert ["Begin, shortened", "Summary: all of it.", "And now?"] == said(encoded.body)
+    assert ["Begin, shortened", "Summary: all of it.", "And now?"] == texts_of(encoded.body)
 
 
 def test_a_session_for_another_program_begins_with_the_summary() -> None:

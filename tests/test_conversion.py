@@ -24,7 +24,7 @@ from interlingua.values.messages import AssistantMessage, ThinkingBlock, ToolRes
 from interlingua.values.request import Conversation, Entry, Request
 from laws.differences import differing, is_under, view
 from laws.test_adapt import changes
-from laws.wires import RETURNED, every_dialect, every_file, owner, said_outside, stream_of, through_json
+from laws.wires import RETURNED, every_dialect, every_file, fields_outside, owner, stream_of, through_json
 from strategies import json_values, messages_for_answers, wellformed_requests
 
 WIRE = Path(__file__).parent / "wire"
@@ -178,10 +178,10 @@ def test_recorded_requests_answers_and_streams_are_recognised(api: str) -> None:
     wrong = []
     for case in cases(api):
         wanted = {case.dialect_name, TWINS.get(case.dialect_name, case.dialect_name)}
-        said = [case.request] if case.request else []
+        bodies = [case.request] if case.request else []
         if not case.failed and not case.is_error_in_disguise:
-            said.append(case.body)
-        for data in said:
+            bodies.append(case.body)
+        for data in bodies:
             found = il.detect(data)
             if found is None or not (found.dialect in wanted or wanted & {*found.others}):
                 wrong.append((case.id, found))
@@ -248,7 +248,7 @@ def conversations_of(draw: st.DrawFn, source: str) -> Conversation:
         return dialect(source).decode(through_json(body))
     drawn = draw(wellformed_requests(own=source, thinking=draw(st.booleans())))
     body = through_json(dialect(source).encode_request(drawn).body)
-    return Conversation.of(dialect(source).decode_request(body, **said_outside(dialect(source), drawn)))
+    return Conversation.of(dialect(source).decode_request(body, **fields_outside(dialect(source), drawn)))
 
 
 def books(conversation: Conversation, name: str) -> tuple[list[str], list[str]]:
@@ -260,9 +260,9 @@ def books(conversation: Conversation, name: str) -> tuple[list[str], list[str]]:
     beside = ("$.entries", "$.head", "$.title", "$.usage")  # of the conversation, which a request does not carry
     reported = sorted({loss.path for loss in losses if not loss.path.startswith(beside)})
     adapted = adapt(request, name)
-    body, said = dialect(name).encode(Conversation.of(adapted.request))
-    again = dialect(name).decode_request(through_json(body), **said_outside(dialect(name), adapted.request))
-    on_the_wire = differing(view(adapted.request, own), view(again, own), [loss.path for loss in said], own)
+    body, lost = dialect(name).encode(Conversation.of(adapted.request))
+    again = dialect(name).decode_request(through_json(body), **fields_outside(dialect(name), adapted.request))
+    on_the_wire = differing(view(adapted.request, own), view(again, own), [loss.path for loss in lost], own)
     found = changes(request, adapted, own) | {adapted.source(path) for path in on_the_wire} - {None}
     silent = sorted(path for path in found if not any(is_under(path, loss) for loss in reported))
     idle = [loss for loss in reported if not any(is_under(p, loss) or is_under(loss, p) for p in found)]

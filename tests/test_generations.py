@@ -104,8 +104,8 @@ def test_what_a_user_says_of_a_model_counts() -> None:
     assert generation(model("gpt-4o", reasoning=True)).reasoning is True
     levels = model("gpt-5", extra={"catalogue": {"levels": ["low", "high"]}})
     assert generation(levels).efforts == ("low", "high")
-    told = generation(model("claude-opus-5-5", compat={"sampling": "free", "prefill": True, "budget": [1024, 9000]}))
-    assert (told.sampling, told.prefill, told.budget) == ("free", True, (1024, 9000))
+    found = generation(model("claude-opus-5-5", compat={"sampling": "free", "prefill": True, "budget": [1024, 9000]}))
+    assert (found.sampling, found.prefill, found.budget) == ("free", True, (1024, 9000))
     assert generation(model("team-chat", extra={"catalogue": {"like": "gpt-5"}})) == row("gpt-5")
     with pytest.raises(il.FormatError, match="compat"):
         generation(model("gpt-5", compat={"sampling": "sometimes"}))
@@ -243,8 +243,8 @@ def test_words_that_a_host_translates_are_left_to_it() -> None:
     """Groq makes one word of all degrees, and has one for off; a word that a host refuses is replaced."""
     mapped = {"reasoningEffortMap": {"low": "default", "high": "default", "none": "none"}}
     qwen = model("qwen/qwen3-32b", compat=mapped)
-    said = [sent(qwen, reasoning=asked)[0].get("reasoning_effort") for asked in ("low", "high", "off")]
-    assert said == ["default", "default", "none"]
+    efforts = [sent(qwen, reasoning=asked)[0].get("reasoning_effort") for asked in ("low", "high", "off")]
+    assert efforts == ["default", "default", "none"]
     refused = model("gpt-5", "openai-completions", compat={"reasoningEffortMap": {"minimal": None}})
     assert sent(refused, reasoning="minimal") == ({**sent(refused, reasoning="low")[0]}, ["$.options.reasoning"])
 
@@ -276,9 +276,9 @@ def test_thinking_stays_on_in_a_foreign_tool_turn_where_it_cannot_be_off() -> No
 def test_thinking_of_another_model_is_not_sent_to_one_that_binds_it() -> None:
     """From Opus 5.5 on signed thinking belongs to the model that signed it, be the other one a Claude too."""
     signed = il.ThinkingBlock(thinking="Hm.", thinking_signature="c2ln")
-    said = AssistantMessage(content=(signed, TextBlock(text="Yes")), api="anthropic-messages", model="claude-opus-5")
+    answer = AssistantMessage(content=(signed, TextBlock(text="Yes")), api="anthropic-messages", model="claude-opus-5")
     kept = {
-        id: json.dumps(sent(model(id), HI, said, HI)[0]).count("c2ln") for id in ("claude-opus-5", "claude-opus-5-5")
+        id: json.dumps(sent(model(id), HI, answer, HI)[0]).count("c2ln") for id in ("claude-opus-5", "claude-opus-5-5")
     }
     assert kept == {"claude-opus-5": 1, "claude-opus-5-5": 0}
 
@@ -475,10 +475,10 @@ def test_a_strict_tool_has_a_strict_schema_or_is_not_called_strict(target: Any, 
     """It is closed where that changes no meaning; else the claim goes, the schema stays, and that is reported."""
     body, losses = sent(target, tools=(ToolSpec(name="f", input_schema=schema, strict=True),))
     (tool,) = body["tools"]
-    said = tool.get("input_schema", tool.get("parameters"))
+    sent_schema = tool.get("input_schema", tool.get("parameters"))
     assert tool["strict"] is (wanted is not None)
     assert losses == ([] if wanted is not None else ["$.tools[0].strict"])
-    assert said == {"type": "object", **(schema if wanted is None else wanted)} or said == schema
+    assert sent_schema == {"type": "object", **(schema if wanted is None else wanted)} or sent_schema == schema
 
 
 def test_the_schema_of_an_answer_is_strict_where_it_is_called_so() -> None:
@@ -512,8 +512,8 @@ def test_choices_that_are_no_strings_are_told_gemini_in_words() -> None:
         },
     }
     body, losses = sent(model("gemini-2.5-flash"), tools=(ToolSpec(name="f", input_schema=schema),))
-    said = body["tools"][0]["functionDeclarations"][0]["parametersJsonSchema"]["properties"]
-    assert said == {
+    properties = body["tools"][0]["functionDeclarations"][0]["parametersJsonSchema"]["properties"]
+    assert properties == {
         "n": {"type": "integer", "description": "How many. One of: 1, 2"},
         "b": {"type": "boolean", "description": "One of: true"},
         "w": {"type": "string", "enum": ["a"], "nullable": True},
@@ -589,14 +589,18 @@ def test_a_custom_tool_crosses_between_openais_wires() -> None:
 def test_ollama_is_told_the_window_and_warned_of_when_it_is_too_small() -> None:
     """Without `num_ctx` the server reads 4096 tokens and cuts off the beginning; what does not fit is warned of."""
     long = UserMessage(content="word " * 8000)
-    told, untold = model("llama3", "ollama-chat", context_window=32_768), model("llama3", "ollama-chat")
-    assert sent(told, long)[0]["options"]["num_ctx"] == 32_768
-    assert "num_ctx" not in sent(untold)[0]["options"]
+    known, unknown_window = model("llama3", "ollama-chat", context_window=32_768), model("llama3", "ollama-chat")
+    assert sent(known, long)[0]["options"]["num_ctx"] == 32_768
+    assert "num_ctx" not in sent(unknown_window)[0]["options"]
 
     def warned(target: ModelDescriptor) -> list[str]:
         found = il.check(request(long), target=target)
         return [finding.severity for finding in found if finding.message.startswith("window")]
 
-    assert (warned(told), warned(untold), warned(replace(told, context_window=8192))) == ([], ["warning"], ["warning"])
+    assert (warned(known), warned(unknown_window), warned(replace(known, context_window=8192))) == (
+        [],
+        ["warning"],
+        ["warning"],
+    )
     body = {"model": "llama3", "messages": [], "options": {"num_ctx": 9000}}
     assert dialect("ollama-chat").decode_request(body).model.context_window == 9000

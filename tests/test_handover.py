@@ -78,7 +78,7 @@ def result(id: str = "c1", text: str = "found", **fields: Any) -> ToolResultMess
     return ToolResultMessage(**{"tool_call_id": id, "content": (TextBlock(text=text),), "is_error": False, **fields})
 
 
-def said_by(model: ModelDescriptor, *blocks: Any, **fields: Any) -> AssistantMessage:
+def answer_from(model: ModelDescriptor, *blocks: Any, **fields: Any) -> AssistantMessage:
     return AssistantMessage(content=blocks, api=model.api, model=model.id, **fields)
 
 
@@ -119,7 +119,7 @@ def test_case_01_foreign_thinking_is_dropped_and_never_said_in_tags(target: Mode
     """
     Reasoning of another vendor does not go into the model's own words, unless one asks for it as plain text.
     """
-    source = request(HI, said_by(CLAUDE, SIGNED, TextBlock(text="Hm.")), HI)
+    source = request(HI, answer_from(CLAUDE, SIGNED, TextBlock(text="Hm.")), HI)
     assert "Let me see." not in str(body_of(source, target))
     assert ("warning", "$.messages[1].content[0]") in faults(source, target)
     asked = repaired(source, target, thinking="text").context.messages[1].content
@@ -130,16 +130,16 @@ def test_case_01_thinking_that_lost_its_signature_is_dropped() -> None:
     """
     Claude refuses its own thinking without the signature.
     """
-    source = request(HI, said_by(CLAUDE, replace(SIGNED, thinking_signature=None), TextBlock(text="Hm.")), HI)
+    source = request(HI, answer_from(CLAUDE, replace(SIGNED, thinking_signature=None), TextBlock(text="Hm.")), HI)
     assert thinking_in(repaired(source, CLAUDE)) == []
 
 
-@pytest.mark.parametrize(("minted", "target"), [(BEDROCK_CLAUDE, CLAUDE), (CLAUDE, BEDROCK_CLAUDE), (CLAUDE, CLAUDE)])
-def test_case_02_one_claude_verifies_what_another_signed(minted: ModelDescriptor, target: ModelDescriptor) -> None:
+@pytest.mark.parametrize(("signer", "target"), [(BEDROCK_CLAUDE, CLAUDE), (CLAUDE, BEDROCK_CLAUDE), (CLAUDE, CLAUDE)])
+def test_case_02_one_claude_verifies_what_another_signed(signer: ModelDescriptor, target: ModelDescriptor) -> None:
     """
     The family decides, not the host: the block stays, and so does 'must start with thinking'.
     """
-    source = request(HI, said_by(minted, SIGNED, call()), result(), reasoning=Reasoning(budget=2000))
+    source = request(HI, answer_from(signer, SIGNED, call()), result(), reasoning=Reasoning(budget=2000))
     adapted = repaired(source, target)
     assert thinking_in(adapted) == ["Let me see."]
     assert adapted.options.reasoning == Reasoning(budget=2000)
@@ -150,7 +150,9 @@ def test_case_02_another_family_on_the_same_host_does_not() -> None:
     Claude's signature means nothing to Nova, though both speak Converse.
     """
     nova = ModelDescriptor(id="amazon.nova-pro-v1:0", api="bedrock-converse-stream")
-    assert thinking_in(repaired(request(HI, said_by(BEDROCK_CLAUDE, SIGNED, TextBlock(text="Hm.")), HI), nova)) == []
+    assert (
+        thinking_in(repaired(request(HI, answer_from(BEDROCK_CLAUDE, SIGNED, TextBlock(text="Hm.")), HI), nova)) == []
+    )
 
 
 @pytest.mark.parametrize("target", [CLAUDE, BEDROCK_CLAUDE], ids=lambda t: t.id)
@@ -158,7 +160,7 @@ def test_case_03_thinking_goes_off_while_the_tool_turn_of_another_model_is_open(
     """
     The foreign block is stripped and the request is still valid; once the loop is closed, thinking is on again.
     """
-    source = request(HI, said_by(GPT, SIGNED, call()), result(), reasoning=Reasoning(budget=2000))
+    source = request(HI, answer_from(GPT, SIGNED, call()), result(), reasoning=Reasoning(budget=2000))
     assert repaired(source, target).options.reasoning == Reasoning(enabled=False)
     assert ("error", "$.options.reasoning") in faults(source, target)
     closed = replace(source, context=replace(source.context, messages=(*source.context.messages, HI)))
@@ -169,7 +171,7 @@ def test_case_05_a_call_without_signature_gets_the_documented_marker_and_no_inve
     """
     Gemini 3 wants signed calls; of parallel ones only the first.
     """
-    source = request(HI, said_by(CLAUDE, call("c1"), call("c2")), result("c1"), result("c2"))
+    source = request(HI, answer_from(CLAUDE, call("c1"), call("c2")), result("c1"), result("c2"))
     calls = repaired(source, GEMINI_3).context.messages[1].tool_calls
     assert [c.thought_signature for c in calls] == ["skip_thought_signature_validator", None]
     assert [c.thought_signature for c in repaired(source, GEMINI).context.messages[1].tool_calls] == [None, None]
@@ -180,9 +182,9 @@ def test_case_06_reasoning_that_nothing_follows_is_not_sent() -> None:
     A turn cut off while thinking leaves a reasoning item alone, which the Responses wire and Claude refuse.
     """
     for model in (GPT, CLAUDE):
-        cut = said_by(model, TextBlock(text="So:"), SIGNED, stop_reason="length")
+        cut = answer_from(model, TextBlock(text="So:"), SIGNED, stop_reason="length")
         assert thinking_in(repaired(request(HI, cut, HI), model)) == []
-        assert repaired(request(HI, said_by(model, SIGNED), HI), model).context.messages[0] == HI
+        assert repaired(request(HI, answer_from(model, SIGNED), HI), model).context.messages[0] == HI
 
 
 def test_case_07_a_call_without_its_reasoning_stands_alone() -> None:
@@ -191,9 +193,9 @@ def test_case_07_a_call_without_its_reasoning_stands_alone() -> None:
     """
     item = {"openai-responses": {"id": "fc_1"}}
     thought = ThinkingBlock(thinking="", thinking_signature="c2VhbGVk", extra={"openai-responses": {"id": "rs_1"}})
-    kept = body_of(request(HI, said_by(GPT, thought, call(extra=item)), result()), GPT)["input"]
+    kept = body_of(request(HI, answer_from(GPT, thought, call(extra=item)), result()), GPT)["input"]
     assert [entry.get("id") for entry in kept[1:3]] == ["rs_1", "fc_1"]
-    lost = request(HI, said_by(GPT, replace(thought, thinking_signature=None), call(extra=item)), result())
+    lost = request(HI, answer_from(GPT, replace(thought, thinking_signature=None), call(extra=item)), result())
     assert all("id" not in entry for entry in body_of(lost, GPT)["input"])
 
 
@@ -231,7 +233,7 @@ def test_case_20_to_23_ids_are_such_as_the_target_takes(target: ModelDescriptor,
     """
     Long, empty and illegal ids are rewritten the same way each time, call and result together, never to nothing.
     """
-    source = request(HI, said_by(CLAUDE, call(id), call(OTHER_LONG)), result(OTHER_LONG), result(id))
+    source = request(HI, answer_from(CLAUDE, call(id), call(OTHER_LONG)), result(OTHER_LONG), result(id))
     adapted = il.adapt(source, target)
     calls = repaired(source, target).context.messages[1].tool_calls
     results = [m.tool_call_id for m in adapted.request.context.messages if isinstance(m, ToolResultMessage)]
@@ -247,9 +249,9 @@ def test_case_20_mistral_takes_nine_letters_and_digits() -> None:
     """
     By the model's name on the chat wire, or by what its host says of itself.
     """
-    source = request(HI, said_by(CLAUDE, call("toolu_01ABC")), result("toolu_01ABC"))
-    told = replace(CHAT, compat={"toolCallIdLength": 9})
-    for target in (MISTRAL, told):
+    source = request(HI, answer_from(CLAUDE, call("toolu_01ABC")), result("toolu_01ABC"))
+    short_ids = replace(CHAT, compat={"toolCallIdLength": 9})
+    for target in (MISTRAL, short_ids):
         (made,) = repaired(source, target).context.messages[1].tool_calls
         assert made.id.isalnum()
         assert len(made.id) == 9
@@ -260,7 +262,7 @@ def test_case_22_empty_ids_are_a_fault_without_any_target() -> None:
     """
     A stored call needs an id.
     """
-    source = request(HI, said_by(LLAMA, call("")), result(""))
+    source = request(HI, answer_from(LLAMA, call("")), result(""))
     assert faults(source) == [("error", "$.messages[1].content[0].id"), ("error", "$.messages[2].toolCallId")]
 
 
@@ -268,13 +270,13 @@ def test_case_24_a_result_may_name_either_id_of_its_call() -> None:
     """
     Calls of the Responses wire have two ids, and a result that refers to the item's is no orphan.
     """
-    source = request(HI, said_by(GPT, call("call_1", extra={"openai-responses": {"id": "fc_1"}})), result("fc_1"))
+    source = request(HI, answer_from(GPT, call("call_1", extra={"openai-responses": {"id": "fc_1"}})), result("fc_1"))
     assert repaired(source, CLAUDE).context.messages[2].tool_call_id == "call_1"
 
 
 PARALLEL = request(
     HI,
-    said_by(CHAT, call("c1"), call("c2"), call("c3")),
+    answer_from(CHAT, call("c1"), call("c2"), call("c3")),
     result("c3", "three"),
     UserMessage(content="Are you there?"),
     result("c1", "one"),
@@ -312,7 +314,7 @@ def test_case_27_28_a_call_without_result_gets_one_that_says_so(target: ModelDes
     """
     In neutral words, marked as made up; at the end of the history too; the second time nothing changes.
     """
-    source = request(HI, said_by(CHAT, call("c1")), HI, said_by(CHAT, call("c2")))
+    source = request(HI, answer_from(CHAT, call("c1")), HI, answer_from(CHAT, call("c2")))
     messages = repaired(source, target).context.messages
     added = [m for m in messages if isinstance(m, ToolResultMessage)]
     assert [c.id for m in messages if isinstance(m, AssistantMessage) for c in m.tool_calls] == [
@@ -328,7 +330,7 @@ def test_case_29_results_without_calls_are_removed_and_missing_ones_added(target
     """
     Ids with nothing in common do not add up to more results than calls.
     """
-    source = request(result("zz"), HI, said_by(CHAT, call("c1")), result("x1"), result("c1"), result("c1"), HI)
+    source = request(result("zz"), HI, answer_from(CHAT, call("c1")), result("x1"), result("c1"), result("c1"), HI)
     results = [m for m in repaired(source, target).context.messages if isinstance(m, ToolResultMessage)]
     assert len(results) == 1
     assert [path for _, path in faults(source)] == ["$.messages[0]", "$.messages[3]", "$.messages[5]"]
@@ -339,7 +341,7 @@ def test_failed_turns_go_with_their_results(target: ModelDescriptor) -> None:
     """
     Errored and aborted turns are kept in the transcript and not sent, nor are results of their calls.
     """
-    source = request(HI, said_by(CHAT, call("c1"), stop_reason="aborted"), result("c1"), HI)
+    source = request(HI, answer_from(CHAT, call("c1"), stop_reason="aborted"), result("c1"), HI)
     assert not any(isinstance(m, ToolResultMessage) for m in repaired(source, target).context.messages)
     assert faults(source) == []
 
@@ -353,7 +355,7 @@ def test_case_32_33_tool_names_are_mapped_one_to_one_and_back(target: ModelDescr
     In definitions, calls, results and the forced choice alike; no two tools share a name; answers get theirs back.
     """
     tools = tuple(ToolSpec(name=name, input_schema={"type": "object"}) for name in NAMES)
-    history = (HI, said_by(CHAT, call("c1", NAMES[0])), result("c1", tool_name=NAMES[0]))
+    history = (HI, answer_from(CHAT, call("c1", NAMES[0])), result("c1", tool_name=NAMES[0]))
     source = request(*history, tools=tools, tool_choice=ToolChoice(mode="required", names=(NAMES[0],)))
     adapted = il.adapt(source, target)
     names = [tool.name for tool in repaired(source, target).context.tools or ()]
@@ -362,7 +364,7 @@ def test_case_32_33_tool_names_are_mapped_one_to_one_and_back(target: ModelDescr
     used = adapted.request.context.messages[1].tool_calls[0].name
     assert used == adapted.request.context.messages[2].tool_name == names[0]
     assert adapted.request.options.tool_choice.names == (names[0],)
-    answer = adapted.restore(said_by(target, TextBlock(text="."), call("c9", names[1])))
+    answer = adapted.restore(answer_from(target, TextBlock(text="."), call("c9", names[1])))
     assert answer.tool_calls[0].name == NAMES[1]
 
 
@@ -380,7 +382,7 @@ def test_case_34_tool_history_comes_with_definitions_where_it_must() -> None:
     """
     Bedrock refuses tool blocks without a tool configuration; plain chats stay without one.
     """
-    source = request(HI, said_by(CHAT, call()), result(), tools=None)
+    source = request(HI, answer_from(CHAT, call()), result(), tools=None)
     assert [tool.name for tool in repaired(source, BEDROCK_CLAUDE).context.tools] == ["search"]
     assert ("error", "$.tools") in faults(source, BEDROCK_CLAUDE)
     assert "toolConfig" not in body_of(request(HI, tools=None), BEDROCK_CLAUDE)
@@ -391,7 +393,7 @@ def test_case_38_past_calls_are_replayed_as_calls(target: ModelDescriptor) -> No
     """
     No call and no result is told as prose.
     """
-    source = request(HI, said_by(CLAUDE, TextBlock(text="I look."), call()), result(), HI)
+    source = request(HI, answer_from(CLAUDE, TextBlock(text="I look."), call()), result(), HI)
     messages = repaired(source, target).context.messages
     assert messages[1].text == "I look."
     assert len(messages[1].tool_calls) == 1
@@ -403,11 +405,11 @@ def test_a_failure_is_said_in_words_where_there_is_no_flag(target: ModelDescript
     """
     Else the model takes what went wrong for the answer; once is enough.
     """
-    source = request(HI, said_by(CLAUDE, call()), result(text="no such file", is_error=True), HI)
+    source = request(HI, answer_from(CLAUDE, call()), result(text="no such file", is_error=True), HI)
     assert repaired(source, target).context.messages[2].content == (TextBlock(text="Error: no such file"),)
     assert ("warning", "$.messages[2].content") in faults(source, target)
-    told = request(HI, said_by(CLAUDE, call()), result(text="ERROR 404", is_error=True), HI)
-    assert repaired(told, target).context.messages[2].content == (TextBlock(text="ERROR 404"),)
+    with_error = request(HI, answer_from(CLAUDE, call()), result(text="ERROR 404", is_error=True), HI)
+    assert repaired(with_error, target).context.messages[2].content == (TextBlock(text="ERROR 404"),)
     assert repaired(source, CLAUDE).context.messages[2] == replace(source.context.messages[2], tool_name="search")
 
 
@@ -489,9 +491,9 @@ def test_case_66_blank_text_is_left_out_and_its_cache_marker_moves(target: Model
     marker = CacheMarker(ttl="5m")
     source = request(
         UserMessage(content=(TextBlock(text="Hello"), TextBlock(text=" \n", cache=marker))),
-        said_by(CHAT, TextBlock(text=""), call()),
+        answer_from(CHAT, TextBlock(text=""), call()),
         result(text=""),
-        said_by(CHAT, TextBlock(text=" ")),
+        answer_from(CHAT, TextBlock(text=" ")),
         UserMessage(content="  "),
         UserMessage(content="Go on"),
         system="  ",
@@ -513,7 +515,7 @@ def test_case_67_68_halves_of_surrogates_go_and_emoji_stay(target: ModelDescript
     """
     Only what is no Unicode is touched.
     """
-    source = request(UserMessage(content="broken \ud83d here"), said_by(CHAT, TextBlock(text="🙂👩‍👩‍👧")), HI)
+    source = request(UserMessage(content="broken \ud83d here"), answer_from(CHAT, TextBlock(text="🙂👩‍👩‍👧")), HI)
     messages = repaired(source, target).context.messages
     assert messages[0].content == "broken \ufffd here"
     assert messages[1].text == "🙂👩‍👩‍👧"
@@ -527,7 +529,7 @@ def test_pictures_in_results_follow_the_run_of_results(target: ModelDescriptor) 
     """
     picture = ImageBlock(data=PNG, mime_type="image/png")
     source = request(
-        HI, said_by(CLAUDE, call("c1"), call("c2")), result("c1", content=(picture,)), result("c2"), tools=(SEARCH,)
+        HI, answer_from(CLAUDE, call("c1"), call("c2")), result("c1", content=(picture,)), result("c2"), tools=(SEARCH,)
     )
     messages = repaired(source, target).context.messages
     assert [type(m) for m in messages[2:]] == [ToolResultMessage, ToolResultMessage, UserMessage]
@@ -580,7 +582,7 @@ def test_what_only_other_wires_can_say_leaves_no_empty_turn(target: ModelDescrip
         ServerToolResult(tool_call_id="s1", tool_name="web_search", dialect="some-other", content=[]),
     )
     source = request(
-        HI, said_by(CHAT, opaque), CustomMessage("note", {}), said_by(CHAT, *ran, TextBlock(text="Hm.")), HI
+        HI, answer_from(CHAT, opaque), CustomMessage("note", {}), answer_from(CHAT, *ran, TextBlock(text="Hm.")), HI
     )
     assert [m.content for m in repaired(source, target).context.messages[1:2]] == [(TextBlock(text="Hm."),)]
 
@@ -606,7 +608,7 @@ def test_a_history_without_a_beginning_gets_one(target: ModelDescriptor) -> None
     An empty request is answered nowhere; some targets want the user to begin.
     """
     assert repaired(request(), target).context.messages[0].content == CONTINUED
-    begun = repaired(request(said_by(CHAT, TextBlock(text="Hi"))), target).context.messages[0]
+    begun = repaired(request(answer_from(CHAT, TextBlock(text="Hi"))), target).context.messages[0]
     assert (begun.content == CONTINUED) == WIRES[target.api].limits.user_first
 
 
@@ -615,7 +617,7 @@ def test_neighbours_become_one_where_turns_alternate(target: ModelDescriptor) ->
     """
     String content and blocks are joined alike, and the places lead back.
     """
-    source = request(HI, UserMessage(content=(TextBlock(text="And?"),)), said_by(target, TextBlock(text="Yes")))
+    source = request(HI, UserMessage(content=(TextBlock(text="And?"),)), answer_from(target, TextBlock(text="Yes")))
     adapted = il.adapt(source, target)
     assert repaired(source, target).context.messages[0].content == (TextBlock(text="Hello"), TextBlock(text="And?"))
     assert adapted.source("$.messages[0].content[1].text") == "$.messages[1].content[0].text"
@@ -624,7 +626,9 @@ def test_neighbours_become_one_where_turns_alternate(target: ModelDescriptor) ->
 
 # --- several assistant messages in a row are one turn ----------------------------------------------------------------
 
-SPREAD = request(HI, said_by(CHAT, call("c1")), said_by(CHAT, call("c2")), result("c1", "one"), result("c2", "two"), HI)
+SPREAD = request(
+    HI, answer_from(CHAT, call("c1")), answer_from(CHAT, call("c2")), result("c1", "one"), result("c2", "two"), HI
+)
 
 
 def results_in(source: Request) -> list[tuple[str, str]]:
@@ -692,7 +696,7 @@ def test_no_result_is_replaced_wherever_it_stands(target: ModelDescriptor, order
     """
     A result is that of the call with its id, and a placeholder stands only where none was given.
     """
-    parts = (said_by(CHAT, call("c1")), said_by(CHAT, call("c2")), result("c1", "one"), result("c2", "two"))
+    parts = (answer_from(CHAT, call("c1")), answer_from(CHAT, call("c2")), result("c1", "one"), result("c2", "two"))
     source = request(HI, *(parts[part] if isinstance(part, int) else part for part in order))
     adapted = il.adapt(source, target)
     given = [(adapted.ids.get(id, id), text) for id, text in results_in(repaired(source, target))]
@@ -705,12 +709,19 @@ def test_reasoning_in_a_message_of_its_own_is_kept_with_what_follows() -> None:
     The Responses wire has reasoning, calls and text in items of their own; files keep each as a message.
     """
     source = request(
-        HI, said_by(GPT, SIGNED), said_by(GPT, call("c1")), result("c1"), said_by(GPT, SIGNED), said_by(GPT, call("c2"))
+        HI,
+        answer_from(GPT, SIGNED),
+        answer_from(GPT, call("c1")),
+        result("c1"),
+        answer_from(GPT, SIGNED),
+        answer_from(GPT, call("c2")),
     )
     assert thinking_in(il.adapt(source, GPT).request) == ["Let me see.", "Let me see."]
-    late = request(HI, said_by(GPT, call("c1")), said_by(GPT, SIGNED), result("c1"), said_by(GPT, call("c2")))
+    late = request(
+        HI, answer_from(GPT, call("c1")), answer_from(GPT, SIGNED), result("c1"), answer_from(GPT, call("c2"))
+    )
     assert thinking_in(il.adapt(late, GPT).request) == ["Let me see."]
-    assert thinking_in(il.adapt(request(HI, said_by(GPT, SIGNED), HI), GPT).request) == []
+    assert thinking_in(il.adapt(request(HI, answer_from(GPT, SIGNED), HI), GPT).request) == []
 
 
 def test_reasoning_of_a_chat_model_travels_with_the_call_that_follows_it() -> None:
@@ -718,7 +729,7 @@ def test_reasoning_of_a_chat_model_travels_with_the_call_that_follows_it() -> No
     A chat message must have content or calls: reasoning alone is joined to them.
     """
     kimi = ModelDescriptor(id="kimi-k2-thinking", api="openai-completions")
-    source = request(HI, said_by(kimi, ThinkingBlock(thinking="Hm.")), said_by(kimi, call("c1")), result("c1"))
+    source = request(HI, answer_from(kimi, ThinkingBlock(thinking="Hm.")), answer_from(kimi, call("c1")), result("c1"))
     (spoken,) = [m for m in il.adapt(source, kimi).request.context.messages if isinstance(m, AssistantMessage)]
     assert [type(block) for block in spoken.content] == [ThinkingBlock, ToolCall]
 
@@ -727,7 +738,9 @@ def test_a_failed_turn_takes_only_its_own_results_along() -> None:
     """
     The model was asked again and used the same id: the result is that of the call which is sent.
     """
-    source = request(HI, said_by(CHAT, call(), stop_reason="error"), said_by(CHAT, call()), result("c1", "found"))
+    source = request(
+        HI, answer_from(CHAT, call(), stop_reason="error"), answer_from(CHAT, call()), result("c1", "found")
+    )
     assert results_in(repaired(source, CHAT)) == [("c1", "found")]
 
 
@@ -737,7 +750,9 @@ def test_what_a_provider_ran_may_be_spread_over_the_messages_of_a_turn() -> None
     """
     run = ServerToolCall(id="s1", name="web_search", arguments={"query": "x"})
     found = ServerToolResult(tool_call_id="s1", tool_name="web_search", dialect=CLAUDE.api, content=[])
-    source = request(HI, said_by(CLAUDE, run), said_by(CLAUDE, found), said_by(CLAUDE, TextBlock(text="Found.")), HI)
+    source = request(
+        HI, answer_from(CLAUDE, run), answer_from(CLAUDE, found), answer_from(CLAUDE, TextBlock(text="Found.")), HI
+    )
     assert il.adapt(source, CLAUDE).losses == ()
 
 
@@ -763,7 +778,7 @@ def test_thinking_is_off_while_the_turn_of_another_model_waits_for_results(reaso
     """
     Also when the result that makes the turn an open one was added, or what stood behind it was left out.
     """
-    source = request(HI, said_by(GPT, call("c1")), *last, reasoning=reasoning)
+    source = request(HI, answer_from(GPT, call("c1")), *last, reasoning=reasoning)
     asks_nothing = reasoning == Reasoning()
     assert repaired(source, CLAUDE).options.reasoning == (reasoning if asks_nothing else Reasoning(enabled=False))
 
@@ -813,7 +828,7 @@ def test_no_text_is_sent_that_is_not_what_the_arguments_are(text: str) -> None:
     A call that was built by hand or changed since has no say in what its old text means; blank text is an object.
     """
     made = ToolCall(id="c1", name="search", arguments={}, arguments_text=text)
-    body = body_of(request(HI, said_by(CHAT, made), result()), CHAT)
+    body = body_of(request(HI, answer_from(CHAT, made), result()), CHAT)
     sent = json.loads(body["messages"][1]["tool_calls"][0]["function"]["arguments"])
     assert sent == ({} if not text.strip() else {"invalid_arguments": text})
 
@@ -914,7 +929,7 @@ def test_case_89_a_marker_on_a_result_is_one_marker() -> None:
     Of parallel results only the marked one carries it.
     """
     results = (result("c1"), result("c2", cache=CacheMarker()))
-    source = request(HI, said_by(CLAUDE, call("c1"), call("c2")), *results)
+    source = request(HI, answer_from(CLAUDE, call("c1"), call("c2")), *results)
     assert json.dumps(body_of(source, CLAUDE)).count("cache_control") == 1
 
 
@@ -923,7 +938,7 @@ def test_case_90_the_same_request_gives_the_same_bytes(target: ModelDescriptor) 
     """
     Ids and names are made by hashing, not by counting or chance.
     """
-    source = request(HI, said_by(CLAUDE, call(LONG, "a.b c")), result(LONG))
+    source = request(HI, answer_from(CLAUDE, call(LONG, "a.b c")), result(LONG))
     encode = il.dialect(target.api).encode_request
     assert encode(repaired(source, target)).bytes() == encode(repaired(source, target)).bytes()
 
@@ -1127,8 +1142,8 @@ def test_a_schema_gets_a_name_where_one_is_required(target: str) -> None:
 def test_case_97_input_and_answer_share_the_window() -> None:
     """The input fits, the input and the answer asked for do not: the answer is asked for shorter, and that is said."""
     model = il.ModelDescriptor(id="claude-x", api="anthropic-messages", context_window=10_000)
-    said = il.UserMessage(content="word " * 4_000)  # about 5,000 tokens
-    request = il.Request(model=model, context=il.Context(messages=(said,)), options=il.Options(max_tokens=8_000))
+    message = il.UserMessage(content="word " * 4_000)  # about 5,000 tokens
+    request = il.Request(model=model, context=il.Context(messages=(message,)), options=il.Options(max_tokens=8_000))
     adapted, losses = il.adapt(request, model)
     assert 5_000 == adapted.options.max_tokens
     assert [("$.options.maxTokens", "weakened")] == [(loss.path, loss.severity) for loss in losses]

@@ -34,7 +34,7 @@ from interlingua.values.events import (
 from interlingua.values.messages import CacheMarker, blocks_of
 from interlingua.values.request import StreamOptions
 from laws.grammar import faults
-from laws.wires import frames_of, heard, owner, stream_of, streamed
+from laws.wires import decode_stream, frames_of, owner, stream_of, streamed
 
 ANTHROPIC, COMPLETIONS, RESPONSES = "anthropic-messages", "openai-completions", "openai-responses"
 GOOGLE, BEDROCK, OLLAMA = "google-generative-ai", "bedrock-converse-stream", "ollama-chat"
@@ -69,10 +69,10 @@ def whole_anthropic(steps: Sequence[Step], stop: str) -> dict[str, Any]:
     content: list[Any] = []
     for step in steps:
         match step:
-            case ("text", words):
-                content.append({"type": "text", "text": words})
-            case ("think", words, seal):
-                content.append({"type": "thinking", "thinking": words, "signature": seal or ""})
+            case ("text", text):
+                content.append({"type": "text", "text": text})
+            case ("think", text, seal):
+                content.append({"type": "thinking", "thinking": text, "signature": seal or ""})
             case ("call", call_id, name, arguments):
                 content.append({"type": "tool_use", "id": call_id, "name": name, "input": json.loads(arguments)})
     usage = {
@@ -100,12 +100,12 @@ def speak_anthropic(steps: Sequence[Step], stop: str, size: int) -> Iterator[Giv
     yield "message_start", {"type": "message_start", "message": start}
     for at, (step, block) in enumerate(zip(steps, whole["content"], strict=True)):
         match step:
-            case ("text", words):
+            case ("text", text):
                 opened = {"type": "text", "text": ""}
-                deltas = [{"type": "text_delta", "text": piece} for piece in pieces(words, size)]
-            case ("think", words, seal):
+                deltas = [{"type": "text_delta", "text": piece} for piece in pieces(text, size)]
+            case ("think", text, seal):
                 opened = {"type": "thinking", "thinking": "", "signature": ""}
-                deltas = [{"type": "thinking_delta", "thinking": piece} for piece in pieces(words, size)]
+                deltas = [{"type": "thinking_delta", "thinking": piece} for piece in pieces(text, size)]
                 deltas += [{"type": "signature_delta", "signature": seal}] if seal else []
             case (_, _, _, arguments):
                 opened = {**block, "input": {}}
@@ -127,23 +127,23 @@ COMPLETIONS_USAGE = {
 }
 
 
-def detail(at: int, words: str, seal: str | None) -> dict[str, Any]:
+def detail(at: int, text: str, seal: str | None) -> dict[str, Any]:
     signed = {} if seal is None else {"signature": seal}
-    return {"type": "reasoning.text", "text": words, **signed, "format": "unknown", "index": at}
+    return {"type": "reasoning.text", "text": text, **signed, "format": "unknown", "index": at}
 
 
 def whole_completions(steps: Sequence[Step], stop: str) -> dict[str, Any]:
-    said: dict[str, Any] = {"role": "assistant", "content": None}
+    wire: dict[str, Any] = {"role": "assistant", "content": None}
     for at, step in enumerate(steps):
         match step:
-            case ("text", words):
-                said["content"] = (said["content"] or "") + words
-            case ("think", words, seal):
-                said.setdefault("reasoning_details", []).append(detail(at, words, seal))
+            case ("text", text):
+                wire["content"] = (wire["content"] or "") + text
+            case ("think", text, seal):
+                wire.setdefault("reasoning_details", []).append(detail(at, text, seal))
             case ("call", call_id, name, arguments):
                 call = {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
-                said.setdefault("tool_calls", []).append(call)
-    choice = {"index": 0, "message": said, "finish_reason": stop}
+                wire.setdefault("tool_calls", []).append(call)
+    choice = {"index": 0, "message": wire, "finish_reason": stop}
     head = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "m"}
     return {**head, "choices": [choice], "usage": COMPLETIONS_USAGE}
 
@@ -167,10 +167,10 @@ def speak_completions(steps: Sequence[Step], stop: str, size: int) -> Iterator[G
     calls = 0
     for at, step in enumerate(steps):
         match step:
-            case ("text", words):
-                yield from (chunk({"content": piece}) for piece in pieces(words, size))
-            case ("think", words, seal):
-                for piece in pieces(words, size):
+            case ("text", text):
+                yield from (chunk({"content": piece}) for piece in pieces(text, size))
+            case ("think", text, seal):
+                for piece in pieces(text, size):
                     yield chunk({"reasoning_details": [detail(at, piece, None)]})
                 if seal is not None:
                     yield chunk({"reasoning_details": [detail(at, "", seal)]})
@@ -195,8 +195,8 @@ RESPONSES_USAGE = {
 def item_of(at: int, step: Step) -> dict[str, Any]:
     """One output item of a Responses answer."""
     match step:
-        case ("text", words):
-            part = {"type": "output_text", "text": words, "annotations": [], "logprobs": []}
+        case ("text", text):
+            part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
             return {
                 "type": "message",
                 "id": f"msg_a{at}",
@@ -204,8 +204,8 @@ def item_of(at: int, step: Step) -> dict[str, Any]:
                 "role": "assistant",
                 "content": [part],
             }
-        case ("think", words, seal):
-            summary = [{"type": "summary_text", "text": words}]
+        case ("think", text, seal):
+            summary = [{"type": "summary_text", "text": text}]
             return {"type": "reasoning", "id": f"rs_a{at}", "summary": summary, "encrypted_content": seal}
         case (_, call_id, name, arguments):
             return {
@@ -239,22 +239,22 @@ def speak_item(at: int, step: Step, size: int) -> Iterator[Given]:
     item = item_of(at, step)
     here = {"item_id": item["id"], "output_index": at}
     match step:
-        case ("text", words):
+        case ("text", fragment):
             part = {"type": "output_text", "text": "", "annotations": []}
             there = {**here, "content_index": 0}
             yield event("response.output_item.added", output_index=at, item={**item, "content": []})
             yield event("response.content_part.added", **there, part=part)
-            for piece in pieces(words, size):
+            for piece in pieces(fragment, size):
                 yield event("response.output_text.delta", **there, delta=piece)
-            yield event("response.output_text.done", **there, text=words)
+            yield event("response.output_text.done", **there, text=fragment)
             yield event("response.content_part.done", **there, part=item["content"][0])
-        case ("think", words, _):
+        case ("think", fragment, _):
             there = {**here, "summary_index": 0}
             yield event("response.output_item.added", output_index=at, item={**item, "summary": []})
             yield event("response.reasoning_summary_part.added", **there, part={"type": "summary_text", "text": ""})
-            for piece in pieces(words, size):
+            for piece in pieces(fragment, size):
                 yield event("response.reasoning_summary_text.delta", **there, delta=piece)
-            yield event("response.reasoning_summary_text.done", **there, text=words)
+            yield event("response.reasoning_summary_text.done", **there, text=fragment)
             yield event("response.reasoning_summary_part.done", **there, part=item["summary"][0])
         case (_, _, _, arguments):
             yield event("response.output_item.added", output_index=at, item={**item, "arguments": ""})
@@ -274,12 +274,12 @@ def speak_responses(steps: Sequence[Step], stop: str, size: int) -> Iterator[Giv
 def parts_of(step: Step, size: int = 1_000_000) -> Iterator[dict[str, Any]]:
     """The parts of a Gemini candidate; words come in several, but what is sealed is a part of its own."""
     match step:
-        case ("text", words):
-            yield from ({"text": piece} for piece in pieces(words, size))
-        case ("think", words, None):
-            yield from ({"text": piece, "thought": True} for piece in pieces(words, size))
-        case ("think", words, seal):
-            yield {"text": words, "thought": True, "thoughtSignature": seal}
+        case ("text", text):
+            yield from ({"text": piece} for piece in pieces(text, size))
+        case ("think", text, None):
+            yield from ({"text": piece, "thought": True} for piece in pieces(text, size))
+        case ("think", text, seal):
+            yield {"text": text, "thought": True, "thoughtSignature": seal}
         case ("call", call_id, name, arguments):
             yield {"functionCall": {"id": call_id, "name": name, "args": json.loads(arguments)}}
 
@@ -328,11 +328,11 @@ def whole_bedrock(steps: Sequence[Step], stop: str) -> dict[str, Any]:
     content: list[Any] = []
     for step in steps:
         match step:
-            case ("text", words):
-                content.append({"text": words})
-            case ("think", words, seal):
+            case ("text", text):
+                content.append({"text": text})
+            case ("think", text, seal):
                 signed = {"signature": seal} if seal else {}
-                content.append({"reasoningContent": {"reasoningText": {"text": words, **signed}}})
+                content.append({"reasoningContent": {"reasoningText": {"text": text, **signed}}})
             case ("call", call_id, name, arguments):
                 content.append({"toolUse": {"toolUseId": call_id, "name": name, "input": json.loads(arguments)}})
     return {
@@ -347,10 +347,10 @@ def speak_bedrock(steps: Sequence[Step], stop: str, size: int) -> Iterator[Given
     yield "messageStart", {"role": "assistant"}
     for at, step in enumerate(steps):
         match step:
-            case ("text", words):
-                deltas: list[Any] = [{"text": piece} for piece in pieces(words, size)]
-            case ("think", words, seal):
-                deltas = [{"reasoningContent": {"text": piece}} for piece in pieces(words, size)]
+            case ("text", text):
+                deltas: list[Any] = [{"text": piece} for piece in pieces(text, size)]
+            case ("think", text, seal):
+                deltas = [{"reasoningContent": {"text": piece}} for piece in pieces(text, size)]
                 deltas += [{"reasoningContent": {"signature": seal}}] if seal else []
             case (_, call_id, name, arguments):
                 opened = {"toolUse": {"toolUseId": call_id, "name": name}}
@@ -372,30 +372,30 @@ def ollama_call(name: str, arguments: str) -> dict[str, Any]:
 
 
 def whole_ollama(steps: Sequence[Step], stop: str) -> dict[str, Any]:
-    said: dict[str, Any] = {"role": "assistant", "content": ""}
+    wire: dict[str, Any] = {"role": "assistant", "content": ""}
     for step in steps:
         match step:
-            case ("text", words):
-                said["content"] += words
-            case ("think", words, _):
-                said["thinking"] = said.get("thinking", "") + words
+            case ("text", text):
+                wire["content"] += text
+            case ("think", text, _):
+                wire["thinking"] = wire.get("thinking", "") + text
             case ("call", _, name, arguments):
-                said.setdefault("tool_calls", []).append(ollama_call(name, arguments))
-    return {**OLLAMA_HEAD, "message": said, "done": True, "done_reason": stop, **OLLAMA_USAGE}
+                wire.setdefault("tool_calls", []).append(ollama_call(name, arguments))
+    return {**OLLAMA_HEAD, "message": wire, "done": True, "done_reason": stop, **OLLAMA_USAGE}
 
 
-def line(**said: Any) -> Given:
+def line(**fields: Any) -> Given:
     """One line of an Ollama stream."""
-    return "", {**OLLAMA_HEAD, "message": {"role": "assistant", "content": "", **said}, "done": False}
+    return "", {**OLLAMA_HEAD, "message": {"role": "assistant", "content": "", **fields}, "done": False}
 
 
 def speak_ollama(steps: Sequence[Step], stop: str, size: int) -> Iterator[Given]:
     for step in steps:
         match step:
-            case ("text", words):
-                yield from (line(content=piece) for piece in pieces(words, size))
-            case ("think", words, _):
-                yield from (line(thinking=piece) for piece in pieces(words, size))
+            case ("text", text):
+                yield from (line(content=piece) for piece in pieces(text, size))
+            case ("think", text, _):
+                yield from (line(thinking=piece) for piece in pieces(text, size))
             case ("call", _, name, arguments):
                 yield line(tool_calls=[ollama_call(name, arguments)])
     yield "", {**whole_ollama((), stop)}
@@ -409,10 +409,10 @@ def whole_cohere(steps: Sequence[Step], stop: str) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant"}
     for step in steps:
         match step:
-            case ("text", words):
-                message.setdefault("content", []).append({"type": "text", "text": words})
-            case ("think", words, _):
-                message.setdefault("content", []).append({"type": "thinking", "thinking": words})
+            case ("text", text):
+                message.setdefault("content", []).append({"type": "text", "text": text})
+            case ("think", text, _):
+                message.setdefault("content", []).append({"type": "thinking", "thinking": text})
             case ("call", call_id, name, arguments):
                 message.setdefault("tool_calls", []).append(cohere_call(call_id, name, arguments))
     tokens = {"input_tokens": FRESH + READ, "output_tokens": SPOKEN}
@@ -452,11 +452,11 @@ def whole_interaction(steps: Sequence[Step], stop: str) -> dict[str, Any]:
     made: list[Any] = []
     for step in steps:
         match step:
-            case ("text", words):
-                made.append({"type": "model_output", "content": [{"type": "text", "text": words}]})
-            case ("think", words, seal):
+            case ("text", text):
+                made.append({"type": "model_output", "content": [{"type": "text", "text": text}]})
+            case ("think", text, seal):
                 sealed = {"signature": seal} if seal else {}
-                made.append({"type": "thought", **sealed, "summary": [{"type": "text", "text": words}]})
+                made.append({"type": "thought", **sealed, "summary": [{"type": "text", "text": text}]})
             case ("call", call_id, name, arguments):
                 made.append({"type": "function_call", "id": call_id, "name": name, "arguments": json.loads(arguments)})
     usage = {
@@ -480,12 +480,12 @@ def speak_interaction(steps: Sequence[Step], stop: str, size: int) -> Iterator[G
     for at, step in enumerate(steps):
         deltas: list[Any] = []
         match step:
-            case ("text", words):
+            case ("text", fragment):
                 opened: Any = {"type": "model_output"}
-                deltas = [{"type": "text", "text": piece} for piece in pieces(words, size)]
-            case ("think", words, seal):
+                deltas = [{"type": "text", "text": piece} for piece in pieces(fragment, size)]
+            case ("think", fragment, seal):
                 opened = {"type": "thought"}
-                texts = [{"type": "text", "text": piece} for piece in pieces(words, size)]
+                texts = [{"type": "text", "text": piece} for piece in pieces(fragment, size)]
                 deltas = [{"type": "thought_summary", "content": text} for text in texts]
                 deltas += [{"type": "thought_signature", "signature": seal}] if seal else []
             case (_, call_id, name, arguments):
@@ -546,9 +546,9 @@ def answer(name: str, *steps: Step, stop: str | None = None) -> dict[str, Any]:
     return {"response": body} if name == GEMINI_CLI else body
 
 
-def wired(name: str, told: Iterable[Given]) -> bytes:
+def wired(name: str, frames: Iterable[Given]) -> bytes:
     """Events as bytes of the wire."""
-    return b"".join(_wired(name, kind, value) for kind, value in told)
+    return b"".join(_wired(name, kind, value) for kind, value in frames)
 
 
 def _wired(name: str, kind: str, value: Any) -> bytes:
@@ -564,15 +564,15 @@ def _wired(name: str, kind: str, value: Any) -> bytes:
     return (f"event: {kind}\n".encode() if kind else b"") + b"data: " + data + b"\n\n"
 
 
-def events_of(name: str, told: Iterable[Given], **given: Any) -> list[StreamEvent]:
+def events_of(name: str, frames: Iterable[Given], **given: Any) -> list[StreamEvent]:
     """The events of a stream, whose order is checked."""
-    events = heard(il.dialect(name), [wired(name, told)], **given)
+    events = decode_stream(il.dialect(name), [wired(name, frames)], **given)
     assert [] == faults(events)
     return events
 
 
-def message_of(name: str, told: Iterable[Given], **given: Any) -> il.AssistantMessage:
-    return il.fold(events_of(name, told, **given))
+def message_of(name: str, frames: Iterable[Given], **given: Any) -> il.AssistantMessage:
+    return il.fold(events_of(name, frames, **given))
 
 
 def both(name: str, *steps: Step, stop: str | None = None) -> list[il.AssistantMessage]:
@@ -629,7 +629,7 @@ def request_of(*messages: Any, **more: Any) -> il.Request:
     return il.Request(model=il.ModelDescriptor(id="m"), context=context, options=options)
 
 
-def said(name: str, *messages: Any, **more: Any) -> list[Any]:
+def wire_items(name: str, *messages: Any, **more: Any) -> list[Any]:
     """The items by which a wire's request says these messages."""
     return items_of(name, il.dialect(name).encode_request(request_of(*messages, **more)).body)
 
@@ -679,11 +679,11 @@ def test_case_4_a_signature_of_gemini_travels_through_a_chat_completions_client(
     A client of Chat Completions sees the signature beside the call, and what it echoes brings it back to Gemini.
     """
     part = {"functionCall": {"id": "call_a", "name": "add", "args": {"a": 1}}, "thoughtSignature": "c2lnbmVk"}
-    heard_from_gemini = read(GOOGLE, {"candidates": [candidate([part], "STOP")]})
-    shown = il.dialect(COMPLETIONS).encode_response(heard_from_gemini).body["choices"][0]["message"]
+    from_gemini = read(GOOGLE, {"candidates": [candidate([part], "STOP")]})
+    shown = il.dialect(COMPLETIONS).encode_response(from_gemini).body["choices"][0]["message"]
     assert "c2lnbmVk" in json.dumps(shown["tool_calls"][0])
     echoed = understood(COMPLETIONS, {"role": "user", "content": "1+2?"}, shown)
-    assert part == said(GOOGLE, *echoed)[1]["parts"][0]
+    assert part == wire_items(GOOGLE, *echoed)[1]["parts"][0]
 
 
 @wires(COMPLETIONS)
@@ -693,7 +693,7 @@ def test_case_4_the_signature_is_also_there_when_the_answer_streams(name: str) -
     """
     signed = replace(call(a=1), thought_signature="c2lnbmVk")
     wire = il.dialect(name)
-    (again,) = il.fold(heard(wire, [stream_of(wire, turn(signed))])).tool_calls
+    (again,) = il.fold(decode_stream(wire, [stream_of(wire, turn(signed))])).tool_calls
     assert "c2lnbmVk" == again.thought_signature
 
 
@@ -702,9 +702,9 @@ def test_case_4_a_wire_without_a_place_for_the_signature_says_so(name: str) -> N
     """
     The signature is on the wire or among the losses, never silently gone.
     """
-    told = encoded(name, HELLO, turn(replace(call(a=1), thought_signature="c2lnbmVk")))
-    is_lost = "$.messages[1].content[0].thoughtSignature" in paths(told)
-    assert is_lost != (b"c2lnbmVk" in told.bytes())
+    body = encoded(name, HELLO, turn(replace(call(a=1), thought_signature="c2lnbmVk")))
+    is_lost = "$.messages[1].content[0].thoughtSignature" in paths(body)
+    assert is_lost != (b"c2lnbmVk" in body.bytes())
 
 
 REASONED: tuple[Step, ...] = (
@@ -721,7 +721,7 @@ def test_case_6_reasoning_stays_before_what_followed_it(name: str, form: int) ->
     """
     Each reasoning item is replayed directly before the message or call that it led to.
     """
-    items = said(name, HELLO, both(name, *REASONED)[form], result())
+    items = wire_items(name, HELLO, both(name, *REASONED)[form], result())
     assert ["reasoning", "message", "reasoning", "function_call"] == [item["type"] for item in items[1:5]]
     assert ["rs_a0", "msg_a1", "rs_a2", "fc_a3"] == [item["id"] for item in items[1:5]]
     assert ["c2VhbDE=", "c2VhbDI="] == [items[1]["encrypted_content"], items[3]["encrypted_content"]]
@@ -734,7 +734,7 @@ def test_case_7_a_call_with_an_item_id_goes_with_its_reasoning(name: str, form: 
     A turn that really reasoned is sent back as the pair of reasoning and call, under their own ids.
     """
     steps = (("think", "add them", "c2VhbA=="), ("call", "call_a", "add", '{"a":1}'))
-    reasoning, made = said(name, HELLO, both(name, *steps)[form], result())[1:3]
+    reasoning, made = wire_items(name, HELLO, both(name, *steps)[form], result())[1:3]
     assert ("reasoning", "rs_a0", "c2VhbA==") == (reasoning["type"], reasoning["id"], reasoning["encrypted_content"])
     assert ("function_call", "fc_a1", "call_a") == (made["type"], made["id"], made["call_id"])
 
@@ -745,7 +745,7 @@ def test_case_7_a_call_from_elsewhere_stands_alone(name: str) -> None:
     A call that no Responses model made has no item id that would ask for a reasoning item.
     """
     elsewhere = read(ANTHROPIC, answer(ANTHROPIC, ("call", "toolu_1", "add", '{"a":1}')))
-    made = said(name, HELLO, elsewhere)[1]
+    made = wire_items(name, HELLO, elsewhere)[1]
     assert "toolu_1" == made["call_id"]
     assert "id" not in made
 
@@ -769,7 +769,7 @@ def test_case_8_items_keep_the_order_of_the_model_and_get_no_fillers(
     What is replayed are the items that the model gave, in its order, and nothing between them.
     """
     kinds = {"think": "reasoning", "text": "message", "call": "function_call"}
-    items = said(name, HELLO, both(name, *steps)[form])
+    items = wire_items(name, HELLO, both(name, *steps)[form])
     assert [kinds[step[0]] for step in steps] == [item["type"] for item in items[1:]]
 
 
@@ -778,7 +778,7 @@ def test_case_8_foreign_turns_are_said_in_their_order_too(name: str) -> None:
     """
     A call before the words stays before the words.
     """
-    items = said(name, HELLO, turn(call("call_a"), il.TextBlock(text="and"), call("call_b")), result())
+    items = wire_items(name, HELLO, turn(call("call_a"), il.TextBlock(text="and"), call("call_b")), result())
     assert ["function_call", "message", "function_call", "function_call_output"] == [
         item.get("type", "message") for item in items[1:]
     ]
@@ -792,9 +792,9 @@ def test_case_9_a_field_of_chat_completions_is_no_item_id(name: str, field: str)
     """
     body = answer(COMPLETIONS, ("text", "3"))
     body["choices"][0]["message"][field] = "let me add"
-    told = encoded(name, HELLO, read(COMPLETIONS, body), il.UserMessage(content="and 2+2?"))
-    assert field not in [item.get("id") for item in items_of(name, told.body)]
-    assert not any(str(item.get("id", "")).startswith("chatcmpl") for item in items_of(name, told.body))
+    output = encoded(name, HELLO, read(COMPLETIONS, body), il.UserMessage(content="and 2+2?"))
+    assert field not in [item.get("id") for item in items_of(name, output.body)]
+    assert not any(str(item.get("id", "")).startswith("chatcmpl") for item in items_of(name, output.body))
 
 
 @every_wire
@@ -802,9 +802,11 @@ def test_case_9_ids_of_responses_items_stay_with_the_responses_api(name: str) ->
     """
     Item ids that the Responses API minted are sent to no other api.
     """
-    told = encoded(name, HELLO, read(RESPONSES, answer(RESPONSES, *REASONED)), result())
-    minted = ["rs_a0", "msg_a1", "rs_a2", "fc_a3"]
-    assert (minted if owner(name) == RESPONSES else []) == [word for word in minted if word.encode() in told.bytes()]
+    body = encoded(name, HELLO, read(RESPONSES, answer(RESPONSES, *REASONED)), result())
+    generated = ["rs_a0", "msg_a1", "rs_a2", "fc_a3"]
+    assert (generated if owner(name) == RESPONSES else []) == [
+        word for word in generated if word.encode() in body.bytes()
+    ]
 
 
 @wires(RESPONSES)
@@ -817,8 +819,8 @@ def test_case_10_a_conversation_is_replayed_in_full_and_nothing_refers_to_the_se
     assert ["message", "reasoning", "message", "reasoning", "function_call", "function_call_output"] == [
         item.get("type", "message") for item in body["input"]
     ]
-    for words in ("Let me see.", "c2VhbDE=", "c2VhbDI=", '{\\"a\\":1}'):
-        assert words in json.dumps(body["input"])
+    for text in ("Let me see.", "c2VhbDE=", "c2VhbDI=", '{\\"a\\":1}'):
+        assert text in json.dumps(body["input"])
 
 
 @wires(COMPLETIONS)
@@ -829,11 +831,11 @@ def test_case_12_fragments_of_reasoning_details_are_one_block(name: str) -> None
     first = {"type": "reasoning.text", "text": "I thi", "index": 0, "format": "f1", "signature": None}
     second = {"type": "reasoning.text", "text": "nk", "index": 0}
     last = {"type": "reasoning.text", "signature": "c2ln", "index": 0, "novel": {"x": 1}}
-    told = [chunk({"role": "assistant", "reasoning_details": [part]}) for part in (first, second, last)]
-    message = message_of(name, [*told, chunk({"content": "Yes."}), chunk({}, "stop")])
+    frames = [chunk({"role": "assistant", "reasoning_details": [part]}) for part in (first, second, last)]
+    message = message_of(name, [*frames, chunk({"content": "Yes."}), chunk({}, "stop")])
     thinking, text = message.content
     assert ("I think", "c2ln", "Yes.") == (thinking.thinking, thinking.thinking_signature, text.text)
-    (block,) = said(name, HELLO, message)[1]["reasoning_details"]
+    (block,) = wire_items(name, HELLO, message)[1]["reasoning_details"]
     assert {"type": "reasoning.text", "text": "I think", "signature": "c2ln", "format": "f1", "novel": {"x": 1}} == {
         key: value for key, value in block.items() if key != "index"
     }
@@ -845,8 +847,8 @@ def test_case_12_fragments_of_other_types_and_indexes_stay_apart(name: str) -> N
     A sealed detail grows by its data, and details of other indexes are blocks of their own.
     """
     sealed = [{"type": "reasoning.encrypted", "data": piece, "index": 1, "id": "rs_1"} for piece in ("QUJD", "REVG")]
-    told = [chunk({"reasoning_details": [part]}) for part in (detail(0, "so", "c2ln"), *sealed)]
-    first, second = message_of(name, [*told, chunk({"content": "Yes."}), chunk({}, "stop")]).content[:2]
+    frames = [chunk({"reasoning_details": [part]}) for part in (detail(0, "so", "c2ln"), *sealed)]
+    first, second = message_of(name, [*frames, chunk({"content": "Yes."}), chunk({}, "stop")]).content[:2]
     assert ("so", "c2ln", False) == (first.thinking, first.thinking_signature, first.redacted)
     assert ("", "QUJDREVG", True) == (second.thinking, second.thinking_signature, second.redacted)
 
@@ -893,7 +895,7 @@ def test_case_13_redacted_thinking_keeps_its_place_among_the_others(name: str) -
     message = read(name, body)
     assert [False, True, False] == [block.redacted for block in message.content]
     assert ["c2VhbDE=", "ZGFyaw==", "c2VhbDI="] == [block.thinking_signature for block in message.content]
-    assert content == said(name, HELLO, message)[1]["content"]
+    assert content == wire_items(name, HELLO, message)[1]["content"]
 
 
 ODD_SEAL = 'EqoB+/=\u00e9\u2028 \\u0041"\\\\ \U0001f512=='
@@ -978,7 +980,7 @@ def test_case_16_thinking_inside_list_content_is_read_at_both_levels(name: str) 
     for message in (read(name, body), message_of(name, streams)):
         assert ("two chunks", "Yes.") == (message.thinking, message.text)
         assert [il.ThinkingBlock, il.TextBlock] == [type(block) for block in message.content]
-    assert MISTRAL == said(name, HELLO, read(name, body))[1]["content"]
+    assert MISTRAL == wire_items(name, HELLO, read(name, body))[1]["content"]
 
 
 @wires(COMPLETIONS)
@@ -1110,7 +1112,7 @@ def test_case_22_a_call_without_id_and_its_result_can_be_resumed_elsewhere(name:
     }
     made, given = understood(name, *items[name])
     assert made.tool_calls[0].id == given.tool_call_id != ""
-    assert 2 == json.dumps(said(target, made, given)).count(json.dumps(given.tool_call_id))
+    assert 2 == json.dumps(wire_items(target, made, given)).count(json.dumps(given.tool_call_id))
 
 
 @wires(RESPONSES)
@@ -1140,7 +1142,7 @@ def test_case_25_results_of_parallel_calls_are_one_turn(name: str) -> None:
     """
     Three calls are answered by one content with exactly three responses, in order.
     """
-    items = said(name, HELLO, turn(*THREE), *RESULTS, il.UserMessage(content="go on"))
+    items = wire_items(name, HELLO, turn(*THREE), *RESULTS, il.UserMessage(content="go on"))
     assert ["user", "model", "user", "user"] == [item["role"] for item in items]
     assert ["call_a", "call_b", "call_c"] == [part["functionResponse"]["id"] for part in items[2]["parts"]]
 
@@ -1150,7 +1152,7 @@ def test_case_25_results_of_parallel_calls_are_one_user_message(name: str) -> No
     """
     Where results stand in user messages, all results of a turn stand in one.
     """
-    items = said(name, HELLO, turn(*THREE), *RESULTS)
+    items = wire_items(name, HELLO, turn(*THREE), *RESULTS)
     assert ["user", "assistant", "user"] == [item["role"] for item in items]
     assert 3 == len(items[2]["content"])
 
@@ -1188,8 +1190,8 @@ def test_case_30_a_wire_without_ids_gives_one_minted_id_to_all_events_of_a_call(
     """
     The id that the caller's mint gives is the call's, from its first event on.
     """
-    told = spoken(name, ("call", "", "add", '{"a":1}'), ("call", "", "add", '{"a":2}'))
-    events = events_of(name, told, mint=lambda n: f"minted_{n}")
+    frames = spoken(name, ("call", "", "add", '{"a":1}'), ("call", "", "add", '{"a":2}'))
+    events = events_of(name, frames, mint=lambda n: f"minted_{n}")
     starts = [event.block.id for event in only(ToolCallStart, events)]
     assert starts == [event.tool_call.id for event in only(ToolCallEnd, events)]
     assert starts == [made.id for made in il.fold(events).tool_calls]
@@ -1210,8 +1212,8 @@ def test_case_31_a_name_that_is_repeated_is_still_the_name(name: str) -> None:
 
 def events_without_arguments(name: str) -> list[StreamEvent]:
     """A call of a tool that takes nothing, streamed without a single delta."""
-    told = spoken(name, ("call", "call_a", "now", "{}" if owner(name) in (ANTHROPIC, BEDROCK) else ""))
-    return events_of(name, [pair for pair in told if pair[0] not in ("content_block_delta", "contentBlockDelta")])
+    frames = spoken(name, ("call", "call_a", "now", "{}" if owner(name) in (ANTHROPIC, BEDROCK) else ""))
+    return events_of(name, [pair for pair in frames if pair[0] not in ("content_block_delta", "contentBlockDelta")])
 
 
 @wires(ANTHROPIC, COMPLETIONS, RESPONSES, BEDROCK)
@@ -1235,7 +1237,7 @@ def test_case_35_blank_arguments_are_no_arguments(name: str, blank: str) -> None
     """
     (made,) = read(name, answer(name, ("call", "call_a", "now", blank))).tool_calls
     assert ({}, None) == (made.arguments, made.parse_error)
-    (block,) = said(ANTHROPIC, turn(made))[0]["content"]
+    (block,) = wire_items(ANTHROPIC, turn(made))[0]["content"]
     assert {} == block["input"]
 
 
@@ -1294,7 +1296,7 @@ def test_case_36_the_arguments_keep_their_exact_text(name: str) -> None:
     """
     text = '{ "n" : 1.10, "e":1E3,"n":2 }'
     message = read(name, answer(name, ("call", "call_a", "add", text)))
-    assert json.dumps(text) in json.dumps(said(name, HELLO, il.load(il.dump(message), il.AssistantMessage)))
+    assert json.dumps(text) in json.dumps(wire_items(name, HELLO, il.load(il.dump(message), il.AssistantMessage)))
 
 
 @pytest.mark.parametrize("name", [ANTHROPIC, COMPLETIONS, GOOGLE, BEDROCK, OLLAMA])
@@ -1302,7 +1304,7 @@ def test_case_37_one_turn_is_one_message(name: str) -> None:
     """
     Words and all calls of a turn are said in a single message.
     """
-    items = said(name, HELLO, turn(il.TextBlock(text="Let me see."), *THREE), *RESULTS)
+    items = wire_items(name, HELLO, turn(il.TextBlock(text="Let me see."), *THREE), *RESULTS)
     spoken_by_model = [item for item in items if item["role"] in ("assistant", "model")]
     assert 1 == len(spoken_by_model)
     whole = json.dumps(spoken_by_model[0])
@@ -1425,12 +1427,12 @@ def test_case_42_arguments_that_come_only_at_the_end_are_the_arguments(name: str
     """
     Without a delta, the final value is the call's, and is shown as one delta.
     """
-    told = [
+    frames = [
         pair
         for pair in spoken(name, ("call", "call_a", "add", '{"a":1}'))
         if pair[0] != "response.function_call_arguments.delta"
     ]
-    for kept in (told, [pair for pair in told if pair[0] != "response.function_call_arguments.done"]):
+    for kept in (frames, [pair for pair in frames if pair[0] != "response.function_call_arguments.done"]):
         events = events_of(name, kept)
         assert ['{"a":1}'] == [event.delta for event in only(ToolCallDelta, events)]
         assert {"a": 1} == il.fold(events).tool_calls[0].arguments
@@ -1441,11 +1443,11 @@ def test_case_42_the_final_value_overrules_the_deltas(name: str) -> None:
     """
     Where deltas and the final value disagree, the final value is right.
     """
-    told = [
+    frames = [
         (kind, {**value, "delta": "{"} if kind.endswith("arguments.delta") else value)
         for kind, value in spoken(name, ("call", "call_a", "add", '{"a":1}'))
     ]
-    assert {"a": 1} == message_of(name, told).tool_calls[0].arguments
+    assert {"a": 1} == message_of(name, frames).tool_calls[0].arguments
 
 
 @wires(RESPONSES)
@@ -1454,11 +1456,11 @@ def test_case_43_items_are_known_from_their_own_events(name: str, output: Any) -
     """
     A last event without its list of items takes nothing away from what the items said.
     """
-    *told, (kind, last) = spoken(name, *REASONED)
+    *frames, (kind, last) = spoken(name, *REASONED)
     ended = {key: value for key, value in last["response"].items() if key != "output"}
     if output != "absent":
         ended["output"] = output
-    message = message_of(name, [*told, (kind, {**last, "response": ended})])
+    message = message_of(name, [*frames, (kind, {**last, "response": ended})])
     assert message_of(name, spoken(name, *REASONED)).content == message.content
     assert ("toolUse", SPOKEN) == (message.stop_reason, message.usage.output)
 
@@ -1508,8 +1510,8 @@ def test_case_45_a_block_is_opened_by_its_first_delta(name: str) -> None:
     """
     An upstream that forgets to open its blocks still gives blocks that open before their deltas.
     """
-    told = [pair for pair in spoken(name, ("text", "hello there")) if pair[0] not in ORPHANS[owner(name)]]
-    events = events_of(name, told)
+    frames = [pair for pair in spoken(name, ("text", "hello there")) if pair[0] not in ORPHANS[owner(name)]]
+    events = events_of(name, frames)
     assert "hello there" == texts(TextDelta, events) == il.fold(events).text
     passed_on = values_of(ANTHROPIC, streamed(il.dialect(ANTHROPIC), events))
     kinds = [value["type"] for value in passed_on]
@@ -1522,14 +1524,14 @@ def test_case_45_a_call_without_its_opening_event_is_still_a_call(name: str) -> 
     """
     The call is whole when its item is done.
     """
-    told = [pair for pair in spoken(name, PARALLEL[0]) if pair[0] not in ORPHANS[RESPONSES]]
-    (made,) = message_of(name, told).tool_calls
+    frames = [pair for pair in spoken(name, PARALLEL[0]) if pair[0] not in ORPHANS[RESPONSES]]
+    (made,) = message_of(name, frames).tool_calls
     assert ("call_a", "add", ARGUMENTS[0]) == (made.id, made.name, made.arguments)
 
 
-def repeating(name: str, told: list[Given]) -> list[Given]:
+def repeating(name: str, frames: list[Given]) -> list[Given]:
     """A stream whose last event comes twice, and whose first one too, unless it already holds words."""
-    return [*told[: owner(name) not in (GOOGLE, OLLAMA)], *told, told[-1]]
+    return [*frames[: owner(name) not in (GOOGLE, OLLAMA)], *frames, frames[-1]]
 
 
 @pytest.mark.parametrize("repeated", [False, True], ids=["plain", "repeated"])
@@ -1538,8 +1540,8 @@ def test_case_46_one_start_and_one_stop(name: str, repeated: bool) -> None:
     """
     However the upstream begins and ends, a client of Anthropic gets one message_start and one message_stop.
     """
-    told = spoken(name, ("text", "hello"), PARALLEL[0])
-    events = events_of(name, repeating(name, told) if repeated else told)
+    frames = spoken(name, ("text", "hello"), PARALLEL[0])
+    events = events_of(name, repeating(name, frames) if repeated else frames)
     kinds = [value["type"] for value in values_of(ANTHROPIC, streamed(il.dialect(ANTHROPIC), events))]
     assert ("message_start", "message_stop") == (kinds[0], kinds[-1])
     assert (1, 1, 1) == tuple(map(kinds.count, ("message_start", "message_delta", "message_stop")))
@@ -1583,8 +1585,8 @@ def test_case_48_usage_that_is_known_at_the_start_is_told_at_the_start(name: str
     """
     first = values_of(ANTHROPIC, streamed(il.dialect(ANTHROPIC), events_of(name, spoken(name, ("text", "Hi")))))[0]
     usage = first["message"]["usage"]
-    told = [usage[key] for key in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")]
-    assert [FRESH, READ, WRITTEN] == told
+    counts = [usage[key] for key in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")]
+    assert [FRESH, READ, WRITTEN] == counts
 
 
 @wires(COMPLETIONS, RESPONSES, BEDROCK, GOOGLE, OLLAMA)
@@ -1611,13 +1613,13 @@ def test_case_49_a_character_may_be_cut_anywhere(name: str) -> None:
     """
     body = wired(name, spoken(name, ("text", WORLDLY), ("call", "call_a", "add", json.dumps({"a": WORLDLY}))))
     wire = il.dialect(name)
-    expected = heard(wire, [body])
+    expected = decode_stream(wire, [body])
     message = il.fold(expected)
     assert (WORLDLY, {"a": WORLDLY}) == (message.text, message.tool_calls[0].arguments)
-    assert expected == heard(wire, pieces(body, 1))
+    assert expected == decode_stream(wire, pieces(body, 1))
     odd = [at for at, byte in enumerate(body) if byte >= 0x80] or range(0, len(body), 7)
     for at in odd:
-        assert expected == heard(wire, [body[:at], body[at:]])
+        assert expected == decode_stream(wire, [body[:at], body[at:]])
 
 
 SSE_SPELLINGS = {
@@ -1643,7 +1645,7 @@ def test_case_50_server_sent_events_may_be_spelled_in_every_legal_way(name: str,
     wire = il.dialect(name)
     other = SSE_SPELLINGS[spelling](body)
     assert other != body
-    assert heard(wire, [body]) == heard(wire, [other]) == heard(wire, pieces(other, 1))
+    assert decode_stream(wire, [body]) == decode_stream(wire, [other]) == decode_stream(wire, pieces(other, 1))
 
 
 @wires(COMPLETIONS)
@@ -1653,7 +1655,7 @@ def test_case_51_chunks_without_choices_or_delta_are_tolerated_and_kept(name: st
     """
     safe = {"hate": {"filtered": False, "severity": "safe"}}
     head = {"id": "", "object": "", "created": 0, "model": ""}
-    told: list[Given] = [
+    frames: list[Given] = [
         ("", {**head, "choices": [], "prompt_filter_results": [{"prompt_index": 0, "content_filter_results": safe}]}),
         chunk({"role": "assistant", "content": ""}),
         chunk({"content": "Hi"}),
@@ -1662,7 +1664,7 @@ def test_case_51_chunks_without_choices_or_delta_are_tolerated_and_kept(name: st
         chunk({}, "stop"),
         ("", None),
     ]
-    message = message_of(name, told)
+    message = message_of(name, frames)
     assert ("Hi", "stop", "chatcmpl-1", "m") == (message.text, message.stop_reason, message.response_id, message.model)
     kept = il.dump(message).decode()
     for word in ("prompt_filter_results", "content_filter_results", "content_filter_offsets"):
@@ -1694,8 +1696,8 @@ def test_case_52_arguments_that_come_by_the_character_cost_the_same_for_each(nam
     wire = il.dialect(name)
 
     def calls(length: int) -> Counter[str]:
-        told = spoken(name, ("call", "call_a", "add", json.dumps({"a": "x" * length})), size=1)
-        frames, decoder, events = frames_of(wire, wired(name, told)), wire.StreamDecoder(), []
+        pairs = spoken(name, ("call", "call_a", "add", json.dumps({"a": "x" * length})), size=1)
+        frames, decoder, events = frames_of(wire, wired(name, pairs)), wire.StreamDecoder(), []
         counted = calls_of(lambda: events.extend(event for frame in frames for event in decoder.feed(frame)))
         assert {"a": "x" * length} == il.fold(events + decoder.close()).tool_calls[0].arguments
         assert length < len(only(ToolCallDelta, events))
@@ -1722,7 +1724,7 @@ def test_case_53_events_carry_deltas_and_not_the_message(name: str, kind: str) -
     assert "abcd" * 10 == (partial.text or partial.thinking)
     assert max(len(il.dump(event)) for event in deltas) < 100
     shorter_wire, longer_wire = (
-        len(streamed(il.dialect(name), events_of(name, spoken(name, told)))) for told in (step, longer)
+        len(streamed(il.dialect(name), events_of(name, spoken(name, parts)))) for parts in (step, longer)
     )
     assert longer_wire < 11 * shorter_wire
 
@@ -1757,9 +1759,9 @@ SEARCHED: dict[str, list[Given]] = {
     ANTHROPIC: [
         spoken(ANTHROPIC)[0],
         *(
-            told
+            frames
             for at in (0, 1)
-            for told in (
+            for frames in (
                 (
                     "content_block_start",
                     {
@@ -1810,9 +1812,9 @@ SEARCHED: dict[str, list[Given]] = {
     RESPONSES: [
         spoken(RESPONSES)[0],
         *(
-            told
+            frames
             for at in (0, 1)
-            for told in (
+            for frames in (
                 event("response.output_item.added", output_index=at, item={**searching(at), "status": "in_progress"}),
                 event("response.web_search_call.completed", output_index=at, item_id=f"ws_{at}"),
                 event("response.output_item.done", output_index=at, item=searching(at)),
@@ -1840,12 +1842,12 @@ def test_case_57_every_use_of_the_provider_s_own_tools_is_kept(name: str) -> Non
     Uses that are spread over a stream are all in the message, in order, and go back with the next request.
     """
     message = message_of(name, SEARCHED[owner(name)])
-    replayed = json.dumps(said(name, HELLO, message))
-    words = ["q0", "q1"] if owner(name) == RESPONSES else ["q0", "sealed0", "q1", "sealed1"]
-    places = [replayed.find(word) for word in words]
+    replayed = json.dumps(wire_items(name, HELLO, message))
+    seals = ["q0", "q1"] if owner(name) == RESPONSES else ["q0", "sealed0", "q1", "sealed1"]
+    places = [replayed.find(word) for word in seals]
     assert -1 not in places
     assert sorted(places) == places
-    assert [1] * len(words) == [replayed.count(word) for word in words]
+    assert [1] * len(seals) == [replayed.count(word) for word in seals]
 
 
 TOGETHER: dict[str, list[Given]] = {
@@ -1947,10 +1949,10 @@ def test_case_64_a_file_is_carried_or_its_loss_is_told(name: str) -> None:
     wire = il.dialect(name)
     for source, part in FILES.items():
         request = request_of(*understood(source, from_user(source, part)))
-        told = wire.encode_request(request)
-        is_carried = PDF.encode() in told.bytes()
+        body = wire.encode_request(request)
+        is_carried = PDF.encode() in body.bytes()
         assert is_carried == (owner(name) not in (OLLAMA, COHERE))
-        assert is_carried != ("$.messages[0].content[0]" in paths(told))
+        assert is_carried != ("$.messages[0].content[0]" in paths(body))
         if not is_carried:
             with pytest.raises(il.Unsupported):
                 wire.encode_request(request, strict=True)
@@ -2021,11 +2023,11 @@ def test_case_67_half_a_surrogate_pair_never_reaches_the_wire(name: str, spellin
         given = il.load(il.dump(result(text="@@")).replace(b"@@", b"cut \\ud83d off"), il.ToolResultMessage)
     else:
         given = result(text=text)
-    told = encoded(name, HELLO, turn(call(a=1)), given)
-    body = told.bytes().decode("utf-8")
+    output = encoded(name, HELLO, turn(call(a=1)), given)
+    body = output.bytes().decode("utf-8")
     assert "cut \ufffd off" in json.dumps(json.loads(body), ensure_ascii=False)
     if spelling == "raw":
-        assert any(path.startswith("$.messages[2].content") for path in paths(told))
+        assert any(path.startswith("$.messages[2].content") for path in paths(output))
 
 
 @every_wire
@@ -2044,10 +2046,10 @@ def test_case_68_valid_text_is_left_alone(name: str, text: str) -> None:
     """
     Proper pairs, raw or escaped, and every other valid character come back as they were.
     """
-    told = encoded(name, il.UserMessage(content=text), turn(call(a=text)), result(text=text))
-    assert [] == [path for path in paths(told) if path.endswith(("content", "text"))]
+    output = encoded(name, il.UserMessage(content=text), turn(call(a=text)), result(text=text))
+    assert [] == [path for path in paths(output) if path.endswith(("content", "text"))]
     wire = il.dialect(name)
-    for body in (told.bytes(), json.dumps(json.loads(told.bytes())).encode()):
+    for body in (output.bytes(), json.dumps(json.loads(output.bytes())).encode()):
         user, made, given = wire.decode_request(body).context.messages
         assert {"a": text} == made.tool_calls[0].arguments
         for message in (user, given):
@@ -2121,10 +2123,10 @@ def test_case_69_a_list_with_a_picture_is_not_flattened_to_text(name: str) -> No
     made, given = understood(name, *PICTURED[owner(name)])
     assert ("look:", "image/png", PICTURE) == (given.content[0].text, given.content[1].mime_type, given.content[1].data)
     for target in WIRES:
-        told = encoded(target, made, given)
-        is_lost = any(path.startswith("$.messages[1].content") for path in paths(told))
-        assert b"look:" in told.bytes()
-        assert is_lost or PICTURE.encode() in told.bytes(), target
+        body = encoded(target, made, given)
+        is_lost = any(path.startswith("$.messages[1].content") for path in paths(body))
+        assert b"look:" in body.bytes()
+        assert is_lost or PICTURE.encode() in body.bytes(), target
 
 
 CITED: dict[str, Any] = {
@@ -2176,7 +2178,7 @@ def test_case_70_citations_are_part_of_the_text_and_return_with_it(name: str) ->
     message = il.load(il.dump(read(name, body)), il.AssistantMessage)
     ((citation,),) = [block.citations for block in message.content]
     assert ("Weather", "https://example.org") == (citation.title, citation.url)
-    assert [part] == said(name, HELLO, message)[1]["content"]
+    assert [part] == wire_items(name, HELLO, message)[1]["content"]
 
 
 NOVEL: dict[str, Any] = {"novel_field": {"server": "only"}}
@@ -2191,7 +2193,7 @@ def test_case_71_what_only_answers_say_is_kept_and_not_sent(name: str) -> None:
     message = read(name, body)
     again = il.dialect(name).encode_response(il.load(il.dump(message), il.AssistantMessage)).body
     assert body == json.loads(json.dumps(again))
-    sent = json.dumps(said(name, HELLO, message, result()))
+    sent = json.dumps(wire_items(name, HELLO, message, result()))
     for word in ("novel_field", "stop_reason", "finish_reason", "finishReason", "stopReason", "usage", "eval_count"):
         assert word not in sent
 
@@ -2204,7 +2206,7 @@ def test_case_71_a_paused_turn_can_be_sent_back(name: str) -> None:
     use = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "q"}}
     message = read(name, {**answer(name), "content": [use], "stop_reason": "pause_turn"})
     assert ("stop", "pause_turn") == (message.stop_reason, message.stop_detail)
-    assert {"role": "assistant", "content": [use]} == said(name, HELLO, message)[1]
+    assert {"role": "assistant", "content": [use]} == wire_items(name, HELLO, message)[1]
 
 
 RESULT_SPELLINGS: dict[str, Callable[[Any], list[Any]]] = {
@@ -2243,9 +2245,9 @@ def test_case_78_strictness_is_said_where_the_wire_has_it_and_reported_elsewhere
     """
     The flag is in the body exactly when it is not among the losses.
     """
-    told = encoded(name, HELLO, tools=(replace(ADD, strict=True),))
-    assert (b'"strict"' in told.bytes()) != ("$.tools[0].strict" in paths(told))
-    assert (owner(name) in (GOOGLE, OLLAMA, COHERE, INTERACTIONS)) == ("$.tools[0].strict" in paths(told))
+    body = encoded(name, HELLO, tools=(replace(ADD, strict=True),))
+    assert (b'"strict"' in body.bytes()) != ("$.tools[0].strict" in paths(body))
+    assert (owner(name) in (GOOGLE, OLLAMA, COHERE, INTERACTIONS)) == ("$.tools[0].strict" in paths(body))
 
 
 @wires(GOOGLE)
@@ -2344,11 +2346,11 @@ def grown(name: str) -> list[Given]:
         return [chunk({"content": "x"}, usage=usage) for usage in usages] + [chunk({}, "stop", usage=usages[-1])]
     if owner(name) == GOOGLE:
         usages = [{**GOOGLE_USAGE, "candidatesTokenCount": n, "totalTokenCount": 90 + n} for n in (1, 3, 5)]
-        told = [("", {"candidates": [candidate([{"text": "x"}])], "usageMetadata": usage}) for usage in usages]
-        return [*told, ("", {"candidates": [{"finishReason": "STOP"}], "usageMetadata": usages[-1]})]
-    *told, last = spoken(name, ("text", "xxx"))
+        frames = [("", {"candidates": [candidate([{"text": "x"}])], "usageMetadata": usage}) for usage in usages]
+        return [*frames, ("", {"candidates": [{"finishReason": "STOP"}], "usageMetadata": usages[-1]})]
+    *frames, last = spoken(name, ("text", "xxx"))
     deltas = [("message_delta", {"type": "message_delta", "delta": {}, "usage": {"output_tokens": n}}) for n in (1, 3)]
-    return [*told[:-1], *deltas, told[-1], last]
+    return [*frames[:-1], *deltas, frames[-1], last]
 
 
 @wires(COMPLETIONS, GOOGLE, ANTHROPIC)
@@ -2366,11 +2368,11 @@ def test_case_84_input_of_the_start_and_output_of_the_end_are_one_usage(name: st
     """
     Both halves are there, and input that grew by a server's tools has its last value.
     """
-    told = spoken(name, ("text", "Hi"))
-    assert BUCKETS[ANTHROPIC] == buckets(message_of(name, told).usage)
-    kind, last = told[-2]
+    frames = spoken(name, ("text", "Hi"))
+    assert BUCKETS[ANTHROPIC] == buckets(message_of(name, frames).usage)
+    kind, last = frames[-2]
     searched = {"input_tokens": 900, "output_tokens": 8, "server_tool_use": {"web_search_requests": 2}}
-    usage = message_of(name, [*told[:-2], (kind, {**last, "usage": searched}), told[-1]]).usage
+    usage = message_of(name, [*frames[:-2], (kind, {**last, "usage": searched}), frames[-1]]).usage
     assert (900, 8, READ, WRITTEN) == (usage.input, usage.output, usage.cache_read, usage.cache_write)
     assert "web_search_requests" in json.dumps(usage.extra)
 
@@ -2380,10 +2382,10 @@ def test_case_85_an_aborted_stream_tells_the_usage_that_is_known(name: str) -> N
     """
     What the provider counted before the abort is in the message, which says that it was aborted.
     """
-    told = grown(name)[:2] if owner(name) != ANTHROPIC else spoken(name, ("text", "hello"))[:3]
+    frames = grown(name)[:2] if owner(name) != ANTHROPIC else spoken(name, ("text", "hello"))[:3]
     wire = il.dialect(name)
     decoder = wire.StreamDecoder()
-    events = [event for frame in frames_of(wire, wired(name, told)) for event in decoder.feed(frame)]
+    events = [event for frame in frames_of(wire, wired(name, frames)) for event in decoder.feed(frame)]
     events += decoder.close(aborted=True)
     assert [] == faults(events)
     message = il.fold(events)
@@ -2418,10 +2420,10 @@ def test_case_86_a_price_that_is_told_is_the_price(name: str) -> None:
     What the host says that the answer cost is kept, in a stream as in a whole answer.
     """
     usage = {**COMPLETIONS_USAGE, "cost": 0.00125}
-    told = [pair for pair in spoken(name, ("text", "Hi")) if "usage" not in (pair[1] or {})]
+    frames = [pair for pair in spoken(name, ("text", "Hi")) if "usage" not in (pair[1] or {})]
     messages = [
         read(name, {**answer(name, ("text", "Hi")), "usage": usage}),
-        message_of(name, [*told[:-1], ("", {**chunk({})[1], "choices": [], "usage": usage}), told[-1]]),
+        message_of(name, [*frames[:-1], ("", {**chunk({})[1], "choices": [], "usage": usage}), frames[-1]]),
     ]
     for message in messages:
         assert 0.00125 == message.usage.cost.total
@@ -2434,11 +2436,11 @@ def test_case_87_a_usage_chunk_without_an_id_takes_none_away(name: str, spelled:
     """
     The answer keeps its id, whatever the chunk with the usage has in its place.
     """
-    *told, (_, last), done = spoken(name, ("text", "Hi"))
+    *frames, (_, last), done = spoken(name, ("text", "Hi"))
     last = {key: value for key, value in last.items() if key != "id"}
     if spelled != "absent":
         last["id"] = spelled
-    message = message_of(name, [*told, ("", last), done])
+    message = message_of(name, [*frames, ("", last), done])
     assert ("chatcmpl-1", SPOKEN) == (message.response_id, message.usage.output)
 
 
@@ -2464,9 +2466,9 @@ def test_case_89_one_marker_marks_one_block(name: str) -> None:
     A marker on one of several parallel results is on that result alone, wherever the conversation is said.
     """
     marked = replace(RESULTS[1], cache=CacheMarker())
-    told = encoded(name, HELLO, turn(*THREE), RESULTS[0], marked, RESULTS[2])
-    assert 1 == told.bytes().count(MARKERS[owner(name)])
-    again = il.dialect(name).decode_request(told.bytes()).context.messages
+    body = encoded(name, HELLO, turn(*THREE), RESULTS[0], marked, RESULTS[2])
+    assert 1 == body.bytes().count(MARKERS[owner(name)])
+    again = il.dialect(name).decode_request(body.bytes()).context.messages
     assert [None, CacheMarker(), None] == [message.cache for message in again[2:5]]
 
 
@@ -2483,8 +2485,8 @@ def test_case_89_a_marker_of_a_tool_message_stays_one_marker(target: str) -> Non
         {"role": "tool", "tool_call_id": "call_a", "content": "1"},
         {"role": "tool", "tool_call_id": "call_b", "content": "2", "cache_control": {"type": "ephemeral"}},
     ]
-    told = encoded(target, *understood(COMPLETIONS, *items))
-    assert 1 == told.bytes().count(MARKERS[target])
+    body = encoded(target, *understood(COMPLETIONS, *items))
+    assert 1 == body.bytes().count(MARKERS[target])
 
 
 def schema_of(number: int) -> dict[str, Any]:
@@ -2645,7 +2647,7 @@ def test_case_101_the_failure_reaches_the_client_of_every_wire(name: str) -> Non
     """
     events = il.dialect(ANTHROPIC).StreamDecoder().close("connection reset")
     wire = il.dialect(name)
-    again = heard(wire, [streamed(wire, events)])
+    again = decode_stream(wire, [streamed(wire, events)])
     assert [] == faults(again)
     assert isinstance(again[-1], Error)
     assert "connection reset" in il.fold(again).error_message
@@ -2656,7 +2658,7 @@ def test_case_101_an_empty_body_is_no_success(name: str) -> None:
     """
     A 200 with nothing in it is an error.
     """
-    events = heard(il.dialect(name), [])
+    events = decode_stream(il.dialect(name), [])
     assert [Start, Error] == [type(event) for event in events]
 
 

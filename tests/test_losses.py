@@ -17,20 +17,20 @@ NAMES = st.text(st.characters(codec="ascii", categories=("L", "N")), min_size=1,
 
 
 @every_dialect
-@given(held=st.dictionaries(NAMES, json_values(), min_size=1, max_size=4), own=st.booleans())
-def test_each_field_of_an_extra_is_lost_by_its_name(name: str, held: dict[str, Any], own: bool) -> None:
+@given(fields=st.dictionaries(NAMES, json_values(), min_size=1, max_size=4), own=st.booleans())
+def test_each_field_of_an_extra_is_lost_by_its_name(name: str, fields: dict[str, Any], own: bool) -> None:
     """
     What only another dialect can say is reported key by key, wherever it stands; what this one can say is not.
     """
     holder = owner(name) if own else "somebody-else"
-    block = TextBlock(text="a", extra={holder: held})
-    context = Context(messages=(UserMessage(content=(block,), extra={holder: held}),))
-    request = Request(model=ModelDescriptor(id="m"), context=context, extra={holder: held})
+    block = TextBlock(text="a", extra={holder: fields})
+    context = Context(messages=(UserMessage(content=(block,), extra={holder: fields}),))
+    request = Request(model=ModelDescriptor(id="m"), context=context, extra={holder: fields})
     found = il.dialect(name).encode_request(request).losses
     places = ("$", "$.messages[0]", "$.messages[0].content[0]")
-    expected = {(f"{place}.extra.somebody-else.{key}", key) for place in places for key in held}
+    expected = {(f"{place}.extra.somebody-else.{key}", key) for place in places for key in fields}
     assert (set() if own else expected) == {(loss.path, loss.what) for loss in found if "somebody-else" in loss.path}
-    assert all(loss.path.rpartition(".")[2] in held for loss in found if ".extra." in loss.path)
+    assert all(loss.path.rpartition(".")[2] in fields for loss in found if ".extra." in loss.path)
 
 
 def test_fields_of_an_answer_s_envelope_are_lost_by_their_names() -> None:

@@ -26,6 +26,7 @@ from test_handover import (
     GPT,
     HI,
     LLAMA,
+    answer_from,
     blocks_of,
     call,
     every_target,
@@ -34,7 +35,6 @@ from test_handover import (
     repaired,
     request,
     result,
-    said_by,
 )
 
 Image = pytest.importorskip("PIL.Image")
@@ -340,7 +340,7 @@ def test_pictures_of_results_count_too() -> None:
     picture = ImageBlock(data=PNG, mime_type="image/png")
     source = request(
         UserMessage(content=(picture,) * 15),
-        said_by(BEDROCK_CLAUDE, call("c1")),
+        answer_from(BEDROCK_CLAUDE, call("c1")),
         result("c1", content=(picture,) * 10),
     )
     kept = [isinstance(block, ImageBlock) for block in blocks_of(repaired(source, BEDROCK_CLAUDE))]
@@ -418,7 +418,7 @@ def test_sound_in_a_result_is_sent_or_noted_with_a_loss(target: ModelDescriptor)
     Behind the results where the wire takes sound from the user; else as a note, or as its transcript.
     """
     sound = AudioBlock(data=WAV, mime_type="audio/wav")
-    source = request(HI, said_by(target, call("c1")), result("c1", content=(TextBlock(text="Listen"), sound)))
+    source = request(HI, answer_from(target, call("c1")), result("c1", content=(TextBlock(text="Listen"), sound)))
     adapted = il.adapt(source, target)
     got = blocks_of(repaired(source, target))
     assert "$.messages[2].content[1]" in [loss.path for loss in adapted.losses]
@@ -438,7 +438,7 @@ def test_a_conversation_without_media_is_not_looked_at(monkeypatch: pytest.Monke
     """
     monkeypatch.setattr(resizing, "sniff", None)
     monkeypatch.setattr(resizing, "look", None)
-    source = request(HI, said_by(CLAUDE, TextBlock(text="Yes?")), UserMessage(content=(TextBlock(text="Go on"),)))
+    source = request(HI, answer_from(CLAUDE, TextBlock(text="Yes?")), UserMessage(content=(TextBlock(text="Go on"),)))
     for target in ALL:
         il.adapt(source, target)
 

@@ -51,7 +51,7 @@ def asked(server: Server) -> str:
     return server.last.body.decode()
 
 
-def is_told(body: str) -> bool:
+def has_both(body: str) -> bool:
     return "ASKED" in body and "FOUND" in body and NO_RESULT not in body
 
 
@@ -74,9 +74,9 @@ async def test_what_is_asked_is_what_was_meant(messages: list[Any], context: Any
     with Server() as server:
         how: dict[str, Any] = {"base_url": server.url, "api_key": "none", "retry": 0}
         await il.complete("openai-compatible/m", context(messages), **how)
-        assert is_told(asked(server))
+        assert has_both(asked(server))
         await il.stream("anthropic-compatible/m", context(messages), **how).result()
-        assert is_told(asked(server))
+        assert has_both(asked(server))
 
 
 @every_mix
@@ -86,20 +86,20 @@ async def test_an_agent_takes_up_what_was_meant_and_runs_nothing_again(messages:
     with Server() as server:
         how: dict[str, Any] = {"base_url": server.url, "api_key": "none"}
         await il.Agent("openai-compatible/m", [note], messages=messages, **how).prompt("go on")
-        assert is_told(asked(server))
+        assert has_both(asked(server))
         await il.Agent("openai-compatible/m", [note], **how).prompt(messages)
-        assert is_told(asked(server))
+        assert has_both(asked(server))
         with il.Session.open("appended", home=tmp_path) as session:
             for message in messages:
                 session.append(message)
             await il.Agent("openai-compatible/m", [note], session=session, **how).prompt("go on")
-            assert is_told(asked(server))
+            assert has_both(asked(server))
             assert il.check(Path(session.where).read_bytes()) == ()
         written = tmp_path / "written.jsonl"
         written.write_text("".join(json.dumps(message) + "\n" for message in messages))
         with il.Session.open(written) as session:
             await il.Agent("openai-compatible/m", [note], session=session, **how).prompt("go on")
-            assert is_told(asked(server))
+            assert has_both(asked(server))
     assert seen == []
 
 
@@ -121,7 +121,7 @@ def test_other_formats_may_hold_foreign_words_too(dialect: str) -> None:
     conversation = il.decode(mixed, dialect)
     for target in ("openai-completions", "google-generative-ai", "bedrock-converse-stream"):
         body = json.dumps(il.dialect(target).encode_request(il.adapt(conversation.request(), target).request).body)
-        assert is_told(body)
+        assert has_both(body)
     assert il.check(mixed, dialect) != ()
 
 
@@ -141,8 +141,8 @@ def test_pictures_and_other_content_of_a_foreign_result_are_kept() -> None:
     content = [{"type": "text", "text": "FOUND"}, picture, {"rows": 3}]
     result = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": content}]}
     request = il.adapt(il.decode([USER, CALLED, result], "clawtools").request(), "anthropic-messages").request
-    (said,) = [message for message in request.context.messages if isinstance(message, ToolResultMessage)]
-    text, image, rest = said.content or ()
+    (tool_result,) = [message for message in request.context.messages if isinstance(message, ToolResultMessage)]
+    text, image, rest = tool_result.content or ()
     assert ("FOUND", '{"rows":3}') == (text.text, rest.text)  # type: ignore[union-attr]
     assert image == ImageBlock(data="aGk=", mime_type="image/png")
 
@@ -163,8 +163,8 @@ def test_pictures_and_other_content_of_a_foreign_result_are_kept() -> None:
 def test_roles_of_other_wires_are_read_and_an_applications_own_are_not(message: Any, roles: list[str]) -> None:
     """A role is another wire's only if the message says what that wire says; the rest is no model's business."""
     request = il.decode([USER, CALLED, RESULT, message], "clawtools").request()
-    said = il.adapt(request, "openai-completions").request.context.messages
-    found = [m for m in said[3:] if not (isinstance(m, ToolResultMessage) and "No result" in str(m.content))]
+    adapted = il.adapt(request, "openai-completions").request.context.messages
+    found = [m for m in adapted[3:] if not (isinstance(m, ToolResultMessage) and "No result" in str(m.content))]
     if roles == ["toolResult"]:  # the second for one call: the first is sent
         assert [loss.what for loss in il.adapt(request, "openai-completions").losses].count("tool result") == 1
     else:

@@ -275,8 +275,8 @@ def test_reasoning_is_shown_where_asked_for_and_marked() -> None:
     """Never by default."""
     message = answer(il.ThinkingBlock(thinking="Let me see."), "Four.")
     assert ["Four."] == shown(message)
-    reasoning, words = replies([message], options=ReplyOptions(reasoning=True))
-    assert ("Let me see.", {"isReasoning": True}, "Four.") == (reasoning.text, marks(reasoning), words.text)
+    reasoning, texts = replies([message], options=ReplyOptions(reasoning=True))
+    assert ("Let me see.", {"isReasoning": True}, "Four.") == (reasoning.text, marks(reasoning), texts.text)
 
 
 def test_nothing_is_said_twice() -> None:

@@ -34,7 +34,7 @@ def ranks(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def words(tmp_path: Path) -> Path:
+def tokenizer_file(tmp_path: Path) -> Path:
     """A `tokenizer.json` in which every word is a token."""
     tokenizers = pytest.importorskip("tokenizers", reason="NOT TESTED: tokenizers is not installed")
     tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
@@ -51,9 +51,9 @@ def test_texts_thinking_calls_results_and_the_system_text_are_counted(ranks: Pat
     assert sum(map(len, texts)) == tokens(CONVERSATION, counter(str(ranks)))
 
 
-def test_a_tokenizer_of_hugging_face_counts_whole_texts(words: Path) -> None:
+def test_a_tokenizer_of_hugging_face_counts_whole_texts(tokenizer_file: Path) -> None:
     """Whatever the file says about cutting them."""
-    assert 4 == counter(str(words))("one two three four")
+    assert 4 == counter(str(tokenizer_file))("one two three four")
 
 
 @pytest.mark.parametrize("name", ["missing.json", "missing.tiktoken", "no-such-encoding"])

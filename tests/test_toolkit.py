@@ -56,9 +56,9 @@ async def test_parts_can_be_left_out_and_chosen(how: str) -> None:
         how, tools=DiscoveryOptions(include=["group:fs"], exclude=["write"]), skip_builtin_connectors=True
     )
     assert ["read", "edit", "apply_patch", "ls", "find", "grep"] == [meta.id for meta in some.tools]
-    heard: list[str] = []
-    await made(how, tools={"include": ["group:none"], "onLoadWarning": heard.append}, skip_builtin_connectors=True)
-    assert 1 == len(heard)
+    received: list[str] = []
+    await made(how, tools={"include": ["group:none"], "onLoadWarning": received.append}, skip_builtin_connectors=True)
+    assert 1 == len(received)
     with pytest.raises(FormatError, match="tools has unknown fields 'wrong'; valid fields: openclaw_root, include"):
         await made(how, tools={"wrong": 1})
 

@@ -112,18 +112,18 @@ def _part(block: Any) -> dict[str, Any]:
 
 
 def _assistant(message: Assistant) -> dict[str, Any]:
-    said: dict[str, Any] = {"role": "assistant", "content": ""}
+    wire: dict[str, Any] = {"role": "assistant", "content": ""}
     for block in message.content:
         match block:
             case Text():
-                said["content"] += block.text
+                wire["content"] += block.text
             case Thinking():
                 thinking = {"type": "thinking", "thinking": block.thinking, "signature": block.signature}
-                said.setdefault("thinking_blocks", []).append(thinking)
+                wire.setdefault("thinking_blocks", []).append(thinking)
             case Call():
                 function = {"name": block.name, "arguments": msgspec.json.encode(block.arguments).decode()}
-                said.setdefault("tool_calls", []).append({"id": block.id, "type": "function", "function": function})
-    return said
+                wire.setdefault("tool_calls", []).append({"id": block.id, "type": "function", "function": function})
+    return wire
 
 
 def decoded(answer: Any) -> Decoded:

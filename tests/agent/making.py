@@ -58,7 +58,7 @@ def tool_of(name: str, run: Any, *, sequential: bool = False, **properties: Any)
     )
 
 
-def said(text: str, **more: Any) -> ToolResult:
+def text_result(text: str, **more: Any) -> ToolResult:
     return ToolResult(content=(il.TextBlock(text=text),), **more)
 
 
@@ -68,7 +68,7 @@ def noted(name: str = "note", **how: Any) -> tuple[Tool, list[Any]]:
 
     async def run(id: str, params: dict[str, Any], signal: Any = None, on_update: Any = None) -> ToolResult:
         seen.append(params)
-        return said("noted")
+        return text_result("noted")
 
     return tool_of(name, run, **how), seen
 
@@ -80,23 +80,23 @@ def waiting(name: str = "wait") -> tuple[Tool, asyncio.Event]:
     async def run(id: str, params: dict[str, Any], signal: Any = None, on_update: Any = None) -> ToolResult:
         begun.set()
         await signal.wait()
-        return said("stopped in order")
+        return text_result("stopped in order")
 
     return tool_of(name, run), begun
 
 
 async def events_of(agent: Agent, prompt: Any = "go", **how: Any) -> list[AgentEvent]:
     """All that is told of a run; without a prompt (None) it continues."""
-    heard: list[AgentEvent] = []
-    forget = agent.subscribe(heard.append)
+    received: list[AgentEvent] = []
+    forget = agent.subscribe(received.append)
     try:
         await (agent.continue_(**how) if prompt is None else agent.prompt(prompt, **how))
     finally:
         forget()
-    return heard
+    return received
 
 
-def told(events: Iterable[AgentEvent]) -> list[str]:
+def labels_of(events: Iterable[AgentEvent]) -> list[str]:
     """Events as words: their types, with the role or the call; updates of messages are left out."""
     return [_word(event) for event in events if not isinstance(event, MessageUpdate)]
 

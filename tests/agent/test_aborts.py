@@ -7,7 +7,20 @@ import pytest
 
 import interlingua as il
 from agent.grammar import check_events, check_pairing
-from agent.making import agent_of, call, calling, events_of, noted, results, roles, said, texts, told, tool_of, waiting
+from agent.making import (
+    agent_of,
+    call,
+    calling,
+    events_of,
+    labels_of,
+    noted,
+    results,
+    roles,
+    text_result,
+    texts,
+    tool_of,
+    waiting,
+)
 from interlingua.connect.debug import Step
 from interlingua.tools.tool import ToolResult
 from interlingua.values.abort import Abort
@@ -108,13 +121,13 @@ async def test_whenever_a_run_is_stopped_its_events_are_whole(kind: type, how: s
     """By abort or by cancelling the task, at any kind of event: the rest is told, and calls have their results."""
     wait, _ = waiting()
     note, _ = noted()
-    heard: list[AgentEvent] = []
+    received: list[AgentEvent] = []
     calls = [call("note")] if kind is TurnEnd else [call("note"), call("wait")]
     agent = agent_of(calling(*calls, text=("so", "me")), "done", tools=[wait, note])
 
     async def stop(event: AgentEvent) -> None:
-        heard.append(event)
-        if isinstance(event, kind) and not any(isinstance(one, kind) for one in heard[:-1]):
+        received.append(event)
+        if isinstance(event, kind) and not any(isinstance(one, kind) for one in received[:-1]):
             if how == "abort":
                 agent.abort()
             else:
@@ -131,7 +144,7 @@ async def test_whenever_a_run_is_stopped_its_events_are_whole(kind: type, how: s
     except asyncio.CancelledError:
         assert how != "abort"
     assert not agent.running
-    check_events(heard, broken=how == "cancel twice")
+    check_events(received, broken=how == "cancel twice")
     if how != "cancel twice":
         check_pairing(agent.messages)
 
@@ -168,11 +181,11 @@ async def test_a_call_that_was_cut_off_hard_is_not_run_again() -> None:
         runs.append(id)
         begun.set()
         await asyncio.sleep(60)
-        return said("never")
+        return text_result("never")
 
     agent = agent_of(calling(call("x")), "went on", tools=[tool_of("x", stubborn)])
-    heard: list[AgentEvent] = []
-    agent.subscribe(heard.append)
+    received: list[AgentEvent] = []
+    agent.subscribe(received.append)
     running = asyncio.ensure_future(agent.prompt("go"))
     await begun.wait()
     for _ in range(2):
@@ -180,7 +193,7 @@ async def test_a_call_that_was_cut_off_hard_is_not_run_again() -> None:
         await asyncio.sleep(0.005)
     with pytest.raises(asyncio.CancelledError):
         await running
-    check_events(heard, broken=True)
+    check_events(received, broken=True)
     check_events(await events_of(agent, None), resumed=True)
     assert (["x"], "went on") == (runs, texts(agent.messages)[-1])
     assert "not known whether" in texts(results(agent.messages))[0]
@@ -195,7 +208,7 @@ async def test_a_tool_is_told_why() -> None:
     async def run(id: str, params: Any, signal: Any = None, on_update: Any = None) -> ToolResult:
         begun.set()
         reasons.append(await signal.wait())
-        return said("ok")
+        return text_result("ok")
 
     agent = agent_of(calling(call("x")), tools=[tool_of("x", run)])
     running = asyncio.ensure_future(agent.prompt("go"))
@@ -211,4 +224,4 @@ async def test_a_listener_may_abort() -> None:
     agent.subscribe(lambda event: agent.abort() if isinstance(event, ToolExecutionStart) else None)
     events = await events_of(agent)
     check_events(events)
-    assert "agent_end" == told(events)[-1]
+    assert "agent_end" == labels_of(events)[-1]

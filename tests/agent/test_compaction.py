@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import interlingua as il
 from agent.grammar import check_pairing, check_wires
-from agent.making import agent_of, call, calling, noted, said, texts, tool_of
+from agent.making import agent_of, call, calling, noted, text_result, texts, tool_of
 from interlingua.agent import Agent, Compaction
 from interlingua.agent.compaction import SMALLEST_PIECE, UNKNOWN_WINDOW
 from interlingua.canvas.targets import window_of
@@ -34,14 +34,14 @@ class Writer:
         self._window = window
         self._summary = summary
 
-    async def __call__(self, words: str, most: int) -> str:
-        if self._window is not None and len(words) > self._window * 4:
+    async def __call__(self, prompt: str, most: int) -> str:
+        if self._window is not None and len(prompt) > self._window * 4:
             raise il.ContextTooLong("too long")
-        self.asked.append(words)
+        self.asked.append(prompt)
         return self._summary
 
 
-def words(tokens: int, mark: str = "word") -> str:
+def filler(tokens: int, mark: str = "word") -> str:
     return f"{mark} " + "abc " * tokens
 
 
@@ -50,8 +50,8 @@ def turns(count: int, tokens: int = 20) -> list[Any]:
         message
         for at in range(count)
         for message in (
-            il.UserMessage(content=f"question {at} {words(tokens)}"),
-            il.AssistantMessage(content=f"answer {at} {words(tokens)}"),
+            il.UserMessage(content=f"question {at} {filler(tokens)}"),
+            il.AssistantMessage(content=f"answer {at} {filler(tokens)}"),
         )
     ]
 
@@ -86,7 +86,7 @@ async def test_a_turn_that_was_cut_is_sent_as_claude_takes_it(stored: bool, inte
     async with Server() as server:
         for at in range(12):
             thinking = il.ThinkingBlock(thinking="Hm.", thinking_signature=f"sig{at}")
-            blocks = (il.TextBlock(text=words(100)), il.ToolCall(id=f"c{at}", name="note", arguments={}))
+            blocks = (il.TextBlock(text=filler(100)), il.ToolCall(id=f"c{at}", name="note", arguments={}))
             server.answer((thinking, *blocks) if interleaved or at == 0 else blocks, times=1)
         server.answer("done")
         session = Session.open(tmp_path / "s.jsonl") if stored else None
@@ -176,8 +176,8 @@ async def test_a_writer_that_takes_nothing_is_an_error_and_nothing_is_changed() 
 @pytest.mark.parametrize("stored", [True, False])
 async def test_a_huge_result_is_summed_up_whole_and_the_run_goes_on(stored: bool, tmp_path: Path) -> None:
     """A call cannot be cut from its result: the turn is summed up, with all of a result that nobody has read yet."""
-    lines = [f"line {at} {words(20)}" for at in range(3000)]
-    read = tool_of("read", lambda *_: said("\n".join(lines)))
+    lines = [f"line {at} {filler(20)}" for at in range(3000)]
+    read = tool_of("read", lambda *_: text_result("\n".join(lines)))
     writer = Writer()
     session = Session.open(tmp_path / "s.jsonl") if stored else None
     how = Compaction(window=20_000, reserve=4000, keep=2000, summarise=writer)
@@ -200,7 +200,7 @@ async def test_a_prompt_that_alone_is_too_large_is_summed_up() -> None:
     """The user's own words, in parts."""
     writer = Writer()
     agent = agent_of("done", compaction=Compaction(window=5000, reserve=1000, keep=500, summarise=writer))
-    result = await agent.prompt(f"Translate this: {words(20_000)} the very end")
+    result = await agent.prompt(f"Translate this: {filler(20_000)} the very end")
     assert "done" == result.reason
     assert "Translate this" in writer.asked[0]
     assert "the very end" in writer.asked[-1]
@@ -215,11 +215,11 @@ PICTURE = il.ImageBlock(data="iVBORw0KGgo=", mime_type="image/png")
 @pytest.mark.parametrize(
     ("history", "options", "why"),
     [
-        ([il.UserMessage(content=(il.TextBlock(text=words(9000)), PICTURE))], {}, "holds pictures or files"),
-        (turns(3), {"system": words(9000)}, "the system text and the tools leave no room"),
+        ([il.UserMessage(content=(il.TextBlock(text=filler(9000)), PICTURE))], {}, "holds pictures or files"),
+        (turns(3), {"system": filler(9000)}, "the system text and the tools leave no room"),
         (
             [
-                il.UserMessage(content=words(9000)),
+                il.UserMessage(content=filler(9000)),
                 il.AssistantMessage(content=(il.ToolCall(id="c", name="x", arguments={}),)),
             ],
             {},
@@ -269,7 +269,7 @@ async def test_a_run_whose_summary_fails_ends_with_that_error(caplog: pytest.Log
 async def test_a_summary_that_saves_nothing_is_not_stored() -> None:
     """Else room would be made again before every answer."""
     history = turns(6, 200)
-    writer = Writer(summary=words(9000))
+    writer = Writer(summary=filler(9000))
     agent = agent_of("x", messages=history, compaction=Compaction(window=2000, reserve=500, keep=100, summarise=writer))
     with pytest.raises(CannotCompact, match="no shorter than what it sums up"):
         await agent.compact()
@@ -284,7 +284,7 @@ async def test_a_compaction_says_how_much_it_saved(stored: bool, tmp_path: Path)
     """Tokens before and after, in the result and in the session; None where nothing is old enough."""
     session = Session.open(tmp_path / "s.jsonl") if stored else None
     how = Compaction(keep=100, summarise=Writer())
-    agent = agent_of("x", messages=turns(50, 60), session=session, system=words(50), compaction=how)
+    agent = agent_of("x", messages=turns(50, 60), session=session, system=filler(50), compaction=how)
     done = await agent.compact(focus="the tests")
     assert done is not None
     assert 50 * 2 * 60 < done.tokens_before < 50 * 2 * 90
@@ -360,10 +360,10 @@ async def test_a_session_goes_on_after_a_compaction_in_a_tool_loop(tmp_path: Pat
 
     async def work(id: str, params: Any) -> str:
         effects.append(id)
-        return words(200)
+        return filler(200)
 
     how = Compaction(window=1500, reserve=500, keep=200, summarise=Writer())
-    steps = [*(calling(call("work", f"c{at}"), text=words(50)) for at in range(8)), "done"]
+    steps = [*(calling(call("work", f"c{at}"), text=filler(50)) for at in range(8)), "done"]
     tools = [tool_of("work", work)]
 
     def script() -> Any:
@@ -450,7 +450,7 @@ def loops(draw: st.DrawFn) -> list[AgentMessage]:
     messages: list[AgentMessage] = []
     count = 0
     for _ in range(draw(st.integers(1, 5))):
-        messages.append(il.UserMessage(content=words(draw(st.integers(1, 80)), "ask")))
+        messages.append(il.UserMessage(content=filler(draw(st.integers(1, 80)), "ask")))
         for _ in range(draw(st.integers(0, 4))):
             size = draw(st.integers(1, 3))
             calls = tuple(il.ToolCall(id=f"c{count + at}", name="x", arguments={}) for at in range(size))
@@ -465,7 +465,10 @@ def loops(draw: st.DrawFn) -> list[AgentMessage]:
             )
             messages += [
                 il.ToolResultMessage(
-                    tool_call_id=one.id, tool_name="x", content=words(draw(st.integers(1, 300)), one.id), is_error=False
+                    tool_call_id=one.id,
+                    tool_name="x",
+                    content=filler(draw(st.integers(1, 300)), one.id),
+                    is_error=False,
                 )
                 for one in calls
             ]
@@ -522,7 +525,7 @@ async def test_room_is_made_by_the_window_of_the_model_that_a_name_means(
     """A family, a bare id, an alias: not the window of a model that nobody knows, which is smaller here."""
     monkeypatch.setenv("INTERLINGUA_HOME", str(tmp_path))
     (tmp_path / "models.toml").write_text('[aliases]\nmine = "anthropic/claude-sonnet-4-5"\n')
-    agent = Agent(model=name, messages=[il.UserMessage(content=words(UNKNOWN_WINDOW))])
+    agent = Agent(model=name, messages=[il.UserMessage(content=filler(UNKNOWN_WINDOW))])
     assert not await Compaction(reserve=0).due(agent)
     assert await Compaction(reserve=0).due(Agent(model="nobody/knows", messages=agent.history.messages))
 

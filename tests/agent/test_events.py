@@ -8,7 +8,19 @@ import pytest
 
 import interlingua as il
 from agent.grammar import check_events, check_pairing
-from agent.making import agent_of, call, calling, events_of, messages_of, noted, roles, said, texts, told, tool_of
+from agent.making import (
+    agent_of,
+    call,
+    calling,
+    events_of,
+    labels_of,
+    messages_of,
+    noted,
+    roles,
+    text_result,
+    texts,
+    tool_of,
+)
 from interlingua.agent import Agent
 from interlingua.connect.debug import Step
 from interlingua.tools.tool import ToolResult
@@ -36,7 +48,7 @@ async def test_a_plain_prompt_is_one_turn() -> None:
         *messages_of("user", "assistant"),
         "turn_end",
         "agent_end",
-    ] == told(events)
+    ] == labels_of(events)
     assert ["Hel", "lo"] == [
         event.assistant_message_event.delta
         for event in events
@@ -74,7 +86,7 @@ async def test_calls_are_told_between_the_answer_and_the_end_of_its_turn() -> No
         *messages_of("assistant"),
         "turn_end",
         "agent_end",
-    ] == told(events)
+    ] == labels_of(events)
     check_events(events)
     start = next(event for event in events if isinstance(event, ToolExecutionStart))
     end = next(event for event in events if isinstance(event, ToolExecutionEnd))
@@ -104,7 +116,7 @@ async def test_injected_input_opens_the_next_turn() -> None:
 
     agent.subscribe(steer)
     events = await events_of(agent)
-    assert ["turn_end", "turn_start", *messages_of("user", "assistant")] == told(events)[-8:-2]
+    assert ["turn_end", "turn_start", *messages_of("user", "assistant")] == labels_of(events)[-8:-2]
     check_events(events)
     check_pairing(agent.messages)
 
@@ -113,7 +125,7 @@ async def test_an_error_ends_the_run_in_order() -> None:
     """The failed answer ends, its turn ends, the run ends; nothing else happens."""
     agent = agent_of(Step(text="It began", error="no", status=400))
     events = await events_of(agent)
-    assert [*messages_of("user", "assistant"), "turn_end", "agent_end"] == told(events)[2:]
+    assert [*messages_of("user", "assistant"), "turn_end", "agent_end"] == labels_of(events)[2:]
     check_events(events)
     last = agent.messages[-1]
     assert isinstance(last, il.AssistantMessage)
@@ -135,7 +147,7 @@ async def test_continuing_tells_nothing_of_the_history() -> None:
     """A history that ends with a user's message is answered without telling that message again."""
     agent = agent_of("answer", messages=[il.UserMessage(content="asked before")])
     events = await events_of(agent, None)
-    assert ["agent_start", "turn_start", *messages_of("assistant"), "turn_end", "agent_end"] == told(events)
+    assert ["agent_start", "turn_start", *messages_of("assistant"), "turn_end", "agent_end"] == labels_of(events)
     check_events(events)
 
 
@@ -292,12 +304,12 @@ async def test_a_listener_cannot_end_the_host(error: BaseException) -> None:
 
 async def test_a_listener_may_leave() -> None:
     """`subscribe` gives the way out, and using it twice is no mistake."""
-    agent, heard = agent_of("done"), list[AgentEvent]()
-    forget = agent.subscribe(heard.append)
+    agent, received = agent_of("done"), list[AgentEvent]()
+    forget = agent.subscribe(received.append)
     forget()
     forget()
     await agent.prompt("go")
-    assert [] == heard
+    assert [] == received
 
 
 async def test_the_agent_is_idle_when_the_end_was_heard() -> None:
@@ -351,10 +363,10 @@ async def test_an_agent_that_could_not_begin_can_be_prompted_again() -> None:
 
 async def test_a_run_can_be_gone_through() -> None:
     """The iterator has the same events as a listener."""
-    agent, heard = agent_of("done"), list[AgentEvent]()
-    agent.subscribe(heard.append)
+    agent, received = agent_of("done"), list[AgentEvent]()
+    agent.subscribe(received.append)
     events = [event async for event in agent.run("go")]
-    assert heard == events
+    assert received == events
     check_events(events)
 
 
@@ -432,7 +444,7 @@ async def test_a_turn_ends_with_its_answer_and_results() -> None:
     """`turn_end` has what was said in the turn."""
 
     async def two(id: str, params: Any, signal: Any = None, on_update: Any = None) -> ToolResult:
-        return said(id)
+        return text_result(id)
 
     agent = agent_of(calling(call("x", "a"), call("x", "b")), "done", tools=[tool_of("x", two)])
     ends = [event for event in await events_of(agent) if isinstance(event, TurnEnd)]
@@ -452,7 +464,7 @@ async def test_updates_of_a_long_answer_copy_nothing(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(events, "snapshot", counted)
     agent = agent_of(Step(text=("word ",) * 20_000))
-    heard = [event for event in await events_of(agent) if isinstance(event, MessageUpdate)]
-    assert (True, 0) == (len(heard) >= 20_000, computed)
-    assert "word word " == texts([heard[2].message])[0]  # type: ignore[list-item]
+    received = [event for event in await events_of(agent) if isinstance(event, MessageUpdate)]
+    assert (True, 0) == (len(received) >= 20_000, computed)
+    assert "word word " == texts([received[2].message])[0]  # type: ignore[list-item]
     assert 1 == computed

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import interlingua as il
-from agent.making import agent_of, call, calling, results, said, texts, tool_of
+from agent.making import agent_of, call, calling, results, text_result, texts, tool_of
 from interlingua.agent import Agent
 from interlingua.connect.debug import Step
 from interlingua.sessions import Session, save
@@ -36,7 +36,7 @@ def tools(effects: list[str]) -> list[Any]:
         effects.append(effect)
         if id == "a":
             await asyncio.sleep(0.002)
-        return said(f"did {effect}")
+        return text_result(f"did {effect}")
 
     return [tool_of("work", run), tool_of("alone", run, sequential=True)]
 
@@ -242,7 +242,7 @@ def test_no_chain_of_copies_runs_a_call_twice(data: st.DataObject, tmp_path_fact
     async def run(id: str, params: Any, signal: Any = None, on_update: Any = None) -> ToolResult:
         key = (params["n"], id)
         counts[key] = counts.get(key, 0) + 1
-        return said(f"did {key}")
+        return text_result(f"did {key}")
 
     numbers = iter(range(1000))
 

@@ -15,7 +15,7 @@ import pytest
 
 import interlingua as il
 from agent.grammar import check_pairing
-from agent.making import AT_ONCE, Asked, call, calling, client_of, noted, said, texts, tool_of, waiting
+from agent.making import AT_ONCE, Asked, call, calling, client_of, noted, text_result, texts, tool_of, waiting
 from interlingua.agent import Agent
 from interlingua.connect.client import Client
 from interlingua.connect.debug import DebugConnector, Step
@@ -82,7 +82,7 @@ def two_of(script: Any) -> Client:
     return Client(connectors=ConnectorRegistry(connectors), retry=NEVER)
 
 
-def said_last(request: il.Request) -> str:
+def last_text(request: il.Request) -> str:
     return texts(request.context.messages)[-1]
 
 
@@ -102,7 +102,7 @@ async def test_a_run_is_kept_in_its_session(make: Any, tmp_path: Path) -> None:
 async def test_one_run_at_a_time_in_a_session_and_others_beside_it(make: Any) -> None:
     """What comes meanwhile waits its turn; another session does not wait."""
     wait, begun = waiting()
-    host = make(lambda request: calling(call("wait")) if said_last(request) == "stay" else "ok", tools=[wait])
+    host = make(lambda request: calling(call("wait")) if last_text(request) == "stay" else "ok", tools=[wait])
     first = asyncio.ensure_future(host.run("stay", "a"))
     await asyncio.wait_for(begun.wait(), 20)
     second = asyncio.ensure_future(host.run("then", "a"))
@@ -201,8 +201,8 @@ async def test_a_sub_agent_works_beside_its_parent_and_reports(make: Any, tmp_pa
         )
         report = parent.messages[2]
         assert ("inter_session", run.key) == (provenance(report)["kind"], provenance(report)["sourceSessionKey"])
-        words = texts([report])[0]
-        assert "'sums'" in words and "is done" in words and "the sum is 4" in words and "UNTRUSTED" in words
+        text = texts([report])[0]
+        assert "'sums'" in text and "is done" in text and "the sum is 4" in text and "UNTRUSTED" in text
         assert "thank you" == texts(parent.messages)[-1]
 
 
@@ -214,12 +214,12 @@ async def test_a_parent_that_works_reads_the_report_in_its_own_run(make: Any, tm
         run = await host.spawn("child task", by=by())
         await ended(run)
         child_done.set()
-        return said("held")
+        return text_result("held")
 
     def script(request: il.Request) -> Any:
-        if said_last(request) == "child task":
+        if last_text(request) == "child task":
             return "child says hi"
-        return calling(call("hold")) if said_last(request) == "go" else "got it"
+        return calling(call("hold")) if last_text(request) == "go" else "got it"
 
     host = make(script, tools=[tool_of("hold", hold)])
     result = await host.run("go", "main")
@@ -236,7 +236,7 @@ async def test_the_report_of_a_failed_sub_agent_says_why(make: Any) -> None:
     run = await ended(await host.spawn("do it", by=by()))
     assert "failed" == run.status and "the model broke" in str(run.error)
     await until(lambda: len(script.requests) == 2)
-    assert "failed" in said_last(script.last) and "the model broke" in said_last(script.last)
+    assert "failed" in last_text(script.last) and "the model broke" in last_text(script.last)
 
 
 async def test_a_sub_agent_that_takes_too_long_is_stopped_and_that_is_reported(make: Any) -> None:
@@ -247,7 +247,7 @@ async def test_a_sub_agent_that_takes_too_long_is_stopped_and_that_is_reported(m
     run = await ended(await host.spawn("wait", by=by(), seconds=0.2))
     assert "timeout" == run.status
     await until(lambda: len(script.requests) == 2)
-    assert "ran out of time" in said_last(script.last)
+    assert "ran out of time" in last_text(script.last)
 
 
 async def test_zero_seconds_means_no_limit_even_where_the_host_has_one(make: Any) -> None:
@@ -274,15 +274,15 @@ async def test_the_abort_of_a_parent_reaches_its_sub_agents_and_wakes_nobody(mak
 
     async def spread(id: str, params: Any, signal: Any = None, on_update: Any = None) -> ToolResult:
         below.append(await host.spawn(params["task"], by=by(params["key"])))
-        return said("begun")
+        return text_result("begun")
 
     def script(request: il.Request) -> Any:
-        words = said_last(request)
-        if words == "go":
+        text = last_text(request)
+        if text == "go":
             return calling(call("spread", task="child", key=MAIN))
-        if words == "child":
+        if text == "child":
             return calling(call("spread", task="grandchild", key=below[0].key))
-        if words == "grandchild":
+        if text == "grandchild":
             all_begun.set()
         return calling(call("wait"))
 
@@ -348,15 +348,15 @@ async def test_a_sub_agent_is_done_when_those_below_it_are(make: Any) -> None:
 
     async def spread(id: str, params: Any, signal: Any = None, on_update: Any = None) -> ToolResult:
         await host.spawn("grandchild", by=by(child.key))
-        return said("begun")
+        return text_result("begun")
 
     def script(request: il.Request) -> Any:
-        words = said_last(request)
-        if words == "child":
+        text = last_text(request)
+        if text == "child":
             return calling(call("spread"))
-        if words == "grandchild":
+        if text == "grandchild":
             return Step(text="deep result", delay=0.05)
-        return "I read it" if "deep result" in words else "waiting for it"
+        return "I read it" if "deep result" in text else "waiting for it"
 
     host = make(script, tools=[tool_of("spread", spread)], spawning=Spawning(depth=2, concurrent=1))
     child = await host.spawn("child")
@@ -404,7 +404,7 @@ async def test_a_sub_agent_gets_its_directory_its_files_and_its_model(make: Any,
     await ended(await host.spawn("look", **how))
     assert str(tmp_path / "work" / "part") == contexts[0].root
     assert b"hello" == (tmp_path / "work" / "part" / "in" / "a.txt").read_bytes()
-    assert "look\n\nAttached files: in/a.txt" == said_last(script.requests[0])
+    assert "look\n\nAttached files: in/a.txt" == last_text(script.requests[0])
     assert "low" == getattr(script.requests[0].options.reasoning, "effort", script.requests[0].options.reasoning)
     with pytest.raises(ToolInputError):
         await host.spawn("out", cwd="../..")
@@ -415,14 +415,14 @@ async def test_a_sub_agent_may_begin_with_what_its_parent_knows(make: Any) -> No
 
     async def spread(id: str, params: Any, signal: Any = None, on_update: Any = None) -> ToolResult:
         await ended(await host.spawn("now you", by=by(), context="fork"))
-        return said("begun")
+        return text_result("begun")
 
     def script(request: il.Request) -> Any:
-        words = texts(request.context.messages)
-        if words[-1] == "now you":
-            seen.append(words)
+        inputs = texts(request.context.messages)
+        if inputs[-1] == "now you":
+            seen.append(inputs)
             return "child"
-        return calling(call("spread")) if words[-1] == "second" else "first answer"
+        return calling(call("spread")) if inputs[-1] == "second" else "first answer"
 
     seen: list[list[str]] = []
     host = make(script, tools=[tool_of("spread", spread)])
@@ -474,12 +474,12 @@ async def test_an_agent_that_others_run_takes_part_when_it_is_attached(make: Any
     wait, begun = waiting()
     script = Asked("child result", "read it", calling(call("wait")), calling(call("wait")))
     host = make(script, tools=[wait])
-    heard = asyncio.Event()
+    received = asyncio.Event()
     with Session.open("main", home=tmp_path) as session:
         agent = Agent("debug/script", [wait], client=client_of(script), session=session)
-        detach = host.attach(agent, "main", on_message=heard.set)
+        detach = host.attach(agent, "main", on_message=received.set)
         await ended(await host.spawn("task", by=by()))
-        await asyncio.wait_for(heard.wait(), 20)
+        await asyncio.wait_for(received.wait(), 20)
         assert agent.has_queued
         agent.follow_up("go on")
         await agent.prompt(agent.take_queued()[:1])
@@ -497,10 +497,10 @@ async def test_an_agent_that_others_run_takes_part_when_it_is_attached(make: Any
 
 async def test_events_of_all_sessions_reach_the_host(make: Any) -> None:
     """With the key of their session."""
-    heard: list[tuple[str, str]] = []
-    host = make(on_event=lambda key, event: heard.append((key, event.type)))
+    received: list[tuple[str, str]] = []
+    host = make(on_event=lambda key, event: received.append((key, event.type)))
     await host.run("hi", "chat")
-    assert ("agent:main:chat", "agent_start") == heard[0] and ("agent:main:chat", "agent_end") == heard[-1]
+    assert ("agent:main:chat", "agent_start") == received[0] and ("agent:main:chat", "agent_end") == received[-1]
 
 
 # --- sending ---------------------------------------------------------------------------------------------------------
@@ -511,9 +511,9 @@ async def test_sending_waits_for_the_answer(make: Any, tmp_path: Path) -> None:
     script = Asked("first", "it is noon")
     host = make(script, visibility="all")
     await host.run("hi", "clock")
-    told = await host.send("clock", "what time is it?", by=by())
-    assert ("ok", "it is noon", "agent:main:clock") == (told["status"], told["reply"], told["sessionKey"])
-    assert f"[Message from the session {MAIN}; the user did not write it.]\nwhat time is it?" == said_last(script.last)
+    output = await host.send("clock", "what time is it?", by=by())
+    assert ("ok", "it is noon", "agent:main:clock") == (output["status"], output["reply"], output["sessionKey"])
+    assert f"[Message from the session {MAIN}; the user did not write it.]\nwhat time is it?" == last_text(script.last)
     with opened(tmp_path, "agent:main:clock") as session:
         assert ("sessions_send", MAIN) == (
             provenance(session.messages[2])["sourceTool"],
@@ -535,8 +535,8 @@ async def test_an_error_over_there_and_silence_are_told_apart(make: Any) -> None
     """The reason, or an empty reply."""
     host = make(Asked("hi", Step(error="broken", status=400), "NO_REPLY"))
     await host.run("hi", "b")
-    told = await host.send("b", "one")
-    assert "error" == told["status"] and "broken" in told["error"]
+    output = await host.send("b", "one")
+    assert "error" == output["status"] and "broken" in output["error"]
     assert ("ok", "") == ((silent := await host.send("b", "two"))["status"], silent["reply"])
 
 
@@ -681,17 +681,17 @@ async def test_a_history_is_bounded_and_redacted(make: Any, tmp_path: Path) -> N
         session.append(il.ToolResultMessage(tool_call_id="c", content="out", details={"secret": 1}, is_error=False))
         session.append(il.AssistantMessage(content="end", stop_reason="stop"))
     host = make()
-    told = host.history("chat")
-    assert ["user", "assistant"] == [message["role"] for message in told["messages"]]
-    text, image = told["messages"][0]["content"]
+    output = host.history("chat")
+    assert ["user", "assistant"] == [message["role"] for message in output["messages"]]
+    text, image = output["messages"][0]["content"]
     assert text["text"].startswith("x" * 4000 + "… (5000 more") and {"bytes": 3} == {
         key: image[key] for key in ("bytes", "data") if key in image
     }
     assert (True, True, True, 0) == (
-        told["truncated"],
-        told["contentTruncated"],
-        told["contentRedacted"],
-        told["droppedMessages"],
+        output["truncated"],
+        output["contentTruncated"],
+        output["contentRedacted"],
+        output["droppedMessages"],
     )
     whole = json.dumps(host.history("chat", include_tools=True))
     assert "sealed" not in whole and "secret" not in whole and "usage" not in whole and '"toolResult"' in whole
@@ -709,9 +709,9 @@ async def test_a_history_is_never_larger_than_it_may_be(make: Any, tmp_path: Pat
     with Session.open("one", home=tmp_path) as session:
         session.append(il.UserMessage(content=tuple(il.TextBlock(text="y" * 3900) for _ in range(40))))
     host = make()
-    told = host.history("chat", limit=60)
-    assert told["bytes"] <= 80 * 1024 and told["droppedMessages"] == 60 - len(told["messages"]) > 0
-    assert told["messages"][-1]["content"].startswith("59 ") and told["hasMore"]
+    output = host.history("chat", limit=60)
+    assert output["bytes"] <= 80 * 1024 and output["droppedMessages"] == 60 - len(output["messages"]) > 0
+    assert output["messages"][-1]["content"].startswith("59 ") and output["hasMore"]
     assert "too large" in host.history("one")["messages"][0]["content"]
 
 
@@ -741,7 +741,7 @@ async def test_the_model_of_a_session_can_be_switched_and_switched_back(make: An
     await host.run("hi", "main")
     await host.run("hi", "b")
     assert ["debug", "other", "debug"] == [request.model.provider for request in script.requests]
-    assert ("other/script", True) == ((told := host.status("main"))["model"], told["modelOverride"])
+    assert ("other/script", True) == ((output := host.status("main"))["model"], output["modelOverride"])
     await host.close()
     again = make(client=two_of(script), models=["other/script"])
     await again.run("hi", "main")
@@ -760,15 +760,15 @@ async def test_a_model_that_is_switched_while_it_works_holds_from_the_next_answe
 
     async def switch(id: str, params: Any, signal: Any = None, on_update: Any = None) -> ToolResult:
         host.set_model("main", "other/script")
-        return said("switched")
+        return text_result("switched")
 
     script = Asked(calling(call("switch")), "ok")
     host = make(client=two_of(script), tools=[tool_of("switch", switch)])
     result = await host.run("hi", "main")
     assert ["debug", "other"] == [request.model.provider for request in script.requests]
     check_pairing(result.messages)
-    told = host.status("main")
-    assert told["totalTokens"] > 0 and "cost" in told and told["contextTokens"] > 0
+    output = host.status("main")
+    assert output["totalTokens"] > 0 and "cost" in output and output["contextTokens"] > 0
 
 
 # --- after a crash ---------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import pytest
 
 import interlingua as il
 from agent.grammar import check_events, check_pairing
-from agent.making import Asked, agent_of, call, calling, client_of, events_of, noted, said, texts, tool_of
+from agent.making import Asked, agent_of, call, calling, client_of, events_of, noted, text_result, texts, tool_of
 from interlingua.agent import Agent, history
 from interlingua.agent.history import for_models, register_message
 from interlingua.connect.client import Client
@@ -260,7 +260,7 @@ async def test_another_model_may_take_over_in_the_middle_of_a_run() -> None:
     async def switch(id: str, params: Any, signal: Any = None, on_update: Any = None) -> ToolResult:
         agent.model = "other/script"
         agent.system = "You are another."
-        return said("switched")
+        return text_result("switched")
 
     agent = Agent(
         "debug/script", [tool_of("switch", switch)], client=client, get_api_key=lambda provider: f"for {provider}"
@@ -364,9 +364,9 @@ def test_json_is_read_with_or_without_a_fence(text: str, schema: Any, expected: 
 )
 def test_what_is_wrong_is_said_in_words(text: str, schema: Any, problem: str) -> None:
     """For the model to do better."""
-    value, said = _reading(text, schema)
+    value, problem_text = _reading(text, schema)
     assert value is None
-    assert problem in str(said)
+    assert problem in str(problem_text)
 
 
 def test_a_schema_that_is_none_is_refused_at_once() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import interlingua as il
 from agent.grammar import check_events, check_pairing, check_wires
-from agent.making import AT_ONCE, client_of, said, tool_of
+from agent.making import AT_ONCE, client_of, text_result, tool_of
 from interlingua.agent import Agent, Limits, Verdict
 from interlingua.connect.debug import ScriptedCall, Step
 from interlingua.sessions import Session
@@ -25,26 +25,26 @@ def tools(runs: list[str]) -> list[Tool]:
 
     async def ok(id: str, params: Any, signal: Any = None, on_update: Any = None) -> ToolResult:
         runs.append(id)
-        return said("ok", details={"n": params["n"]})
+        return text_result("ok", details={"n": params["n"]})
 
     async def failing(id: str, params: Any, signal: Any = None, on_update: Any = None) -> ToolResult:
-        return said("failed", is_error=True)
+        return text_result("failed", is_error=True)
 
     async def raising(id: str, params: Any, signal: Any = None, on_update: Any = None) -> ToolResult:
         raise RuntimeError("raised")
 
     async def slow(id: str, params: Any, signal: Any = None, on_update: Any = None) -> ToolResult:
         for at in range(3):
-            on_update(said(f"{at}"))
+            on_update(text_result(f"{at}"))
             await asyncio.sleep(0.0005)
-        return said("slow")
+        return text_result("slow")
 
     async def waiting(id: str, params: Any, signal: Any = None, on_update: Any = None) -> ToolResult:
         try:
             await asyncio.wait_for(signal.wait(), 0.003)
         except TimeoutError:
-            return said("waited")
-        return said("stopped", is_error=True)
+            return text_result("waited")
+        return text_result("stopped", is_error=True)
 
     async def silent(id: str, params: Any, signal: Any = None, on_update: Any = None) -> ToolResult:
         return ToolResult(terminate=True)
@@ -55,7 +55,7 @@ def tools(runs: list[str]) -> list[Tool]:
 
 
 NAMES = [tool.name for tool in tools([])]
-words = st.text(st.characters(codec="utf-8"), max_size=12)
+short_texts = st.text(st.characters(codec="utf-8"), max_size=12)
 calls = st.builds(
     ScriptedCall,
     name=st.sampled_from([*NAMES, *NAMES, "nobody", "odd name!"]),
@@ -65,8 +65,8 @@ calls = st.builds(
 )
 answers = st.builds(
     Step,
-    text=st.none() | words | st.tuples(words, words, words),
-    thinking=st.none() | words,
+    text=st.none() | short_texts | st.tuples(short_texts, short_texts, short_texts),
+    thinking=st.none() | short_texts,
     calls=st.lists(calls, max_size=4).map(tuple),
     error=st.sampled_from([None, None, None, None, "it broke"]),
     status=st.sampled_from([400, 503]),
@@ -111,12 +111,12 @@ async def tell(story: Story, session: Session | None) -> None:
     ran: list[str] = []
     script = [*story.answers, *["and so on"] * 40]
     agent = Agent("debug/script", tools(ran), client=client_of(script), session=session, retries=AT_ONCE, **story.how)
-    heard: list[AgentEvent] = []
+    received: list[AgentEvent] = []
     number = 0
 
     async def interrupt(event: AgentEvent) -> None:
         nonlocal number
-        heard.append(event)
+        received.append(event)
         match story.interruptions.get(number):
             case "abort":
                 agent.abort("enough")
@@ -137,7 +137,7 @@ async def tell(story: Story, session: Session | None) -> None:
 
     agent.subscribe(interrupt)
     for kind in story.runs:
-        heard.clear()
+        received.clear()
         pending = agent._pending() is not None
         running = asyncio.ensure_future(agent.prompt("go") if kind == "prompt" else agent.continue_())
         try:
@@ -146,10 +146,10 @@ async def tell(story: Story, session: Session | None) -> None:
             assert "cancel" in story.interruptions.values()
         except il.InterlinguaError as error:
             assert "nothing to continue" in str(error)
-            assert [] == heard
+            assert [] == received
             continue
         assert not agent.running
-        check_events(heard, resumed=pending)
+        check_events(received, resumed=pending)
         check_pairing(agent.messages)
     check_pairing(agent.messages)
     check_wires(agent.messages)

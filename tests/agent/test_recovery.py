@@ -19,7 +19,7 @@ import pytest
 
 import interlingua as il
 from agent.grammar import check_events, check_pairing, check_wires
-from agent.making import agent_of, call, calling, events_of, results, roles, said, texts, tool_of
+from agent.making import agent_of, call, calling, events_of, results, roles, text_result, texts, tool_of
 from interlingua.agent import Agent, Compaction
 from interlingua.connect.debug import Step
 from interlingua.sessions import Session
@@ -46,7 +46,7 @@ def working(effects: list[str]) -> list[Any]:
         effects.append(id)
         if id == "a":
             await asyncio.sleep(0.005)
-        return said(f"did {id}")
+        return text_result(f"did {id}")
 
     return [tool_of("work", run), tool_of("alone", run, sequential=True)]
 
@@ -152,9 +152,9 @@ async def test_a_new_prompt_first_settles_what_was_under_way(tmp_path: Path) -> 
     with Session.open(tmp_path / "s.jsonl") as session:
         agent = worker(session, [])
         check_events(await events_of(agent, "new words"), resumed=True)
-        said_so_far = texts(session.messages)
+        text_so_far = texts(session.messages)
         check_pairing(session.messages)
-    assert said_so_far.index("did c") < said_so_far.index("new words")
+    assert text_so_far.index("did c") < text_so_far.index("new words")
 
 
 async def test_a_resumed_turn_tells_the_answer_it_belongs_to(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ async def test_a_call_that_this_process_cut_off_is_not_run_again(tmp_path: Path)
         effects.append(id)
         begun.set()
         await asyncio.sleep(60)
-        return said("never")
+        return text_result("never")
 
     with Session.open(tmp_path / "s.jsonl") as session:
         agent = agent_of(calling(call("x")), "went on", tools=[tool_of("x", stubborn)], session=session)
@@ -217,8 +217,8 @@ async def test_case_108_no_progress_is_written_down(tmp_path: Path) -> None:
 
     async def chatty(id: str, params: Any, signal: Any = None, on_update: Any = None) -> ToolResult:
         for at in range(1000):
-            on_update(said(f"{at}"))
-        return said("done")
+            on_update(text_result(f"{at}"))
+        return text_result("done")
 
     with Session.open(tmp_path / "s.jsonl") as session:
         agent = agent_of(calling(call("x")), Step(text=("w",) * 1000), tools=[tool_of("x", chatty)], session=session)
@@ -323,16 +323,16 @@ def live(path: Path, effects: Path, chance: random.Random | None) -> list[str]:
         assert process.stdout is not None
         assert process.stderr is not None
         assert b"ready\n" == process.stdout.readline(), process.stderr.read().decode()
-        told = b""
+        output = b""
         if chance is not None:
             for _ in range(chance.randrange(12)):
-                told += process.stdout.readline()
+                output += process.stdout.readline()
             time.sleep(chance.uniform(0, 0.01))
             process.send_signal(signal.SIGKILL)
-        told += process.stdout.read()
+        output += process.stdout.read()
         failed = process.stderr.read().decode()
-    assert chance is not None or b"end\n" in told, failed
-    whole = told[: told.rfind(b"\n") + 1].decode().splitlines()
+    assert chance is not None or b"end\n" in output, failed
+    whole = output[: output.rfind(b"\n") + 1].decode().splitlines()
     return [line.removeprefix("ack ") for line in whole if line.startswith("ack ")]
 
 
@@ -373,11 +373,11 @@ async def test_events_of_a_resumed_run_begin_with_what_was_left(tmp_path: Path) 
     lines = (tmp_path / "s.jsonl").read_bytes().splitlines(keepends=True)
     at = next(number for number, line in enumerate(lines) if b'"tool_end"' in line)
     (tmp_path / "s.jsonl").write_bytes(b"".join(lines[: at + 1]))
-    heard: list[AgentEvent] = []
+    received: list[AgentEvent] = []
     with Session.open(tmp_path / "s.jsonl") as session:
         agent = worker(session, [])
-        agent.subscribe(heard.append)
+        agent.subscribe(received.append)
         await agent.continue_()
-    check_events(heard, resumed=True)
-    started = [event.tool_call_id for event in heard if type(event).__name__ == "ToolExecutionStart"]
+    check_events(received, resumed=True)
+    started = [event.tool_call_id for event in received if type(event).__name__ == "ToolExecutionStart"]
     assert ["c", "d", "e", "f", "g"] == sorted(started)

@@ -105,8 +105,8 @@ def overflowing(window: int) -> Any:
 
 
 def summing(summaries: list[str]) -> Compaction:
-    async def write(words: str, most: int) -> str:
-        summaries.append(words)
+    async def write(prompt: str, most: int) -> str:
+        summaries.append(prompt)
         return "What was said before."
 
     return Compaction(window=1_000_000, keep=1, summarise=write)
@@ -139,7 +139,7 @@ async def test_a_history_that_never_fits_ends_the_run() -> None:
 async def test_case_106_a_summary_that_fails_leaves_the_history_as_it_was(caplog: pytest.LogCaptureFixture) -> None:
     """The run ends with the overflow, in order; nothing that was said is lost."""
 
-    async def broken(words: str, most: int) -> str:
+    async def broken(prompt: str, most: int) -> str:
         raise ValueError("no summary today")
 
     history = long_history()
@@ -153,7 +153,7 @@ async def test_the_prompt_is_kept_before_room_is_made(tmp_path: Any) -> None:
     """A crash while the summary is written does not cost the user's words."""
     kept: list[list[str]] = []
 
-    async def write(words: str, most: int) -> str:
+    async def write(prompt: str, most: int) -> str:
         with Session.open(tmp_path / "s.jsonl", read_only=True) as reader:
             kept.append(texts(reader.messages)[-1:])
         return "Before."
@@ -183,8 +183,8 @@ async def test_room_is_made_in_the_middle_of_a_run() -> None:
     note, _ = noted()
     written: list[str] = []
 
-    async def summarise(words: str, most: int) -> str:
-        written.append(words)
+    async def summarise(prompt: str, most: int) -> str:
+        written.append(prompt)
         return "what was before"
 
     script = [calling(call("note", str(at)), text="word " * 100) for at in range(12)]

@@ -7,16 +7,28 @@ import pytest
 
 import interlingua as il
 from agent.grammar import check_events, check_pairing
-from agent.making import Asked, agent_of, call, calling, client_of, events_of, noted, results, said, texts, tool_of
+from agent.making import (
+    Asked,
+    agent_of,
+    call,
+    calling,
+    client_of,
+    events_of,
+    noted,
+    results,
+    text_result,
+    texts,
+    tool_of,
+)
 from interlingua.agent import Agent
 from interlingua.connect.debug import Step
 from interlingua.tools.tool import ToolResult
 from interlingua.values.events import AgentEvent, MessageEnd, ToolExecutionEnd
 
 
-def steering_after_first_call(agent: Agent, *words: str) -> None:
+def steering_after_first_call(agent: Agent, *inputs: str) -> None:
     """Has the agent steered when its first call has ended."""
-    waiting = list(words)
+    waiting = list(inputs)
 
     def hear(event: AgentEvent) -> None:
         if isinstance(event, ToolExecutionEnd):
@@ -68,7 +80,7 @@ async def test_a_batch_that_runs_is_not_skipped() -> None:
     async def run(id: str, params: Any, signal: Any = None, on_update: Any = None) -> ToolResult:
         await both.wait()
         agent.steer("now")
-        return said("ran")
+        return text_result("ran")
 
     agent = agent_of(
         calling(call("x", "a"), call("x", "b")), "done", "done", tools=[tool_of("x", run)], on_steering="skip"
@@ -178,8 +190,8 @@ async def test_continuing_drains_steering_first_and_then_follow_ups() -> None:
     """After a finished answer, one input at a time where the mode says so."""
     agent = agent_of("1", "2", "3", "4")
     await agent.prompt("go")
-    for words in ("s1", "s2"):
-        agent.steer(words)
+    for text in ("s1", "s2"):
+        agent.steer(text)
     agent.follow_up("f")
     check_events(await events_of(agent, None))
     assert ["go", "1", "s1", "2", "s2", "3", "f", "4"] == texts(agent.messages)

@@ -10,7 +10,19 @@ import pytest
 
 import interlingua as il
 from agent.grammar import check_events, check_pairing, check_wires
-from agent.making import agent_of, call, calling, events_of, noted, results, said, texts, told, tool_of, waiting
+from agent.making import (
+    agent_of,
+    call,
+    calling,
+    events_of,
+    labels_of,
+    noted,
+    results,
+    text_result,
+    texts,
+    tool_of,
+    waiting,
+)
 from interlingua.agent import AfterCall, BeforeCall, Limits, Verdict
 from interlingua.testing import Server
 from interlingua.tools import calling as tool_calling
@@ -36,7 +48,7 @@ def meeting(name: str = "meet", count: int = 2, **how: Any) -> tuple[Tool, list[
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(together.wait(), 0.05 if count > 99 else 10)
         now -= 1
-        return said(id)
+        return text_result(id)
 
     return tool_of(name, run, **how), running
 
@@ -56,10 +68,10 @@ async def test_a_quick_call_ends_at_once_and_its_result_waits_for_its_turn() -> 
 
     async def slow(id: str, params: Any, signal: Any = None, on_update: Any = None) -> ToolResult:
         await quick_ended.wait()
-        return said("slow")
+        return text_result("slow")
 
     async def quick(id: str, params: Any, signal: Any = None, on_update: Any = None) -> ToolResult:
-        return said("quick")
+        return text_result("quick")
 
     agent = agent_of(
         calling(call("slow"), call("quick"), call("nobody")),
@@ -83,9 +95,9 @@ async def test_sequential_mode_runs_one_call_at_a_time() -> None:
     """In call order, start to end."""
     meet, running = meeting(count=100)
     agent = agent_of(calling(call("meet", "a"), call("meet", "b")), "done", tools=[meet], tool_execution="sequential")
-    words = [word for word in told(await events_of(agent)) if word.startswith("tool_")]
+    labels = [word for word in labels_of(await events_of(agent)) if word.startswith("tool_")]
     assert [1, 1] == running
-    assert [f"tool_execution_{what} {id}" for id in "ab" for what in ("start", "end")] == words
+    assert [f"tool_execution_{what} {id}" for id in "ab" for what in ("start", "end")] == labels
 
 
 async def test_a_tool_marked_sequential_runs_alone() -> None:
@@ -94,9 +106,9 @@ async def test_a_tool_marked_sequential_runs_alone() -> None:
     alone, by_itself = meeting("alone", count=100, sequential=True)
     calls = (call("side", "a"), call("side", "b"), call("alone", "c"), call("side", "d"))
     agent = agent_of(calling(*calls), "done", tools=[side, alone])
-    words = [word for word in told(await events_of(agent)) if word.startswith("tool_")]
+    labels = [word for word in labels_of(await events_of(agent)) if word.startswith("tool_")]
     assert ([1, 2, 1], [1]) == (beside, by_itself)
-    assert [f"tool_execution_{what} {id}" for id in "cd" for what in ("start", "end")] == words[-4:]
+    assert [f"tool_execution_{what} {id}" for id in "cd" for what in ("start", "end")] == labels[-4:]
 
 
 # --- updates ----------------------------------------------------------------------------------------------------------
@@ -109,8 +121,8 @@ async def test_updates_are_heard_before_the_end_and_late_ones_are_ignored() -> N
     async def run(id: str, params: Any, signal: Any = None, on_update: Any = None) -> ToolResult:
         report.append(on_update)
         for at in range(3):
-            on_update(said(f"step {at}"))
-        return said("done")
+            on_update(text_result(f"step {at}"))
+        return text_result("done")
 
     agent = agent_of(calling(call("x", "a")), "done", tools=[tool_of("x", run)])
 
@@ -118,7 +130,7 @@ async def test_updates_are_heard_before_the_end_and_late_ones_are_ignored() -> N
         if isinstance(event, ToolExecutionUpdate):
             await asyncio.sleep(0.005)
         if isinstance(event, ToolExecutionEnd):
-            report[0](said("too late"))
+            report[0](text_result("too late"))
 
     agent.subscribe(slow)
     events = await events_of(agent)
@@ -137,13 +149,15 @@ async def test_a_sync_tool_runs_in_a_thread_and_may_report() -> None:
         threads.append(threading.get_ident())
         for at in range(steps):
             time.sleep(0.001)
-            report(said(str(at)))
+            report(text_result(str(at)))
         return "worked"
 
     agent = agent_of(calling(call("work", "a", steps=3)), "done", tools=[work])
     events = await events_of(agent)
     check_events(events)
-    assert ["tool_execution_start a", *["tool_execution_update a"] * 3, "tool_execution_end a"] == told(events)[6:11]
+    assert ["tool_execution_start a", *["tool_execution_update a"] * 3, "tool_execution_end a"] == labels_of(events)[
+        6:11
+    ]
     assert threads != [threading.get_ident()]
 
 
@@ -341,7 +355,7 @@ async def test_arguments_are_mended_for_the_tool_and_kept_as_they_came() -> None
     agent = agent_of(calling(call("note", "a", n="7")), "done", tools=[note])
     events = await events_of(agent)
     assert [{"n": 7}] == seen
-    start = next(event for event in events if "tool_execution_start a" in told([event]))
+    start = next(event for event in events if "tool_execution_start a" in labels_of([event]))
     assert {"n": "7"} == start.args  # type: ignore[union-attr]
     answer = agent.messages[1]
     assert isinstance(answer, il.AssistantMessage)
@@ -450,7 +464,7 @@ async def test_a_tool_may_return_that_it_failed() -> None:
     """`is_error` of a result reaches the event and the message."""
 
     async def failed(id: str, params: Any, signal: Any = None, on_update: Any = None) -> ToolResult:
-        return said("no such file", is_error=True, details={"path": "x"})
+        return text_result("no such file", is_error=True, details={"path": "x"})
 
     agent = agent_of(calling(call("x")), "done", tools=[tool_of("x", failed)])
     events = await events_of(agent)
@@ -466,7 +480,7 @@ async def test_details_of_any_kind_can_be_kept(details: Any, tmp_path: Any) -> N
     from interlingua.sessions import Session
 
     async def run(id: str, params: Any, signal: Any = None, on_update: Any = None) -> ToolResult:
-        return said("ok", details=details)
+        return text_result("ok", details=details)
 
     with Session.open(tmp_path / "s.jsonl") as session:
         agent = agent_of(calling(call("x")), "done", tools=[tool_of("x", run)], session=session)
@@ -484,7 +498,7 @@ async def test_details_nested_too_deep_to_read_again_are_kept_as_text(tmp_path: 
         deep = [deep]
 
     async def run(id: str, params: Any, signal: Any = None, on_update: Any = None) -> ToolResult:
-        return said("ok", details=deep)
+        return text_result("ok", details=deep)
 
     with Session.open(tmp_path / "s.jsonl") as session:
         agent = agent_of(calling(call("x")), "done", tools=[tool_of("x", run)], session=session)
@@ -498,7 +512,7 @@ async def test_a_run_ends_after_a_batch_if_all_its_results_ask_for_it() -> None:
     """`terminate` of every result ends the run without another answer; of some, it does not."""
 
     async def last(id: str, params: Any, signal: Any = None, on_update: Any = None) -> ToolResult:
-        return said("that was all", terminate=True)
+        return text_result("that was all", terminate=True)
 
     note, _ = noted()
     tools = [tool_of("last", last), note]
@@ -520,7 +534,7 @@ async def test_a_tool_that_ignores_the_signal_is_cancelled(monkeypatch: pytest.M
             await asyncio.sleep(60)
         finally:
             cancelled.set()
-        return said("never")
+        return text_result("never")
 
     agent = agent_of(calling(call("x")), "never said", tools=[tool_of("x", stubborn)])
     running = asyncio.ensure_future(events_of(agent))
@@ -554,7 +568,7 @@ async def test_tools_may_be_changed_in_the_middle_of_a_run() -> None:
 
     async def bring(id: str, params: Any, signal: Any = None, on_update: Any = None) -> ToolResult:
         agent.tools.append(later)
-        return said("brought")
+        return text_result("brought")
 
     agent = agent_of(calling(call("bring")), calling(call("later", n=1)), "done", tools=[tool_of("bring", bring)])
     await agent.prompt("go")
@@ -573,10 +587,10 @@ async def test_hooks_have_any_number_of_listeners() -> None:
         seen.append("none")
 
     def marked(given: AfterCall) -> ToolResult:
-        return said(f"{given.result.text}!")
+        return text_result(f"{given.result.text}!")
 
     async def run(id: str, params: dict[str, Any], signal: Any = None, on_update: Any = None) -> ToolResult:
-        return said(str(params["n"]))
+        return text_result(str(params["n"]))
 
     count = tool_of("count", run, n=NUMBER)
     agent = agent_of(calling(call("count", "a", n=1)), "done", tools=[count])

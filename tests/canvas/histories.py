@@ -69,8 +69,8 @@ def codex(kind: str, payload: dict[str, Any], number: int = 0) -> dict[str, Any]
 
 def codex_session(id: str, source: Any = "cli") -> list[dict[str, Any]]:
     meta = {"id": id, "timestamp": _stamp(0), "cwd": "/home/someone/courier", "cli_version": "0.99.0", "source": source}
-    said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "look around"}]}
-    return [codex("session_meta", meta), codex("response_item", said, 1)]
+    line = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "look around"}]}
+    return [codex("session_meta", meta), codex("response_item", line, 1)]
 
 
 def codex_spawn(child: str) -> list[dict[str, Any]]:

@@ -54,15 +54,15 @@ def say(tab: Tab, text: str, *models: str) -> None:
     """Continues from the selected message by keyboard: `c`, the words, the models, Ctrl+Enter."""
     page = tab.page
     tab.press("c")
-    words = page.get_by_label("your words")
-    expect(words).to_be_focused()
+    prompt_box = page.get_by_label("your words")
+    expect(prompt_box).to_be_focused()
     expect(page.locator(".picked .chip")).to_have_count(1)  # one is proposed as soon as the models are known
     page.locator(".picked .chip button").click()
     for model in models:
         page.get_by_label("find a model").fill(model)
         page.locator(".models .menu .row", has_text=model).first.click()
-    words.fill(text)
-    words.press("Control+Enter")
+    prompt_box.fill(text)
+    prompt_box.press("Control+Enter")
 
 
 def rows(tab: Tab, key: str) -> list[Any]:
@@ -165,10 +165,10 @@ def test_a_message_is_edited_and_branches(tab: Tab, key: str) -> None:
     page = tab.go(f"/s/{key}/canvas?at=q")
     expect(tab.card("q")).to_be_visible()
     tab.press("e")
-    words = page.get_by_label("your words")
-    expect(words).to_have_value("Hello")
-    words.fill("Goodbye")
-    words.press("Control+Enter")
+    prompt_box = page.get_by_label("your words")
+    expect(prompt_box).to_have_value("Hello")
+    prompt_box.fill("Goodbye")
+    prompt_box.press("Control+Enter")
     expect(page.locator("[data-card]", has_text="Goodbye").first).to_be_visible()
     edited = next(row for row in rows(tab, key) if row["text"] == "Goodbye" and row["role"] == "user")
     expect(tab.card(edited["id"])).to_have_attribute("aria-pressed", "true")

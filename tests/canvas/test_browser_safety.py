@@ -65,24 +65,24 @@ def hostile_blocks() -> dict[str, tuple[Any, ...]]:
 def hostile_session(home: Path) -> str:
     with Session.open("hostile", home=home) as session:
         session.label(None, HOSTILE.partition("\n")[0])
-        said: list[Any] = []
+        messages: list[Any] = []
         for number, (name, blocks) in enumerate(hostile_blocks().items()):
             if name in ("text", "image", "wrong type", "document", "audio"):
-                said.append(il.UserMessage(content=blocks))
+                messages.append(il.UserMessage(content=blocks))
             if name not in ("image", "wrong type", "document", "audio"):
-                said.append(
+                messages.append(
                     il.AssistantMessage(content=blocks, model="<i>model", provider="<p>", error_message=HOSTILE)
                 )
             if name == "call":
                 result = (il.TextBlock(text=HOSTILE), media(il.ImageBlock, "image/svg+xml", SVG))
-                said.append(
+                messages.append(
                     il.ToolResultMessage(
                         tool_call_id="<c>", tool_name="<script>", content=result, is_error=True, details=NESTED
                     )
                 )
-            said.append(il.UserMessage(content=f"{number}: {HOSTILE}"))
-        said.append(il.SystemMessage(content=HOSTILE))
-        for number, message in enumerate(said):
+            messages.append(il.UserMessage(content=f"{number}: {HOSTILE}"))
+        messages.append(il.SystemMessage(content=HOSTILE))
+        for number, message in enumerate(messages):
             session.append(message, id=f"e{number}")
         session.append(il.UserMessage(content=HOSTILE), id="<img src=x onerror=hurt=1>")
         session.set_branch("<script>hurt=13</script>", "e1")

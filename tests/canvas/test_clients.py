@@ -593,16 +593,16 @@ def test_merging_ideas_of_the_published_tests() -> None:
 
 def test_a_listener_that_fails_does_not_reach_the_committer() -> None:
     """And the others still hear."""
-    canvas, heard = local(), []
+    canvas, received = local(), []
 
     def fail(event: Any) -> None:
         raise RuntimeError
 
     canvas.add_event_listener(fail)
-    canvas.add_event_listener(heard.append)
+    canvas.add_event_listener(received.append)
     canvas.checkout("main").commit_message(HELLO)
     canvas.remove_event_listener(fail)
-    assert ["commit_message"] == [event["event_type"] for event in heard]
+    assert ["commit_message"] == [event["event_type"] for event in received]
 
 
 acts = st.lists(

@@ -371,8 +371,8 @@ def test_markdown_has_the_path_and_each_branch_once(tmp_path: Path) -> None:
     library = Library(tmp_path)
     with library.open(library.place("own~main~courier")) as session:
         for entry in session.entries():
-            said = getattr(entry.message, "text", "")
-            assert said in text and (len(said) < 60 or text.count(said) == 1)
+            content = getattr(entry.message, "text", "")
+            assert content in text and (len(content) < 60 or text.count(content) == 1)
 
 
 @pytest.mark.parametrize(

@@ -190,8 +190,8 @@ async def test_one_sleeping_viewer_costs_the_others_nothing(home: Path) -> None:
                 await asyncio.sleep(0)
             for viewer in viewers:
                 await viewer.until(lambda v=viewer: v.types().count("tool") == 300)
-                told = [event.data["n"] for event in viewer.seen if event.type == "tool"]
-                assert list(range(300)) == told
+                numbers = [event.data["n"] for event in viewer.seen if event.type == "tool"]
+                assert list(range(300)) == numbers
         writer.close()
 
 

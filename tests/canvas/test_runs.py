@@ -473,13 +473,13 @@ async def test_a_merge_that_makes_no_sense_changes_nothing(home: Path) -> None:
     with Session.open("s", home=home) as session:
         session.set_branch("main", "a")
         session.set_branch("empty", None)
-    said = {"role": "user", "content": "x"}
+    message = {"role": "user", "content": "x"}
     async with browsing(home) as (_, browser):
         for asked, status in (
-            ({"into": "nowhere", "from": ["main"], "message": said}, 404),
-            ({"into": "main", "from": [], "message": said}, 422),
-            ({"into": "main", "from": ["empty"], "message": said}, 422),
-            ({"into": "main", "from": ["q", "nowhere"], "message": said}, 404),
+            ({"into": "nowhere", "from": ["main"], "message": message}, 404),
+            ({"into": "main", "from": [], "message": message}, 422),
+            ({"into": "main", "from": ["empty"], "message": message}, 422),
+            ({"into": "main", "from": ["q", "nowhere"], "message": message}, 404),
             ({"into": "main", "from": ["q"]}, 422),
         ):
             assert status == (await browser.ask("POST", f"/api/sessions/{KEY}/merge", asked))[0], asked

@@ -40,7 +40,7 @@ async def listed(browser: Browser, count: int) -> list[Any]:
     raise AssertionError
 
 
-async def told(browser: Browser, type: str, cause: Callable[[], None]) -> Any:
+async def event_after(browser: Browser, type: str, cause: Callable[[], None]) -> Any:
     """What the list's viewers are told of a type, after something was done."""
     async with asyncio.timeout(20):
         async for event in browser.events("/api/events"):
@@ -177,7 +177,7 @@ async def test_a_file_that_is_gone_leaves_the_list(project: Path, tmp_path: Path
     append(path, claude_turns(1))
     async with browsing(tmp_path / "home", watch=["claude-code"]) as (_, browser):
         [found] = await listed(browser, 1)
-        assert (await told(browser, "gone", path.unlink))["key"] == found["key"]
+        assert (await event_after(browser, "gone", path.unlink))["key"] == found["key"]
         assert (await browser.get("/api/sessions?source=watch"))["sessions"] == []
 
 
@@ -227,7 +227,7 @@ async def test_sessions_of_other_processes_appear_in_the_list(tmp_path: Path) ->
             session.append(il.UserMessage(content="Hello"))
 
     async with browsing(tmp_path) as (_, browser):
-        assert (await told(browser, "session", write))["key"] == "own~main~new"
+        assert (await event_after(browser, "session", write))["key"] == "own~main~new"
 
 
 @given(st.integers(1, 3), st.lists(st.integers(0, 4000), max_size=5), st.booleans())

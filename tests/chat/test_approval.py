@@ -54,8 +54,8 @@ def test_what_is_always_allowed_is_not_asked_again() -> None:
     rule = standing_rule("exec", {"command": "git commit -m one"})
     assert rule is not None
     permissions.allow(rule)
-    said = [permissions.decide("exec", {"command": words}).action for words in ("git commit -m two", "git push")]
-    assert ["allow", "ask"] == said
+    actions = [permissions.decide("exec", {"command": command}).action for command in ("git commit -m two", "git push")]
+    assert ["allow", "ask"] == actions
     other = standing_rule("write", {"path": "a", "content": ""})
     assert other is not None
     permissions.allow(other)

@@ -347,8 +347,8 @@ async def test_a_refusal_reaches_the_model_and_its_reason_steers(tmp_path: Path)
         assert "queued" not in await talk.say("wait a moment")
         assert talk.chat.question is not None
         await talk.say("n not there, please")
-        said = [text_of(message.content) for message in talk.chat.session.messages if isinstance(message, UserMessage)]
-        assert ["write it", "wait a moment", "not there, please"] == said
+        texts = [text_of(message.content) for message in talk.chat.session.messages if isinstance(message, UserMessage)]
+        assert ["write it", "wait a moment", "not there, please"] == texts
         assert not (tmp_path / "root/a.txt").exists()
 
 
@@ -550,14 +550,14 @@ async def test_a_resumed_session_shows_its_totals(tmp_path: Path) -> None:
 
 def test_the_last_exchange_is_a_question_and_its_own_answer() -> None:
     """Not the answer to an earlier question, and not what a program put in."""
-    said = [
+    texts = [
         il.UserMessage(content="first"),
         il.AssistantMessage(content=(il.TextBlock(text="to the first"),)),
         il.UserMessage(content="second"),
         il.UserMessage(content="a reminder", origin="program"),
     ]
     console = Console(width=80, record=True, file=io.StringIO())
-    for part in recalled(said):
+    for part in recalled(texts):
         console.print(part)
     shown = console.export_text()
     assert "second" in shown and "first" not in shown and "reminder" not in shown

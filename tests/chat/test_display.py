@@ -45,7 +45,7 @@ def display(clock: Clock) -> Display:
     return Display(clock)
 
 
-def told(display: Display, *events: AgentEvent) -> str:
+def shown_after(display: Display, *events: AgentEvent) -> str:
     return plainly([part for event in events for part in display.hear(event)])
 
 
@@ -60,11 +60,11 @@ def streamed(*events: Any) -> list[AgentEvent]:
 def test_a_finished_paragraph_leaves_the_live_part(display: Display) -> None:
     """It is printed once; only the tail is drawn again."""
     display.hear(MessageStart(il.AssistantMessage(content=())))
-    assert "" == told(display, *streamed(TextStart(0), TextDelta(0, "One **bold**.\n\n")))
-    assert "One bold.\n" == told(display, *streamed(TextDelta(0, "Two")))
+    assert "" == shown_after(display, *streamed(TextStart(0), TextDelta(0, "One **bold**.\n\n")))
+    assert "One bold.\n" == shown_after(display, *streamed(TextDelta(0, "Two")))
     assert "\nTwo\n" == live(display)
     ended = MessageEnd(il.AssistantMessage(content="One **bold**.\n\nTwo."))
-    assert "\nTwo.\n" == told(display, *streamed(TextDelta(0, "."), TextEnd(0, "")), ended)
+    assert "\nTwo.\n" == shown_after(display, *streamed(TextDelta(0, "."), TextEnd(0, "")), ended)
     assert "" == live(display)
 
 
@@ -74,7 +74,7 @@ def test_thinking_is_folded_and_timed(display: Display, clock: Clock) -> None:
     clock.now += 3
     display.hear(MessageUpdate(ThinkingDelta(0, "Let me see.")))
     assert "▸ thinking for 3.0 s…\n" == live(display)
-    shown = told(display, MessageUpdate(ThinkingEnd(0, "Let me see.")))
+    shown = shown_after(display, MessageUpdate(ThinkingEnd(0, "Let me see.")))
     assert shown.startswith("▸ thought for 3.0 s (11 characters")
     assert "Let me see." == display.last_thought
 
@@ -82,9 +82,9 @@ def test_thinking_is_folded_and_timed(display: Display, clock: Clock) -> None:
 def test_unfolded_thinking_is_shown_as_it_comes(display: Display) -> None:
     """When the user asked for it."""
     display.open_thoughts = True
-    told(display, *streamed(ThinkingStart(0), ThinkingDelta(0, "Let me see.")))
+    shown_after(display, *streamed(ThinkingStart(0), ThinkingDelta(0, "Let me see.")))
     assert "Let me see.\n" == live(display)
-    assert "Let me see.\n" == told(display, *streamed(ThinkingEnd(0, "Let me see.")))
+    assert "Let me see.\n" == shown_after(display, *streamed(ThinkingEnd(0, "Let me see.")))
 
 
 def test_a_running_call_shows_its_last_lines_and_how_long_it_runs(display: Display, clock: Clock) -> None:
@@ -95,7 +95,7 @@ def test_a_running_call_shows_its_last_lines_and_how_long_it_runs(display: Displ
     display.hear(ToolExecutionUpdate("c1", "exec", {}, {"content": [{"type": "text", "text": output}]}))
     assert ["● exec make  1 min 5 s", "  … 15 lines before", "  line 15"] == live(display).splitlines()[:3]
     done = {"content": [{"type": "text", "text": "failed"}]}
-    assert "● exec make  1 min 5 s\n  failed\n" == told(display, ToolExecutionEnd("c1", "exec", done, True))
+    assert "● exec make  1 min 5 s\n  failed\n" == shown_after(display, ToolExecutionEnd("c1", "exec", done, True))
     assert "" == live(display)
 
 
@@ -111,49 +111,53 @@ def test_a_call_that_waits_for_permission_is_not_shown_as_running(display: Displ
 
 def test_waiting_for_the_model_is_seen(display: Display, clock: Clock) -> None:
     """Until the first thing comes; a call that is being written is named."""
-    told(display, AgentStart(), TurnStart())
+    shown_after(display, AgentStart(), TurnStart())
     clock.now += 2
     assert "· waiting for the model, 2.0 s\n" == live(display)
     display.hear(MessageUpdate(ToolCallStart(0, il.ToolCall(id="c", name="write", arguments={}))))
     assert "● write …\n" == live(display)
-    told(display, MessageEnd(il.AssistantMessage(content=())), AgentEnd(()))
+    shown_after(display, MessageEnd(il.AssistantMessage(content=())), AgentEnd(()))
     assert "" == live(display)
 
 
 def test_an_answer_that_did_not_stream_is_shown_whole(display: Display) -> None:
     """Its words and its thinking."""
     message = il.AssistantMessage(content=(il.ThinkingBlock(thinking="hm"), il.TextBlock(text="One.\n\nTwo.")))
-    shown = told(display, MessageStart(message), MessageEnd(message))
+    shown = shown_after(display, MessageStart(message), MessageEnd(message))
     assert ["One.", "Two."] == [line for line in shown.splitlines() if line][1:]
 
 
 def test_an_answer_that_is_asked_for_again_says_why(display: Display) -> None:
     """So that a pause is understood."""
     broken = il.AssistantMessage(content="It be", stop_reason="error", error_message="cut off")
-    shown = told(display, MessageStart(broken), MessageEnd(broken), TurnStart())
+    shown = shown_after(display, MessageStart(broken), MessageEnd(broken), TurnStart())
     assert "the answer was cut off (cut off); retrying" in shown
-    assert "" == told(display, TurnStart())
+    assert "" == shown_after(display, TurnStart())
 
 
 def test_a_retried_answer_prints_no_part_twice(display: Display) -> None:
     """What the first attempt printed stays; its last, unfinished piece is written anew, as is whatever differs."""
     broken = il.AssistantMessage(content="One.\n\nTwo be", stop_reason="error", error_message="cut off")
     texts = [TextDelta(0, "One.\n\n"), TextDelta(0, "Two be"), TextEnd(0, "One.\n\nTwo be")]
-    shown = told(display, MessageStart(broken), *streamed(*texts), MessageEnd(broken))
+    shown = shown_after(display, MessageStart(broken), *streamed(*texts), MessageEnd(broken))
     assert ["One."] == shown.split()
     assert "Two be" in live(display)
-    shown = told(display, TurnStart(), MessageStart(broken))
+    shown = shown_after(display, TurnStart(), MessageStart(broken))
     assert "Two be" not in shown + live(display)
     whole = il.AssistantMessage(content="One.\n\nTwo begins.\n\nThree.")
-    shown = told(display, *streamed(TextDelta(0, whole.text), TextEnd(0, whole.text)), MessageEnd(whole), AgentEnd(()))
+    shown = shown_after(
+        display, *streamed(TextDelta(0, whole.text), TextEnd(0, whole.text)), MessageEnd(whole), AgentEnd(())
+    )
     assert ["Two begins.", "Three."] == [line for line in shown.splitlines() if line]
 
 
 def test_an_answer_that_is_not_retried_keeps_its_last_piece(display: Display) -> None:
     """Nothing that came is hidden in the end."""
     broken = il.AssistantMessage(content="It be", stop_reason="error", error_message="cut off")
-    told(display, MessageStart(broken), *streamed(TextDelta(0, "It be"), TextEnd(0, "It be")), MessageEnd(broken))
-    assert "It be" in told(display, AgentEnd(()))
+    shown_after(
+        display, MessageStart(broken), *streamed(TextDelta(0, "It be"), TextEnd(0, "It be")), MessageEnd(broken)
+    )
+    assert "It be" in shown_after(display, AgentEnd(()))
 
 
 def test_a_long_answer_is_printed_once_and_drawn_in_small_parts(display: Display) -> None:
@@ -161,8 +165,8 @@ def test_a_long_answer_is_printed_once_and_drawn_in_small_parts(display: Display
     display.hear(MessageStart(il.AssistantMessage(content=())))
     printed, tallest = "", 0
     for number in range(400):
-        printed += told(display, *streamed(TextDelta(0, f"paragraph {number}\n\n")))
+        printed += shown_after(display, *streamed(TextDelta(0, f"paragraph {number}\n\n")))
         tallest = max(tallest, live(display).count("\n"))
-    printed += told(display, *streamed(TextEnd(0, "")), MessageEnd(il.AssistantMessage(content="")))
+    printed += shown_after(display, *streamed(TextEnd(0, "")), MessageEnd(il.AssistantMessage(content="")))
     assert [f"paragraph {number}" for number in range(400)] == [line for line in printed.splitlines() if line]
     assert tallest <= 2

@@ -222,5 +222,5 @@ def test_a_dumb_terminal_gets_no_escapes_and_what_is_typed_meanwhile_steers(tmp_
     assert "\x1b" not in seen
     (path,) = sessions(tmp_path)
     with Session.open(path, read_only=True) as session:
-        said = [text_of(message.content) for message in session.messages if isinstance(message, il.UserMessage)]
-    assert ["go", "and hurry"] == said
+        texts = [text_of(message.content) for message in session.messages if isinstance(message, il.UserMessage)]
+    assert ["go", "and hurry"] == texts

@@ -105,9 +105,9 @@ def test_parts_of_markdown_have_one_blank_line_between_them_and_none_around() ->
 
 def test_what_a_call_changed_is_shown_instead_of_its_words() -> None:
     """From its result, or from what was known before it ran."""
-    told = {"content": [{"type": "text", "text": "Edited."}], "details": {"diff": "-a\n+b"}}
+    result = {"content": [{"type": "text", "text": "Edited."}], "details": {"diff": "-a\n+b"}}
     shown = rendering.finished_call(
-        "edit", {"path": "x"}, told, is_error=False, diff=None, seconds=0.25, announced=False
+        "edit", {"path": "x"}, result, is_error=False, diff=None, seconds=0.25, announced=False
     )
     assert ["● edit x  0.2 s", "  -a", "  +b"] == lines(shown)
     bare = {"content": [{"type": "text", "text": "Created."}]}

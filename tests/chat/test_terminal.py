@@ -33,7 +33,7 @@ def terminals(tmp_path: Path) -> Iterator[Any]:
         one.close()
 
 
-def said(terminal: Terminal) -> list[str]:
+def user_texts(terminal: Terminal) -> list[str]:
     """What the user said, on the way to the head."""
     found = (terminal.home / "agents/main/sessions").glob("*.jsonl")
     (path,) = [path for path in found if path.stat().st_size]
@@ -116,7 +116,7 @@ def test_what_is_typed_while_it_works_steers(terminals: Any) -> None:
     terminal.wait_for(r"› first hint[\s\S]*Understood\.")
     terminal.wait_for(r"› second hint")
     terminal.wait_until(lambda text: "⇢" not in text, "an empty queue")
-    assert ["wait for me", "first hint", "second hint"] == said(terminal)
+    assert ["wait for me", "first hint", "second hint"] == user_texts(terminal)
 
 
 def test_ctrl_c_twice_stops_and_what_came_is_kept(terminals: Any) -> None:
@@ -132,7 +132,7 @@ def test_ctrl_c_twice_stops_and_what_came_is_kept(terminals: Any) -> None:
     terminal.wait_for(r"stopped; the partial answer is kept[\s\S]*› for later")
     terminal.press("Enter")
     terminal.wait_for(r"Another\.")
-    assert ["talk", "for later"] == said(terminal)
+    assert ["talk", "for later"] == user_texts(terminal)
 
 
 def test_branches_are_made_seen_and_changed(terminals: Any) -> None:
@@ -159,7 +159,7 @@ def test_branches_are_made_seen_and_changed(terminals: Any) -> None:
     assert number is not None
     terminal.type(number[1])
     terminal.wait_until(lambda text: text.count("the head is there now") == 2, "where it stands, again", scrolled=True)
-    assert ["first thing", "on the one hand"] == said(terminal)
+    assert ["first thing", "on the one hand"] == user_texts(terminal)
 
 
 def test_another_model_takes_over(terminals: Any) -> None:
@@ -185,7 +185,7 @@ def test_lines_are_edited_completed_and_remembered(terminals: Any) -> None:
     terminal.press("M-Enter")
     terminal.type("three")
     terminal.wait_for(r"\none\n?\s*two\s*three|\none two three")
-    assert ["one\ntwo\nthree"] == said(terminal)
+    assert ["one\ntwo\nthree"] == user_texts(terminal)
     terminal.press("-l", "/tool")
     terminal.wait_for(r"List the tools")
     terminal.press("Tab")
@@ -201,7 +201,7 @@ def test_lines_are_edited_completed_and_remembered(terminals: Any) -> None:
     terminal.press("C-c")
     terminal.paste("pasted one\npasted two")
     terminal.wait_for(r"› pasted one\n\s+pasted two")
-    assert ["one\ntwo\nthree"] == said(terminal)
+    assert ["one\ntwo\nthree"] == user_texts(terminal)
 
 
 def test_a_killed_chat_is_taken_up_where_it_was(terminals: Any) -> None:
@@ -263,4 +263,4 @@ def test_leaving_restores_the_terminal(terminals: Any) -> None:
     terminal.wait_for(r"to go on: interlingua chat --session [\w-]+\s+shell\$")
     terminal.type("stty -a | grep -o ' echo ' && echo state-$((40+2))")
     terminal.wait_for(r"echo\s*\n?state-42")
-    assert ["talk"] == said(terminal)
+    assert ["talk"] == user_texts(terminal)

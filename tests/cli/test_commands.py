@@ -92,10 +92,10 @@ def test_stats_adds_up_what_is_known(tmp_path: Path) -> None:
     ]
     file = tmp_path / "s.jsonl"
     file.write_text("\n".join(map(json.dumps, lines)))
-    told = run("stats", file, "--json").json
-    assert told["tokens"]["total_tokens"] == 34
-    assert told["models"]["m"]["cost"] == 0.5
-    assert told["models"]["n"]["cost"] is None
+    output = run("stats", file, "--json").json
+    assert output["tokens"]["total_tokens"] == 34
+    assert output["models"]["m"]["cost"] == 0.5
+    assert output["models"]["n"]["cost"] is None
 
 
 def test_check_explains_and_the_exit_code_says_so(tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ def test_the_doctor_names_the_format_of_what_is_no_session(data: str, names: str
 
 
 @pytest.mark.parametrize(
-    ("words", "offers"),
+    ("typed", "offers"),
     [
         ("il run -m debug/pa", "debug/parrot-1"),
         ("il run -m anthropic/claude-opus-4-", "anthropic/claude-opus-4-6"),
@@ -276,17 +276,17 @@ def test_the_doctor_names_the_format_of_what_is_no_session(data: str, names: str
     ],
     ids=range(11),
 )
-def test_the_shell_is_offered_what_fits(words: str, offers: str, tmp_path: Path) -> None:
+def test_the_shell_is_offered_what_fits(typed: str, offers: str, tmp_path: Path) -> None:
     """Models, formats, providers, tools, sessions and commands, for both names of the program."""
     folder = tmp_path / "agents" / "main" / "sessions"
     folder.mkdir(parents=True)
     (folder / "abcdef.jsonl").write_text('{"role":"user","content":"hi"}\n')
-    count = str(len(words.split()) - 1)
-    env = {**os.environ, "INTERLINGUA_HOME": str(tmp_path), "COMP_WORDS": words, "COMP_CWORD": count}
+    count = str(len(typed.split()) - 1)
+    env = {**os.environ, "INTERLINGUA_HOME": str(tmp_path), "COMP_WORDS": typed, "COMP_CWORD": count}
     done = run(env={**env, "_INTERLINGUA_COMPLETE": "bash_complete"})
     assert (0, "") == (done.code, done.err)
     assert offers in {line.partition(",")[2] for line in done.out.splitlines()}
-    assert "chatgpt-export" not in done.out or "show" in words  # it is read, not written
+    assert "chatgpt-export" not in done.out or "show" in typed  # it is read, not written
 
 
 def test_both_names_of_the_program_are_completed() -> None:

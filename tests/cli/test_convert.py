@@ -115,8 +115,8 @@ def test_the_report_says_what_was_lost_and_strict_refuses(tmp_path: Path) -> Non
     """`--report` goes to standard error; `--strict` turns the first loss into an error."""
     body = {**BODY, "top_k": 5}
     path = written(tmp_path / "a.json", json.dumps(body))
-    told = run("convert", path, "-t", "openai-responses", "--report")
-    assert "$.options.topK" in told.err and told.code == 0
+    output = run("convert", path, "-t", "openai-responses", "--report")
+    assert "$.options.topK" in output.err and output.code == 0
     refused = run("convert", path, "-t", "openai-responses", "--strict")
     assert (refused.code, refused.out) == (1, "")
     assert "$.options.topK" in refused.err
@@ -148,13 +148,13 @@ TROUBLE = {
 @pytest.mark.parametrize("name", TROUBLE)
 def test_trouble_is_one_clear_line(name: str, tmp_path: Path) -> None:
     """Bad input names the file and what is wrong; there is no traceback and no output."""
-    data, told = TROUBLE[name]
+    data, expected = TROUBLE[name]
     path = written(tmp_path / "in.json", data)
     done = run("convert", path, "-t", "openai-completions")
     assert done.code == 1
     assert done.out == ""
     assert len(done.err.splitlines()) == 1
-    assert str(path) in done.err and told in done.err
+    assert str(path) in done.err and expected in done.err
 
 
 def test_a_missing_file_is_one_clear_line(tmp_path: Path) -> None:

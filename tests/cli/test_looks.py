@@ -176,9 +176,9 @@ def test_a_dumb_terminal_gets_no_escapes(file: Path, kept: Path) -> None:
     for command in ("show", "stats"):
         code, shown = on_terminal(command, file, TERM="dumb")
         assert 0 == code and "\x1b" not in shown and shown.strip()
-    for words in ("logs", "models", "doctor", "sessions list", "archive list", "run -m debug/parrot-1 **hello**"):
-        code, shown = on_terminal(*words.split(), TERM="dumb", INTERLINGUA_HOME=str(kept))
-        assert 0 == code and "\x1b" not in shown and shown.strip(), words
+    for arguments in ("logs", "models", "doctor", "sessions list", "archive list", "run -m debug/parrot-1 **hello**"):
+        code, shown = on_terminal(*arguments.split(), TERM="dumb", INTERLINGUA_HOME=str(kept))
+        assert 0 == code and "\x1b" not in shown and shown.strip(), arguments
 
 
 @pytest.mark.parametrize("columns", [60, 80, 140])

@@ -43,7 +43,7 @@ def ask(server: Server, *arguments: str | Path, key: str = "key-1", **options: A
     return run("run", *arguments, *where, env=environment(ANTHROPIC_API_KEY=key), **{"given": b"", **options})
 
 
-def heard(server: Server) -> il.Request:
+def last_request(server: Server) -> il.Request:
     request = server.last.request
     assert request is not None
     return request
@@ -90,11 +90,11 @@ def test_system_prompt_and_options_arrive(server: Server) -> None:
     """Each under its own name."""
     done = ask(server, "Hi", "--system", "Be brief.", "--max-tokens", "2048", "--reasoning", "1500", "--timeout", "30")
     assert 0 == done.code
-    request = heard(server)
+    request = last_request(server)
     assert ("Be brief.", 2048) == (request.context.system_prompt, request.options.max_tokens)
     assert request.options.reasoning is not None and 1500 == request.options.reasoning.budget
     ask(server, "Hi", "--temperature", "0.25")
-    assert 0.25 == heard(server).options.temperature
+    assert 0.25 == last_request(server).options.temperature
 
 
 def test_files_are_attached_as_what_they_are(server: Server, tmp_path: Path) -> None:
@@ -104,13 +104,13 @@ def test_files_are_attached_as_what_they_are(server: Server, tmp_path: Path) -> 
     document.write_bytes(b"%PDF-1.4\n%%EOF\n")
     text.write_text("Remember the milk.")
     assert 0 == ask(server, "What are these?", "-a", picture, "-a", document, "-a", text).code
-    blocks = heard(server).context.messages[-1].content
+    blocks = last_request(server).context.messages[-1].content
     assert isinstance(blocks, tuple)
-    image, paper, notes, words = blocks
+    image, paper, notes, question = blocks
     assert isinstance(image, il.ImageBlock) and (PNG, "image/png") == (image.data, image.mime_type)
     assert isinstance(paper, il.DocumentBlock) and "application/pdf" == paper.mime_type
     assert isinstance(notes, il.DocumentBlock) and "Remember the milk." == notes.text
-    assert isinstance(words, il.TextBlock) and "What are these?" == words.text
+    assert isinstance(question, il.TextBlock) and "What are these?" == question.text
 
 
 def test_a_file_that_is_not_there_is_one_line() -> None:
@@ -137,8 +137,8 @@ def test_an_answer_that_matches_the_schema_is_let_through(server: Server, tmp_pa
         server.say('{"city": "Oslo"}')
         done = ask(server, "-q", "Where?", "--schema", schema)
         assert (0, {"city": "Oslo"}) == (done.code, done.json)
-        told = heard(server).options.output_schema
-        assert told is not None and SCHEMA["properties"] == told.schema["properties"]
+        schema_sent = last_request(server).options.output_schema
+        assert schema_sent is not None and SCHEMA["properties"] == schema_sent.schema["properties"]
 
 
 @pytest.mark.parametrize("answer", ['{"town": "Oslo"}', "Oslo, I think."])
@@ -196,9 +196,9 @@ def test_a_saved_conversation_can_be_continued(server: Server, tmp_path: Path) -
     server.clear()
     server.say("About 700,000.")
     assert 0 == ask(server, "And how many live there?", "--context", file, "--save", file).code
-    asked = [text_of(message.content) for message in heard(server).context.messages]
+    asked = [text_of(message.content) for message in last_request(server).context.messages]
     assert ["Capital of Norway?", "Oslo.", "And how many live there?"] == asked
-    assert "Be brief." == heard(server).context.system_prompt
+    assert "Be brief." == last_request(server).context.system_prompt
     assert 4 == len(il.decode(file.read_bytes()).messages)
 
 
@@ -218,7 +218,7 @@ def test_a_conversation_of_another_format_can_be_continued(server: Server, tmp_p
         )
     )
     assert 0 == ask(server, "Again", "--context", file).code
-    context = heard(server).context
+    context = last_request(server).context
     assert "Be brief." == context.system_prompt
     assert ["Hello", "Hi.", "Again"] == [text_of(message.content) for message in context.messages]
 
@@ -284,13 +284,13 @@ def test_interrupting_shows_the_partial_answer_and_its_cost(server: Server, tmp_
             first += letter
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=30)
-    said = (first + out).decode()
+    output = (first + out).decode()
     assert 130 == process.returncode
-    assert said.startswith("It was a dark") and said.endswith("\n") and "torrents" not in said
+    assert output.startswith("It was a dark") and output.endswith("\n") and "torrents" not in output
     assert "anthropic/m-1" in err.decode() and "aborted" in err.decode() and "Traceback" not in err.decode()
     answer = il.decode(file.read_bytes()).messages[-1]
     assert isinstance(answer, il.AssistantMessage)
-    assert ("aborted", said.rstrip("\n")) == (answer.stop_reason, text_of(answer.content))
+    assert ("aborted", output.rstrip("\n")) == (answer.stop_reason, text_of(answer.content))
     server.wait_for_disconnect()
 
 

@@ -71,13 +71,13 @@ def test_a_tool_is_run_in_a_root(tmp_path: Path) -> None:
 
 def test_a_bad_call_says_what_is_wrong(tmp_path: Path) -> None:
     """As a model would be told, with exit code 1."""
-    for arguments, words in (
+    for arguments, expected in (
         ('{"paht": "a"}', "path: is required"),
         ("[1]", "no JSON object"),
         ("{", "no JSON object"),
     ):
         done = run("tools", "run", "read", arguments, "--root", tmp_path)
-        assert 1 == done.code and words in done.out
+        assert 1 == done.code and expected in done.out
     failed = run("tools", "run", "read", '{"path": "nowhere"}', "--root", tmp_path, "--json")
     assert (1, True) == (failed.code, failed.json["isError"])
 

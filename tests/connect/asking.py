@@ -13,7 +13,7 @@ from interlingua.testing import Server
 UNKNOWN = "a-model-nobody-knows"
 # One white dot.
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-TOLD_COST = 0.25  # what the record of an answer says, where a provider keeps one
+REPORTED_COST = 0.25  # what the record of an answer says, where a provider keeps one
 
 
 class Place(NamedTuple):
@@ -45,7 +45,7 @@ def ask(server: Server, place: Place, context: Any, **options: Any) -> Stream:
     if place.row.compat.get("supportsUsageInStreaming") is False:
         given.setdefault("on_payload", _as_if_asked_for_usage)
     if place.row.reports_cost:
-        server.route("GET", "/openai-completions/v1/generation", {"data": {"total_cost": TOLD_COST}})
+        server.route("GET", "/openai-completions/v1/generation", {"data": {"total_cost": REPORTED_COST}})
     return Client().stream(place.name, context, **given)
 
 

@@ -189,8 +189,8 @@ def check(call: Call, servers: dict[str, Server]) -> int:
 def secrets_in(received: Received) -> set[str]:
     """Whatever in a request was marked as somebody's."""
     texts = [*received.headers.values(), received.path, received.body.decode()]
-    words = " ".join(texts).replace('"', " ").split()
-    return {word for word in words if "key-of-" in word or "header-of-" in word}
+    tokens = " ".join(texts).replace('"', " ").split()
+    return {word for word in tokens if "key-of-" in word or "header-of-" in word}
 
 
 @settings(max_examples=80)

@@ -97,8 +97,8 @@ async def test_pi_13_01_text_tools_and_thinking_over_several_turns(server: Serve
     assert ["toolUse", "stop", "stop"] == [m.stop_reason for m in history if isinstance(m, il.AssistantMessage)]
     asked = server.last.request
     assert asked is not None
-    said = json.dumps(server.last.json)
-    assert all(words in said for words in ("What colour?", "the sky", "blue", "It is blue.", "Thanks!"))
+    body = json.dumps(server.last.json)
+    assert all(text in body for text in ("What colour?", "the sky", "blue", "It is blue.", "Thanks!"))
 
 
 @every_wire
@@ -218,9 +218,9 @@ async def test_pi_13_22_cache_retention(server: Server, retention: Any, marked: 
     how = {} if retention is None else {"cache_retention": retention}
     context = il.Context(system="Be brief.", messages=(il.UserMessage(content="Hi"),))
     await on(server, "anthropic-messages", context, **how).result()
-    said = json.dumps(server.last.json)
-    assert marked == ("cache_control" in said)
-    assert (retention == "long") == ('"ttl"' in said)
+    body = json.dumps(server.last.json)
+    assert marked == ("cache_control" in body)
+    assert (retention == "long") == ('"ttl"' in body)
 
 
 async def test_pi_13_22_cache_keys_of_openai(server: Server) -> None:

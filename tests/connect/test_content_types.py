@@ -13,7 +13,7 @@ from interlingua.dialects.framing import actual_type, write_sse
 from interlingua.testing import Server, Split
 from interlingua.testing.faults import Answer, Piece
 from laws.grammar import faults
-from laws.wires import frames_of, heard
+from laws.wires import decode_stream, frames_of
 
 REPLY = il.AssistantMessage(
     content=(il.TextBlock(text="The answer."), il.ToolCall(id="call_1", name="look", arguments={"at": [1, "x"]})),
@@ -44,7 +44,7 @@ class Labelled:
     def _written(self, api: str, body: bytes) -> bytes:
         wire = il.dialect(api)
         if self.form == "whole":
-            return wire.encode_response(il.fold(heard(wire, [body]))).bytes()
+            return wire.encode_response(il.fold(decode_stream(wire, [body]))).bytes()
         frames = [frame for frame in frames_of(wire, body) if frame.data != b"[DONE]"]
         if self.form == "events":
             return b"".join(write_sse(frame.data, frame.event) for frame in frames)

@@ -36,7 +36,7 @@ def context(
     return il.Context(system=system, messages=(il.UserMessage(content=text),), tools=tools)
 
 
-async def said(model: str, asked: Any = "Hello!", **how: Any) -> il.AssistantMessage:
+async def answer_of(model: str, asked: Any = "Hello!", **how: Any) -> il.AssistantMessage:
     return await Client().complete(model, asked, **how)
 
 
@@ -117,18 +117,18 @@ async def test_each_of_the_eight_streams_start_to_stop_the_same_each_time(model:
 )
 async def test_the_parrots(model: str, asked: str, reply: str) -> None:
     """What they repeat."""
-    assert reply == (await said(f"{CLAW}/{model}", asked)).text
+    assert reply == (await answer_of(f"{CLAW}/{model}", asked)).text
 
 
 async def test_the_echo_acknowledges_and_quotes() -> None:
     """One of five sentences by the hash of the text, a blank line, the quotation; an unknown id does the same."""
     firsts = {}
     for text in ("", "hi", "hello", "Hello!"):
-        reply = (await said(f"{CLAW}/dummy-echo-1", text)).text
+        reply = (await answer_of(f"{CLAW}/dummy-echo-1", text)).text
         first, blank, quoted = reply.split("\n")
         assert ("", f'You said: "{text}"') == (blank, quoted)
         firsts[abs(string_hash(text)) % 5] = first
-        assert reply == (await said(f"{CLAW}/no-such-model", text)).text
+        assert reply == (await answer_of(f"{CLAW}/no-such-model", text)).text
     assert 4 == len(set(firsts.values()))
 
 
@@ -140,31 +140,31 @@ TOOLS = (
 
 async def test_the_system_echo() -> None:
     """The prompt, trimmed, and the tools with their number; placeholders where there are none."""
-    full = (await said(f"{CLAW}/sys-echo-1", context(system="  Be brief. ", tools=TOOLS))).text
+    full = (await answer_of(f"{CLAW}/sys-echo-1", context(system="  Be brief. ", tools=TOOLS))).text
     assert "\nBe brief.\n" in full
     assert "Tools (2):\n- look: Looks.\n- go" in full
-    bare = (await said(f"{CLAW}/sys-echo-1", context())).text
+    bare = (await answer_of(f"{CLAW}/sys-echo-1", context())).text
     assert "(no system prompt)" in bare
     assert "Tools (0)" in bare
-    assert "(no system prompt)" not in (await said(f"{CLAW}/sys-echo-1", context(system=""))).text
+    assert "(no system prompt)" not in (await answer_of(f"{CLAW}/sys-echo-1", context(system=""))).text
 
 
 async def test_the_inspector() -> None:
     """Four lines, exactly."""
-    told = (await said(f"{CLAW}/inspect-echo-1", context("Look", system="s", tools=TOOLS))).text
+    text = (await answer_of(f"{CLAW}/inspect-echo-1", context("Look", system="s", tools=TOOLS))).text
     assert [
         "[inspect] messages: 1",
         "[inspect] last_user: Look",
         "[inspect] tools: look, go",
         "[inspect] has_system_prompt: yes",
-    ] == told.split("\n")
-    bare = (await said(f"{CLAW}/inspect-echo-1", context("Look"))).text
+    ] == text.split("\n")
+    bare = (await answer_of(f"{CLAW}/inspect-echo-1", context("Look"))).text
     assert ["[inspect] tools: (none)", "[inspect] has_system_prompt: no"] == bare.split("\n")[2:]
 
 
 async def test_the_thinker_quotes_the_user_and_eighty_characters_of_the_system_prompt() -> None:
     """First in its thoughts, then in its answer."""
-    message = await said(f"{CLAW}/thinking-stream-1", context("Why?", system="s" * 100))
+    message = await answer_of(f"{CLAW}/thinking-stream-1", context("Why?", system="s" * 100))
     assert 'The user asked: "Why?"' in message.thinking
     assert "s" * 80 in message.thinking
     assert "s" * 81 not in message.thinking
@@ -176,13 +176,13 @@ async def test_usage_is_a_quarter_of_the_characters_rounded_up() -> None:
     """System prompt and messages as JSON in, the reply out; the silent one read nothing."""
     asked = context("Hello!", system="Be brief.")
     read = len("Be brief.") + len(json.dumps([{"role": "user", "content": "Hello!"}], separators=(",", ":")))
-    usage = (await said(f"{CLAW}/parrot-1", asked)).usage
+    usage = (await answer_of(f"{CLAW}/parrot-1", asked)).usage
     assert usage is not None
     assert (math.ceil(read / 4), math.ceil(6 / 4), 0) == (usage.input, usage.output, usage.cost and usage.cost.total)
-    silent = (await said(f"{CLAW}/silent-1", asked)).usage
+    silent = (await answer_of(f"{CLAW}/silent-1", asked)).usage
     assert silent is not None
     assert (0, 2) == (silent.input, silent.output)
-    thought = await said(f"{CLAW}/thinking-stream-1", asked)
+    thought = await answer_of(f"{CLAW}/thinking-stream-1", asked)
     assert thought.usage is not None
     assert math.ceil((len(thought.text) + len(thought.thinking)) / 4) == thought.usage.output
 
@@ -224,14 +224,14 @@ SEARCH = il.ToolSpec(
 async def test_the_caller_of_tools_calls_with_the_least_arguments_and_then_speaks() -> None:
     """As the schema asks; once there is a result, it says so."""
     asked = context("find it", tools=(SEARCH, *TOOLS))
-    message = await said("debug/tool-call-1", asked)
+    message = await answer_of("debug/tool-call-1", asked)
     (call,) = message.tool_calls
     assert ("toolUse", "search") == (message.stop_reason, call.name)
     assert {"query": "find it", "limit": 0, "deep": False, "kind": "web"} == call.arguments
     result = il.ToolResultMessage(tool_call_id=call.id, tool_name="search", content="found", is_error=False)
     after = il.Context(messages=(*asked.messages, message, result), tools=asked.tools)
-    assert "All calls are answered." == (await said("debug/tool-call-1", after)).text
-    assert "There are no tools to call." == (await said("debug/tool-call-1", "find it")).text
+    assert "All calls are answered." == (await answer_of("debug/tool-call-1", after)).text
+    assert "There are no tools to call." == (await answer_of("debug/tool-call-1", "find it")).text
 
 
 async def test_parallel_and_interleaved_calls() -> None:
@@ -248,19 +248,19 @@ async def test_parallel_and_interleaved_calls() -> None:
 
 async def test_bad_arguments_are_told_and_never_executed() -> None:
     """The text that the model wrote is kept beside the error."""
-    message = await said("debug/bad-arguments-1", context("go", tools=TOOLS))
+    message = await answer_of("debug/bad-arguments-1", context("go", tools=TOOLS))
     (call,) = message.tool_calls
     assert ({}, '{"unfinished": ', True) == (call.arguments, call.arguments_text, bool(call.parse_error))
 
 
 async def test_length_errors_and_slowness() -> None:
     """A stop for length; an error before and in the middle; a stream that can be watched."""
-    assert "length" == (await said("debug/length-1")).stop_reason
+    assert "length" == (await answer_of("debug/length-1")).stop_reason
     with pytest.raises(il.Overloaded) as before:
-        await said("debug/error-1", retry=0)
+        await answer_of("debug/error-1", retry=0)
     assert 529 == before.value.status
     with pytest.raises(il.ProviderError) as middle:
-        await said("debug/error-midstream-1", retry=0)
+        await answer_of("debug/error-midstream-1", retry=0)
     assert "It began well, but" == middle.value.partial.text
 
 
@@ -418,12 +418,12 @@ async def test_a_script_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     path.write_text(
         json.dumps(["plain", {"text": ["two ", "pieces"], "calls": [{"name": "look", "arguments": {"a": 1}}]}])
     )
-    assert "plain" == (await said(f"debug/script:{path}", "Hi")).text
+    assert "plain" == (await answer_of(f"debug/script:{path}", "Hi")).text
     history = [il.UserMessage(content="Hi"), il.AssistantMessage(content="plain"), il.UserMessage(content="On")]
-    message = await said(f"debug/script:{path}", history)
+    message = await answer_of(f"debug/script:{path}", history)
     assert ("two pieces", {"a": 1}) == (message.text, message.tool_calls[0].arguments)
     monkeypatch.setenv("INTERLINGUA_DEBUG_SCRIPT", str(path))
-    assert "plain" == (await said("debug/script", "Hi")).text
+    assert "plain" == (await answer_of("debug/script", "Hi")).text
 
 
 @pytest.mark.parametrize(
@@ -441,13 +441,13 @@ async def test_a_script_that_is_none_is_explained(tmp_path: Path, content: str |
     if content is not None:
         path.write_text(content)
     with pytest.raises(il.InterlinguaError, match=says):
-        await said(f"debug/script:{path}", "Hi")
+        await answer_of(f"debug/script:{path}", "Hi")
 
 
 async def test_without_a_script_it_says_how_to_name_one() -> None:
     """The variable is in the error."""
     with pytest.raises(il.InterlinguaError, match="INTERLINGUA_DEBUG_SCRIPT"):
-        await said("debug/script", "Hi")
+        await answer_of("debug/script", "Hi")
 
 
 async def test_what_a_script_s_function_raises_arrives_in_the_stream() -> None:

@@ -257,17 +257,17 @@ def ask(server: Server, api: str, case: Case, retry: Retry, transport: HttpTrans
 
 
 def kept(message: il.AssistantMessage) -> str:
-    said = text_of(message.content)
-    if not said:
+    received = text_of(message.content)
+    if not received:
         return NOTHING
-    if _runs_through(TEXT, said):
+    if _runs_through(TEXT, received):
         return ALL
-    return SOME if TEXT.startswith(said) else f"something else: {said!r}"
+    return SOME if TEXT.startswith(received) else f"something else: {received!r}"
 
 
-def _runs_through(text: str, said: str) -> bool:
+def _runs_through(text: str, received: str) -> bool:
     """Whether all the text was said, in order; some of it may have been said twice."""
-    letters = iter(said)
+    letters = iter(received)
     return all(letter in letters for letter in text)
 
 

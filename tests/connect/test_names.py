@@ -27,15 +27,15 @@ def resolve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Resolve:
     return lambda name, *keys: full_name(name, connectors, has_key=lambda provider: provider in keys)
 
 
-def newest(provider: str, *words: str) -> str:
+def newest(provider: str, *parts: str) -> str:
     """The id with the highest version of those that have exactly these words, as a plain search finds it."""
     ids = [model.id for model in models.models(provider)]
-    found = [one for one in ids if Spelling.of(one).parts == words and Spelling.of(one).version]
+    found = [one for one in ids if Spelling.of(one).parts == parts and Spelling.of(one).version]
     return f"{provider}/{max(found, key=lambda one: (Spelling.of(one).version, 'preview' not in one))}"
 
 
 @pytest.mark.parametrize(
-    ("name", "provider", "words"),
+    ("name", "provider", "parts"),
     [
         ("sonnet", "anthropic", ("claude", "sonnet")),
         ("Opus", "anthropic", ("claude", "opus")),
@@ -51,10 +51,10 @@ def newest(provider: str, *words: str) -> str:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_family_means_its_newest_model_at_the_maker(
-    resolve: Resolve, name: str, provider: str, words: tuple[str, ...]
+    resolve: Resolve, name: str, provider: str, parts: tuple[str, ...]
 ) -> None:
     """Without any key the maker is asked, and the error then says which key is missing."""
-    assert newest(provider, *words) == resolve(name)
+    assert newest(provider, *parts) == resolve(name)
 
 
 @pytest.mark.parametrize(

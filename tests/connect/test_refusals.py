@@ -75,7 +75,7 @@ STOPS = {
 }
 
 
-@pytest.mark.parametrize(("api", "word"), [(api, word) for api, words in STOPS.items() for word in words])
+@pytest.mark.parametrize(("api", "word"), [(api, word) for api, terms in STOPS.items() for word in terms])
 @pytest.mark.parametrize("text", ["", "So far so good"])
 async def test_an_answer_that_a_filter_ended_is_the_same(server: Server, api: str, word: str, text: str) -> None:
     """With what had come of it, or with nothing."""

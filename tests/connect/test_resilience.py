@@ -188,10 +188,12 @@ async def test_case_101_a_failure_before_the_first_event_is_never_an_empty_succe
 async def test_attempts_and_callback_are_told(server: Server) -> None:
     """`on_retry` hears of each failure and the wait before the next attempt."""
     server.answer("never", fault=Status(503, times=9))
-    heard: list[tuple[str, bool]] = []
-    stream = ask(server, retry=QUICK, on_retry=lambda failure, wait: heard.append((type(failure).__name__, wait < 1)))
+    received: list[tuple[str, bool]] = []
+    stream = ask(
+        server, retry=QUICK, on_retry=lambda failure, wait: received.append((type(failure).__name__, wait < 1))
+    )
     await stream.result()
-    assert [("Overloaded", True)] * 2 == heard
+    assert [("Overloaded", True)] * 2 == received
     assert 3 == len(server.requests)
 
 
@@ -391,8 +393,8 @@ def test_a_wait_that_is_negative_or_past_is_none_at_all(past: str) -> None:
 def test_no_header_makes_a_wait_that_cannot_be_waited(value: str) -> None:
     """Whatever it says: a finite number of seconds, not below zero, or none."""
     for name in ("retry-after", "Retry-After-Ms"):
-        told = retry_after({name: value})
-        assert told is None or (math.isfinite(told) and told >= 0)
+        delay = retry_after({name: value})
+        assert delay is None or (math.isfinite(delay) and delay >= 0)
 
 
 @given(st.floats() | st.integers() | st.text() | st.booleans() | st.none())
@@ -410,13 +412,14 @@ def test_no_error_asks_for_a_wait_that_cannot_be_waited(value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("delay", "told"), [("37.5s", 37.5), ("-5s", 0), ("infs", None), ("soon", None), (f"{'9' * 400}s", None), (5, None)]
+    ("delay", "expected"),
+    [("37.5s", 37.5), ("-5s", 0), ("infs", None), ("soon", None), (f"{'9' * 400}s", None), (5, None)],
 )
-def test_googles_retry_delay_is_read_like_a_header(delay: Any, told: float | None) -> None:
+def test_googles_retry_delay_is_read_like_a_header(delay: Any, expected: float | None) -> None:
     """Negative is none at all, nonsense is not there."""
     info = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": delay}
     body = {"error": {"code": 429, "message": "later", "status": "RESOURCE_EXHAUSTED", "details": [info]}}
-    assert told == il.dialect("google-generative-ai").decode_error(429, body).retry_after
+    assert expected == il.dialect("google-generative-ai").decode_error(429, body).retry_after
 
 
 @pytest.mark.parametrize("code", ["insufficient_quota", "billing_hard_limit_reached", "credit_balance_too_low"])
@@ -465,16 +468,16 @@ async def test_a_fallback_gets_the_conversation_in_its_own_terms(server: Server)
     first, second = _two(server)
     server.answer(il.Overloaded("busy", status=529), times=1)
     server.say("From the second")
-    told: list[str] = []
+    calls: list[str] = []
     stream = Client().stream(
-        first, HISTORY, fallbacks=[second], retry=0, api_key=KEY, on_retry=lambda failure, _: told.append(str(failure))
+        first, HISTORY, fallbacks=[second], retry=0, api_key=KEY, on_retry=lambda failure, _: calls.append(str(failure))
     )
     events = await events_of(stream)
     assert [] == faults(events)
     message = await stream.result()
     assert ("From the second", "model-2", "host-2") == (message.text, message.model, message.provider)
     assert [API, "openai-completions"] == [received.api for received in server.requests]
-    assert ["busy"] == told
+    assert ["busy"] == calls
     first_body, second_body = (received.body.decode() for received in server.requests)
     assert "sig-of-the-first" in first_body
     assert "sig-of-the-first" not in second_body
@@ -742,10 +745,10 @@ async def test_when_a_limit_leads_to_the_fallback_the_caller_is_told(server: Ser
     """Each time, with the wait that is left, and that nothing is waited for."""
     client, _ = _waiting()
     server.answer(il.RateLimited("later", status=429, retry_after=50))
-    told: list[tuple[Any, float]] = []
+    calls: list[tuple[Any, float]] = []
     for _ in range(2):
-        await _answered(server, client, on_retry=lambda failure, wait: told.append((failure.retry_after, wait)))
-    assert [(50, 0.0), (50, 0.0)] == told
+        await _answered(server, client, on_retry=lambda failure, wait: calls.append((failure.retry_after, wait)))
+    assert [(50, 0.0), (50, 0.0)] == calls
 
 
 # --- windows ----------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import interlingua as il
-from connect.asking import PLACES, PNG, TOLD_COST, UNKNOWN, Place, ask, asked_of, events_of
+from connect.asking import PLACES, PNG, REPORTED_COST, UNKNOWN, Place, ask, asked_of, events_of
 from interlingua.connect import models as catalogue
 from interlingua.connect.client import Client, builtin_connectors
 from interlingua.connect.providers import ROWS, Provider, Setting
@@ -54,14 +54,14 @@ def test_the_table_names_every_provider_once() -> None:
 @everywhere
 async def test_text_streams(server: Server, place: Place) -> None:
     """Words arrive as they were said, in one well-formed stream that knows who spoke."""
-    words = "Good morning, and welcome to Oslo: 12° and “sunny”."
-    server.say(words)
+    text = "Good morning, and welcome to Oslo: 12° and “sunny”."
+    server.say(text)
     stream = ask(server, place, "Weather?")
     events = await events_of(stream)
     message = await stream.result()
     deltas = [event.delta for event in events if isinstance(event, TextDelta)]
     assert [] == faults(events)
-    assert words == "".join(deltas) and len(deltas) > 1
+    assert text == "".join(deltas) and len(deltas) > 1
     assert ("stop", None, None) == (message.stop_reason, message.error_message, stream.failure)
     assert (place.row.id, place.model, place.api) == (message.provider, message.model, message.api)
     assert not any(isinstance(event, ToolCallStart) for event in events)
@@ -128,11 +128,11 @@ async def test_system_text_image_and_tools_arrive(server: Server, place: Place) 
     sent = asked_of(server)
     assert sent.context.tools is not None
     assert "Be brief." == sent.context.system_prompt
-    (heard,) = sent.context.messages
-    assert isinstance(heard.content, tuple)
-    images = [block for block in heard.content if isinstance(block, il.ImageBlock)]
+    (received,) = sent.context.messages
+    assert isinstance(received.content, tuple)
+    images = [block for block in received.content if isinstance(block, il.ImageBlock)]
     assert [PNG] == [image.data for image in images]
-    assert ["What is this?"] == [block.text for block in heard.content if isinstance(block, il.TextBlock)]
+    assert ["What is this?"] == [block.text for block in received.content if isinstance(block, il.TextBlock)]
     (tool,) = sent.context.tools
     assert ("look_up", "Looks a word up.") == (tool.name, tool.description)
     assert {"word": {"type": "string"}} == tool.input_schema["properties"]
@@ -160,13 +160,13 @@ async def test_a_tools_result_goes_back_in_its_place(server: Server, place: Plac
     stream = ask(server, place, il.Context(messages=history, tools=(LOOK_UP,)))
     assert "It is a pronoun." == text_of((await stream.result()).content)
     sent = asked_of(server)
-    question, called, told = sent.context.messages
+    question, called, tool_result = sent.context.messages
     assert "What does ‘il’ mean?" == text_of(question.content)
-    assert isinstance(called, il.AssistantMessage) and isinstance(told, il.ToolResultMessage)
+    assert isinstance(called, il.AssistantMessage) and isinstance(tool_result, il.ToolResultMessage)
     (call,) = [block for block in called.content if isinstance(block, il.ToolCall)]
     assert ("look_up", {"word": "il"}) == (call.name, call.arguments)
-    assert call.id == told.tool_call_id
-    assert "A pronoun." == text_of(told.content)
+    assert call.id == tool_result.tool_call_id
+    assert "A pronoun." == text_of(tool_result.content)
 
 
 REFUSALS = {
@@ -183,16 +183,16 @@ REFUSALS = {
 @everywhere
 async def test_an_error_answer_is_a_typed_error(server: Server, place: Place, why: str) -> None:
     """It ends the stream as its last event; `complete` would raise it, with the message so far."""
-    said, kind = REFUSALS[why]
-    server.answer(said)
+    refusal, kind = REFUSALS[why]
+    server.answer(refusal)
     stream = ask(server, place, "Hello?")
     events = await events_of(stream)
     assert [] == faults(events) and isinstance(events[-1], Error)
     assert type(stream.failure) is kind and isinstance(stream.failure, il.ProviderError)
-    assert (said.status, said.message) == (stream.failure.status, stream.failure.message)
-    assert said.retry_after == stream.failure.retry_after
+    assert (refusal.status, refusal.message) == (stream.failure.status, stream.failure.message)
+    assert refusal.retry_after == stream.failure.retry_after
     assert stream.failure.partial == await stream.result() == events[-1].error
-    assert ("error", said.message, ()) == (
+    assert ("error", refusal.message, ()) == (
         events[-1].error.stop_reason,
         events[-1].error.error_message,
         events[-1].error.content,
@@ -239,8 +239,8 @@ async def test_usage_adds_up_and_an_unknown_price_is_no_price(server: Server, pl
     assert usage is not None
     assert (30, 12) == (usage.input + usage.cache_read + usage.cache_write, usage.output)
     assert 42 == usage.total_tokens
-    told = TOLD_COST if place.row.reports_cost else None
-    assert told == (usage.cost.total if usage.cost else None)
+    reported = REPORTED_COST if place.row.reports_cost else None
+    assert reported == (usage.cost.total if usage.cost else None)
 
 
 def _unknown(place: Place) -> str:
@@ -275,8 +275,8 @@ def test_most_providers_have_prices() -> None:
 @everywhere
 async def test_abort_keeps_what_had_come(server: Server, place: Place) -> None:
     """The stream ends at once, as aborted, with the words so far; the server sees the connection close."""
-    words = "A very long story that nobody will ever hear to its end, since it stops. " * 3
-    server.say(words, fault=Stall(after_events=9))
+    text = "A very long story that nobody will ever hear to its end, since it stops. " * 3
+    server.say(text, fault=Stall(after_events=9))
     signal = il.Abort()
     stream = ask(server, place, "Tell me", signal=signal)
     events = []
@@ -285,11 +285,11 @@ async def test_abort_keeps_what_had_come(server: Server, place: Place) -> None:
         if isinstance(event, TextDelta):
             signal.abort("enough")
     message = await stream.result()
-    said = text_of(message.content)
+    received = text_of(message.content)
     assert [] == faults(events)
     assert ("aborted", "aborted") == (message.stop_reason, getattr(events[-1], "reason", None))
     assert isinstance(stream.failure, il.Aborted) and "enough" == stream.failure.reason
-    assert said and words.startswith(said) and said != words
+    assert received and text.startswith(received) and received != text
     assert stream.failure.partial == message
     await server.disconnected()
 
@@ -321,14 +321,14 @@ async def test_a_new_provider_is_one_row(server: Server) -> None:
     assert ("Hello from nowhere.", "made-up") == (text_of(answer.content), answer.provider)
     sent, body = server.last.headers, server.last.json
     assert ("Bearer made-up-key", "interlingua") == (sent["Authorization"], sent["X-Client"])
-    told: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "model": "model-1",
         "max_tokens": 64,
         "random_seed": 7,
         "safe_prompt": True,
         "stream": False,
     }
-    assert told == {name: body.get(name) for name in told}
+    assert settings == {name: body.get(name) for name in settings}
     assert "system" == body["messages"][0]["role"]
 
 

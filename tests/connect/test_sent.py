@@ -304,12 +304,12 @@ async def test_bedrock_is_reached_in_its_region() -> None:
     """The option, the model's own ARN, the variables, and at last the usual one."""
     arn = "amazon-bedrock/arn:aws:bedrock:ap-south-1:123456789012:inference-profile/x"
     env = {"AWS_REGION": "eu-west-1", "HOME": "/nowhere"}
-    told = [
+    reported = [
         await _address("amazon-bedrock/m", env=env, settings={"region": "us-west-2"}),
         await _address(arn, env=env),
         await _address("amazon-bedrock/m", env=env),
     ]
-    regions = [address.split(".")[1] for address in told]
+    regions = [address.split(".")[1] for address in reported]
     assert ["us-west-2", "ap-south-1", "eu-west-1"] == regions
 
 
@@ -397,8 +397,8 @@ LIMITS = {
 async def test_the_limit_of_an_answer_goes_by_the_hosts_word(server: Server, provider: str) -> None:
     """One of the two, never both."""
     body = (await sent(server, f"{provider}/m", max_tokens=64)).json
-    words = ("max_tokens", "max_completion_tokens")
-    assert {LIMITS[provider]: 64} == {word: body[word] for word in words if word in body}
+    fields = ("max_tokens", "max_completion_tokens")
+    assert {LIMITS[provider]: 64} == {word: body[word] for word in fields if word in body}
 
 
 async def test_ollama_is_found_by_its_variable_with_or_without_a_scheme(server: Server) -> None:
@@ -428,14 +428,14 @@ async def test_an_address_is_taken_from_the_call_the_model_the_variable_or_the_r
     """In this order."""
     env = {"OPENAI_BASE_URL": "http://env.test/v1"}
     model = il.ModelDescriptor(id="m", provider="openai", base_url="http://model.test/v1/")
-    told = [
+    reported = [
         await _address(model, env=env, base_url="http://call.test/v1"),
         await _address(model, env=env),
         await _address("openai/m", env=env),
         await _address("openai/m", env={}),
     ]
     hosts = ["http://call.test/v1", "http://model.test/v1", "http://env.test/v1", "https://api.openai.com/v1"]
-    assert [f"{host}/responses" for host in hosts] == told
+    assert [f"{host}/responses" for host in hosts] == reported
 
 
 async def test_a_route_may_have_its_own_address() -> None:

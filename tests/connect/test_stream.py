@@ -328,7 +328,7 @@ MESSAGE = il.AssistantMessage(content=(il.TextBlock(text="Hello"),), stop_reason
 WELL = (Start(), TextStart(0), TextDelta(0, "Hello"), TextEnd(0, "Hello"), Done("stop", MESSAGE))
 
 
-async def heard(make: Any, **how: Any) -> tuple[Stream, list[il.events.StreamEvent]]:
+async def streamed_events(make: Any, **how: Any) -> tuple[Stream, list[il.events.StreamEvent]]:
     stream = own(make).stream("own/m", "Hi", **how)
     events = await events_of(stream)
     assert [] == faults(events)
@@ -337,7 +337,7 @@ async def heard(make: Any, **how: Any) -> tuple[Stream, list[il.events.StreamEve
 
 async def test_a_connector_of_one_s_own_streams() -> None:
     """Its events arrive as it gave them; what it does not say of itself is filled in."""
-    stream, events = await heard(saying(*WELL))
+    stream, events = await streamed_events(saying(*WELL))
     assert [type(event) for event in WELL] == [type(event) for event in events]
     message = await stream.result()
     assert ("Hello", "own", "m", "own-api") == (message.text, message.provider, message.model, message.api)
@@ -350,7 +350,7 @@ async def test_a_connector_may_be_a_coroutine_that_gives_its_events() -> None:
     async def stream(*_: Any) -> Any:
         return saying(*WELL)()
 
-    assert "Hello" == (await (await heard(stream))[0].result()).text
+    assert "Hello" == (await (await streamed_events(stream))[0].result()).text
 
 
 ODD: list[tuple[str, tuple[Any, ...], str, str]] = [
@@ -382,7 +382,7 @@ async def test_whatever_a_connector_yields_the_caller_sees_a_well_formed_stream(
     events: tuple[Any, ...], text: str, reason: str
 ) -> None:
     """What came is kept, exceptions are errors, and the grammar holds."""
-    stream, _ = await heard(saying(*events), retry=0)
+    stream, _ = await streamed_events(saying(*events), retry=0)
     message = await stream.result()
     assert (text, reason) == (message.text, message.stop_reason)
     assert (reason == "error") == (stream.failure is not None) == (message.error_message is not None)
@@ -391,7 +391,7 @@ async def test_whatever_a_connector_yields_the_caller_sees_a_well_formed_stream(
 @pytest.mark.parametrize("result", [None, 7, "text", [WELL[0]]])
 async def test_a_connector_that_gives_no_stream_at_all_is_an_error(result: Any) -> None:
     """Not an async iterable: said so, with the connector's id."""
-    stream, _ = await heard(lambda *_: result, retry=0)
+    stream, _ = await streamed_events(lambda *_: result, retry=0)
     assert "own/one" in str(stream.failure)
 
 
@@ -401,7 +401,7 @@ async def test_a_connector_whose_stream_raises_at_the_call_is_an_error() -> None
     def stream(*_: Any) -> Any:
         raise KeyError("settings")
 
-    failed, _ = await heard(stream, retry=0)
+    failed, _ = await streamed_events(stream, retry=0)
     assert isinstance(failed.failure, il.TransportError)
 
 
@@ -409,7 +409,7 @@ async def test_blocks_that_only_the_last_message_holds_are_added() -> None:
     """A connector that streams the text and says its call only at the end still has the call executed."""
     call = il.ToolCall(id="c", name="look", arguments={"at": 1})
     message = il.AssistantMessage(content=(il.TextBlock(text="Hello"), call))
-    stream, events = await heard(saying(*WELL[:4], Done("toolUse", message)))
+    stream, events = await streamed_events(saying(*WELL[:4], Done("toolUse", message)))
     assert (call,) == (await stream.result()).tool_calls
     assert any(isinstance(event, ToolCallStart) for event in events)
 
@@ -464,7 +464,7 @@ async def test_a_silent_connector_times_out() -> None:
             yield event
         await asyncio.Event().wait()
 
-    asked, _ = await heard(stream, timeout=0.2, retry=0)
+    asked, _ = await streamed_events(stream, timeout=0.2, retry=0)
     assert isinstance(asked.failure, il.TimedOut)
     assert "Hello" == (await asked.result()).text
 

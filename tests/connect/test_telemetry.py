@@ -201,8 +201,8 @@ async def test_what_was_said_is_not_recorded(server: Server, watched: Watched) -
     watched.enable()
     server.say("Under the OAK?")
     await ask(server)
-    told = watched.span.to_json()
-    assert [] == [words for words in (SECRET, "Under the OAK?", "Keep secrets.", "key-1") if words in told]
+    dumped = watched.span.to_json()
+    assert [] == [text for text in (SECRET, "Under the OAK?", "Keep secrets.", "key-1") if text in dumped]
 
 
 async def test_what_was_said_is_recorded_when_asked_for(server: Server, watched: Watched) -> None:
@@ -214,8 +214,8 @@ async def test_what_was_said_is_recorded_when_asked_for(server: Server, watched:
     found = {name: json.loads(str(attributes[f"gen_ai.{name}"])) for name in CONTENTS}
     assert [{"type": "text", "content": "Keep secrets."}] == found["system_instructions"]
     assert [{"role": "user", "parts": [{"type": "text", "content": SECRET}]}] == found["input.messages"]
-    said = {"role": "assistant", "parts": [{"type": "text", "content": "Under the OAK?"}], "finish_reason": "stop"}
-    assert [said] == found["output.messages"]
+    expected = {"role": "assistant", "parts": [{"type": "text", "content": "Under the OAK?"}], "finish_reason": "stop"}
+    assert [expected] == found["output.messages"]
     assert "key-1" not in watched.span.to_json()
 
 
@@ -234,8 +234,8 @@ async def test_every_kind_of_content_has_its_part_in_the_conventions(server: Ser
     given = [asked, il.AssistantMessage(content=(CALL,), stop_reason="toolUse"), result, linked]
     await il.complete(model, given, max_tokens=9, api_key="k")
     attributes = dict(watched.span.attributes or {})
-    sent, told = (json.loads(str(attributes[f"gen_ai.{name}"])) for name in CONTENTS[1:])
-    kinds = [(message["role"], [part["type"] for part in message["parts"]]) for message in (*sent, *told)]
+    sent, received = (json.loads(str(attributes[f"gen_ai.{name}"])) for name in CONTENTS[1:])
+    kinds = [(message["role"], [part["type"] for part in message["parts"]]) for message in (*sent, *received)]
     assert [
         ("user", ["text", "blob"]),
         ("assistant", ["tool_call"]),
@@ -243,7 +243,7 @@ async def test_every_kind_of_content_has_its_part_in_the_conventions(server: Ser
         ("user", ["uri", "text"]),
         ("assistant", ["reasoning", "text", "tool_call"]),
     ] == kinds
-    assert ("tool_call", ("tool_call",)) == (told[0]["finish_reason"], attributes["gen_ai.response.finish_reasons"])
+    assert ("tool_call", ("tool_call",)) == (received[0]["finish_reason"], attributes["gen_ai.response.finish_reasons"])
     assert {"type": "tool_call", "id": "c1", "name": "area", "arguments": {"width": 2}} == sent[1]["parts"][0]
     assert {"type": "tool_call_response", "id": "c1", "response": "6"} == sent[2]["parts"][0]
     assert PNG not in watched.span.to_json()

@@ -281,9 +281,9 @@ async def test_a_tunnel_that_is_refused_is_an_error_without_secrets() -> None:
         await transport.aclose()
     assert isinstance(stream.failure, il.TransportError)
     assert "407" in str(stream.failure)
-    told = _everything(stream.failure)
-    assert "wrong-password" not in told
-    assert KEY not in told
+    dumped = _everything(stream.failure)
+    assert "wrong-password" not in dumped
+    assert KEY not in dumped
 
 
 async def test_a_netrc_file_is_left_alone(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -393,17 +393,17 @@ async def test_where_nobody_answers_is_an_error_without_secrets(url: str) -> Non
     events = await events_of(stream)
     assert "error" == (await stream.result()).stop_reason
     assert isinstance(stream.failure, il.InterlinguaError)
-    told = _everything(stream.failure) + repr(events)
-    assert KEY not in told
-    assert "url-password" not in told
+    dumped = _everything(stream.failure) + repr(events)
+    assert KEY not in dumped
+    assert "url-password" not in dumped
 
 
 class Refusal(Status):
     """A status whose header tells the wait."""
 
     def apply(self, answer: Any) -> Any:
-        told = super().apply(answer)
-        return replace(told, headers={**(told.headers or {}), "retry-after": "3600"})
+        applied = super().apply(answer)
+        return replace(applied, headers={**(applied.headers or {}), "retry-after": "3600"})
 
 
 @pytest.mark.parametrize("value", [None, True, 17, 1.5, {}, [], ""], ids=repr)
@@ -423,14 +423,14 @@ async def test_case_99_secrets_are_taken_out_of_a_body_value_by_value(server: Se
     def body(key: str, bearer: str, named: str, shaped: str) -> dict[str, Any]:
         given = [key, {"seen": f"it was {key}, twice {key}"}, 7, None]
         named_so = {"api_key": named, "password": [named], "client_secret": None, "count": 3}
-        said = {"authorization": bearer, "note": f"a {shaped} b", "quoted": 'a "word", and \\ more'}
+        fields = {"authorization": bearer, "note": f"a {shaped} b", "quoted": 'a "word", and \\ more'}
         return {"type": "error", "error": {"type": "invalid_request_error", "message": "no", "given": given}} | {
             "context": named_so,
-            "said": said,
+            "said": fields,
         }
 
-    told = body(KEY, "Bearer abc.def-ghi", "a-plain-word", "sk-looks-like-a-key-0123456789")
-    server.answer("never", fault=Status(400, told))
+    response = body(KEY, "Bearer abc.def-ghi", "a-plain-word", "sk-looks-like-a-key-0123456789")
+    server.answer("never", fault=Status(400, response))
     stream = ask(server)
     await stream.result()
     assert isinstance(stream.failure, il.BadRequest)
@@ -442,11 +442,11 @@ async def test_case_99_secrets_are_taken_out_of_a_body_value_by_value(server: Se
 
 def _everything(error: BaseException | None) -> str:
     """All that an error and what caused it could show."""
-    told = []
+    reported = []
     while error is not None:
-        told += [str(error), repr(error), repr(vars(error)), *traceback.format_exception(error)]
+        reported += [str(error), repr(error), repr(vars(error)), *traceback.format_exception(error)]
         error = error.__cause__ or error.__context__
-    return "\n".join(told)
+    return "\n".join(reported)
 
 
 @pytest.mark.parametrize("given", ["option", "environment", "header"])

@@ -43,8 +43,8 @@ def check_request(case: Case) -> Findings:
     if case.request is None:
         return None
     request = case.dialect.decode_request(case.request)
-    said = case.dialect.encode_request(load(dump(request), Request))
-    return differences(case.request, said.body)
+    encoded = case.dialect.encode_request(load(dump(request), Request))
+    return differences(case.request, encoded.body)
 
 
 def check_answer(case: Case) -> Findings:
@@ -101,14 +101,14 @@ def check_sdk(case: Case) -> Findings:
         with warnings.catch_warnings(
             action="ignore"
         ):  # a package's serialiser complains of hosts that stretch its types
-            told = read(body)
+            reported = read(body)
     except Exception as error:  # the packages have no common class for what a stream may end in
         if isinstance(events[-1], Error) and (message.error_message or "") in str(error):
             return []
         if _crashed_before(case, error):
             return []
         raise
-    return _told_differently(told, message, case.dialect_name)
+    return _differences(reported, message, case.dialect_name)
 
 
 def check_own(case: Case) -> Findings:
@@ -135,9 +135,9 @@ def check_error(case: Case) -> Findings:
     found = differences(case.status, error.status, "status")
     if not error.message.strip():
         found.append("message: empty")
-    words = _words_of(case)
-    if words not in error.message:
-        found.append(f"message: expected {shown(words)} in it, got {shown(error.message)}")
+    message = _message_of(case)
+    if message not in error.message:
+        found.append(f"message: expected {shown(message)} in it, got {shown(error.message)}")
     if not isinstance(error, _FITTING.get(case.status, ProviderError)):
         found.append(f"class: {type(error).__name__} does not fit status {case.status}: {error.message}")
     return found
@@ -231,15 +231,15 @@ def _first_difference(expected: list[StreamEvent], actual: list[StreamEvent]) ->
 # --- what a package says, against what we say ------------------------------------------------------------------------
 
 
-def _told_differently(told: Given, message: AssistantMessage, dialect: str) -> list[str]:
-    found = differences(plain_text(message), told.text, "text")
-    found += differences(refusal(message), told.refusal, "refusal")
-    found += differences(thinking(message, dialect), told.thinking, "thinking")
-    found += differences(message.stop_detail or None, told.stop or None, "stop")
+def _differences(reported: Given, message: AssistantMessage, dialect: str) -> list[str]:
+    found = differences(plain_text(message), reported.text, "text")
+    found += differences(refusal(message), reported.refusal, "refusal")
+    found += differences(thinking(message, dialect), reported.thinking, "thinking")
+    found += differences(message.stop_detail or None, reported.stop or None, "stop")
     ours: list[tuple[Any, ...]] = [_call(call) for call in message.tool_calls]
-    theirs: list[tuple[Any, ...]] = [(id or None, name, arguments_of(given)) for id, name, given in told.calls]
-    for at, (call, said) in enumerate(zip(message.tool_calls, theirs, strict=False)):
-        if isinstance(said[2], FreeText):
+    theirs: list[tuple[Any, ...]] = [(id or None, name, arguments_of(given)) for id, name, given in reported.calls]
+    for at, (call, other) in enumerate(zip(message.tool_calls, theirs, strict=False)):
+        if isinstance(other[2], FreeText):
             ours[at] = (*ours[at][:2], free_text(call))
     if any(call[0] is UNSEEN for call in theirs):
         ours, theirs = [call[1:] for call in ours], [call[1:] for call in theirs]
@@ -285,11 +285,11 @@ def _refused(case: Case) -> list[str]:
     try:
         case.dialect.decode_response(case.body)
     except ProviderError as error:
-        return [] if _words_of(case) in error.message else [f"expected {_words_of(case)!r} in {error.message!r}"]
+        return [] if _message_of(case) in error.message else [f"expected {_message_of(case)!r} in {error.message!r}"]
     return ["expected a ProviderError, got a message"]
 
 
-def _words_of(case: Case) -> str:
+def _message_of(case: Case) -> str:
     """The provider's own message in the body of an error: `error.message`, `error`, `message` or `detail`."""
     try:
         body = json.loads(case.body)
@@ -299,5 +299,5 @@ def _words_of(case: Case) -> str:
     error = body.get("error", body)
     if isinstance(error, str):
         return error
-    words = error.get("message") or error.get("detail") or ""
-    return words if isinstance(words, str) else ""
+    message = error.get("message") or error.get("detail") or ""
+    return message if isinstance(message, str) else ""

@@ -66,13 +66,13 @@ def _text(case: Case) -> str:
 
 def _order(case: Case, message: AssistantMessage) -> list[str]:
     """The kinds of blocks, as the wire calls them, in their order. Whether neighbours are joined is left open."""
-    told = next((case.expected[name] for name in ("blocks", "items", "parts") if name in case.expected), None)
-    if told is None or case.expected.get("error"):
+    given = next((case.expected[name] for name in ("blocks", "items", "parts") if name in case.expected), None)
+    if given is None or case.expected.get("error"):
         return []
     kinds: Iterable[str] = map(_kind, _pieces(case.dialect.encode_response(message).body, case.dialect_name))
     if case.is_stream:  # where cited words are text as well
         kinds = ("text" if kind == "citationsContent" else kind for kind in kinds)
-    return differences(_runs(told), _runs(kinds), "order of blocks")
+    return differences(_runs(given), _runs(kinds), "order of blocks")
 
 
 def _pieces(body: Any, dialect: str) -> list[dict[str, Any]]:
@@ -130,33 +130,32 @@ def thinking(message: AssistantMessage, dialect: str) -> str:
 def _calls(case: Case, message: AssistantMessage) -> list[str]:
     if case.expected["tool_calls"] is None:  # arguments in pieces, which Google's package does not put together
         return []
-    expected = [told for told in case.expected["tool_calls"] if not _is_servers(told, case, message)]
+    expected = [given for given in case.expected["tool_calls"] if not _is_servers(given, case, message)]
     calls = message.tool_calls
     if len(expected) != len(calls):
         return [f"tool calls: expected {len(expected)}, got {len(calls)}"]
     found = []
-    for at, (told, call) in enumerate(zip(expected, calls, strict=True)):
+    for at, (given, call) in enumerate(zip(expected, calls, strict=True)):
         path = f"tool_calls[{at}]"
-        found += _id(told["id"], call, f"{path}.id")
-        found += differences(told["name"], call.name, f"{path}.name")
-        found += _arguments(told, call, path, as_text=case.dialect_name.startswith("openai"))
+        found += _id(given["id"], call, f"{path}.id")
+        found += differences(given["name"], call.name, f"{path}.name")
+        found += _arguments(given, call, path, as_text=case.dialect_name.startswith("openai"))
     return found
 
 
-def _is_servers(told: Mapping[str, Any], case: Case, message: AssistantMessage) -> bool:
+def _is_servers(given: Mapping[str, Any], case: Case, message: AssistantMessage) -> bool:
     """Whether a call is one that Bedrock runs itself; the corpus lists these among the client's."""
     if b"server_tool_use" not in case.body:
         return False
-    return any(isinstance(b, ServerToolCall) and b.id == told["id"] for b in blocks_of(message.content))
+    return any(isinstance(b, ServerToolCall) and b.id == given["id"] for b in blocks_of(message.content))
 
 
-def _id(told: str | None, call: ToolCall, path: str) -> list[str]:
-    """An id may be minted exactly when the wire gave none."""
-    if is_generated(call) != (not told):
-        return [
-            f"{path}: the wire has {told!r}, ours is {call.id!r}, {'minted' if is_generated(call) else 'not minted'}"
-        ]
-    return [] if is_generated(call) else differences(told, call.id, path)
+def _id(reported: str | None, call: ToolCall, path: str) -> list[str]:
+    """An id may be generated exactly when the wire gave none."""
+    if is_generated(call) != (not reported):
+        origin = "generated" if is_generated(call) else "not generated"
+        return [f"{path}: the wire has {reported!r}, ours is {call.id!r}, {origin}"]
+    return [] if is_generated(call) else differences(reported, call.id, path)
 
 
 def free_text(call: ToolCall) -> str | None:
@@ -168,12 +167,12 @@ def free_text(call: ToolCall) -> str | None:
 
 
 def is_generated(call: ToolCall) -> bool:
-    return any(held.get("~minted") for held in call.extra.values())
+    return any(residual.get("~minted") for residual in call.extra.values())
 
 
-def _arguments(told: Mapping[str, Any], call: ToolCall, path: str, *, as_text: bool) -> list[str]:
+def _arguments(given: Mapping[str, Any], call: ToolCall, path: str, *, as_text: bool) -> list[str]:
     """The arguments as values; and where the wire has them as text, in its very spelling."""
-    raw, arguments = told.get("arguments_raw"), told["arguments"]
+    raw, arguments = given.get("arguments_raw"), given["arguments"]
     if arguments is None and (raw or "").strip():  # a custom tool's, or broken ones
         return differences(raw, free_text(call), f"{path}.arguments, which are not JSON")
     blank = not ((raw or "").strip() or call.arguments)  # no text at all is no arguments, however it is said
@@ -185,15 +184,15 @@ def _arguments(told: Mapping[str, Any], call: ToolCall, path: str, *, as_text: b
 
 
 def _usage(case: Case, message: AssistantMessage) -> list[str]:
-    told = case.expected["usage"]
-    if not told:
+    given = case.expected["usage"]
+    if not given:
         return []
     if message.usage is None:
-        return [f"usage: expected {shown(told)}, got none"]
-    return differences(_USAGES[case.dialect_name](told), _buckets(message.usage, told), "usage")
+        return [f"usage: expected {shown(given)}, got none"]
+    return differences(_USAGES[case.dialect_name](given), _buckets(message.usage, given), "usage")
 
 
-def _buckets(usage: Usage, told: Mapping[str, Any]) -> dict[str, int | None]:
+def _buckets(usage: Usage, given: Mapping[str, Any]) -> dict[str, int | None]:
     return {
         "all input": usage.input + usage.cache_read + usage.cache_write,
         "cache read": usage.cache_read,
@@ -202,32 +201,32 @@ def _buckets(usage: Usage, told: Mapping[str, Any]) -> dict[str, int | None]:
     }
 
 
-def _anthropic(told: Mapping[str, Any]) -> dict[str, int]:
-    read, write = _count(told, "cache_read_input_tokens"), _count(told, "cache_creation_input_tokens")
-    given, output = _count(told, "input_tokens"), _count(told, "output_tokens")
+def _anthropic(reported: Mapping[str, Any]) -> dict[str, int]:
+    read, write = _count(reported, "cache_read_input_tokens"), _count(reported, "cache_creation_input_tokens")
+    given, output = _count(reported, "input_tokens"), _count(reported, "output_tokens")
     everything = given + read + write
     return {"all input": everything, "cache read": read, "output": output, "total": everything + output}
 
 
-def _completions(told: Mapping[str, Any]) -> dict[str, int]:
-    details = told.get("prompt_tokens_details") or {}
-    read = next((n for n in (_count(details, "cached_tokens"), *(_count(told, k) for k in _CACHED)) if n), 0)
-    reasoning = _count(told.get("completion_tokens_details") or {}, "reasoning_tokens")
-    return _openai(_count(told, "prompt_tokens"), _count(told, "completion_tokens"), read, reasoning, told)
+def _completions(given: Mapping[str, Any]) -> dict[str, int]:
+    details = given.get("prompt_tokens_details") or {}
+    read = next((n for n in (_count(details, "cached_tokens"), *(_count(given, k) for k in _CACHED)) if n), 0)
+    reasoning = _count(given.get("completion_tokens_details") or {}, "reasoning_tokens")
+    return _openai(_count(given, "prompt_tokens"), _count(given, "completion_tokens"), read, reasoning, given)
 
 
 _CACHED = ("prompt_cache_hit_tokens", "cache_read_input_tokens", "num_cached_tokens", "cached_tokens")
 
 
-def _responses(told: Mapping[str, Any]) -> dict[str, int]:
-    read = _count(told.get("input_tokens_details") or {}, "cached_tokens")
-    reasoning = _count(told.get("output_tokens_details") or {}, "reasoning_tokens")
-    return _openai(_count(told, "input_tokens"), _count(told, "output_tokens"), read, reasoning, told)
+def _responses(given: Mapping[str, Any]) -> dict[str, int]:
+    read = _count(given.get("input_tokens_details") or {}, "cached_tokens")
+    reasoning = _count(given.get("output_tokens_details") or {}, "reasoning_tokens")
+    return _openai(_count(given, "input_tokens"), _count(given, "output_tokens"), read, reasoning, given)
 
 
-def _openai(given: int, output: int, read: int, reasoning: int, told: Mapping[str, Any]) -> dict[str, int]:
+def _openai(given: int, output: int, read: int, reasoning: int, reported: Mapping[str, Any]) -> dict[str, int]:
     """All input counts what was cached. Reasoning is part of the output, unless the total says that it is not."""
-    total = told.get("total_tokens")
+    total = reported.get("total_tokens")
     if read > given:  # hosts that count the cache beside the prompt
         given += read
     if reasoning and total == given + output + reasoning:
@@ -240,34 +239,34 @@ def _openai(given: int, output: int, read: int, reasoning: int, told: Mapping[st
     }
 
 
-def _google(told: Mapping[str, Any]) -> dict[str, int]:
-    given = _count(told, "promptTokenCount") + _count(told, "toolUsePromptTokenCount")
-    output = _count(told, "candidatesTokenCount") + _count(told, "thoughtsTokenCount")
+def _google(reported: Mapping[str, Any]) -> dict[str, int]:
+    given = _count(reported, "promptTokenCount") + _count(reported, "toolUsePromptTokenCount")
+    output = _count(reported, "candidatesTokenCount") + _count(reported, "thoughtsTokenCount")
     return {
         "all input": given,
-        "cache read": _count(told, "cachedContentTokenCount"),
+        "cache read": _count(reported, "cachedContentTokenCount"),
         "output": output,
-        "total": told.get("totalTokenCount", given + output),
+        "total": reported.get("totalTokenCount", given + output),
     }
 
 
-def _bedrock(told: Mapping[str, Any]) -> dict[str, int]:
-    read, write = _count(told, "cacheReadInputTokens"), _count(told, "cacheWriteInputTokens")
+def _bedrock(given: Mapping[str, Any]) -> dict[str, int]:
+    read, write = _count(given, "cacheReadInputTokens"), _count(given, "cacheWriteInputTokens")
     return {
-        "all input": told["inputTokens"] + read + write,
+        "all input": given["inputTokens"] + read + write,
         "cache read": read,
-        "output": told["outputTokens"],
-        "total": told["totalTokens"],
+        "output": given["outputTokens"],
+        "total": given["totalTokens"],
     }
 
 
-def _ollama(told: Mapping[str, Any]) -> dict[str, int]:
-    given, output = _count(told, "prompt_eval_count"), _count(told, "eval_count")
+def _ollama(reported: Mapping[str, Any]) -> dict[str, int]:
+    given, output = _count(reported, "prompt_eval_count"), _count(reported, "eval_count")
     return {"all input": given, "cache read": 0, "output": output, "total": given + output}
 
 
-def _count(told: Mapping[str, Any], key: str) -> int:
-    return told.get(key) or 0
+def _count(given: Mapping[str, Any], key: str) -> int:
+    return given.get(key) or 0
 
 
 _USAGES: dict[str, Callable[[Mapping[str, Any]], dict[str, int]]] = {

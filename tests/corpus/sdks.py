@@ -1,6 +1,6 @@
 """The vendors' own packages as readers of our streams: each takes the bytes of an answer through its own client.
 
-No network: a transport inside the client answers. What a package says of the answer is `Told`.
+No network: a transport inside the client answers. What a package says of the answer is `Given`.
 """
 
 import json
@@ -161,20 +161,20 @@ def mistral_chat(body: bytes) -> Given:
     """Mistral's content may be a list of parts, which OpenAI's helper cannot add up: its chunks, joined one by one."""
     client, answer = _openai()
     answer.body = body
-    told = Given()
+    given = Given()
     calls: dict[int, _Call] = {}
     for chunk in client.chat.completions.create(model="m", messages=[{"role": "user", "content": "?"}], stream=True):
         for choice in chunk.choices[:1]:
-            told.stop = choice.finish_reason or told.stop
-            told.text += _text(choice.delta.content)
-            told.thinking += _completions_thinking(choice.delta)
+            given.stop = choice.finish_reason or given.stop
+            given.text += _text(choice.delta.content)
+            given.thinking += _completions_thinking(choice.delta)
             for at, call in enumerate(choice.delta.tool_calls or ()):
                 function = call.function
                 index = at if call.index is None else call.index
-                held = calls.setdefault(index, _Call(call.id, function.name))
-                held.arguments += function.arguments or ""
-    told.calls = [(call.id, call.name, call.arguments) for call in calls.values()]
-    return told
+                known = calls.setdefault(index, _Call(call.id, function.name))
+                known.arguments += function.arguments or ""
+    given.calls = [(call.id, call.name, call.arguments) for call in calls.values()]
+    return given
 
 
 def openai_responses(body: bytes) -> Given:
@@ -228,24 +228,24 @@ def _google() -> tuple[Any, _Answer]:
 def google_generative_ai(body: bytes) -> Given:
     client, answer = _google()
     answer.body = body
-    told = Given()
+    given = Given()
     for chunk in client.models.generate_content_stream(model="m", contents="?"):
         if chunk.prompt_feedback and chunk.prompt_feedback.block_reason:
-            told.stop = chunk.prompt_feedback.block_reason.value
+            given.stop = chunk.prompt_feedback.block_reason.value
         candidate = chunk.candidates[0] if chunk.candidates else None
         if candidate is None:
             continue
         if candidate.finish_reason:
-            told.stop = candidate.finish_reason.value
+            given.stop = candidate.finish_reason.value
         for part in (candidate.content and candidate.content.parts) or ():
             if part.function_call:
                 call = part.function_call
-                told.calls.append((call.id, call.name, call.args or {}))
+                given.calls.append((call.id, call.name, call.args or {}))
             elif part.thought:
-                told.thinking += part.text or ""
+                given.thinking += part.text or ""
             else:
-                told.text += part.text or ""
-    return told
+                given.text += part.text or ""
+    return given
 
 
 # --- Bedrock ---------------------------------------------------------------------------------------------------------
@@ -277,7 +277,7 @@ def bedrock_converse_stream(body: bytes) -> Given:
     from botocore.eventstream import EventStream
     from botocore.parsers import EventStreamJSONParser
 
-    told = Given()
+    given = Given()
     calls: dict[int, _Call] = {}
     for event in EventStream(_Raw(body), _converse_shape(), EventStreamJSONParser(), "ConverseStream"):
         if "contentBlockStart" in event:
@@ -288,14 +288,14 @@ def bedrock_converse_stream(body: bytes) -> Given:
                 calls[start["contentBlockIndex"]] = _Call(use["toolUseId"], use["name"], ours)
         elif "contentBlockDelta" in event:
             delta = event["contentBlockDelta"]["delta"]
-            told.text += delta.get("text", "")
-            told.thinking += delta.get("reasoningContent", {}).get("text", "")
+            given.text += delta.get("text", "")
+            given.thinking += delta.get("reasoningContent", {}).get("text", "")
             if "toolUse" in delta:
                 calls[event["contentBlockDelta"]["contentBlockIndex"]].arguments += delta["toolUse"]["input"]
         elif "messageStop" in event:
-            told.stop = event["messageStop"]["stopReason"]
-    told.calls = [(call.id, call.name, call.arguments) for call in calls.values() if call.ours]
-    return told
+            given.stop = event["messageStop"]["stopReason"]
+    given.calls = [(call.id, call.name, call.arguments) for call in calls.values() if call.ours]
+    return given
 
 
 # --- Ollama ----------------------------------------------------------------------------------------------------------
@@ -313,14 +313,14 @@ def _ollama() -> tuple[Any, _Answer]:
 def ollama_chat(body: bytes) -> Given:
     client, answer = _ollama()
     answer.body = body
-    told = Given()
+    given = Given()
     for chunk in client.chat(model="m", messages=[{"role": "user", "content": "?"}], stream=True):
-        told.text += chunk.message.content or ""
-        told.thinking += chunk.message.thinking or ""
+        given.text += chunk.message.content or ""
+        given.thinking += chunk.message.thinking or ""
         for call in chunk.message.tool_calls or ():
-            told.calls.append((UNSEEN, call.function.name, dict(call.function.arguments)))
-        told.stop = chunk.done_reason or told.stop
-    return told
+            given.calls.append((UNSEEN, call.function.name, dict(call.function.arguments)))
+        given.stop = chunk.done_reason or given.stop
+    return given
 
 
 def reader(api: str, dialect: str) -> Callable[[bytes], Given]:
@@ -340,11 +340,11 @@ _READERS: dict[str, Callable[[bytes], Given]] = {
 }
 
 
-def arguments_of(told: Any) -> Any:
+def arguments_of(reported: Any) -> Any:
     """A call's arguments as values, where the package leaves them as text."""
-    if not isinstance(told, str) or isinstance(told, FreeText):
-        return {} if told is None else told
+    if not isinstance(reported, str) or isinstance(reported, FreeText):
+        return {} if reported is None else reported
     try:
-        return json.loads(told) if told.strip() else {}
+        return json.loads(reported) if reported.strip() else {}
     except ValueError:
-        return told
+        return reported

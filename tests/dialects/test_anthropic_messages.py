@@ -92,8 +92,8 @@ def test_a_block_means_what_it_says_and_comes_back(name: str) -> None:
     """
     Each wire block is one block of the format, and the block says the same again.
     """
-    said, block = BLOCKS[name]
-    body = {"messages": [{"role": "assistant", "content": [said]}]}
+    wire_block, block = BLOCKS[name]
+    body = {"messages": [{"role": "assistant", "content": [wire_block]}]}
     request = wire.decode_request(body)
     assert (block,) == request.context.messages[0].content
     assert body == wire.encode_request(il.load(il.dump(request), Request)).body
@@ -151,8 +151,8 @@ def test_options_mean_what_they_say_and_come_back(name: str) -> None:
     """
     What several wires can ask for is an option of the format.
     """
-    said, options = OPTIONS[name]
-    body = {"messages": [], **said}
+    fields, options = OPTIONS[name]
+    body = {"messages": [], **fields}
     assert options == wire.decode_request(body).options
     assert body == wire.encode_request(il.Request(model=il.ModelDescriptor(id=""), context=il.Context(messages=()), options=options)).body  # fmt: skip  # noqa: E501
 
@@ -198,8 +198,8 @@ def test_a_changed_value_is_not_overruled_by_how_it_was_spelled() -> None:
     """
     The hint that a result said `is_error: false` is worth nothing once it is an error.
     """
-    said = {"type": "tool_result", "tool_use_id": "a", "content": "1", "is_error": False}
-    request = wire.decode_request({"messages": [{"role": "user", "content": [said]}]})
+    block = {"type": "tool_result", "tool_use_id": "a", "content": "1", "is_error": False}
+    request = wire.decode_request({"messages": [{"role": "user", "content": [block]}]})
     import msgspec
 
     failed = msgspec.structs.replace(request.context.messages[0], is_error=True)
@@ -247,7 +247,7 @@ def ended(reason: str = "end_turn", **usage: Any) -> dict[str, Any]:
     return {"type": "message_delta", "delta": {"stop_reason": reason, "stop_sequence": None}, "usage": usage}
 
 
-def heard(*events: dict[str, Any]) -> list[Any]:
+def decode_stream(*events: dict[str, Any]) -> list[Any]:
     framing, decoder = wire.framing(), wire.StreamDecoder()
     body = b"".join(f"event: {e['type']}\ndata: {json.dumps(e)}\n\n".encode() for e in events)
     return [e for frame in framing.feed(body) + framing.close() for e in decoder.feed(frame)] + decoder.close()
@@ -257,7 +257,7 @@ def test_a_stream_is_read_live_and_ends_with_the_whole_message() -> None:
     """
     Deltas come as they arrive; usage is that of the start, overwritten by that of the end.
     """
-    events = heard(
+    events = decode_stream(
         START,
         {"type": "ping"},
         opened({"type": "thinking", "thinking": "", "signature": ""}),
@@ -304,10 +304,10 @@ def test_trouble_ends_in_one_error_that_keeps_what_came(name: str) -> None:
     """
     Whatever goes wrong, the last event is an error with a message, and only the last.
     """
-    sent, told = TROUBLE[name]
-    *before, last = heard(*sent)
+    sent, expected = TROUBLE[name]
+    *before, last = decode_stream(*sent)
     assert isinstance(last, Error)
-    assert told in (last.error.error_message or "")
+    assert expected in (last.error.error_message or "")
     assert not any(isinstance(event, Error) for event in before)
     assert last.error.text == "".join(event.delta for event in before if isinstance(event, TextDelta))
 
@@ -318,7 +318,7 @@ def test_arguments_cut_by_the_limit_are_kept_and_not_executed() -> None:
     """
     call = opened({"type": "tool_use", "id": "t1", "name": "add", "input": {}})
     message = il.fold(
-        heard(START, call, grown(type="input_json_delta", partial_json='{"n": 1'), ended("max_tokens"), STOP)
+        decode_stream(START, call, grown(type="input_json_delta", partial_json='{"n": 1'), ended("max_tokens"), STOP)
     )
     (made,) = message.tool_calls
     assert ("length", {}, '{"n": 1') == (message.stop_reason, made.arguments, made.arguments_text)

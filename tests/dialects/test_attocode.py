@@ -93,8 +93,8 @@ def test_results_that_were_changed_are_said_anew() -> None:
     at = next(n for n, entry in enumerate(entries) if getattr(entry.message, "tool_call_id", "") == "c3")
     entries[at] = il.Entry(message=replace(entries[at].message, content="nothing", details=None))
     del entries[at + 1]
-    said = attocode.encode(replace(chat, entries=tuple(entries))).body
-    assert said[6]["toolResults"] == [
+    encoded = attocode.encode(replace(chat, entries=tuple(entries))).body
+    assert encoded[6]["toolResults"] == [
         {"callId": "c3", "result": "nothing"},
         {"callId": "c5", "result": None, "error": "no such file"},
     ]
@@ -103,14 +103,14 @@ def test_results_that_were_changed_are_said_anew() -> None:
 def test_a_failed_result_of_another_wire_keeps_its_flag() -> None:
     """A tool message has no flag, but it may carry its result once more, with the error."""
     result = il.ToolResultMessage(tool_call_id="c", content="boom", is_error=True)
-    (said,) = attocode.encode(il.Conversation(entries=(il.Entry(message=result),))).body["messages"]
-    assert said == {
+    (encoded,) = attocode.encode(il.Conversation(entries=(il.Entry(message=result),))).body["messages"]
+    assert encoded == {
         "role": "tool",
         "toolCallId": "c",
         "content": "boom",
         "toolResults": [{"callId": "c", "result": None, "error": "boom"}],
     }
-    assert attocode.decode([said]).messages[0].is_error  # type: ignore[union-attr]
+    assert attocode.decode([encoded]).messages[0].is_error  # type: ignore[union-attr]
 
 
 def test_the_table_of_fates_knows_every_field() -> None:
@@ -245,15 +245,15 @@ def test_a_system_role_stays_a_message_for_openai() -> None:
 
 def test_calls_become_tool_calls_for_openai() -> None:
     """Row two: the wrapper with id, type and function, and arguments as a JSON string (OpenRouter's fourth point)."""
-    (said,) = openai([{"role": "assistant", "content": "", "toolCalls": [CALL]}]).body["messages"]
-    assert (said["role"], said["tool_calls"], said.get("content")) == ("assistant", [OPENAI_CALL], None)
+    (wire,) = openai([{"role": "assistant", "content": "", "toolCalls": [CALL]}]).body["messages"]
+    assert (wire["role"], wire["tool_calls"], wire.get("content")) == ("assistant", [OPENAI_CALL], None)
 
 
 def test_a_tool_role_becomes_a_tool_message_for_openai() -> None:
     """Row three: `tool_call_id` and the content."""
     messages = [MESSAGES[2], MESSAGES[3]]
-    said = openai(messages).body["messages"][1]
-    assert said == {"role": "tool", "tool_call_id": "call_1", "content": "file contents here..."}
+    encoded = openai(messages).body["messages"][1]
+    assert encoded == {"role": "tool", "tool_call_id": "call_1", "content": "file contents here..."}
 
 
 def test_structured_content_is_flattened_for_openai() -> None:
@@ -265,9 +265,9 @@ def test_structured_content_is_flattened_for_openai() -> None:
         {"role": "tool", "toolCallId": "call_1", "content": [CACHED]},
     ]
     flat, losses = attocode.flattened(attocode.decode(messages))
-    said = il.dialect("openai-completions").encode_request(flat.request()).body["messages"]
-    assert [message["content"] for message in said] == ["Stable. Now.", "Stable.", "Stable. Go.", "Stable."]
-    assert said[2]["tool_calls"] == [OPENAI_CALL]
+    encoded = il.dialect("openai-completions").encode_request(flat.request()).body["messages"]
+    assert [message["content"] for message in encoded] == ["Stable. Now.", "Stable.", "Stable. Go.", "Stable."]
+    assert encoded[2]["tool_calls"] == [OPENAI_CALL]
     assert {loss.path for loss in losses if loss.severity == "dropped"} == {
         "$.system[0].cache",
         *(f"$.messages[{at}].content[0].cache" for at in range(3)),
@@ -437,7 +437,7 @@ def test_messages_are_told_from_those_of_others(value: Any, is_it: bool) -> None
 
 
 @pytest.mark.parametrize(
-    ("item", "words"),
+    ("item", "expected"),
     [
         ({"callId": "c", "result": "half of it", "error": "the disk is full"}, ["half of it", "the disk is full"]),
         ({"callId": "c", "result": {"read": 3}, "error": "the disk is full"}, ['{"read":3}', "the disk is full"]),
@@ -448,20 +448,20 @@ def test_messages_are_told_from_those_of_others(value: Any, is_it: bool) -> None
     ],
 )
 @pytest.mark.parametrize("form", ["item", "tool message", "tool message without content"])
-def test_the_text_of_an_error_reaches_the_model(item: dict[str, Any], words: list[str], form: str) -> None:
+def test_the_text_of_an_error_reaches_the_model(item: dict[str, Any], expected: list[str], form: str) -> None:
     """Beside the result, if there is one; and all of it comes back as it was."""
     call = {"role": "assistant", "content": "", "toolCalls": [{"id": "c", "name": "copy", "arguments": {}}]}
     answer: dict[str, Any] = {"role": "tool", "content": "", "toolResults": [item]}
     if form != "item":
         answer["toolCallId"] = "c"
-        words = ["the disk is full" if "disk" in item["error"] else "same"]
+        expected = ["the disk is full" if "disk" in item["error"] else "same"]
     if form == "tool message without content":
         del answer["content"]
     messages = [{"role": "user", "content": "go"}, call, answer]
     conversation = il.decode(messages, "attocode")
     result = conversation.messages[2]
     assert isinstance(result, il.ToolResultMessage)
-    assert (words, True) == ([block.text for block in blocks_of(result.content)], result.is_error)  # type: ignore[union-attr]
+    assert (expected, True) == ([block.text for block in blocks_of(result.content)], result.is_error)  # type: ignore[union-attr]
     assert messages == il.encode(conversation, "attocode").body
     sent = il.encode(conversation, "openai-completions").body
-    assert all(word in str(sent) for word in words)
+    assert all(word in str(sent) for word in expected)

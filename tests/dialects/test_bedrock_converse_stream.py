@@ -117,9 +117,9 @@ def asked(*messages: Any, options: Options | None = None, model: str = "m", **co
     )
 
 
-def lost(said: Encoded) -> list[tuple[str, str]]:
+def lost(encoded: Encoded) -> list[tuple[str, str]]:
     """The losses that matter: path and severity."""
-    return [(loss.path, loss.severity) for loss in said.losses if loss.severity != "record"]
+    return [(loss.path, loss.severity) for loss in encoded.losses if loss.severity != "record"]
 
 
 # --- requests --------------------------------------------------------------------------------------------------------
@@ -375,10 +375,10 @@ def test_words_of_cited_guarded_and_json_blocks_are_text_for_everyone() -> None:
     }
     guarded = {"guardContent": {"text": {"text": "q"}}}
     read = bedrock.decode_request({"messages": [assistant(cited, guarded), user(result({"json": {"a": [1, "é"]}}))]})
-    answer, told = read.context.messages
+    answer, tool_result = read.context.messages
     assert answer.text == "So it is.q"  # type: ignore[union-attr]
     assert (Citation(title="t", url="u", cited_text="it is"),) == answer.content[0].citations  # type: ignore[index,union-attr]
-    assert told.content[0].text == '{"a":[1,"é"]}'  # type: ignore[index,union-attr]
+    assert tool_result.content[0].text == '{"a":[1,"é"]}'  # type: ignore[index,union-attr]
 
 
 def test_changed_content_is_not_overruled_by_how_it_looked() -> None:
@@ -391,16 +391,18 @@ def test_changed_content_is_not_overruled_by_how_it_looked() -> None:
             user(result({"json": {"a": 1}}, {"json": {"b": 1}}, status="success")),
         ]
     }
-    answer, told = bedrock.decode_request(wire).context.messages
+    answer, tool_result = bedrock.decode_request(wire).context.messages
     cited = replaced(answer.content[0], text="changed")  # type: ignore[index]
-    first, second = told.content  # type: ignore[misc]
+    first, second = tool_result.content  # type: ignore[misc]
     request = asked(
         replaced(answer, content=(cited,)),
-        replaced(told, content=(replaced(first, text="no JSON"), replaced(second, text='{"b":2}')), is_error=True),
+        replaced(
+            tool_result, content=(replaced(first, text="no JSON"), replaced(second, text='{"b":2}')), is_error=True
+        ),
     )
-    said = bedrock.encode_request(request).body["messages"]
-    assert said[0]["content"][0]["citationsContent"]["content"] == [{"text": "changed"}]
-    assert said[1]["content"][0]["toolResult"] == {
+    encoded = bedrock.encode_request(request).body["messages"]
+    assert encoded[0]["content"][0]["citationsContent"]["content"] == [{"text": "changed"}]
+    assert encoded[1]["content"][0]["toolResult"] == {
         "toolUseId": "t1",
         "content": [{"text": "no JSON"}, {"json": {"b": 2}}],
         "status": "error",
@@ -457,10 +459,10 @@ def test_options_are_said_and_read(options: Options, wire: dict[str, Any]) -> No
     """
     Each option has one place in the wire, in both directions.
     """
-    said = bedrock.encode_request(asked(options=options))
-    assert {"messages": [], **wire} == said.body
-    assert lost(said) == []
-    assert options == bedrock.decode_request(said.body).options
+    encoded = bedrock.encode_request(asked(options=options))
+    assert {"messages": [], **wire} == encoded.body
+    assert lost(encoded) == []
+    assert options == bedrock.decode_request(encoded.body).options
 
 
 def test_models_of_openai_take_a_word_for_the_effort() -> None:
@@ -468,9 +470,9 @@ def test_models_of_openai_take_a_word_for_the_effort() -> None:
     The same option is spelled as the model family understands it.
     """
     request = asked(options=Options(reasoning=Reasoning(effort="low", budget=9)), model="openai.gpt-oss-120b-1:0")
-    said = bedrock.encode_request(request)
-    assert said.body["additionalModelRequestFields"] == {"reasoning_effort": "low"}
-    assert lost(said) == [("$.options.reasoning.budget", "dropped")]
+    encoded = bedrock.encode_request(request)
+    assert encoded.body["additionalModelRequestFields"] == {"reasoning_effort": "low"}
+    assert lost(encoded) == [("$.options.reasoning.budget", "dropped")]
 
 
 def test_the_model_and_the_streaming_are_said_by_the_path() -> None:
@@ -562,7 +564,7 @@ def test_integers_of_any_size_survive_36() -> None:
     assert big == read.context.messages[0].tool_calls[0].arguments["n"]  # type: ignore[union-attr]
     assert json.loads(body) == json.loads(bedrock.encode_request(read).bytes())
     message = AssistantMessage(content=(ToolCall(id="1", name="n", arguments={"n": big}),), stop_reason="toolUse")
-    assert message.content == fold(heard(streamed(message))).content
+    assert message.content == fold(decode_stream(streamed(message))).content
 
 
 def test_a_history_of_calls_without_tools_is_said_as_it_is_34() -> None:
@@ -790,7 +792,7 @@ def test_an_answer_comes_back_as_it_was(name: str) -> None:
     """
     message = bedrock.decode_response(json.dumps(ANSWERS[name]))
     assert ANSWERS[name] == bedrock.encode_response(load(dump(message), AssistantMessage)).body
-    assert message == fold(heard(streamed(message)))
+    assert message == fold(decode_stream(streamed(message)))
 
 
 @pytest.mark.parametrize(
@@ -859,7 +861,7 @@ def test_input_excludes_what_was_cached_82(wire: dict[str, int], expected: Usage
     assert whole is not None
     assert expected == replaced(whole, extra={})
     events = [("messageStop", {"stopReason": "end_turn"}), ("metadata", {"usage": wire})]
-    assert whole == fold(heard(frames(*events))).usage
+    assert whole == fold(decode_stream(frames(*events))).usage
 
 
 def test_an_answer_that_is_an_error_is_raised() -> None:
@@ -875,8 +877,8 @@ def test_what_an_answer_says_of_itself_is_not_sent_back() -> None:
     The envelope of an answer stays out of the next request.
     """
     message = bedrock.decode_response(ANSWERS["everything"])
-    said = bedrock.encode_request(asked(message)).body["messages"]
-    assert [assistant(*ANSWERS["everything"]["output"]["message"]["content"])] == said
+    encoded = bedrock.encode_request(asked(message)).body["messages"]
+    assert [assistant(*ANSWERS["everything"]["output"]["message"]["content"])] == encoded
 
 
 # --- streams ---------------------------------------------------------------------------------------------------------
@@ -906,7 +908,7 @@ LAST = (
 )
 
 
-def heard(body: bytes, size: int | None = None) -> list[StreamEvent]:
+def decode_stream(body: bytes, size: int | None = None) -> list[StreamEvent]:
     framing, decoder = bedrock.framing(), bedrock.StreamDecoder()
     chunks = [body[at : at + size] for at in range(0, len(body), size)] if size else [body]
     read = [frame for chunk in chunks for frame in framing.feed(chunk)] + framing.close()
@@ -1033,11 +1035,11 @@ def test_a_stream_amounts_to_the_whole_answer(name: str) -> None:
     """
     events, content = STREAMS[name]
     body = frames(FIRST, *events, *LAST)
-    message = fold(heard(body))
+    message = fold(decode_stream(body))
     assert bedrock.decode_response(answered(*content)) == message
     for size in (1, 7, 100):
-        assert heard(body) == heard(body, size)
-    assert message == fold(heard(streamed(message)))
+        assert decode_stream(body) == decode_stream(body, size)
+    assert message == fold(decode_stream(streamed(message)))
 
 
 def test_events_are_live() -> None:
@@ -1061,7 +1063,7 @@ def test_events_are_live() -> None:
         ToolCallDelta(2, "{}"),
         ToolCallEnd(2, ToolCall(id="t1", name="look", arguments={})),
     ]
-    assert expected == heard(body)[1:8]
+    assert expected == decode_stream(body)[1:8]
 
 
 def test_usage_comes_after_the_stop_74() -> None:
@@ -1074,7 +1076,7 @@ def test_usage_comes_after_the_stop_74() -> None:
     (done,) = [event for event in decoder.feed(read[-1]) if isinstance(event, Done)]
     assert done.message.usage.total_tokens == 3  # type: ignore[union-attr]
     assert decoder.close() == []
-    without = heard(frames(FIRST, delta({"text": "a"}), LAST[0]))
+    without = decode_stream(frames(FIRST, delta({"text": "a"}), LAST[0]))
     assert isinstance(without[-1], Done)
 
 
@@ -1082,7 +1084,9 @@ def test_a_stream_that_is_cut_off_is_an_error() -> None:
     """
     Without a stop there is no answer, but what came is kept.
     """
-    *_, last = heard(frames(FIRST, delta({"text": "a"}), start({"toolUse": {"toolUseId": "t", "name": "n"}}, 1)))
+    *_, last = decode_stream(
+        frames(FIRST, delta({"text": "a"}), start({"toolUse": {"toolUseId": "t", "name": "n"}}, 1))
+    )
     assert isinstance(last, Error)
     assert last.error.text == "a"
     assert last.error.stop_reason == "error"
@@ -1098,33 +1102,33 @@ def test_arguments_cut_by_the_limit_are_never_taken_for_whole() -> None:
         delta({"toolUse": {"input": '{"a": [1'}}),
         ("messageStop", {"stopReason": "max_tokens"}),
     )
-    message = fold(heard(body))
+    message = fold(decode_stream(body))
     (made,) = message.tool_calls
     assert (made.arguments, made.arguments_text, message.stop_reason) == ({}, '{"a": [1', "length")
     assert made.parse_error is not None
-    said = bedrock.encode_request(asked(message)).body["messages"][0]["content"][0]["toolUse"]
-    assert said == {"toolUseId": "t", "name": "n", "input": {}}
+    encoded = bedrock.encode_request(asked(message)).body["messages"][0]["content"][0]["toolUse"]
+    assert encoded == {"toolUseId": "t", "name": "n", "input": {}}
 
 
 def test_an_exception_ends_the_stream_with_its_words() -> None:
     """
     Throttling speaks of too many tokens; that is no overflow of the context (pi-ai section 6).
     """
-    words = "Too many tokens, try again."
+    message = "Too many tokens, try again."
     body = frames(FIRST, delta({"text": "a"})) + write_aws(
-        "throttlingException", json.dumps({"message": words}).encode(), message_type="exception"
+        "throttlingException", json.dumps({"message": message}).encode(), message_type="exception"
     )
-    *_, last = heard(body)
+    *_, last = decode_stream(body)
     assert isinstance(last, Error)
     assert (last.error.text, last.error.stop_detail) == ("a", "throttlingException")
-    assert f"throttlingException: {words}" == last.error.error_message
+    assert f"throttlingException: {message}" == last.error.error_message
     assert not is_overflow(last.error.error_message)
-    assert last.error == fold(heard(replayed(body)))
+    assert last.error == fold(decode_stream(replayed(body)))
 
 
 def replayed(body: bytes) -> bytes:
     encoder = bedrock.StreamEncoder()
-    return b"".join(map(encoder.feed, heard(body))) + encoder.close()
+    return b"".join(map(encoder.feed, decode_stream(body))) + encoder.close()
 
 
 def test_an_error_may_be_all_in_the_headers() -> None:
@@ -1132,7 +1136,7 @@ def test_an_error_may_be_all_in_the_headers() -> None:
     Frames of type `error` have a code and words in their headers, and no payload.
     """
     body = write_aws("InternalFailure", b"", message_type="error", extra_headers={":error-message": "It broke."})
-    *_, last = heard(body)
+    *_, last = decode_stream(body)
     assert isinstance(last, Error)
     assert last.error.error_message == "InternalFailure: It broke."
 
@@ -1154,7 +1158,7 @@ def test_nonsense_ends_in_an_error_event(body: bytes) -> None:
     """
     Nothing that a frame holds makes the decoder raise.
     """
-    *_, last = heard(body)
+    *_, last = decode_stream(body)
     assert isinstance(last, Error)
 
 
@@ -1167,8 +1171,8 @@ def test_events_may_name_themselves_and_answers_may_come_whole() -> None:
         framing, decoder = bedrock.framing("application/json; charset=utf-8"), bedrock.StreamDecoder()
         assert isinstance(framing, JSONArray)
         read = framing.feed(body.encode()) + framing.close()
-        told = [event for frame in read for event in decoder.feed(frame)] + decoder.close()
-        assert bedrock.decode_response(answered({"text": "Hi"})) == fold(told)
+        decoded = [event for frame in read for event in decoder.feed(frame)] + decoder.close()
+        assert bedrock.decode_response(answered({"text": "Hi"})) == fold(decoded)
 
 
 def test_arguments_in_many_pieces_cost_the_same_each_52() -> None:
@@ -1178,7 +1182,7 @@ def test_arguments_in_many_pieces_cost_the_same_each_52() -> None:
     text = json.dumps({"a": "x" * 5_000})
     pieces = [delta({"toolUse": {"input": letter}}) for letter in text]
     body = frames(FIRST, start({"toolUse": {"toolUseId": "t", "name": "n"}}), *pieces, stop(), *LAST)
-    events = heard(body)
+    events = decode_stream(body)
     assert len(text) == sum(isinstance(event, ToolCallDelta) for event in events)
     assert json.loads(text) == fold(events).tool_calls[0].arguments
 
@@ -1190,7 +1194,7 @@ def test_what_is_read_can_be_streamed_again_19(name: str, size: int | None) -> N
     Hard case 19: whatever an answer holds is encoded as a stream that amounts to it.
     """
     message = bedrock.decode_response(ANSWERS[name])
-    events = heard(streamed(message, size))
+    events = decode_stream(streamed(message, size))
     assert message == fold(events)
     blocks = [event.block for event in events if isinstance(event, BlockEnd)]
     assert all(block in message.content for block in blocks)  # type: ignore[operator]
@@ -1199,7 +1203,7 @@ def test_what_is_read_can_be_streamed_again_19(name: str, size: int | None) -> N
 # --- what botocore says of our streams -------------------------------------------------------------------------------
 
 
-def told(message: AssistantMessage) -> list[dict[str, Any]]:
+def frames_of(message: AssistantMessage) -> list[dict[str, Any]]:
     """The events that a boto3 user sees when a server streams the message as we write it."""
     made = client(lambda _: (200, {"content-type": "application/vnd.amazon.eventstream"}, streamed(message, 3)))
     answer = made.converse_stream(modelId=CLAUDE, messages=[user({"text": "Hi"})])
@@ -1223,7 +1227,7 @@ def test_botocore_reads_our_streams() -> None:
         stop_reason="toolUse",
         usage=Usage.of(1, 2, cache_read=3),
     )
-    events = told(message)
+    events = frames_of(message)
     names = [next(iter(event)) for event in events]
     assert [names[0], *names[-2:]] == ["messageStart", "messageStop", "metadata"]
     deltas = [event["contentBlockDelta"] for event in events if "contentBlockDelta" in event]
@@ -1253,9 +1257,9 @@ def test_botocore_raises_our_exceptions() -> None:
         error_message="throttlingException: Slow down.",
     )
     with pytest.raises(Exception, match=r"throttlingException.*Slow down\.$"):
-        told(broken)
+        frames_of(broken)
     with pytest.raises(Exception, match=r"internalServerException.*It broke"):
-        told(AssistantMessage(content=(), stop_reason="error", error_message="It broke"))
+        frames_of(AssistantMessage(content=(), stop_reason="error", error_message="It broke"))
 
 
 def test_an_answer_that_was_filtered_streams_its_own_word() -> None:
@@ -1263,8 +1267,8 @@ def test_an_answer_that_was_filtered_streams_its_own_word() -> None:
     What the wire calls a way to end is no exception to its clients.
     """
     message = bedrock.decode_response(answered({"text": "No."}, stop="guardrail_intervened"))
-    assert told(message)[-2]["messageStop"]["stopReason"] == "guardrail_intervened"
-    assert message == fold(heard(streamed(message)))
+    assert frames_of(message)[-2]["messageStop"]["stopReason"] == "guardrail_intervened"
+    assert message == fold(decode_stream(streamed(message)))
 
 
 def test_botocore_accepts_every_frame() -> None:
@@ -1290,7 +1294,7 @@ def test_a_stream_without_its_end_says_so() -> None:
     """
     encoder = bedrock.StreamEncoder()
     body = b"".join(encoder.feed(event) for event in list(unfold(AssistantMessage(content="Hi")))[:-1])
-    assert isinstance(heard(body + encoder.close())[-1], Error)
+    assert isinstance(decode_stream(body + encoder.close())[-1], Error)
     assert encoder.close() == b""
 
 

@@ -28,5 +28,5 @@ def test_a_call_said_in_both_kinds_is_whole_in_both() -> None:
     events += decoder.close()
     message = il.fold(events)
     assert [{"city": "Oslo"}] == [call.arguments for call in message.tool_calls]
-    said = CHAT.encode_response(message).body["choices"][0]["message"]
-    assert {"name": "weather", "arguments": '{"city": "Oslo"}'} == said["function_call"]
+    encoded = CHAT.encode_response(message).body["choices"][0]["message"]
+    assert {"name": "weather", "arguments": '{"city": "Oslo"}'} == encoded["function_call"]

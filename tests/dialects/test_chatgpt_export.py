@@ -36,13 +36,13 @@ def test_a_message_to_a_tool_is_a_call_and_the_tools_message_its_result() -> Non
 def test_a_tool_answers_for_its_functions() -> None:
     """A call of `browser.search` is answered by `browser`, and JSON in a call is its arguments."""
     call = {"author": {"role": "assistant"}, "recipient": "browser.search"}
-    told = {"author": {"role": "tool", "name": "browser"}, "recipient": "all"}
+    source = {"author": {"role": "tool", "name": "browser"}, "recipient": "all"}
     mapping = {
         "a": {"id": "a", "parent": None, "children": ["b"]},
         "b": {"id": "b", "parent": "a", "children": [], "message": None},
     }
     mapping["a"]["message"] = {**call, "content": {"content_type": "code", "text": '{"q": "milk"}'}}
-    mapping["b"]["message"] = {**told, "content": {"content_type": "tether_quote", "text": "white"}}
+    mapping["b"]["message"] = {**source, "content": {"content_type": "tether_quote", "text": "white"}}
     asked, result = chatgpt_export.decode({"mapping": mapping, "current_node": "b"}).messages
     assert asked.tool_calls[0].arguments == {"q": "milk"}
     assert result.tool_call_id == "a"
@@ -69,7 +69,7 @@ def node(id: str, parent: str | None, role: str, content: object, **message: obj
     return {"id": id, "parent": parent, "children": [], "message": {"author": author, "content": content, **message}}
 
 
-def words(*parts: object) -> dict[str, object]:
+def text_content(*parts: object) -> dict[str, object]:
     return {"content_type": "text", "parts": list(parts)}
 
 
@@ -109,7 +109,7 @@ def test_what_a_person_sees_is_told_from_what_the_model_read() -> None:
 
 def test_a_tree_that_states_only_children_is_a_tree() -> None:
     """And one that states only parents, and one without a current node."""
-    up = {"u": node("u", None, "user", words("Hi")), "a": node("a", "u", "assistant", words("Yes"))}
+    up = {"u": node("u", None, "user", text_content("Hi")), "a": node("a", "u", "assistant", text_content("Yes"))}
     down = {key: {**{k: v for k, v in one.items() if k != "parent"}} for key, one in up.items()}
     down["u"]["children"] = ["a"]
     for mapping in (up, down):

@@ -41,7 +41,7 @@ def test_a_session_stands_at_its_last_line_that_is_not_a_sub_agents() -> None:
 def test_messages_are_read_as_the_wire_has_them() -> None:
     """Thinking with its signature, calls, results with their tool's name and what the program was told, usage, time."""
     messages = claude_code.decode(SESSION).messages
-    answer, result, second, words = messages[1:5]
+    answer, result, second, text = messages[1:5]
     thought = il.ThinkingBlock(thinking="I should count them.", thinking_signature="c2lnbmF0dXJl")
     assert answer.content[0] == thought  # one answer, streamed as several lines
     assert answer.usage.cache_read == 4000
@@ -49,7 +49,7 @@ def test_messages_are_read_as_the_wire_has_them() -> None:
     assert [call.name for call in answer.tool_calls] == ["Bash", "Read"]
     assert (result.tool_name, result.content, result.details["stdout"]) == ("Bash", "12 todo.md", "12 todo.md")
     assert (second.tool_name, second.details) == ("Read", None)
-    assert words.content == (il.TextBlock(text="[Request interrupted by user]"),)
+    assert text.content == (il.TextBlock(text="[Request interrupted by user]"),)
     assert messages[0].timestamp == 1759392001250
 
 

@@ -94,8 +94,8 @@ def test_a_conversation_of_another_wire_is_said_in_the_right_shapes() -> None:
             {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "words"}]},
         ],
     }
-    said, losses = clawtools.encode(il.dialect("anthropic-messages").decode(body))
-    assert said == {
+    encoded, losses = clawtools.encode(il.dialect("anthropic-messages").decode(body))
+    assert encoded == {
         "systemPrompt": "Be brief.",
         "messages": [
             {"role": "user", "content": "Read it"},
@@ -112,7 +112,7 @@ def test_a_conversation_of_another_wire_is_said_in_the_right_shapes() -> None:
             },
         ],
     }
-    assert clawtools.mistakes(said) == []
+    assert clawtools.mistakes(encoded) == []
     lost = {loss.path for loss in losses if loss.severity != "record" and ".extra." not in loss.path}
     assert lost == {"$.system", "$.system[0].cache"}
 
@@ -123,8 +123,8 @@ def test_a_branch_that_is_not_on_the_path_is_reported() -> None:
         il.Entry(message=il.UserMessage(content=text), id=text, parent_id=parent)
         for text, parent in (("a", None), ("b", "a"), ("c", "a"))
     )
-    said, losses = clawtools.encode(il.Conversation(entries=entries, head="b"))
-    assert [message["content"] for message in said["messages"]] == ["a", "b"]
+    encoded, losses = clawtools.encode(il.Conversation(entries=entries, head="b"))
+    assert [message["content"] for message in encoded["messages"]] == ["a", "b"]
     assert [loss.path for loss in losses if loss.severity == "dropped"] == ["$.entries[2]"]
 
 
@@ -213,7 +213,9 @@ def test_the_end_names_its_reason_and_no_usage_that_is_not_known(reason: Any) ->
 
 
 @pytest.mark.parametrize(
-    ("message", "text"), [("overloaded", "overloaded"), (None, "the provider failed: aborted")], ids=["told", "untold"]
+    ("message", "text"),
+    [("overloaded", "overloaded"), (None, "the provider failed: aborted")],
+    ids=["with a message", "without"],
 )
 def test_an_error_is_a_string(message: str | None, text: str) -> None:
     """The error event carries words: the message's own, else the reason."""
@@ -225,8 +227,10 @@ def test_calls_can_be_told_apart_by_id() -> None:
     """With a dict for the stream, starts and deltas carry the call's id; a call without one has no such key."""
     calls = (il.ToolCall(id="a", name="x", arguments={"n": 1}), il.ToolCall(id="", name="y", arguments={"n": 2}))
     ids: dict[int, str] = {}
-    told = [clawtools.project(event, ids=ids) for event in unfold(il.AssistantMessage(content=calls))]
-    assert [event.get("id") for event in told if event and event["type"] in ("toolcall_start", "toolcall_delta")] == [
+    projected = [clawtools.project(event, ids=ids) for event in unfold(il.AssistantMessage(content=calls))]
+    assert [
+        event.get("id") for event in projected if event and event["type"] in ("toolcall_start", "toolcall_delta")
+    ] == [
         "a",
         "a",
         None,

@@ -60,7 +60,7 @@ def event(type: str, **payload: object) -> dict[str, object]:
     return {"timestamp": "2026-01-01T00:00:00.000Z", "type": "event_msg", "payload": {"type": type, **payload}}
 
 
-def said(role: str, text: str) -> dict[str, object]:
+def message_line(role: str, text: str) -> dict[str, object]:
     kind = "output_text" if role == "assistant" else "input_text"
     return item(type="message", role=role, content=[{"type": kind, "text": text}])
 
@@ -77,19 +77,19 @@ META = {"timestamp": "2026-01-01T00:00:00.000Z", "type": "session_meta", "payloa
 TOTAL = {"input_tokens": 100, "cached_input_tokens": 60, "output_tokens": 9, "reasoning_output_tokens": 4}
 LONG = [
     META,
-    said("user", "<environment_context>\n<cwd>/</cwd>"),
-    said("user", "Go"),
+    message_line("user", "<environment_context>\n<cwd>/</cwd>"),
+    message_line("user", "Go"),
     {"timestamp": "2026-01-01T00:00:00.000Z", "type": "turn_context", "payload": {"model": "gpt-x"}},
     item(type="reasoning", id="rs", summary=[], encrypted_content="abc"),
     event("agent_message", message="Two."),
-    said("assistant", "Two."),
+    message_line("assistant", "Two."),
     called("c1"),
     called("c2"),
     event("token_count", info=None),
     event("token_count", info={"total_token_usage": TOTAL, "last_token_usage": TOTAL}),
     output("c1"),
     output("c2"),
-    said("assistant", "Done."),
+    message_line("assistant", "Done."),
     event("thread_name_updated", thread_name="Two calls"),
 ]
 
@@ -124,10 +124,10 @@ def test_turns_that_were_rolled_back_are_off_the_path_and_in_the_tree() -> None:
     """Context that the program wrote begins no turn."""
     lines = [
         *LONG,
-        said("user", "Wrong"),
-        said("assistant", "Oh."),
+        message_line("user", "Wrong"),
+        message_line("assistant", "Oh."),
         event("thread_rolled_back", num_turns=1),
-        said("user", "Right"),
+        message_line("user", "Right"),
     ]
     session = codex_cli.decode(lines)
     assert ["Go", "Right"] == [m.text for m in session.messages if isinstance(m, il.UserMessage) and not m.origin]

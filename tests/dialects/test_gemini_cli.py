@@ -38,8 +38,8 @@ def test_usage_is_in_disjoint_buckets() -> None:
 def test_a_result_that_was_changed_is_said_in_its_call() -> None:
     """Results stand in their calls, in the words of the wire."""
     session = il.dump(gemini_cli.decode(SESSION)).replace(b'"text":"12"', b'"text":"13"')
-    said = gemini_cli.encode(il.load(session, il.Conversation)).body
-    (part,) = said["messages"][1]["toolCalls"][0]["result"]
+    encoded = gemini_cli.encode(il.load(session, il.Conversation)).body
+    (part,) = encoded["messages"][1]["toolCalls"][0]["result"]
     assert part["functionResponse"]["response"] == {"output": "13"}
 
 

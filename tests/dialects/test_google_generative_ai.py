@@ -87,7 +87,7 @@ SIGNATURE = "c2lnbmF0dXJlIQ=="
 SIGNED = "c2ln"
 
 
-def held(**keys: Any) -> dict[str, Any]:
+def hinted(**keys: Any) -> dict[str, Any]:
     return {API: {key.replace("_", "~", 1) if key.startswith("_") else key: value for key, value in keys.items()}}
 
 
@@ -106,7 +106,7 @@ def asked(*messages: Any, **fields: Any) -> Request:
     return Request(model=ModelDescriptor(id="gemini"), context=Context(messages=messages, **fields), options=options)
 
 
-def said(*messages: Any) -> Any:
+def contents_of(*messages: Any) -> Any:
     """The contents that our messages become."""
     return google.encode_request(asked(*messages)).body["contents"]
 
@@ -135,14 +135,14 @@ def sse(chunks: Iterable[Any]) -> bytes:
     return b"".join(b"data: " + json.dumps(value).encode() + b"\r\n\r\n" for value in chunks)
 
 
-def heard(data: bytes, wire: Any = google, **given: Any) -> list[StreamEvent]:
+def decode_stream(data: bytes, wire: Any = google, **given: Any) -> list[StreamEvent]:
     framing, decoder = wire.framing(), wire.StreamDecoder(**given)
     events = [event for frame in framing.feed(data) + framing.close() for event in decoder.feed(frame)]
     return events + decoder.close()
 
 
 def folded(*chunks: Any, wire: Any = google, **given: Any) -> AssistantMessage:
-    return fold(heard(sse(chunks), wire, **given))
+    return fold(decode_stream(sse(chunks), wire, **given))
 
 
 def streamed(message: AssistantMessage, wire: Any = google, size: int | None = None) -> bytes:
@@ -161,14 +161,14 @@ PARTS = {
     ),
     "signature alone": (
         {"thoughtSignature": SIGNED},
-        TextBlock(text="", text_signature=SIGNED, extra=held(_={"text": {"said": ""}})),
+        TextBlock(text="", text_signature=SIGNED, extra=hinted(_={"text": {"said": ""}})),
     ),
     "thought": ({"text": "hm", "thought": True}, ThinkingBlock(thinking="hm")),
     "signed thought": (
         {"text": "hm", "thought": True, "thoughtSignature": SIGNED},
         ThinkingBlock(thinking="hm", thinking_signature=SIGNED),
     ),
-    "no thought": ({"text": "hi", "thought": False}, TextBlock(text="hi", extra=held(thought=False))),
+    "no thought": ({"text": "hi", "thought": False}, TextBlock(text="hi", extra=hinted(thought=False))),
     "call": (
         {"functionCall": {"id": "c", "name": "f", "args": {"n": 2**64}}},
         ToolCall(id="c", name="f", arguments={"n": 2**64}),
@@ -179,7 +179,7 @@ PARTS = {
     ),
     "call without id": (
         {"functionCall": {"name": "f", "args": {}}},
-        ToolCall(id="call_0", name="f", arguments={}, extra=held(_minted=True)),
+        ToolCall(id="call_0", name="f", arguments={}, extra=hinted(_minted=True)),
     ),
     "call without arguments": (
         {"functionCall": {"id": "c", "name": "f"}},
@@ -187,7 +187,7 @@ PARTS = {
             id="c",
             name="f",
             arguments={},
-            extra=held(_={"functionCall": {"in": {"~": {"args": {"said": {}}}}}}),
+            extra=hinted(_={"functionCall": {"in": {"~": {"args": {"said": {}}}}}}),
         ),
     ),
     "picture": (
@@ -208,7 +208,7 @@ PARTS = {
     ),
     "video by address": (
         {"fileData": {"fileUri": "https://youtu.be/x"}, "videoMetadata": {"fps": 1}},
-        DocumentBlock(url="https://youtu.be/x", extra=held(videoMetadata={"fps": 1})),
+        DocumentBlock(url="https://youtu.be/x", extra=hinted(videoMetadata={"fps": 1})),
     ),
     "signed picture with resolution": (
         {
@@ -219,7 +219,7 @@ PARTS = {
         ImageBlock(
             data="AA==",
             mime_type="image/png",
-            extra=held(
+            extra=hinted(
                 thoughtSignature=SIGNED,
                 mediaResolution={"level": "MEDIA_RESOLUTION_HIGH"},
                 _={"inlineData": {"in": {"displayName": "p"}}},
@@ -232,7 +232,7 @@ PARTS = {
             id="e",
             name="code_execution",
             arguments={"language": "PYTHON", "code": "1+1"},
-            extra=held(_part="executableCode"),
+            extra=hinted(_part="executableCode"),
         ),
     ),
     "outcome": (
@@ -243,7 +243,7 @@ PARTS = {
             dialect=API,
             content={"outcome": "OUTCOME_FAILED", "output": "no"},
             is_error=True,
-            extra=held(_part="codeExecutionResult"),
+            extra=hinted(_part="codeExecutionResult"),
         ),
     ),
     "server's call (oddity 68)": (
@@ -255,7 +255,7 @@ PARTS = {
             id="t",
             name="GOOGLE_SEARCH_WEB",
             arguments={"queries": ["a"]},
-            extra=held(thoughtSignature=SIGNED, _part="toolCall"),
+            extra=hinted(thoughtSignature=SIGNED, _part="toolCall"),
         ),
     ),
     "server's result": (
@@ -280,18 +280,18 @@ PARTS = {
         ImageBlock(
             data="AA==",
             mime_type="image/png",
-            extra=held(thoughtSignature=SIGNED, _snake=["inlineData", "inlineData.mimeType", "thoughtSignature"]),
+            extra=hinted(thoughtSignature=SIGNED, _snake=["inlineData", "inlineData.mimeType", "thoughtSignature"]),
         ),
     ),
     "half in snake_case": (
         {"fileData": {"file_uri": "gs://a", "mime_type": "text/plain"}},
         DocumentBlock(
-            url="gs://a", mime_type="text/plain", extra=held(_snake=["fileData.fileUri", "fileData.mimeType"])
+            url="gs://a", mime_type="text/plain", extra=hinted(_snake=["fileData.fileUri", "fileData.mimeType"])
         ),
     ),
     "call in snake_case": (
         {"function_call": {"id": "c", "name": "f", "args": {"file_uri": 1}}},
-        ToolCall(id="c", name="f", arguments={"file_uri": 1}, extra=held(_snake=["functionCall"])),
+        ToolCall(id="c", name="f", arguments={"file_uri": 1}, extra=hinted(_snake=["functionCall"])),
     ),
 }
 
@@ -336,17 +336,17 @@ def test_signature_stays_on_the_part_it_came_with_case_4_13_18_19() -> None:
         TextBlock(text="words"),
         ThinkingBlock(thinking="second"),
         TextBlock(text="", text_signature="b"),
-        ToolCall(id="call_0", name="f", arguments={}, thought_signature="c", extra=held(_minted=True)),
-        ToolCall(id="call_1", name="g", arguments={}, extra=held(_minted=True)),
+        ToolCall(id="call_0", name="f", arguments={}, thought_signature="c", extra=hinted(_minted=True)),
+        ToolCall(id="call_1", name="g", arguments={}, extra=hinted(_minted=True)),
     ] == list(message.content or ())
-    assert [model(*parts)] == said(message)
+    assert [model(*parts)] == contents_of(message)
 
 
 def test_no_signature_is_ever_made_up_case_5() -> None:
     """
     A call without a signature is said without one: repairs are not the codec's business.
     """
-    (content,) = said(AssistantMessage(content=(ToolCall(id="c", name="f", arguments={}),)))
+    (content,) = contents_of(AssistantMessage(content=(ToolCall(id="c", name="f", arguments={}),)))
     assert model({"functionCall": {"id": "c", "name": "f", "args": {}}}) == content
 
 
@@ -423,7 +423,7 @@ def test_result_of_a_call_that_had_no_id_is_said_without_one() -> None:
     """
     asking = google.decode_response(body({"functionCall": {"name": "f", "args": {}}}))
     result = ToolResultMessage(tool_call_id="call_0", content=(TextBlock(text="42"),), is_error=False)
-    assert user(response("f", {"output": "42"})) == said(asking, result)[1]
+    assert user(response("f", {"output": "42"})) == contents_of(asking, result)[1]
 
 
 def test_results_with_ids_keep_them() -> None:
@@ -447,7 +447,7 @@ def test_results_of_one_turn_are_one_content_case_25_26() -> None:
     """
     results = [ToolResultMessage(tool_call_id=c, tool_name=c, content="x", is_error=False) for c in "ab"]
     calls = AssistantMessage(content=tuple(ToolCall(id=c, name=c, arguments={}) for c in "ab"))
-    contents = said(calls, *results, UserMessage(content=(TextBlock(text="and?"),)))
+    contents = contents_of(calls, *results, UserMessage(content=(TextBlock(text="and?"),)))
     assert [content["role"] for content in contents] == ["model", "user", "user"]
     assert [part["functionResponse"]["id"] for part in contents[1]["parts"]] == ["a", "b"]
 
@@ -517,7 +517,7 @@ def test_changed_results_are_said_anew() -> None:
     def again(value: Any, **changes: Any) -> Any:
         request = google.decode_request({"contents": [user(response("f", value))]})
         (result,) = request.context.messages
-        (content,) = said(replace(result, **changes))
+        (content,) = contents_of(replace(result, **changes))
         return content["parts"][0]["functionResponse"]["response"]
 
     new = (TextBlock(text="new"),)
@@ -554,7 +554,7 @@ def test_pictures_of_a_result_stand_beside_its_words_case_69() -> None:
                 }
             }
         )
-    ] == said(foreign)
+    ] == contents_of(foreign)
     assert {("$.messages[0].content", "weakened")} == losses(foreign)
 
 
@@ -614,7 +614,7 @@ def test_what_cannot_be_said_is_reported(message: Any, wire: Any, lost: set[tupl
     """
     Each thing that this wire lacks is left out or said more weakly, and named with its place.
     """
-    assert ([] if wire is None else [wire]) == said(message)
+    assert ([] if wire is None else [wire]) == contents_of(message)
     assert lost == losses(message)
 
 
@@ -1151,7 +1151,7 @@ def test_blocked_prompt_is_an_error_oddity_62(more: Any) -> None:
     ) == ("error", "SAFETY", "the provider stopped: no")
     assert wire == answered(wire)
     assert message == folded(wire)
-    assert message == fold(heard(streamed(message)))
+    assert message == fold(decode_stream(streamed(message)))
 
 
 @pytest.mark.parametrize(
@@ -1173,7 +1173,7 @@ def test_candidates_without_content_oddity_61(candidate: Any) -> None:
     wire = {"candidates": [candidate]}
     assert wire == answered(wire)
     message = google.decode_response(wire)
-    assert message == fold(heard(streamed(message)))
+    assert message == fold(decode_stream(streamed(message)))
 
 
 def test_error_in_place_of_an_answer_is_raised() -> None:
@@ -1191,7 +1191,7 @@ def test_responses_are_not_echoed_in_requests_case_71() -> None:
     What only an answer says stays out of the next request.
     """
     message = load(dump(google.decode_response(ANSWER)), AssistantMessage)
-    assert [ANSWER["candidates"][0]["content"]] == said(message)  # type: ignore[index]
+    assert [ANSWER["candidates"][0]["content"]] == contents_of(message)  # type: ignore[index]
 
 
 # --- citations -------------------------------------------------------------------------------------------------------
@@ -1232,7 +1232,7 @@ def test_sources_at_the_end_of_a_stream_reach_the_text() -> None:
     They come with the last chunk, and the last text is closed with them.
     """
     last = chunk({"text": "wörd."}, groundingMetadata=GROUNDED, finishReason="STOP")
-    events = heard(sse([chunk({"text": "é: "}), last]))
+    events = decode_stream(sse([chunk({"text": "é: "}), last]))
     assert fold(events).content[0].citations == SOURCES  # type: ignore[index,union-attr]
     (end,) = [event for event in events if isinstance(event, TextEnd)]
     assert end.block.citations == SOURCES  # type: ignore[union-attr]
@@ -1261,7 +1261,7 @@ def test_stream_in_crlf_oddity_3_70_case_58() -> None:
     """
     Several parts in one chunk, each said once and in order; the reason and the usage of the last chunk count.
     """
-    events = heard(
+    events = decode_stream(
         sse(
             [
                 {**chunk({"text": "hm", "thought": True}), "usageMetadata": {"promptTokenCount": 9}, "responseId": "r"},
@@ -1342,7 +1342,7 @@ MERGES: dict[str, tuple[list[Any], list[Any]]] = {
             chunk({"text": "b"}),
         ],
         [
-            ServerToolCall(id="t", name="URL_CONTEXT", extra=held(_part="toolCall")),
+            ServerToolCall(id="t", name="URL_CONTEXT", extra=hinted(_part="toolCall")),
             TextBlock(text="a"),
             OpaqueBlock(dialect=API, value={"newKind": 1}),
             TextBlock(text="b"),
@@ -1351,12 +1351,12 @@ MERGES: dict[str, tuple[list[Any], list[Any]]] = {
     "parallel calls (case 39)": (
         [chunk({"functionCall": {"name": "f", "args": {"n": 1}}}), chunk({"functionCall": {"name": "f"}})],
         [
-            ToolCall(id="call_0", name="f", arguments={"n": 1}, extra=held(_minted=True)),
+            ToolCall(id="call_0", name="f", arguments={"n": 1}, extra=hinted(_minted=True)),
             ToolCall(
                 id="call_1",
                 name="f",
                 arguments={},
-                extra=held(_minted=True, _={"functionCall": {"in": {"~": {"args": {"said": {}}}}}}),
+                extra=hinted(_minted=True, _={"functionCall": {"in": {"~": {"args": {"said": {}}}}}}),
             ),
         ],
     ),
@@ -1370,7 +1370,7 @@ def test_how_parts_of_a_stream_become_blocks(chunks: Any, content: Any) -> None:
     """
     message = folded(*chunks, chunk(finishReason="STOP"))
     assert content == list(message.content or ())
-    assert message == fold(heard(streamed(message)))
+    assert message == fold(decode_stream(streamed(message)))
 
 
 def test_streamed_arguments_oddity_66() -> None:
@@ -1380,10 +1380,10 @@ def test_streamed_arguments_oddity_66() -> None:
 
     def piece(path: str, value: Any, goes_on: bool = False) -> Any:
         kind = {str: "stringValue", float: "numberValue", bool: "boolValue"}.get(type(value), "nullValue")
-        told = {"jsonPath": path, kind: value, **({"willContinue": True} if goes_on else {})}
-        return chunk({"functionCall": {"partialArgs": [told], "willContinue": True}})
+        fragment = {"jsonPath": path, kind: value, **({"willContinue": True} if goes_on else {})}
+        return chunk({"functionCall": {"partialArgs": [fragment], "willContinue": True}})
 
-    events = heard(
+    events = decode_stream(
         sse(
             [
                 chunk({"functionCall": {"name": "f", "willContinue": True}, "thoughtSignature": SIGNED}),
@@ -1468,8 +1468,8 @@ def test_proxies_may_end_a_stream_in_their_way() -> None:
     `[DONE]` is no chunk and no fault; anything else that is not JSON is one.
     """
     data = sse([chunk({"text": "a"}, finishReason="STOP")])
-    assert fold(heard(data + b"data: [DONE]\n\n")).stop_reason == "stop"
-    assert fold(heard(data + b"data: nonsense\n\n")).stop_reason == "error"
+    assert fold(decode_stream(data + b"data: [DONE]\n\n")).stop_reason == "stop"
+    assert fold(decode_stream(data + b"data: nonsense\n\n")).stop_reason == "error"
 
 
 def test_error_inside_a_stream() -> None:
@@ -1494,7 +1494,7 @@ def test_nonsense_in_a_stream_is_an_error_event(value: Any) -> None:
     """
     Whatever a frame holds, the stream ends well-formed.
     """
-    events = heard(sse([value]))
+    events = decode_stream(sse([value]))
     assert (Start, Error) == (type(events[0]), type(events[-1]))
 
 
@@ -1535,7 +1535,7 @@ def test_our_stream_amounts_to_our_answer(message: AssistantMessage, size: int |
     """
     for wire in (google, VERTEX, CLI):
         whole = wire.decode_response(json.loads(json.dumps(wire.encode_response(message).body)))
-        assert whole == fold(heard(streamed(message, wire, size), wire))
+        assert whole == fold(decode_stream(streamed(message, wire, size), wire))
 
 
 def test_blocks_that_overlap_are_said_one_after_the_other() -> None:
@@ -1558,7 +1558,7 @@ def test_blocks_that_overlap_are_said_one_after_the_other() -> None:
         Done("toolUse", AssistantMessage(content=(), stop_reason="toolUse")),
     ]
     data = b"".join(map(encoder.feed, events))
-    assert (TextBlock(text="ab"), call, TextBlock(text="c")) == fold(heard(data)).content
+    assert (TextBlock(text="ab"), call, TextBlock(text="c")) == fold(decode_stream(data)).content
     assert encoder.feed(events[1]) + encoder.close() == b""
 
 
@@ -1568,7 +1568,7 @@ def test_stream_that_was_not_ended_says_so() -> None:
     """
     encoder = google.StreamEncoder()
     encoder.feed(Start())
-    assert fold(heard(encoder.close())).stop_reason == "error"
+    assert fold(decode_stream(encoder.close())).stop_reason == "error"
 
 
 # --- google-genai as the reader --------------------------------------------------------------------------------------
@@ -1769,7 +1769,7 @@ def test_answers_of_gemini_cli_are_wrapped() -> None:
     assert message.text == "Hi!"
     assert wrapped == answered(wrapped, CLI)
     assert answered(ANSWER, CLI) == ANSWER
-    assert message == fold(heard(streamed(message, CLI), CLI))
+    assert message == fold(decode_stream(streamed(message, CLI), CLI))
     chunks = [
         {"response": chunk({"text": "a"})},
         {"response": chunk({"text": "b"}, finishReason="STOP"), "traceId": "t"},

@@ -240,8 +240,8 @@ def test_an_agent_is_asked_in_place_of_a_model() -> None:
     assert "deep-research" == request.model.id
     assert body == wire.encode_request(request).body
     other = il.Request(model=il.ModelDescriptor(id="gemini-3-pro"), context=request.context, extra=request.extra)
-    said = wire.encode_request(other).body
-    assert ("gemini-3-pro", None) == (said.get("model"), said.get("agent"))
+    encoded = wire.encode_request(other).body
+    assert ("gemini-3-pro", None) == (encoded.get("model"), encoded.get("agent"))
 
 
 def test_a_stream_amounts_to_the_whole_answer() -> None:

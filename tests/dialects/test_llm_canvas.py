@@ -79,8 +79,8 @@ def test_a_message_comes_back_as_it_was(message: dict[str, Any]) -> None:
 
 def test_results_are_messages_of_their_own() -> None:
     """They name the tool of their call, and the words around them stay in order."""
-    said = [SHOWN["a call"], SHOWN["several results and words"]]
-    _, before, first, second, after = llm_canvas.decode(said).messages
+    shown = [SHOWN["a call"], SHOWN["several results and words"]]
+    _, before, first, second, after = llm_canvas.decode(shown).messages
     assert isinstance(first, il.ToolResultMessage) and isinstance(second, il.ToolResultMessage)
     assert (first.tool_name, first.content, second.content) == ("get_weather", "one", None)
     assert (il.dump(before), il.dump(after)) == (
@@ -119,11 +119,11 @@ def test_a_canvas_is_a_tree() -> None:
         ("u2", None),
         ("m1", "r1"),
     ]
-    user, answer, paris, rome, words, last = canvas.messages
+    user, answer, paris, rome, text, last = canvas.messages
     assert isinstance(answer, il.AssistantMessage) and isinstance(last, il.AssistantMessage)
     assert (user.timestamp, answer.model, last.timestamp) == (1740000001123, "some-model", 1740000004500)  # type: ignore[union-attr]
     assert (paris.tool_name, paris.is_error, rome.is_error) == ("get_weather", False, True)  # type: ignore[union-attr]
-    assert il.dump(words) == b'{"role":"user","content":[{"type":"text","text":"And tomorrow?"}]}'
+    assert il.dump(text) == b'{"role":"user","content":[{"type":"text","text":"And tomorrow?"}]}'
 
 
 def test_a_canvas_can_be_asked_on() -> None:
@@ -138,15 +138,15 @@ def test_a_node_that_is_added_is_a_child_of_its_parent() -> None:
     """Children follow from parents; merges that were there stay."""
     canvas = llm_canvas.decode(CANVAS)
     added = il.Entry(message=il.UserMessage(content="Thanks", timestamp=1740000005000), id="t1", parent_id="u2")
-    said = llm_canvas.encode(replace(canvas, entries=(*canvas.entries, added))).body["nodes"]
-    assert said["t1"] == {
+    encoded = llm_canvas.encode(replace(canvas, entries=(*canvas.entries, added))).body["nodes"]
+    assert encoded["t1"] == {
         "id": "t1",
         "message": {"role": "user", "content": "Thanks"},
         "parent_id": "u2",
         "child_ids": [],
         "meta": {"timestamp": 1740000005.0},
     }
-    assert said["u2"]["child_ids"] == ["m1", "t1"]
+    assert encoded["u2"]["child_ids"] == ["m1", "t1"]
 
 
 def test_a_tree_of_another_format_becomes_a_canvas() -> None:
@@ -156,8 +156,8 @@ def test_a_tree_of_another_format_becomes_a_canvas() -> None:
         il.Entry(message=il.AssistantMessage(content="b", model="m", timestamp=2500), id="2", parent_id="1"),
         il.Entry(message=il.AssistantMessage(content="c"), id="3", parent_id="1"),
     )
-    said, losses = llm_canvas.encode(il.Conversation(entries=entries, system="Be brief."))
-    assert said == {
+    encoded, losses = llm_canvas.encode(il.Conversation(entries=entries, system="Be brief."))
+    assert encoded == {
         "canvas_id": "system",
         "created_at": 1.0,
         "last_updated": 2.5,
@@ -202,8 +202,8 @@ def test_what_hangs_from_a_message_that_cannot_be_said_hangs_from_its_parent() -
         il.Entry(message=il.CustomMessage("label", {"label": "x"}), id="2", parent_id="1"),
         il.Entry(message=il.UserMessage(content="b"), id="3", parent_id="2"),
     )
-    said, losses = llm_canvas.encode(il.Conversation(entries=entries))
-    assert said["nodes"]["3"]["parent_id"] == "1"
+    encoded, losses = llm_canvas.encode(il.Conversation(entries=entries))
+    assert encoded["nodes"]["3"]["parent_id"] == "1"
     assert [(loss.path, loss.severity) for loss in losses] == [
         ("$.entries[1].message", "record"),
         ("$.entries[2].parentId", "record"),
@@ -276,8 +276,8 @@ def test_every_difference_is_reported_and_every_report_is_a_difference(conversat
 @given(st.data())
 def test_whatever_is_said_comes_back_with_unknown_fields(data: st.DataObject) -> None:
     """Fields that we have never heard of return to their places; among the nodes, a key is a node."""
-    said = json.loads(json.dumps(llm_canvas.encode(data.draw(foreign_conversations("llm-canvas"))).body))
-    more = data.draw(with_unknown_fields(data.draw(st.sampled_from([said, CANVAS]))))
+    encoded = json.loads(json.dumps(llm_canvas.encode(data.draw(foreign_conversations("llm-canvas"))).body))
+    more = data.draw(with_unknown_fields(data.draw(st.sampled_from([encoded, CANVAS]))))
     if "nodes" in more and any(key.startswith("x_") for key in more["nodes"]):
         with pytest.raises(BadWire, match=r"\$\.nodes\.x_"):
             llm_canvas.decode({**more, "nodes": {**more["nodes"], "x_": None}})

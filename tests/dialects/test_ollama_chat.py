@@ -88,9 +88,9 @@ def asked(*messages: Any, options: Options | None = None, **context: Any) -> Req
     )
 
 
-def lost(said: Encoded) -> list[tuple[str, str]]:
+def lost(encoded: Encoded) -> list[tuple[str, str]]:
     """The losses that matter: path and severity."""
-    return [(loss.path, loss.severity) for loss in said.losses if loss.severity != "record"]
+    return [(loss.path, loss.severity) for loss in encoded.losses if loss.severity != "record"]
 
 
 def replaced(value: Any, **fields: Any) -> Any:
@@ -306,8 +306,8 @@ def test_calls_in_openais_shape_keep_their_text() -> None:
     assert [call.arguments for call in calls] == [{"b": 1}, {"b": 1}, {}, {}]
     assert [call.parse_error is not None for call in calls] == [False, False, False, True]
     changed = replaced(calls[0], arguments={"c": 2})
-    said = chat.encode_request(asked(replaced(answer, content=(changed,)))).body["messages"][0]["tool_calls"][0]
-    assert said == {"id": "c1", "type": "function", "function": {"name": "a", "arguments": '{"c":2}'}}
+    encoded = chat.encode_request(asked(replaced(answer, content=(changed,)))).body["messages"][0]["tool_calls"][0]
+    assert encoded == {"id": "c1", "type": "function", "function": {"name": "a", "arguments": '{"c":2}'}}
 
 
 def test_integers_of_any_size_survive_36() -> None:
@@ -317,7 +317,7 @@ def test_integers_of_any_size_survive_36() -> None:
     body = json.dumps(REQUESTS["calls without ids"]).encode()
     assert json.loads(body) == json.loads(chat.encode_request(chat.decode_request(body)).bytes())
     call = called("look", {"n": BIG})
-    message = fold(heard(lines(chunk(tool_calls=[call]), LAST)))
+    message = fold(decode_stream(lines(chunk(tool_calls=[call]), LAST)))
     assert message.tool_calls[0].arguments == {"n": BIG}
 
 
@@ -339,10 +339,10 @@ def test_options_are_said_and_read(options: Options, wire: dict[str, Any]) -> No
     """
     Each option has one place in the wire, in both directions.
     """
-    said = chat.encode_request(asked(options=options))
-    assert asking(**wire) == said.body
-    assert list(said.losses) == []
-    assert options == chat.decode_request(said.body).options
+    encoded = chat.encode_request(asked(options=options))
+    assert asking(**wire) == encoded.body
+    assert list(encoded.losses) == []
+    assert options == chat.decode_request(encoded.body).options
 
 
 LOSSES: list[tuple[Request, list[tuple[str, str]]]] = [
@@ -453,7 +453,7 @@ def test_an_answer_comes_back_as_it_was(name: str) -> None:
     message = chat.decode_response(json.dumps(ANSWERS[name]))
     assert ANSWERS[name] == chat.encode_response(load(dump(message), AssistantMessage)).body
     for size in (None, 1, 3):
-        assert message == fold(heard(streamed(message, size)))
+        assert message == fold(decode_stream(streamed(message, size)))
 
 
 @pytest.mark.parametrize(
@@ -484,9 +484,9 @@ def test_counts_are_usage() -> None:
     """
     assert chat.decode_response(answered()).usage == Usage.of(4, 3)
     assert chat.decode_response(ANSWERS["an old server"]).usage is None
-    said = chat.encode_response(AssistantMessage(content=(), usage=Usage.of(1, 2, cache_read=3)))
-    assert (said.body["prompt_eval_count"], said.body["eval_count"]) == (4, 2)
-    assert ("$.usage", "record") in [(loss.path, loss.severity) for loss in said.losses]
+    encoded = chat.encode_response(AssistantMessage(content=(), usage=Usage.of(1, 2, cache_read=3)))
+    assert (encoded.body["prompt_eval_count"], encoded.body["eval_count"]) == (4, 2)
+    assert ("$.usage", "record") in [(loss.path, loss.severity) for loss in encoded.losses]
 
 
 def test_an_answer_that_is_not_done_was_cut_off() -> None:
@@ -523,7 +523,7 @@ def lines(*chunks: Any) -> bytes:
     return b"".join(json.dumps(value).encode() + b"\n" for value in chunks)
 
 
-def heard(body: bytes, size: int | None = None, **given: Any) -> list[StreamEvent]:
+def decode_stream(body: bytes, size: int | None = None, **given: Any) -> list[StreamEvent]:
     framing, decoder = chat.framing(), chat.StreamDecoder(**given)
     pieces = [body[at : at + size] for at in range(0, len(body), size)] if size else [body]
     read = [frame for piece in pieces for frame in framing.feed(piece)] + framing.close()
@@ -570,11 +570,11 @@ def test_a_stream_amounts_to_the_whole_answer(name: str) -> None:
     """
     chunks, whole = STREAMS[name]
     body = lines(*chunks)
-    message = fold(heard(body))
+    message = fold(decode_stream(body))
     assert chat.decode_response(whole) == message
     for size in (1, 7, 100):
-        assert heard(body) == heard(body, size)
-    assert message == fold(heard(streamed(message)))
+        assert decode_stream(body) == decode_stream(body, size)
+    assert message == fold(decode_stream(streamed(message)))
 
 
 def test_events_are_live() -> None:
@@ -582,7 +582,7 @@ def test_events_are_live() -> None:
     Each chunk is an event when it arrives; thinking ends where the words begin, and calls come whole.
     """
     call = ToolCall(id="mine_0", name="look", arguments={"a": 1}, extra={API: {"~minted": True}})
-    events = heard(
+    events = decode_stream(
         lines(chunk(thinking="h"), chunk("Hel"), chunk("lo"), chunk(tool_calls=[called("look", {"a": 1})]), LAST),
         mint=lambda n: f"mine_{n}",
     )
@@ -606,7 +606,7 @@ def test_words_after_a_call_keep_their_place() -> None:
     """
     The message has its blocks in the order of the stream.
     """
-    message = fold(heard(lines(chunk(tool_calls=[called()]), chunk("Done."), LAST)))
+    message = fold(decode_stream(lines(chunk(tool_calls=[called()]), chunk("Done."), LAST)))
     assert [type(block) for block in message.content] == [ToolCall, TextBlock]  # type: ignore[union-attr]
 
 
@@ -614,7 +614,7 @@ def test_thinking_that_goes_on_after_the_words_is_a_block_of_its_own() -> None:
     """
     The blocks of a streamed answer stand in the order in which they came.
     """
-    message = fold(heard(lines(chunk(thinking="a"), chunk("b"), chunk(thinking="c"), LAST)))
+    message = fold(decode_stream(lines(chunk(thinking="a"), chunk("b"), chunk(thinking="c"), LAST)))
     assert message.content == (ThinkingBlock(thinking="a"), TextBlock(text="b"), ThinkingBlock(thinking="c"))
 
 
@@ -633,7 +633,7 @@ def test_a_stream_that_breaks_keeps_what_came(body: bytes) -> None:
     """
     Cut off, an error line, or nonsense: the stream ends in an error with the words so far.
     """
-    *_, last = heard(body)
+    *_, last = decode_stream(body)
     assert isinstance(last, Error)
     assert last.error.text == "Hi"
     assert last.error.error_message
@@ -643,7 +643,7 @@ def test_an_error_line_is_passed_on() -> None:
     """
     The server's words are the error, read and written.
     """
-    *_, last = heard(lines({"error": "it broke"}))
+    *_, last = decode_stream(lines({"error": "it broke"}))
     assert isinstance(last, Error)
     assert last.error.error_message == "it broke"
     assert lines({"error": "it broke"}) == streamed(last.error).replace(b'":"', b'": "')
@@ -655,7 +655,7 @@ def test_a_stream_without_its_end_says_so() -> None:
     """
     encoder = chat.StreamEncoder()
     body = b"".join(encoder.feed(event) for event in list(unfold(AssistantMessage(content="Hi")))[:-1])
-    assert isinstance(heard(body + encoder.close())[-1], Error)
+    assert isinstance(decode_stream(body + encoder.close())[-1], Error)
     assert encoder.close() == b""
 
 
@@ -722,9 +722,9 @@ def test_the_client_accepts_ordinary_conversations(request: Request) -> None:
     body = json.loads(chat.encode_request(request).bytes())
     sent: list[Any] = []
     client(ANSWER, sent).chat(**{**body, "stream": False})
-    ((_, said),) = sent
-    words = [(message["role"], message["content"]) for message in body["messages"]]
-    assert words == [(message["role"], message.get("content", "")) for message in said["messages"]]
+    ((_, encoded),) = sent
+    texts = [(message["role"], message["content"]) for message in body["messages"]]
+    assert texts == [(message["role"], message.get("content", "")) for message in encoded["messages"]]
 
 
 def test_the_client_reads_our_streams() -> None:

@@ -82,9 +82,9 @@ def read(*messages: Any, **more: Any) -> Request:
     return wire.decode_request({"model": "m", "messages": list(messages), **more})
 
 
-def message(told: Any) -> Any:
+def message(wire_message: Any) -> Any:
     """One wire message as ours, after some words of the user."""
-    return read({"role": "user", "content": "hi"}, told).context.messages[1]
+    return read({"role": "user", "content": "hi"}, wire_message).context.messages[1]
 
 
 def asking(*messages: Any, system: Any = None, compat: Any = None, **options: Any) -> Request:
@@ -95,7 +95,7 @@ def asking(*messages: Any, system: Any = None, compat: Any = None, **options: An
     )
 
 
-def said(*messages: Any, **more: Any) -> dict[str, Any]:
+def body_of(*messages: Any, **more: Any) -> dict[str, Any]:
     body: dict[str, Any] = wire.encode_request(asking(*messages, **more)).body
     return body
 
@@ -150,7 +150,7 @@ def test_parts_and_blocks_say_the_same(name: str) -> None:
     part, block = PARTS[name]
     (user,) = read({"role": "user", "content": [part]}).context.messages
     assert user == UserMessage(content=(block,))
-    assert said(UserMessage(content=(block,)))["messages"] == [{"role": "user", "content": [part]}]
+    assert body_of(UserMessage(content=(block,)))["messages"] == [{"role": "user", "content": [part]}]
 
 
 ODD_PARTS: dict[str, tuple[Any, Any]] = {
@@ -325,8 +325,8 @@ def test_case_16_thinking_inside_content_is_read_at_both_levels() -> None:
     """
     Mistral's content is a list whose thinking is a list again.
     """
-    told = [{"type": "thinking", "thinking": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}]
-    (thought,) = message({"role": "assistant", "content": told}).content
+    content = [{"type": "thinking", "thinking": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}]
+    (thought,) = message({"role": "assistant", "content": content}).content
     assert thought.thinking == "ab"
 
 
@@ -334,12 +334,12 @@ def test_the_order_of_a_message_is_thinking_text_calls() -> None:
     """
     The wire has a place for each kind; what comes in another order is said with a loss.
     """
-    told = {"role": "assistant", "content": "hi", "tool_calls": [CALL], "reasoning_content": "hm"}
-    assert [ThinkingBlock, TextBlock, ToolCall] == [type(block) for block in message(told).content]
+    wire_message = {"role": "assistant", "content": "hi", "tool_calls": [CALL], "reasoning_content": "hm"}
+    assert [ThinkingBlock, TextBlock, ToolCall] == [type(block) for block in message(wire_message).content]
     call = ToolCall(id="c", name="f", arguments={})
     late = AssistantMessage(content=(call, TextBlock(text="later")), api=API, stop_reason="toolUse")
     assert lost(asking(late)) == {"$.messages[0].content": "weakened"}
-    assert said(late)["messages"][0]["content"] == "later"
+    assert body_of(late)["messages"][0]["content"] == "later"
     answer = wire.encode_response(late)
     assert [("$.content", "order")] == [(loss.path, loss.what) for loss in answer.losses if loss.severity == "weakened"]
     assert [TextBlock, ToolCall] == [type(block) for block in wire.decode_response(answer.body).content or ()]
@@ -350,23 +350,23 @@ def test_one_turn_stays_one_message() -> None:
     Case 37: text and all calls of a turn are one message; one plain text is a string, which every host takes.
     """
     calls = tuple(ToolCall(id=f"c{n}", name="f", arguments={}) for n in (1, 2))
-    (told,) = said(AssistantMessage(content=(TextBlock(text="a"), *calls)))["messages"]
-    assert told["content"] == "a"
-    assert [call["id"] for call in told["tool_calls"]] == ["c1", "c2"]
+    (wire_message,) = body_of(AssistantMessage(content=(TextBlock(text="a"), *calls)))["messages"]
+    assert wire_message["content"] == "a"
+    assert [call["id"] for call in wire_message["tool_calls"]] == ["c1", "c2"]
 
 
 def test_changed_words_are_not_overruled_by_how_they_came() -> None:
     """
     Hints are followed only while the content is what they were noted for.
     """
-    told = {"role": "assistant", "content": {"a": 1}, "tool_calls": [{**CALL, "id": ""}]}
-    answer = message(told)
+    wire_message = {"role": "assistant", "content": {"a": 1}, "tool_calls": [{**CALL, "id": ""}]}
+    answer = message(wire_message)
     text, call = answer.content
     changed = AssistantMessage(
         content=(TextBlock(text="other"), ToolCall(id="new", name="add", arguments={"a": 2}, extra=call.extra)),
         extra=answer.extra,
     )
-    (again,) = said(changed)["messages"]
+    (again,) = body_of(changed)["messages"]
     assert again["content"] == "other"
     assert again["tool_calls"][0] == {**CALL, "id": "new", "function": {"name": "add", "arguments": '{"a":2}'}}
     assert text.text == '{"a":1}'
@@ -379,7 +379,7 @@ def test_a_custom_tool_takes_one_text() -> None:
     custom = {"id": "c", "type": "custom", "custom": {"name": "sh", "input": 'ls "a"'}}
     answer = message({"role": "assistant", "content": None, "tool_calls": [custom]})
     assert answer.tool_calls[0].arguments == {"input": 'ls "a"'}
-    assert said(answer)["messages"][0]["tool_calls"] == [custom]
+    assert body_of(answer)["messages"][0]["tool_calls"] == [custom]
 
 
 RESULTS: dict[str, Any] = {
@@ -412,7 +412,7 @@ def test_one_plain_text_of_a_result_is_said_as_a_string() -> None:
     Results are blocks with us; hosts that take only strings get one.
     """
     result = ToolResultMessage(tool_call_id="c", content=(TextBlock(text="4"),), is_error=False)
-    assert said(result)["messages"] == [{"role": "tool", "tool_call_id": "c", "content": "4"}]
+    assert body_of(result)["messages"] == [{"role": "tool", "tool_call_id": "c", "content": "4"}]
 
 
 def test_that_a_result_is_an_error_has_no_place() -> None:
@@ -455,8 +455,8 @@ def test_results_of_calls_without_an_id_are_said_without_one() -> None:
     answer = wire.decode_response(whole({"tool_calls": [{**CALL, "id": ""}]}), mint=lambda n: f"unique-{n}")
     assert answer.tool_calls[0].id == "unique-0"
     result = ToolResultMessage(tool_call_id="unique-0", tool_name="add", content="4", is_error=False)
-    calls, told = said(answer, result)["messages"]
-    assert calls["tool_calls"][0]["id"] == told["tool_call_id"] == ""
+    calls, wire_result = body_of(answer, result)["messages"]
+    assert calls["tool_calls"][0]["id"] == wire_result["tool_call_id"] == ""
 
 
 def test_repeated_ids_answer_call_by_call() -> None:
@@ -629,14 +629,14 @@ OPTIONS: list[tuple[str, Any, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("option", "value", "words"), OPTIONS)
-def test_options_have_words_on_this_wire(option: str, value: Any, words: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("option", "value", "expected"), OPTIONS)
+def test_options_have_words_on_this_wire(option: str, value: Any, expected: dict[str, Any]) -> None:
     """
     Each option is said under the wire's name and read back from it.
     """
-    assert said(**{option: value}) == {"model": "m", "messages": [], **words}
+    assert body_of(**{option: value}) == {"model": "m", "messages": [], **expected}
     assert lost(asking(**{option: value})) == {}
-    assert getattr(read(**words).options, option) == getattr(Options(**{option: value}), option)
+    assert getattr(read(**expected).options, option) == getattr(Options(**{option: value}), option)
 
 
 LOSSES: dict[str, tuple[Request, dict[str, str]]] = {
@@ -787,15 +787,15 @@ HOSTS: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("compat", "options", "words"), HOSTS)
+@pytest.mark.parametrize(("compat", "options", "expected"), HOSTS)
 def test_what_hosts_do_differently_is_data(
-    compat: dict[str, Any], options: dict[str, Any], words: dict[str, Any]
+    compat: dict[str, Any], options: dict[str, Any], expected: dict[str, Any]
 ) -> None:
     """
     The model's description says it, or the quirks of a variant do; both give the same body, and it comes back.
     """
-    body = said(compat=compat, **options)
-    assert body == {"model": "m", "messages": [], **words}
+    body = body_of(compat=compat, **options)
+    assert body == {"model": "m", "messages": [], **expected}
     assert body == wire.encode_request(asking(**options), quirks={"api": API, **compat}).body
     assert body == returned(body, quirks={"api": API, **compat})
 
@@ -821,10 +821,10 @@ def test_hosts_have_their_own_words_for_roles_names_and_thinking() -> None:
     assert body["messages"][2]["name"] == "f"
     assert body["tools"][0]["function"] == {"name": "f"}
     assert {"$.systemRole", "$.tools[0].strict"} <= lost(request).keys()
-    told = Context(system="s", system_role="developer", messages=(SystemMessage(content="a", developer=True),))
+    given = Context(system="s", system_role="developer", messages=(SystemMessage(content="a", developer=True),))
     model = ModelDescriptor(id="m", compat={"supportsDeveloperRole": False})
-    roles = wire.encode_request(Request(model=model, context=told)).body["messages"]
-    assert [told["role"] for told in roles] == ["system", "system"]
+    roles = wire.encode_request(Request(model=model, context=given)).body["messages"]
+    assert [given["role"] for given in roles] == ["system", "system"]
 
 
 def test_a_description_of_a_host_that_makes_no_sense_is_refused() -> None:
@@ -832,7 +832,7 @@ def test_a_description_of_a_host_that_makes_no_sense_is_refused() -> None:
     A quirk of the wrong type is a fault of ours to fix, and is named.
     """
     with pytest.raises(FormatError, match=r"maxTokensField.*model\.compat"):
-        said(compat={"maxTokensField": 1})
+        body_of(compat={"maxTokensField": 1})
 
 
 def test_the_path_may_name_the_model() -> None:
@@ -847,13 +847,13 @@ def test_the_path_may_name_the_model() -> None:
 # --- answers ---------------------------------------------------------------------------------------------------------
 
 
-def whole(told: dict[str, Any], finish: Any = "stop", **more: Any) -> dict[str, Any]:
+def whole(wire_message: dict[str, Any], finish: Any = "stop", **more: Any) -> dict[str, Any]:
     return {
         "id": "chatcmpl-1",
         "object": "chat.completion",
         "created": 1700000000,
         "model": "m-2024",
-        "choices": [{"index": 0, "message": {"role": "assistant", **told}, "finish_reason": finish}],
+        "choices": [{"index": 0, "message": {"role": "assistant", **wire_message}, "finish_reason": finish}],
         **more,
     }
 
@@ -867,7 +867,7 @@ OPENAI_USAGE = {
 }
 
 ANSWERS: dict[str, Any] = {
-    **{f"{name}, in an answer": whole(told) for name, told in SPOKEN.items()},
+    **{f"{name}, in an answer": whole(wire_message) for name, wire_message in SPOKEN.items()},
     "an answer of OpenAI": whole(
         {"content": "hi", "refusal": None, "annotations": []},
         usage=OPENAI_USAGE,
@@ -976,21 +976,21 @@ def test_usage_is_disjoint_whatever_the_host_counts(name: str) -> None:
     """
     Fresh input, cache and output add up; the host's own numbers come back.
     """
-    told, meant = USAGES[name]
-    answer = wire.decode_response(whole({"content": "a"}, usage=told))
+    wire_usage, meant = USAGES[name]
+    answer = wire.decode_response(whole({"content": "a"}, usage=wire_usage))
     usage = answer.usage
     assert usage is not None
     bare = Usage(**{f: getattr(usage, f) for f in Usage.__struct_fields__ if f != "extra"})
     assert meant == bare
-    assert wire.encode_response(answer).body["usage"] == told
+    assert wire.encode_response(answer).body["usage"] == wire_usage
 
 
 def test_whether_thinking_is_counted_in_the_output_can_be_told() -> None:
     """
     A description of the host overrules what the numbers suggest.
     """
-    told = {"prompt_tokens": 10, "completion_tokens": 2, "completion_tokens_details": {"reasoning_tokens": 50}}
-    body = whole({"content": "a"}, usage=told)
+    wire_usage = {"prompt_tokens": 10, "completion_tokens": 2, "completion_tokens_details": {"reasoning_tokens": 50}}
+    body = whole({"content": "a"}, usage=wire_usage)
     for quirks, output in ((None, 2), ({"api": API, "usageIncludesReasoning": False}, 52)):
         usage = wire.decode_response(body, quirks=quirks).usage
         assert usage is not None
@@ -1018,13 +1018,13 @@ ENDS: list[tuple[Any, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("word", "told", "reason"), ENDS)
-def test_how_an_answer_ended(word: Any, told: dict[str, Any], reason: str) -> None:
+@pytest.mark.parametrize(("word", "wire_message", "reason"), ENDS)
+def test_how_an_answer_ended(word: Any, wire_message: dict[str, Any], reason: str) -> None:
     """
     The content bears out the reason (oddity 16, case 41), the host's word is kept, unknown words are a stop; but
     calls in an answer that ended with an unknown word do not run, since it may have been cut.
     """
-    answer = wire.decode_response(whole(told, word))
+    answer = wire.decode_response(whole(wire_message, word))
     assert (reason, word) == (answer.stop_reason, answer.stop_detail)
     assert (answer.error_message is not None) is (reason == "error")
 
@@ -1042,7 +1042,7 @@ def test_what_only_answers_say_is_not_sent_back() -> None:
     """
     Case 71: an answer goes into the next request without the fields that only answers have.
     """
-    told = {
+    wire_message = {
         "content": "hi",
         "refusal": None,
         "annotations": [],
@@ -1051,7 +1051,7 @@ def test_what_only_answers_say_is_not_sent_back() -> None:
         "reasoning_details": [SIGNED],
         "tool_calls": [{**CALL, "index": 0, "function": {"name": "f", "arguments": ""}}],
     }
-    (sent,) = said(wire.decode_response(whole(told)))["messages"]
+    (sent,) = body_of(wire.decode_response(whole(wire_message)))["messages"]
     call = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     assert sent == {"role": "assistant", "content": "hi", "reasoning_details": [SIGNED], "tool_calls": [call]}
 
@@ -1069,13 +1069,13 @@ def test_signed_thinking_is_said_twice_in_answers_and_once_in_requests() -> None
     Clients that know no details see the words in the usual field; those that do can return the signature.
     """
     thought = ThinkingBlock(thinking="Hm.", thinking_signature="s")
-    told = wire.encode_response(AssistantMessage(content=(thought, TextBlock(text="a")), stop_reason="stop")).body
+    encoded = wire.encode_response(AssistantMessage(content=(thought, TextBlock(text="a")), stop_reason="stop")).body
     detail = {"type": "reasoning.text", "text": "Hm.", "signature": "s", "index": 0}
-    assert told["choices"][0]["message"] == {
+    assert encoded["choices"][0]["message"] == {
         "role": "assistant", "content": "a", "reasoning_content": "Hm.", "reasoning_details": [detail],
     }  # fmt: skip
-    assert wire.decode_response(told).content == (thought, TextBlock(text="a"))
-    (sent,) = said(AssistantMessage(content=(thought,)))["messages"]
+    assert wire.decode_response(encoded).content == (thought, TextBlock(text="a"))
+    (sent,) = body_of(AssistantMessage(content=(thought,)))["messages"]
     assert sent == {"role": "assistant", "content": None, "reasoning_details": [detail]}
 
 
@@ -1101,14 +1101,14 @@ def sse(*chunks: Any) -> bytes:
 DONE = b"[DONE]"
 
 
-def heard(*chunks: Any, **given: Any) -> list[StreamEvent]:
+def decode_stream(*chunks: Any, **given: Any) -> list[StreamEvent]:
     framing, decoder = wire.framing(), wire.StreamDecoder(**given)
     frames = [*framing.feed(sse(*chunks)), *framing.close()]
     return [event for frame in frames for event in decoder.feed(frame)] + decoder.close()
 
 
 def streamed(*chunks: Any, **given: Any) -> AssistantMessage:
-    return fold(heard(*chunks, **given))
+    return fold(decode_stream(*chunks, **given))
 
 
 def call(index: Any = 0, **more: Any) -> dict[str, Any]:
@@ -1141,8 +1141,8 @@ def test_a_stream_is_the_whole_answer() -> None:
         chunk(usage={"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}),
         DONE,
     )
-    told = {"content": "Let me see.", "reasoning_content": "Hm.", "tool_calls": [CALL]}
-    body = {**whole(told, "tool_calls"), "id": "c", "created": 1, "model": "m",
+    wire_message = {"content": "Let me see.", "reasoning_content": "Hm.", "tool_calls": [CALL]}
+    body = {**whole(wire_message, "tool_calls"), "id": "c", "created": 1, "model": "m",
             "usage": {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}}  # fmt: skip
     assert message == wire.decode_response(body)
 
@@ -1197,7 +1197,7 @@ def test_streams_of_many_hosts_end_well(name: str) -> None:
     However a host opens, fills and ends its stream, one text comes out, with the end that the host said.
     """
     chunks, text = STREAMS[name]
-    events = heard(*chunks)
+    events = decode_stream(*chunks)
     assert isinstance(events[0], Start)
     assert isinstance(events[-1], Done)
     message = events[-1].message
@@ -1252,7 +1252,9 @@ def test_what_azure_s_filter_took_is_a_filtered_answer(name: str) -> None:
     assert ("error", "content_filter", ()) == (read.stop_reason, read.stop_detail, read.content)
     assert ("hate" in json.dumps(body)) == ("(hate)" in (read.error_message or ""))
     assert body == wire.encode_response(read).body
-    again = fold(laws.wires.heard(dialect("openai-completions"), [stream_of(dialect("openai-completions"), read)]))
+    again = fold(
+        laws.wires.decode_stream(dialect("openai-completions"), [stream_of(dialect("openai-completions"), read)])
+    )
     assert ("error", "content_filter", ()) == (again.stop_reason, again.stop_detail, again.content)
 
 
@@ -1290,7 +1292,7 @@ def test_oddity_10_an_error_inside_a_stream_ends_it() -> None:
     Whatever came before is kept, and the host's words are the message's.
     """
     error = {"error": {"message": "Tool choice is required", "code": "tool_use_failed", "status_code": 400}}
-    events = heard(chunk({"reasoning": "hm"}), error, chunk({"content": "never"}))
+    events = decode_stream(chunk({"reasoning": "hm"}), error, chunk({"content": "never"}))
     assert isinstance(events[-1], Error)
     failed = events[-1].error
     assert (failed.thinking, failed.text) == ("hm", "")
@@ -1405,7 +1407,7 @@ def test_calls_are_put_together_whatever_names_their_pieces(name: str) -> None:
     By number, else by id, else the last one; names are set, ids late or never; the events say the same.
     """
     chunks, calls = CALLS[name]
-    events = heard(*chunks, CALLED, DONE)
+    events = decode_stream(*chunks, CALLED, DONE)
     message = fold(events)
     assert calls == made(message)
     assert message.stop_reason == "toolUse"
@@ -1422,7 +1424,7 @@ def test_case_35_blank_arguments_are_sent_back_as_an_empty_object() -> None:
     What the host streamed as nothing is no JSON; what is replayed is.
     """
     message = streamed(chunk(call(id="a", type="function", name="f", arguments="")), CALLED, DONE)
-    (sent,) = said(message)["messages"]
+    (sent,) = body_of(message)["messages"]
     assert sent["tool_calls"][0]["function"] == {"name": "f", "arguments": "{}"}
 
 
@@ -1430,9 +1432,9 @@ def test_case_41_a_call_decides_the_reason_whatever_came_after() -> None:
     """
     The reason comes from the whole stream: a call makes it tool use, but a cut stays a cut.
     """
-    told = chunk(call(id="a", name="f", arguments="{}"))
-    assert streamed(told, chunk({"content": ""}), STOP, DONE).stop_reason == "toolUse"
-    assert streamed(told, chunk({}, "length"), DONE).stop_reason == "length"
+    first = chunk(call(id="a", name="f", arguments="{}"))
+    assert streamed(first, chunk({"content": ""}), STOP, DONE).stop_reason == "toolUse"
+    assert streamed(first, chunk({}, "length"), DONE).stop_reason == "length"
 
 
 def test_case_52_arguments_in_tiny_pieces_make_one_call() -> None:
@@ -1441,7 +1443,7 @@ def test_case_52_arguments_in_tiny_pieces_make_one_call() -> None:
     """
     text = json.dumps({"text": "x" * 5000})
     pieces = [chunk(call(arguments=letter)) for letter in text]
-    events = heard(chunk(call(id="a", name="f", arguments="")), *pieces, CALLED, DONE)
+    events = decode_stream(chunk(call(id="a", name="f", arguments="")), *pieces, CALLED, DONE)
     assert sum(isinstance(event, ToolCallDelta) for event in events) == len(text)
     assert made(fold(events)) == [("a", "f", {"text": "x" * 5000})]
 
@@ -1491,7 +1493,7 @@ def test_case_12_pieces_of_one_detail_are_one_block() -> None:
         thinking="Hm.", thinking_signature="EpQB+/=", extra={API: {"format": "anthropic-claude-v1"}}
     )
     assert sealed == ThinkingBlock(thinking="", thinking_signature="gAAA", redacted=True)
-    (sent,) = said(message)["messages"]
+    (sent,) = body_of(message)["messages"]
     assert sent["reasoning_details"] == [
         {**detail(), "text": "Hm.", "signature": "EpQB+/="},
         {"type": "reasoning.encrypted", "data": "gAAA", "index": 1},
@@ -1504,7 +1506,7 @@ def test_oddity_29_thinking_that_is_told_again_as_a_detail_is_heard_once() -> No
     A host that streams plain thinking and then the signed whole of it has said one thing.
     """
     whole_detail = {"type": "reasoning.text", "text": "Hm.", "signature": "s", "index": 0}
-    events = heard(
+    events = decode_stream(
         chunk({"reasoning": "Hm"}), chunk({"reasoning": "."}), chunk({"reasoning_details": [whole_detail]}),
         chunk({"content": "hi"}), STOP, DONE,
     )  # fmt: skip
@@ -1518,13 +1520,13 @@ def test_oddity_30_details_without_a_number_are_one_as_long_as_they_follow_each_
     """
     What OpenAI's own package refuses is read, and returns without a number.
     """
-    told = {"type": "reasoning.text", "provider": "p"}
+    entry = {"type": "reasoning.text", "provider": "p"}
     message = streamed(
-        chunk({"reasoning_details": [{**told, "text": "a"}]}), chunk({"reasoning_details": [{**told, "text": "b"}]}),
-        chunk({"content": "hi"}), chunk({"reasoning_details": [{**told, "text": "c"}]}), STOP, DONE,
+        chunk({"reasoning_details": [{**entry, "text": "a"}]}), chunk({"reasoning_details": [{**entry, "text": "b"}]}),
+        chunk({"content": "hi"}), chunk({"reasoning_details": [{**entry, "text": "c"}]}), STOP, DONE,
     )  # fmt: skip
     assert [block.thinking for block in (message.content or ()) if isinstance(block, ThinkingBlock)] == ["ab", "c"]
-    assert said(message)["messages"][0]["reasoning_details"][0] == {**told, "text": "ab"}
+    assert body_of(message)["messages"][0]["reasoning_details"][0] == {**entry, "text": "ab"}
 
 
 def test_details_may_come_before_everything_and_signatures_after_the_end() -> None:
@@ -1556,7 +1558,7 @@ def test_oddity_26_thinking_in_lists_streams() -> None:
         chunk({"content": "hi"}), chunk({"content": "!"}), STOP, DONE,
     )  # fmt: skip
     assert (message.thinking, message.text, len(message.content or ())) == ("Hm", "hi!", 2)
-    (sent,) = said(message)["messages"]
+    (sent,) = body_of(message)["messages"]
     assert sent["content"] == [piece("Hm", closed=True), {"type": "text", "text": "hi!"}]
 
 
@@ -1570,7 +1572,7 @@ def test_oddity_27_and_28_thinking_streams_under_each_name(name: str) -> None:
         STOP, DONE,
     )  # fmt: skip
     assert (message.thinking, message.text) == ("Hm", "hi")
-    assert said(message)["messages"][0][name] == "Hm"
+    assert body_of(message)["messages"][0][name] == "Hm"
     both = streamed(chunk({"reasoning": "H", "reasoning_content": "H"}), chunk({"content": "hi"}), STOP, DONE)
     assert both.thinking == "H"
 
@@ -1623,8 +1625,8 @@ def test_case_57_lists_of_a_provider_are_joined_by_number() -> None:
         chunk({"executed_tools": [first]}), chunk({"executed_tools": [{**first, "output": "found"}]}),
         chunk({"executed_tools": [{"index": 1, "type": "visit"}]}), chunk({"content": "hi"}), STOP, DONE,
     )  # fmt: skip
-    told = wire.encode_response(message).body["choices"][0]["message"]["executed_tools"]
-    assert told == [{**first, "output": "found"}, {"index": 1, "type": "visit"}]
+    encoded = wire.encode_response(message).body["choices"][0]["message"]["executed_tools"]
+    assert encoded == [{**first, "output": "found"}, {"index": 1, "type": "visit"}]
 
 
 def test_case_51_what_hosts_say_beside_the_answer_is_kept() -> None:
@@ -1660,7 +1662,7 @@ def test_sound_pictures_refusals_sources_and_old_calls_stream() -> None:
     The rarer places of a message are put together too.
     """
     source = {"type": "url_citation", "url_citation": {"url": "u", "start_index": 0, "end_index": 2}}
-    events = heard(
+    events = decode_stream(
         chunk({"audio": {"id": "a", "transcript": "h"}}), chunk({"audio": {"data": "Uk", "transcript": "i"}}),
         chunk({"audio": {"data": "lG", "expires_at": 5}}), chunk({"function_call": {"name": "f", "arguments": "{"}}),
         chunk({"function_call": {"arguments": "}"}}), chunk({"images": [PARTS["picture"][0]]}),
@@ -1693,7 +1695,7 @@ def test_nonsense_in_a_stream_never_raises(event: Any) -> None:
     """
     Whatever a frame holds, there is one terminal event, and what came before is kept.
     """
-    events = heard(chunk({"content": "a"}), event, chunk({"content": "b"}), STOP, DONE)
+    events = decode_stream(chunk({"content": "a"}), event, chunk({"content": "b"}), STOP, DONE)
     assert sum(isinstance(e, Done | Error) for e in events) == 1
     assert fold(events).text.startswith("a")
 
@@ -1713,14 +1715,14 @@ def test_made_up_ids_can_be_told() -> None:
     """
     A connector gives its own way of making ids; default ids are the same each time.
     """
-    told = chunk(call(name="f", arguments="{}"))
-    assert streamed(told, CALLED, DONE, mint=lambda n: f"x{n}").tool_calls[0].id == "x0"
+    first = chunk(call(name="f", arguments="{}"))
+    assert streamed(first, CALLED, DONE, mint=lambda n: f"x{n}").tool_calls[0].id == "x0"
 
 
 # --- our own streams -------------------------------------------------------------------------------------------------
 
 CITED = TextBlock(text="See.", citations=(Citation(url="https://e.org", title="E", start=0, end=3),))
-SAID: dict[str, AssistantMessage] = {
+STREAMED: dict[str, AssistantMessage] = {
     "text": AssistantMessage(content=(TextBlock(text="Hello there."),), stop_reason="stop", response_id="r", model="m"),
     "nothing": AssistantMessage(content=(), stop_reason="stop"),
     "thinking and calls": AssistantMessage(
@@ -1767,33 +1769,33 @@ def written(message: AssistantMessage, size: int | None = None, **given: Any) ->
 
 
 @pytest.mark.parametrize("size", [None, 3])
-@pytest.mark.parametrize("name", SAID)
+@pytest.mark.parametrize("name", STREAMED)
 def test_a_message_streams_as_it_is_said_whole(name: str, size: int | None) -> None:
     """
     The same message, streamed in pieces and said whole, is read as the same message.
     """
     framing, decoder = wire.framing(), wire.StreamDecoder()
-    frames = framing.feed(written(SAID[name], size)) + framing.close()
+    frames = framing.feed(written(STREAMED[name], size)) + framing.close()
     folded = fold([event for frame in frames for event in decoder.feed(frame)] + decoder.close())
-    assert folded == wire.decode_response(wire.encode_response(SAID[name]).body)
+    assert folded == wire.decode_response(wire.encode_response(STREAMED[name]).body)
 
 
-@pytest.mark.parametrize("name", SAID)
+@pytest.mark.parametrize("name", STREAMED)
 def test_case_59_the_first_chunk_has_the_role_and_the_last_says_that_it_is_done(name: str) -> None:
     """
     Clients reject a stream without a role, and wait for [DONE].
     """
-    first, *_, last = written(SAID[name]).strip().split(b"\n\n")
+    first, *_, last = written(STREAMED[name]).strip().split(b"\n\n")
     assert json.loads(first[6:])["choices"][0]["delta"] == {"role": "assistant"}
     assert last == b"data: [DONE]"
 
 
-@pytest.mark.parametrize("name", SAID)
+@pytest.mark.parametrize("name", STREAMED)
 def test_the_vendor_s_client_reads_our_streams(name: str) -> None:
     """
     The official client accepts every chunk and finds the same words, refusals, calls, usage and end.
     """
-    message = SAID[name]
+    message = STREAMED[name]
     try:
         with client(written(message, 3)).chat.completions.stream(model="m", messages=[]) as stream:
             final: Any = stream.get_final_completion()
@@ -1804,9 +1806,9 @@ def test_the_vendor_s_client_reads_our_streams(name: str) -> None:
     calls = [(c.id, c.function.name, json.loads(c.function.arguments)) for c in choice.message.tool_calls or ()]
     assert made(message) == calls
     assert choice.finish_reason == wire.encode_response(message).body["choices"][0]["finish_reason"]
-    told = (choice.message.model_extra or {}).get("reasoning_content") or ""
+    thinking = (choice.message.model_extra or {}).get("reasoning_content") or ""
     thoughts = [block.thinking for block in message.content or () if isinstance(block, ThinkingBlock)]
-    assert told.replace("\n\n", "") == "".join(thoughts)
+    assert thinking.replace("\n\n", "") == "".join(thoughts)
     if message.usage:
         assert (final.usage.prompt_tokens, final.usage.total_tokens) == (13, 18)
 
@@ -1835,15 +1837,15 @@ def test_the_vendor_s_client_reads_several_choices_and_other_hosts_thinking() ->
 
 
 @pytest.mark.parametrize(
-    ("options", "told"), [({"include_usage": True}, True), ({"include_usage": False}, False), (None, False)]
+    ("options", "expected"), [({"include_usage": True}, True), ({"include_usage": False}, False), (None, False)]
 )
-def test_usage_is_streamed_to_clients_that_asked_for_it(options: Any, told: bool) -> None:
+def test_usage_is_streamed_to_clients_that_asked_for_it(options: Any, expected: bool) -> None:
     """
     Without a request everybody gets it; else the request's own options decide.
     """
-    message = SAID["thinking and calls"]
+    message = STREAMED["thinking and calls"]
     body = {"messages": [], "stream": True, **({"stream_options": options} if options else {})}
-    assert (b'"usage"' in written(message, request=wire.decode_request(body))) is told
+    assert (b'"usage"' in written(message, request=wire.decode_request(body))) is expected
     assert b'"usage"' in written(message)
 
 
@@ -1858,8 +1860,8 @@ def test_live_events_of_another_wire_stream_as_they_come() -> None:
     chunks = [encoder.feed(event) for event in events]
     assert all(chunks[at] for at, event in enumerate(events) if isinstance(event, TextDelta))
     framing, decoder = wire.framing(), wire.StreamDecoder()
-    heard = [event for frame in framing.feed(b"".join(chunks)) for event in decoder.feed(frame)]
-    assert fold(heard + decoder.close()).content == source.content
+    received = [event for frame in framing.feed(b"".join(chunks)) for event in decoder.feed(frame)]
+    assert fold(received + decoder.close()).content == source.content
 
 
 def test_failures_are_said_as_this_wire_says_them() -> None:
@@ -1874,7 +1876,7 @@ def test_failures_are_said_as_this_wire_says_them() -> None:
     filtered = AssistantMessage(content=(), stop_reason="error", stop_detail="content_filter")
     assert b'"finish_reason":"content_filter"' in written(filtered)
     encoder = wire.StreamEncoder()
-    encoder.feed(Done("stop", SAID["text"]))
+    encoder.feed(Done("stop", STREAMED["text"]))
     assert (encoder.feed(TextDelta(0, "late")), encoder.close()) == (b"", b"")
 
 

@@ -81,7 +81,7 @@ def asking(*messages: Any, system: Any = None, **options: Any) -> Request:
     )
 
 
-def said(*messages: Any, system: Any = None, **options: Any) -> dict[str, Any]:
+def body_of(*messages: Any, system: Any = None, **options: Any) -> dict[str, Any]:
     body: dict[str, Any] = wire.encode_request(asking(*messages, system=system, **options)).body
     return body
 
@@ -253,9 +253,9 @@ def test_all_that_a_model_says_between_two_items_of_the_client_is_one_answer() -
     Reasoning, words, calls and what the provider ran are blocks of one message, in their order (8, 18).
     """
     search = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}}
-    words = {"type": "message", "role": "assistant", "id": "msg_1", "content": [{"type": "output_text", "text": "a"}]}
+    message = {"type": "message", "role": "assistant", "id": "msg_1", "content": [{"type": "output_text", "text": "a"}]}
     more = {**REASONING, "id": "rs_2"}
-    answer, result = read(REASONING, search, words, more, CALL, RESULT).context.messages
+    answer, result = read(REASONING, search, message, more, CALL, RESULT).context.messages
     assert isinstance(answer, AssistantMessage)
     kinds = [type(block) for block in answer.content or ()]
     assert [ThinkingBlock, ServerToolCall, TextBlock, ThinkingBlock, ToolCall] == kinds
@@ -281,10 +281,10 @@ def test_no_part_of_the_text_is_held_twice() -> None:
     What is held of an item are lengths and ids, never a copy of its words.
     """
     request = read(*ITEMS["a whole turn"], *ITEMS["a message item in parts"], *ITEMS["reasoning of every shape"][:5])
-    held = json.dumps(
+    stored = json.dumps(
         [dict(getattr(block, "extra", {})) for m in request.context.messages for block in m.content or ()]
     )
-    assert [word for word in ("First.", "See there.", "gAAAA", "1+1?") if word in held] == []
+    assert [word for word in ("First.", "See there.", "gAAAA", "1+1?") if word in stored] == []
 
 
 def test_changed_words_are_not_overruled_by_how_they_came() -> None:
@@ -297,7 +297,7 @@ def test_changed_words_are_not_overruled_by_how_they_came() -> None:
         ThinkingBlock(thinking="Other words.", thinking_signature="s", extra=answer.content[0].extra),
         ToolCall(id="call_1", name="add", arguments={"a": 2}, arguments_text='{ "a": 1 }'),
     )
-    thought, call = said(AssistantMessage(content=content))["input"]
+    thought, call = body_of(AssistantMessage(content=content))["input"]
     assert thought["summary"] == [{"type": "summary_text", "text": "Other words."}]
     assert call["arguments"] == '{"a":2}'
 
@@ -318,7 +318,7 @@ def test_a_call_without_any_id_gets_one_that_is_never_sent() -> None:
     bare = {"type": "function_call", "name": "f", "arguments": "{}"}
     (answer,) = read(bare).context.messages
     assert answer.content[0].id == "call_0"
-    assert [bare] == said(answer)["input"]
+    assert [bare] == body_of(answer)["input"]
 
 
 def test_arguments_keep_their_exact_numbers_36() -> None:
@@ -360,7 +360,7 @@ def test_every_spelling_of_a_file_is_a_block_64(part: dict[str, Any], block: Any
     result = {"type": "function_call_output", "call_id": "c", "output": [part]}
     for message in read({"role": "user", "content": [part]}, result).context.messages:
         assert (block,) == message.content
-    assert [{"role": "user", "content": [part]}] == said(UserMessage(content=(block,)))["input"]
+    assert [{"role": "user", "content": [part]}] == body_of(UserMessage(content=(block,)))["input"]
 
 
 def test_results_keep_their_pictures_69() -> None:
@@ -368,7 +368,7 @@ def test_results_keep_their_pictures_69() -> None:
     A result of several parts is never flattened to text.
     """
     content = (TextBlock(text="here"), ImageBlock(data=PNG, mime_type="image/png"))
-    (item,) = said(ToolResultMessage(tool_call_id="c", content=content, is_error=False))["input"]
+    (item,) = body_of(ToolResultMessage(tool_call_id="c", content=content, is_error=False))["input"]
     assert [part["type"] for part in item["output"]] == ["input_text", "input_image"]
 
 
@@ -381,7 +381,7 @@ def test_citations_return_with_the_words_70() -> None:
     assert Citation(title="E", url="https://e.org", start=0, end=3) == cited[0]
     assert [citation.title for citation in cited] == ["E", None, "a.txt", "b", None, None]
     foreign = TextBlock(text="a", citations=(Citation(url="u", title="t", cited_text="c"), Citation(title="no url")))
-    (item,) = said(AssistantMessage(content=(foreign,)))["input"]
+    (item,) = body_of(AssistantMessage(content=(foreign,)))["input"]
     assert item["content"][0]["annotations"] == [{"type": "url_citation", "url": "u", "title": "t"}]
 
 
@@ -394,7 +394,9 @@ def test_a_custom_tool_takes_one_text() -> None:
     call = answer.content[0]
     assert call.arguments == {"input": "ls"}
     result = ToolResultMessage(tool_call_id="c", content="a", is_error=False)
-    assert [custom, {"type": "custom_tool_call_output", "call_id": "c", "output": "a"}] == said(answer, result)["input"]
+    assert [custom, {"type": "custom_tool_call_output", "call_id": "c", "output": "a"}] == body_of(answer, result)[
+        "input"
+    ]
 
 
 # --- requests --------------------------------------------------------------------------------------------------------
@@ -528,7 +530,7 @@ def test_a_foreign_conversation_is_said_in_full_and_nothing_is_stored_10() -> No
     """
     The system text is the instructions; no store, no references, no made-up ids, no filler, no status.
     """
-    body = said(
+    body = body_of(
         UserMessage(content="1+1?"),
         AssistantMessage(
             content=(
@@ -572,7 +574,7 @@ def test_ids_of_another_api_are_not_taken_for_ids_of_items_9() -> None:
     What another wire held of a block stays with that wire.
     """
     block = ThinkingBlock(thinking="a", extra={"openai-completions": {"id": "reasoning_content"}})
-    assert said(AssistantMessage(content=(block,)))["input"] == [
+    assert body_of(AssistantMessage(content=(block,)))["input"] == [
         {"type": "reasoning", "summary": [{"type": "summary_text", "text": "a"}]}
     ]
 
@@ -654,7 +656,7 @@ def test_the_vendor_s_types_accept_our_requests() -> None:
     The official parameter types take the body, but that cited words are an answer's own, with an id and a status.
     """
     thinking = ThinkingBlock(thinking="hm", thinking_signature="s", extra={API: {"id": "rs_1"}})
-    words = TextBlock(text="Well.", citations=(Citation(url="https://e.org", title="E", start=0, end=1),))
+    text = TextBlock(text="Well.", citations=(Citation(url="https://e.org", title="E", start=0, end=1),))
     body = wire.encode_request(
         Request(
             model=ModelDescriptor(id="gpt-5"),
@@ -670,7 +672,7 @@ def test_the_vendor_s_types_accept_our_requests() -> None:
                             DocumentBlock(url="https://e.org/a.pdf"),
                         )
                     ),
-                    AssistantMessage(content=(thinking, words, ToolCall(id="c", name="f", arguments={"a": 1}))),
+                    AssistantMessage(content=(thinking, text, ToolCall(id="c", name="f", arguments={"a": 1}))),
                     ToolResultMessage(
                         tool_call_id="c", content=(ImageBlock(data=PNG, mime_type="image/png"),), is_error=False
                     ),
@@ -863,7 +865,7 @@ def test_what_only_answers_say_is_not_sent_back_71() -> None:
     An answer goes into the next request without its status, nulls and envelope; ids, seals and phase return (7).
     """
     message = load(dump(wire.decode_response(ANSWERS["a turn"])), AssistantMessage)
-    assert said(message)["input"] == [
+    assert body_of(message)["input"] == [
         REASONING,
         {
             "type": "message",
@@ -882,7 +884,7 @@ def test_reasoning_stays_beside_what_followed_it_6() -> None:
     """
     items = [REASONING, {**CALL, "id": "fc_a"}, {**REASONING, "id": "rs_b"}, {**CALL, "id": "fc_b", "call_id": "b"}]
     message = wire.decode_response(answered(*items))
-    assert items == said(message)["input"]
+    assert items == body_of(message)["input"]
 
 
 def test_words_without_ids_do_not_share_one() -> None:
@@ -927,7 +929,7 @@ def sse(*events: dict[str, Any]) -> bytes:
     return b"".join(write_sse(json.dumps(event).encode(), event["type"]) for event in events)
 
 
-def heard(body: bytes, **given: Any) -> list[StreamEvent]:
+def decode_stream(body: bytes, **given: Any) -> list[StreamEvent]:
     framing, decoder = wire.framing(), wire.StreamDecoder(**given)
     events = [event for frame in framing.feed(body) for event in decoder.feed(frame)]
     return events + [event for frame in framing.close() for event in decoder.feed(frame)] + decoder.close()
@@ -980,7 +982,7 @@ def test_a_stream_is_the_whole_answer() -> None:
     """
     Padding is ignored (52), nothing is numbered (57), and the message is that of the unstreamed answer.
     """
-    events = heard(sse(*USUAL))
+    events = decode_stream(sse(*USUAL))
     assert wire.decode_response(answered(TEXTS)) == fold(events)
     assert [event.delta for event in events if isinstance(event, TextDelta)] == ["Tw", "o."]
 
@@ -993,9 +995,9 @@ def test_framing_may_be_odd_4_5() -> None:
     turned = b"".join(
         b"data: " + json.dumps(event).encode() + b"\nevent: " + event["type"].encode() + b"\n\n" for event in USUAL
     )
-    expected = heard(sse(*USUAL))
+    expected = decode_stream(sse(*USUAL))
     for body in (plain, turned, plain + b"data: [DONE]\n\n", b"data: [DONE] \n\n" + plain, b": ping\n\n" + plain):
-        assert expected == heard(body)
+        assert expected == decode_stream(body)
 
 
 WHOLE = wire.decode_response(answered(FINISHED)).content
@@ -1048,7 +1050,7 @@ def test_a_call_is_the_same_however_it_is_told(name: str) -> None:
     """
     Finished items are authoritative, the terminal event fills gaps, and deltas amount to the whole.
     """
-    events = heard(sse(created(), *SAME_CALL[name]))
+    events = decode_stream(sse(created(), *SAME_CALL[name]))
     assert fold(events).content == WHOLE
     assert (fold(events).stop_reason, fold(events).stop_detail) == ("toolUse", "completed")
     assert CALL["arguments"] == "".join(event.delta for event in events if isinstance(event, ToolCallDelta))
@@ -1060,7 +1062,7 @@ def test_items_may_overlap_and_each_delta_finds_its_own() -> None:
     Two calls stream at once; nothing assumes that the last block is meant.
     """
     other = {**FINISHED, "id": "fc_2", "call_id": "call_2", "arguments": '{"b":2}'}
-    events = heard(
+    events = decode_stream(
         sse(
             created(),
             added(0, OPENED),
@@ -1082,7 +1084,7 @@ def test_items_at_one_index_are_told_apart_by_their_ids() -> None:
     A proxy that numbers every item 0 does not glue them together.
     """
     other = {**FINISHED, "id": "fc_2", "call_id": "call_2", "arguments": '{"b":2}'}
-    events = heard(
+    events = decode_stream(
         sse(
             created(),
             added(0, OPENED),
@@ -1106,9 +1108,9 @@ def test_server_items_are_each_kept_57() -> None:
         {"type": "web_search_call", "id": f"ws_{n}", "status": "completed", "action": {"query": str(n)}}
         for n in range(3)
     ]
-    told = [event for at, item in enumerate(searches) for event in (added(at, {**item, "action": None}),
+    frames = [event for at, item in enumerate(searches) for event in (added(at, {**item, "action": None}),
             {"type": "response.web_search_call.searching", "output_index": at}, finished(at, item))]  # fmt: skip
-    events = heard(sse(created(), *told, completed(*searches[:1])))
+    events = decode_stream(sse(created(), *frames, completed(*searches[:1])))
     assert wire.decode_response(answered(*searches)).content == fold(events).content
     assert [block.arguments for block in fold(events).content] == [{"query": "0"}, {"query": "1"}, {"query": "2"}]
 
@@ -1152,8 +1154,8 @@ def test_reasoning_streams_part_by_part(name: str) -> None:
     """
     Parts are apart by a blank line; the deltas amount to the block.
     """
-    item, told = THOUGHTS[name]
-    events = heard(sse(created(), *told, finished(0, item), completed(item)))
+    item, frames = THOUGHTS[name]
+    events = decode_stream(sse(created(), *frames, finished(0, item), completed(item)))
     message = fold(events)
     assert wire.decode_response(answered(item)) == message
     assert message.thinking == "".join(event.delta for event in events if isinstance(event, ThinkingDelta))
@@ -1164,11 +1166,11 @@ def test_streamed_reasoning_survives_an_item_that_leaves_it_out(name: str) -> No
     """
     What came in deltas is not lost to a finished item without it.
     """
-    item, told = THOUGHTS[name]
+    item, frames = THOUGHTS[name]
     bare = {**item, "summary": [], "content": []}
     assert (
         wire.decode_response(answered(item)).thinking
-        == fold(heard(sse(created(), *told, finished(0, bare), completed(bare)))).thinking
+        == fold(decode_stream(sse(created(), *frames, finished(0, bare), completed(bare)))).thinking
     )
 
 
@@ -1209,7 +1211,7 @@ def test_reasoning_inside_an_item_announced_as_a_message_is_read_once(
         *([finished(places[1], message)] if done else []),
         completed(*([reasoning, message] if listed else [])),
     ]
-    streamed = heard(sse(*events))
+    streamed = decode_stream(sse(*events))
     assert faults(streamed) == []
     read = fold(streamed)
     assert [ThinkingBlock, TextBlock] == [type(block) for block in read.content or ()]
@@ -1224,7 +1226,7 @@ def test_refusals_stream() -> None:
     """
     item = {**TEXTS, "content": [{"type": "refusal", "refusal": "No."}]}
     delta = {"type": "response.refusal.delta", "output_index": 0, "content_index": 0, "delta": "No."}
-    events = heard(sse(created(), added(0, EMPTY), delta, finished(0, item), completed(item)))
+    events = decode_stream(sse(created(), added(0, EMPTY), delta, finished(0, item), completed(item)))
     assert isinstance(events[-1], Error)
     assert wire.decode_response(answered(item)) == fold(events)
 
@@ -1235,11 +1237,11 @@ def test_a_custom_tool_s_text_streams_as_its_argument() -> None:
     """
     item = {"type": "custom_tool_call", "id": "ctc_1", "status": "completed", "call_id": "c", "name": "sh",
             "input": 'echo "ü"\n'}  # fmt: skip
-    told = [
+    frames = [
         {"type": "response.custom_tool_call_input.delta", "output_index": 0, "delta": piece}
         for piece in ("echo ", '"ü"', "\n")
     ]
-    events = heard(sse(created(), added(0, {**item, "input": ""}), *told, finished(0, item), completed(item)))
+    events = decode_stream(sse(created(), added(0, {**item, "input": ""}), *frames, finished(0, item), completed(item)))
     assert wire.decode_response(answered(item)) == fold(events)
     assert {"input": item["input"]} == json.loads("".join(e.delta for e in events if isinstance(e, ToolCallDelta)))
 
@@ -1250,7 +1252,7 @@ def test_annotations_that_came_one_by_one_are_kept_when_the_stream_breaks() -> N
     """
     note = {"type": "response.output_text.annotation.added", "output_index": 0, "content_index": 0,
             "annotation_index": 0, "annotation": CITED["annotations"][0]}  # fmt: skip
-    message = fold(heard(sse(created(), added(0, EMPTY), PART, text_delta(0, "See"), note)))
+    message = fold(decode_stream(sse(created(), added(0, EMPTY), PART, text_delta(0, "See"), note)))
     (block,) = message.content
     assert isinstance(block, TextBlock)
     assert (block.text, block.citations[0].title, block.extra[API]["id"]) == ("See", "E", "msg_a")
@@ -1258,7 +1260,7 @@ def test_annotations_that_came_one_by_one_are_kept_when_the_stream_breaks() -> N
 
 
 @pytest.mark.parametrize(
-    ("told", "detail"),
+    ("frames", "detail"),
     [
         ([{"type": "response.incomplete",
            "response": answered(FINISHED, status="incomplete", incomplete_details={"reason": "max_output_tokens"})}],
@@ -1266,11 +1268,11 @@ def test_annotations_that_came_one_by_one_are_kept_when_the_stream_breaks() -> N
         ([{"type": "response.incomplete", "response": {"usage": USAGE}}], "incomplete"),
     ],
 )  # fmt: skip
-def test_incomplete_answers_are_cut_ones_with_usage_56(told: list[dict[str, Any]], detail: str) -> None:
+def test_incomplete_answers_are_cut_ones_with_usage_56(frames: list[dict[str, Any]], detail: str) -> None:
     """
     They are neither finished nor free, even when they hold calls.
     """
-    events = heard(sse(created(), added(0, OPENED), finished(0, FINISHED), *told))
+    events = decode_stream(sse(created(), added(0, OPENED), finished(0, FINISHED), *frames))
     message = fold(events)
     assert ("length", detail) == (message.stop_reason, message.stop_detail)
     assert Usage.of(15, 8, cache_read=10, cache_write=5, reasoning=3) == message.usage
@@ -1298,7 +1300,7 @@ def test_failures_end_in_one_error_event(name: str) -> None:
     """
     Never in `done`, however often the failure is told; what came is kept.
     """
-    events = heard(sse(created(), text_delta(0, "Tw"), *ENDINGS[name]))
+    events = decode_stream(sse(created(), text_delta(0, "Tw"), *ENDINGS[name]))
     assert [Error] == [type(event) for event in events if isinstance(event, Done | Error)]
     message = fold(events)
     assert (message.stop_reason, message.stop_detail, message.error_message) == ("error", "failed", "It broke.")
@@ -1309,7 +1311,7 @@ def test_an_error_without_a_type_ends_the_stream() -> None:
     """
     A proxy's plain error body inside a stream is read as what it is.
     """
-    (*_, last) = heard(b'data: {"error": {"message": "Bad gateway"}}\n\n')
+    (*_, last) = decode_stream(b'data: {"error": {"message": "Bad gateway"}}\n\n')
     assert isinstance(last, Error)
     assert last.error.error_message == "Bad gateway"
 
@@ -1329,7 +1331,7 @@ def test_an_answer_without_its_end_is_an_error() -> None:
     """
     A stream that ends before the terminal event was cut off, even if all items were finished.
     """
-    (*_, last) = heard(sse(*USUAL[:-1]) + b"data: [DONE]\n\n")
+    (*_, last) = decode_stream(sse(*USUAL[:-1]) + b"data: [DONE]\n\n")
     assert isinstance(last, Error)
     assert last.error.text == "Two."
 
@@ -1340,7 +1342,7 @@ def test_many_small_deltas_make_one_call_52() -> None:
     """
     text = json.dumps({"text": "x" * 20_000})
     item = {**FINISHED, "arguments": text}
-    events = heard(sse(created(), added(0, OPENED), *(arguments_delta(0, c) for c in text), finished(0, item),
+    events = decode_stream(sse(created(), added(0, OPENED), *(arguments_delta(0, c) for c in text), finished(0, item),
                        completed(item)))  # fmt: skip
     assert fold(events).tool_calls[0].arguments == {"text": "x" * 20_000}
     assert len(text) == sum(isinstance(event, ToolCallDelta) for event in events)
@@ -1360,7 +1362,7 @@ def test_nonsense_in_a_stream_never_raises(event: Any) -> None:
     """
     Whatever a frame holds, the events end well.
     """
-    events = heard(sse(created(), added(0, EMPTY), PART) + b"data: " + json.dumps(event).encode() + b"\n\n")
+    events = decode_stream(sse(created(), added(0, EMPTY), PART) + b"data: " + json.dumps(event).encode() + b"\n\n")
     assert isinstance(events[0], Start)
     assert [isinstance(event, Done | Error) for event in events[-1:]] == [True]
 
@@ -1373,14 +1375,14 @@ def streamed(message: AssistantMessage, size: int | None = None, request: Reques
     return b"".join([*map(encoder.feed, unfold(message, size=size)), encoder.close()])
 
 
-def told(body: bytes) -> Iterator[dict[str, Any]]:
+def events_in(body: bytes) -> Iterator[dict[str, Any]]:
     for frame in wire.framing().feed(body):
         event = json.loads(frame.data)
         assert event["type"] == frame.event
         yield event
 
 
-SAID = {
+STREAMED = {
     "from elsewhere": FOREIGN,
     "read from this wire": wire.decode_response(ANSWERS["a turn"]),
     "in parts": wire.decode_response(
@@ -1407,21 +1409,21 @@ UNREADABLE = ("failed", "aborted", "with a part that is not known")  # where the
 
 
 @pytest.mark.parametrize("size", [None, 1, 3])
-@pytest.mark.parametrize("name", SAID)
+@pytest.mark.parametrize("name", STREAMED)
 def test_a_message_streams_as_it_is_said_whole(name: str, size: int | None) -> None:
     """
     The stream that we write is read as the whole answer that we write.
     """
-    whole = wire.decode_response(json.loads(wire.encode_response(SAID[name]).bytes()))
-    assert whole == fold(heard(streamed(SAID[name], size)))
+    whole = wire.decode_response(json.loads(wire.encode_response(STREAMED[name]).bytes()))
+    assert whole == fold(decode_stream(streamed(STREAMED[name], size)))
 
 
-@pytest.mark.parametrize("name", SAID)
+@pytest.mark.parametrize("name", STREAMED)
 def test_the_sequence_of_events_is_the_official_one(name: str) -> None:
     """
     Numbered from 0, created first; every done has its added with the same id, at its place (44).
     """
-    events = list(told(streamed(SAID[name], 3)))
+    events = list(events_in(streamed(STREAMED[name], 3)))
     assert list(range(len(events))) == [event["sequence_number"] for event in events]
     assert [event["type"] for event in events[:2]] == ["response.created", "response.in_progress"]
     open_items: dict[int, Any] = {}
@@ -1439,12 +1441,12 @@ def test_the_sequence_of_events_is_the_official_one(name: str) -> None:
     assert f"response.{last['status']}".replace("cancelled", "failed") == events[-1]["type"]
 
 
-@pytest.mark.parametrize("name", [name for name in SAID if name not in UNREADABLE])
+@pytest.mark.parametrize("name", [name for name in STREAMED if name not in UNREADABLE])
 def test_the_vendor_s_client_reads_our_streams(name: str) -> None:
     """
     The official client accepts every event and finds the same words, refusals, calls and status.
     """
-    message = SAID[name]
+    message = STREAMED[name]
     final = None
     with client(streamed(message, 3)).responses.stream(model="m", input="?") as stream:
         for event in stream:
@@ -1476,7 +1478,7 @@ def test_an_answer_repeats_the_settings_of_its_request() -> None:
     A gateway's client sees in the response what it asked for.
     """
     request = wire.decode_request({"input": "hi", "instructions": "Be brief.", "temperature": 0.5, "store": False})
-    (*_, last) = told(streamed(FOREIGN, request=request))
+    (*_, last) = events_in(streamed(FOREIGN, request=request))
     settings = {key: last["response"][key] for key in ("instructions", "temperature", "store")}
     assert settings == {"instructions": "Be brief.", "temperature": 0.5, "store": False}
 
@@ -1488,8 +1490,8 @@ def test_a_stream_that_breaks_off_says_so() -> None:
     encoder = wire.StreamEncoder()
     events = list(unfold(FOREIGN))
     body = b"".join([*map(encoder.feed, events[:6]), encoder.close()])
-    assert isinstance(heard(body)[-1], Error)
-    assert (fold(heard(body)).thinking, fold(heard(body)).text) == ("Add.", "Let me see 🙂.")
+    assert isinstance(decode_stream(body)[-1], Error)
+    assert (fold(decode_stream(body)).thinking, fold(decode_stream(body)).text) == ("Add.", "Let me see 🙂.")
     assert b"" == encoder.close() == encoder.feed(events[-1])
 
 
@@ -1499,7 +1501,7 @@ def test_a_message_that_was_never_taken_apart_is_streamed_whole() -> None:
     """
     encoder = wire.StreamEncoder()
     body = encoder.feed(Done("toolUse", FOREIGN)) + encoder.close()
-    assert wire.decode_response(wire.encode_response(FOREIGN).body) == fold(heard(body))
+    assert wire.decode_response(wire.encode_response(FOREIGN).body) == fold(decode_stream(body))
 
 
 # --- errors, paths, variants -----------------------------------------------------------------------------------------

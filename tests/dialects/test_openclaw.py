@@ -176,7 +176,7 @@ def only(line: dict[str, Any]) -> Any:
 
 @pytest.mark.parametrize("api", ["openai-responses", "azure-openai-responses", "openai-codex-responses"])
 @pytest.mark.parametrize(
-    ("signature", "held"),
+    ("signature", "fields"),
     [
         ('{"v":1,"id":"msg_1"}', {"id": "msg_1"}),
         ('{"v":1,"id":"msg_1","phase":"final_answer"}', {"id": "msg_1", "phase": "final_answer"}),
@@ -186,10 +186,10 @@ def only(line: dict[str, Any]) -> Any:
         ("{broken", {"id": "{broken"}),
     ],
 )
-def test_a_text_signature_of_the_responses_wire_is_an_item_id(api: str, signature: str, held: dict[str, str]) -> None:
+def test_a_text_signature_of_the_responses_wire_is_an_item_id(api: str, signature: str, fields: dict[str, str]) -> None:
     """Version 1, the bare id of old files, and other spellings: id and phase are where that wire's dialect has them."""
     block = only(assistant(api, {"type": "text", "text": "Hi", "textSignature": signature}))
-    assert (block.text_signature, block.extra["openai-responses"]) == (None, held)
+    assert (block.text_signature, block.extra["openai-responses"]) == (None, fields)
 
 
 ITEM = {
@@ -260,8 +260,8 @@ def test_the_sealed_reasoning_of_a_call_is_a_thought_before_it() -> None:
     assert returned("openclaw", [line]) == [line]
     sealed, made = openclaw.decode([line]).messages[0].content  # type: ignore[union-attr,misc]
     assert (sealed.thinking_signature, sealed.redacted, made.thought_signature) == ("c2VhbGVk", True, None)
-    said = il.dialect("openai-completions").encode_request(openclaw.decode([line]).request()).body["messages"][0]
-    assert (said["reasoning_details"], said["tool_calls"][0]["id"]) == ([detail], "call_1")
+    encoded = il.dialect("openai-completions").encode_request(openclaw.decode([line]).request()).body["messages"][0]
+    assert (encoded["reasoning_details"], encoded["tool_calls"][0]["id"]) == ([detail], "call_1")
 
 
 def test_a_composite_id_is_the_id_of_the_call_and_its_result_follows() -> None:
@@ -306,14 +306,14 @@ def test_a_redacted_thought_has_no_words(text: str) -> None:
 def test_other_wires_pack_nothing(api: str, block: dict[str, Any]) -> None:
     """Where a signature is a token already, it stays one."""
     read = only(assistant(api, block))
-    told = (
+    reported = (
         read.text_signature
         if block["type"] == "text"
         else read.thinking_signature
         if block["type"] == "thinking"
         else (read.thought_signature)
     )
-    assert (told, read.extra) == ("c2ln", {})
+    assert (reported, read.extra) == ("c2ln", {})
 
 
 RESPONSE = {
@@ -382,31 +382,33 @@ def test_what_cannot_be_packed_is_reported(data: st.DataObject) -> None:
     conversation = data.draw(foreign_conversations("openclaw"))
     api = data.draw(st.sampled_from(PACKED_APIS))
     owner = WIRES[api].base
-    held = st.sampled_from(
+    signatures = st.sampled_from(
         [{"id": "fc_1"}, {"id": "x|1", "phase": "commentary"}, {"~fields": ["reasoning"]}, {"id": 5}]
     )
 
-    def minted(entry: il.Entry) -> il.Entry:
+    def with_signatures(entry: il.Entry) -> il.Entry:
         message: Any = entry.message
         if not isinstance(message, il.AssistantMessage):
             return entry
         content = message.content
         if isinstance(content, tuple):
             content = tuple(
-                replace(block, extra={**block.extra, owner: data.draw(held)}) if data.draw(st.booleans()) else block
+                replace(block, extra={**block.extra, owner: data.draw(signatures)})
+                if data.draw(st.booleans())
+                else block
                 for block in content
             )
         return replace(entry, message=replace(message, api=api, content=content))
 
-    conversation = replace(conversation, entries=tuple(map(minted, conversation.entries)))
+    conversation = replace(conversation, entries=tuple(map(with_signatures, conversation.entries)))
     assert accounted("openclaw", conversation) == ([], [])
 
 
 @given(st.data())
 def test_whatever_is_said_comes_back_with_unknown_fields(data: st.DataObject) -> None:
     """Fields that we have never heard of return to their places, at any depth."""
-    said = json.loads(json.dumps(openclaw.encode(data.draw(foreign_conversations("openclaw"))).body))
-    lines = data.draw(st.sampled_from([said, *LINES.values()]))
+    encoded = json.loads(json.dumps(openclaw.encode(data.draw(foreign_conversations("openclaw"))).body))
+    lines = data.draw(st.sampled_from([encoded, *LINES.values()]))
     more = data.draw(with_unknown_fields(lines))
     assert returned("openclaw", more) == more
 

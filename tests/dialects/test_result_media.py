@@ -22,7 +22,7 @@ from interlingua.values.messages import (
 )
 from interlingua.values.request import ModelDescriptor, Request
 from strategies import PNG
-from test_handover import CHAT, CLAUDE, GEMINI, HI, LLAMA, request, said_by
+from test_handover import CHAT, CLAUDE, GEMINI, HI, LLAMA, answer_from, request
 
 MOVING = [CHAT, GEMINI, LLAMA, ModelDescriptor(id="gemini-2.5-pro", api="google-vertex")]
 moving = pytest.mark.parametrize("target", MOVING, ids=lambda target: target.api)
@@ -61,14 +61,14 @@ def pictured() -> Request:
     made, more = calls("shot", "search", "shot"), [ToolCall(id="d", name="shot", arguments={})]
     return request(
         HI,
-        said_by(CLAUDE, *made),
+        answer_from(CLAUDE, *made),
         *results(
             made,
             (TextBlock(text="one"), FIRST, SECOND),
             (TextBlock(text="two"),),
             (SECOND, TextBlock(text="three")),
         ),
-        said_by(CLAUDE, TextBlock(text="Hm"), *more),
+        answer_from(CLAUDE, TextBlock(text="Hm"), *more),
         *results(more, (FIRST,)),
         UserMessage(content="And now?"),
         tools=None,
@@ -139,7 +139,7 @@ def test_what_was_gathered_goes_to_another_wire_inside_its_results(target: Model
 def test_sound_returns_too() -> None:
     """Where the wire takes it."""
     made = calls("record")
-    source = request(HI, said_by(CLAUDE, *made), *results(made, (TextBlock(text="Listen"), SOUND)))
+    source = request(HI, answer_from(CLAUDE, *made), *results(made, (TextBlock(text="Listen"), SOUND)))
     assert [(TextBlock(text="Listen"), SOUND)] == tool_results(returned(body_of(source, CHAT), CHAT))
 
 
@@ -171,7 +171,7 @@ LOOKALIKES: list[tuple[Any, ...]] = [
 def test_what_only_looks_like_a_label_stays_the_users(target: ModelDescriptor, content: Any) -> None:
     """And comes back as it was."""
     made = calls("shot", "shot")
-    source = request(HI, said_by(CLAUDE, *made), *results(made, "a", "b"), UserMessage(content=content), tools=None)
+    source = request(HI, answer_from(CLAUDE, *made), *results(made, "a", "b"), UserMessage(content=content), tools=None)
     wire, body = il.dialect(target.api), body_of(source, target)
     read = returned(body, target)
     assert 2 == len([m for m in read.context.messages if isinstance(m, UserMessage)])
@@ -204,7 +204,7 @@ def conversations(draw: st.DrawFn) -> Request:
             lambda text: (TextBlock(text=text),) if text else ()
         )
         contents = [(*draw(texts), *draw(st.lists(st.sampled_from([FIRST, SECOND]), max_size=2))) for _ in made]
-        messages += [said_by(CLAUDE, *made), *results(made, *contents)]
+        messages += [answer_from(CLAUDE, *made), *results(made, *contents)]
         if draw(st.booleans()):
             messages.append(UserMessage(content=draw(st.sampled_from(["Go on", (TextBlock(text="So"), FIRST)]))))
     return request(*messages, tools=None)

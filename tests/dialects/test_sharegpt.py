@@ -70,17 +70,17 @@ def test_a_tool_loop_of_another_wire_is_said() -> None:
             {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "rain"}]},
         ],
     }
-    said, losses = il.convert(body, "sharegpt", "anthropic-messages")
-    assert said == {
+    encoded, losses = il.convert(body, "sharegpt", "anthropic-messages")
+    assert encoded == {
         "conversations": [
             {"from": "human", "value": "Weather?"},
             {"from": "function_call", "value": '{"name":"w","arguments":{"a":1}}'},
             {"from": "observation", "value": "rain"},
         ]
     }
-    told = {loss.path: loss.severity for loss in losses}
-    assert told["$.messages[1].content[0].id"] == told["$.messages[2].toolCallId"] == "record"
-    assert told["$.options.maxTokens"] == "dropped"
+    reported = {loss.path: loss.severity for loss in losses}
+    assert reported["$.messages[1].content[0].id"] == reported["$.messages[2].toolCallId"] == "record"
+    assert reported["$.options.maxTokens"] == "dropped"
 
 
 def test_a_set_is_taken_apart() -> None:

@@ -79,8 +79,8 @@ def test_a_tool_loop_of_another_wire_is_one_message() -> None:
         il.AssistantMessage(content=(il.TextBlock(text="Rain."),)),
     )
     source = il.Conversation(entries=tuple(il.Entry(message=message) for message in loop))
-    said, losses = vercel_ui.encode(source)
-    assert said == [
+    encoded, losses = vercel_ui.encode(source)
+    assert encoded == [
         {"id": "msg-0", "role": "user", "parts": [{"type": "text", "text": "Weather?"}]},
         {
             "id": "msg-1",
@@ -99,7 +99,7 @@ def test_a_tool_loop_of_another_wire_is_one_message() -> None:
         },
     ]
     assert [(loss.path, loss.severity) for loss in losses] == [("$.messages[0].content", "record")]
-    assert vercel_ui.decode(said).messages[1:] == loop[1:]
+    assert vercel_ui.decode(encoded).messages[1:] == loop[1:]
 
 
 @given(st.data())

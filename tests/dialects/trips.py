@@ -45,12 +45,12 @@ def returned(name: str, data: Any) -> Any:
     return encoded.body
 
 
-TOLD: tuple[Any, ...] = (*Block.__args__, *Message.__args__, Citation, CacheMarker, ToolSpec, ToolChoice, Reasoning)
+VALUES: tuple[Any, ...] = (*Block.__args__, *Message.__args__, Citation, CacheMarker, ToolSpec, ToolChoice, Reasoning)
 
 
 def without_fate(name: str) -> list[str]:
     """The fields of the format about which the dialect's table says nothing."""
-    structs = (*TOLD, OutputSchema, Options, ModelDescriptor)
+    structs = (*VALUES, OutputSchema, Options, ModelDescriptor)
     needed = {
         f"{struct.__name__}.{field}" for struct in structs for field in struct.__struct_fields__ if field != "extra"
     }

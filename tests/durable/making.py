@@ -43,7 +43,7 @@ class Yard:
     def drain(self) -> None:
         """A worker that does all that is left."""
         worker = self.start("--drain")
-        assert 0 == worker.wait(120), self.said()
+        assert 0 == worker.wait(120), self.log()
 
     def kill(self, worker: "subprocess.Popen[bytes]") -> None:
         """As the system does when memory is short."""
@@ -54,7 +54,7 @@ class Yard:
         """A run whose tools leave traces."""
         return self.runs.enqueue("go", agent="marker", arguments={"file": self.file, **how})
 
-    def said(self) -> str:
+    def log(self) -> str:
         return "\n".join(log.read_text() for log in sorted(self.home.glob("worker-*.log")))
 
     def traces(self, word: str | None = None) -> list[tuple[str, str, int]]:
@@ -76,9 +76,9 @@ class Yard:
         with self.session(self.runs.status(id)) as session:
             assert () == session.unfinished_calls()
             found = [message for message in session.messages if isinstance(message, il.ToolResultMessage)]
-        told = {message.tool_call_id: text_of(message.content) for message in found}
-        assert len(found) == len(told)
-        return told
+        outputs = {message.tool_call_id: text_of(message.content) for message in found}
+        assert len(found) == len(outputs)
+        return outputs
 
     def close(self) -> None:
         for worker in self.workers:

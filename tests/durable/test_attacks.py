@@ -113,7 +113,7 @@ def test_a_poisoned_run_takes_no_other_with_it(yard: Yard) -> None:
         ends.append(yard.start("--give-up", "4", "--drain").wait(120))
         if ends[-1] == 0:
             break
-    assert 0 == ends[-1] and {-signal.SIGKILL} == {*ends[:-1]}, yard.said()
+    assert 0 == ends[-1] and {-signal.SIGKILL} == {*ends[:-1]}, yard.log()
     assert "failed" == yard.runs.status(bad).state
     assert "given up after 5 workers died with it" in (yard.runs.status(bad).error or "")
     for id in good:
@@ -136,7 +136,7 @@ def test_a_run_whose_factory_exits_fails_and_the_worker_goes_on(yard: Yard, reco
     yard.drain()
     assert "done" == yard.runs.result(good, timeout=5).reason
     states = {way: yard.runs.status(id).state for way, id in bad.items()}
-    assert dict.fromkeys(WAYS, "failed") == states, yard.said()
+    assert dict.fromkeys(WAYS, "failed") == states, yard.log()
     record_property("tried", len(WAYS))
 
 

@@ -19,10 +19,10 @@ def order(agent: str, **arguments: Any) -> Order:
     return Order(id="r", agent=agent, session="s", prompt=(PROMPT,), arguments=arguments)
 
 
-async def taken_up(folder: Path, asked: Order, *said: AgentMessage, journal: tuple[str, ...] = ()) -> Outcome:
+async def taken_up(folder: Path, asked: Order, *messages: AgentMessage, journal: tuple[str, ...] = ()) -> Outcome:
     """The outcome of a run in whose session this was said already."""
     with Session.open("s", home=folder) as session:
-        for at, message in enumerate(said):
+        for at, message in enumerate(messages):
             session.append(message, id="r.0" if at == 0 else None)
         for call in journal:
             session.journal("tool_start", call_id=call, name="mark")
@@ -92,8 +92,13 @@ async def test_what_an_earlier_run_left_open_is_answered_and_not_run(tmp_path: P
         session.journal("tool_end", call_id="b", name="mark", result=done)
         outcome = await executed(order("echo"), session, il.Abort())
     assert () == outcome.unknown  # of this run
-    said = texts(tmp_path)
-    assert ("not known" in said[2], said[3], "was not run" in said[4], said[5]) == (True, "did b", True, "go")
+    contents = texts(tmp_path)
+    assert ("not known" in contents[2], contents[3], "was not run" in contents[4], contents[5]) == (
+        True,
+        "did b",
+        True,
+        "go",
+    )
 
 
 async def test_a_model_that_fails_fails_the_run(tmp_path: Path) -> None:

@@ -112,14 +112,14 @@ def test_a_worker_that_was_wrongly_given_up_lets_go_without_a_word(yard: Yard) -
     for lock in (yard.home / "durable.sqlite.workers").glob("*.lock"):
         lock.unlink()
     second = yard.start()
-    until(lambda: "waits: " in yard.said(), "the second waits for the session")
+    until(lambda: "waits: " in yard.log(), "the second waits for the session")
     first.send_signal(signal.SIGCONT)
     outcome = yard.runs.result(id, timeout=60)
     assert ("done", "went on", (f"{id}/wait",)) == (outcome.reason, outcome.text, outcome.unknown)
     assert "not known" in yard.results(id)[f"{id}/wait"]
     until(lambda: yard.traces("stopped"), "the first has stopped its tool")
     assert first.poll() is None and second.poll() is None
-    assert "left: it was given to another worker" in yard.said()
+    assert "left: it was given to another worker" in yard.log()
 
 
 def test_a_kill_before_anything_was_done_asks_once(yard: Yard) -> None:

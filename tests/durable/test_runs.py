@@ -66,9 +66,9 @@ def test_runs_of_one_session_follow_each_other_in_order(yard: Yard) -> None:
     for worker in workers:
         worker.terminate()
     with yard.session(yard.runs.status(ids[0])) as session:
-        said = [text_of(message.content) for message in session.messages]  # type: ignore[union-attr]
-    assert [f"question {n}" for n in range(4)] == said[::2]
-    assert all(f'"question {n}"' in answer for n, answer in enumerate(said[1::2]))
+        texts = [text_of(message.content) for message in session.messages]  # type: ignore[union-attr]
+    assert [f"question {n}" for n in range(4)] == texts[::2]
+    assert all(f'"question {n}"' in answer for n, answer in enumerate(texts[1::2]))
 
 
 def test_two_workers_share_the_runs(yard: Yard) -> None:
@@ -128,8 +128,8 @@ def test_a_run_that_kills_its_workers_is_given_up(yard: Yard) -> None:
     """After so many dead workers the run is taken for the cause; the status says so."""
     id = yard.runs.enqueue("go", agent="killer")
     for _ in range(2):
-        assert -signal.SIGKILL == yard.start("--give-up", "1").wait(60), yard.said()
-    assert 0 == yard.start("--give-up", "1", "--drain").wait(60), yard.said()
+        assert -signal.SIGKILL == yard.start("--give-up", "1").wait(60), yard.log()
+    assert 0 == yard.start("--give-up", "1", "--drain").wait(60), yard.log()
     run = yard.runs.status(id)
     assert "failed" == run.state and run.error is not None and "workers died with it" in run.error
 
@@ -164,7 +164,7 @@ def test_a_stopped_worker_leaves_its_runs_to_the_next(yard: Yard) -> None:
     worker = yard.start("--grace", "0.2")
     until(lambda: any(call.endswith("wait") for _, call, _ in yard.traces("begun")), "the tool runs")
     worker.terminate()
-    assert 0 == worker.wait(60), yard.said()
+    assert 0 == worker.wait(60), yard.log()
     assert "running" == yard.runs.status(id).state
     yard.drain()
     outcome = yard.runs.result(id, timeout=5)
@@ -191,7 +191,7 @@ def test_a_session_that_somebody_else_writes_is_waited_for(yard: Yard) -> None:
         session.append(il.AssistantMessage(content="So I see"))
         id = yard.runs.enqueue("And I", agent="echo", session="talk")
         yard.start()
-        until(lambda: "waits: " in yard.said(), "the worker waits")
+        until(lambda: "waits: " in yard.log(), "the worker waits")
         assert "running" == yard.runs.status(id).state
     assert "done" == yard.runs.result(id, timeout=60).reason
 

@@ -14,7 +14,7 @@ from interlingua.values.errors import BadWire
 from interlingua.values.events import Error
 from interlingua.values.messages import AssistantMessage, TextBlock, ThinkingBlock, ToolCall
 from laws.grammar import faults
-from laws.wires import every_dialect, frames_of, heard, owner, stream_of, understood
+from laws.wires import decode_stream, every_dialect, frames_of, owner, stream_of, understood
 from strategies import json_bytes, json_values, messages_for_answers, mutated
 
 ANSWER = AssistantMessage(
@@ -33,7 +33,7 @@ def test_any_bytes_end_in_an_error_event(name: str, body: bytes) -> None:
     """
     What is no stream at all is reported as one error event after a start.
     """
-    events = heard(dialect(name), [body])
+    events = decode_stream(dialect(name), [body])
     assert faults(events) == []
     assert isinstance(events[-1], Error)
     assert events[-1].error.error_message
@@ -77,13 +77,13 @@ def test_a_stream_cut_at_any_byte_ends_well_and_keeps_what_came(name: str) -> No
     """
     wire = dialect(name)
     body = stream_of(wire, ANSWER)
-    said = ANSWER.text
+    text = ANSWER.text
     for at in range(len(body)):
-        events = heard(wire, [body[:at]])
+        events = decode_stream(wire, [body[:at]])
         assert faults(events) == []
         last = events[-1]
         message = last.error if isinstance(last, Error) else last.message  # type: ignore[union-attr]
-        assert said.startswith(message.text)
+        assert text.startswith(message.text)
 
 
 @every_dialect
@@ -112,8 +112,8 @@ def test_an_endless_frame_does_not_fill_the_memory(name: str) -> None:
     except BadWire:
         refused = True
     finally:
-        held, most = tracemalloc.get_traced_memory()
+        current, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
     assert refused
-    assert held < 1 << 20
+    assert current < 1 << 20
     assert most < 3 * DEFAULT_LIMIT

@@ -104,12 +104,12 @@ def test_with_no_configuration_it_serves_and_tells_how_to_use_it(tmp_path: Path)
         assert url.startswith("http://127.0.0.1:")
         assert "hi" in post(url)["content"][0]["text"]
         process.send_signal(signal.SIGTERM)
-        _, told = process.communicate(timeout=30)
+        _, output = process.communicate(timeout=30)
         assert 0 == process.returncode
     for _, variables in POINTERS:
         for name in variables:
-            assert f"{name}={url}" in told
-    assert "debug/…" in told
+            assert f"{name}={url}" in output
+    assert "debug/…" in output
 
 
 def test_two_workers_serve_one_port_and_end_together(tmp_path: Path) -> None:

@@ -89,8 +89,8 @@ def quick_address(server: Server) -> Iterator[str]:
 
 def name_of(fault: Any) -> str:
     given = [getattr(fault, field.name) for field in fields(fault) if field.name != "times"]
-    told = [str(value)[:20] for value in given if value is not None and value is not False]
-    return "-".join((type(fault).__name__, *told))
+    values = [str(value)[:20] for value in given if value is not None and value is not False]
+    return "-".join((type(fault).__name__, *values))
 
 
 def test_every_fault_is_tried() -> None:

@@ -212,7 +212,7 @@ async def test_two_gates_on_one_redis_never_exceed_a_limit_and_refuse_without_it
         poor = ClientKey(name="poor", budget=25.0)
         assert 250 == (await crowd(doors, poor, 1000, 0.1, 0.1))[0]
         assert 25 * NANO == (await doors[0].accounts.spent("poor")).total
-        held = await doors[0].admit(
+        slot = await doors[0].admit(
             exchange(free := ClientKey(name="free", budget=9.0)), input_tokens=1, highest_cost=1.0
         )
         server.stop()
@@ -221,7 +221,7 @@ async def test_two_gates_on_one_redis_never_exceed_a_limit_and_refuse_without_it
                 await door.admit(exchange(rated), input_tokens=1, highest_cost=0.0)
             assert (503, "state_unavailable") == (refused.value.status, refused.value.code)
             assert str(tmp_path) not in str(refused.value)
-        await held.settle(used(free, "late", 0.5))  # kept until Redis is back, empty
+        await slot.settle(used(free, "late", 0.5))  # kept until Redis is back, empty
         server.start()
         for _ in range(100):
             if (await doors[1].accounts.spent("free")).total:

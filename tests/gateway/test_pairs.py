@@ -206,5 +206,5 @@ async def test_a_pair_loses_what_the_table_in_the_documentation_says(
             found = [one.split(" ", 1)[1] for one in header.partition(": ")[2].split("; ") if one]
             if found:
                 lost[scenario] = list(dict.fromkeys(found))
-    said = "; ".join(f"{name}: {', '.join(found)}" for name, found in lost.items()) or "nothing"
-    assert cells()[client, upstream] == said
+    summary = "; ".join(f"{name}: {', '.join(found)}" for name, found in lost.items()) or "nothing"
+    assert cells()[client, upstream] == summary

@@ -193,11 +193,11 @@ async def test_reasoning_of_a_model_that_the_gateway_does_not_know_goes_back_to_
     stored = {"type": "reasoning", "id": "rs_1", "summary": []}
     call = {"type": "function_call", "call_id": "call_1", "name": "look", "arguments": "{}"}
     result = {"type": "function_call_output", "call_id": "call_1", "output": "nothing"}
-    told = {"id": "resp_1", "object": "response", "created_at": 1, "status": "completed", "model": "grok-4.3"}
-    told["output"] = [
+    answer = {"id": "resp_1", "object": "response", "created_at": 1, "status": "completed", "model": "grok-4.3"}
+    answer["output"] = [
         {"type": "message", "id": "msg_1", "role": "assistant", "content": [{"type": "output_text", "text": "Hi"}]}
     ]
-    response = {"status": 200, "encoding": "utf-8", "body": json.dumps(told), "content_type": "application/json"}
+    response = {"status": 200, "encoding": "utf-8", "body": json.dumps(answer), "content_type": "application/json"}
     one = Recorded(id="", model="m", url_path="", request={}, response=response, streaming=False)
     for thought in (sealed, stored):
         body = {"model": "grok-4.3", "input": [{"role": "user", "content": "Hi"}, thought, call, result]}

@@ -46,10 +46,10 @@ def answer_view(message: AssistantMessage, owner: str) -> dict[str, Any]:
 
 
 def _with_response(block: Block, owner: str) -> Block:
-    held = block.extra.get(owner, {})
-    if RESPONSE not in held:
+    residual = block.extra.get(owner, {})
+    if RESPONSE not in residual:
         return block
-    return replace(block, extra={**block.extra, owner: {**held[RESPONSE], **held}})
+    return replace(block, extra={**block.extra, owner: {**residual[RESPONSE], **residual}})
 
 
 def _seen(value: Any, owner: str) -> Any:
@@ -87,11 +87,11 @@ def _is_stale(call: ToolCall) -> bool:
 
 def _seen_extra(extra: dict[str, Any], owner: str) -> dict[str, Any]:
     out = {}
-    for name, held in extra.items():
-        if name == owner and isinstance(held, dict):
-            held = {key: item for key, item in held.items() if not key.startswith("~")}
-        if held:
-            out[name] = held
+    for name, residual in extra.items():
+        if name == owner and isinstance(residual, dict):
+            residual = {key: item for key, item in residual.items() if not key.startswith("~")}
+        if residual:
+            out[name] = residual
     return out
 
 

@@ -206,10 +206,10 @@ def test_other_wires_words_are_read_as_what_they_mean(name: str, messages: list[
 
 def what_became(at: int, result: ToolResultMessage, adapted: Adapted, body: str) -> str:
     """Whether a result was sent with its call, or dropped, and why."""
-    (said,) = result.content or ()
-    assert isinstance(said, TextBlock)
-    if said.text in body:
-        ids = [m.tool_call_id for m in adapted.request.context.messages if said.text in str(m.content)]
+    (block,) = result.content or ()
+    assert isinstance(block, TextBlock)
+    if block.text in body:
+        ids = [m.tool_call_id for m in adapted.request.context.messages if block.text in str(m.content)]
         assert [result.tool_call_id] == [adapted.ids.get(id, id) for id in ids]
         return "sent"
     (why,) = [loss.why for loss in adapted.losses if (loss.path, loss.severity) == (f"$.messages[{at}]", "dropped")]

@@ -23,7 +23,7 @@ from interlingua.values.events import (
 from interlingua.values.folding import fold, unfold
 from interlingua.values.messages import AssistantMessage, TextBlock, ToolCall, Usage
 from interlingua.values.request import Context, ModelDescriptor, Request
-from laws.wires import every_dialect, frames_of, heard, owner, stream_of, streamed
+from laws.wires import decode_stream, every_dialect, frames_of, owner, stream_of, streamed
 from strategies import assistant_messages, messages_for_answers
 
 # --- losses ----------------------------------------------------------------------------------------------------------
@@ -39,7 +39,9 @@ def test_a_stream_reports_the_losses_of_the_whole_answer(name: str, data: st.Dat
     source = dialect(data.draw(st.sampled_from(sorted(WIRES))))
     message = data.draw(st.one_of(assistant_messages(), messages_for_answers(owner(source.API))))
     events = data.draw(
-        st.sampled_from([list(unfold(message)), heard(source, [stream_of(source, message)], model="m", timestamp=7)])
+        st.sampled_from(
+            [list(unfold(message)), decode_stream(source, [stream_of(source, message)], model="m", timestamp=7)]
+        )
     )
     encoder = wire.StreamEncoder()
     assert () == encoder.losses
@@ -88,17 +90,19 @@ ASKED = Request(model=ModelDescriptor(id="asked-model"), context=Context(message
 
 
 @pytest.mark.parametrize("name", sorted(PLACES))
-@pytest.mark.parametrize("told", [{}, {"response_id": "r", "model": "m"}, {"response_id": "r", "response_model": "m"}])
-def test_an_answer_always_has_an_id_and_a_model(name: str, told: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "fields", [{}, {"response_id": "r", "model": "m"}, {"response_id": "r", "response_model": "m"}]
+)
+def test_an_answer_always_has_an_id_and_a_model(name: str, fields: dict[str, Any]) -> None:
     """
     Clients count on both: an id that the message lacks is made up, the same each time; the model is the one asked for.
     """
     wire = dialect(name)
     keys, inside = PLACES[name]
-    message = AssistantMessage(content=(TextBlock(text="Hi"),), stop_reason="stop", timestamp=5, **told)
+    message = AssistantMessage(content=(TextBlock(text="Hi"),), stop_reason="stop", timestamp=5, **fields)
     body = wire.encode_response(message, request=ASKED).body
     whole = body["response"] if name == "google-gemini-cli" else body
-    expected = [told.get("response_id") or whole[keys[0]]] if len(keys) > 1 else []
+    expected = [fields.get("response_id") or whole[keys[0]]] if len(keys) > 1 else []
     expected.append("asked-model")
     assert all(expected)
     assert expected == [whole[key] for key in keys]
@@ -134,7 +138,7 @@ def test_the_first_event_tells_the_tokens_that_are_known() -> None:
     body = streamed(wire, unfold(message))
     first = jsontext.read(frames_of(wire, body)[0].data)["message"]["usage"]
     assert (7, 2, 0) == (first["input_tokens"], first["cache_read_input_tokens"], first["output_tokens"])
-    assert usage == fold(heard(wire, [body])).usage
+    assert usage == fold(decode_stream(wire, [body])).usage
 
 
 @every_dialect

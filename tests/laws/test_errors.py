@@ -39,9 +39,9 @@ def test_an_error_keeps_its_status_and_its_words(name: str, status: int, message
     An error written by a gateway and read by a client of the same wire has the same status and message.
     """
     wire = dialect(name)
-    told, body = wire.encode_error(ProviderError(message, status=status))
-    again = wire.decode_error(told, through_json(body))
-    assert (status, message) == (told, again.message)
+    status_code, body = wire.encode_error(ProviderError(message, status=status))
+    again = wire.decode_error(status_code, through_json(body))
+    assert (status, message) == (status_code, again.message)
 
 
 @every_dialect
@@ -51,8 +51,8 @@ def test_an_error_keeps_its_kind(name: str, status: int) -> None:
     What was a wrong key, too many requests or a busy server is still that.
     """
     wire = dialect(name)
-    told, body = wire.encode_error(KINDS[status]("no", status=status))
-    assert isinstance(wire.decode_error(told, through_json(body)), KINDS[status])
+    status_code, body = wire.encode_error(KINDS[status]("no", status=status))
+    assert isinstance(wire.decode_error(status_code, through_json(body)), KINDS[status])
 
 
 @every_dialect
@@ -62,9 +62,9 @@ def test_an_error_that_came_inside_a_stream_gets_a_status(name: str, kind: type[
     An error without a status is answered with the one that says the same.
     """
     wire = dialect(name)
-    told, body = wire.encode_error(kind("no"))
-    assert 400 <= told < 600
-    assert isinstance(wire.decode_error(told, through_json(body)), kind)
+    status_code, body = wire.encode_error(kind("no"))
+    assert 400 <= status_code < 600
+    assert isinstance(wire.decode_error(status_code, through_json(body)), kind)
 
 
 @every_dialect
@@ -81,8 +81,8 @@ def test_a_filter_and_an_overflow_keep_their_kind(
     if kind is ContextTooLong and status == 403:
         return  # a key that may not do this: no wire says otherwise
     wire = dialect(name)
-    told, body = wire.encode_error(kind(message, status=status, code=code))
-    again = wire.decode_error(told, through_json(body))
+    status_code, body = wire.encode_error(kind(message, status=status, code=code))
+    again = wire.decode_error(status_code, through_json(body))
     assert kind is type(again)
     assert again.message.endswith(message)
 
@@ -108,9 +108,9 @@ def test_every_error_of_ours_can_be_answered(name: str, error: InterlinguaError,
     A gateway tells its client of any failure, in the client's own wire and with a status that fits.
     """
     wire = dialect(name)
-    told, body = wire.encode_error(error)
-    assert status == told
-    assert str(getattr(error, "reason", error)) in wire.decode_error(told, through_json(body)).message
+    status_code, body = wire.encode_error(error)
+    assert status == status_code
+    assert str(getattr(error, "reason", error)) in wire.decode_error(status_code, through_json(body)).message
 
 
 TYPED = [AuthFailed, RateLimited, Overloaded, ContextTooLong, ContentFiltered, BadRequest]
@@ -126,16 +126,16 @@ def test_a_failure_inside_a_stream_keeps_its_kind(name: str, kind: type[Provider
     wire = dialect(name)
     encoder = wire.StreamEncoder()
     before = [Start(AssistantMessage(content=())), TextStart(0), TextDelta(0, "So")] if begun else []
-    said = b"".join(map(encoder.feed, before)) + encoder.fail(kind("no luck today")) + encoder.close()
+    encoded = b"".join(map(encoder.feed, before)) + encoder.fail(kind("no luck today")) + encoder.close()
     assert encoder.fail(kind("again")) == b""
     framing, decoder = wire.framing(), wire.StreamDecoder()
-    events = [event for frame in framing.feed(said) + framing.close() for event in decoder.feed(frame)]
+    events = [event for frame in framing.feed(encoded) + framing.close() for event in decoder.feed(frame)]
     events += decoder.close()
     assert faults(events) == []
     failed = fold(events)
     assert ("error", "So" if begun else "") == (failed.stop_reason, failed.text)
     assert "no luck today" in (failed.error_message or "")
-    if kind in (SAID["text"] if is_text(wire) else SAID.get(name.partition("-")[0], TYPED)):
+    if kind in (ANSWERS["text"] if is_text(wire) else ANSWERS.get(name.partition("-")[0], TYPED)):
         assert type(decoder.failure) is kind
 
 
@@ -146,7 +146,7 @@ def is_text(wire: Dialect) -> bool:
 
 # Where errors are text, some kinds are told by it; OpenAI's streams have codes for some kinds, and a wrong key or
 # request is told before.
-SAID = {
+ANSWERS = {
     "text": [ContextTooLong, ContentFiltered],
     "openai": [RateLimited, Overloaded, ContextTooLong],
     "azure": [RateLimited, Overloaded, ContextTooLong],
@@ -165,9 +165,9 @@ def test_an_error_event_keeps_the_kind_that_its_code_tells(name: str, code: str,
     wire = dialect(name)
     encoder = wire.StreamEncoder()
     failed = AssistantMessage(content=(), stop_reason="error", stop_detail=code, error_message="no luck today")
-    said = encoder.feed(Start(AssistantMessage(content=()))) + encoder.feed(Error("error", failed))
+    encoded = encoder.feed(Start(AssistantMessage(content=()))) + encoder.feed(Error("error", failed))
     decoder = wire.StreamDecoder()
-    for frame in wire.framing().feed(said):
+    for frame in wire.framing().feed(encoded):
         decoder.feed(frame)
     if not is_text(wire):
         assert type(decoder.failure) is word

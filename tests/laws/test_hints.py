@@ -14,7 +14,7 @@ from interlingua.values import jsontext
 from interlingua.values.folding import fold
 from interlingua.values.messages import AssistantMessage, TextBlock
 from interlingua.values.request import Request
-from laws.wires import every_dialect, frames_of, heard, owner, stream_of, streamed, through_json
+from laws.wires import decode_stream, every_dialect, frames_of, owner, stream_of, streamed, through_json
 from strategies import messages_for_answers, requests, usages, with_unknown_fields
 
 # Made-up hints in every place where one may stand, of this wire and of others: none is for its readers.
@@ -55,7 +55,7 @@ def test_no_hint_is_in_an_answer(name: str, data: st.DataObject) -> None:
             note(f"stream: {stream!r}")
             assert list(shown(wire.encode_response(each).body)) == []
             assert shown_in(frames_of(wire, stream)) == []
-        passed_on = streamed(wire, heard(source, [stream_of(source, message)]))
+        passed_on = streamed(wire, decode_stream(source, [stream_of(source, message)]))
         note(f"passed on: {passed_on!r}")
         assert shown_in(frames_of(wire, passed_on)) == []
 
@@ -73,8 +73,8 @@ def test_no_hint_is_in_a_request(name: str, data: st.DataObject) -> None:
         with_hints(message, owner(name)) if isinstance(message, AssistantMessage) else message
         for message in read.context.messages
     )
-    held: Request = replace(read, context=replace(read.context, messages=messages))
-    assert list(shown(wire.encode_request(read).body)) == list(shown(wire.encode_request(held).body)) == []
+    stored: Request = replace(read, context=replace(read.context, messages=messages))
+    assert list(shown(wire.encode_request(read).body)) == list(shown(wire.encode_request(stored).body)) == []
 
 
 def without_tildes(value: Any) -> Any:
@@ -117,7 +117,7 @@ def test_an_answer_as_we_say_it_leaves_nothing_to_note(name: str, message: Assis
     wire = dialect(name)
     body = wire.encode_response(message).bytes()
     note(f"body: {body!r}")
-    whole, streamed = wire.decode_response(body), fold(heard(wire, [stream_of(wire, message)]))
+    whole, streamed = wire.decode_response(body), fold(decode_stream(wire, [stream_of(wire, message)]))
     assert {} == whole.extra == streamed.extra
     assert whole.timestamp == streamed.timestamp
 

@@ -36,7 +36,7 @@ from interlingua.values.request import (
     ToolSpec,
 )
 from laws.differences import answer_view, differing, is_under, view
-from laws.wires import every_dialect, owner, said_outside, spelled, through_json
+from laws.wires import every_dialect, fields_outside, owner, spelled, through_json
 from strategies import messages_for_answers, requests, wellformed_requests, with_unknown_fields
 
 MARK = "changed since"
@@ -47,7 +47,7 @@ def accounted(wire: Dialect, source: Request, own: str) -> tuple[list[str], list
     body, losses = wire.encode_request(source)
     note(f"source: {dump(source).decode()}\nbody: {body!r}\nlosses: {losses!r}")
     reported = sorted({loss.path for loss in losses})
-    again = wire.decode_request(through_json(body), **said_outside(wire, source))
+    again = wire.decode_request(through_json(body), **fields_outside(wire, source))
     return unaccounted(differing(view(source, own), view(again, own), reported, own), reported)
 
 
@@ -182,8 +182,8 @@ def test_losses_are_said_in_full_sentences_of_data(name: str, data: st.DataObjec
         assert loss.severity in ("dropped", "weakened", "record")
 
 
-TOLD: tuple[Any, ...] = (*Block.__args__, *Message.__args__, Citation, CacheMarker, ToolSpec, ToolChoice, Reasoning)
-TOLD = (*TOLD, OutputSchema, Options, ModelDescriptor)
+VALUES: tuple[Any, ...] = (*Block.__args__, *Message.__args__, Citation, CacheMarker, ToolSpec, ToolChoice, Reasoning)
+VALUES = (*VALUES, OutputSchema, Options, ModelDescriptor)
 ANYWHERE = [
     struct
     for module in (interlingua.values.messages, interlingua.values.request)
@@ -202,7 +202,7 @@ def test_the_table_of_fates_knows_every_field(name: str) -> None:
     A field that is added to the format must be given a fate in each dialect.
     """
     table = dialect(name).FIELD_SUPPORT
-    needed = {field for field in names_of(*TOLD) if not field.endswith(".extra")} | {"Context.system_role"}
+    needed = {field for field in names_of(*VALUES) if not field.endswith(".extra")} | {"Context.system_role"}
     assert sorted(needed - table.keys()) == []
 
 

@@ -16,7 +16,7 @@ from interlingua.values.errors import BadWire, FormatError
 from interlingua.values.folding import arguments_text, fold, parse_arguments
 from interlingua.values.messages import AssistantMessage, TextBlock, ToolCall, UserMessage, text_of
 from interlingua.values.request import Context, ModelDescriptor, Request
-from laws.wires import every_dialect, heard, said_outside, spelled, stream_of
+from laws.wires import decode_stream, every_dialect, fields_outside, spelled, stream_of
 from strategies import deep_objects, json_bytes, json_values, nested
 
 ANY_TEXT = st.text(st.characters(), max_size=12)  # unpaired surrogates included
@@ -71,10 +71,10 @@ def test_unpaired_surrogates_do_not_stop_a_request(name: str, text: str) -> None
         context=Context(system=text, messages=(UserMessage(content=text), AssistantMessage(content=(call,)))),
     )
     body = wire.encode_request(request)
-    again = wire.decode_request(body.bytes(), **said_outside(wire, request))
-    said, meant = again.context, jsontext.clean(text)
-    assert (meant, meant) == (text_of(said.system), text_of(said.messages[0].content))
-    assert [{"a": [meant]}] == [call.arguments for call in said.messages[1].tool_calls]
+    again = wire.decode_request(body.bytes(), **fields_outside(wire, request))
+    returned, meant = again.context, jsontext.clean(text)
+    assert (meant, meant) == (text_of(returned.system), text_of(returned.messages[0].content))
+    assert [{"a": [meant]}] == [call.arguments for call in returned.messages[1].tool_calls]
     assert {"$.system", "$.messages[0].content", "$.messages[1].content[0].arguments"} <= {
         loss.path for loss in body.losses
     }
@@ -207,7 +207,7 @@ def test_arguments_keep_their_spelling_where_text_is_kept(name: str, target: str
     wire, other = dialect(name), dialect(target)
     source = Request(model=ModelDescriptor(id="m"), context=Context(messages=(UserMessage(content="a"), message)))
     request = load(dump(wire.decode_request(wire.encode_request(source).bytes())), Request)
-    streamed = fold(heard(wire, [stream_of(wire, message, size)]))
+    streamed = fold(decode_stream(wire, [stream_of(wire, message, size)]))
     for answer in (wire.decode_response(wire.encode_response(message).bytes()), streamed):
         read = load(dump(answer), AssistantMessage)
         assert text == arguments_text(read.tool_calls[0])

@@ -67,25 +67,25 @@ def test_unknown_keys_stay_where_they_were(kind: str, data: st.DataObject) -> No
     A key that this version does not know is written back in its place.
     """
     of, values = TYPES[kind]
-    told = data.draw(with_unknown_fields(load(dump(data.draw(values)), Any)))
-    written = dump(load(strategies.json_bytes(told), of))
-    assert spelled(told) == spelled(load(written, Any))
+    value = data.draw(with_unknown_fields(load(dump(data.draw(values)), Any)))
+    written = dump(load(strategies.json_bytes(value), of))
+    assert spelled(value) == spelled(load(written, Any))
 
 
 @given(st.lists(strategies.unknown_keys(), min_size=1, max_size=3))
-def test_unknown_blocks_and_roles_stay_where_they_were(held: list[dict[str, Any]]) -> None:
+def test_unknown_blocks_and_roles_stay_where_they_were(blocks: list[dict[str, Any]]) -> None:
     """
     A block or a role of a newer version is carried along untouched.
     """
-    newer = [{"type": "x_newer", **keys} for keys in held]
-    told = {
+    newer = [{"type": "x_newer", **keys} for keys in blocks]
+    value = {
         "messages": [
-            {"role": "x_newer", **held[0]},
+            {"role": "x_newer", **blocks[0]},
             {"role": "user", "content": [{"type": "text", "text": "a"}, *newer]},
             {"role": "toolResult", "toolCallId": "1", "content": newer, "isError": False},
         ]
     }
-    assert spelled(told) == spelled(load(dump(load(strategies.json_bytes(told), Context)), Any))
+    assert spelled(value) == spelled(load(dump(load(strategies.json_bytes(value), Context)), Any))
 
 
 @pytest.mark.parametrize("role", ["toolResult", "user", "~user", "~~system", "~x", "~", ""])
@@ -96,9 +96,9 @@ def test_a_foreign_role_that_looks_like_ours_stays_foreign(role: str, fields: di
     """
     message = CustomMessage(role, fields)
     assert load(dump(message), AgentMessage) == message
-    told = {"role": role, **fields}
+    value = {"role": role, **fields}
     if role not in ("toolResult", "user"):
-        assert spelled(load(dump(load(strategies.json_bytes(told), AgentMessage)), Any)) == spelled(told)
+        assert spelled(load(dump(load(strategies.json_bytes(value), AgentMessage)), Any)) == spelled(value)
 
 
 @given(strategies.assistant_messages(), st.sampled_from([None, 1, 3]))
@@ -178,40 +178,40 @@ SPECIFIED: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("told", SPECIFIED, ids=lambda told: told["type"])
+@pytest.mark.parametrize("wire_event", SPECIFIED, ids=lambda wire_event: wire_event["type"])
 @pytest.mark.parametrize("bare", [False, True])
 @pytest.mark.parametrize("message", [None, TEXT, {"role": "x_newer", "x": 1}])
 def test_events_as_the_formal_specification_writes_them_are_read(
-    told: dict[str, Any], bare: bool, message: dict[str, Any] | None
+    wire_event: dict[str, Any], bare: bool, message: dict[str, Any] | None
 ) -> None:
     """
     Each stream event with and without `partial`, alone and in a `message_update` with and without `message`.
     """
     if bare:
-        told = {key: value for key, value in told.items() if key != "partial"}
-    event = load(strategies.json_bytes(told), StreamEvent)
-    partial = told.get("partial")
+        wire_event = {key: value for key, value in wire_event.items() if key != "partial"}
+    event = load(strategies.json_bytes(wire_event), StreamEvent)
+    partial = wire_event.get("partial")
     assert getattr(event, "partial", None) == (None if partial is None else load_message(partial))
     written = load(dump(event, partial=True), Any)
-    assert told == {key: value for key, value in written.items() if key != "block"}
-    update: dict[str, Any] = {"type": "message_update", "assistantMessageEvent": told}
+    assert wire_event == {key: value for key, value in written.items() if key != "block"}
+    update: dict[str, Any] = {"type": "message_update", "assistantMessageEvent": wire_event}
     if message is not None:
         update["message"] = message
     read = load(strategies.json_bytes(update), AgentEvent)
     assert event == read.assistant_message_event
-    shown = message or partial or told.get("message") or told.get("error")
+    shown = message or partial or wire_event.get("message") or wire_event.get("error")
     assert read.message == (None if shown is None else load_message(shown))
 
 
-def load_message(told: dict[str, Any]) -> Any:
-    return load(strategies.json_bytes(told), AgentMessage)
+def load_message(value: dict[str, Any]) -> Any:
+    return load(strategies.json_bytes(value), AgentMessage)
 
 
 def test_what_only_the_partial_of_an_event_tells_is_in_its_block() -> None:
     """
     The specification's events have no `block`: a call's id and name, and a signature, are taken from `partial`.
     """
-    read = {told["type"]: load(strategies.json_bytes(told), StreamEvent) for told in SPECIFIED}
+    read = {event["type"]: load(strategies.json_bytes(event), StreamEvent) for event in SPECIFIED}
     started = fold([read["start"], read["toolcall_start"]])
     assert ("c", "look") == (started.tool_calls[0].id, started.tool_calls[0].name)
     assert "s" == read["text_end"].block.text_signature == read["thinking_end"].block.thinking_signature

@@ -108,5 +108,5 @@ def test_a_word_that_was_changed_is_said_as_it_is_now(name: str) -> None:
     """No hint overrules what somebody wrote since."""
     for sample in samples(name):
         conversation = il.dump(dialect(name).decode(sample)).replace(b"Twelve.", b"Thirteen.")
-        said = dialect(name).encode(il.load(conversation, il.Conversation)).body
-        assert spelled(said) == spelled(sample).replace("Twelve.", "Thirteen.")
+        encoded = dialect(name).encode(il.load(conversation, il.Conversation)).body
+        assert spelled(encoded) == spelled(sample).replace("Twelve.", "Thirteen.")

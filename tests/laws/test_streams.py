@@ -17,7 +17,17 @@ from interlingua.values.folding import fold
 from interlingua.values.losses import Encoded
 from interlingua.values.messages import AssistantMessage, TextBlock, ToolCall
 from laws.grammar import faults
-from laws.wires import every_dialect, frames_of, heard, owner, spelled, stream_of, streamed, through_json, understood
+from laws.wires import (
+    decode_stream,
+    every_dialect,
+    frames_of,
+    owner,
+    spelled,
+    stream_of,
+    streamed,
+    through_json,
+    understood,
+)
 from strategies import json_bytes, json_values, messages_for_answers
 
 SIZES = st.sampled_from([None, 1, 2, 7])
@@ -35,9 +45,9 @@ def test_events_do_not_depend_on_how_the_bytes_are_cut(name: str, data: st.DataO
     """
     wire = dialect(name)
     body = stream_of(wire, data.draw(messages_for_answers(owner(name))), data.draw(SIZES))
-    whole = heard(wire, [body])
-    assert whole == heard(wire, cut_at(body, places))
-    assert whole == heard(wire, cut_by(body, 1 if len(body) < 2_000 else 3))
+    whole = decode_stream(wire, [body])
+    assert whole == decode_stream(wire, cut_at(body, places))
+    assert whole == decode_stream(wire, cut_by(body, 1 if len(body) < 2_000 else 3))
 
 
 def cut_by(body: bytes, size: int) -> list[bytes]:
@@ -60,12 +70,12 @@ def test_a_stream_amounts_to_the_whole_answer(name: str, data: st.DataObject) ->
     """
     wire = dialect(name)
     message = data.draw(messages_for_answers(owner(name)))
-    said = wire.encode_response(message)
-    whole = wire.decode_response(through_json(said.body), **GIVEN)
-    if is_reordered(said):
+    encoded = wire.encode_response(message)
+    whole = wire.decode_response(through_json(encoded.body), **GIVEN)
+    if is_reordered(encoded):
         message = whole
     body = stream_of(wire, message, data.draw(SIZES))
-    folded = fold(heard(wire, [body], **GIVEN))
+    folded = fold(decode_stream(wire, [body], **GIVEN))
     note(f"stream: {body!r}\nwhole: {wire.encode_response(message).body!r}")
     assert spelled(even(whole, wire.UNEVEN)) == spelled(even(folded, wire.UNEVEN))
 
@@ -84,9 +94,9 @@ def test_a_whole_answer_in_place_of_a_stream_is_read_as_such(name: str, data: st
     assert spelled(even(whole, wire.UNEVEN)) == spelled(even(folded, wire.UNEVEN))
 
 
-def is_reordered(said: Encoded) -> bool:
+def is_reordered(encoded: Encoded) -> bool:
     """Whether the wire has a place for each kind of block, and so an order of its own, which is not the message's."""
-    return any(loss.what == "order" or (loss.path, loss.what) == ("$.content", "content") for loss in said.losses)
+    return any(loss.what == "order" or (loss.path, loss.what) == ("$.content", "content") for loss in encoded.losses)
 
 
 @every_dialect
@@ -97,13 +107,13 @@ def test_an_answer_that_was_read_streams_as_it_was(name: str, data: st.DataObjec
     """
     wire = dialect(name)
     message = data.draw(messages_for_answers(owner(name)))
-    words = sorted(getattr(wire, "STOP_REASONS", {}))
+    reasons = sorted(getattr(wire, "STOP_REASONS", {}))
     body = through_json(wire.encode_response(message).body)
-    for word in data.draw(st.lists(st.sampled_from(words), max_size=1)) if words else ():
+    for word in data.draw(st.lists(st.sampled_from(reasons), max_size=1)) if reasons else ():
         body = with_stop(body, word)
     read = wire.decode_response(body, **GIVEN)
     stream = stream_of(wire, read)
-    folded = fold(heard(wire, [stream], **GIVEN))
+    folded = fold(decode_stream(wire, [stream], **GIVEN))
     note(f"body: {body!r}\nstream: {stream!r}")
     assert spelled(even(read, wire.UNEVEN)) == spelled(even(folded, wire.UNEVEN))
 
@@ -116,18 +126,18 @@ def test_an_answer_streams_on_to_readers_of_any_wire(name: str, data: st.DataObj
     """
     wire, source = dialect(name), dialect(other)
     message = data.draw(messages_for_answers(owner(other)).filter(is_no_refusal))
-    events = heard(source, [stream_of(source, message, data.draw(SIZES))], **GIVEN)
-    said = wire.encode_response(fold(events))
-    if is_reordered(said):
+    events = decode_stream(source, [stream_of(source, message, data.draw(SIZES))], **GIVEN)
+    encoded = wire.encode_response(fold(events))
+    if is_reordered(encoded):
         return
-    whole = wire.decode_response(through_json(said.body), **GIVEN)
+    whole = wire.decode_response(through_json(encoded.body), **GIVEN)
     stream = streamed(wire, events)
-    folded = fold(heard(wire, [stream], **GIVEN))
+    folded = fold(decode_stream(wire, [stream], **GIVEN))
     note(f"events: {events!r}\nstream: {stream!r}")
     # Deltas show the provider's own spelling of arguments.
     uneven = (*wire.UNEVEN, "$.content[].argumentsText", "$.content[].extra")
-    for told in ("content", "stopReason", "usage"):  # the rest of an envelope may be known too late to be streamed
-        assert spelled(even(whole, uneven).get(told)) == spelled(even(folded, uneven).get(told)), told
+    for key in ("content", "stopReason", "usage"):  # the rest of an envelope may be known too late to be streamed
+        assert spelled(even(whole, uneven).get(key)) == spelled(even(folded, uneven).get(key)), key
 
 
 STOPS = ("stop_reason", "finish_reason", "finishReason", "stopReason", "done_reason")
@@ -176,7 +186,7 @@ def test_a_good_stream_is_well_formed_and_ends_well(name: str, data: st.DataObje
     """
     wire = dialect(name)
     message = data.draw(messages_for_answers(owner(name)).filter(is_no_refusal))
-    events = heard(wire, [stream_of(wire, message, data.draw(SIZES))])
+    events = decode_stream(wire, [stream_of(wire, message, data.draw(SIZES))])
     last = events[-1]
     assert faults(events) == []
     assert isinstance(last, Done), last
@@ -195,7 +205,7 @@ def test_a_stream_that_is_cut_off_anywhere_still_ends_well(name: str, data: st.D
     for count in range(0, len(frames), 1 + len(frames) // 30):
         assert faults(understood(wire, frames[:count])) == []
     for at in data.draw(st.lists(st.integers(0, len(body)), max_size=8)):
-        assert faults(heard(wire, [body[:at]])) == []
+        assert faults(decode_stream(wire, [body[:at]])) == []
 
 
 def damages(frames: list[Frame], chance: random.Random, garbage: bytes) -> Iterator[list[Frame]]:
@@ -300,6 +310,6 @@ def test_ids_are_minted_with_or_without_a_number(name: str) -> None:
     call = ToolCall(id="given", name="look", arguments={})
     body = stream_of(wire, AssistantMessage(content=(call,), stop_reason="toolUse"))
     for mint in (lambda: "mine", lambda number: f"mine_{number}", "mine_{}".format):
-        (made,) = fold(heard(wire, [body], mint=mint)).tool_calls
+        (made,) = fold(decode_stream(wire, [body], mint=mint)).tool_calls
         assert made.id
         assert made.name == "look"

@@ -26,14 +26,14 @@ def owner(name: str) -> str:
     return str(getattr(wire, "module", wire).API)
 
 
-def said_outside(wire: Dialect, request: Request) -> dict[str, Any]:
+def fields_outside(wire: Dialect, request: Request) -> dict[str, Any]:
     """What this wire says of a request beside its body: the model or the streaming, where the path tells them."""
-    told: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if wire.path("a", True) != wire.path("b", True):
-        told["model"] = request.model.id
+        fields["model"] = request.model.id
     if wire.path("a", True) != wire.path("a", False):
-        told["stream"] = request.options.stream
-    return told
+        fields["stream"] = request.options.stream
+    return fields
 
 
 def spelled(value: Any) -> str:
@@ -61,7 +61,7 @@ def frames_of(wire: Dialect, body: bytes) -> list[Frame]:
     return framing.feed(body) + framing.close()
 
 
-def heard(wire: Dialect, chunks: Iterable[bytes], **given: Any) -> list[StreamEvent]:
+def decode_stream(wire: Dialect, chunks: Iterable[bytes], **given: Any) -> list[StreamEvent]:
     """The events of a body that arrives in these chunks, as a connector would see them."""
     framing, decoder = wire.framing(), wire.StreamDecoder(**given)
     events: list[StreamEvent] = []

@@ -121,22 +121,22 @@ async def test_every_kind_of_content_reaches_the_model(opened: Open) -> None:
         DocumentBlock(data="JVBERi0x", mime_type="application/pdf", title="mem:"),
     )
     assert {"n": 1} == result.details["structuredContent"]
-    told = result.details["content"]
-    assert ["resource_link", *["resource"] * 5] == [block["type"] for block in told]
+    content = result.details["content"]
+    assert ["resource_link", *["resource"] * 5] == [block["type"] for block in content]
     assert ["file:///t", "file:///x/b%20c.zip", "file:///p", "file:///s", "mem:"] == [
-        block["resource"]["uri"] for block in told[1:]
+        block["resource"]["uri"] for block in content[1:]
     ]
-    assert not {"text", "blob"} & {key for block in told[1:] for key in block["resource"]}
+    assert not {"text", "blob"} & {key for block in content[1:] for key in block["resource"]}
 
 
 @both
 async def test_progress_is_told_while_a_tool_runs(opened: Open) -> None:
     """Notifications of progress become partial results; the last one always comes."""
-    heard: list[ToolResult] = []
+    received: list[ToolResult] = []
     async with opened(include=["count"]) as tools:
-        result = await call_tool(tools["count"], "1", {"to": 5}, on_update=heard.append)
+        result = await call_tool(tools["count"], "1", {"to": 5}, on_update=received.append)
     assert "done" == result.text
-    assert ("at 5", {"progress": 5.0, "total": 5.0, "message": "at 5"}) == (heard[-1].text, heard[-1].details)
+    assert ("at 5", {"progress": 5.0, "total": 5.0, "message": "at 5"}) == (received[-1].text, received[-1].details)
 
 
 @both
@@ -355,7 +355,7 @@ async def test_a_schema_that_is_wrong_spoils_one_tool_only() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "said"),
+    ("mode", "expected"),
     [
         ("die", "could not be reached: exit status 1; stderr: no licence"),
         ("no-schema", "answered what MCP does not allow"),
@@ -365,9 +365,9 @@ async def test_a_schema_that_is_wrong_spoils_one_tool_only() -> None:
         ("many-tools", "offers more than 1000 tools"),
     ],
 )
-async def test_a_server_that_cannot_be_used_is_an_error_with_a_reason(mode: str, said: str) -> None:
+async def test_a_server_that_cannot_be_used_is_an_error_with_a_reason(mode: str, expected: str) -> None:
     """Opening it fails, says why, and leaves nothing running."""
-    with pytest.raises(TransportError, match=said):
+    with pytest.raises(TransportError, match=expected):
         async with wild(mode):
             pass
 
@@ -395,7 +395,7 @@ async def test_a_program_that_is_not_there_is_an_error_with_its_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "said"),
+    ("mode", "expected"),
     [
         ("hang-call", "within 0.5 s"),
         ("long-line", "ended before it answered: it sent more than 200,000 bytes without a line end"),
@@ -403,12 +403,12 @@ async def test_a_program_that_is_not_there_is_an_error_with_its_name() -> None:
         ("garbage", "ended before it answered: it wrote 100 lines in a row that are not messages"),
     ],
 )
-async def test_a_call_that_goes_wrong_is_an_error_and_no_hang(mode: str, said: str) -> None:
+async def test_a_call_that_goes_wrong_is_an_error_and_no_hang(mode: str, expected: str) -> None:
     """Silence, floods and nonsense each end the call with a result that says what happened."""
     async with wild(mode, timeout=0.5 if mode == "hang-call" else 30, max_bytes=200_000) as tools:
         result = await call_tool(tools["go"], "1", {})
     assert result.is_error
-    assert said in result.text
+    assert expected in result.text
 
 
 @pytest.mark.parametrize("mode", ["noise", "notifications", "pattern"])

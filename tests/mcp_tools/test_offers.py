@@ -124,10 +124,10 @@ async def test_without_somebody_to_ask_questions_are_refused() -> None:
 
 async def test_what_a_server_logs_is_heard(caplog: pytest.LogCaptureFixture) -> None:
     """By `on_log`, or else by Python's logging at the same level."""
-    heard: list[tuple[str, str]] = []
-    async with asking(on_log=lambda level, text: heard.append((level, text))) as tools:
+    received: list[tuple[str, str]] = []
+    async with asking(on_log=lambda level, text: received.append((level, text))) as tools:
         await call_tool(named(tools, "noisy"), "1", {})
-    assert [("warning", "the oven is hot")] == [(level, text.rpartition(": ")[2]) for level, text in heard]
+    assert [("warning", "the oven is hot")] == [(level, text.rpartition(": ")[2]) for level, text in received]
     async with asking() as tools:
         await call_tool(named(tools, "noisy"), "1", {})
     assert any("the oven is hot" in record.getMessage() and "WARNING" == record.levelname for record in caplog.records)
@@ -199,20 +199,20 @@ async def test_subscribers_are_told_of_changes_of_a_file(tmp_path: Path, monkeyp
     monkeypatch.setattr("interlingua.mcp.offering.LOOK_EVERY", 0.01)
     path = tmp_path / "notes.md"
     path.write_text("one")
-    told: asyncio.Queue[str] = asyncio.Queue()
+    notified: asyncio.Queue[str] = asyncio.Queue()
 
     async def hear(message: Any) -> None:
         if isinstance(message, types.ResourceUpdatedNotification):
-            told.put_nowait(str(message.params.uri))
+            notified.put_nowait(str(message.params.uri))
 
     server = make_server([], resources=file_resources(tmp_path, ["*.md"]))
     async with Client(server, message_handler=hear, mode="legacy") as client:
         assert client.server_capabilities.resources is not None and client.server_capabilities.resources.subscribe
         await client.subscribe_resource(path.as_uri())
         path.write_text("another text")
-        assert path.as_uri() == await asyncio.wait_for(told.get(), 30)
+        assert path.as_uri() == await asyncio.wait_for(notified.get(), 30)
         path.unlink()
-        assert path.as_uri() == await asyncio.wait_for(told.get(), 30)
+        assert path.as_uri() == await asyncio.wait_for(notified.get(), 30)
         with pytest.raises(MCPError, match="no resource a://none"):
             await client.subscribe_resource("a://none")
         await client.unsubscribe_resource(path.as_uri())
@@ -239,15 +239,15 @@ async def test_a_server_without_resources_and_prompts_offers_none() -> None:
 
 async def test_a_tool_of_our_server_logs_to_its_client() -> None:
     """While a call runs the session is at hand; outside of one, logging does nothing."""
-    heard: list[types.LoggingMessageNotificationParams] = []
+    received: list[types.LoggingMessageNotificationParams] = []
 
     async def note(params: types.LoggingMessageNotificationParams) -> None:
-        heard.append(params)
+        received.append(params)
 
     async with Client(make_server([chatty], policy=ALLOW), logging_callback=note, log_level="info") as client:
         answer = await client.call_tool("chatty")
         assert [types.TextContent(text="True")] == answer.content
-    assert [("notice", "kitchen", {"step": 1})] == [(one.level, one.logger, one.data) for one in heard]
+    assert [("notice", "kitchen", {"step": 1})] == [(one.level, one.logger, one.data) for one in received]
     await log("info", "nobody listens")
     assert current_session() is None
 

@@ -121,15 +121,15 @@ async def test_what_only_reads_is_allowed_and_nothing_else() -> None:
 
 async def test_updates_are_progress() -> None:
     """Partial results reach the client as progress, in order, up to the last one."""
-    heard: list[str | None] = []
+    received: list[str | None] = []
 
     async def hear(progress: float, total: float | None, message: str | None) -> None:
-        heard.append(message)
+        received.append(message)
 
     async with serving([climb], policy=ALLOW) as url, Client(url, mode="legacy") as client:
         result = await client.call_tool("climb", {"steps": 5}, progress_callback=hear)
     assert [types.TextContent(text="top")] == result.content
-    assert (sorted(heard, key=str), "step 5") == (heard, heard[-1])
+    assert (sorted(received, key=str), "step 5") == (received, received[-1])
 
 
 async def test_a_client_that_cancels_stops_the_tool() -> None:

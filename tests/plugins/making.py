@@ -31,7 +31,7 @@ def plugin(root: Path, id: str, code: str | None = ECHO, *, file: str = "plugin.
     return folder
 
 
-class Heard:
+class Recorder:
     """A logger with the three methods that hosts of the TypeScript library pass."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from interlingua import ToolRegistry
 from interlingua.connect.registry import ConnectorRegistry
 from interlingua.plugins import Plugins, aload_plugins, load_plugins
 from interlingua.tools import ToolContext, discover_core_tools
-from plugins.making import ECHO, Heard, plugin
+from plugins.making import ECHO, Recorder, plugin
 
 
 def beside_a_good_one(root: Path) -> tuple[Plugins, str]:
@@ -38,9 +38,9 @@ def test_an_entry_stays_inside_its_folder(tmp_path: Path, entry: str) -> None:
     folder = plugin(tmp_path, "bad")
     (folder / "plugin.txt").write_text("raise RuntimeError('ran')")
     (folder / "interlingua.plugin.json").write_text(json.dumps({"id": "bad", "entry": entry}))
-    _, said = beside_a_good_one(tmp_path)
-    assert said.startswith("entry: ")
-    assert "ran" not in said
+    _, problems = beside_a_good_one(tmp_path)
+    assert problems.startswith("entry: ")
+    assert "ran" not in problems
 
 
 @pytest.mark.parametrize("named", [True, False])
@@ -54,8 +54,8 @@ def test_an_entry_that_is_a_link_elsewhere_is_not_run(tmp_path: Path, named: boo
         (folder / "sub").symlink_to(outside)
     else:
         (folder / "plugin.py").symlink_to(outside / "plugin.py")
-    _, said = beside_a_good_one(tmp_path / "plugins")
-    assert "leads out of the plugin's folder" in said
+    _, problems = beside_a_good_one(tmp_path / "plugins")
+    assert "leads out of the plugin's folder" in problems
 
 
 def test_a_linked_plugin_folder_is_not_followed(tmp_path: Path) -> None:
@@ -63,8 +63,8 @@ def test_a_linked_plugin_folder_is_not_followed(tmp_path: Path) -> None:
     real = plugin(tmp_path / "elsewhere", "linked")
     (tmp_path / "plugins").mkdir()
     (tmp_path / "plugins" / "linked").symlink_to(real)
-    _, said = beside_a_good_one(tmp_path / "plugins")
-    assert "discover: a link is not followed: name the folder as a search path" == said
+    _, problems = beside_a_good_one(tmp_path / "plugins")
+    assert "discover: a link is not followed: name the folder as a search path" == problems
     assert ["linked"] == [one.id for one in load_plugins(tmp_path / "plugins" / "linked")]
 
 
@@ -74,8 +74,8 @@ def test_a_linked_plugin_folder_is_not_followed(tmp_path: Path) -> None:
 def test_an_id_is_a_plain_name(tmp_path: Path, id: str) -> None:
     """Ids become part of module names and messages: nothing but letters, digits, dots, lines and dashes."""
     plugin(tmp_path, id, folder="bad")
-    _, said = beside_a_good_one(tmp_path)
-    assert "cannot be the id of a plugin" in said
+    _, problems = beside_a_good_one(tmp_path)
+    assert "cannot be the id of a plugin" in problems
     assert "__main__" not in [name for name in sys.modules if "plugin" in name]
 
 
@@ -104,8 +104,8 @@ def test_a_manifest_that_is_none_is_reported(tmp_path: Path, text: str) -> None:
     """Malformed, deep and huge manifests are refused with a reason, and their code does not run."""
     folder = plugin(tmp_path, "bad", "raise RuntimeError('ran')")
     (folder / "interlingua.plugin.json").write_text(text)
-    _, said = beside_a_good_one(tmp_path)
-    assert said.startswith("manifest: ")
+    _, problems = beside_a_good_one(tmp_path)
+    assert problems.startswith("manifest: ")
 
 
 @pytest.mark.parametrize("kind", ["pipe", "link", "directory"])
@@ -122,9 +122,9 @@ def test_a_manifest_is_a_regular_file(tmp_path: Path, kind: str) -> None:
         place.symlink_to(secret)
     else:
         place.mkdir()
-    _, said = beside_a_good_one(tmp_path)
-    assert said.startswith("manifest: ")
-    assert "secret-word" not in said
+    _, problems = beside_a_good_one(tmp_path)
+    assert problems.startswith("manifest: ")
+    assert "secret-word" not in problems
 
 
 @pytest.mark.parametrize(
@@ -154,8 +154,8 @@ def test_a_manifest_is_a_regular_file(tmp_path: Path, kind: str) -> None:
 def test_a_broken_plugin_stops_no_other(tmp_path: Path, code: str, expected: str) -> None:
     """Whatever a plugin raises, when imported or registered, stays with it; nothing of it remains."""
     plugin(tmp_path, "bad", code)
-    _, said = beside_a_good_one(tmp_path)
-    assert said.startswith(expected)
+    _, problems = beside_a_good_one(tmp_path)
+    assert problems.startswith(expected)
     assert "interlingua_plugin_bad" not in sys.modules
 
 
@@ -313,12 +313,12 @@ def test_what_a_failed_plugin_registered_is_not_kept(tmp_path: Path) -> None:
 def test_a_plugin_that_fails_to_unload_is_unloaded_all_the_same(tmp_path: Path) -> None:
     """Its tools go, and the failure is reported."""
     plugin(tmp_path, "clingy", ECHO + "    def unregister(api):\n        raise SystemExit('never')\n")
-    tools, heard = ToolRegistry(), Heard()
-    (loaded,) = load_plugins(tmp_path, tools=tools, logger=heard)
+    tools, received = ToolRegistry(), Recorder()
+    (loaded,) = load_plugins(tmp_path, tools=tools, logger=received)
     loaded.unload()
     assert [] == tools.list()
     assert [("unload", "SystemExit: never")] == [(one.stage, one.message) for one in loaded.problems]
-    assert ["clingy: unload: SystemExit: never"] == heard.of("error")
+    assert ["clingy: unload: SystemExit: never"] == received.of("error")
 
 
 def test_the_second_plugin_with_an_id_is_not_loaded(tmp_path: Path) -> None:
@@ -371,8 +371,8 @@ def test_one_plugin_does_not_take_anothers_tools_or_connectors(tmp_path: Path) -
     code += "        api.register_connector(DebugConnector(provider='parrot', label=api.id))\n"
     plugin(tmp_path, "a", code)
     plugin(tmp_path, "b", code)
-    tools, connectors, heard = ToolRegistry(), ConnectorRegistry(), Heard()
-    loaded = load_plugins(tmp_path, tools=tools, connectors=connectors, logger=heard)
+    tools, connectors, received = ToolRegistry(), ConnectorRegistry(), Recorder()
+    loaded = load_plugins(tmp_path, tools=tools, connectors=connectors, logger=received)
     assert [0, 2] == [len(one.problems) for one in loaded]
     assert ["a"] == [meta.plugin_id for meta in tools]
     assert ["a"] == [connector.label for connector in connectors]

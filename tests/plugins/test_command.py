@@ -34,8 +34,8 @@ def checked(folder: Path, *arguments: str | Path) -> tuple[int, Any]:
 
 def test_a_new_plugin_works_and_its_test_passes(tmp_path: Path) -> None:
     """`new` writes a manifest, code and a test; `check` loads it, and pytest is content."""
-    code, said = run("new", "my-plugin", "--dir", tmp_path)
-    assert (0, True) == (code, "plugins check" in said)
+    code, output = run("new", "my-plugin", "--dir", tmp_path)
+    assert (0, True) == (code, "plugins check" in output)
     folder = tmp_path / "my-plugin"
     assert ["interlingua.plugin.json", "plugin.py", "test_plugin.py"] == sorted(p.name for p in folder.iterdir())
     code, report = checked(folder)
@@ -96,7 +96,7 @@ def test_check_says_all_that_a_plugin_registers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "expected"),
     [
         ("raise ValueError('no')", "ValueError: no"),
         ("import os; os._exit(9)", "it ended the process (status 9)"),
@@ -106,12 +106,12 @@ def test_check_says_all_that_a_plugin_registers(tmp_path: Path) -> None:
     ],
 )
 def test_check_survives_whatever_a_plugin_does(
-    tmp_path: Path, code: str, said: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, code: str, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It runs elsewhere, without our keys: even a plugin that ends its process only gets a report."""
     monkeypatch.setenv("SECRET_TOKEN", "shh")
     status, report = checked(plugin(tmp_path, "bad", code))
-    assert (1, [said]) == (status, [problem["message"] for problem in report["problems"]])
+    assert (1, [expected]) == (status, [problem["message"] for problem in report["problems"]])
 
 
 def test_check_does_not_wait_forever(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from interlingua.dialects import DIALECTS
 from interlingua.plugins import aload_plugins, load_plugins
 from interlingua.tools import ToolContext, call_tool, discover_core_tools
 from interlingua.values.events import Done, Start
-from plugins.making import ECHO, Heard, plugin
+from plugins.making import ECHO, Recorder, plugin
 
 CONNECTOR = """
     from interlingua import ModelDescriptor
@@ -222,9 +222,9 @@ def test_the_api_tells_the_plugin_who_it_is(tmp_path: Path) -> None:
             api.logger.info("fine")
     """
     folder = plugin(tmp_path, "who", code, name="Who", version="3", description="Asks")
-    heard = Heard()
+    received = Recorder()
     config = {"who": {"a": 1}, "other": {}}
-    loaded = load_plugins(tmp_path, config=config, logger=heard)
+    loaded = load_plugins(tmp_path, config=config, logger=received)
     assert loaded[0].registrations[0].args == (
         "who",
         "Who",
@@ -236,8 +236,8 @@ def test_the_api_tells_the_plugin_who_it_is(tmp_path: Path) -> None:
         {"a": 1},
         str(folder / "data/x.txt"),
     )
-    assert ["who: careful: 100%"] == heard.of("warn")
-    assert "who: fine" in heard.of("info")
+    assert ["who: careful: 100%"] == received.of("warn")
+    assert "who: fine" in received.of("info")
 
 
 def test_a_logging_logger_will_do(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -293,9 +293,9 @@ def test_two_plugins_with_the_same_file_names_do_not_clash(tmp_path: Path) -> No
         (folder / "helper.py").write_text(f"WHO = {id!r}")
     loaded = load_plugins(tmp_path)
     assert [] == loaded.problems
-    said = [one.registrations[0].args for one in loaded]
-    assert ["one", "two-dotted", "two.dotted"] == [who for who, _ in said]
-    assert 3 == len({name for _, name in said})
+    arguments = [one.registrations[0].args for one in loaded]
+    assert ["one", "two-dotted", "two.dotted"] == [who for who, _ in arguments]
+    assert 3 == len({name for _, name in arguments})
     assert path == sys.path
 
 

@@ -99,9 +99,11 @@ def plain(call_id: str, params: dict[str, Any]) -> str:
 async def test_execute_may_leave_out_arguments(made: Any, execute: Any, expected: str, updates: list[Any]) -> None:
     """Two, three or four of them, by coroutine or not; partial results may lack content or details."""
     tool = made(name="t", description="d", parameters=PARAMETERS, execute=execute)
-    heard: list[Any] = []
-    result = await call_tool(tool, "c", {"text": "hi"}, on_update=lambda part: heard.append((part.text, part.details)))
-    assert (expected, updates) == (result.text, heard)
+    received: list[Any] = []
+    result = await call_tool(
+        tool, "c", {"text": "hi"}, on_update=lambda part: received.append((part.text, part.details))
+    )
+    assert (expected, updates) == (result.text, received)
 
 
 @pytest.mark.parametrize("execute", [lambda: "x", lambda params: "x", lambda a, b, c, d, e: "x"])
@@ -409,11 +411,11 @@ async def test_a_connector_may_yield_the_documented_events(name: str, form: str,
     given = events if form == "json" else [as_object(event) for event in events]
     client = Client(connectors=ConnectorRegistry([connector_of(given, how)]), retry=NEVER)
     stream = client.stream("mine/any", "hi")
-    heard = [event async for event in stream]
+    received = [event async for event in stream]
     message = await stream.result()
     assert expected == {name: getattr(message, name) for name in expected}
     assert ("mine", "mine-wire", "any") == (message.provider, message.api, message.model)
-    assert message == il.fold(heard)
+    assert message == il.fold(received)
 
 
 @pytest.mark.parametrize("name", STREAMS)

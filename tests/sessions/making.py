@@ -17,10 +17,10 @@ def user(text: str, **more: Any) -> il.UserMessage:
 def answer(text: str = "", *calls: str, thinking: str | None = None, **more: Any) -> il.AssistantMessage:
     """An answer with words, signed thinking, and calls of `read` by their ids."""
     thought = [il.ThinkingBlock(thinking=thinking, thinking_signature="c2ln")] if thinking else []
-    words = [il.TextBlock(text=text)] if text else []
+    blocks = [il.TextBlock(text=text)] if text else []
     wanted = [il.ToolCall(id=call, name="read", arguments={"path": f"{call}.py"}) for call in calls]
     stop = more.pop("stop_reason", "toolUse" if calls else "stop")
-    return il.AssistantMessage(content=(*thought, *words, *wanted), stop_reason=stop, **more)
+    return il.AssistantMessage(content=(*thought, *blocks, *wanted), stop_reason=stop, **more)
 
 
 def result(call: str, text: str = "done", **more: Any) -> il.ToolResultMessage:

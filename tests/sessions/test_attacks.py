@@ -93,10 +93,10 @@ def state(path: Path) -> Any:
     return stat.S_IFMT(found.st_mode), found.st_ino, content, path.is_symlink() and path.readlink()
 
 
-def session_with(tmp_path: Path, *said: str) -> Path:
+def session_with(tmp_path: Path, *messages: str) -> Path:
     path = tmp_path / "chat.jsonl"
     with Session.open(path) as session:
-        fill(session, *map(user, said))
+        fill(session, *map(user, messages))
     return path
 
 

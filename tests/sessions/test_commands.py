@@ -230,8 +230,8 @@ def test_a_tree_shows_orphans_circles_and_double_ids_marked(home: Path, tmp_path
         {"role": "user", "content": "below what cannot be read", "id": "f", "parentId": "x"},
     )
     shown = run(home, "show", path, "--tree")
-    for words in ("one", "orphan", "circle", "early", "late", "twin", "below what cannot be read"):
-        assert 1 == shown.out.count(f"user: {words}"), words
+    for text in ("one", "orphan", "circle", "early", "late", "twin", "below what cannot be read"):
+        assert 1 == shown.out.count(f"user: {text}"), text
     assert "b  user: orphan  (parent 'gone' is not before it)" in shown.out
     assert "c  user: circle  (is its own parent)" in shown.out
     assert "d  user: early  (parent 'e' is not before it)" in shown.out

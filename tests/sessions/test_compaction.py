@@ -20,22 +20,22 @@ def compacted(summary: str, first_kept: str | None, **more: Any) -> il.CustomMes
     return il.CustomMessage("compaction", {"summary": summary, **kept, **more})
 
 
-def words(tokens: int) -> str:
+def filler(tokens: int) -> str:
     return "abcd" * tokens
 
 
 @pytest.mark.parametrize(
     ("message", "tokens"),
     [
-        (user(words(10)), 10),
+        (user(filler(10)), 10),
         (user("a"), 1),
         (user(""), 0),
         (il.UserMessage(content=None), 0),
         (il.UserMessage(content=(il.ImageBlock(data="x"), il.TextBlock(text="abcd"))), 1201),
         (il.ToolResultMessage(tool_call_id="x", content=(il.ImageBlock(data="x" * 9999),), is_error=False), 1200),
-        (il.AssistantMessage(content=(il.ThinkingBlock(thinking=words(3)),)), 3),
+        (il.AssistantMessage(content=(il.ThinkingBlock(thinking=filler(3)),)), 3),
         (il.AssistantMessage(content=(il.ToolCall(id="x", name="abcd", arguments={"a": 1}),)), 3),  # 4 + 7 characters
-        (il.CustomMessage("model", {"model": words(50)}), 0),
+        (il.CustomMessage("model", {"model": filler(50)}), 0),
         (il.CustomMessage("note", {"t": "abcde"}), 4),
     ],
 )
@@ -47,9 +47,9 @@ def test_tokens_are_estimated_from_what_is_said(message: AgentMessage, tokens: i
 def test_the_context_is_what_the_last_answer_reported_and_what_came_since() -> None:
     """Failed answers and zero usage tell nothing."""
     path = path_of(
-        user(words(5)),
+        user(filler(5)),
         answer("x", usage=used(100)),
-        user(words(7)),
+        user(filler(7)),
         answer("y", stop_reason="error", usage=used(9999)),
         answer("", stop_reason="aborted", usage=used(9999)),
         answer("abcd", usage=il.Usage.of(0, 0)),
@@ -59,8 +59,8 @@ def test_the_context_is_what_the_last_answer_reported_and_what_came_since() -> N
 
 def test_without_usage_everything_is_estimated() -> None:
     """Summary included."""
-    assert 12 == context_tokens(path_of(user(words(5)), answer(words(7))))
-    assert context_tokens(path_of(user("a"), compacted(words(100), None))) > 100
+    assert 12 == context_tokens(path_of(user(filler(5)), answer(filler(7))))
+    assert context_tokens(path_of(user("a"), compacted(filler(100), None))) > 100
 
 
 def test_usage_from_before_a_compaction_is_not_counted() -> None:
@@ -83,7 +83,7 @@ def test_it_is_due_when_the_reserve_is_touched() -> None:
 
 def test_the_cut_keeps_about_as_much_as_was_asked_for() -> None:
     """At the nearest place behind which not too much stands."""
-    path = path_of(*(maker(words(10)) for _ in range(10) for maker in (user, answer)))
+    path = path_of(*(maker(filler(10)) for _ in range(10) for maker in (user, answer)))
     found = cut(path, 35)
     assert found is not None
     assert "16" == found.first_kept
@@ -96,17 +96,17 @@ def test_what_fits_is_not_cut() -> None:
     """Nor is nothing, nor what was just compacted."""
     assert None is cut(path_of(user("a"), answer("b")), 1000)
     assert None is cut((), 10)
-    assert None is cut(path_of(user(words(50)), answer(words(50)), compacted("s", "1")), 10)
+    assert None is cut(path_of(user(filler(50)), answer(filler(50)), compacted("s", "1")), 10)
 
 
 def test_a_result_is_never_cut_from_its_call() -> None:
     """Not before it, not between parallel ones, not by words that came in between."""
     messages = (
-        user(words(50)),
+        user(filler(50)),
         answer("", "one", "two"),
-        result("one", words(30)),
+        result("one", filler(30)),
         user("steer"),
-        result("two", words(30)),
+        result("two", filler(30)),
         answer("end"),
     )
     path = path_of(*messages)
@@ -118,7 +118,7 @@ def test_a_result_is_never_cut_from_its_call() -> None:
 
 def test_calls_that_still_wait_stay_with_their_results_to_come() -> None:
     """Compacting in the middle of a batch keeps the batch."""
-    path = path_of(user(words(50)), answer("a"), user("b"), answer("", "one", "two"), result("one", words(500)))
+    path = path_of(user(filler(50)), answer("a"), user("b"), answer("", "one", "two"), result("one", filler(500)))
     found = cut(path, 10)
     assert found is not None and "3" == found.first_kept
 
@@ -129,9 +129,9 @@ def test_a_long_turn_is_divided_and_its_beginning_summed_up() -> None:
         user("old"),
         answer("old"),
         user("new"),
-        answer(words(50), "x"),
+        answer(filler(50), "x"),
         result("x"),
-        answer(words(50), "y"),
+        answer(filler(50), "y"),
         result("y"),
     )
     found = cut(path, 20)
@@ -142,7 +142,7 @@ def test_a_long_turn_is_divided_and_its_beginning_summed_up() -> None:
 def test_settings_before_the_cut_stay_with_what_they_are_for() -> None:
     """A change of model right before the first kept message is kept with it."""
     path = path_of(
-        user(words(50)), answer(words(50)), il.CustomMessage("model", {"model": "m"}), user("b"), answer("c")
+        user(filler(50)), answer(filler(50)), il.CustomMessage("model", {"model": "m"}), user("b"), answer("c")
     )
     found = cut(path, 2)
     assert found is not None and "2" == found.first_kept
@@ -150,14 +150,14 @@ def test_settings_before_the_cut_stay_with_what_they_are_for() -> None:
 
 def test_no_valid_place_is_no_cut() -> None:
     """A history of nothing but results."""
-    assert None is cut(path_of(result("a", words(50)), result("b", words(50))), 10)
+    assert None is cut(path_of(result("a", filler(50)), result("b", filler(50))), 10)
 
 
 def test_a_second_compaction_never_loses_what_the_first_kept() -> None:
     """Everything is in the summary's range or kept, once each."""
     messages: list[AgentMessage] = []
     for turn in range(8):
-        messages += [user(f"q{turn}{words(9)}"), answer(f"a{turn}{words(9)}")]
+        messages += [user(f"q{turn}{filler(9)}"), answer(f"a{turn}{filler(9)}")]
     path = list(path_of(*messages))
     parse_place = 0
     for _ in range(3):
@@ -170,7 +170,7 @@ def test_a_second_compaction_never_loses_what_the_first_kept() -> None:
         path.append(il.Entry(message=compacted("S", found.first_kept), id=f"c{len(path)}"))  # type: ignore[arg-type]
         kept = [m for m in (e.message for e in path[first:]) if not compaction.is_bookkeeping(m)]
         assert kept == list(context(path)[1:])
-        path += [il.Entry(message=maker(words(20)), id=f"{len(path)}{maker.__name__}") for maker in (user, answer)]
+        path += [il.Entry(message=maker(filler(20)), id=f"{len(path)}{maker.__name__}") for maker in (user, answer)]
 
 
 def test_only_the_latest_summary_is_told() -> None:
@@ -221,7 +221,7 @@ def test_the_request_for_a_summary_shows_the_conversation_as_text() -> None:
         il.UserMessage(content=(il.TextBlock(text="u" * 3000), il.ImageBlock(data="x"))),
         answer("say", "c1", thinking="hm"),
         result("c1", "r" * 2500),
-        user(words(100)),
+        user(filler(100)),
     )
     found = cut(path, 50)
     assert found is not None
@@ -236,7 +236,7 @@ def test_the_request_for_a_summary_shows_the_conversation_as_text() -> None:
 
 def test_the_request_for_a_later_summary_brings_the_earlier_one_up_to_date() -> None:
     """The old summary is told once, in tags of its own."""
-    path = path_of(user("a"), compacted("OLD", "0"), user(words(9)), answer(words(9)), user(words(50)))
+    path = path_of(user("a"), compacted("OLD", "0"), user(filler(9)), answer(filler(9)), user(filler(50)))
     found = cut(path, 40)
     assert found is not None
     asked = summary_request(found)
@@ -245,7 +245,7 @@ def test_the_request_for_a_later_summary_brings_the_earlier_one_up_to_date() -> 
 
 def test_a_divided_turn_is_asked_for_by_itself() -> None:
     """And joined to the summary."""
-    path = path_of(user("go"), answer(words(50), "x"), result("x"), answer(words(50)))
+    path = path_of(user("go"), answer(filler(50), "x"), result("x"), answer(filler(50)))
     found = cut(path, 20)
     assert found is not None
     assert "[User]: go" in compaction.prefix_request(found)
@@ -268,7 +268,7 @@ def test_files_are_listed_and_carried_on() -> None:
         compacted("S", None, details=before),
         il.AssistantMessage(content=calls),
         *(result(call.id) for call in calls),
-        user(words(50)),
+        user(filler(50)),
     )
     found = cut(path, 10)
     assert found is not None

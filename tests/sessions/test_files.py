@@ -140,7 +140,7 @@ def test_torn_at_every_byte_all_acknowledged_lines_are_there(tmp_path: Path) -> 
     with Session.open(path) as session:
         fill(session, user("one"), answer("zwei ✓"), user("three"))
     whole = path.read_bytes()
-    said = ["one", "zwei ✓", "three"]
+    contents = ["one", "zwei ✓", "three"]
     ends = [at for at, byte in enumerate(whole) if byte == 10]
     for cut in range(ends[0] + 1, len(whole) + 1):
         torn = tmp_path / f"cut-{cut}.jsonl"
@@ -148,9 +148,9 @@ def test_torn_at_every_byte_all_acknowledged_lines_are_there(tmp_path: Path) -> 
         lines = sum(end < cut for end in ends) - 1 + (cut in ends[1:])  # with only its newline missing, a line is whole
         with Session.open(torn) as session:
             session.append(user("next"))
-            assert [*said[:lines], "next"] == texts(session.messages)
+            assert [*contents[:lines], "next"] == texts(session.messages)
         with Session.open(torn, read_only=True) as session:
-            assert [*said[:lines], "next"] == texts(session.messages)
+            assert [*contents[:lines], "next"] == texts(session.messages)
 
 
 def test_a_reader_leaves_a_torn_tail_alone(tmp_path: Path) -> None:

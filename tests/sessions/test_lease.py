@@ -96,8 +96,8 @@ def test_two_writers_that_race_lose_nothing(tmp_path: Path) -> None:
     racers = [subprocess.Popen([sys.executable, "-c", RACER, str(path), name]) for name in ("a", "b", "c")]
     assert [0, 0, 0] == [racer.wait(timeout=120) for racer in racers]
     with Session.open(path, read_only=True) as session:
-        said = texts(session.messages)
-        assert sorted(f"{name}.{at}" for name in "abc" for at in range(20)) == sorted(said)
+        contents = texts(session.messages)
+        assert sorted(f"{name}.{at}" for name in "abc" for at in range(20)) == sorted(contents)
         assert () == session.problems
     assert len(path.read_bytes().splitlines()) == 61
 

@@ -40,7 +40,7 @@ def lines(draw: st.DrawFn) -> list[dict[str, Any]]:
     return out
 
 
-def said(messages: Any) -> list[Any]:
+def contents_of(messages: Any) -> list[Any]:
     return [m.content if isinstance(m, il.UserMessage) else m.fields.get("summary") for m in messages]
 
 
@@ -51,14 +51,14 @@ def test_a_file_and_its_value_have_the_same_path(given_lines: list[dict[str, Any
     path = write_lines(tmp_path_factory.mktemp("places") / "s.jsonl", *given_lines)
     conversation = transcript.decode(path.read_bytes())
     with Session.open(path, read_only=True, create=False) as session:
-        assert said(entry.message for entry in session.path()) == said(conversation.messages)
+        assert contents_of(entry.message for entry in session.path()) == contents_of(conversation.messages)
         whole = session.conversation()
-    assert said(whole.messages) == said(conversation.messages)
+    assert contents_of(whole.messages) == contents_of(conversation.messages)
     assert given_lines == list(transcript.encode(il.load(il.dump(conversation))).body)
     again = transcript.decode(transcript.encode(whole).bytes())
-    assert said(again.messages) == said(conversation.messages)
+    assert contents_of(again.messages) == contents_of(conversation.messages)
     with save(whole, home=path.parent) as copy:
-        assert said(entry.message for entry in copy.path()) == said(conversation.messages)
+        assert contents_of(entry.message for entry in copy.path()) == contents_of(conversation.messages)
 
 
 @settings(max_examples=150, deadline=None)

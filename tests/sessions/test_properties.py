@@ -113,11 +113,11 @@ def test_any_sequence_of_acts_equals_a_tree_in_memory(steps: list[tuple[str, int
 
 
 @given(st.lists(messages(), max_size=4))
-def test_any_message_comes_back_as_it_was(said: list[Any]) -> None:
+def test_any_message_comes_back_as_it_was(originals: list[Any]) -> None:
     """Whatever the format can say, through the file."""
     with TemporaryDirectory() as folder:
         with Session.open("s", home=folder) as session:
-            entries = [session.append(message) for message in said if not _is_ours(message)]
+            entries = [session.append(message) for message in originals if not _is_ours(message)]
         if not entries:
             return
         with Session.open("s", home=folder, read_only=True) as session:

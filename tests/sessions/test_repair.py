@@ -62,11 +62,11 @@ def test_case_105_what_was_glued_to_half_a_line_is_saved() -> None:
 
 def test_all_messages_of_an_array_in_one_line_are_saved() -> None:
     """However many: with braces, quotes and letters of any kind in their words."""
-    words = [f'{n}: {{"role": "user"}} é漢 \\ ' + "x" * 1000 for n in range(250)]
-    array = [{"role": "user", "content": text} for text in words]
+    contents = [f'{n}: {{"role": "user"}} é漢 \\ ' + "x" * 1000 for n in range(250)]
+    array = [{"role": "user", "content": text} for text in contents]
     for data in (json.dumps(array).encode(), json.dumps(array, ensure_ascii=False).encode()):
         found, lines = doctored(data)
-        assert (["bad-line"], words) == (found, [line["content"] for line in lines])
+        assert (["bad-line"], contents) == (found, [line["content"] for line in lines])
 
 
 def test_case_22_empty_call_ids_are_given_pairwise() -> None:
@@ -281,8 +281,8 @@ def test_foreign_words_that_nobody_understands_are_kept(line: dict[str, Any]) ->
     """As text, beside the message or under a role of their own: all the line said is still in the file."""
     found, lines = doctored(USER, CALLING, line)
     assert "shape" in found
-    said = json.dumps(lines)
-    assert all(word in said for word in ("kept",) if word in json.dumps(line))
+    dumped = json.dumps(lines)
+    assert all(word in dumped for word in ("kept",) if word in json.dumps(line))
 
 
 def test_another_programs_file_is_written_in_our_words(tmp_path: Path) -> None:

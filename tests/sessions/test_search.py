@@ -227,8 +227,8 @@ def test_following_can_be_stopped_and_taken_up(store: Store, index: TextIndex) -
 
 def test_the_index_is_smaller_than_its_texts(store: Store, index: TextIndex, tmp_path: Path) -> None:
     """Merged segments leave no free pages behind: the file has at most 0.8 of the size of what it finds."""
-    words = [f"w{(at * 7919) % 5000:04}" for at in range(200 * 1500)]
-    texts = [" ".join(words[at : at + 200]) for at in range(0, len(words), 200)]
+    terms = [f"w{(at * 7919) % 5000:04}" for at in range(200 * 1500)]
+    texts = [" ".join(terms[at : at + 200]) for at in range(0, len(terms), 200)]
     say(store, "s", *map(user, texts))
     index.follow()
     index.close()

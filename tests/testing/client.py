@@ -15,7 +15,7 @@ MODEL = "test-model"
 
 
 @dataclass
-class Heard:
+class Received:
     """An answer as the client got it: what came over the wire, and what the dialect makes of it."""
 
     status: int
@@ -43,7 +43,9 @@ def request(api: str, *content: Any, stream: bool = True, **context: Any) -> il.
     )
 
 
-async def ask(server: Server, api: str, asked: il.Request | str = "Hi", *, stream: bool = True, **http: Any) -> Heard:
+async def ask(
+    server: Server, api: str, asked: il.Request | str = "Hi", *, stream: bool = True, **http: Any
+) -> Received:
     """Sends a request and reads the answer to its end, whatever the end is."""
     if isinstance(asked, str):
         asked = request(api, asked, stream=stream)
@@ -51,26 +53,26 @@ async def ask(server: Server, api: str, asked: il.Request | str = "Hi", *, strea
     url = server.base_url(api) + wire.path(MODEL, stream)
     body = wire.encode_request(asked).bytes()
     http["headers"] = {"content-type": "application/json", **http.get("headers", {})}
-    heard = Heard(0, {})
+    received = Received(0, {})
     async with aiohttp.ClientSession() as session:
         try:
             async with session.post(url, data=body, **http) as response:
-                heard.status, heard.headers = response.status, dict(response.headers)
+                received.status, received.headers = response.status, dict(response.headers)
                 async for data in response.content.iter_any():
-                    heard.chunks.append(data)
+                    received.chunks.append(data)
         except (aiohttp.ClientError, TimeoutError) as error:
-            heard.failure = type(error).__name__
-    if stream and heard.status == 200:
-        heard.events = list(decoded(wire, heard))
-    return heard
+            received.failure = type(error).__name__
+    if stream and received.status == 200:
+        received.events = list(decoded(wire, received))
+    return received
 
 
-def decoded(wire: Any, heard: Heard) -> Iterator[StreamEvent]:
+def decoded(wire: Any, received: Received) -> Iterator[StreamEvent]:
     """The events of what came, as they would have come out piece by piece."""
-    framing = wire.framing(heard.headers.get("Content-Type", "").partition(";")[0])
+    framing = wire.framing(received.headers.get("Content-Type", "").partition(";")[0])
     decoder = wire.StreamDecoder(model=MODEL)
     try:
-        for chunk in heard.chunks:
+        for chunk in received.chunks:
             for frame in framing.feed(chunk):
                 yield from decoder.feed(frame)
         for frame in framing.close():
@@ -78,4 +80,4 @@ def decoded(wire: Any, heard: Heard) -> Iterator[StreamEvent]:
     except BadWire as fault:
         yield from decoder.close(str(fault))
     else:
-        yield from decoder.close(heard.failure or None)
+        yield from decoder.close(received.failure or None)

@@ -11,7 +11,7 @@ import interlingua as il
 from interlingua.dialects import WIRES
 from interlingua.testing import ErrorEvent, Server
 from interlingua.values.events import TextDelta
-from testing.client import MODEL, Heard, ask, decoded, request
+from testing.client import MODEL, Received, ask, decoded, request
 
 every_wire = pytest.mark.parametrize("api", sorted(WIRES))
 PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(20)).decode()
@@ -23,30 +23,30 @@ CALLS = (
 
 def kinds(message: il.AssistantMessage) -> list[tuple[str, Any]]:
     """What a message holds that every wire can say."""
-    said: list[tuple[str, Any]] = []
+    requests: list[tuple[str, Any]] = []
     for block in message.content or ():
         match block:
             case il.TextBlock():
-                said.append(("text", block.text))
+                requests.append(("text", block.text))
             case il.ThinkingBlock():
-                said.append(("thinking", block.thinking))
+                requests.append(("thinking", block.thinking))
             case il.ToolCall():
-                said.append((block.name, block.arguments))
-    return said
+                requests.append((block.name, block.arguments))
+    return requests
 
 
 @every_wire
 async def test_the_echo_repeats_the_users_words(api: str) -> None:
     """Nothing told: the last user text comes back, in several deltas, and is on record as said."""
-    words = "Grüße aus Tromsø, and a good long day to you!"
+    text = "Grüße aus Tromsø, and a good long day to you!"
     with Server() as server:
-        heard = await ask(server, api, words)
-    deltas = [event.delta for event in heard.events if isinstance(event, TextDelta)]
-    assert (words, "stop", "") == (heard.message.text, heard.message.stop_reason, heard.failure)
-    assert words == "".join(deltas)
+        response = await ask(server, api, text)
+    deltas = [event.delta for event in response.events if isinstance(event, TextDelta)]
+    assert (text, "stop", "") == (response.message.text, response.message.stop_reason, response.failure)
+    assert text == "".join(deltas)
     assert len(deltas) >= 3
     received = server.last
-    assert (api, "POST", words) == (received.api, received.method, received.message.text)  # type: ignore[union-attr]
+    assert (api, "POST", text) == (received.api, received.method, received.message.text)  # type: ignore[union-attr]
 
 
 @every_wire
@@ -69,8 +69,8 @@ async def test_thinking_text_and_parallel_calls_arrive(api: str, stream: bool) -
     thinking = il.ThinkingBlock(thinking="Two cities to look up.", thinking_signature="c2lnbmVk")
     with Server(chunk=5) as server:
         server.answer([thinking, il.TextBlock(text="Let me look."), *CALLS])
-        heard = await ask(server, api, "Weather?", stream=stream)
-    message = heard.message if stream else il.dialect(api).decode_response(heard.body, model=MODEL)
+        response = await ask(server, api, "Weather?", stream=stream)
+    message = response.message if stream else il.dialect(api).decode_response(response.body, model=MODEL)
     expected = [
         ("thinking", "Two cities to look up."),
         ("text", "Let me look."),
@@ -88,8 +88,8 @@ async def test_usage_is_counted_the_same_each_time(api: str, stream: bool) -> No
     """Four characters to a token; the same for the same conversation."""
     with Server() as server:
         server.answer("x" * 40)
-        heard = [await ask(server, api, "y" * 80, stream=stream) for _ in range(2)]
-    messages = [one.message if stream else il.dialect(api).decode_response(one.body, model=MODEL) for one in heard]
+        response = [await ask(server, api, "y" * 80, stream=stream) for _ in range(2)]
+    messages = [one.message if stream else il.dialect(api).decode_response(one.body, model=MODEL) for one in response]
     counted = [(m.usage.input, m.usage.output, m.usage.total_tokens) for m in messages if m.usage]
     assert [(20, 10, 30), (20, 10, 30)] == counted
 
@@ -100,8 +100,8 @@ async def test_the_replys_own_usage_and_stop_reason_stand(api: str) -> None:
     usage = il.Usage.of(11, 7)
     with Server() as server:
         server.answer(il.AssistantMessage(content="cut sh", usage=usage, stop_reason="length"))
-        heard = await ask(server, api)
-    message = heard.message
+        response = await ask(server, api)
+    message = response.message
     assert message.usage is not None
     assert (11, 7, "length") == (message.usage.input, message.usage.output, message.stop_reason)
 
@@ -113,14 +113,14 @@ async def test_images_and_tools_of_the_request_are_decoded(api: str) -> None:
     tool = il.ToolSpec(name="weather", description="Looks", input_schema={"type": "object", "properties": {}})
     asked = request(api, il.TextBlock(text="What is this?"), image, system="Be brief.", tools=(tool,))
     with Server() as server:
-        heard = await ask(server, api, asked)
+        response = await ask(server, api, asked)
         got = server.last.request
     assert got is not None
     content = got.context.messages[0].content
     pictures = [block for block in content or () if isinstance(block, il.ImageBlock)]
     assert [(PIXEL, "image/png")] == [(p.data, p.mime_type or "image/png") for p in pictures]
     assert ("Be brief.", ["weather"]) == (got.context.system_prompt, [t.name for t in got.context.tools or ()])
-    assert "What is this?" == heard.message.text
+    assert "What is this?" == response.message.text
 
 
 ERRORS = [
@@ -139,8 +139,8 @@ async def test_errors_come_back_as_the_same_error(api: str, error: il.ProviderEr
     """Status, words, kind and wait survive the wire, streamed or not."""
     with Server() as server:
         server.answer(error)
-        heard = [await ask(server, api, stream=stream) for stream in (True, False)]
-    for one in heard:
+        response = [await ask(server, api, stream=stream) for stream in (True, False)]
+    for one in response:
         found = il.dialect(api).decode_error(one.status, one.body, one.headers)
         assert (type(error), error.status, error.message) == (type(found), found.status, found.message)
         assert error.retry_after == found.retry_after
@@ -198,25 +198,25 @@ async def test_models_are_listed(api: str) -> None:
 GOOGLE = ["google-generative-ai", "google-vertex", "google-gemini-cli"]
 
 
-async def array_of(server: Server, api: str) -> Heard:
+async def array_of(server: Server, api: str) -> Received:
     """A stream that was not asked to be events."""
     wire = il.dialect(api)
     body = wire.encode_request(request(api, "An array of several chunks, please")).bytes()
     url = server.base_url(api) + wire.path(MODEL, True).partition("?")[0]
     async with aiohttp.ClientSession() as session, session.post(url, data=body) as response:
-        heard = Heard(response.status, dict(response.headers), [await response.read()])
-    heard.events = list(decoded(wire, heard))
-    return heard
+        received = Received(response.status, dict(response.headers), [await response.read()])
+    received.events = list(decoded(wire, received))
+    return received
 
 
 @pytest.mark.parametrize("api", GOOGLE)
 async def test_google_streams_an_array_unless_asked_for_events(api: str) -> None:
     """Without `alt=sse` the stream is one JSON array, and the dialect's framing reads it."""
     with Server() as server:
-        heard = await array_of(server, api)
-    assert "application/json" == heard.headers["Content-Type"]
-    assert "An array of several chunks, please" == heard.message.text
-    assert len(json.loads(heard.body)) > 3
+        received = await array_of(server, api)
+    assert "application/json" == received.headers["Content-Type"]
+    assert "An array of several chunks, please" == received.message.text
+    assert len(json.loads(received.body)) > 3
 
 
 @pytest.mark.parametrize("api", GOOGLE)
@@ -225,9 +225,9 @@ async def test_an_error_ends_an_array_as_its_last_element(api: str, after: int) 
     """The array is whole, and the decoder hears the error."""
     with Server() as server:
         server.answer("some words", chunk=3, fault=ErrorEvent("on fire", after_events=after))
-        heard = await array_of(server, api)
-    assert (after + 1, "error") == (len(json.loads(heard.body)), heard.message.stop_reason)
-    assert "on fire" in (heard.message.error_message or "")
+        received = await array_of(server, api)
+    assert (after + 1, "error") == (len(json.loads(received.body)), received.message.stop_reason)
+    assert "on fire" in (received.message.error_message or "")
 
 
 PLAIN = [
@@ -299,7 +299,7 @@ async def test_a_strict_server_refuses_what_a_provider_would() -> None:
         options=il.Options(stream=False, max_tokens=10),
     )
     with Server(strict=True) as server:
-        heard = await ask(server, "openai-completions", asked, stream=False)
+        response = await ask(server, "openai-completions", asked, stream=False)
         fine = await ask(server, "openai-completions", "Hi", stream=False)
-    assert (400, 200) == (heard.status, fine.status)
-    assert "$.messages[1]" in heard.body.decode()
+    assert (400, 200) == (response.status, fine.status)
+    assert "$.messages[1]" in response.body.decode()

@@ -15,9 +15,9 @@ from testing.client import MODEL, request
 resource = pytest.importorskip("resource", reason="limits of open files are a matter of POSIX")
 
 
-def call(server: Server, api: str, words: str) -> tuple[str, bytes]:
+def call(server: Server, api: str, text: str) -> tuple[str, bytes]:
     wire = il.dialect(api)
-    return server.base_url(api) + wire.path(MODEL, True), wire.encode_request(request(api, words)).bytes()
+    return server.base_url(api) + wire.path(MODEL, True), wire.encode_request(request(api, text)).bytes()
 
 
 @pytest.mark.skipif(resource.getrlimit(resource.RLIMIT_NOFILE)[0] < 4096, reason="needs 4096 open files (ulimit -n)")

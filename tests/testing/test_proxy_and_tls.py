@@ -33,17 +33,17 @@ async def test_faults_strike_over_tls(reset: bool) -> None:
     """A cut is a cut."""
     with Server(tls=True) as server:
         server.answer("word " * 50, fault=Cut(after_events=4, reset=reset))
-        heard = await ask(server, API, ssl=trusting(server))
-    assert (True, "error") == (bool(heard.failure), heard.message.stop_reason)
+        response = await ask(server, API, ssl=trusting(server))
+    assert (True, "error") == (bool(response.failure), response.message.stop_reason)
 
 
 async def test_a_plain_request_passes_the_proxy_and_is_seen() -> None:
     """With the whole address, for each request anew; the upstream does not see what was for the proxy."""
     with Server() as server, ProxyServer() as proxy:
-        heard = [await ask(server, API, "Hi", proxy=proxy.url) for _ in range(2)]
+        response = [await ask(server, API, "Hi", proxy=proxy.url) for _ in range(2)]
         seen = proxy.passed
         headers = server.last.headers
-    assert ["Hi", "Hi"] == [one.message.text for one in heard]
+    assert ["Hi", "Hi"] == [one.message.text for one in response]
     assert [("POST", server.base_url(API) + "/v1/messages", 200)] * 2 == [(p.method, p.target, p.status) for p in seen]
     assert all(passed.bytes_down > 100 for passed in seen)
     assert [] == [name for name in headers if name.lower().startswith("proxy")]
@@ -52,9 +52,9 @@ async def test_a_plain_request_passes_the_proxy_and_is_seen() -> None:
 async def test_tls_passes_the_proxy_in_a_tunnel() -> None:
     """The proxy sees the host and how much passed, and nothing else."""
     with Server(tls=True) as server, ProxyServer() as proxy:
-        heard = await ask(server, API, "Hi", proxy=proxy.url, ssl=trusting(server))
+        response = await ask(server, API, "Hi", proxy=proxy.url, ssl=trusting(server))
         (passed,) = proxy.passed
-    assert "Hi" == heard.message.text
+    assert "Hi" == response.message.text
     assert ("CONNECT", server.url.removeprefix("https://"), 200) == (passed.method, passed.target, passed.status)
     assert passed.bytes_up > 100
     assert passed.bytes_down > 100
@@ -62,10 +62,10 @@ async def test_tls_passes_the_proxy_in_a_tunnel() -> None:
 
 async def test_a_proxy_may_want_a_password() -> None:
     """407 without it, and nothing reaches the server."""
-    told = {"proxy-authorization": aiohttp.encode_basic_auth("user", "pass")}
+    headers = {"proxy-authorization": aiohttp.encode_basic_auth("user", "pass")}
     with Server() as server, ProxyServer(auth=("user", "pass")) as proxy:
         refused = await ask(server, API, proxy=proxy.url)
-        admitted = await ask(server, API, "Hi", proxy=proxy.url, headers=told)
+        admitted = await ask(server, API, "Hi", proxy=proxy.url, headers=headers)
         assert ([407, 200], 1) == ([passed.status for passed in proxy.passed], len(server.requests))
         proxy.clear()
         assert [] == proxy.passed
@@ -78,18 +78,18 @@ async def test_an_upstream_that_is_not_there_is_a_bad_gateway() -> None:
     with server:
         pass
     async with ProxyServer() as proxy:
-        heard = await ask(server, API, proxy=proxy.url)
-    assert (502, [502]) == (heard.status, [passed.status for passed in proxy.passed])
+        response = await ask(server, API, proxy=proxy.url)
+    assert (502, [502]) == (response.status, [passed.status for passed in proxy.passed])
 
 
 async def test_leaving_is_seen_through_the_proxy() -> None:
     """The proxy closes the far side when the near side goes."""
     with Server() as server, ProxyServer() as proxy:
         server.answer("slow", fault=Stall(after_events=1))
-        heard = await ask(server, API, proxy=proxy.url, timeout=aiohttp.ClientTimeout(sock_read=0.1))
+        response = await ask(server, API, proxy=proxy.url, timeout=aiohttp.ClientTimeout(sock_read=0.1))
         left = time.monotonic()
         gone = await server.disconnected()
-    assert ("SocketTimeoutError", True) == (heard.failure, gone.time - left < 2)
+    assert ("SocketTimeoutError", True) == (response.failure, gone.time - left < 2)
 
 
 async def test_what_is_no_http_is_dropped() -> None:
@@ -100,8 +100,8 @@ async def test_what_is_no_http_is_dropped() -> None:
         assert b"" == await reader.read()
         writer.close()
         await writer.wait_closed()
-        heard = await ask(server, API, "Hi", proxy=proxy.url)
-    assert "Hi" == heard.message.text
+        response = await ask(server, API, "Hi", proxy=proxy.url)
+    assert "Hi" == response.message.text
 
 
 def test_a_proxy_that_has_not_started_says_so() -> None:

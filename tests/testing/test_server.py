@@ -75,8 +75,8 @@ async def test_a_reply_that_is_none_of_these_is_reported() -> None:
     """A wrong type is an error of the test, said by the server."""
     with Server() as server:
         server.answer(42)  # type: ignore[arg-type]
-        heard = await ask(server, API)
-    assert (500, True) == (heard.status, b"a reply must be text" in heard.body)
+        response = await ask(server, API)
+    assert (500, True) == (response.status, b"a reply must be text" in response.body)
 
 
 async def test_say_and_call_are_short_for_answer() -> None:
@@ -85,8 +85,8 @@ async def test_say_and_call_are_short_for_answer() -> None:
         server.say("It is 4.", thinking="2 + 2", chunk=3)
         server.call("add", {"a": 2}, text="Adding.")
         server.call("sub", id="mine")
-        said, called, named = [(await ask(server, API)).message for _ in range(3)]
-    assert ("2 + 2", "It is 4.") == (said.thinking, said.text)
+        spoken, called, named = [(await ask(server, API)).message for _ in range(3)]
+    assert ("2 + 2", "It is 4.") == (spoken.thinking, spoken.text)
     assert ("Adding.", "call_1", {"a": 2}) == (called.text, called.tool_calls[0].id, called.tool_calls[0].arguments)
     assert ("mine", {}) == (named.tool_calls[0].id, named.tool_calls[0].arguments)
 
@@ -232,8 +232,8 @@ async def test_a_stopped_server_refuses_and_can_start_again() -> None:
     with server:
         await texts(server, 1)
         url = server.url
-    heard = await ask(server, API)
-    assert "ClientConnectorError" == heard.failure
+    response = await ask(server, API)
+    assert "ClientConnectorError" == response.failure
     with server:
         assert (url, ["Hi"], 2) == (server.url, await texts(server, 1), len(server.requests))
 

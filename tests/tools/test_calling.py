@@ -284,7 +284,7 @@ async def test_case_36_large_integers_reach_the_tool_with_every_digit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "expected"),
     [
         ("[1]", "an array"),
         ('{"path": "x', "not JSON"),
@@ -295,11 +295,11 @@ async def test_case_36_large_integers_reach_the_tool_with_every_digit() -> None:
         ("[" * 5000, "JSON object"),
     ],
 )
-async def test_what_is_no_object_is_answered(arguments: Any, words: str) -> None:
+async def test_what_is_no_object_is_answered(arguments: Any, expected: str) -> None:
     """With what is wrong and what is allowed."""
     result = await call_tool(tool(), "c1", arguments)
     assert (True, 400) == (result.is_error, result.details["status"])
-    assert words in result.text and "Allowed: path (string), offset (integer)" in result.text
+    assert expected in result.text and "Allowed: path (string), offset (integer)" in result.text
 
 
 async def test_a_call_that_could_not_be_parsed_is_not_run() -> None:
@@ -363,7 +363,7 @@ def failing(request: ApprovalRequest) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("action", "approve", "words"),
+    ("action", "approve", "expected"),
     [
         ("allow", None, "ran"),
         ("deny", lambda request: True, "not allowed: it writes"),
@@ -379,11 +379,11 @@ def failing(request: ApprovalRequest) -> bool:
         ("whatever", None, "not allowed"),
     ],
 )
-async def test_the_policy_decides(action: str, approve: Any, words: str) -> None:
+async def test_the_policy_decides(action: str, approve: Any, expected: str) -> None:
     """Allowed, asked or denied; whatever fails or is unclear is a no."""
     result = await call_tool(tool(), "c1", {}, policy=Policy(action), approve=approve)
-    assert words in result.text
-    assert (words != "ran") is result.is_error
+    assert expected in result.text
+    assert (expected != "ran") is result.is_error
     assert not result.is_error or 403 == result.details["status"]
 
 
@@ -457,15 +457,18 @@ async def test_updates_are_heard_until_the_call_ends() -> None:
         on_update("3")
         return text_result("end")
 
-    heard: list[Any] = []
+    received: list[Any] = []
     here = threading.current_thread()
     result = await call_tool(
-        tool(work), "c1", {}, on_update=lambda partial: heard.append((partial.text, threading.current_thread() is here))
+        tool(work),
+        "c1",
+        {},
+        on_update=lambda partial: received.append((partial.text, threading.current_thread() is here)),
     )
     kept[0](text_result("late"))
     await asyncio.to_thread(kept[0], text_result("later"))
     await asyncio.sleep(0)
-    assert ("end", [("1", True), ("2", True), ("3", True)]) == (result.text, heard)
+    assert ("end", [("1", True), ("2", True), ("3", True)]) == (result.text, received)
 
 
 async def test_a_listener_that_fails_does_not_stop_the_tool(caplog: pytest.LogCaptureFixture) -> None:

@@ -163,22 +163,22 @@ def test_discovery_takes_lists_and_groups(registry: ToolRegistry, options: Any, 
 @pytest.mark.usefixtures("modules")
 def test_an_unknown_group_is_told(registry: ToolRegistry) -> None:
     """It matches nothing, and is not taken in silence."""
-    told: list[str] = []
-    discover_core_tools(registry, exclude=["group:nothing", "group:web"], on_load_warning=told.append)
-    assert told[0].startswith("unknown group 'group:nothing'; valid groups: group:fs, ")
-    assert 2 == len(told)
+    reported: list[str] = []
+    discover_core_tools(registry, exclude=["group:nothing", "group:web"], on_load_warning=reported.append)
+    assert reported[0].startswith("unknown group 'group:nothing'; valid groups: group:fs, ")
+    assert 2 == len(reported)
 
 
 @pytest.mark.usefixtures("modules")
 def test_a_module_that_is_not_there_or_does_not_load_is_told_and_the_others_stay(registry: ToolRegistry) -> None:
     """The warning names the tool and the cause; the report too."""
-    told: list[str] = []
+    reported: list[str] = []
     errors: list[Any] = []
-    discover_core_tools(registry, on_load_warning=told.append)
-    assert ["the core tool lost could not be loaded: no module cat_alog.lost"] == told
+    discover_core_tools(registry, on_load_warning=reported.append)
+    assert ["the core tool lost could not be loaded: no module cat_alog.lost"] == reported
     tools = registry.resolve_all(ToolContext(root="/r"), lambda meta, error: errors.append((meta.id, type(error))))
     assert (["good"], [("broken", AttributeError)]) == ([tool.name for tool in tools], errors)
-    assert 2 == len(told) and "the core tool broken could not be loaded: AttributeError" in told[1]
+    assert 2 == len(reported) and "the core tool broken could not be loaded: AttributeError" in reported[1]
     assert ["broken"] == [skipped.id for skipped in registry.skipped]
 
 
@@ -206,14 +206,14 @@ def test_a_tool_of_the_user_is_not_replaced_in_silence(registry: ToolRegistry, w
 
 def test_the_openclaw_root_is_kept_for_plugins(registry: ToolRegistry, tmp_path: Path) -> None:
     """Once; one that is not there is told, and the tools are registered all the same."""
-    told: list[str] = []
+    reported: list[str] = []
     for _ in range(2):
-        discover_core_tools(registry, include=["read"], openclaw_root=str(tmp_path), on_load_warning=told.append)
-    discover_core_tools(registry, include=["read"], openclaw_root="/nowhere", on_load_warning=told.append)
+        discover_core_tools(registry, include=["read"], openclaw_root=str(tmp_path), on_load_warning=reported.append)
+    discover_core_tools(registry, include=["read"], openclaw_root="/nowhere", on_load_warning=reported.append)
     assert ((str(tmp_path),), ["read"]) == (registry.search_roots, [meta.id for meta in registry])
     assert [
         "/nowhere is not a directory, so no plugins are searched there; set openclaw_root to the path of a checkout"
-    ] == told
+    ] == reported
 
 
 # --- what is really there --------------------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ def test_core_tools_are_made_for_a_context_and_the_rest_is_explained(registry: T
         ToolContext(root=str(tmp_path), workspace_dir=str(tmp_path), bridge=local_bridge(tmp_path)),
     ):
         errors: list[Any] = []
-        tools = registry.resolve_all(context, lambda meta, error, told=errors: told.append((meta.id, error)))
+        tools = registry.resolve_all(context, lambda meta, error, reported=errors: reported.append((meta.id, error)))
         assert [] == errors
         for tool in tools:
             assert tool.name in IDS and tool.description and "object" == tool.parameters["type"]
@@ -288,12 +288,14 @@ def test_the_schemas_of_core_tools_are_schemas_that_every_provider_takes(
 
 def test_a_known_group_without_a_tool_is_told(registry: ToolRegistry) -> None:
     """As is a name that is no core tool's."""
-    told: list[str] = []
-    discover_core_tools(registry, include=["group:nodes", "raed"], exclude=["group:web"], on_load_warning=told.append)
+    reported: list[str] = []
+    discover_core_tools(
+        registry, include=["group:nodes", "raed"], exclude=["group:web"], on_load_warning=reported.append
+    )
     assert (
         0,
         ["group 'group:nodes' selects no registered tool", "unknown tool 'raed'; did you mean 'read'?"],
     ) == (
         len(registry),
-        told,
+        reported,
     )

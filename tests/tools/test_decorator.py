@@ -238,9 +238,9 @@ async def test_the_signal_and_the_updates_are_for_the_function_alone() -> None:
         tell(ToolResult(details=n))
         return stop.aborted
 
-    heard: list[Any] = []
-    result = await call_tool(work, "c1", {"n": 7}, on_update=lambda partial: heard.append(partial.details))
-    assert (["n"], [7], False) == (list(work.parameters["properties"]), heard, result.details)
+    received: list[Any] = []
+    result = await call_tool(work, "c1", {"n": 7}, on_update=lambda partial: received.append(partial.details))
+    assert (["n"], [7], False) == (list(work.parameters["properties"]), received, result.details)
     refused = await call_tool(work, "c1", {"n": 7, "stop": 1})
     assert "stop: unknown argument" in refused.text
 
@@ -360,7 +360,7 @@ DOCSTRINGS: list[tuple[str, str, dict[str, str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("text", "words", "described"), DOCSTRINGS)
-def test_docstrings_are_read_in_the_usual_styles(text: str, words: str, described: dict[str, str]) -> None:
+@pytest.mark.parametrize(("text", "expected", "described"), DOCSTRINGS)
+def test_docstrings_are_read_in_the_usual_styles(text: str, expected: str, described: dict[str, str]) -> None:
     """Google, NumPy and Sphinx; what is no section stays in the words."""
-    assert (words, described) == parse_docstring(text)
+    assert (expected, described) == parse_docstring(text)

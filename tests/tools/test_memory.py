@@ -318,7 +318,7 @@ async def test_no_notes_are_no_results_and_said(tmp_path):
     empty = await search(tmp_path, "tea")
     assert ([], True) == (empty["results"], "no memory notes yet" in empty["message"])
     (tmp_path / "MEMORY.md").write_text("")
-    assert "no note contains these words" in (await search(tmp_path, "tea"))["message"]
+    assert "no note contains these terms" in (await search(tmp_path, "tea"))["message"]
 
 
 async def test_agent_and_workspace_are_both_searched(agent, tmp_path):

@@ -25,7 +25,7 @@ CAREFUL = Policy.of(
 TRUSTING = Policy(rules=(Rule(action="deny", command="rm"),), default="allow")
 
 
-def said(policy: Policy, command: str, **params: object) -> str:
+def decision(policy: Policy, command: str, **params: object) -> str:
     return policy.decide("exec", {"command": command, **params}).action
 
 
@@ -56,7 +56,7 @@ def said(policy: Policy, command: str, **params: object) -> str:
 )
 def test_a_line_whose_every_command_is_allowed_is_allowed(line: str) -> None:
     """Quoting, pipes, lists, comments and harmless redirections do not take a permission away."""
-    assert "allow" == said(CAREFUL, line)
+    assert "allow" == decision(CAREFUL, line)
 
 
 TRICKS = [
@@ -200,32 +200,32 @@ DOUBTS = [
 @pytest.mark.parametrize("line", DOUBTS)
 def test_a_line_that_is_not_certain_is_never_allowed(line: str) -> None:
     """Where reading a line leaves doubt, a person is asked, whatever the allow rules say."""
-    assert "ask" == said(CAREFUL, line)
+    assert "ask" == decision(CAREFUL, line)
 
 
 @pytest.mark.parametrize("line", ["$(echo rm) x", "$X x", "{rm,x}", "curl x | sh", "ls 'unclosed", "/bin/r? x"])
 def test_a_doubt_asks_also_where_the_default_allows(line: str) -> None:
     """A deny rule that might apply is not passed over only because the rest is allowed."""
-    assert "ask" == said(TRUSTING, line)
+    assert "ask" == decision(TRUSTING, line)
 
 
 def test_a_default_that_allows_needs_no_certainty_without_rules() -> None:
     """Where nothing is forbidden, there is nothing to be in doubt about."""
-    assert "allow" == said(ALLOW, "for i in $(ls); do echo $i > x; done")
-    assert "allow" == said(Policy((Rule(action="allow", tool="exec"),)), "for i in $(ls); do echo $i; done")
+    assert "allow" == decision(ALLOW, "for i in $(ls); do echo $i > x; done")
+    assert "allow" == decision(Policy((Rule(action="allow", tool="exec"),)), "for i in $(ls); do echo $i; done")
 
 
 def test_variables_beside_the_command_take_an_allow_rule_away() -> None:
     """An environment that the caller chose may change what an allowed command does."""
-    assert "allow" == said(CAREFUL, "ls", env={})
-    assert "ask" == said(CAREFUL, "ls", env={"X": "1"})
+    assert "allow" == decision(CAREFUL, "ls", env={})
+    assert "ask" == decision(CAREFUL, "ls", env={"X": "1"})
 
 
 def test_a_regular_expression_sees_each_command_alone() -> None:
     """`re:` rules are searched in one command at a time, without its quotes."""
     policy = Policy((Rule(action="allow", command=r"re:^make (test|lint)$"), Rule(action="deny", command="re:--force")))
     assert ["allow", "allow", "ask", "ask", "deny", "ask"] == [
-        said(policy, line)
+        decision(policy, line)
         for line in ("make test", "make 'lint'", "make test install", "x; make test", "git push --force", "make $X")
     ]
 
@@ -240,7 +240,7 @@ def test_an_allow_rule_for_what_runs_commands_does_not_allow_those() -> None:
     """`env` and `xargs` may be allowed alone; what they would run needs a rule that names it."""
     policy = Policy((Rule(action="allow", command=("env", "sudo systemctl restart", "timeout 5")),))
     assert ["allow", "ask", "allow", "ask", "ask"] == [
-        said(policy, line) for line in ("env", "env ls", "sudo systemctl restart x", "sudo ls", "timeout 5 ls")
+        decision(policy, line) for line in ("env", "env ls", "sudo systemctl restart x", "sudo ls", "timeout 5 ls")
     ]
 
 
@@ -321,7 +321,7 @@ def test_paths_inside_patches_and_commands_are_seen() -> None:
     patch = "*** Begin Patch\n*** Update File: src/x.py\n*** Move to: secrets/x.py\n*** End Patch"
     assert "deny" == KEEP_OUT.decide("apply_patch", {"input": patch}).action
     assert ["deny", "deny", "deny", "deny", "deny", "ask", "allow"] == [
-        said(KEEP_OUT, line)
+        decision(KEEP_OUT, line)
         for line in (
             "cat .env",
             "cat <.env",
@@ -332,7 +332,7 @@ def test_paths_inside_patches_and_commands_are_seen() -> None:
             "ls src",
         )
     ]
-    assert "deny" == said(KEEP_OUT, "ls", workdir="/etc/ssl")
+    assert "deny" == decision(KEEP_OUT, "ls", workdir="/etc/ssl")
 
 
 SECRETS = Policy((Rule(action="deny", path="secrets/**"),), default="allow", root="/srv/project")
@@ -367,8 +367,8 @@ def test_what_a_denied_directory_holds_is_denied_from_inside_and_as_a_whole(tool
 def test_what_is_beside_a_denied_directory_is_not_denied() -> None:
     """Other directories, and names that only begin like it; several moves leave doubt about where a command runs."""
     lines = ("cat key", "cd src && cat key", "tar c src", "cat secrets.md", "cd src && cd a && cat key")
-    assert ["allow", "allow", "allow", "allow", "ask"] == [said(SECRETS, line) for line in lines]
-    assert "allow" == said(SECRETS, "cat key", workdir="src")
+    assert ["allow", "allow", "allow", "allow", "ask"] == [decision(SECRETS, line) for line in lines]
+    assert "allow" == decision(SECRETS, "cat key", workdir="src")
     assert "allow" == SECRETS.decide("grep", {"pattern": "secrets", "path": "src"}).action
 
 
@@ -390,7 +390,7 @@ def test_what_is_beside_a_denied_directory_is_not_denied() -> None:
 def test_an_allowed_working_directory_does_not_allow_what_is_outside_it(line: str, action: str) -> None:
     """A command that runs where it may still names what it reads."""
     rule = Rule(action="allow", tool="exec", command=("cat", "cd"), path="src/**")
-    assert action == said(Policy((rule,), root="/srv/project"), line, workdir="src/a")
+    assert action == decision(Policy((rule,), root="/srv/project"), line, workdir="src/a")
 
 
 def test_an_allowed_path_covers_the_whole_call_or_nothing() -> None:

@@ -192,16 +192,16 @@ def test_a_factory_that_raises_is_skipped_and_told(registry: ToolRegistry) -> No
     registry.register(tool("a"))
     registry.register_factory(fail, meta("bad"))
     registry.register(tool("b"))
-    told: list[Any] = []
-    assert ["a", "b"] == names(registry.resolve_all(on_error=lambda *what: told.append(what)))
-    assert [(meta("bad"), error)] == told
+    reported: list[Any] = []
+    assert ["a", "b"] == names(registry.resolve_all(on_error=lambda *what: reported.append(what)))
+    assert [(meta("bad"), error)] == reported
     assert (Skipped(id="bad", reason="RuntimeError: boom"),) == registry.skipped
     assert ["a", "b"] == names(registry.resolve_all())
 
 
 def test_a_tool_that_misses_its_context_is_reported_with_the_field(registry: ToolRegistry) -> None:
     """Whether the catalogue knows what it needs or the factory finds out; no error is told."""
-    told: list[Any] = []
+    reported: list[Any] = []
 
     def make(context: ToolContext) -> Tool:
         needed(context, "root", "agent_dir")
@@ -209,12 +209,12 @@ def test_a_tool_that_misses_its_context_is_reported_with_the_field(registry: Too
 
     registry.register_factory(make, meta("found"))
     registry.register_factory(make, meta("known", needs=("bridge",)))
-    assert [] == registry.resolve_all(ToolContext(root="/r"), lambda *what: told.append(what))
+    assert [] == registry.resolve_all(ToolContext(root="/r"), lambda *what: reported.append(what))
     assert (
         Skipped(id="found", reason="the context has no agent_dir", missing=("agent_dir",)),
         Skipped(id="known", reason="the context has no bridge", missing=("bridge",)),
     ) == registry.skipped
-    assert (str(MissingContext("a", "b")), []) == ("the context has no a and no b", told)
+    assert (str(MissingContext("a", "b")), []) == ("the context has no a and no b", reported)
     report = registry.report(ToolContext(root="/r", agent_dir="/a"))
     assert (["made"], ["known"]) == (names(report.tools), [skipped.id for skipped in report.skipped])
 
@@ -385,9 +385,9 @@ async def test_asynchronous_factories_are_awaited(registry: ToolRegistry) -> Non
     registry.register_factory(failing, meta("bad"))
     registry.register_factory(missing, meta("missing"))
     registry.register(tool("a"))
-    told: list[Any] = []
-    tools = await registry.aresolve_all(ToolContext(agent_id="x"), lambda meta, error: told.append(meta.id))
-    assert (["x", "a"], ["bad"]) == (names(tools), told)
+    reported: list[Any] = []
+    tools = await registry.aresolve_all(ToolContext(agent_id="x"), lambda meta, error: reported.append(meta.id))
+    assert (["x", "a"], ["bad"]) == (names(tools), reported)
     assert [("bad", ()), ("missing", ("root",))] == [(one.id, one.missing) for one in registry.skipped]
     assert ["nobody"] == names(await registry.aresolve_all(profile="coding"))
     one = await registry.aresolve("slow", ToolContext(agent_id="y"))

@@ -67,8 +67,8 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-def run_of(host: AgentHost, told: Any) -> Run:
-    return host.runs[told["runId"]]
+def run_of(host: AgentHost, output: Any) -> Run:
+    return host.runs[output["runId"]]
 
 
 def test_the_tools_are_in_the_catalogue_and_need_a_host_and_a_session() -> None:
@@ -90,9 +90,9 @@ async def test_sessions_list_shows_what_the_session_sees(make: Any) -> None:
     host = make()
     await host.run("hello", "main")
     await host.run("hidden", "other")
-    told = await use(host, "sessions_list", messageLimit=2)
-    assert (1, KEY, "main") == (told["count"], told["sessions"][0]["key"], told["sessions"][0]["kind"])
-    assert ["user", "assistant"] == [message["role"] for message in told["sessions"][0]["messages"]]
+    output = await use(host, "sessions_list", messageLimit=2)
+    assert (1, KEY, "main") == (output["count"], output["sessions"][0]["key"], output["sessions"][0]["kind"])
+    assert ["user", "assistant"] == [message["role"] for message in output["sessions"][0]["messages"]]
     assert 1 == (await use(host, "sessions_list", kinds=["main", "nonsense"]))["count"]
     assert 0 == (await use(host, "sessions_list", kinds=["cron"]))["count"]
 
@@ -110,8 +110,8 @@ async def test_sessions_history_reads_and_answers_refusals_as_values(make: Any) 
     host = make(spawning=Spawning(depth=1))
     await host.run("hello", "main")
     await host.run("hidden", "other")
-    told = await use(host, "sessions_history", sessionKey="main", limit=1)
-    assert ["done", True] == [told["messages"][0]["content"][0]["text"], told["hasMore"]]
+    output = await use(host, "sessions_history", sessionKey="main", limit=1)
+    assert ["done", True] == [output["messages"][0]["content"][0]["text"], output["hasMore"]]
     assert "forbidden" == (await use(host, "sessions_history", sessionKey="other"))["status"]
     assert "forbidden" == (await use(host, "sessions_history", sessionKey="nowhere"))["status"]
     assert "error" == (await use(host, "sessions_history", key="agent:main:fresh", sessionKey="current"))["status"]
@@ -128,11 +128,11 @@ async def test_session_status_shows_a_card_and_switches_the_model(make: Any) -> 
     )
     assert "Tokens: " in result.text and "Cost: $" in result.text
     assert (KEY, False) == (result.details["sessionKey"], result.details["modelOverride"])
-    told = await use(host, "session_status", sessionKey="current", model="debug/inspect-echo-1")
-    assert ("debug/inspect-echo-1", True) == (told["model"], told["modelOverride"])
+    output = await use(host, "session_status", sessionKey="current", model="debug/inspect-echo-1")
+    assert ("debug/inspect-echo-1", True) == (output["model"], output["modelOverride"])
     assert ("debug/script", False) == (
-        (told := await use(host, "session_status", model="default"))["model"],
-        told["modelOverride"],
+        (output := await use(host, "session_status", model="default"))["model"],
+        output["modelOverride"],
     )
     assert (await used(host, "session_status", model="nowhere/x")).is_error
     assert (
@@ -152,14 +152,14 @@ async def test_sessions_send_waits_for_the_answer_by_key_or_label(make: Any) -> 
     assert await child.wait(20)
     await until(lambda: not host._lane(KEY).busy)
     assert ("ok", "one") == (
-        (told := await use(host, "sessions_send", sessionKey=child.key, message="x"))["status"],
-        told["reply"],
+        (output := await use(host, "sessions_send", sessionKey=child.key, message="x"))["status"],
+        output["reply"],
     )
     assert ("ok", "two") == (
-        (told := await use(host, "sessions_send", label="helper", message="y"))["status"],
-        told["reply"],
+        (output := await use(host, "sessions_send", label="helper", message="y"))["status"],
+        output["reply"],
     )
-    assert child.key == told["sessionKey"] and told["runId"]
+    assert child.key == output["sessionKey"] and output["runId"]
 
 
 async def test_sessions_send_can_be_told_not_to_wait(make: Any) -> None:
@@ -210,9 +210,9 @@ async def test_sessions_spawn_returns_at_once_and_the_result_comes_later(make: A
     (run,) = host.runs.values()
     await run.wait(20)
     await until(lambda: len(script.requests) == 4 and not host._lane(KEY).busy)
-    told = host.history("main", include_tools=True)["messages"]
-    assert "accepted" in str(told[2]["content"]) and run.key in str(told[2]["content"])
-    assert "begun" in texts(result.messages) and "It is three." == told[-1]["content"][0]["text"]
+    output = host.history("main", include_tools=True)["messages"]
+    assert "accepted" in str(output[2]["content"]) and run.key in str(output[2]["content"])
+    assert "begun" in texts(result.messages) and "It is three." == output[-1]["content"][0]["text"]
     offered = [[tool.name for tool in request.context.tools or ()] for request in script.requests]
     assert NAMES == offered[0] and [name for name in NAMES if name != "sessions_spawn"] == offered[2]
 
@@ -259,8 +259,8 @@ async def test_sessions_spawn_refuses_nonsense(make: Any, params: Any, why: str)
 )
 async def test_sessions_spawn_answers_what_is_not_to_be_had_as_values(make: Any, params: Any, status: str) -> None:
     """With the reason."""
-    told = await use(make(), "sessions_spawn", task="a", **params)
-    assert status == told["status"] and told["error"]
+    output = await use(make(), "sessions_spawn", task="a", **params)
+    assert status == output["status"] and output["error"]
 
 
 @pytest.mark.parametrize("kind", ["replay", "script"])
@@ -273,10 +273,10 @@ async def test_a_model_that_reads_a_file_must_be_named_by_the_host(
     model = f"debug/{kind}:{tmp_path / 'private.json'}"
     host = make()
     await host.run("hello", "main")
-    told = await use(host, tool, model=model, **params)
-    assert ("forbidden", {}) == (told["status"], host.runs) and "must be named in `models`" in told["error"]
+    output = await use(host, tool, model=model, **params)
+    assert ("forbidden", {}) == (output["status"], host.runs) and "must be named in `models`" in output["error"]
     allowing = make(models=["debug/script", model])
-    assert (told := await use(allowing, tool, model=model, **params)).get("status") != "forbidden"
+    assert (output := await use(allowing, tool, model=model, **params)).get("status") != "forbidden"
     assert all([await run.wait(20) for run in allowing.runs.values()])
 
 
@@ -294,14 +294,14 @@ async def test_sessions_spawn_hands_its_arguments_on(make: Any, tmp_path: Path) 
     (tmp_path / "w").mkdir()
     host = make(context=ToolContext(root=str(tmp_path / "w")))
     files = [{"name": "a.bin", "content": base64.b64encode(b"\0\1").decode(), "encoding": "base64", "mimeType": "x/y"}]
-    told = await use(
+    output = await use(
         host, "sessions_spawn", task="a", thread=True, timeoutSeconds=7, attachments=files, attachAs={"mountPath": "in"}
     )
-    task = run_of(host, told).task
-    assert ("session", 7.0, "session") == (task.mode, task.seconds, told["mode"])
+    task = run_of(host, output).task
+    assert ("session", 7.0, "session") == (task.mode, task.seconds, output["mode"])
     assert b"\0\1" == (tmp_path / "w" / "in" / "a.bin").read_bytes()
     assert 5.0 == run_of(host, await use(host, "sessions_spawn", task="b", runTimeoutSeconds=5)).task.seconds
-    await run_of(host, told).wait(20)
+    await run_of(host, output).wait(20)
 
 
 # --- subagents -------------------------------------------------------------------------------------------------------
@@ -317,24 +317,24 @@ async def test_subagents_lists_those_that_work_and_those_that_ended(make: Any) -
     await until(lambda: len(script.requests) == 2)
     await use(host, "sessions_spawn", task="b", label="slow")
     await asyncio.wait_for(begun.wait(), 20)
-    told = await use(host, "subagents")
-    assert ["slow"] == [row["label"] for row in told["active"]]
-    assert [("quick", "done", "found it")] == [(r["label"], r["status"], r["result"]) for r in told["recent"]]
-    assert "1. quick: done\n2. slow: running" == told["text"]
+    output = await use(host, "subagents")
+    assert ["slow"] == [row["label"] for row in output["active"]]
+    assert [("quick", "done", "found it")] == [(r["label"], r["status"], r["result"]) for r in output["recent"]]
+    assert "1. quick: done\n2. slow: running" == output["text"]
     assert "no sub-agents" == (await use(host, "subagents", key="agent:main:other"))["text"]
 
 
 async def test_waiting_for_subagents_never_stops_them(make: Any) -> None:
     """Timeout says who still works; ok has the results."""
     host = make(lambda request: "found")
-    told = await use(host, "sessions_spawn", task="a")
-    waited = await use(host, "subagents", action="wait", runIds=[told["runId"]], timeoutSeconds=20)
+    output = await use(host, "sessions_spawn", task="a")
+    waited = await use(host, "subagents", action="wait", runIds=[output["runId"]], timeoutSeconds=20)
     assert ("ok", "done", "found") == (waited["status"], waited["runs"][0]["status"], waited["runs"][0]["result"])
     wait, _ = waiting()
     other = make(lambda request: calling(call("wait")), tools=[wait])
-    told = await use(other, "sessions_spawn", task="a")
-    waited = await use(other, "subagents", action="wait", runId=told["runId"], timeoutSeconds=0)
-    assert ("timeout", True) == (waited["status"], run_of(other, told).active)
+    output = await use(other, "sessions_spawn", task="a")
+    waited = await use(other, "subagents", action="wait", runId=output["runId"], timeoutSeconds=0)
+    assert ("timeout", True) == (waited["status"], run_of(other, output).active)
 
 
 @pytest.mark.parametrize("target", ["1", "one", "all", "key", "id"])
@@ -345,8 +345,8 @@ async def test_subagents_are_cancelled_by_any_name(make: Any, target: str) -> No
     run = run_of(host, await use(host, "sessions_spawn", task="a", label="one"))
     await asyncio.wait_for(begun.wait(), 20)
     name = {"key": run.key, "id": run.id}.get(target, target)
-    told = await use(host, "subagents", action="cancel", target=name)
-    assert ([run.id], "killed") == (told["cancelled"], run.status)
+    output = await use(host, "subagents", action="cancel", target=name)
+    assert ([run.id], "killed") == (output["cancelled"], run.status)
     assert [] == (await use(host, "subagents", action="kill", target=name))["cancelled"]
 
 
@@ -390,8 +390,8 @@ async def test_a_session_controls_only_what_is_below_it(make: Any) -> None:
     """To another, the run is not there."""
     host = make()
     run = await host.spawn("a", by=Caller(key="agent:main:other"))
-    told = await use(host, "subagents", action="cancel", runId=run.id)
-    assert "error" == told["status"] and "no sub-agent" in told["error"]
+    output = await use(host, "subagents", action="cancel", runId=run.id)
+    assert "error" == output["status"] and "no sub-agent" in output["error"]
 
 
 # --- message ---------------------------------------------------------------------------------------------------------
@@ -431,11 +431,11 @@ async def sent(tool: Tool, **params: Any) -> Any:
 async def test_message_sends_to_the_channel_at_hand() -> None:
     """And says under which id it is known there."""
     sink = Recording()
-    told = await sent(tool_for(sink), message="Hello", replyTo="7", asVoice=True, silent=True)
+    output = await sent(tool_for(sink), message="Hello", replyTo="7", asVoice=True, silent=True)
     payload, target = sink.sent[0]
     assert ("Hello", "7", None) == (payload.text, payload.reply_to_id, target)
     assert {"audioAsVoice": True, "silent": True} == payload.extra["interlingua"]
-    assert ("sent", "m1", "chat", True) == (told["status"], told["messageId"], told["channel"], told["here"])
+    assert ("sent", "m1", "chat", True) == (output["status"], output["messageId"], output["channel"], output["here"])
 
 
 def test_message_offers_what_its_channels_can_do() -> None:
@@ -489,12 +489,12 @@ async def test_message_of_a_bound_conversation_goes_there_and_nowhere_else() -> 
 async def test_message_goes_to_several_and_tells_who_was_not_reached() -> None:
     """One failure does not hide the others; alone it is raised."""
     sink = Recording(fails=TransportError("down"))
-    told = await sent(tool_for(sink), message="a", targets=["good", "bad", "good"])
+    output = await sent(tool_for(sink), message="a", targets=["good", "bad", "good"])
     assert ("partial", 1, [{"to": "chat:bad", "error": "down"}], False) == (
-        told["status"],
-        len(told["receipts"]),
-        told["failed"],
-        told["here"],
+        output["status"],
+        len(output["receipts"]),
+        output["failed"],
+        output["here"],
     )
     with pytest.raises(TransportError):
         await sent(tool_for(sink), message="a")
@@ -546,8 +546,8 @@ async def test_message_sends_no_files_where_there_are_none() -> None:
 async def test_message_strips_reasoning_and_can_try_without_sending() -> None:
     """A dry run tells what would be said, and where."""
     sink = Recording()
-    told = await sent(tool_for(sink), message="<thinking>hm</thinking>Hello", target="x", dryRun=True)
-    assert ({"status": "dryRun", "text": "Hello", "here": False, "to": ["chat:x"]}, []) == (told, sink.sent)
+    output = await sent(tool_for(sink), message="<thinking>hm</thinking>Hello", target="x", dryRun=True)
+    assert ({"status": "dryRun", "text": "Hello", "here": False, "to": ["chat:x"]}, []) == (output, sink.sent)
 
 
 def test_the_sinks_of_this_package_are_sinks() -> None:

@@ -36,14 +36,14 @@ class LoginServer:
         return web.json_response(body, status=status)
 
     def client(self, *, client: dict[str, Any] | None = None, **spec: Any) -> OAuthClient:
-        told: dict[str, Any] = {
+        payload: dict[str, Any] = {
             "token_url": f"{self.url}/token",
             "authorize_url": f"{self.url}/authorize",
             "device_url": f"{self.url}/device",
             "scopes": ("read", "write"),
         }
         return OAuthClient(
-            provider="acme", spec=OAuthSpec(**(told | spec)), **({"client_id": "my-client"} | (client or {}))
+            provider="acme", spec=OAuthSpec(**(payload | spec)), **({"client_id": "my-client"} | (client or {}))
         )
 
 

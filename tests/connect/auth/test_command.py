@@ -239,10 +239,11 @@ async def test_a_device_login_from_the_command_line(server: LoginServer, env: En
 
 
 @pytest.mark.parametrize(
-    ("status", "code", "said"), [(200, 0, "accepted by the provider"), (401, 1, "rejected the key"), (500, 0, "500")]
+    ("status", "code", "expected"),
+    [(200, 0, "accepted by the provider"), (401, 1, "rejected the key"), (500, 0, "500")],
 )
 async def test_a_live_check_asks_the_provider_with_the_key_in_a_header(
-    status: int, code: int, said: str, env: Env
+    status: int, code: int, expected: str, env: Env
 ) -> None:
     """Never in the address; a refusal is a failure, a fault of the server is none."""
     seen: list[tuple[str, str]] = []
@@ -261,7 +262,7 @@ async def test_a_live_check_asks_the_provider_with_the_key_in_a_header(
     offline = await asyncio.to_thread(auth, env, "check", "openai")
     await runner.cleanup()
     assert (code, 0) == (done.code, offline.code)
-    assert said in done.out
+    assert expected in done.out
     assert [("/v1/models", f"Bearer {KEY}")] == seen
 
 

@@ -67,9 +67,9 @@ class Browser:
         self, path: str | None = None, method: str = "GET", host: str | None = None, **query: Any
     ) -> tuple[int, str]:
         """Goes to the redirect address, as it is or bent by a test; None takes a parameter away."""
-        told = await self.query()
-        back = urlsplit(told["redirect_uri"])
-        params = [(name, value) for name, value in ({"state": told["state"]} | query).items() if value is not None]
+        payload = await self.query()
+        back = urlsplit(payload["redirect_uri"])
+        params = [(name, value) for name, value in ({"state": payload["state"]} | query).items() if value is not None]
         url = f"http://127.0.0.1:{back.port}{path or back.path}"
         headers = {"Host": host} if host else {}
         async with (

@@ -134,9 +134,9 @@ def test_tried_names_every_place_in_order(env: dict[str, str]) -> None:
 
 def test_the_error_for_a_missing_key_says_where_it_was_missed_and_what_to_do(env: dict[str, str]) -> None:
     """Every variable, the file, the command."""
-    said = str(missing("anthropic", env=env))
+    message = str(missing("anthropic", env=env))
     for word in (*tried("anthropic", env=env), "interlingua auth login anthropic"):
-        assert word in said
+        assert word in message
 
 
 @pytest.mark.parametrize(

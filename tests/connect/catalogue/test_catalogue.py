@@ -211,7 +211,7 @@ GEMINI = PriceList("google", (row("plain"), row("tiered", tiers={"flex": (Dated(
 
 
 @pytest.mark.parametrize(
-    ("told", "price"),
+    ("reported", "price"),
     [
         ({}, 2.0),
         ({"trafficType": "ON_DEMAND"}, 2.0),
@@ -230,9 +230,9 @@ GEMINI = PriceList("google", (row("plain"), row("tiered", tiers={"flex": (Dated(
     ],
 )
 @pytest.mark.parametrize("api", ["google-generative-ai", "google-vertex"])
-def test_gemini_is_priced_as_it_was_served(api: str, told: dict[str, Any], price: float | None) -> None:
+def test_gemini_is_priced_as_it_was_served(api: str, reported: dict[str, Any], price: float | None) -> None:
     """Half for flex and batches, as Google documents it; what was provisioned, or is not known, has no price."""
-    usage = {"promptTokenCount": 1_000_000, "totalTokenCount": 1_000_000, **told}
+    usage = {"promptTokenCount": 1_000_000, "totalTokenCount": 1_000_000, **reported}
     body = {"candidates": [{"content": {"role": "model", "parts": []}, "finishReason": "STOP"}], "usageMetadata": usage}
     message = il.dialect(api).decode_response(body)
     priced = Catalogue(PriceSheet((GEMINI,))).priced(message, asked("plain", "google")).usage
@@ -250,7 +250,7 @@ def test_what_google_does_not_tell_of_a_tier_is_unknown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "price"),
+    ("reported", "price"),
     [
         ({"service_tier": "standard", "inference_geo": "not_available"}, 2.0),
         ({"service_tier": "standard", "inference_geo": "global"}, 2.0),
@@ -261,10 +261,10 @@ def test_what_google_does_not_tell_of_a_tier_is_unknown() -> None:
         ({"service_tier": "batch", "inference_geo": "us"}, None),
     ],
 )
-def test_claude_is_priced_as_it_was_served(told: dict[str, Any], price: float | None) -> None:
+def test_claude_is_priced_as_it_was_served(reported: dict[str, Any], price: float | None) -> None:
     """A batch costs half and inference in the US a tenth more; speed, and two of these at once, are unknown."""
     known = Catalogue(PriceSheet((PriceList("anthropic", (row("plain"),)),)))
-    message = answer(Usage.of(1_000_000, extra={"anthropic-messages": told}))
+    message = answer(Usage.of(1_000_000, extra={"anthropic-messages": reported}))
     priced = known.priced(message, asked("plain", "anthropic")).usage
     assert priced is not None
     assert price == (None if priced.cost is None else pytest.approx(priced.cost.total))
@@ -344,14 +344,14 @@ def openai_answer(**more: Any) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("told", [0, 0.00125])
-def test_openrouters_own_cost_wins(small: Catalogue, told: float) -> None:
+@pytest.mark.parametrize("reported", [0, 0.00125])
+def test_openrouters_own_cost_wins(small: Catalogue, reported: float) -> None:
     """The cost inside its usage is the cost, also when it is zero."""
-    usage = {"prompt_tokens": 9, "completion_tokens": 1, "total_tokens": 10, "cost": told}
+    usage = {"prompt_tokens": 9, "completion_tokens": 1, "total_tokens": 10, "cost": reported}
     message = il.dialect("openai-completions").decode_response(openai_answer(usage=usage))
     done = small.priced(message, asked("lab/model", "openrouter"))
     assert done.usage is not None
-    assert Cost(total=told) == done.usage.cost
+    assert Cost(total=reported) == done.usage.cost
 
 
 def test_openrouters_own_cost_wins_on_other_wires(small: Catalogue) -> None:

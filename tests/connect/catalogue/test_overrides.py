@@ -57,7 +57,7 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def told(sheet: PriceSheet, file: Path) -> Catalogue:
+def configured(sheet: PriceSheet, file: Path) -> Catalogue:
     return Catalogue(sheet, load_overrides(file))
 
 
@@ -75,17 +75,17 @@ def test_the_file_in_the_home_folder_is_read(home: Path) -> None:
     assert 32_000 == described.context_window
 
 
-def test_a_reference_names_provider_and_model(told: Catalogue) -> None:
+def test_a_reference_names_provider_and_model(configured: Catalogue) -> None:
     """An alias, a provider's path with slashes of its own, or a bare id whose provider is not known."""
-    assert ("acme", "acme-large") == told.resolve("own")
-    assert ("openrouter", "openai/gpt-5") == told.resolve("openrouter/openai/gpt-5")
-    assert (None, "gpt-5") == told.resolve("gpt-5")
-    assert (None, "meta-llama/llama-4") == told.resolve("meta-llama/llama-4")
+    assert ("acme", "acme-large") == configured.resolve("own")
+    assert ("openrouter", "openai/gpt-5") == configured.resolve("openrouter/openai/gpt-5")
+    assert (None, "gpt-5") == configured.resolve("gpt-5")
+    assert (None, "meta-llama/llama-4") == configured.resolve("meta-llama/llama-4")
 
 
-def test_a_model_of_ones_own_is_described_and_priced(told: Catalogue) -> None:
+def test_a_model_of_ones_own_is_described_and_priced(configured: Catalogue) -> None:
     """As written, with its steps; what is not written is unknown."""
-    model = told.describe("acme", "acme-large")
+    model = configured.describe("acme", "acme-large")
     assert model is not None
     assert ("Acme Large", 32_000, 4096, ("text", "image"), True) == (
         model.name,
@@ -95,29 +95,29 @@ def test_a_model_of_ones_own_is_described_and_priced(told: Catalogue) -> None:
         model.reasoning,
     )
     assert ("low", "high") == catalogue.levels(model)
-    small, large = told.cost(Usage.of(10_000), model), told.cost(Usage.of(10_001), model)
+    small, large = configured.cost(Usage.of(10_000), model), configured.cost(Usage.of(10_001), model)
     assert small is not None
     assert large is not None
     assert (0.01, 10_001 * 3 / 1e6) == (small.total, pytest.approx(large.total))
-    assert told.cost(Usage.of(1, cache_write=1), model) is None
+    assert configured.cost(Usage.of(1, cache_write=1), model) is None
 
 
-def test_a_model_like_another_differs_where_it_is_said(told: Catalogue) -> None:
+def test_a_model_like_another_differs_where_it_is_said(configured: Catalogue) -> None:
     """Everything else is the other's."""
-    small = told.describe("acme", "acme-small")
+    small = configured.describe("acme", "acme-small")
     assert small is not None
     assert (512, 32_000, "Acme Large") == (small.max_tokens, small.context_window, small.name)
-    assert told.cost(Usage.of(5), "acme/acme-large") == told.cost(Usage.of(5), "acme/acme-small")
+    assert configured.cost(Usage.of(5), "acme/acme-large") == configured.cost(Usage.of(5), "acme/acme-small")
 
 
-def test_a_known_model_is_corrected(told: Catalogue, known: Catalogue) -> None:
+def test_a_known_model_is_corrected(configured: Catalogue, known: Catalogue) -> None:
     """What is written counts, what is not stays; its prices are replaced as a whole."""
-    ours, before = told.describe("anthropic", "claude-opus-4-6"), known.describe("anthropic", "claude-opus-4-6")
+    ours, before = configured.describe("anthropic", "claude-opus-4-6"), known.describe("anthropic", "claude-opus-4-6")
     assert ours is not None
     assert before is not None
     assert (123_456, before.max_tokens) == (ours.context_window, ours.max_tokens)
-    assert 7.0 == getattr(told.cost(Usage.of(1_000_000), ours), "total", None)
-    assert told.cost(Usage.of(cache_read=1), ours) is None
+    assert 7.0 == getattr(configured.cost(Usage.of(1_000_000), ours), "total", None)
+    assert configured.cost(Usage.of(cache_read=1), ours) is None
 
 
 def test_service_tiers_may_be_priced_beside_the_ordinary_service(tmp_path: Path, known: Catalogue) -> None:
@@ -152,15 +152,15 @@ like = "acme/large"
     assert (2.0, 3.0, None) == tuple(price("acme/small", tier) for tier in (None, "batch", "flex"))
 
 
-def test_free_is_a_price(told: Catalogue) -> None:
+def test_free_is_a_price(configured: Catalogue) -> None:
     """A local model can be said to cost nothing."""
-    assert 0 == getattr(told.cost(Usage.of(5, 5, cache_read=5), "tiny", "ollama"), "total", None)
+    assert 0 == getattr(configured.cost(Usage.of(5, 5, cache_read=5), "tiny", "ollama"), "total", None)
 
 
-def test_own_models_are_listed(told: Catalogue) -> None:
+def test_own_models_are_listed(configured: Catalogue) -> None:
     """With those of the price lists, and alone for a provider of one's own."""
-    assert ["acme-large", "acme-small"] == [model.id for model in told.models("acme")]
-    assert {"acme", "anthropic"} <= {model.provider for model in told.models()}
+    assert ["acme-large", "acme-small"] == [model.id for model in configured.models("acme")]
+    assert {"acme", "anthropic"} <= {model.provider for model in configured.models()}
 
 
 def test_own_providers_become_rows(file: Path) -> None:
@@ -179,7 +179,7 @@ def test_own_providers_become_rows(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "words"),
+    ("text", "line", "expected"),
     [
         ("[aliases]\nfast = \n", 2, "not TOML"),
         ("[aliases]\nfast = 'gpt'\n", 2, "an alias stands for `provider/model`"),
@@ -199,7 +199,7 @@ def test_own_providers_become_rows(file: Path) -> None:
         ("[providers]\nopenai = 3\n", 2, "expected a table"),
     ],
 )
-def test_a_mistake_is_told_with_its_line(tmp_path: Path, text: str, line: int, words: str) -> None:
+def test_a_mistake_is_told_with_its_line(tmp_path: Path, text: str, line: int, expected: str) -> None:
     """The file, the line and what is wrong with it."""
     path = tmp_path / "models.toml"
     path.write_text(text)
@@ -207,7 +207,7 @@ def test_a_mistake_is_told_with_its_line(tmp_path: Path, text: str, line: int, w
         load_overrides(path)
     assert str(path) in str(raised.value)
     assert f"line {line}" in str(raised.value)
-    assert words in str(raised.value)
+    assert expected in str(raised.value)
 
 
 def test_a_file_that_is_no_text_is_told_so(tmp_path: Path) -> None:

@@ -107,8 +107,8 @@ def test_a_bucket_without_a_price_makes_the_cost_unknown_only_if_it_holds_tokens
     assert pricing.total(Usage.of(**{**full, bucket: 0}), rates) is not None
 
 
-def anthropic(**held: Any) -> dict[str, Any]:
-    return {"anthropic-messages": held}
+def anthropic(**residual: Any) -> dict[str, Any]:
+    return {"anthropic-messages": residual}
 
 
 @pytest.mark.parametrize(
@@ -177,11 +177,14 @@ def test_searches_that_the_provider_ran_are_in_the_total() -> None:
 
 
 @pytest.mark.parametrize(
-    "held", [None, 1, [], "x", {"cache_creation": 3}, {"server_tool_use": {"web_search_requests": "2"}}]
+    "residual", [None, 1, [], "x", {"cache_creation": 3}, {"server_tool_use": {"web_search_requests": "2"}}]
 )
-def test_odd_extras_count_nothing(held: Any) -> None:
+def test_odd_extras_count_nothing(residual: Any) -> None:
     """What is not in the wire's own shape is not read."""
-    extra = {"anthropic-messages": held, "google-generative-ai": {"promptTokensDetails": [1, {"modality": "AUDIO"}]}}
+    extra = {
+        "anthropic-messages": residual,
+        "google-generative-ai": {"promptTokensDetails": [1, {"modality": "AUDIO"}]},
+    }
     assert UsageDetail() == pricing.usage_detail(Usage.of(1, extra=extra))
 
 

@@ -157,7 +157,7 @@ def test_case_82_the_cache_is_not_counted_into_the_input_of_bedrock() -> None:
         assert expected("bedrock-converse-stream") == cost_of(wire.decode_response(wire.encode_response(message).body))
 
 
-def heard(name: str, frames: list[bytes], **closing: Any) -> AssistantMessage:
+def folded(name: str, frames: list[bytes], **closing: Any) -> AssistantMessage:
     wire = il.dialect(name)
     decoder, framing = wire.StreamDecoder(), wire.framing()
     events = [event for data in frames for frame in framing.feed(data) for event in decoder.feed(frame)]
@@ -181,7 +181,7 @@ def test_case_83_usage_that_grows_in_a_stream_is_charged_once() -> None:
     ]
     for body in accumulator:
         body["candidates"] = [{"content": {"role": "model", "parts": [{"text": "x"}]}}]
-    message = heard("google-generative-ai", sse(*accumulator, last))
+    message = folded("google-generative-ai", sse(*accumulator, last))
     assert expected("google-generative-ai") == cost_of(message)
 
 
@@ -207,12 +207,12 @@ END = [
 
 def test_case_84_input_of_the_start_and_output_of_the_end_are_both_charged() -> None:
     """A streamed answer of Anthropic's costs what its input costs, too."""
-    assert expected("anthropic-messages") == cost_of(heard("anthropic-messages", sse(START, *TEXT, *END)))
+    assert expected("anthropic-messages") == cost_of(folded("anthropic-messages", sse(START, *TEXT, *END)))
 
 
 def test_case_85_an_aborted_answer_costs_what_is_known_of_it() -> None:
     """The input was read and is charged, though the answer was cut off; nothing known has no cost."""
-    message = heard("anthropic-messages", sse(START, *TEXT), aborted=True)
+    message = folded("anthropic-messages", sse(START, *TEXT), aborted=True)
     assert "aborted" == message.stop_reason
     assert (0.003, 0.0024, 1 * 15 / 1e6) == (
         cost_of(message).input,

@@ -52,15 +52,15 @@ class Workspace:
     async def act(self, action: str, **params: Any) -> ToolResult:
         return await self.process.execute("call", {"action": action, **params})
 
-    async def read_until(self, session: str, words: str) -> str:
+    async def read_until(self, session: str, fragment: str) -> str:
         """Polls until `words` have come."""
         text = self.begun.pop(session, "") + "\n"
         for _ in range(60):
-            if words in text:
+            if fragment in text:
                 return text
             result = await self.act("poll", sessionId=session, timeout=500)
             text += result.details["output"] + "\n"
-        raise AssertionError(f"{words!r} never came: {text!r}")
+        raise AssertionError(f"{fragment!r} never came: {text!r}")
 
 
 @pytest.fixture(params=["plain", pytest.param("sandboxed", marks=NO_SANDBOX)])

@@ -169,7 +169,7 @@ async def test_login_files_are_not_read(place: Any, tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize(
-    ("params", "words"),
+    ("params", "expected"),
     [
         ({"command": ""}, "empty"),
         ({"command": " \n"}, "empty"),
@@ -185,9 +185,9 @@ async def test_login_files_are_not_read(place: Any, tmp_path: Path, monkeypatch:
         ({}, "command"),
     ],
 )
-async def test_nonsense_is_refused_with_a_reason(place: Any, params: dict[str, Any], words: str) -> None:
+async def test_nonsense_is_refused_with_a_reason(place: Any, params: dict[str, Any], expected: str) -> None:
     """A call that cannot be run says what is wrong with it."""
-    with pytest.raises(ToolInputError, match=words):
+    with pytest.raises(ToolInputError, match=expected):
         await place.exec.execute("call", params)
 
 

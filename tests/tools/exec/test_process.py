@@ -105,20 +105,20 @@ async def test_kill_ends_and_remove_forgets(place: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("action", "params", "words"),
+    ("action", "params", "expected"),
     [
         ("poll", {"sessionId": "nobody"}, "no session nobody"),
         ("send-keys", {"keys": ["Enter"]}, "needs a terminal"),
     ],
 )
 async def test_what_cannot_be_done_is_told_to_the_model(
-    place: Any, action: str, params: dict[str, Any], words: str
+    place: Any, action: str, params: dict[str, Any], expected: str
 ) -> None:
     """A wrong session or a wrong kind of input is a failed result with the reason."""
     session = await place.start("cat")
     result = await place.act(action, **{"sessionId": session, **params})
     assert (True, "failed") == (result.is_error, result.details["status"])
-    assert words in result.text
+    assert expected in result.text
 
 
 async def test_nonsense_is_refused(place: Any) -> None:

@@ -35,8 +35,8 @@ async def test_files_are_added_updated_moved_and_deleted(bridge: FsBridge, call)
         "*** Delete File: old.py",
     )
     result = await call("apply_patch", input=text)
-    told = "added dir/new.txt\nupdated a.py\nmoved move.py to moved/here.py\ndeleted old.py"
-    assert "Applied the patch:\n" + told == result.text
+    expected = "added dir/new.txt\nupdated a.py\nmoved move.py to moved/here.py\ndeleted old.py"
+    assert "Applied the patch:\n" + expected == result.text
     assert "first\n\n" == await bridge.read_file("dir/new.txt")
     assert "one\n2\nthree\n" == await bridge.read_file("a.py")
     assert "n\n" == await bridge.read_file("moved/here.py")
@@ -102,7 +102,7 @@ async def test_line_endings_and_marks_stay(bridge: FsBridge, call, before: bytes
 
 
 @pytest.mark.parametrize(
-    ("lines", "words"),
+    ("lines", "expected"),
     [
         (["@@", " one", "-three"], r"a: hunk 1: it fits from line 1, but line 2 is 'two', not 'three'"),
         (["@@", "-nine"], r"a: hunk 1: its line 'nine' is not in the file after line 0"),
@@ -111,16 +111,16 @@ async def test_line_endings_and_marks_stay(bridge: FsBridge, call, before: bytes
         (["@@ class X", "-one"], r"a: hunk 1: no line 'class X' after line 0"),
     ],
 )
-async def test_a_hunk_that_does_not_fit_names_the_line(bridge: FsBridge, call, lines: list[str], words: str):
+async def test_a_hunk_that_does_not_fit_names_the_line(bridge: FsBridge, call, lines: list[str], expected: str):
     """File, hunk and line; and no other file is changed."""
     await bridge.write_file("a", "one\ntwo\n")
-    with pytest.raises(ToolInputError, match=words):
+    with pytest.raises(ToolInputError, match=expected):
         await call("apply_patch", input=patch("*** Add File: new", "+x", "*** Update File: a", *lines))
     assert ("one\ntwo\n", None) == (await bridge.read_file("a"), await bridge.stat("new"))
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "expected"),
     [
         ("", "input must not be blank"),
         ("hello", "must begin with the line"),
@@ -140,11 +140,11 @@ async def test_a_hunk_that_does_not_fit_names_the_line(bridge: FsBridge, call, l
         (patch("*** Delete File: a", "*** Update File: ./a", "@@", "-x"), "an earlier part of the patch removes"),
     ],
 )
-async def test_a_wrong_patch_changes_nothing(bridge: FsBridge, call, text: str, words: str):
+async def test_a_wrong_patch_changes_nothing(bridge: FsBridge, call, text: str, expected: str):
     """And says what is wrong with it."""
     await bridge.write_file("a", "one\n")
     await bridge.write_file("b", "two\n")
-    with pytest.raises(ToolInputError, match=words):
+    with pytest.raises(ToolInputError, match=expected):
         await call("apply_patch", input=text)
     assert ("one\n", "two\n") == (await bridge.read_file("a"), await bridge.read_file("b"))
     assert ["a", "b"] == sorted(await bridge.readdir("."))

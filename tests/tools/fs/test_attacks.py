@@ -247,14 +247,14 @@ def swapping(door: Path, other: Path) -> Iterator[None]:
 
 async def racing(call: Call, name: str, params: dict) -> tuple[int, set[str]]:
     """Calls a tool until the time is over: how often it succeeded, and what it said."""
-    end, done, said = time.monotonic() + SECONDS_OF_RACE, 0, set()
+    end, done, outcomes = time.monotonic() + SECONDS_OF_RACE, 0, set()
     while time.monotonic() < end or not done:
         try:
-            said.add((await call(name, **params)).text)
+            outcomes.add((await call(name, **params)).text)
             done += 1
         except ToolInputError as error:
-            said.add(str(error))
-    return done, said
+            outcomes.add(str(error))
+    return done, outcomes
 
 
 @pytest.mark.parametrize(
@@ -283,8 +283,8 @@ async def test_a_directory_swapped_for_a_link_leads_nowhere(
     (root / "door/f").write_text("inside\n")
     (root / "trap").symlink_to(outside)
     with swapping(root / "door", root / "trap"):
-        _, said = await racing(call_local, name, params)
-    assert not [text for text in said if "SECRET" in text or "only-outside" in text]
+        _, outcomes = await racing(call_local, name, params)
+    assert not [text for text in outcomes if "SECRET" in text or "only-outside" in text]
     assert {"f", "only-outside"} == {path.name for path in outside.iterdir()}
     assert "SECRET\n" == (outside / "f").read_text()
 
@@ -304,8 +304,8 @@ async def test_a_file_swapped_for_a_link_leads_nowhere(
     (root / "door").write_text("inside\n")
     (root / "trap").symlink_to(outside / "f")
     with swapping(root / "door", root / "trap"):
-        _, said = await racing(call_local, name, params)
-    assert not [text for text in said if "SECRET" in text]
+        _, outcomes = await racing(call_local, name, params)
+    assert not [text for text in outcomes if "SECRET" in text]
     assert untouched(outside)
 
 

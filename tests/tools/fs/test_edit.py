@@ -74,7 +74,7 @@ async def test_edits_may_not_overlap(bridge: FsBridge, call):
 
 
 @pytest.mark.parametrize(
-    ("text", "old", "told"),
+    ("text", "old", "expected"),
     [
         (
             "def f():\n\treturn 1\n",
@@ -102,16 +102,16 @@ async def test_edits_may_not_overlap(bridge: FsBridge, call):
         ("nothing of it\n", "quite another thing 12345", "No line is like it; read the file again."),
     ],
 )
-async def test_a_mismatch_shows_what_is_nearest(bridge: FsBridge, call, text: str, old: str, told: str):
+async def test_a_mismatch_shows_what_is_nearest(bridge: FsBridge, call, text: str, old: str, expected: str):
     """The line, and what differs there."""
     await bridge.write_file("a", text)
     with pytest.raises(ToolInputError) as caught:
         await call("edit", path="a", oldText=old, newText="x")
-    assert f"a: oldText was not found. Nothing was changed. {told}" == str(caught.value)
+    assert f"a: oldText was not found. Nothing was changed. {expected}" == str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("params", "words"),
+    ("params", "expected"),
     [
         ({"oldText": "", "newText": "x"}, "oldText is empty; use write"),
         ({"oldText": "x", "newText": "x"}, "nothing would change"),
@@ -123,10 +123,10 @@ async def test_a_mismatch_shows_what_is_nearest(bridge: FsBridge, call, text: st
         ({"edits": [{"oldText": "x", "newText": "y"}], "oldText": "z", "newText": ""}, "not both"),
     ],
 )
-async def test_edits_without_sense_are_refused(bridge: FsBridge, call, params: dict, words: str):
+async def test_edits_without_sense_are_refused(bridge: FsBridge, call, params: dict, expected: str):
     """Before anything is read."""
     await bridge.write_file("a", "x")
-    with pytest.raises(ToolInputError, match=words):
+    with pytest.raises(ToolInputError, match=expected):
         await call("edit", path="a", **params)
 
 

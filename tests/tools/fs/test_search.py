@@ -162,7 +162,7 @@ class TestEveryBridge:
 
     async def test_what_cannot_be_searched_is_an_error(self, call: Call, options: dict):
         """Patterns, paths, types."""
-        for name, params, words in [
+        for name, params, reason in [
             ("grep", {"pattern": "("}, "invalid regular expression"),
             ("grep", {"pattern": "a" * 2001}, "2,001 characters"),
             ("grep", {"pattern": "x", "path": "none"}, "none: no such file"),
@@ -173,7 +173,7 @@ class TestEveryBridge:
             ("find", {"pattern": "/"}, "the glob is empty"),
             ("find", {"pattern": "{a,b}" * 20}, "more than 256"),
         ]:
-            with pytest.raises(ToolInputError, match=words):
+            with pytest.raises(ToolInputError, match=reason):
                 await call(name, options=options, **params)
 
 

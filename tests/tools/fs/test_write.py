@@ -35,14 +35,14 @@ async def test_what_cannot_be_written_is_an_error(bridge: FsBridge, call):
     """No content, half a character, a directory, a path through a file."""
     await bridge.write_file("f", "x")
     await bridge.mkdir("d")
-    for params, words in [
+    for params, expected in [
         ({"path": "a"}, "content required"),
         ({"path": "a", "content": {"no": "text"}}, "content required"),
         ({"path": "a", "content": "\ud800"}, "unpaired surrogate"),
         ({"path": "d", "content": ""}, "is a directory"),
         ({"path": "f/x", "content": ""}, "directory"),
     ]:
-        with pytest.raises(ToolInputError, match=words):
+        with pytest.raises(ToolInputError, match=expected):
             await call("write", **params)
     assert None is await bridge.stat("a")
 

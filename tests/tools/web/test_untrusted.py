@@ -11,9 +11,9 @@ def test_the_text_stands_between_marks_that_it_does_not_hold(text):
     """
     Whatever it is, it is there once, whole, and the word of the marks is not in it.
     """
-    said = untrusted(text, "somewhere")
-    word = said.split("<<<UNTRUSTED ", 1)[1].split(">>>", 1)[0]
-    assert said.endswith(f"<<<UNTRUSTED {word}>>>\n{text}\n<<<END UNTRUSTED {word}>>>")
+    wrapped = untrusted(text, "somewhere")
+    word = wrapped.split("<<<UNTRUSTED ", 1)[1].split(">>>", 1)[0]
+    assert wrapped.endswith(f"<<<UNTRUSTED {word}>>>\n{text}\n<<<END UNTRUSTED {word}>>>")
     assert word not in text
 
 
