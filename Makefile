@@ -61,7 +61,7 @@ test: programs check web/node_modules/.package-lock.json ## All tests: the fast 
 corpus: setup ## Recorded provider traffic through every dialect: pass counts, and what fails
 	$(BIN)/python -m tests.corpus
 
-attack: setup programs ## Every class of attack that docs/security.md lists: how many inputs were tried, how many held
+attack: setup programs ## Every class of attack that docs/security.md lists: how many inputs were tried, how many were withstood
 	$(BIN)/python tests/attack_table.py
 
 fuzz: setup ## Random and grown inputs into all that reads what strangers wrote, for MINUTES=60

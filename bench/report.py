@@ -166,7 +166,7 @@ def summary(results: dict[str, Any]) -> str:
         [
             group,
             "yes" if all(target.met for target in members) else "no",
-            f"{sum(target.held for target in members)} of {len(members)}",
+            f"{sum(target.met for target in members)} of {len(members)}",
             f"{number(worst.value)}, {worst.cell}",
         ]
         for group, members, worst in _groups(results)

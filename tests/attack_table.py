@@ -1,4 +1,4 @@
-"""The table of attacks: class, inputs tried, inputs held. `make attack` prints it; `-k WORD` runs the rows that match.
+"""Table of attacks: class, inputs tried and withstood. `make attack` prints it; `-k WORD` runs the rows that match.
 `--write` puts their numbers into docs/security.md.
 
 Each row of ROWS is data: a class of attack and the tests that make it, as pytest names them (a file, `file::test`, or a
@@ -7,8 +7,8 @@ directory). To add a row, write the attack as tests and add one `Row` at the end
 What counts as one input: a test, each case of a parametrised test, and each example that hypothesis tried. A test that
 makes its attacks in a loop says how many by pytest's own fixture: `record_property("tried", 2864)`.
 
-A row is held if every one of its tests passed. A skipped test was not tried: it is named below the table with its
-reason. The exit code is 1 if a row is not held, or if nothing of it was tried. docs/security.md quotes the numbers.
+A row is withstood if every one of its tests passed. A skipped test was not tried: it is named below the table with its
+reason. The exit code is 1 if a row is not withstood, or nothing of it was tried. docs/security.md has the numbers.
 """
 
 import re
@@ -109,7 +109,7 @@ class Count:
 
 
 def inputs(item: pytest.Item, report: pytest.TestReport) -> tuple[int, int]:
-    """How many inputs a test tried, and how many of them held."""
+    """How many inputs a test tried, and how many of them were withstood."""
     counted = sum(int(value) for name, value in report.user_properties if name == "tried")
     examples = EXAMPLES.findall(getattr(item, "hypothesis_statistics", ""))
     tried = counted or sum(int(passed) + int(failed) for passed, failed in examples) or 1
@@ -118,7 +118,7 @@ def inputs(item: pytest.Item, report: pytest.TestReport) -> tuple[int, int]:
 
 def main() -> int:
     """Runs the tests of all rows once and prints the table."""
-    parser = ArgumentParser(description="Attack the package and print a table: class, tried, held.")
+    parser = ArgumentParser(description="Attack the package and print a table: class, tried, withstood.")
     parser.add_argument("-k", metavar="WORD", default="", help="only the rows whose class contains this")
     parser.add_argument("--write", action="store_true", help="write the numbers of these rows into docs/security.md")
     arguments = parser.parse_args()
@@ -129,10 +129,10 @@ def main() -> int:
         ["-q", "--no-header", "--tb=short", "--timeout=1200", f"--rootdir={ROOT}", *tests], plugins=[count]
     )
     width = max(len(row.attack) for row in rows)
-    print(f"\n{'class':{width}}  {'tried':>9}  {'held':>9}")
+    print(f"\n{'class':{width}}  {'tried':>9}  {'withstood':>9}")
     for row in rows:
-        print(f"{row.attack:{width}}  {count.tried[row]:>9,}  {count.held[row]:>9,}")
-    print(f"{'all':{width}}  {sum(count.tried.values()):>9,}  {sum(count.held.values()):>9,}")
+        print(f"{row.attack:{width}}  {count.tried[row]:>9,}  {count.withstood[row]:>9,}")
+    print(f"{'all':{width}}  {sum(count.tried.values()):>9,}  {sum(count.withstood.values()):>9,}")
     print(*count.notes, sep="\n")
     if arguments.write:
         write_page(count)
@@ -143,7 +143,7 @@ def write_page(count: Count) -> None:
     """Puts the numbers into the page, between its marks. Rows that were not run keep those that they have."""
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(MARKS[0])
     table, _, after = rest.partition(MARKS[1])
-    numbers = {row: (count.tried[row], count.held[row]) for row in count.rows}
+    numbers = {row: (count.tried[row], count.withstood[row]) for row in count.rows}
     for row in set(ROWS) - numbers.keys():
         found = re.search(rf"^\| {re.escape(row.attack)} \| ([\d,]+) \| ([\d,]+) \|", table, re.MULTILINE)
         if found is not None:

@@ -45,7 +45,7 @@ class _Turn:
                 assert self.open is not None, "a message ends that was not started"
                 assert type(self.open) is type(event.message)
                 self.open = None
-                self.ended(event.message)
+                self.message_ended(event.message)
             case ToolExecutionStart():
                 assert self.answer is not None or self.resumed, "a call starts before its answer ended"
                 assert self.answer is None or self.answer.stop_reason not in FAILED, "a failed answer calls nothing"
@@ -59,7 +59,7 @@ class _Turn:
             case _:
                 raise AssertionError(f"{event} inside a turn")
 
-    def ended(self, message: AgentMessage) -> None:
+    def message_ended(self, message: AgentMessage) -> None:
         if isinstance(message, il.ToolResultMessage):
             assert self.answer is not None or self.resumed, "a result before its answer"
             if not self.resumed:

@@ -90,7 +90,7 @@ class Yard:
 def check(yard: Yard, id: str, calls: int) -> int:
     """A run that was killed over and over: done, each call answered once, no effect twice. How many are unknown."""
     run = yard.runs.status(id)
-    assert ("done", "all done") == (run.state, run.outcome and run.outcome.text), f"{run}\n{yard.said()}"
+    assert ("done", "all done") == (run.state, run.outcome and run.outcome.text), f"{run}\n{yard.log()}"
     assert run.outcome is not None
     effects, begun = yard.effects(), Counter(call for _, call, _ in yard.traces("begun"))
     results = yard.results(id)

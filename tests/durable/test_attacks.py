@@ -118,7 +118,7 @@ def test_a_poisoned_run_takes_no_other_with_it(yard: Yard) -> None:
     assert "given up after 5 workers died with it" in (yard.runs.status(bad).error or "")
     for id in good:
         run = yard.runs.status(id)
-        assert "done" == run.state and run.lives <= 4, f"{run}\n{yard.said()}"
+        assert "done" == run.state and run.lives <= 4, f"{run}\n{yard.log()}"
 
 
 WAYS = [

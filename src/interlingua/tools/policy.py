@@ -399,7 +399,7 @@ def _names_tool(rule: Rule, tool: str) -> bool:
 
 
 def _shell_line(params: Mapping[str, Any]) -> ShellLine:
-    """The command lines of a call, parsed as one. A list is one command of literal arguments; `commands` has several."""
+    """Command lines of a call, parsed as one. A list is one command of literal arguments; `commands` has several."""
     lines = []
     for key, value in _fields(params):
         if not (key in _COMMAND_KEYS or key.endswith(_COMMAND_ENDINGS)):
