@@ -38,8 +38,8 @@ class Remembering:
         await chat.start(prompt)
         return 0
 
-    async def hear(self, event: AgentEvent) -> None:
-        await self.show(*self.display.hear(event))
+    async def handle(self, event: AgentEvent) -> None:
+        await self.show(*self.display.handle(event))
 
     async def show(self, *parts: RenderableType) -> None:
         self.text += plainly(parts)

@@ -46,7 +46,7 @@ def display(clock: Clock) -> Display:
 
 
 def shown_after(display: Display, *events: AgentEvent) -> str:
-    return plainly([part for event in events for part in display.hear(event)])
+    return plainly([part for event in events for part in display.handle(event)])
 
 
 def live(display: Display) -> str:
@@ -59,7 +59,7 @@ def streamed(*events: Any) -> list[AgentEvent]:
 
 def test_a_finished_paragraph_leaves_the_live_part(display: Display) -> None:
     """It is printed once; only the tail is drawn again."""
-    display.hear(MessageStart(il.AssistantMessage(content=())))
+    display.handle(MessageStart(il.AssistantMessage(content=())))
     assert "" == shown_after(display, *streamed(TextStart(0), TextDelta(0, "One **bold**.\n\n")))
     assert "One bold.\n" == shown_after(display, *streamed(TextDelta(0, "Two")))
     assert "\nTwo\n" == live(display)
@@ -70,9 +70,9 @@ def test_a_finished_paragraph_leaves_the_live_part(display: Display) -> None:
 
 def test_thinking_is_folded_and_timed(display: Display, clock: Clock) -> None:
     """One line while it lasts, one line afterwards, the whole on demand."""
-    display.hear(MessageUpdate(ThinkingStart(0)))
+    display.handle(MessageUpdate(ThinkingStart(0)))
     clock.now += 3
-    display.hear(MessageUpdate(ThinkingDelta(0, "Let me see.")))
+    display.handle(MessageUpdate(ThinkingDelta(0, "Let me see.")))
     assert "▸ thinking for 3.0 s…\n" == live(display)
     shown = shown_after(display, MessageUpdate(ThinkingEnd(0, "Let me see.")))
     assert shown.startswith("▸ thought for 3.0 s (11 characters")
@@ -90,9 +90,9 @@ def test_unfolded_thinking_is_shown_as_it_comes(display: Display) -> None:
 def test_a_running_call_shows_its_last_lines_and_how_long_it_runs(display: Display, clock: Clock) -> None:
     """Then what came of it is printed once."""
     output = "\n".join(f"line {number}" for number in range(20))
-    display.hear(ToolExecutionStart("c1", "exec", {"command": "make"}))
+    display.handle(ToolExecutionStart("c1", "exec", {"command": "make"}))
     clock.now += 65
-    display.hear(ToolExecutionUpdate("c1", "exec", {}, {"content": [{"type": "text", "text": output}]}))
+    display.handle(ToolExecutionUpdate("c1", "exec", {}, {"content": [{"type": "text", "text": output}]}))
     assert ["● exec make  1 min 5 s", "  … 15 lines before", "  line 15"] == live(display).splitlines()[:3]
     done = {"content": [{"type": "text", "text": "failed"}]}
     assert "● exec make  1 min 5 s\n  failed\n" == shown_after(display, ToolExecutionEnd("c1", "exec", done, True))
@@ -101,7 +101,7 @@ def test_a_running_call_shows_its_last_lines_and_how_long_it_runs(display: Displ
 
 def test_a_call_that_waits_for_permission_is_not_shown_as_running(display: Display, clock: Clock) -> None:
     """And its time begins when it is allowed."""
-    display.hear(ToolExecutionStart("c1", "exec", {"command": "make"}))
+    display.handle(ToolExecutionStart("c1", "exec", {"command": "make"}))
     display.approval("c1", "● exec make")
     assert "" == live(display)
     clock.now += 30
@@ -114,7 +114,7 @@ def test_waiting_for_the_model_is_seen(display: Display, clock: Clock) -> None:
     shown_after(display, AgentStart(), TurnStart())
     clock.now += 2
     assert "· waiting for the model, 2.0 s\n" == live(display)
-    display.hear(MessageUpdate(ToolCallStart(0, il.ToolCall(id="c", name="write", arguments={}))))
+    display.handle(MessageUpdate(ToolCallStart(0, il.ToolCall(id="c", name="write", arguments={}))))
     assert "● write …\n" == live(display)
     shown_after(display, MessageEnd(il.AssistantMessage(content=())), AgentEnd(()))
     assert "" == live(display)
@@ -162,7 +162,7 @@ def test_an_answer_that_is_not_retried_keeps_its_last_piece(display: Display) ->
 
 def test_a_long_answer_is_printed_once_and_drawn_in_small_parts(display: Display) -> None:
     """The live part never grows with the answer, and no word is printed twice."""
-    display.hear(MessageStart(il.AssistantMessage(content=())))
+    display.handle(MessageStart(il.AssistantMessage(content=())))
     printed, tallest = "", 0
     for number in range(400):
         printed += shown_after(display, *streamed(TextDelta(0, f"paragraph {number}\n\n")))

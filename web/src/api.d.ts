@@ -389,7 +389,7 @@ export type FindView = {
   suggested?: boolean;
 };
 
-/** `repaired`: sending mends it on a copy; what is stored stays as it is. */
+/** `repaired`: sending repairs it on a copy; what is stored stays as it is. */
 export type FindingView = {
   n: number;
   path: string;

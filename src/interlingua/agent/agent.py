@@ -190,7 +190,7 @@ class Agent(Generic[T]):
         return messages_html([*self.messages, *([streaming] if streaming is not None else ())], repr(self))
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Has `listener` hear every event; it may be a coroutine function. Returns a function that ends this."""
+        """Calls `listener` with every event; it may be a coroutine function. Returns a function that ends this."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
 
@@ -285,11 +285,11 @@ class Agent(Generic[T]):
         self._refuse_while_running("run")
         received: asyncio.Queue[AgentEvent] = asyncio.Queue()
 
-        async def hear(event: AgentEvent) -> None:
+        async def on_event(event: AgentEvent) -> None:
             await received.put(event)
             await received.join()  # the run goes on when its reader comes back
 
-        forget = self.subscribe(hear)
+        forget = self.subscribe(on_event)
         work = self.continue_(signal=signal) if prompt is None else self.prompt(prompt, images=images, signal=signal)
         task = asyncio.ensure_future(work)
         try:

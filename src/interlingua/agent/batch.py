@@ -87,7 +87,7 @@ class Journal:
 
 
 class Batch:
-    """One answer's calls on their way to results. `store` saves a result; it is on disk before anyone hears of it."""
+    """One answer's calls on their way to results. `store` saves a result; it is on disk before any listener gets it."""
 
     def __init__(
         self,

@@ -610,7 +610,7 @@ class WireView(Shape, frozen=True, kw_only=True):
 
 
 class FindingView(Shape, frozen=True, kw_only=True):
-    """`repaired`: sending mends it on a copy; what is stored stays as it is."""
+    """`repaired`: sending repairs it on a copy; what is stored stays as it is."""
 
     n: int
     path: str

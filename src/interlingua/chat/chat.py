@@ -114,7 +114,7 @@ class Screen(Protocol):
         """Runs the chat until the user leaves; returns the exit code."""
         ...
 
-    async def hear(self, event: AgentEvent) -> None: ...
+    async def handle(self, event: AgentEvent) -> None: ...
     async def show(self, *parts: RenderableType) -> None:
         """Shows the output of a command."""
         ...
@@ -444,7 +444,7 @@ class Chat:
         if isinstance(event, MessageStart) and isinstance(event.message, UserMessage) and self.queued:
             text = text_of(event.message.content)
             self.queued = [message for message in self.queued if message != text]
-        await self.screen.hear(event)
+        await self.screen.handle(event)
 
     def _report_retry(self, failure: InterlinguaError, seconds: float) -> None:
         text = f"{one_line(str(failure))}; retrying in {duration(seconds)}"

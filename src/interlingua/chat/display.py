@@ -88,7 +88,7 @@ class Display:
         if (running := self._running.get(call_id)) is not None:
             running.since = self._clock()
 
-    def hear(self, event: AgentEvent) -> list[RenderableType]:
+    def handle(self, event: AgentEvent) -> list[RenderableType]:
         """The parts that this event completes."""
         match event:
             case AgentStart():

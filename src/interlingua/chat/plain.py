@@ -124,7 +124,7 @@ class PlainScreen:
 
     # --- the Screen protocol ----------------------------------------------------------------------------------------
 
-    async def hear(self, event: AgentEvent) -> None:
+    async def handle(self, event: AgentEvent) -> None:
         match event:
             case MessageUpdate(assistant_message_event=TextDelta(delta=delta)):
                 self._say(delta)
@@ -137,9 +137,9 @@ class PlainScreen:
                     self._say(text_of(message.content))
                 self._end_line()
                 self._encoded = False
-                await self.aside(*self.display.hear(MessageEnd(replace(message, content=()))))
+                await self.aside(*self.display.handle(MessageEnd(replace(message, content=()))))
             case _:
-                await self.aside(*self.display.hear(event))
+                await self.aside(*self.display.handle(event))
 
     async def show(self, *parts: RenderableType) -> None:
         self._end_line()

@@ -133,8 +133,8 @@ class TerminalScreen:
 
     # --- the Screen protocol ----------------------------------------------------------------------------------------
 
-    async def hear(self, event: AgentEvent) -> None:
-        parts = self.display.hear(event)
+    async def handle(self, event: AgentEvent) -> None:
+        parts = self.display.handle(event)
         if parts:
             await self.show(*parts)
         self.refresh()

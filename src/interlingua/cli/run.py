@@ -600,7 +600,7 @@ async def _work(job: _Job, found: "Installed | None", stop: Abort, options: dict
     approval = run_tools.Approval(permissions, context.bridge)
     show, end = _shown(job, options)
 
-    def hear(event: AgentEvent) -> None:
+    def on_event(event: AgentEvent) -> None:
         if isinstance(event, MessageUpdate):
             show(event.assistant_message_event)
         elif isinstance(event, ToolExecutionStart | ToolExecutionEnd):
@@ -627,7 +627,7 @@ async def _work(job: _Job, found: "Installed | None", stop: Abort, options: dict
             **job.call,
         )
         found.hooks.attach(agent)
-        agent.subscribe(hear)
+        agent.subscribe(on_event)
         result = await agent.prompt(job.message, signal=stop)
     if not thread.is_logged:
         thread.new += result.messages

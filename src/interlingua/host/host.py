@@ -77,7 +77,7 @@ class AgentHost(Directory):
 
     `agents` are further agents by name; an agent may reach the sessions of another only where `reachable` names that
     one. `models` are those that a session may be switched to; any, if not given. `sandbox` makes a context that is
-    sandboxed, for children that must be. `on_event` hears every event with the key of its session.
+    sandboxed, for children that must be. `on_event` is called with every event and the key of its session.
     """
 
     def __init__(
@@ -192,7 +192,7 @@ class AgentHost(Directory):
             if listener is not None:
                 agent.subscribe(listener)
             lane.agent, lane.session = agent, session
-            forget = self._hear(lane, agent)
+            forget = self._subscribe(lane, agent)
             try:
                 lane.last = await _all_of(agent, prompt, signal)
             finally:
@@ -250,7 +250,7 @@ class AgentHost(Directory):
         if lane.busy or lane.agent is not None:
             raise InterlinguaError(f"{lane.key} is in use already")
         lane.agent, lane.attached, lane.on_message = agent, True, on_message
-        forget = self._hear(lane, agent)
+        forget = self._subscribe(lane, agent)
 
         def detach() -> None:
             forget()
@@ -258,11 +258,11 @@ class AgentHost(Directory):
 
         return detach
 
-    def _hear(self, lane: Lane, agent: Agent) -> Callable[[], None]:
+    def _subscribe(self, lane: Lane, agent: Agent) -> Callable[[], None]:
         """Follows an agent: its abort reaches what it has begun, and its events whoever listens to the host."""
         untie: list[Callable[[], None]] = []
 
-        def hear(event: AgentEvent) -> object:
+        def on_event(event: AgentEvent) -> object:
             if isinstance(event, AgentStart) and agent.signal is not None:
                 signal = agent.signal
                 untie.append(signal.on_abort(lambda: self._kill_children(lane.key, signal.reason)))
@@ -273,7 +273,7 @@ class AgentHost(Directory):
                     asyncio.get_running_loop().call_soon(lane.on_message)
             return self._on_event(lane.key, event) if self._on_event is not None else None
 
-        return agent.subscribe(hear)
+        return agent.subscribe(on_event)
 
     def abort(self, session: str, reason: Any = None) -> None:
         """Stops what runs in a session, and all that it has begun."""

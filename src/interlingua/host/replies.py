@@ -343,7 +343,7 @@ class ReplyOptions(Struct, frozen=True, kw_only=True):
 def replies(
     run: Iterable[AgentMessage | AgentEvent], *, options: ReplyOptions | None = None, on_skip: OnSkip | None = None
 ) -> list[ReplyPayload]:
-    """The replies of a run, from its messages or its events. `on_skip` hears of each that is left out, and why."""
+    """The replies of a run, from its messages or its events. `on_skip` gets each that is left out, and the reason."""
     options = options or ReplyOptions()
     messages = [*_messages(run)]
     answers = [message for message in messages if isinstance(message, AssistantMessage)]

@@ -96,7 +96,7 @@ class Ending:
         self.reason: str | None = None
         self._text = b""
 
-    def hear(self, data: bytes) -> None:
+    def feed(self, data: bytes) -> None:
         self._text = (self._text + data)[-LAST_TEXT:]
 
     def end(self, reason: str | None = None) -> None:
@@ -194,7 +194,7 @@ async def _write(process: asyncio.subprocess.Process, outgoing: Any) -> None:
 async def _read_stderr(process: asyncio.subprocess.Process, ending: Ending) -> None:
     assert process.stderr is not None
     while data := await process.stderr.read(4096):
-        ending.hear(data)
+        ending.feed(data)
 
 
 async def _ended(process: asyncio.subprocess.Process) -> None:

@@ -93,7 +93,7 @@ class Hooks:
                 _log.warning("%s", failure)
 
     def attach(self, agent: Agent[Any]) -> None:
-        """Has the listeners hear what an agent does, and decide about its calls."""
+        """Calls the listeners with an agent's events, and lets them decide about its calls."""
         before = [partial(_before, one) for one in self._listeners.get("before_tool_call", ())]
         after = [
             partial(_after, one)

@@ -126,7 +126,7 @@ class Plugins(list[LoadedPlugin]):
 
 
 class PluginLoaderOptions(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Where plugins are, which of them to load, and who hears of it."""
+    """Where plugins are, which of them to load, and the callbacks."""
 
     search_paths: SearchPath | Iterable[SearchPath] = ()
     enabled_plugins: Collection[str] | None = None

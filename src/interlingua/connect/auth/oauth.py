@@ -419,7 +419,7 @@ async def _redeem(client: OAuthClient, fields: Fields) -> Credential:
 async def renew(provider: str, credential: Credential) -> Credential:
     """The login with new tokens, by its refresh token; the old refresh token is kept where no new one is given.
 
-    The scope is left out: what was granted once is granted again, and some providers refuse to hear it.
+    The scope is left out: what was granted once is granted again, and some providers refuse it.
     """
     if credential.refresh is None or credential.token_url is None:
         raise AuthFailed(

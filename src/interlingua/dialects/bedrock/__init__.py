@@ -5,7 +5,7 @@ own, after the one it marks; tool results are blocks inside user messages (hint 
 several results and user content); cited text has a block of its own. Model and stream are in the path, and
 what only some models understand (thinking, top_k) travels in `additionalModelRequestFields`.
 
-To read in this order: facts, content, messages, requests, answers, streams; errors beside them.
+In reading order: `facts`, `content`, `requests`, `responses`.
 """
 
 from .content import decode_block, decode_messages, encode_block, encode_messages

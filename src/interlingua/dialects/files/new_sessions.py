@@ -84,7 +84,7 @@ def _entry_folders(conversation: Conversation) -> Iterator[str]:
         yield from _folders(message.fields if isinstance(message, CustomMessage) else entry.extra)
 
 
-def _unsaid(conversation: Conversation, *names: str) -> Iterator[Loss]:
+def _unsupported(conversation: Conversation, *names: str) -> Iterator[Loss]:
     """What belongs to a call, and that the program says itself."""
     for name in names:
         if getattr(conversation, name) not in (None, (), type(conversation.options)()):
@@ -103,7 +103,7 @@ CLAUDE_VERSION = "2.0.0"
 def claude_code(conversation: Conversation) -> Encoded:
     """A line for each message of the user, result, and block of an answer; each is the parent of the next."""
     session, wire = _Session(conversation), dialect("anthropic-messages")
-    lines, losses = Lines(), list(_unsaid(conversation, "system", "tools", "options"))
+    lines, losses = Lines(), list(_unsupported(conversation, "system", "tools", "options"))
     parent: str | None = None
     for at, message in enumerate(_spoken(conversation)):
         report, when = Reporter(f"$.messages[{at}]"), iso(session.moment(message))
@@ -170,7 +170,7 @@ def codex_cli(conversation: Conversation) -> Encoded:
     settings = {"cwd": session.cwd, "approval_policy": "on-request", "sandbox_policy": policy}
     settings |= {"model": session.model or "unknown", "summary": "auto"}
     lines.append({"timestamp": started, "type": "turn_context", "payload": settings})
-    spent, losses = Usage.of(), list(_unsaid(conversation, "tools", "options", "title"))
+    spent, losses = Usage.of(), list(_unsupported(conversation, "tools", "options", "title"))
     for at, message in enumerate(messages):
         report, when = Reporter(f"$.messages[{at}]"), iso(session.moment(message))
         for item in wire.encode_messages((message,), report):  # type: ignore[attr-defined]
@@ -253,7 +253,7 @@ def opencode(conversation: Conversation) -> Encoded:
         "version": OPENCODE_VERSION,
         "time": {"created": times[0], "updated": times[-1]},
     }
-    losses = (*report.losses, *_unsaid(conversation, "system", "tools", "options"))
+    losses = (*report.losses, *_unsupported(conversation, "system", "tools", "options"))
     return Encoded({"info": info, "messages": writer.messages}, losses)
 
 

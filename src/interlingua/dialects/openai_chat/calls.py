@@ -145,7 +145,7 @@ class CallAccumulator:
         return "custom" in self.wire
 
     def note(self, delta: dict[str, Any]) -> None:
-        """Notes what a delta says beside argument text. Names are set, not appended; nothing is unsaid by a blank."""
+        """Records the fields of a delta beside argument text. Names are set, not appended; a blank clears nothing."""
         for key, value in delta.items():
             if key == "function" or key == "custom":
                 inner = self.wire.setdefault(key, {})

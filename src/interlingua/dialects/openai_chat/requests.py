@@ -405,14 +405,14 @@ def decode_request(
     # `messages` and `tools` keep their own residuals, item by item; training rows hold nothing else.
     lists = [key for key in ("messages", "tools") if isinstance(wire.get(key), list)]
     if len(lists) == len(wire) and "messages" in lists and stream is None and not described.id:
-        return Request(model=described, context=context, options=Options(), extra=_unsaid(compat))
+        return Request(model=described, context=context, options=Options(), extra=_absent_defaults(compat))
     request = Request(model=described, context=context, options=decode_options(wire, stream, compat))
     bare = replace(context, messages=(), tools=None if context.tools is None else ())
     emitted, _ = encode_request(replace(request, context=bare), quirks=quirks)
     return keeping(request, API, {**wire, **{key: emitted[key] for key in lists if key in emitted}}, emitted)
 
 
-def _unsaid(compat: Compat) -> Extra:
+def _absent_defaults(compat: Compat) -> Extra:
     """The residual of a body that lacks the fields this host wants with every request."""
     body: dict[str, Any] = {}
     if compat is not PLAIN_HOST:

@@ -13,8 +13,8 @@ A stream is put together as the wire's own items and read as the whole answer wo
 construction. Also, as Variants, the same bodies at Azure's and at the Codex backend's address, and as messages of a
 WebSocket, one a line.
 
-In reading order: `facts`, `holding`, `content`, `speech`, `items`, `messages`, `requests`, `errors`, `answers`,
-`decoding` and `encoding`; none knows those after it.
+In reading order: `facts`, `content`, `messages`, `requests`, `answers`, `decoding` and `encoding`; none knows those
+after it.
 """
 
 from collections.abc import Mapping

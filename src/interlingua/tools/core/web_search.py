@@ -35,12 +35,12 @@ class Query(Struct, frozen=True, kw_only=True):
 
 
 class Ask(NamedTuple):
-    """A request; `unsaid` names the fields of the query that this service does not support."""
+    """A request; `unsupported` names the fields of the query that this service does not support."""
 
     url: str
     headers: dict[str, str]
     body: bytes | None = None
-    unsaid: tuple[str, ...] = ()
+    unsupported: tuple[str, ...] = ()
 
 
 class Hit(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -76,15 +76,15 @@ def _brave_hits(answer: Any) -> list[Hit]:
 
 def _ask_searxng(query: Query, base_url: str, key: str) -> Ask:
     language = "-".join(part for part in (query.search_lang, query.country.upper()) if part)
-    unsaid = []
+    unsupported = []
     if query.country and (not query.search_lang or query.country.upper() == "ALL"):
-        language, unsaid = query.search_lang, ["country"]  # SearXNG has no region without a language
+        language, unsupported = query.search_lang, ["country"]  # SearXNG has no region without a language
     if query.freshness and query.freshness not in _SPANS:
-        unsaid.append("freshness")
+        unsupported.append("freshness")
     fields = {"q": query.query, "format": "json"}
     fields |= _encoded(language=language, time_range=_SPANS.get(query.freshness, ""))
     headers = {"Accept": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
-    return Ask(f"{base_url}/search?{urlencode(fields)}", headers, unsaid=tuple(unsaid))
+    return Ask(f"{base_url}/search?{urlencode(fields)}", headers, unsupported=tuple(unsupported))
 
 
 def _searxng_hits(answer: Any) -> list[Hit]:
@@ -95,9 +95,9 @@ def _ask_tavily(query: Query, base_url: str, key: str) -> Ask:
     start, _, end = query.freshness.partition("to") if query.freshness not in _SPANS else ("", "", "")
     fields: dict[str, Any] = {"query": query.query, "max_results": query.count}
     fields |= _encoded(time_range=_SPANS.get(query.freshness, ""), start_date=start, end_date=end)
-    unsaid = tuple(name for name in ("country", "search_lang") if getattr(query, name))
+    unsupported = tuple(name for name in ("country", "search_lang") if getattr(query, name))
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
-    return Ask(f"{base_url}/search", headers, orjson.dumps(fields), unsaid)
+    return Ask(f"{base_url}/search", headers, orjson.dumps(fields), unsupported)
 
 
 def _tavily_hits(answer: Any) -> list[Hit]:
@@ -185,7 +185,7 @@ class _Service(Struct, frozen=True, kw_only=True):
 
 class Found(Struct, frozen=True, kw_only=True):
     hits: tuple[Hit, ...]
-    unsaid: tuple[str, ...]
+    unsupported: tuple[str, ...]
 
 
 def web_search_tool(context: ToolContext, *, look_up: LookUp = look_up) -> Tool | None:
@@ -214,10 +214,10 @@ def web_search_tool(context: ToolContext, *, look_up: LookUp = look_up) -> Tool 
         found = answers.get(key)
         cached = found is not None
         if found is None:
-            answer, unsaid = await _send(service, query, settings, signal, look_up)
+            answer, unsupported = await _send(service, query, settings, signal, look_up)
             if not 200 <= answer.status < 300:
                 return _failed(service, answer)
-            found = _found(service, answer, unsaid, query.count)
+            found = _found(service, answer, unsupported, query.count)
             answers.put(key, found)
         return _result(service, query, found, cached=cached, took=time.monotonic() - began)
 
@@ -306,10 +306,10 @@ async def _send(
         signal=signal,
         look_up=look_up,
     )
-    return answer, ask.unsaid
+    return answer, ask.unsupported
 
 
-def _found(service: _Service, answer: Fetched, unsaid: tuple[str, ...], count: int) -> Found:
+def _found(service: _Service, answer: Fetched, unsupported: tuple[str, ...], count: int) -> Found:
     try:
         hits = service.backend.hits(orjson.loads(answer.body))[:count]
     except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError):
@@ -317,19 +317,21 @@ def _found(service: _Service, answer: Fetched, unsaid: tuple[str, ...], count: i
     shown = (
         Hit(**{name: visible(getattr(hit, name)[:_FIELD_CHARS]) for name in hit.__struct_fields__}) for hit in hits
     )
-    return Found(hits=tuple(shown), unsaid=unsaid)
+    return Found(hits=tuple(shown), unsupported=unsupported)
 
 
 def _result(service: _Service, query: Query, found: Found, *, cached: bool, took: float) -> ToolResult:
     results = [msgspec.to_builtins(hit) for hit in found.hits]
     payload = {"query": query.query, "provider": service.id, "count": len(results), "results": results}
     wrapped = untrusted(orjson.dumps(payload, option=orjson.OPT_INDENT_2).decode(), "a web search")
-    note = f"\nNote: {service.backend.label} takes no {' and no '.join(found.unsaid)}." if found.unsaid else ""
+    note = (
+        f"\nNote: {service.backend.label} takes no {' and no '.join(found.unsupported)}." if found.unsupported else ""
+    )
     details = payload | {
         "externalContent": {"untrusted": True, "source": "web_search", "wrapped": True},
         "tookMs": round(took * 1000),
         "cached": cached,
-        "unsaid": list(found.unsaid),
+        "unsaid": list(found.unsupported),
     }
     return ToolResult(content=(TextBlock(text=wrapped + note),), details=details)
 
