@@ -148,12 +148,12 @@ def write_page(count: Count) -> None:
         found = re.search(rf"^\| {re.escape(row.attack)} \| ([\d,]+) \| ([\d,]+) \|", table, re.MULTILINE)
         if found is not None:
             numbers[row] = int(found[1].replace(",", "")), int(found[2].replace(",", ""))
-    lines = ["| class of attack | tried | held | tests |", "|---|---|---|---|"]
+    lines = ["| class of attack | tried | withstood | tests |", "|---|---|---|---|"]
     for row in ROWS:
-        tried, held = numbers.get(row, (0, 0))
-        lines.append(f"| {row.attack} | {tried:,} | {held:,} | {', '.join(f'`{test}`' for test in row.tests)} |")
-    tried, held = (sum(column) for column in zip(*numbers.values(), strict=True))
-    lines.append(f"| all | {tried:,} | {held:,} | |")
+        tried, withstood = numbers.get(row, (0, 0))
+        lines.append(f"| {row.attack} | {tried:,} | {withstood:,} | {', '.join(f'`{test}`' for test in row.tests)} |")
+    tried, withstood = (sum(column) for column in zip(*numbers.values(), strict=True))
+    lines.append(f"| all | {tried:,} | {withstood:,} | |")
     PAGE.write_text(f"{before}{MARKS[0]}{chr(10).join(lines)}\n{MARKS[1]}{after}", encoding="utf-8")
 
 
