@@ -51,8 +51,15 @@ from .facts import API
 
 def decode_block(wire: Any) -> Block:
     """One content block; whatever is not as this wire has it is kept as it is, opaque."""
-    if type(wire) is dict and len(wire) == 2 and wire.get("type") == "text" and type(wire.get("text")) is str:
-        return TextBlock(text=wire["text"])  # most are, and nothing of them is left to be kept
+    if type(wire) is dict:  # most are texts and calls of which nothing is left to be kept
+        kind, size = wire.get("type"), len(wire)
+        if kind == "text":
+            if size == 2 and type(wire.get("text")) is str:
+                return TextBlock(text=wire["text"])
+        elif kind == "tool_use" and size == 4 and type(wire.get("input")) is dict:
+            id, name = wire.get("id"), wire.get("name")
+            if type(id) is str and type(name) is str:
+                return ToolCall(id=id, name=name, arguments=wire["input"])
     decode = _decoder_of(wire.get("type")) if isinstance(wire, dict) else None
     if decode is not None:
         try:
@@ -311,9 +318,17 @@ def _decode_message(wire: Any, names: dict[str, str], api: str) -> list[Message]
     if role == "user":
         return _decode_user(wire, content, names)
     if role == "assistant":
-        message = AssistantMessage(content=decode_content(content), api=api)
-        for call in message.tool_calls:
-            names[call.id] = call.name
+        blocks = decode_content(content)
+        message = AssistantMessage(content=blocks, api=api)
+        usual = len(wire) == 2 and type(blocks) is tuple
+        for block in blocks if type(blocks) is tuple else ():
+            if type(block) is ToolCall:
+                names[block.id] = block.name
+                usual = usual and not block.extra
+            else:
+                usual = usual and type(block) is TextBlock and not block.extra
+        if usual:  # texts and calls that are encoded as they were
+            return [message]
         return [keeping(message, API, wire, _encode_message("assistant", message, QUIET))]
     if role == "system":
         system = SystemMessage(content=decode_content(content))
@@ -327,7 +342,7 @@ def _decode_user(wire: dict[str, Any], content: Any, names: dict[str, str]) -> l
     if not isinstance(content, list) or not any(_is_result(block) for block in content):
         user = UserMessage(content=decode_content(content))
         if len(wire) == 2 and user.content and all(type(b) is TextBlock and not b.extra for b in user.content):
-            return [user]  # texts that are encoded as they were
+            return [user]
         return [keeping(user, API, wire, _encode_message("user", user, QUIET))]
     pieces = apart(content, _is_result, lambda block: _decode_result(block, names), decode_block)
     # A first result is always marked as the first, as if others stood before it.
@@ -352,6 +367,8 @@ def _decode_result(wire: dict[str, Any], names: dict[str, str]) -> ToolResultMes
         is_error=wire.get("is_error", False),
         cache=decode_cache(wire),
     )
+    if len(wire) == 3 and type(result.content) is str:
+        return result  # nothing is left to be kept
     return keeping(result, API, wire, _encode_result(result, QUIET))
 
 

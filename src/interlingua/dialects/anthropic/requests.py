@@ -76,11 +76,19 @@ def _is_usual(wire: dict[str, Any]) -> bool:
     """Whether a request says little beside its messages, so that encoding it shows nothing to be kept."""
     if not wire.keys() <= _USUAL.keys() or "messages" not in wire or not wire.get("model"):
         return False
-    kinds = {key: type(wire[key]) for key in wire if key != "messages"}
-    return all(kind is _USUAL[key] for key, kind in kinds.items())
+    if "tools" in wire and not wire["tools"]:
+        return False
+    return all(type(wire[key]) is _USUAL[key] for key in wire)
 
 
-_USUAL: dict[str, Any] = {"model": str, "max_tokens": int, "system": str, "messages": list, "stream": bool}
+_USUAL: dict[str, Any] = {
+    "model": str,
+    "max_tokens": int,
+    "system": str,
+    "messages": list,
+    "tools": list,  # each keeps its own residual
+    "stream": bool,
+}
 
 
 def _decode_system(wire: Any) -> System:
@@ -104,6 +112,9 @@ def _decode_tool(wire: Any) -> ToolSpec:
     name, kind = wire.get("name"), wire.get("type", "custom")
     if kind != "custom" or not isinstance(name, str):
         return ToolSpec(name=name if isinstance(name, str) else str(kind), dialect=API, value=wire)
+    if len(wire) == 3 and type(wire.get("description")) is str and type(wire.get("input_schema")) is dict:
+        # Most are so, and nothing is left to be kept.
+        return ToolSpec(name=name, description=wire["description"], input_schema=wire["input_schema"])
     tool = ToolSpec(
         name=name,
         description=optional(wire.get("description")),

@@ -32,7 +32,7 @@ def decode(data: Any) -> Conversation:
     line = requests[0] if isinstance(requests, list) and requests else body
     params, result = fields_of(line.get("params")), fields_of(line.get("result"))
     if isinstance(params.get("messages"), list):
-        return templates.keep(request_in(params, MESSAGES), body, API)
+        return templates.keep(request_in(params, MESSAGES), body, API, request=(params, MESSAGES))
     if isinstance(result.get("message"), dict):
         answer = answer_in(result["message"], MESSAGES)
     elif result.get("type") in ENDS:

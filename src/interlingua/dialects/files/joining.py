@@ -6,8 +6,8 @@ leave hints in the entry's `extra` by which `apart` gives back the entries of th
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from itertools import accumulate, count, pairwise
-from operator import attrgetter
+from itertools import accumulate, compress, count, pairwise
+from operator import attrgetter, is_not
 from typing import Any
 
 from msgspec.structs import replace
@@ -55,9 +55,10 @@ def _joined(parts: Sequence[Entry], places: Sequence[int], api: str, pieces: boo
         extra=ended.extra,
     )
     hints = []
+    stated = _FIELDS(whole)
     for at, part, message, shape in zip(places, parts, messages, shapes, strict=True):
         hint: dict[str, Any] = {"at": at, "blocks": shape}
-        fields = _differences(message, whole)
+        fields = _differences(_FIELDS(message), stated)
         if fields:
             hint["fields"] = fields
         if at == places[-1]:
@@ -107,14 +108,15 @@ def _shape(content: Any) -> int | str | None:
 
 _NAMES = tuple(name for name in AssistantMessage.__struct_fields__ if name != "content")
 _FIELDS = attrgetter(*_NAMES)
+_PLACES = range(len(_NAMES))
 
 
-def _differences(part: AssistantMessage, whole: AssistantMessage) -> dict[str, Any]:
+def _differences(part: Sequence[Any], whole: Sequence[Any]) -> dict[str, Any]:
     """The fields of a part that are not those of the whole."""
     return {
-        name: None if own is None else plain(own)
-        for name, own, other in zip(_NAMES, _FIELDS(part), _FIELDS(whole), strict=True)
-        if own is not other and own != other
+        _NAMES[at]: None if part[at] is None else plain(part[at])
+        for at in compress(_PLACES, map(is_not, part, whole))
+        if part[at] != whole[at]
     }
 
 

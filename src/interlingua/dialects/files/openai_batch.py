@@ -29,7 +29,7 @@ def decode(data: Any) -> Conversation:
         wire = wire_of_request(body["body"], body.get("url"))
         if wire is None:
             raise wire_bodies.refuse(API, f"a request to {body.get('url') or 'nowhere'}", "$.body")
-        return templates.keep(request_in(body["body"], wire), body, API)
+        return templates.keep(request_in(body["body"], wire), body, API, request=(body["body"], wire))
     if "response" not in body and "error" not in body:
         raise BadWire(API, "expected a `body` or a `response` beside the `custom_id`")
     response = fields_of(body.get("response"))

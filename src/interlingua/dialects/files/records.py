@@ -1,5 +1,6 @@
 """What the file formats share: lines of JSON, rows for their tables, and records that are read and returned."""
 
+import functools
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -204,7 +205,8 @@ class Records:
                     self._names[block.id] = block.name
         elif type(message) is ToolResultMessage and message.tool_call_id in self._names:
             message = replace(message, tool_name=self._names[message.tool_call_id])
-        extra = {self._api: {RECORD: True, **rest}}
+        rest[RECORD] = True  # it was made for this entry
+        extra = {self._api: rest}
         if self._keys is None:
             return Entry(message=message, extra=extra)
         id, parent = self._keys
@@ -354,16 +356,30 @@ def milliseconds(text: Any) -> int | None:
         return None
 
 
-# What JavaScript's `toISOString` writes, in years that `iso` gives back as they were. A day has no hour 24.
-_JAVASCRIPT = re.compile(r"(?:19[7-9]|[2-9]\d\d)\d-\d\d-\d\dT(?:[01]\d|2[0-3]):\d\d:\d\d\.\d{3}Z", re.ASCII)
+_SECONDS = {f"{second:02}": second * 1000 for second in range(60)}
+_THOUSANDTHS = {f".{thousandth:03}Z": thousandth for thousandth in range(1000)}
 
 
 def usual_milliseconds(text: Any) -> int | None:
-    """A moment that `iso` would write exactly so; None for any other spelling."""
-    if type(text) is not str or not _JAVASCRIPT.fullmatch(text):
+    """A moment that `iso` would write exactly so, as JavaScript's `toISOString` does; None for any other spelling."""
+    if type(text) is not str:
+        return None
+    seconds, thousandths = _SECONDS.get(text[17:19]), _THOUSANDTHS.get(text[19:])
+    minute = None if seconds is None or thousandths is None else _minute(text[:17])
+    return None if minute is None else minute + seconds + thousandths  # type: ignore[operator]
+
+
+# In years that `iso` gives back as they were. A day has no hour 24.
+_MINUTE = re.compile(r"(?:19[7-9]|[2-9]\d\d)\d-\d\d-\d\dT(?:[01]\d|2[0-3]):[0-5]\d:", re.ASCII)
+
+
+@functools.lru_cache(1024)  # the lines of a session follow closely
+def _minute(text: str) -> int | None:
+    """The milliseconds at which a minute begins (`2026-01-31T23:59:`)."""
+    if not _MINUTE.fullmatch(text):
         return None
     try:
-        return round(datetime.fromisoformat(text).timestamp() * 1000)
+        return round(datetime.fromisoformat(f"{text}00Z").timestamp() * 1000)
     except ValueError:  # no such day
         return None
 

@@ -9,8 +9,9 @@ hole holds are reported as losses; new messages are refused, since nothing says 
     return templates.keep(Conversation(entries=...), body, API)      # in decode
     return templates.give_back(conversation, API, decode)            # in encode
 
-A hole is `{"~": [entry, block, field]}`, `{"~": [entry, field]}` or `{"~": [field]}` (of the conversation); an object
-of the file that looks like one is written `{"~": {"as": object}}`.
+A hole is `{"~": [entry, block, field]}`, `{"~": [entry, field]}`, `{"~": [field]}` (of the conversation) or `{"~":
+["request", wire]}` (all of it, as a request); an object of the file that looks like one is written `{"~": {"as":
+object}}`.
 """
 
 from collections.abc import Callable, Iterator
@@ -35,6 +36,7 @@ from ...values.messages import (
     ToolCall,
 )
 from ...values.request import Conversation, Entry, is_aside
+from .. import dialect
 from ..comparison import entry_losses
 from ..residual import with_residual
 from . import records as _records
@@ -47,6 +49,7 @@ LINE = "~lines"  # of a conversation: its file is JSON lines
 COUNT = "~entries"  # of a conversation: how many entries the file holds
 RECORD = "record"  # the field of a custom message that holds a record of the file as it is
 HOLE = "~"
+REQUEST = "request"
 LONG = 12  # characters: a text this long that stands in the file twice is the same text
 
 _FIELDS: dict[type, tuple[str, ...]] = {
@@ -62,9 +65,18 @@ _FIELDS: dict[type, tuple[str, ...]] = {
 }
 
 
-def keep(conversation: Conversation, body: Any, api: str, *, lines: bool = False) -> Conversation:
-    """The conversation with its file: `body` (`lines`, if it is a list of them), of whose very objects it was made."""
-    kept: dict[str, Any] = {FILE: [_hollow(body, *_places(conversation))], COUNT: len(conversation.entries)}
+def keep(
+    conversation: Conversation, body: Any, api: str, *, lines: bool = False, request: tuple[Any, str] | None = None
+) -> Conversation:
+    """The conversation with its file: `body` (`lines`, if it is a list of them), of whose very objects it was made.
+
+    `request` is the object in it that a wire's dialect read as this conversation, with the wire's name: the dialect
+    says it again, so that nothing of it is kept here.
+    """
+    places: tuple[_Places, _Places] = (
+        _places(conversation) if request is None else ({id(request[0]): [REQUEST, request[1]]}, {})
+    )
+    kept: dict[str, Any] = {FILE: [_hollow(body, *places)], COUNT: len(conversation.entries)}
     if lines:
         kept[LINE] = True
     return with_residual(conversation, api, **kept)
@@ -129,18 +141,27 @@ def _field(block: Block, field: str) -> Any:
 
 def _hollow(value: Any, objects: _Places, texts: _Places) -> Any:
     """A value of the file with a hole wherever something stands that the conversation has."""
-    place = objects.get(id(value))
-    if place is not None:
-        return {HOLE: place}
     if isinstance(value, str):
-        place = texts.get(value) if len(value) >= LONG else None
+        place = objects.get(id(value))
+        if place is None and len(value) >= LONG:
+            place = texts.get(value)
         return value if place is None else {HOLE: place}
     if isinstance(value, dict):
-        inner = {key: _hollow(item, objects, texts) for key, item in value.items()}
+        place = objects.get(id(value))
+        if place is not None:
+            return {HOLE: place}
+        # What is no text and holds none has no hole; most of a file's values are such, or short texts.
+        inner = {key: item if type(item) in _PLAIN else _hollow(item, objects, texts) for key, item in value.items()}
         return {HOLE: {"as": inner}} if inner.keys() == {HOLE} else inner
     if isinstance(value, list | tuple):
-        return [_hollow(item, objects, texts) for item in value]
+        place = objects.get(id(value))
+        if place is not None:
+            return {HOLE: place}
+        return [item if type(item) in _PLAIN else _hollow(item, objects, texts) for item in value]
     return value
+
+
+_PLAIN = frozenset({int, float, bool, type(None)})
 
 
 def _filled(value: Any, conversation: Conversation) -> Any:
@@ -157,6 +178,8 @@ def _filled(value: Any, conversation: Conversation) -> Any:
 def _at(conversation: Conversation, place: list[Any]) -> Any:
     if len(place) == 1:
         return getattr(conversation, place[0])
+    if place[0] == REQUEST:
+        return dialect(place[1]).encode(conversation).body
     message: Any = conversation.entries[place[0]].message
     if len(place) == 3:
         return _field(message.content[place[1]], place[2])

@@ -406,10 +406,28 @@ def decode_request(
     lists = [key for key in ("messages", "tools") if isinstance(wire.get(key), list)]
     if len(lists) == len(wire) and "messages" in lists and stream is None and not described.id:
         return Request(model=described, context=context, options=Options(), extra=_absent_defaults(compat))
+    if compat is PLAIN_HOST and model is None and stream is None and _is_usual(wire):
+        options = Options(max_tokens=wire.get("max_completion_tokens"), temperature=wire.get("temperature"))
+        return Request(model=described, context=context, options=options)
     request = Request(model=described, context=context, options=decode_options(wire, stream, compat))
     bare = replace(context, messages=(), tools=None if context.tools is None else ())
     emitted, _ = encode_request(replace(request, context=bare), quirks=quirks)
     return keeping(request, API, {**wire, **{key: emitted[key] for key in lists if key in emitted}}, emitted)
+
+
+def _is_usual(wire: dict[str, Any]) -> bool:
+    """Whether a request says little beside its messages, so that encoding it shows nothing to be kept."""
+    usual = bool(wire.get("model")) and "messages" in wire and wire.keys() <= _USUAL.keys()
+    return usual and all(type(wire[key]) in _USUAL[key] for key in wire)
+
+
+_USUAL: dict[str, tuple[type, ...]] = {
+    "model": (str,),
+    "messages": (list,),
+    "tools": (list,),
+    "max_completion_tokens": (int,),
+    "temperature": (int, float),
+}
 
 
 def _absent_defaults(compat: Compat) -> Extra:
@@ -453,6 +471,10 @@ def _decode_tool(wire: Any) -> ToolSpec:
     name = function.get("name")
     if not isinstance(name, str):
         return _own_tool(wire)
+    if len(wire) == 2 and len(function) == 3 and "type" in wire:
+        description, schema = function.get("description"), function.get("parameters")
+        if type(description) is str and type(schema) is dict:  # most are so, and nothing is left to be kept
+            return ToolSpec(name=name, description=description, input_schema=schema)
     tool = ToolSpec(
         name=name,
         description=optional(function.get("description")),
