@@ -271,6 +271,95 @@ def test_a_sub_agent_s_own_file_is_one_conversation() -> None:
     assert ["Count them.", "12 eggs"] == [message.text for message in agent.messages]
 
 
+def _claude(folder: Path, child: str, agent: str | None) -> Path:
+    """A session of Claude Code, with its sub-agent in a file of its own; `agent` is named by the result, if it is."""
+    lines: list[dict[str, Any]] = [{**line, "sessionId": "s-1", "isSidechain": False} for line in SIDECHAIN]
+    other = {**lines[0], "uuid": "x", "sessionId": "s-2", "isSidechain": True, "agentId": "b7"}
+    if agent is not None:
+        lines[-1]["toolUseResult"] = {"agentId": agent, "content": []}
+        lines[2]["message"] = {"role": "user", "content": "Other words."}
+    write_lines(folder / "s-1.jsonl", [*lines[:2], lines[-1]])
+    write_lines(folder / child, [{**line, "isSidechain": True, "agentId": "a9"} for line in lines[2:-1]])
+    write_lines(folder / "agent-other.jsonl", [other])  # of another session
+    return folder / "s-1.jsonl"
+
+
+def _codex(folder: Path, child: str) -> Path:
+    def rollout(id: str, source: Any, *items: dict[str, Any]) -> list[dict[str, Any]]:
+        meta = {"id": id, "cwd": "/p", "cli_version": "0.140.0", "originator": "codex", "source": source}
+        return [
+            {"timestamp": "2026-01-01T00:00:00.000Z", "type": kind, "payload": payload}
+            for kind, payload in [("session_meta", meta), *(("response_item", item) for item in items)]
+        ]
+
+    asked = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "How many eggs?"}]}
+    call = {"type": "function_call", "name": "spawn_agent", "arguments": '{"message":"Count them."}', "call_id": "c1"}
+    named = {"type": "function_call_output", "call_id": "c1", "output": '{"agent_id":"t-2"}'}
+    answer = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "12 eggs"}]}
+    spawn = {"subagent": {"thread_spawn": {"parent_thread_id": "t-1", "depth": 1}}}
+    write_lines(folder / "rollout-1-t-1.jsonl", rollout("t-1", "cli", asked, call, named))
+    write_lines(folder / child, rollout("t-2", spawn, answer))
+    write_lines(folder / "rollout-3-t-3.jsonl", rollout("t-3", "cli", asked))
+    return folder / "rollout-1-t-1.jsonl"
+
+
+def _gemini(folder: Path) -> Path:
+    def log(id: str, kind: str, text: str) -> list[dict[str, Any]]:
+        header = {"sessionId": id, "projectHash": "p", "startTime": "2026-01-01T00:00:00.000Z", "kind": kind}
+        return [header, {"id": "m", "timestamp": "2026-01-01T00:00:00.000Z", "type": "gemini", "content": text}]
+
+    write_lines(folder / "session-1.jsonl", log("g-1", "main", "I ask."))
+    write_lines(folder / "g-1" / "session-2.jsonl", log("g-2", "subagent", "12 eggs"))
+    return folder / "session-1.jsonl"
+
+
+def write_lines(path: Path, lines: list[dict[str, Any]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+@pytest.mark.parametrize(
+    ("write", "origin"),
+    [
+        (
+            lambda at: _claude(at, "s-1/subagents/agent-a9.jsonl", "a9"),
+            {"session": "s-1", "entry": "a", "callId": "t1"},
+        ),
+        (lambda at: _claude(at, "agent-a9.jsonl", None), {"session": "s-1", "entry": "a", "callId": "t1"}),
+        (lambda at: _codex(at / "01" / "31", "../../01/30/rollout-2-t-2.jsonl"), {"session": "t-1", "callId": "c1"}),
+        (lambda at: _codex(at / "all", "rollout-2-t-2.jsonl"), {"session": "t-1", "callId": "c1"}),
+        (_gemini, {"session": "g-1"}),
+    ],
+    ids=["Claude Code", "Claude Code before 2.1", "Codex by day", "Codex in one folder", "Gemini CLI"],
+)
+def test_sub_agents_in_files_of_their_own_follow_the_session_that_started_them(
+    tmp_path: Path, write: Any, origin: dict[str, str]
+) -> None:
+    """Only its own, each once, with the call where the session tells it; and none without being asked."""
+    path = write(tmp_path)
+    (alone,) = il.read(path)
+    parent, agent = il.read(path, subagents=True)
+    assert alone == parent
+    assert (origin, "12 eggs") == (agent.extra["interlingua"]["spawnedBy"], agent.messages[-1].text)
+
+
+def test_a_session_of_opencode_names_the_one_that_started_it() -> None:
+    """An export is one session; its parent is another export, or in the same database."""
+    message = {"info": {"id": "m", "role": "user"}, "parts": [{"id": "p", "type": "text", "text": "Count them."}]}
+    data = json.dumps({"info": {"id": "ses_2", "parentID": "ses_1", "title": "T"}, "messages": [message]}).encode()
+    (agent,) = il.read(data, subagents=True)
+    assert {"session": "ses_1"} == agent.extra["interlingua"]["spawnedBy"]
+    assert json.loads(data) == il.encode(agent, "opencode").body
+
+
+def test_a_sub_agent_that_cannot_be_read_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """With a line in the log; the session that started it is read all the same."""
+    path = _claude(tmp_path, "s-1/subagents/agent-a9.jsonl", "a9")
+    (tmp_path / "s-1" / "subagents" / "agent-a9.jsonl").write_text("{torn")
+    assert 1 == len(list(il.read(path, subagents=True)))
+    assert "agent-a9.jsonl: a sub-agent that cannot be read" in caplog.text
+
+
 @pytest.mark.parametrize("on", [True, False])
 def test_the_collector_is_as_it_was_after_a_large_file(on: bool) -> None:
     """Whether the file can be read or not, and whoever turned the collector off."""

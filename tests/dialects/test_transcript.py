@@ -1,9 +1,13 @@
 """Transcripts: every line comes back, whatever wrote it."""
 
+import copy
 import json
 from typing import Any
+from unittest.mock import patch
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import interlingua as il
 from interlingua.dialects.files import transcript
@@ -82,6 +86,58 @@ def test_what_is_moved_says_its_place() -> None:
 def test_a_line_may_be_copied_by_itself(raw: bytes) -> None:
     """The fast way and the slow way mean the same."""
     assert json.loads(raw) == json.loads(transcript.copy_line(raw))
+
+
+ODD = st.sampled_from(
+    [
+        None,
+        True,
+        1,
+        1.5,
+        2**70,
+        "",
+        "a",
+        "b",
+        "line-1",
+        "\u00e9\u2028",
+        "\ud800",
+        'x,"id":"z"}',
+        [],
+        ["a"],
+        {},
+        {"id": "x"},
+    ]
+)
+KEYS = st.sampled_from(
+    ["role", "content", "id", "parentId", "parents", "entryExtra", "timestamp", "target", "extra", "isError", "mood"]
+)
+
+
+@given(data=st.data())
+def test_a_file_is_read_at_once_as_it_is_line_by_line(data: st.DataObject) -> None:
+    """Whatever its lines have for values, in whichever order and spacing; what cannot be read at once is left alone."""
+    lines = copy.deepcopy(data.draw(st.sampled_from(list(FILES.values()))))
+    lines += copy.deepcopy(data.draw(st.lists(st.sampled_from([USER, ANSWER, OTHER]), max_size=2)))
+    for line in lines:
+        for key in data.draw(st.lists(KEYS, max_size=2)):
+            line.pop(key, None)
+            line[key] = data.draw(ODD)
+    spaces = data.draw(st.sampled_from([(",", ":"), (", ", ": ")]))
+    text = "\n".join(json.dumps(line, separators=spaces, ensure_ascii=data.draw(st.booleans())) for line in lines)
+    raw = text.encode("utf-8", "surrogatepass")[: data.draw(st.sampled_from([None, -1, -9]))]
+    read = transcript.read(raw)
+    if read is not None:
+        assert repr(transcript.decode(raw)) == repr(read)
+
+
+def test_what_a_session_writes_is_read_at_once() -> None:
+    """And so by `read`, with and without the name of the format."""
+    lines = [{"role": "session", "version": 1, "title": "T"}, USER, ANSWER, OTHER, {"role": "head", "target": "b"}]
+    raw = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines).encode()
+    expected = transcript.decode(raw)
+    with patch.object(transcript, "decode_entry", side_effect=AssertionError):
+        assert expected == transcript.read(raw)
+        assert [expected] == list(il.read(raw)) == list(il.read(raw, "transcript"))
 
 
 def test_a_bad_line_is_named() -> None:

@@ -53,6 +53,9 @@ def decode(data: Any, dialect: str | None = None) -> Conversation:
     form = DIALECTS[dialect]
     module: Any = form.codec
     if isinstance(form, FileFormat):
+        found = form.read(data) if form.read is not None and type(data) is bytes else None
+        if found is not None:
+            return found
         value = text_of_file(data) if form.text and isinstance(data, bytes | str) else value_of(data)
         try:
             if type(value) is Lines:

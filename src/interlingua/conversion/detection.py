@@ -75,13 +75,13 @@ def _known_text(data: bytes | bytearray | str, size: int | None = None) -> Text 
 
 
 @contextlib.contextmanager
-def uncollected(size: int) -> Iterator[None]:
+def uncollected(size: int | None = None) -> Iterator[None]:
     """Keeps Python from looking for cycles while the values of a large file of `size` lines are made.
 
     They have none, and looking takes a fourth of the time. Only who turned the collector off turns it on again, so
     threads may do this side by side.
     """
-    if size < _MANY_LINES or not gc.isenabled():
+    if (size is not None and size < _MANY_LINES) or not gc.isenabled():
         yield
         return
     gc.disable()

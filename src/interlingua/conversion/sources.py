@@ -3,9 +3,11 @@
 `read` gives the conversations of one file; the commands read the same `documents`.
 """
 
+import contextlib
 import glob
 import gzip
 import io
+import logging
 import os
 import sys
 import zlib
@@ -16,6 +18,7 @@ from typing import IO, Any, NamedTuple
 import zstandard
 from msgspec.structs import replace
 
+from ..dialects import FORMATS
 from ..dialects.registry import canonical
 from ..values import jsontext, request
 from ..values.errors import FormatError, InterlinguaError
@@ -26,8 +29,10 @@ from . import containers
 from .arrays import CHUNK, Splitter, elements
 from .containers import SourceError
 from .converting import decode, split, stands_alone
-from .detection import Detection, detect, is_stream, value_of
-from .subagents import subagents_of
+from .detection import Detection, detect, detect_name, is_stream, uncollected, value_of
+from .subagents import files_of_subagents, kin_of, spawned, subagents_of
+
+_log = logging.getLogger(__name__)
 
 STDIN = "-"
 ENDINGS = (
@@ -208,8 +213,12 @@ def documents(
     opened: IO[bytes] | None = None,
     advance: Callable[[int], None] | None = None,
     columns: Mapping[str, str] = {},
+    decoded: bool = False,
 ) -> Iterator[Document]:
-    """The conversations in a source: one, one a line, or many in a container. What is unreadable goes to `problems`."""
+    """The conversations in a source: one, one a line, or many in a container. What is unreadable goes to `problems`.
+
+    With `decoded`, the data of a file that its format reads at once is the `Conversation`.
+    """
     try:
         with open_stream(opened) if opened is not None else open_binary(source, advance) as stream:
             found = look(stream, dialect, columns)
@@ -238,6 +247,11 @@ def documents(
     if len(data) > limit:
         problems.append(Problem(source.name, _too_large(limit)))
         return
+    if decoded and not columns:
+        known = _read_at_once(data, dialect)
+        if known is not None:
+            yield Document(source, None, known, dialect)
+            return
     value = _whole(source, data, problems)
     del data  # what follows may take long
     if value is None:
@@ -245,6 +259,16 @@ def documents(
     parts = split(renamed(value, columns), dialect)
     for number, part in enumerate(parts, 1):
         yield Document(source, number if len(parts) > 1 else None, part)
+
+
+def _read_at_once(data: bytes, dialect: str | None) -> Conversation | None:
+    """The conversation of a file that is in one of the formats that read all of a file at once."""
+    if dialect is None:
+        head = _first_line(io.BytesIO(data))
+        with contextlib.suppress(FormatError):
+            dialect = detect_name(Lines([jsontext.read(head)])) if head.strip().startswith(b"{") else None
+    form = FORMATS.get(dialect) if dialect is not None else None
+    return form.read(data) if form is not None and form.read is not None else None
 
 
 def renamed(value: Any, columns: Mapping[str, str]) -> Any:
@@ -486,32 +510,81 @@ def read(
 ) -> Iterator[Conversation]:
     """Every conversation of a file: JSON, JSON lines, text, a zip or an SQLite database, plain, gzip or zstd.
 
-    With `subagents`, those of sub-agents that a conversation holds beside its path follow it as conversations of their
-    own; `extra["interlingua"]["spawnedBy"]` names the entry and the call that started them.
+    With `subagents`, those of sub-agents that a conversation holds beside its path, and those that its program wrote to
+    files of their own, follow it as conversations of their own; `extra["interlingua"]["spawnedBy"]` names the session,
+    the entry and the call that started them, as far as they are known.
 
     What cannot be read is in the `problems` of the conversation it belongs to or stands beside, and the rest goes on; a
     file of which nothing can be read raises an `InterlinguaError`. `columns` are the file's names for those of a
     format: `{"messages": "chat", "messages.role": "from"}` reads rows whose messages are under `chat`.
     """
+    found = _conversations_in(source, dialect, columns or {})
+    if not subagents:
+        yield from found
+        return
+    path = Path(source) if isinstance(source, str | os.PathLike) else None
+    for conversation in found:
+        yield from _with_subagents(conversation, path, dialect, set())
+
+
+def _with_subagents(
+    conversation: Conversation,
+    path: Path | None,
+    dialect: str | None,
+    seen: set[Path],
+    above: Conversation | None = None,
+) -> Iterator[Conversation]:
+    """A conversation, linked to the one that started it, and all that it started."""
+    kin = kin_of(conversation, path or Path())
+    if above is None or kin.parent is not None:
+        yield spawned(conversation, kin, above)
+        yield from subagents_of(conversation)
+    for file in files_of_subagents(kin, path) if path is not None else ():
+        if file not in seen:
+            seen.add(file)
+            for child in _readable(file, dialect):
+                if kin_of(child, file).parent == kin.id:
+                    yield from _with_subagents(child, file, dialect, seen, conversation)
+
+
+def _readable(path: Path, dialect: str | None) -> Iterator[Conversation]:
+    """The conversations of a file of a sub-agent; one that cannot be read does not keep its parent from being read."""
+    try:
+        yield from _conversations_in(path, dialect, {})
+    except InterlinguaError as error:
+        _log.warning("%s: a sub-agent that cannot be read: %s", path, error)
+
+
+def _conversations_in(source: Any, dialect: str | None, columns: Mapping[str, str]) -> Iterator[Conversation]:
     dialect = None if dialect is None else canonical(dialect)
     found: list[Problem] = []
     waiting: Conversation | None = None  # problems after the last conversation belong to it
-    for document in _documents_in(source, dialect, found, columns or {}):
-        try:
-            conversation = decode(document.data, dialect or document.dialect)
-        except InterlinguaError as error:
-            if document.line is None:
-                raise
-            found.append(Problem(document.name, str(error), document.line))
-            continue
+    documents = _documents_in(source, dialect, found, columns)
+    while True:
+        # The values of a large file are looked through for cycles once, when the conversation is all that is left.
+        with uncollected():
+            document = next(documents, None)
+            if document is None:
+                break
+            try:
+                conversation = (
+                    document.data
+                    if type(document.data) is Conversation
+                    else decode(document.data, dialect or document.dialect)
+                )
+            except InterlinguaError as error:
+                if document.line is None:
+                    raise
+                found.append(Problem(document.name, str(error), document.line))
+                continue
+            finally:
+                del document
         if waiting is not None:
             yield waiting
-            yield from subagents_of(waiting) if subagents else ()
         waiting = _with_problems(conversation, found)
         found.clear()
     if waiting is not None:
         yield _with_problems(waiting, found)
-        yield from subagents_of(waiting) if subagents else ()
     elif found:
         raise SourceError(f"{found[0].name}: {found[0].message}")
 
@@ -520,15 +593,16 @@ def _documents_in(
     source: Any, dialect: str | None, problems: list[Problem], columns: Mapping[str, str]
 ) -> Iterator[Document]:
     if isinstance(source, bytes | bytearray):
-        return documents(Source(None), dialect, problems, opened=io.BytesIO(source), columns=columns)
+        return documents(Source(None), dialect, problems, opened=io.BytesIO(source), columns=columns, decoded=True)
     if hasattr(source, "read"):
         name = getattr(source, "name", None)
         where = Source(None, name if isinstance(name, str) else None)
-        return documents(where, dialect, problems, opened=io.BufferedReader(_Borrowed(source)), columns=columns)
+        opened = io.BufferedReader(_Borrowed(source))
+        return documents(where, dialect, problems, opened=opened, columns=columns, decoded=True)
     path = Path(source)
     if path.is_dir():
         raise SourceError(f"{path}: a folder; read each of its files, or use `interlingua show {path}`")
-    return documents(Source(path), dialect, problems, columns=columns)
+    return documents(Source(path), dialect, problems, columns=columns, decoded=True)
 
 
 def _with_problems(conversation: Conversation, found: list[Problem]) -> Conversation:

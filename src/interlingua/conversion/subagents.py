@@ -1,16 +1,24 @@
-"""Sub-agents whose turns are in the file of the conversation that started them, as conversations of their own.
+"""Sub-agents as conversations of their own, linked to the one that started them: from its file or from files of theirs.
 
 A file that holds them is one conversation, and comes back as one: their entries stand beside its path. Formats mark the
 first entry of each with the `entry` and the `callId` that started it, where the file tells; what hangs from that entry
 is the sub-agent's. The link is `extra["interlingua"]["spawnedBy"]`, which a transcript has in its first line.
+
+Where a program writes each sub-agent to a file of its own, the format says where these are and whose child each is.
 """
 
+from collections.abc import Iterator
+from pathlib import Path, PurePath
 from typing import Any
 
 from msgspec.structs import replace
 
+from ..dialects import FORMATS
+from ..dialects.residual import with_residual
+from ..dialects.wire import Kin
 from ..values.canonical import SELF
-from ..values.messages import AssistantMessage
+from ..values.messages import AssistantMessage, ToolResultMessage, UserMessage
+from ..values.regular import stream_regular
 from ..values.request import Conversation, Entry, ModelDescriptor
 
 SPAWNED_BY = "~spawnedBy"  # of an entry, under the name of its format
@@ -49,3 +57,65 @@ def _alone(entries: list[Entry], origin: dict[str, Any]) -> Conversation:
         model=ModelDescriptor(id=named[-1]) if named else None,
         extra={SELF: {"spawnedBy": known}},
     )
+
+
+# --- in files of their own -------------------------------------------------------------------------------------------
+
+_HEAD = 1 << 18  # bytes at the beginning of a file in which it names the session that started it
+
+
+def kin_of(conversation: Conversation, path: PurePath) -> Kin:
+    """Where a conversation belongs, as its format tells; nowhere, if it does not."""
+    for name in conversation.extra:
+        form = FORMATS.get(name)
+        if form is not None and form.kin is not None:
+            return form.kin(conversation, path)
+    return Kin(None)
+
+
+def files_of_subagents(kin: Kin, path: Path) -> Iterator[Path]:
+    """The files that name this session near their beginning, where its program writes those of sub-agents."""
+    mark = (kin.id or "").encode()
+    for folder, pattern in kin.places if mark else ():
+        for found in sorted(Path(folder).glob(pattern)):
+            if found != path and (kin.id in found.parts or mark in _head(found)):
+                yield found
+
+
+def _head(path: Path) -> bytes:
+    try:
+        with stream_regular(path) as stream:
+            return stream.read(_HEAD)
+    except OSError:
+        return b""
+
+
+def spawned(child: Conversation, kin: Kin, parent: Conversation | None = None) -> Conversation:
+    """A sub-agent's conversation with its link: the session, and in `parent` the entry and the call that started it."""
+    known = {"session": kin.parent} if kin.parent is not None else {}
+    if parent is not None:
+        known |= _call_in(parent, kin.id, child)
+    return with_residual(child, SELF, spawnedBy=known) if known else child
+
+
+def _call_in(parent: Conversation, id: str | None, child: Conversation) -> dict[str, str]:
+    """The call whose result names the sub-agent, else the one that asks what the sub-agent was first asked."""
+    callers: dict[str, str | None] = {}  # call -> entry
+    asking: dict[Any, str] = {}  # prompt -> call
+    for entry in parent.entries:
+        message = entry.message
+        if isinstance(message, AssistantMessage):
+            for call in message.tool_calls:
+                callers[call.id] = entry.id
+                asking.setdefault(call.arguments.get("prompt") or call.arguments.get("message"), call.id)
+        elif isinstance(message, ToolResultMessage) and id and message.tool_call_id in callers:
+            details = message.details if isinstance(message.details, dict) else {}
+            if details.get("agentId") == id or id in message.text:
+                return _place(message.tool_call_id, callers)
+    asked = next((entry.message.text for entry in child.entries if isinstance(entry.message, UserMessage)), None)
+    return _place(asking[asked], callers) if asked in asking and asked else {}
+
+
+def _place(call: str, callers: dict[str, str | None]) -> dict[str, str]:
+    entry = callers[call]
+    return {"callId": call} if entry is None else {"entry": entry, "callId": call}

@@ -13,6 +13,7 @@ import functools
 import re
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import PurePath
 from types import ModuleType
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 from urllib.parse import unquote
@@ -393,6 +394,17 @@ class Skim(Protocol):
         ...
 
 
+class Kin(NamedTuple):
+    """Where a session belongs: its id, the id of the session that started it, and where files of sub-agents may be.
+
+    `places` are folders with the patterns of file names in them.
+    """
+
+    id: str | None
+    parent: str | None = None
+    places: tuple[tuple[PurePath, str], ...] = ()
+
+
 class FileFormat(Struct, frozen=True, kw_only=True):
     """A format that holds conversations and makes no calls.
 
@@ -414,6 +426,11 @@ class FileFormat(Struct, frozen=True, kw_only=True):
     `skim` looks at the first lines of a file and gives a reader of single lines, for an index of large and growing
     files; None for a file that only `decode` can read. A second argument is the state from which it goes on.
 
+    `read` gives what `decode` would of the bytes of a file, faster; None for a file that only `decode` can read.
+
+    `kin` says where a conversation belongs that was read from the file at a path; programs write sub-agents to files of
+    their own.
+
     `training` says of a format that is a trainer's own how grave it is to break each rule for training rows, where
     that differs from what is common ("error", "warning" or "off"; see `conversion.training`).
     """
@@ -433,5 +450,7 @@ class FileFormat(Struct, frozen=True, kw_only=True):
     adapted_for: str | None = None
     mistakes: Callable[[Any], Iterable[tuple[str, str, str]]] | None = None
     skim: Callable[[Sequence[Any], dict[str, Any] | None], "Skim | None"] | None = None
+    read: Callable[[bytes], Conversation | None] | None = None
+    kin: Callable[[Conversation, PurePath], Kin] | None = None
     training: Mapping[str, str] | None = None
     calls_beside: bool = False  # a message has its calls in a field beside the content

@@ -15,6 +15,7 @@ import functools
 import re
 import sys
 from collections.abc import Container, Mapping, Sequence
+from pathlib import PurePath
 from typing import Any
 
 from msgspec.structs import replace
@@ -33,8 +34,8 @@ from ...values.messages import (
 )
 from ...values.request import Conversation, Entry, ModelDescriptor
 from .. import dialect
-from ..residual import HINTS, JOINED, RESPONSE, reading, with_residual
-from ..wire import FileFormat
+from ..residual import HINTS, JOINED, RESPONSE, optional, reading, with_residual
+from ..wire import FileFormat, Kin
 from . import new_sessions
 from . import records as _records
 from .joining import NAMED, apart, join, place, unlike
@@ -367,12 +368,13 @@ def _answers(entries: list[Entry], owners: list[dict[str, Any]]) -> list[list[in
     """The lines of each answer that was written as several: one a block, with the same `message.id`."""
     groups: dict[tuple[str, Any], list[int]] = {}
     for at, entry in enumerate(entries):
-        if not isinstance(entry.message, AssistantMessage) or not entry.message.response_id:
+        message = entry.message
+        if type(message) is not AssistantMessage or not message.response_id:
             continue
-        if NAMED not in entry.extra.get(API, {}):  # else it is a line that the file has twice
+        if NAMED not in entry.extra[API]:  # else it is a line that the file has twice
             line = owners[at]
             thread = line.get("agentId") or line.get("parent_tool_use_id") or line.get("isSidechain")
-            groups.setdefault((entry.message.response_id, thread), []).append(at)
+            groups.setdefault((message.response_id, thread), []).append(at)
     return [group for group in groups.values() if len(group) > 1]
 
 
@@ -505,6 +507,23 @@ def detect(value: Any) -> str | None:
     return None
 
 
+def kin(conversation: Conversation, path: PurePath) -> Kin:
+    """A sub-agent's file has only lines of it, with the `sessionId` of the session that started it.
+
+    It is `SESSION/subagents/agent-ID.jsonl`; before version 2.1 it was beside the session's own file.
+    """
+    lines = [entry.extra.get(API, {}) for entry in conversation.entries if entry.id is not None]
+    named = [line for line in lines if isinstance(line.get("sessionId"), str)]
+    if not named:
+        return Kin(None)
+    session: str = named[-1]["sessionId"]
+    if all(line.get("isSidechain") is True for line in named):
+        return Kin(optional(named[0].get("agentId")), session)
+    return Kin(
+        session, None, ((path.parent / path.stem / "subagents", "agent-*.jsonl"), (path.parent, "agent-*.jsonl"))
+    )
+
+
 class _Skim(LineSkim):
     """A session file line by line."""
 
@@ -554,4 +573,5 @@ FORMAT = FileFormat(
     write=new_sessions.claude_code,
     adapted_for=WIRE,
     skim=skim,
+    kin=kin,
 )

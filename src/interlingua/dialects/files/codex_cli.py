@@ -13,6 +13,7 @@ import functools
 import re
 import sys
 from collections.abc import Container, Sequence
+from pathlib import PurePath
 from typing import Any
 
 from msgspec.structs import replace
@@ -34,7 +35,7 @@ from ...values.messages import (
 from ...values.request import Conversation, Entry, ModelDescriptor
 from .. import dialect
 from ..residual import count, fields_of, optional, put_back, reading, residual, whole
-from ..wire import FileFormat
+from ..wire import FileFormat, Kin
 from . import new_sessions
 from . import records as _records
 from .joining import apart, join
@@ -453,6 +454,21 @@ def detect(value: Any) -> str | None:
     return None
 
 
+def kin(conversation: Conversation, path: PurePath) -> Kin:
+    """A sub-agent's rollout names its parent in the header: `source.subagent.thread_spawn.parent_thread_id`.
+
+    Rollouts are in a folder for each day, and a sub-agent may begin on a later one.
+    """
+    extra_fields = conversation.extra.get(API, {})
+    old = bool(extra_fields.get(OLD))
+    header = put_back(_say_header(None, old), extra_fields.get(HEADER, {}))
+    about = header if old else fields_of(header.get("payload"))
+    spawned = fields_of(fields_of(fields_of(about.get("source")).get("subagent")).get("thread_spawn"))
+    id, parent = optional(about.get("id")), optional(spawned.get("parent_thread_id"))
+    dated = path.parent.name.isdigit()
+    return Kin(id, parent, ((path.parent.parent, "*/rollout-*.jsonl") if dated else (path.parent, "rollout-*.jsonl"),))
+
+
 _COPYING = 2_000  # milliseconds in which a fork writes the history that it copies
 
 
@@ -523,4 +539,5 @@ FORMAT = FileFormat(
     write=new_sessions.codex_cli,
     adapted_for=WIRE,
     skim=skim,
+    kin=kin,
 )

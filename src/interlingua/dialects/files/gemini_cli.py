@@ -12,6 +12,7 @@ request: a bare list, or an object with the list in `history` or `clientHistory`
 
 import re
 import sys
+from pathlib import PurePath
 from typing import Any
 
 from msgspec.structs import replace
@@ -48,7 +49,7 @@ from ..residual import (
     string,
     with_residual,
 )
-from ..wire import FileFormat
+from ..wire import FileFormat, Kin
 from . import records as _records
 from .records import (
     FILE,
@@ -579,4 +580,14 @@ def _is_content(value: Any) -> bool:
     return isinstance(value, dict) and value.get("role") in ("user", "model") and isinstance(value.get("parts"), list)
 
 
-FORMAT = FileFormat(name="gemini-cli", codec=sys.modules[__name__], detect=detect, lines=True, writable=False)
+def kin(conversation: Conversation, path: PurePath) -> Kin:
+    """A sub-agent's file says so (`kind`), and is in a folder with the id of the session that started it."""
+    first: Any = conversation.entries[0].message if conversation.entries else None
+    header = first.fields if isinstance(first, CustomMessage) else conversation.extra.get(API, {})
+    id, child = optional(header.get("sessionId")), header.get("kind") == "subagent"
+    if id is None or child:
+        return Kin(id, path.parent.name if child else None)
+    return Kin(id, None, ((path.parent / PurePath(id).name, "*.json*"),))
+
+
+FORMAT = FileFormat(name="gemini-cli", codec=sys.modules[__name__], detect=detect, lines=True, writable=False, kin=kin)

@@ -13,6 +13,7 @@ that is now called Crush has `sessions` and `messages`, with parts of `type` and
 import sqlite3
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import PurePath
 from typing import Any
 
 from msgspec.structs import replace
@@ -22,7 +23,7 @@ from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Block, Message, StopReason, TextBlock, ThinkingBlock, Usage
 from ...values.request import Conversation
 from ..residual import count, fields_of, optional, reading
-from ..wire import FileFormat
+from ..wire import FileFormat, Kin
 from . import new_sessions
 from . import records as _records
 from .program_content import (
@@ -38,6 +39,7 @@ from .program_content import (
     user,
 )
 from .reading import read_json, rows_of
+from .templates import FILE as TEMPLATE
 from .templates import give_back, keep
 
 API = "opencode"
@@ -338,6 +340,12 @@ def detect(value: Any) -> str | None:
     return None
 
 
+def kin(conversation: Conversation, path: PurePath) -> Kin:
+    """A sub-agent's session names its parent; it is exported by itself, or stands in the same database."""
+    info = fields_of(fields_of(next(iter(conversation.extra.get(API, {}).get(TEMPLATE) or ()), None)).get("info"))
+    return Kin(optional(info.get("id")), optional(info.get("parentID")))
+
+
 FORMAT = FileFormat(
     name=API,
     codec=sys.modules[__name__],
@@ -345,4 +353,5 @@ FORMAT = FileFormat(
     archive=archive,
     database=database,
     write=new_sessions.opencode,
+    kin=kin,
 )

@@ -6,6 +6,7 @@ root. A line without `id` may be named by its number (`line-3`), as sessions do.
 kind.
 """
 
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, get_args
@@ -114,6 +115,10 @@ def _placed(entries: tuple[Entry, ...], lines: list[dict[str, Any]], first: int,
     In an `Entry`, an id without a parent is a root. So one that follows the line before by its position gets that
     line's id for a parent, and a line that is named by its position gets that name for an id.
     """
+    if all(entry.id is not None and (entry.parent_id is not None or not at) for at, entry in enumerate(entries)):
+        if entries and _says_none(lines[0]):
+            return with_residual(entries[0], API, **{ROOT: True}), *entries[1:]
+        return entries  # each states its place
     bare = {positional(first + at): at for at, entry in enumerate(entries) if entry.id is None and not is_aside(entry)}
     stated = [
         entry.parent_id if entry.parent_id is not None else None if _is_root(line) else FOLLOWS
@@ -215,6 +220,63 @@ def detect(value: Any) -> str | None:
     return None
 
 
+# --- a whole file, at C speed ----------------------------------------------------------------------------------------
+
+_message_decoder = msgspec.json.Decoder(Message)
+# How a session ends its lines: the last quote before the brace closes a text, so these are keys of the line itself.
+_TAIL = re.compile(rb',"id":"([^"\\\x00-\x1f]*)"(?:,"parentId":"([^"\\\x00-\x1f]*)")?\}\s*')
+
+
+def read(data: bytes) -> Conversation | None:
+    """What `decode` gives of the bytes of a file, for one that is whole and as sessions write it; None for others."""
+    raws = [raw for raw in data.split(b"\n") if raw and not raw.isspace()]
+    try:
+        opening, closing = (jsontext.read(raws[0]), jsontext.read(raws[-1])) if len(raws) > 1 else (None, None)
+        if not isinstance(opening, dict) or not isinstance(closing, dict):
+            return None
+        base, first = _decode_session(opening) if opening.get("role") == "session" else (Conversation(), 0)
+        head = closing["target"] if _is_head(closing) else None
+        last = len(raws) if head is None else len(raws) - 1
+        entries: list[Entry] = []
+        odd: dict[int, dict[str, Any]] = {}  # the lines that had to be read as values, by their place among the entries
+        for number in range(first, last):
+            entry = _read_entry(raws[number])
+            if entry is None:
+                line = jsontext.read(raws[number])
+                if not isinstance(line, dict):
+                    return None
+                entry = decode_entry(line, number + 1)
+                odd[len(entries)] = line
+            entries.append(entry)
+    except (BadWire, FormatError):
+        return None
+    lines = [odd[at] if at in odd else _place_of(entry) for at, entry in enumerate(entries)]
+    return replace(base, entries=_placed(tuple(entries), lines, first + 1, head), head=head)
+
+
+def _read_entry(raw: bytes) -> Entry | None:
+    """The entry of a line that is as we would write it; None for any other, and for one that says it is a root."""
+    if raw.count(b"{") + raw.count(b"[") > jsontext.DEPTH_LIMIT:
+        return None
+    at = raw.rfind(b',"id":"')
+    found = _TAIL.fullmatch(raw, at) if at > 0 else None
+    try:
+        if found is None:
+            return Entry(message=_message_decoder.decode(raw))
+        id, parent = found.groups()
+        message = _message_decoder.decode(raw[:at] + b"}")
+        if parent is None:
+            return Entry(message=message, id=id.decode())
+        return Entry(message=message, id=id.decode(), parent_id=parent.decode())
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _place_of(entry: Entry) -> dict[str, Any]:
+    """What the line of an entry says of its place."""
+    return {"parentId": entry.parent_id} if entry.parent_id is not None else {}
+
+
 # --- one line at a time, at C speed ----------------------------------------------------------------------------------
 
 
@@ -281,4 +343,4 @@ def skim(first: Sequence[Any], state: dict[str, Any] | None = None) -> LineSkim:
     return _Skim(state)
 
 
-FORMAT = FileFormat(name="transcript", codec=sys.modules[__name__], detect=detect, lines=True, skim=skim)
+FORMAT = FileFormat(name="transcript", codec=sys.modules[__name__], detect=detect, lines=True, skim=skim, read=read)
