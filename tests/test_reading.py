@@ -16,9 +16,11 @@ import pytest
 import zstandard
 
 import interlingua as il
-from interlingua.dialects import FileFormat
+from interlingua.dialects import FORMATS, FileFormat
 from interlingua.dialects.registry import register, unregister
+from interlingua.sessions.tree import encode_line
 from interlingua.values.losses import Text
+from interlingua.values.request import is_aside
 
 ROW = {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yes"}]}
 LINES = b"".join(json.dumps(ROW).encode() + b"\n" for _ in range(3))
@@ -269,6 +271,19 @@ def test_a_sub_agent_s_own_file_is_one_conversation() -> None:
     lines = b"".join(json.dumps({**line, "sessionId": "s"}).encode() + b"\n" for line in SIDECHAIN[2:4])
     (agent,) = il.read(lines, subagents=True)
     assert ["Count them.", "12 eggs"] == [message.text for message in agent.messages]
+
+
+SAMPLES = [p for p in sorted(WIRE.glob("*/*.json*")) if p.parent.name in FORMATS and p.suffix in (".json", ".jsonl")]
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_a_file_comes_back_through_a_transcript(path: Path) -> None:
+    """Lines that are no messages keep their ids there, too; and every entry can be a line of a session."""
+    for conversation in il.read(path, path.parent.name):
+        kept = il.decode(il.encode(conversation, "transcript").bytes(), "transcript")
+        name = path.parent.name
+        assert il.encode(conversation, name).body == il.encode(kept, name).body
+        assert all(encode_line(entry) for entry in conversation.entries if not is_aside(entry))
 
 
 def _claude(folder: Path, child: str, agent: str | None) -> Path:

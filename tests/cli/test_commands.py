@@ -175,6 +175,31 @@ def test_show_hides_bookkeeping_unless_asked(tmp_path: Path) -> None:
     assert "event_msg" in everything
 
 
+def test_lines_beside_the_path_are_no_branches(tmp_path: Path) -> None:
+    """A snapshot of files hangs from nothing: `show --all` shows it, and `stats` counts messages first."""
+    snapshot = {"type": "file-history-snapshot", "messageId": "a", "snapshot": {}, "isSnapshotUpdate": False}
+    common = {"sessionId": "s", "timestamp": "2026-01-01T00:00:00.000Z", "type": "user"}
+    asked = [{**common, "uuid": f"u{n}", "parentUuid": None if n == 0 else "u0"} for n in range(2)]
+    lines = [{**line, "message": {"role": "user", "content": "Hi"}} for line in asked]
+    path = tmp_path / "s.jsonl"
+    path.write_text("\n".join(map(json.dumps, [lines[0], snapshot, snapshot, lines[1]])))
+    shown, everything = run("show", path).out, run("show", path, "--all").out
+    assert ("(2 bookkeeping lines; --all shows them)" in shown, "other branches" in shown) == (True, False)
+    assert 2 == everything.count("\nfile-history-snapshot\n")
+    assert "1 conversation, 2 user, 2 other lines" == run("stats", path).out.splitlines()[0]
+
+
+def test_check_says_once_of_a_file_that_rows_are_fine(tmp_path: Path) -> None:
+    """A set of a million rows has one line for those without a finding; programs get every row."""
+    path = tmp_path / "rows.jsonl"
+    row = {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yes"}]}
+    path.write_text("".join(json.dumps(row) + "\n" for _ in range(1002)))
+    assert (
+        f"{path}: no problems in 1,002 conversations\n" == run("check", path, env={**os.environ, "COLUMNS": "300"}).out
+    )
+    assert 1002 == len(run("check", path, "--json").json["results"])
+
+
 def test_stats_prefer_the_total_that_a_file_states(tmp_path: Path) -> None:
     """Lines may repeat what an answer used, or leave it out."""
     total = {"input_tokens": 100, "cached_input_tokens": 60, "output_tokens": 9}

@@ -15,6 +15,7 @@ import pytest
 import interlingua as il
 from cli.running import COMMAND, Outcome, run
 from connect.asking import PNG
+from interlingua.conversion.adapting.work import NO_RESULT
 from interlingua.testing import ErrorEvent, Server, Stall, Status
 from interlingua.values.messages import text_of
 
@@ -200,6 +201,47 @@ def test_a_saved_conversation_can_be_continued(server: Server, tmp_path: Path) -
     assert ["Capital of Norway?", "Oslo.", "And how many live there?"] == asked
     assert "Be brief." == last_request(server).context.system_prompt
     assert 4 == len(il.decode(file.read_bytes()).messages)
+
+
+WIRE = Path(__file__).parents[1] / "wire"
+PROVIDERS = {
+    "anthropic-messages": ("-m", "anthropic/claude-x", "ANTHROPIC_API_KEY"),
+    "openai-completions": ("-m", "openai-chat/gpt-x", "OPENAI_API_KEY"),
+    "google-generative-ai": ("-m", "google/gemini-x", "GEMINI_API_KEY"),
+}
+
+
+@pytest.mark.parametrize(
+    ("sample", "api"),
+    [
+        ("claude-code/session.jsonl", "openai-completions"),
+        ("codex-cli/rollout.jsonl", "anthropic-messages"),
+        ("gemini-cli/session.json", "anthropic-messages"),
+        ("opencode/session.json", "google-generative-ai"),
+    ],
+)
+def test_a_session_of_another_program_goes_on_at_another_provider(sample: str, api: str, tmp_path: Path) -> None:
+    """The provider, which refuses what a real one would, gets every answered result behind its call; so it does again
+    when the run that was kept goes on with `--cid`."""
+    (session,) = il.read(WIRE / sample)
+    results = [m for m in session.request().context.messages if isinstance(m, il.ToolResultMessage)]
+    assert results
+    option, model, variable = PROVIDERS[api]
+    env = environment(**{variable: "key-1", "INTERLINGUA_HOME": str(tmp_path)})
+    with Server(strict=True) as server:
+        where = (option, model, "--base-url", server.base_url(api))
+        done = run("run", "Go on.", "--context", WIRE / sample, *where, "--json", env=env, given=b"")
+        assert 0 == done.code, done.err
+        again = run("run", "And on.", "--continue", *where, env=env, given=b"")
+        assert 0 == again.code, again.err
+        requests = [one.request for one in server.requests if one.request is not None]
+    assert 2 == len(requests)
+    for request in requests:
+        sent = [m for m in request.context.messages if isinstance(m, il.ToolResultMessage)]
+        recorded = [result.text for result in sent if not result.text.startswith(NO_RESULT)]
+        assert [result.text for result in results] == recorded
+        calls = [call.id for m in request.context.messages for call in getattr(m, "tool_calls", ())]
+        assert [result.tool_call_id for result in sent] == calls
 
 
 def test_a_conversation_of_another_format_can_be_continued(server: Server, tmp_path: Path) -> None:

@@ -101,6 +101,8 @@ def test_a_log_says_what_counts_last(name: str) -> None:
     assert ["Go", "Ok", "On"] == [m.text for m in session.messages if not isinstance(m, il.CustomMessage)]
     assert "A title" == session.title
     assert lines == list(gemini_cli.encode(il.load(il.dump(session))).body)
+    transcript = il.encode(session, "transcript").bytes()
+    assert lines == list(il.encode(il.decode(transcript, "transcript"), "gemini-cli").body)
 
 
 def test_a_log_that_was_rewound_to_an_unknown_record_is_empty() -> None:

@@ -32,15 +32,19 @@ def check_command(inputs: tuple[str, ...], origin: str | None, target: str | Non
     """
     problems: list[sources.Problem] = []
     files = sources.expand(inputs)
+    rows: list[tuple[str, tuple[Finding, ...]]] = []
+    faultless: dict[str, tuple[int, int]] = {}  # file -> how many of its conversations have no finding, of how many
     with output.progress("checking", files) as advance:
-        rows = []
         for source in files:
-            found = [
-                (document.name, check(document.data, origin or document.dialect, target))
-                for document in sources.documents(source, origin, problems, advance=advance)
-            ]
-            few = too_few(len(found), target)
-            rows += found if few is None else [*found, (source.name, (few,))]
+            clean = count = 0
+            for document in sources.documents(source, origin, problems, advance=advance):
+                found = check(document.data, origin or document.dialect, target)
+                count, clean = count + 1, clean + (not found)
+                if found or as_json:  # millions of rows may have none
+                    rows.append((document.name, tuple(found)))
+            faultless[source.name] = clean, count
+            few = too_few(count, target)
+            rows += [] if few is None else [(source.name, (few,))]
     if as_json:
         output.say_json(
             {
@@ -52,23 +56,26 @@ def check_command(inputs: tuple[str, ...], origin: str | None, target: str | Non
             }
         )
     else:
-        _show(rows)
+        _show(rows, faultless)
     output.report_problems(problems)
     if problems or any(finding.severity == "error" for _, found in rows for finding in found):
         sys.exit(1)
 
 
-def _show(rows: list[tuple[str, tuple[Finding, ...]]]) -> None:
+def _show(rows: list[tuple[str, tuple[Finding, ...]]], faultless: dict[str, tuple[int, int]]) -> None:
     out = output.console()
     for name, found in rows:
-        if not found:
-            out.print(Text.assemble((name, "bold"), ": ", ("no problems", "green")))
         for finding in found:
             colour = "red" if finding.severity == "error" else "yellow"
             out.print(
                 Text.assemble((name, "bold"), f" {finding.path}: ", (finding.severity, colour), f": {finding.message}")
             )
             out.print(Text(f"    → {finding.remedy}", style="dim"))
+    for name, (clean, count) in faultless.items():
+        if clean:
+            several = f"{clean:,} conversations" if clean == count else f"{clean:,} of {count:,} conversations"
+            where = "" if count == 1 else f" in {several}"
+            out.print(Text.assemble((name, "bold"), ": ", ("no problems", "green"), where))
 
 
 @click.command("detect")

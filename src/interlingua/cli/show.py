@@ -105,8 +105,12 @@ class _View:
             yield Text("system", style="bold magenta")
             yield self._indented(self._text(text_of(conversation.system)))
         path = conversation.path()
-        lines = 0 if self._everything else sum(map(_is_bookkeeping, path))
-        messages = tuple(entry.message for entry in path if self._everything or not _is_bookkeeping(entry))
+        on_path = set(map(id, path))
+        beside = [entry for entry in conversation.entries if not is_aside(entry) and id(entry) not in on_path]
+        lines = list(filter(_is_bookkeeping, beside))  # they are on no branch
+        shown = [*path, *lines] if self._everything else [entry for entry in path if not _is_bookkeeping(entry)]
+        left_out = len(path) + len(lines) - len(shown)
+        messages = tuple(entry.message for entry in shown)
         results = self._results(messages)
         for message in messages:
             if isinstance(message, ToolResultMessage) and results.get(id(message)):
@@ -114,9 +118,10 @@ class _View:
             if not self._piped:
                 yield Text()
             yield self._message(message, results)
-        if lines:
-            yield Text(f"({lines} bookkeeping {'line' if lines == 1 else 'lines'}; --all shows them)", style="dim")
-        hidden = sum(not is_aside(entry) for entry in conversation.entries) - len(path)
+        if left_out:
+            noun = "line; --all shows it" if left_out == 1 else "lines; --all shows them"
+            yield Text(f"({left_out} bookkeeping {noun})", style="dim")
+        hidden = len(beside) - len(lines)
         if hidden > 0:
             yield Text(f"({hidden} {'entry' if hidden == 1 else 'entries'} on other branches)", style="dim")
 

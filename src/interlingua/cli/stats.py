@@ -2,6 +2,7 @@
 
 import sys
 from array import array
+from collections import Counter
 
 import click
 
@@ -52,6 +53,7 @@ def command(inputs: tuple[str, ...], origin: str | None, tokenizer: str | None, 
         sys.exit(1)
 
 
+_ROLES = ("user", "assistant", "toolResult", "system")
 _COLUMNS = (
     output.Column("model"),
     output.Column("answers", True, 1),
@@ -66,7 +68,11 @@ _COLUMNS = (
 
 def _show(totals: Totals) -> None:
     out = output.console()
-    counts = ", ".join(f"{count:,} {role}" for role, count in totals.messages.most_common())
+    spoken = Counter({role: count for role, count in totals.messages.items() if role in _ROLES})
+    lines = totals.messages.total() - spoken.total()  # of a program's own kinds: snapshots, notices, nodes
+    counts = ", ".join(f"{count:,} {role}" for role, count in spoken.most_common())
+    if lines:
+        counts += f"{', ' if counts else ''}{lines:,} other {'line' if lines == 1 else 'lines'}"
     conversations = "conversation" if totals.conversations == 1 else "conversations"
     out.print(f"{totals.conversations:,} {conversations}, {counts or 'no messages'}")
     by_tokens = sorted(totals.models.items(), key=lambda item: -item[1].tokens["total_tokens"])

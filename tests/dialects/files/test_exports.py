@@ -46,6 +46,15 @@ def test_a_branch_of_claude_ai_stays_beside_the_path() -> None:
     assert beside == {"m5"}
 
 
+def test_messages_of_claude_ai_that_name_no_parent_follow_one_another() -> None:
+    """A null for all of them makes no roots; a conversation without a name has no title."""
+    asked, answered = ({"uuid": w, "sender": w, "text": w, "parent_message_uuid": None} for w in ("human", "assistant"))
+    body = {"uuid": "c", "name": "", "chat_messages": [asked, answered]}
+    conversation = il.decode(body)
+    assert (["human", "assistant"], None) == ([m.text for m in conversation.messages], conversation.title)
+    assert body == il.encode(conversation, "claude-web-export").body
+
+
 def test_files_attached_in_claude_ai_are_documents_and_pictures() -> None:
     """Their text is what the model read."""
     document, image, _ = read("claude-web-export/conversation.json").messages[0].content

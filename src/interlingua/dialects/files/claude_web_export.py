@@ -28,11 +28,13 @@ FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 def _nodes(wire: list[Any], model: str | None) -> Iterable[Node]:
     pairs = Pairing()
     before: str | None = None
+    # Where no message names a parent, each follows the one before.
+    linked = any(isinstance(record, dict) and isinstance(record.get("parent_message_uuid"), str) for record in wire)
     for record in wire:
         if not isinstance(record, dict):  # a null among the messages
             continue
         id = optional(record.get("uuid"))
-        parent = optional(record.get("parent_message_uuid")) if "parent_message_uuid" in record else before
+        parent = optional(record.get("parent_message_uuid")) if linked and "parent_message_uuid" in record else before
         yield id, parent, _messages(record, pairs, model)
         before = id
 
@@ -83,7 +85,7 @@ def decode(data: Any) -> Conversation:
         entries=entries,
         head=ending(entries, wire.get("current_leaf_message_uuid")),
         model=ModelDescriptor(id=model, provider="anthropic") if model else None,
-        title=optional(title),
+        title=optional(title) or None,
     )
     return templates.keep(conversation, body, API)
 

@@ -53,6 +53,7 @@ from ..wire import FileFormat, Kin
 from . import records as _records
 from .records import (
     FILE,
+    NO_FIELDS,
     RECORD,
     Records,
     Shapes,
@@ -511,9 +512,9 @@ class _Log:
     def _aside(self, record: dict[str, Any], at: int) -> Entry:
         """A line that is no message, or none any more, on its own beside the tree."""
         id = f"aside-{at + 1}"
-        custom: Any = CustomMessage("record", {key: value for key, value in record.items() if key != "role"})
-        extra: dict[str, Any] = {RECORD: True, **({"role": record["role"]} if "role" in record else {})}
-        return Entry(message=custom, id=id, extra={API: extra})
+        custom: Any = CustomMessage("record", {key: value for key, value in record.items() if key not in NO_FIELDS})
+        kept = {key: value for key, value in record.items() if key in NO_FIELDS}
+        return Entry(message=custom, id=id, extra={API: {RECORD: True, **kept}})
 
 
 def _conversation(wire: list[Any], extra_fields: dict[str, Any], place: str) -> Conversation:

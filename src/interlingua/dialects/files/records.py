@@ -149,6 +149,8 @@ class Shapes(dict[tuple[str, ...], tuple[str, ...] | None]):
 
 
 _MAX_SHAPES = 500
+# What no message of a kind of its own has as a field: in a transcript they say what the line is and where it stands.
+NO_FIELDS = frozenset({"role", "id", "parentId", "parents", "entryExtra"})
 
 
 class Records:
@@ -273,14 +275,13 @@ class Records:
         return {**encoded, self._keys[1]: parent} if id is not None or parent is not None else encoded
 
     def _custom(self, record: dict[str, Any], role: str) -> Entry:
-        if self._keys is None and "role" not in record:
-            plain: Any = CustomMessage(f"{self._api}:{role}" if role in ROLES else role, dict(record))
-            return Entry(message=plain, extra={self._api: {RECORD: True}})
         id, parent = self._ids(record)
         placed = [key for key, value in zip(self._keys or (), (id, parent), strict=False) if value is not None]
-        fields = {key: value for key, value in record.items() if key != "role" and key not in placed}
+        fields = {key: value for key, value in record.items() if key not in NO_FIELDS and key not in placed}
         custom: Any = CustomMessage(f"{self._api}:{role}" if role in ROLES else role, fields)
         entry = Entry(message=custom, id=id, parent_id=parent)
+        if self._keys is None and len(fields) == len(record):
+            return replace(entry, extra={self._api: {RECORD: True}})
         extra_fields = residual(record, {**self._place([entry]), **fields})
         return with_residual(entry, self._api, **{RECORD: True, **extra_fields})
 
