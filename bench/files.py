@@ -37,6 +37,24 @@ def finetune(at: int) -> Iterator[Any]:
     yield {"messages": messages, "tools": [TOOL]}
 
 
+def batch(at: int) -> Iterator[Any]:
+    call = {"type": "tool_use", "id": f"toolu_{at}", "name": "read", "input": {"path": "main.ts"}}
+    messages = [
+        {"role": "user", "content": f"Question {at}: what is in main.ts?"},
+        {"role": "assistant", "content": [{"type": "text", "text": "I look."}, call]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": f"toolu_{at}", "content": RESULT}]},
+    ]
+    tool = {"name": "read", "description": "Reads a file.", "input_schema": {"type": "object", "properties": {}}}
+    body = {"model": "claude-x", "max_tokens": 1024, "system": WORDS, "tools": [tool], "messages": messages}
+    yield {"custom_id": f"row-{at}", "params": body}
+
+
+def openai_batch(at: int) -> Iterator[Any]:
+    for row in finetune(at):
+        body = {"model": "gpt-x", **row}
+        yield {"custom_id": f"row-{at}", "method": "POST", "url": "/v1/chat/completions", "body": body}
+
+
 def alpaca(at: int) -> Iterator[Any]:
     yield {"instruction": f"Question {at}", "input": RESULT, "output": WORDS}
 
@@ -49,9 +67,12 @@ def anthropic(at: int) -> Iterator[Any]:
 
 def claude_code(at: int) -> Iterator[Any]:
     stamp = f"2026-01-{at // 86400 % 28 + 1:02}T{at // 3600 % 24:02}:{at // 60 % 60:02}:{at % 60:02}.000Z"
-    common = {"isSidechain": False, "userType": "external", "cwd": "/home/u/p", "sessionId": "s-1", "version": "2.0.1"}
+    common = {"isSidechain": False, "userType": "external", "cwd": "/home/u/p", "sessionId": "s-1", "version": "2.1.0"}
+    common["gitBranch"] = "main"
     usage = {"input_tokens": 10, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 100, "output_tokens": 50}
+    usage |= {"cache_creation": {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 0}}  # type: ignore[dict-item]
     answer = {"id": f"msg_{at}", "type": "message", "role": "assistant", "model": "claude-opus-4-6", "usage": usage}
+    answer["stop_sequence"] = None
     call = {"type": "tool_use", "id": f"toolu_{at}", "name": "Read", "input": {"file_path": "main.ts"}}
     result = {"type": "tool_result", "tool_use_id": f"toolu_{at}", "content": RESULT}
     messages = [
@@ -63,7 +84,10 @@ def claude_code(at: int) -> Iterator[Any]:
     for number, (kind, message) in enumerate(messages):
         before = f"u-{at}-{number - 1}" if number else (f"u-{at - 1}-{len(messages) - 1}" if at else None)
         place = {"parentUuid": before, "uuid": f"u-{at}-{number}", "timestamp": stamp, "type": kind}
-        yield {**place, **common, "message": message}
+        more: dict[str, Any] = {"requestId": f"req_{at}"} if kind == "assistant" else {}
+        if number == 3:
+            more["toolUseResult"] = {"type": "text", "file": {"filePath": "main.ts", "content": RESULT, "numLines": 60}}
+        yield {**place, **common, **more, "message": message}
 
 
 def codex(at: int) -> Iterator[Any]:
@@ -133,6 +157,8 @@ FORMATS: dict[str, Callable[[int], Iterator[Any]]] = {
     "openai-finetune": finetune,
     "alpaca": alpaca,
     "anthropic-messages": anthropic,
+    "anthropic-batch": batch,
+    "openai-batch": openai_batch,
     "transcript": transcript,
     "openclaw": openclaw,
     "claude-code": claude_code,

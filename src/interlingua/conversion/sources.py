@@ -555,14 +555,18 @@ def _readable(path: Path, dialect: str | None) -> Iterator[Conversation]:
         _log.warning("%s: a sub-agent that cannot be read: %s", path, error)
 
 
+_AS_USUAL = contextlib.nullcontext()
+
+
 def _conversations_in(source: Any, dialect: str | None, columns: Mapping[str, str]) -> Iterator[Conversation]:
     dialect = None if dialect is None else canonical(dialect)
     found: list[Problem] = []
     waiting: Conversation | None = None  # problems after the last conversation belong to it
     documents = _documents_in(source, dialect, found, columns)
     while True:
-        # The values of a large file are looked through for cycles once, when the conversation is all that is left.
-        with uncollected():
+        # The values of a large file are looked through for cycles once, when the conversation is all that is left. What
+        # follows the first conversation is one of many, and small.
+        with uncollected() if waiting is None else _AS_USUAL:
             document = next(documents, None)
             if document is None:
                 break
