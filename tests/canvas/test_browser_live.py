@@ -10,6 +10,7 @@ import pytest
 import interlingua as il
 from canvas.tabs import Served, Tab, Threaded, expect, needs_chromium
 from canvas.test_runs import served
+from interlingua.canvas.runs import Toolbox
 from interlingua.sessions import Session
 from interlingua.testing import Cut, ErrorEvent, Server, Stall
 
@@ -158,6 +159,41 @@ def test_several_models_answer_at_once_as_siblings(tab: Tab, key: str) -> None:
     made = answers(tab, key, "Abc def")
     boxes = [tab.card(row["id"]).bounding_box() for row in made]
     assert boxes[0]["y"] == boxes[1]["y"] and boxes[0]["x"] != boxes[1]["x"]
+
+
+def test_tools_are_lent_and_each_call_is_allowed_or_refused(chromium: Any, tmp_path: Path) -> None:
+    """A canvas with tools lends them unless told not to; what changes something asks, and keys answer."""
+    home, work = tmp_path / "home", tmp_path / "work"
+    home.mkdir()
+    work.mkdir()
+    with Server() as provider, Threaded(home, client=served(provider), toolbox=Toolbox("coding", work)) as server:
+        provider.call("exec", {"command": "echo 1 > allowed.txt"}, id="c1")
+        provider.call("exec", {"command": "echo 2 > refused.txt"}, id="c2")
+        provider.say("One of two.")
+        provider.say("Without tools.")
+        key = begun(home, "tools")
+        with Tab(chromium, server) as tab:
+            page = tab.go(f"/s/{key}/canvas?m=a")
+            expect(tab.card("a")).to_be_visible()
+            say(tab, "Write two files", "local/test-model")
+            asked = page.get_by_role("alertdialog", name="approval")
+            expect(asked).to_contain_text("allowed.txt")
+            expect(page.locator("article .call", has_text="allowed.txt")).to_contain_text("waits for you")
+            tab.press("3")  # where it cannot be answered, it is said, and leads to where it can
+            page.get_by_role("button", name="exec waits for you").click()
+            expect(asked).to_contain_text("allowed.txt")
+            tab.press("1", "y")
+            expect(asked).to_contain_text("refused.txt")
+            tab.press("n")
+            expect(page.locator("[data-card]", has_text="One of two.")).to_be_visible()
+            assert ["allowed.txt"] == [path.name for path in work.iterdir()]
+            tab.press("G", "c")
+            page.get_by_label(", ask first").uncheck()
+            tab.press("Escape")
+            say(tab, "And now", "local/test-model")
+            expect(page.locator("[data-card]", has_text="Without tools.")).to_be_visible()
+        sent = [bool(one.request.context.tools) for one in provider.requests if one.request is not None]
+        assert [True, True, True, False] == sent
 
 
 def test_a_message_is_edited_and_branches(tab: Tab, key: str) -> None:

@@ -160,6 +160,7 @@ function Call({ block, where, results }: { block: ToolCallBlock; where: Where; r
   const answer = open ? results?.entry(block.id, where.nth ?? 0) : undefined;
   const state = results?.state(block.id);
   const failed = row?.call?.error === true;
+  const waits = state?.state === "waiting" && row === undefined;
   const running = state?.state === "running" && row === undefined;
   return (
     <>
@@ -170,10 +171,11 @@ function Call({ block, where, results }: { block: ToolCallBlock; where: Where; r
         <span className="end">
           {block.parseError !== undefined && <span className="why">malformed arguments</span>}
           {running && <><i className="pulse" /> running</>}
+          {waits && <span className="asks">waits for you</span>}
           {failed && <span className="why">failed</span>}
           {duration(row?.ms ?? state?.ms)}
           {!running && !failed && row !== undefined && <Icon name="check" />}
-          {!running && row === undefined && results !== undefined && block.parseError === undefined && <span>no result</span>}
+          {!running && !waits && row === undefined && results !== undefined && block.parseError === undefined && <span>no result</span>}
           <Icon name={open ? "down" : "right"} />
         </span>
       </button>

@@ -9,7 +9,7 @@ import { Icon } from "./icons";
 import { Button, Loss } from "./parts";
 import { oneLine, visible } from "./plain";
 import type { SessionStore } from "./store";
-import type { EntryView, Handover, Model, Run } from "./types";
+import type { EntryView, Handover, Model, Run, Tool } from "./types";
 
 type Props = { store: SessionStore; selected?: string; path: readonly string[]; open: boolean; edit?: boolean; write: boolean; onOpen: () => void; onClose: () => void; onSelect: (id: string) => void };
 type Attached = { sha256: string; mimeType: string; name: string };
@@ -21,6 +21,8 @@ export function Composer({ store, selected, path, open, edit: wantsEdit = false,
   const [filter, setFilter] = useState("");
   const [handover, setHandover] = useState<Handover>();
   const [keepThinking, setKeepThinking] = useState(false);
+  const [tools, setTools] = useState<Tool[]>([]);
+  const [lends, setLends] = useState(true);
   const [edit, setEdit] = useState(false);
   const [files, setFiles] = useState<Attached[]>([]);
   const [problem, setProblem] = useState<string>();
@@ -37,18 +39,20 @@ export function Composer({ store, selected, path, open, edit: wantsEdit = false,
       const used = answer.models.find((model) => model.used && model.ready) ?? answer.models.find((model) => model.ready && !model.provider.includes("debug")) ?? answer.models.find((model) => model.provider === "debug");
       if (used !== undefined) setChosen((now) => (now.length > 0 ? now : [used.name]));
     }, (error: Error) => setProblem(error.message));
+    void get<{ tools: Tool[] }>("/api/tools").then((answer) => setTools(answer.tools), (error: Error) => setProblem(error.message));
   }, [open, models.length]);
   useEffect(() => {
     if (open) area.current?.focus();
   }, [open]);
   const thinking = keepThinking ? "text" : "drop";
+  const lent = lends && tools.length > 0 ? { tools: tools.map((tool) => tool.name) } : {};
   useEffect(() => {
     if (!open || chosen.length === 0 || selected === undefined) return setHandover(undefined);
     const timer = window.setTimeout(() => {
-      post<Handover>(`/api/sessions/${store.key}/handover`, { to: edit ? row?.parent : selected, models: chosen, text: text.slice(0, 10_000), thinking }).then(setHandover, (error: Error) => setProblem(error.message));
+      post<Handover>(`/api/sessions/${store.key}/handover`, { to: edit ? row?.parent : selected, models: chosen, text: text.slice(0, 10_000), thinking, ...lent }).then(setHandover, (error: Error) => setProblem(error.message));
     }, 200);
     return () => window.clearTimeout(timer);
-  }, [open, chosen, selected, thinking, edit]); // eslint-disable-line
+  }, [open, chosen, selected, thinking, edit, lends, tools]); // eslint-disable-line
 
   const send = async () => {
     if (chosen.length === 0 || sending) return;
@@ -61,6 +65,7 @@ export function Composer({ store, selected, path, open, edit: wantsEdit = false,
         ...(content === undefined ? (text === "" ? {} : { text }) : { content }),
         models: chosen,
         thinking,
+        ...lent,
         key: crypto.randomUUID(),
       });
       setText("");
@@ -118,13 +123,13 @@ export function Composer({ store, selected, path, open, edit: wantsEdit = false,
   return (
     <div className={`say-next ${open ? "open" : ""}`}>
       {[...store.waiting.values()].map((one) => (
-        <div key={one.callId} className="ask" role="alertdialog" aria-label="approval">
-          <div className="h"><Icon name="alert" /><b>{oneLine(one.tool)}</b> waits for you<span className="dim">{visible(one.reason)}</span></div>
+        <div key={`${one.run} ${one.callId}`} className="ask" role="alertdialog" aria-label="approval">
+          <div className="h"><Icon name="alert" /><span><b>{oneLine(one.tool)}</b> waits for you</span><span className="dim">{visible(one.reason)}</span></div>
           <pre>{pretty(one.arguments)}</pre>
           <div className="do">
-            <Button label="Allow" kind="go" small onClick={() => void post(`/api/runs/${one.run}/approve`, { callId: one.callId, allow: true })} />
+            <Button label="Allow" kind="go" small keys="y" onClick={() => void post(`/api/runs/${one.run}/approve`, { callId: one.callId, allow: true })} />
             {one.pattern !== undefined && <Button label={`Always allow ${one.pattern}`} small onClick={() => void post(`/api/runs/${one.run}/approve`, { callId: one.callId, allow: true, always: true })} />}
-            <Button label="Refuse" small onClick={() => void post(`/api/runs/${one.run}/approve`, { callId: one.callId, allow: false })} />
+            <Button label="Refuse" small keys="n" onClick={() => void post(`/api/runs/${one.run}/approve`, { callId: one.callId, allow: false })} />
           </div>
         </div>
       ))}
@@ -139,6 +144,7 @@ export function Composer({ store, selected, path, open, edit: wantsEdit = false,
           <textarea ref={area} className="t" value={text} rows={3} placeholder={edit ? "What should it have said?" : row?.role === "user" ? "Leave empty to have this message answered again" : "What comes next?"} onChange={(event) => setText(event.target.value)} onKeyDown={(event) => { if (event.key === "Enter" && (event.metaKey || event.ctrlKey)) void send(); }} aria-label="your words" />
           <div className="f">
             <label className="btn small bare"><Icon name="attach" />Attach<input type="file" multiple hidden onChange={(event) => void attach(event.target.files)} /></label>
+            {tools.length > 0 && <label className="opt" title={tools.map((tool) => tool.name).join(", ")}><input type="checkbox" checked={lends} onChange={(event) => setLends(event.target.checked)} />{plural(tools.length, "tool")}{tools.some((tool) => tool.asks) ? ", ask first" : ""}</label>}
             {files.map((file) => <span key={file.sha256} className="chip">{file.name}<button type="button" aria-label={`remove ${file.name}`} onClick={() => setFiles((now) => now.filter((one) => one !== file))}><Icon name="x" /></button></span>)}
             {row?.role === "user" && <label className="opt"><input type="checkbox" checked={edit} onChange={(event) => void editing(event.target.checked)} />edit message {number} and branch</label>}
           </div>
@@ -201,7 +207,7 @@ function Running({ run }: { run: Run }) {
   return (
     <div className="running">
       <i className="pulse" /><b>{run.model}</b><span className="dim">{run.state}{run.cost === undefined ? "" : ` · ${cost(run.cost)}`}</span>
-      <form onSubmit={(event) => { event.preventDefault(); if (steer !== "") void post(`/api/runs/${run.id}/steer`, { text: steer }).then(() => setSteer("")); }}><input className="field" value={steer} onChange={(event) => setSteer(event.target.value)} placeholder="say something to it while it works" aria-label="steer" /></form>
+      <form onSubmit={(event) => { event.preventDefault(); if (steer !== "") void post(`/api/runs/${run.id}/steer`, { text: steer }).then(() => setSteer("")); }}><input className="field" value={steer} onChange={(event) => setSteer(event.target.value)} placeholder="tell it more" aria-label="steer" /></form>
       <Button icon="stop" label="Stop" kind="stop" small onClick={() => void post(`/api/runs/${run.id}/stop`)} />
     </div>
   );

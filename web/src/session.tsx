@@ -317,6 +317,7 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
         {layer === "find" && <Find store={store} onClose={() => setLayer(undefined)} onSelect={(entry) => { select(entry); setLayer(undefined); }} />}
       </Suspense>
       {asking && running.length > 0 && <p className="toast note" role="status"><Icon name="stop" />Press Esc again to stop {running.length === 1 ? "the answer" : plural(running.length, "answer")}.</p>}
+      {store.waiting.size > 0 && (route.view === "compare" || route.view === "wire" || (phone && route.view === "canvas")) && <button type="button" className="toast waits" onClick={() => go("transcript")}><Icon name="alert" />{[...store.waiting.values()].map((one) => one.tool).join(", ")} waits for you</button>}
       {layer === "keys" && <KeySheet onClose={() => setLayer(undefined)} />}
       <nav className="tabs" aria-label="view">
         {PHONE.map(([view, label, icon]) => <button key={view} type="button" aria-current={route.view === view ? "page" : undefined} onClick={() => go(view)}><Icon name={icon} />{label}</button>)}

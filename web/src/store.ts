@@ -52,6 +52,9 @@ export async function prefetch(key: string, first: Beginning): Promise<void> {
   }
 }
 
+/** Runs may give their calls the same ids. */
+const asking = (one: { run: string; callId: string }) => `${one.run} ${one.callId}`;
+
 export class SessionStore {
   readonly key: string;
   readonly tree = new TreeModel();
@@ -248,7 +251,7 @@ export class SessionStore {
       else if (data.total > this.#total) void this.#load(this.#total).catch(() => this.#again());
       this.live = new Map(data.live.map((node) => [node.node, node]));
       this.runs = new Map(data.runs.map((run) => [run.id, run]));
-      this.waiting = new Map(data.runs.flatMap((run) => run.waiting.map((one) => [one.callId, one])));
+      this.waiting = new Map(data.runs.flatMap((run) => run.waiting.map((one) => [asking(one), one])));
     },
     rows: (data: { rows: Row[]; total?: number; head?: string }) => {
       this.#total = Math.max(this.#total, data.total ?? 0);
@@ -294,10 +297,10 @@ export class SessionStore {
     },
     waiting: (data: Approval) => {
       this.announcement = `${data.tool} waits for you`;
-      this.waiting.set(data.callId, data);
+      this.waiting.set(asking(data), data);
     },
-    answered: (data: { callId: string }) => {
-      this.waiting.delete(data.callId);
+    answered: (data: { run: string; callId: string }) => {
+      this.waiting.delete(asking(data));
     },
     reload: () => this.#again(),
     shutdown: () => this.#again(),

@@ -41,7 +41,7 @@ export function resultsOf(store: SessionStore, entry: string, path: ReadonlySet<
       store.want([result]);
       return store.entries.get(result);
     },
-    state: (id) => store.progress.get(id),
+    state: (id) => ([...store.waiting.values()].some((one) => one.callId === id) ? { state: "waiting" } : store.progress.get(id)),
   };
 }
 
