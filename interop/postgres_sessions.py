@@ -1,4 +1,4 @@
-"""Sessions in a real PostgreSQL server, started here: the same acts as on files, two writers, a killed one, many.
+"""Sessions and search in a real PostgreSQL server, started here: as on files, two writers, a killed one, many.
 
 Run by `make interop`. Skipped where no server is installed.
 """
@@ -16,12 +16,19 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from msgspec.structs import replace
+
 import interlingua as il
 from interlingua.connect.debug import DebugConnector, ScriptedCall, Step
 from interlingua.connect.registry import ConnectorRegistry
-from interlingua.sessions import Session, SessionBusy, save
+from interlingua.sessions import Session, SessionBusy, Store, save
+from interlingua.sessions.files import FileStore
 from interlingua.sessions.gc import collect_blobs, collect_branches
 from interlingua.sessions.postgres import postgres_store
+from interlingua.sessions.postgres_index import PostgresTextIndex
+from interlingua.sessions.sql import SqlStore
+from interlingua.sessions.text_index import TextIndex
+from interlingua.sessions.texts import Query
 
 WRITERS, TURNS = 4, 50
 
@@ -173,10 +180,86 @@ def no_call_twice(address: str) -> None:
     store.close()
 
 
-def check(holds: bool, what: str) -> None:
+QUESTIONS = (
+    Query(text="lease"),
+    Query(text="LEASE"),
+    Query(text="lea"),
+    Query(text='"a lease with a deadline"'),
+    Query(text="lease -outbox"),
+    Query(text="naïve"),
+    Query(text="naive"),
+    Query(text="租约"),
+    Query(text="claim_delivery"),
+    Query(text="nothing-has-this"),
+    Query(text="lease", role="user"),
+    Query(text="lease", model="m-1"),
+    Query(tool="exec"),
+    Query(is_error=True),
+    Query(text="lease", sessions=(("search", "one"),)),
+    Query(text="lease", limit=1),
+)
+
+
+def talk(session: Session, name: str) -> None:
+    call = il.ToolCall(id="c1", name="exec", arguments={"command": "pytest -k claim_delivery"})
+    for message in (
+        il.UserMessage(content=f"{name}: which lease, naïve or not? 租约还是发件箱", timestamp=1_000),
+        il.AssistantMessage(
+            content=(il.TextBlock(text="A lease with a deadline."), call), model="m-1", timestamp=2_000
+        ),
+        il.ToolResultMessage(tool_call_id="c1", tool_name="exec", content="1 failed", is_error=True, timestamp=3_000),
+        il.AssistantMessage(content="A lease and an outbox.", model="m-2", timestamp=4_000),
+    ):
+        session.append(message)
+
+
+def searching(address: str) -> None:
+    """The server's own search finds what the index beside files finds, also in what came later and in what went."""
+    with tempfile.TemporaryDirectory() as home:
+        stores: tuple[Store, SqlStore] = (FileStore(home), postgres_store(address))
+        indexes = (TextIndex(Path(home) / "search.db", {"own": stores[0]}), PostgresTextIndex(stores[1]))
+
+        def found(query: Query) -> list[set[tuple[str, int, str]]]:
+            results = [index.search(replace(query, agent="search")) for index in indexes]
+            totals = [(one.total, one.sessions, one.next is None) for one in results]
+            check(totals[0] == totals[1], f"as many hits as in the index beside files: {query}, {totals}", quiet=True)
+            return [
+                {(hit.id, hit.line, "".join(part.text for part in hit.snippet)) for hit in one.hits} for one in results
+            ]
+
+        def compare(what: str) -> None:
+            for index in indexes:
+                index.follow()
+            for query in QUESTIONS:
+                files, own = found(query)
+                check(files == own, f"the hits of {query}: {files} and {own}", quiet=True)
+            print(f"PostgreSQL: {len(QUESTIONS)} searches find what the index beside files finds, {what}")
+
+        for store in stores:
+            for name in ("one", "two"):
+                with Session.open(name, agent="search", store=store) as session:
+                    talk(session, name)
+        compare("at first")
+        check(bool(found(Query(text="lease"))[1]), "a search finds something")
+        for store in stores:
+            with Session.open("one", agent="search", store=store) as session:
+                session.append(il.UserMessage(content="One more lease."), id="late")
+                session.revise("late", il.UserMessage(content="One more outbox."))
+        compare("after more was said and revised")
+        for store in stores:
+            store.trash("search", "two")
+        compare("after a session was deleted")
+        check({id for id, *_ in found(Query(text="lease"))[1]} == {"one"}, "a deleted session is not found")
+        for index in indexes:
+            index.close()
+        stores[1].close()
+
+
+def check(holds: bool, what: str, *, quiet: bool = False) -> None:
     if not holds:
         sys.exit(f"PostgreSQL: not so: {what}")
-    print(f"PostgreSQL: {what}")
+    if not quiet:
+        print(f"PostgreSQL: {what}")
 
 
 def main() -> None:
@@ -185,7 +268,7 @@ def main() -> None:
         print("PostgreSQL: no server is installed (initdb, pg_ctl): skipped")
         return
     with server(place) as address:
-        for part in (same_as_files, one_writer, many, clearing, no_call_twice):
+        for part in (same_as_files, one_writer, many, clearing, no_call_twice, searching):
             part(address)
 
 
