@@ -11,6 +11,7 @@ import contextlib
 import functools
 import http.server
 import json
+import os
 import shutil
 import statistics
 import subprocess
@@ -300,6 +301,7 @@ def main() -> None:
     asked = parser.parse_args()
     if CHROMIUM is None or not (WEB / "node_modules").is_dir():
         sys.exit("!!!! Chromium or web/node_modules is MISSING: the page is not measured (make programs web)")
+    load = os.getloadavg()[0]
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         if "nodes" in asked.only:
@@ -308,9 +310,7 @@ def main() -> None:
         if "transcript" in asked.only:
             transcript(browser, asked.messages)
         browser.close()
-    lines = ["# The page of the canvas", "", "| | ours | peer | target |", "|---|---|---|---|"]
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text("\n".join([*lines, *(f"| {' | '.join(row)} |" for row in Row.rows)]) + "\n")
+    Row.write(RESULTS, "the page", load)
 
 
 if __name__ == "__main__":

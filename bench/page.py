@@ -113,6 +113,16 @@ the processor time of a call.
 
 {gateway}
 
+## The canvas
+
+The server beside LLM Canvas, and search beside an FTS5 table that is given the same texts (`bench/canvas.py`); the
+page in Chromium beside the flow library given all nodes, and beside Inspect View with the same messages
+(`bench/browser.py`). Each server is a process of its own, and what is compared takes turns.
+
+{canvas}
+
+{browser}
+
 ## Import
 
 A fresh process until a client exists; bytecode compiled, files in the disk cache.
@@ -162,6 +172,15 @@ def _measured_apart(name: str) -> str:
     return tables.read_text().strip() if tables.exists() else "Not measured in this run."
 
 
+def with_canvas(written: str) -> str:
+    """The page as it was written, with the canvas as measured last: it is measured without the rest."""
+    _, own = _PAGE.split("## The canvas\n")
+    tables = {name: _measured_apart(name) for name in ("canvas", "browser")}
+    section = "## The canvas\n" + own.partition("## Import\n")[0].format(**tables)
+    before, _, after = written.partition("## Import\n")
+    return before.partition("## The canvas\n")[0] + section + "## Import\n" + after
+
+
 def document(results: dict[str, Any], longest: float) -> str:
     about = results["about"]
     streams = [f"**{report.TITLES[wire]}**\n\n{report.streams(results, wire)}" for wire in results["streams"]]
@@ -174,6 +193,8 @@ def document(results: dict[str, Any], longest: float) -> str:
         calls=_measured_apart("connectors"),
         files=_measured_apart("transcripts"),
         gateway=_measured_apart("gateway"),
+        canvas=_measured_apart("canvas"),
+        browser=_measured_apart("browser"),
         ready=report.ready(results),
         rounds=about["rounds"],
         longest=longest,
