@@ -90,6 +90,9 @@ def test_usage_is_a_table_or_json(tmp_path: Path) -> None:
 
 def test_check_reports_and_fails_for_what_cannot_be_used(tmp_path: Path) -> None:
     """Each target with its price; a wrong one is named and the exit code is not zero."""
+    without = invoke(tmp_path, "check")
+    assert 0 == without.exit_code and "gateway.toml: the defaults" in without.output
+    assert 1 == invoke(tmp_path, "check", "--config", str(tmp_path / "missing.toml")).exit_code
     (tmp_path / "gateway.toml").write_text("[aliases]\na = 'debug/echo'\n")
     good = invoke(tmp_path, "check", "--json")
     assert 0 == good.exit_code and "debug/echo" == json.loads(good.output)[0]["target"]

@@ -12,6 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 import trustme
+from msgspec.structs import replace
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -253,6 +254,24 @@ async def test_other_settings_count_without_cutting_a_stream(tmp_path: Path, cap
         assert 200 == (await ask(service, model="name"))[0]
         slow.go.set()
         assert "the end" == (await asking)[1]["content"][0]["text"]
+
+
+async def test_what_the_command_line_says_stays(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A file that is read again changes nothing of it, and is not said to; what it changes itself is."""
+    caplog.set_level(logging.WARNING)
+    config = tmp_path / "gateway.toml"
+    config.write_text("[aliases]\nname = 'debug/echo'\n")
+    read = load_settings(config)
+    given = replace(read, gateway=replace(read.gateway, listen=Listen(unix=str(tmp_path / "socket"))))
+    async with Service(given, tmp_path, config=config) as service:
+        config.write_text("[aliases]\nother = 'debug/echo'\n")
+        assert await service.reload()
+        assert "restart" not in caplog.text
+        assert given.gateway.listen == service.settings.gateway.listen == service.gateway.settings.listen
+        config.write_text("[listen]\nport = 1\n[aliases]\nother = 'debug/echo'\n")
+        assert await service.reload()
+        assert "changes of [listen] count after a restart" in caplog.text
+        assert given.gateway.listen == service.gateway.settings.listen
 
 
 async def test_a_changed_file_is_read_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

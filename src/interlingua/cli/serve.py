@@ -383,10 +383,13 @@ def _without_workers(arguments: list[str]) -> list[str]:
 def check(config: Path | None, as_json: bool, home: Path | None) -> None:
     """Check the settings: every alias, its price and fallbacks, and what is lost between formats."""
     from ..gateway.checking import check_settings
-    from ..gateway.settings_file import load_settings, resolved_address
+    from ..gateway.settings_file import ServeSettings, load_settings, resolved_address
 
     path = config or _home(home) / "gateway.toml"
-    settings = load_settings(path)
+    is_default = config is None and not path.exists()
+    settings = ServeSettings() if is_default else load_settings(path)
+    if is_default:
+        click.echo(f"no {path}: the defaults; every model whose key is found, and debug/… (offline)", err=True)
     for address in (settings.state.limits, settings.state.ledger, settings.recording.store, settings.log.metrics_token):
         if address is not None:
             resolved_address(address)
@@ -395,7 +398,7 @@ def check(config: Path | None, as_json: bool, home: Path | None) -> None:
         import msgspec
 
         output.say_json([msgspec.to_builtins(report) for report in found])
-    else:
+    elif found:
         table = Table(box=None)
         for title in ("alias", "target", "role", "format", "context", "price", "problem"):
             table.add_column(title)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import web
+from msgspec.structs import replace
 
 from ..connect import telemetry
 from ..serving.listener import is_loopback
@@ -71,6 +72,10 @@ class Service:
         self.settings = settings
         self._config = config
         self._config_seen = _changed(config)
+        self._in_file: ServeSettings | None = None  # as it was read; the command line may say otherwise
+        if config is not None:
+            with contextlib.suppress(InterlinguaError):
+                self._in_file = load_settings(config)
         listen, state = settings.gateway.listen, settings.state
         is_local = listen.unix is not None or is_loopback(listen.host)
         database = f"sqlite:{folder / 'gateway.db'}"
@@ -156,18 +161,19 @@ class Service:
         if self._config is None:
             return False
         try:
-            settings = load_settings(self._config)
-            await self.gateway.reload(settings.gateway)
+            read = load_settings(self._config)
+            gateway = replace(read.gateway, listen=self.settings.gateway.listen)
+            await self.gateway.reload(gateway)
         except InterlinguaError as error:
             _log.error("the settings are not taken: %s", error)
             return False
-        fixed = [
-            name for name in ("state", "recording", "log") if getattr(settings, name) != getattr(self.settings, name)
-        ]
-        fixed += ["listen"] if settings.gateway.listen != self.settings.gateway.listen else []
+        before = self._in_file or self.settings
+        fixed = [name for name in ("state", "recording", "log") if getattr(read, name) != getattr(before, name)]
+        fixed += ["listen"] if read.gateway.listen != before.gateway.listen else []
         if fixed:
             _log.warning("changes of %s count after a restart", ", ".join(f"[{name}]" for name in fixed))
-        self.settings = settings
+        self._in_file = read
+        self.settings = replace(self.settings, gateway=gateway)
         _log.warning("the settings were read again")
         return True
 
