@@ -96,6 +96,8 @@ def fit_markers(work: Work) -> None:
     """Markers where the target takes them, as many and for as long as it does."""
     most = _most(work)
     _move_from_thinking(work, most)
+    if not _has_markers(work):
+        return
     if most == 0:
         _strip(work)
         return
@@ -105,6 +107,16 @@ def fit_markers(work: Work) -> None:
         _drop_surplus(work, most)
     if _breakpoints(work):
         _respell(work)
+
+
+def _has_markers(work: Work) -> bool:
+    """Whether there is any marker: most requests have none, and each repair looks at every block."""
+    holders: list[Any] = [*(work.tools or ()), *system_blocks(work.system)]
+    for turn in work.turns:
+        holders += turn.blocks
+        if type(turn.message) is ToolResultMessage:
+            holders.append(turn.message)
+    return any(getattr(holder, "cache", None) is not None for holder in holders)
 
 
 def _most(work: Work) -> int | None:
