@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias, overload
 
 from msgspec import Struct
+from msgspec.structs import astuple
 from msgspec.structs import fields as struct_fields
 
 from . import jsontext
@@ -297,6 +298,7 @@ def _in_conversation(source: Conversation, walk: "_Walk") -> None:
 _UNSTATED = Support("record", "the format has no place for it")  # title and total usage, unless the table has a row
 _CONTEXT_EXTRA = Support("dropped", "what only one wire has in a request goes into the request's extra")
 _LOST = ("dropped", "weakened", "record")
+_PLAIN = frozenset({int, float, bool})  # values in which nothing can be lost
 
 
 class _Walk:
@@ -318,8 +320,7 @@ class _Walk:
             for at, item in enumerate(value):
                 self.over(item, f"{path}[{at}]")
         elif isinstance(value, Struct):
-            for attribute, name, default, row in _fields(type(value)):
-                item = getattr(value, attribute)
+            for (attribute, name, default, row), item in zip(_fields(type(value)), astuple(value), strict=True):
                 if item is default or item == default:
                     continue
                 support = self.support.get(row, KEPT)
@@ -328,7 +329,7 @@ class _Walk:
                 elif support.kind in _LOST:
                     if not self._is_implied(item, support):
                         self.found.append(Loss(f"{path}.{name}", attribute, support.why, support.kind))  # type: ignore[arg-type]
-                else:
+                elif type(item) not in _PLAIN and not (type(item) is str and item.isascii()):
                     self.over(item, f"{path}.{name}")
         elif isinstance(value, dict | list):
             if not jsontext.is_clean_value(value):
