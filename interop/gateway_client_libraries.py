@@ -35,8 +35,10 @@ def of_pydantic_ai() -> Iterator[tuple[str, Callable[[], tuple[str, str]]]]:
     from openai import AsyncOpenAI
     from pydantic_ai import Agent
     from pydantic_ai.models.anthropic import AnthropicModel
+    from pydantic_ai.models.google import GoogleModel
     from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
     from pydantic_ai.providers.anthropic import AnthropicProvider
+    from pydantic_ai.providers.google import GoogleProvider
     from pydantic_ai.providers.openai import OpenAIProvider
 
     def openai() -> Any:
@@ -45,11 +47,14 @@ def of_pydantic_ai() -> Iterator[tuple[str, Callable[[], tuple[str, str]]]]:
     def anthropic() -> Any:
         return AnthropicProvider(anthropic_client=AsyncAnthropic(base_url=URL, api_key=KEY, max_retries=0))
 
-    # Not its Google model: it sends two User-Agent headers, which aiohttp refuses (RFC 9110, 5.3).
+    def google() -> Any:  # it sends two User-Agent headers, which the gateway takes on calls of models
+        return GoogleProvider(base_url=URL, api_key=KEY)
+
     makers: dict[str, Callable[[], Any]] = {
         "OpenAI Chat": lambda: OpenAIChatModel(MODEL, provider=openai()),
         "OpenAI Responses": lambda: OpenAIResponsesModel(MODEL, provider=openai()),
         "Anthropic": lambda: AnthropicModel(MODEL, provider=anthropic()),
+        "Google": lambda: GoogleModel(MODEL, provider=google()),
     }
     for name, make in makers.items():
 
