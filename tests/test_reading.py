@@ -16,6 +16,7 @@ import pytest
 import zstandard
 
 import interlingua as il
+from interlingua.conversion import detection
 from interlingua.dialects import FORMATS, FileFormat
 from interlingua.dialects.registry import register, unregister
 from interlingua.sessions.tree import encode_line
@@ -373,6 +374,23 @@ def test_a_sub_agent_that_cannot_be_read_is_left_out(tmp_path: Path, caplog: pyt
     (tmp_path / "s-1" / "subagents" / "agent-a9.jsonl").write_text("{torn")
     assert 1 == len(list(il.read(path, subagents=True)))
     assert "agent-a9.jsonl: a sub-agent that cannot be read" in caplog.text
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_large_files_leave_alone_what_a_program_has_frozen(frozen: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nothing else is frozen by reading; the garbage that lies about is found after some of them."""
+    monkeypatch.setattr(detection, "_MANY_VALUES", 300)
+    lines = TRANSCRIPT + b'{"role":"user","content":[{"type":"text","text":"Hi"}]}\n' * 400
+    if frozen:
+        gc.freeze()
+    before, full = gc.get_freeze_count(), gc.get_stats()[2]["collections"]
+    try:
+        for _ in range(17):
+            assert 401 == len(next(il.read(lines)).entries)
+        assert (before > 0) == frozen == (gc.get_freeze_count() > 0)
+        assert full < gc.get_stats()[2]["collections"]
+    finally:
+        gc.unfreeze()
 
 
 @pytest.mark.parametrize("on", [True, False])

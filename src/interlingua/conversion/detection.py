@@ -4,6 +4,7 @@ import contextlib
 import functools
 import gc
 import io
+import itertools
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
@@ -88,10 +89,28 @@ def uncollected(size: int | None = None) -> Iterator[None]:
     try:
         yield
     finally:
+        if gc.get_count()[0] > _MANY_VALUES:
+            _call_old()
         gc.enable()
 
 
 _MANY_LINES = 200
+_MANY_VALUES = 20_000
+_promotions = itertools.count(1)
+_UNSEEN = 16  # promotions after which everything is looked through
+
+
+def _call_old() -> None:
+    """Puts new values among the old ones without looking for cycles in them, which takes as long as decoding them.
+
+    So as not to hide the garbage of a program that reads many large files, each 16th time everything is looked through.
+    A program that has frozen its own values is left alone: thawing would undo that.
+    """
+    if next(_promotions) % _UNSEEN == 0:
+        gc.collect()
+    elif not gc.get_freeze_count():
+        gc.freeze()
+        gc.unfreeze()
 
 
 def _lines(data: bytes | bytearray | str) -> Lines | None:

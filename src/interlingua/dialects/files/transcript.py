@@ -115,10 +115,8 @@ def _placed(entries: tuple[Entry, ...], lines: list[dict[str, Any]], first: int,
     In an `Entry`, an id without a parent is a root. So one that follows the line before by its position gets that
     line's id for a parent, and a line that is named by its position gets that name for an id.
     """
-    if all(entry.id is not None and (entry.parent_id is not None or not at) for at, entry in enumerate(entries)):
-        if entries and _says_none(lines[0]):
-            return with_residual(entries[0], API, **{ROOT: True}), *entries[1:]
-        return entries  # each states its place
+    if _is_placed(entries):
+        return _with_root(entries, lines[0]) if entries else entries
     bare = {positional(first + at): at for at, entry in enumerate(entries) if entry.id is None and not is_aside(entry)}
     stated = [
         entry.parent_id if entry.parent_id is not None else None if _is_root(line) else FOLLOWS
@@ -149,6 +147,16 @@ def _placed(entries: tuple[Entry, ...], lines: list[dict[str, Any]], first: int,
             hints[ROOT] = True
         placed.append(with_residual(replace(entry, id=ids[at]), API, **hints) if hints else entry)
     return tuple(placed)
+
+
+def _is_placed(entries: Sequence[Entry]) -> bool:
+    """Whether every entry states its place itself; nobody is before the first."""
+    places = [entry.id is not None and entry.parent_id is not None for entry in entries]
+    return all(places[1:]) and (not entries or entries[0].id is not None)
+
+
+def _with_root(entries: tuple[Entry, ...], first: dict[str, Any]) -> tuple[Entry, ...]:
+    return (with_residual(entries[0], API, **{ROOT: True}), *entries[1:]) if _says_none(first) else entries
 
 
 def _references(lines: list[dict[str, Any]]) -> Iterator[str]:
@@ -239,24 +247,26 @@ def read(data: bytes) -> Conversation | None:
         last = len(raws) if head is None else len(raws) - 1
         entries: list[Entry] = []
         odd: dict[int, dict[str, Any]] = {}  # the lines that had to be read as values, by their place among the entries
-        for number in range(first, last):
-            entry = _read_entry(raws[number])
+        for number, raw in enumerate(raws[first:last], first + 1):
+            entry = _read_entry(raw)
             if entry is None:
-                line = jsontext.read(raws[number])
+                line = jsontext.read(raw)
                 if not isinstance(line, dict):
                     return None
-                entry = decode_entry(line, number + 1)
+                entry = decode_entry(line, number)
                 odd[len(entries)] = line
             entries.append(entry)
     except (BadWire, FormatError):
         return None
+    if _is_placed(entries):
+        return replace(base, entries=_with_root(tuple(entries), odd.get(0, {})), head=head)
     lines = [odd[at] if at in odd else _place_of(entry) for at, entry in enumerate(entries)]
     return replace(base, entries=_placed(tuple(entries), lines, first + 1, head), head=head)
 
 
 def _read_entry(raw: bytes) -> Entry | None:
     """The entry of a line that is as we would write it; None for any other, and for one that says it is a root."""
-    if raw.count(b"{") + raw.count(b"[") > jsontext.DEPTH_LIMIT:
+    if len(raw) > jsontext.DEPTH_LIMIT and raw.count(b"{") + raw.count(b"[") > jsontext.DEPTH_LIMIT:
         return None
     at = raw.rfind(b',"id":"')
     found = _TAIL.fullmatch(raw, at) if at > 0 else None
@@ -311,7 +321,7 @@ _line_encoder = msgspec.json.Encoder()
 def copy_line(raw: bytes) -> bytes:
     """A line read and written again: known ones at C speed, others by the slow way, none changed in meaning."""
     try:
-        if raw.count(b"[") + raw.count(b"{") <= jsontext.DEPTH_LIMIT:
+        if len(raw) <= jsontext.DEPTH_LIMIT or raw.count(b"[") + raw.count(b"{") <= jsontext.DEPTH_LIMIT:
             return _line_encoder.encode(_line_decoder.decode(raw))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         pass
