@@ -542,7 +542,8 @@ def test_case_116_code_out_of_view_is_not_drawn(chromium: Any, tmp_path: Path) -
 def test_a_phone_reads_first_and_has_the_tree_below_a_map(chromium: Any, server: Threaded) -> None:
     """At 390 pixels nothing is wider than the screen, and four tabs lead to the views."""
     with Tab(chromium, server, viewport={"width": 390, "height": 844}, has_touch=True) as tab:
-        page = tab.go(f"/s/{KEY}/transcript")
+        page = tab.page
+        page.get_by_role("link", name="Duplicate webhook deliveries").click()
         expect(tab.turn("lease4")).to_be_visible()
         for name in "Tree", "Compare", "Wire", "Read":
             page.get_by_role("navigation", name="view").last.get_by_role("button", name=name).click()

@@ -6,6 +6,7 @@ import { get, upload } from "./http";
 import { bytes, clock, cost, day, plural } from "./format";
 import { Icon, Mark } from "./icons";
 import { Button } from "./parts";
+import { usePhone } from "./phone";
 import { navigate } from "./route";
 import { toggleTheme } from "./theme";
 import type { Hit, IndexState, Session } from "./types";
@@ -17,6 +18,7 @@ export function Gallery() {
   const [listing, setListing] = useState<Listing>();
   const [group, setGroup] = useState<{ source: string; group: string }>();
   const [filter, setFilter] = useState("");
+  const view = usePhone() ? "transcript" : "canvas"; // on a phone reading comes first
   const [query, setQuery] = useState("");
   const [hits, setHits] = useState<{ hits: Hit[]; total: number; ms: number }>();
   const [problem, setProblem] = useState<string>();
@@ -62,7 +64,7 @@ export function Gallery() {
       try {
         const opened = await upload<{ sessions: Session[] }>(`/api/files?name=${encodeURIComponent(file.name)}`, file);
         const only = opened.sessions[0];
-        if (opened.sessions.length === 1 && only !== undefined) navigate(`/s/${only.key}/canvas`);
+        if (opened.sessions.length === 1 && only !== undefined) navigate(`/s/${only.key}/${view}`);
         setEpoch((now) => now + 1);
       } catch (error) {
         setProblem(`${file.name}: ${(error as Error).message}`);
@@ -109,7 +111,7 @@ export function Gallery() {
               {running.length > 0 && (
                 <div className="livegrid">
                   {running.slice(0, 6).map((one) => (
-                    <a key={one.key} className="card lv" href={`/s/${one.key}/canvas`} onClick={follow}>
+                    <a key={one.key} className="card lv" href={`/s/${one.key}/${view}`} onClick={follow}>
                       <span className="h"><i className="pulse" /><b className="cut">{one.title}</b><span className="push num">{cost(one.cost)}</span></span>
                       <span className="now">{one.live?.state === "waiting" ? "waiting for you" : (one.live?.doing ?? one.live?.model)}</span>
                       <Shape lanes={one.shape ?? []} />
@@ -122,7 +124,7 @@ export function Gallery() {
                 <section key={name}>
                   <h2 className="day">{name}</h2>
                   {sessions.map((one) => (
-                    <a key={one.key} className="row" href={`/s/${one.key}/canvas`} onClick={follow}>
+                    <a key={one.key} className="row" href={`/s/${one.key}/${view}`} onClick={follow}>
                       <Shape lanes={one.shape ?? []} />
                       <span className="t"><b className="cut">{one.title}</b>{one.live !== undefined && <i className="pulse" />}{(one.problems ?? 0) > 0 && <span className="chip warn">{plural(one.problems ?? 0, "problem")}</span>}</span>
                       <span className="src cut dim">{one.group}</span>

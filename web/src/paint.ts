@@ -120,8 +120,12 @@ export function paintStage(canvas: HTMLCanvasElement, scene: Scene): void {
     // Names keep their size on the screen, as long as lanes leave room for them.
     const chip = scene.chips.get(one.id);
     if (chip !== undefined && view.zoom > 0.12) {
+      const name = cut(context, chip.name, width - 12 * view.zoom);
+      const left = x + 26 * view.zoom + 4;
+      context.fillStyle = ink.ground; // edges pass behind a name
+      context.fillRect(left - 2, y - 15, context.measureText(name).width + 4, 14);
       context.fillStyle = onPath.has(one.id) ? ink.path : ink.ink;
-      context.fillText(cut(context, chip.name, width - 12 * view.zoom), x + 26 * view.zoom + 4, y - 4);
+      context.fillText(name, left, y - 4);
     }
   }
 }
