@@ -254,7 +254,7 @@ _NUMBER = "a number"
 _TEXT = str, "a string"
 _TABLE = Mapping, "a dictionary"
 _SWITCH = bool, "True or False"
-# What each option may be, and how that is said. Of the others only their owners can say what they are.
+# What each option may be, and how messages describe it. Of the others only their owners can say what they are.
 _KINDS: dict[str, tuple[Any, str]] = {
     "max_tokens": (int, _NUMBER),
     "top_k": (int, _NUMBER),
@@ -284,7 +284,7 @@ _KINDS: dict[str, tuple[Any, str]] = {
 
 
 def check_kind(name: str, value: Any) -> None:
-    """Refuses a value that an option cannot have. Only those of numbers and words are shown: others may be secret."""
+    """Refuses a wrong value of an option. Only numbers and enumerated values are shown: the rest may be secret."""
     if value is None:
         return
     wanted, text = _KINDS[name]
