@@ -74,7 +74,7 @@ async def test_a_key_that_a_provider_repeats_is_hidden(model: str, status: int, 
     """In the text, code and body of errors, in the whole message with stop detail, and in the printed traceback."""
     async with answering(status, body) as address:
         try:
-            stream = il.stream(model, "hi", base_url=address, api_key=KEY, retry=False)
+            stream = il.stream(model, "hi", base_url=address, api_key=KEY, retry=0)
             events = [event async for event in stream]
             shown = repr(events[-1]) + repr(getattr(stream, "failure", None))
             message = await stream.result()

@@ -161,12 +161,12 @@ async def test_a_plugins_wire_fails_as_others_do(name: str) -> None:
     """An error inside a stream and an error answer are the wire's own, and typed."""
     with Server() as server:
         server.say("never mind", fault=ErrorEvent("overloaded", after_events=1))
-        message = await il.stream(described(name, server), "Hi", retry=False).result()
+        message = await il.stream(described(name, server), "Hi", retry=0).result()
         assert ("error", True) == (message.stop_reason, "overloaded" in (message.error_message or ""))
         server.clear()
         server.answer(il.ProviderError("slow down", status=429))
         with pytest.raises(il.RateLimited, match="slow down"):
-            await il.complete(described(name, server), "Hi", retry=False)
+            await il.complete(described(name, server), "Hi", retry=0)
 
 
 @both
