@@ -62,6 +62,8 @@ def test_no_id_is_a_path(yard: Yard, record_property: Any) -> None:
             tried += 3
     mine.end()
     assert () == yard.runs.list()
+    with pytest.raises(RunError, match="negative"):
+        yard.runs.list(limit=-1)
     assert {"durable.sqlite"} == {path.name.partition("-")[0] for path in yard.home.iterdir() if path.is_file()}
     assert [] == [*(yard.home / "durable.sqlite.workers").glob("*")]
     record_property("tried", tried)

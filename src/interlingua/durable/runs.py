@@ -140,6 +140,8 @@ class Runs:
         self, *, state: State | None = None, queue: str | None = None, session: str | None = None, limit: int = 100
     ) -> tuple[Run, ...]:
         """The latest runs first."""
+        if limit < 0:
+            raise RunError(f"limit {limit} is negative; give 0 or more")
         matching = (run for run in self._all(state) if queue in (None, run.queue) and session in (None, run.session))
         latest = itertools.islice(matching, limit)
         return tuple(sorted(latest, key=lambda run: (run.created or 0, run.id), reverse=True))

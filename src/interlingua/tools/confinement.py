@@ -29,14 +29,15 @@ _SOCKETS, _SIGNALS = 1 << 0, 1 << 1  # that stay inside: abstract UNIX sockets, 
 SCOPES = 6  # the version from which they can be kept inside
 
 # The system calls that a sandboxed command may not make (seccomp(2)), by machine. The session keyring is shared with
-# the rest of the session; a set-uid file would outlive the sandbox; the rest is of no use to a command and of much to
-# an attack. io_uring opens files past this filter, and openat2 hides its mode from it: both are answered as unknown,
-# and programs fall back.
+# the rest of the session; a set-uid file would outlive the sandbox; a user namespace gives all capabilities inside it;
+# the rest is of no use to a command and of much to an attack. io_uring opens files past this filter, and openat2 and
+# clone3 hide their mode and flags from it: they are answered as unknown, and programs fall back.
 _MACHINES = {
     "x86_64": {
         "audit": 0xC000003E,
         "refused": (248, 249, 250, 321, 298, 323, 246, 320, 304, 175, 313, 176),
-        "unknown": (437, 425, 426, 427),
+        "unknown": (435, 437, 425, 426, 427),
+        "namespace": (272, 56),
         "mode": ((90, 1), (91, 1), (268, 2), (452, 2), (85, 1), (133, 1), (259, 2)),
         "open": ((2, 1, 2), (257, 2, 3)),
         "socket": 41,
@@ -45,7 +46,8 @@ _MACHINES = {
     "aarch64": {
         "audit": 0xC00000B7,
         "refused": (217, 218, 219, 280, 241, 282, 104, 294, 265, 105, 273, 106),
-        "unknown": (437, 425, 426, 427),
+        "unknown": (435, 437, 425, 426, 427),
+        "namespace": (97, 220),
         "mode": ((52, 1), (53, 2), (452, 2), (33, 2)),
         "open": ((56, 2, 3),),
         "socket": 198,
@@ -55,15 +57,18 @@ _MACHINES = {
 _LOAD, _EQUAL, _SET, _LEAST, _RETURN = 0x20, 0x15, 0x45, 0x35, 0x06
 _ALLOW, _EPERM, _ENOSYS, _EAFNOSUPPORT = 0x7FFF0000, 0x00050001, 0x00050026, 0x00050061
 _SETUID = 0o6000
+_NEW_USER = 0x10000000  # CLONE_NEWUSER, in the first argument of unshare and clone
 _CREATES = 0o100 | 0o20000000  # O_CREAT, __O_TMPFILE: only with these, open has a mode
 _INJECTING = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX: typing into the terminal
-FAMILIES = {"none": (), "inet": (2, 10)}  # of sockets that may be made: AF_INET, AF_INET6
+# Sockets that may be made. Inside bubblewrap: AF_UNIX, AF_INET, AF_INET6 and AF_NETLINK, which a network namespace
+# confines; not AF_VSOCK, for one, which reaches the host of a virtual machine from every namespace.
+FAMILIES = {"none": (), "inet": (2, 10), "confined": (1, 2, 10, 16)}
 
 
-def seccomp_filter(machine: str, families: tuple[int, ...] | None = None) -> bytes | None:
+def seccomp_filter(machine: str, families: tuple[int, ...] = FAMILIES["confined"]) -> bytes | None:
     """The filter for a machine, as the instructions of BPF; None for one that is not known.
 
-    `families` are the kinds of sockets that may be made; None means all.
+    `families` are the kinds of sockets that may be made.
     """
     facts: Any = _MACHINES.get(machine)
     if facts is None:
@@ -81,15 +86,16 @@ def seccomp_filter(machine: str, families: tuple[int, ...] | None = None) -> byt
         for number in numbers:
             code += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, answer)]
     last = [(_RETURN, 0, 0, _EPERM), (_RETURN, 0, 0, _ALLOW)]
+    for number in facts["namespace"]:
+        code += [(_EQUAL, 0, 4, number), (_LOAD, 0, 0, 16), (_SET, 0, 1, _NEW_USER), *last]
     for number, mode in facts["mode"]:
         code += [(_EQUAL, 0, 4, number), (_LOAD, 0, 0, 16 + 8 * mode), (_SET, 0, 1, _SETUID), *last]
     for number, flags, mode in facts["open"]:
         code += [(_EQUAL, 0, 6, number), (_LOAD, 0, 0, 16 + 8 * flags), (_SET, 0, 3, _CREATES)]
         code += [(_LOAD, 0, 0, 16 + 8 * mode), (_SET, 0, 1, _SETUID), *last]
-    if families is not None:
-        code += [(_EQUAL, 0, len(families) + 3, facts["socket"]), (_LOAD, 0, 0, 16)]
-        code += [(_EQUAL, len(families) - at, 0, family) for at, family in enumerate(families)]
-        code += [(_RETURN, 0, 0, _EAFNOSUPPORT), (_RETURN, 0, 0, _ALLOW)]
+    code += [(_EQUAL, 0, len(families) + 3, facts["socket"]), (_LOAD, 0, 0, 16)]
+    code += [(_EQUAL, len(families) - at, 0, family) for at, family in enumerate(families)]
+    code += [(_RETURN, 0, 0, _EAFNOSUPPORT), (_RETURN, 0, 0, _ALLOW)]
     code += [(_EQUAL, 0, 5, facts["ioctl"]), (_LOAD, 0, 0, 24)]
     code += [(_EQUAL, 1, 0, _INJECTING[0]), (_EQUAL, 0, 1, _INJECTING[1]), *last, (_RETURN, 0, 0, _ALLOW)]
     return b"".join(struct.pack("HBBI", *one) for one in code)
@@ -137,7 +143,7 @@ def _allow_below(ruleset: int, path: str, rights: int) -> None:
         os.close(place)
 
 
-def confine_calls(families: tuple[int, ...] | None) -> None:
+def confine_calls(families: tuple[int, ...]) -> None:
     """Installs the filter of system calls. A machine that is not known has none; a kernel without seccomp raises."""
     code = seccomp_filter(os.uname().machine, families)
     if code is None:
@@ -174,7 +180,7 @@ def _refused() -> NoReturn:
 
 
 def main(arguments: list[str]) -> NoReturn:
-    """Applies the options (`files`, `read=PATH`, `write=PATH`, `calls=any|inet|none`, `drop`) and runs the program."""
+    """Applies the options (`files`, `read=PATH`, `write=PATH`, `calls=confined|inet|none`, `drop`), then executes."""
     end = arguments.index("--")
     options, argv = [one.partition("=") for one in arguments[:end]], arguments[end + 1 :]
     try:
@@ -185,7 +191,7 @@ def main(arguments: list[str]) -> NoReturn:
             confine_files(*([value for name, _, value in options if name == kind] for kind in ("read", "write")))
         for name, _, value in options:
             if name == "calls":
-                confine_calls(FAMILIES.get(value))
+                confine_calls(FAMILIES[value])
         for number in _IGNORED:
             ctypes.CDLL(None).signal(number, None)  # SIG_DFL
         os.execv(argv[0], argv)

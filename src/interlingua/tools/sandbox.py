@@ -245,7 +245,7 @@ def _inside_bubblewrap(
         written = (sandbox.root, *sandbox.writable, "/tmp", "/var/tmp", "/dev", "/proc")
         # Below the root of this view is nothing else; a file outside, however it is reached, is below another root.
         files = ["files", "read=/", *(f"write={path}" for path in written)] if confinement.landlock_abi() else []
-        command = _confined([*files, "calls=any"], command)
+        command = _confined([*files, "calls=confined"], command)
     base = _base_arguments(sandbox.network, sandbox.tmp_bytes)
     return [program, *base, *readable, *writable, *hidden, "--remount-ro", "/", "--chdir", directory, "--", *command]
 

@@ -50,11 +50,30 @@ async def test_no_keyring_and_no_set_uid_file(place: Any, attempt: str) -> None:
     assert [] == [path.name for path in place.root.rglob("*") if path.is_file() and path.stat().st_mode & 0o6000]
 
 
+@pytest.mark.parametrize("attempt", [
+    *("unshare -U true", "unshare -Ur true", "unshare -Urm true", "unshare -Urn true", "bwrap --ro-bind / / true"),
+    *(CALLS.format(call) for call in (
+        "r=c.unshare(0x10000000)",  # CLONE_NEWUSER
+        "r=c.unshare(0x10000000|0x20000|0x40000000)",  # with CLONE_NEWNS, CLONE_NEWNET
+        "r=c.syscall(56,0x10000011,0,0,0,0); r or os._exit(0)",  # clone
+        "r=c.syscall(435,ctypes.create_string_buffer((0x10000000).to_bytes(8,sys.byteorder),88),88); r or os._exit(0)",
+    )),
+    *(CALLS.format(f"r=max(c.socket({one},kind,0) for kind in range(1,6))") for one in (40, 17, 38, 29, 31, 21, 30)),
+])  # fmt: skip
+async def test_no_user_namespace_and_no_socket_past_the_network_namespace(place: Any, attempt: str) -> None:
+    """A command gets no capabilities in a namespace of its own, and no socket (vsock, packet, …) that leads outside."""
+    result = await place.run(f"({attempt}) 2>/dev/null && echo GOT THROUGH")
+    assert "GOT THROUGH" not in result.text
+
+
 async def test_ordinary_work_goes_on(place: Any) -> None:
     """Files, modes, directories, threads and pipes are as they were."""
     line = "umask 022; echo a > a; chmod 755 a; mkdir -p d; cp -p a d; ls d | cat; stat -c %a a; "
-    result = await place.run(line + CALLS.format("r=c.getpid()") + " && echo asked")
-    assert "a\n755\nasked" == result.text
+    threads = 'import threading; t=threading.Thread(target=print,args=(1,)); t.start(); t.join(); r=os.system("exit 0")'
+    sockets = "import socket; [socket.socket(family) for family in (1, 2)]; socket.socketpair(); r=0"
+    line += " && ".join(CALLS.format(call) for call in ("r=c.getpid()", threads, sockets))
+    result = await place.run(line + " && echo asked")
+    assert "a\n755\n1\nasked" == result.text
 
 
 @pytest.mark.parametrize("settings", [{"memoryMb": 256, "tmpMb": 8}])
