@@ -71,6 +71,8 @@ CARRIERS = [
     "sed --expression='1e rm' a",
     "sed -f script a",
     "sed 'e' a",
+    "sed 'e' e",
+    "sed '1e rm x' '1e rm x'",
     "sed 's/a/b/w out' a",
     "sed '/x/e' a",
     "sed -s '1{e rm x\n}' a",

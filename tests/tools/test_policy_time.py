@@ -23,6 +23,7 @@ POLICY = Policy(
     (
         Rule(action="deny", path=("secrets/**", "*.pem", "a/**/b/**/c*d*e", "**/x/**/y/**")),
         Rule(action="deny", command=("rm", "git push")),
+        Rule(action="deny", host=(".internal", "10.0.0.1")),
         Rule(action="allow", command=("ls", "cd")),
     ),
     default="allow",
@@ -63,6 +64,14 @@ def test_a_command_line_is_judged_in_linear_time(text: str) -> None:
     for size in (2_000, 19_900):
         line = (text * size)[:size]
         assert lines_run(lambda line=line: POLICY.decide("exec", {"command": line})) < 200 * size + 30 * MAX_READ
+
+
+@pytest.mark.parametrize("program", ["sed", "find", "git", "env", "cmake", "gcc"])
+def test_many_arguments_of_a_program_are_judged_in_linear_time(program: str) -> None:
+    """Programs whose options are looked at have as many arguments as fit."""
+    for word in ("a.b ", "-", "a://b "):
+        line = (f"{program} {word * 20_000}")[:19_900]
+        assert lines_run(lambda line=line: POLICY.decide("exec", {"command": line})) < 100 * len(line) + 30 * MAX_READ
 
 
 @pytest.mark.parametrize("params", [

@@ -144,7 +144,6 @@ _OPTIONS = {
     **dict.fromkeys(("split", "gsplit"), r"--fil.*"),
     **dict.fromkeys(("zip",), r"-\w*T.*|--unzip-command.*"),
     **dict.fromkeys(("tcpdump", "dumpcap", "tshark"), r"-\w*z.*|-X.*"),
-    **dict.fromkeys(("sed", "gsed", "ssed"), r".*"),
     **dict.fromkeys(("curl", "wget", "wget2"), r"-[a-zA-Z#]*[KoO].*|--on-.*|-e.*|--output.*|--use-.*"),
     **dict.fromkeys(("aria2c", "yt-dlp", "ffmpeg"), r"-o|-O|--on-.*|-e|--output.*|--use-.*"),
     **dict.fromkeys(("openssl",), r"-engine|-provider.*|engine|-loadeach.*"),
@@ -154,7 +153,7 @@ _OPTIONS = {
     ),
     **dict.fromkeys(("java", "javac", "kotlin", "scala"), r"-agent.*|-javaagent.*|-XX:On.*|-J.*|@.*|-processor.*"),
     **dict.fromkeys(("pytest", "py.test"), r"-[pc].*|-o.*|--rootdir.*|--confcutdir.*|-W.*|--pyargs"),
-    **dict.fromkeys(("cmake",), r"-[EPC].*|\w+=.*|-D\w*(?:COMPILER|LAUNCHER|PROGRAM|COMMAND|TOOLCHAIN)\w*=.*"),
+    **dict.fromkeys(("cmake",), r"-[EPC].*|\w+=.*|-D\w*(?:COMPILER|LAUNCHER|PROGRAM|COMMAND|TOOLCHAIN).*"),
     **dict.fromkeys(("ctest", "ninja", "meson", "bazel"), r"-[SfC].*|\w+=.*"),
     **dict.fromkeys(("mvn", "gradle", "gradlew", "ant", "sbt"), r"-[fIDPbs].*|exec:.*|--init.*|--build-file.*"),
     **dict.fromkeys(("pandoc",), r"-[FL].*|--lua.*|--pdf-engine.*|-d.*|--defaults.*"),
@@ -162,7 +161,7 @@ _OPTIONS = {
     **dict.fromkeys(("tox", "nox", "rake", "just", "task", "invoke", "fab"), r"-[cfeRrt].*|exec|x"),
     **dict.fromkeys(("mix", "dotnet", "deno", "bun", "swift"), r"-e|exec|eval|run|x|repl|script|fsi"),
     **dict.fromkeys(("jq", "yq"), r"-L.*|-\w*f.*|--from-file.*"),
-    **dict.fromkeys(("tex", "latex", "pdftex", "pdflatex", "xelatex", "lualatex"), r".*write18.*|-+.*shell.*"),
+    **dict.fromkeys(("tex", "latex", "pdftex", "pdflatex", "xelatex", "lualatex"), r".*write18.*|-.*shell.*"),
     **dict.fromkeys(
         ("convert", "magick", "mogrify", "identify", "gs"), r".*(?:msl|ephemeral|@).*|-d(?:NO|DELAY).*|\|.*"
     ),
@@ -257,13 +256,23 @@ def executing_option(command: Command) -> str | None:
     for word in arguments:
         if _EXECUTING.match(word.text) or _abbreviates(word.text, long_options):
             return word.text
-        if name in ("sed", "gsed", "ssed"):
-            if not word.fixed or not (_HARMLESS_SED.fullmatch(word.text) or _is_operand(word, command)):
-                return word.text
-        elif own is not None and own.fullmatch(word.text):
+        if own is not None and own.fullmatch(word.text):
             return word.text
-        elif name == "git" and word.text.startswith("-u") and arguments[0].text in ("clone", "ls-remote"):
+        if name == "git" and word.text.startswith("-u") and arguments[0].text in ("clone", "ls-remote"):
             return word.text  # there it is short for --upload-pack
+    return _script_of_sed(arguments) if name in ("sed", "gsed", "ssed") else None
+
+
+def _script_of_sed(arguments: tuple[Word, ...]) -> str | None:
+    """The argument of sed that may be a script with `e` or `w`; files, which follow the script, may have any name."""
+    in_options = any(re.match(r"-\w*[ef]|--(?:exp|file)", word.text) for word in arguments)
+    has_script = False
+    for word in arguments:
+        is_plain = not word.text.startswith("-")
+        is_file = is_plain and has_script and not in_options
+        has_script |= is_plain
+        if not word.fixed or not (is_file or _HARMLESS_SED.fullmatch(word.text)):
+            return word.text
     return None
 
 
@@ -271,12 +280,6 @@ def _abbreviates(text: str, options: tuple[str, ...]) -> bool:
     """Whether a word is the beginning of a long option, with or without a value."""
     begin = text[2:].partition("=")[0]
     return text.startswith("--") and bool(begin) and any(option.startswith(begin) for option in options)
-
-
-def _is_operand(word: Word, command: Command) -> bool:
-    """Whether a word of sed is a file: it follows the script and is no option."""
-    plain = [one for one in command.argv[1:] if not one.text.startswith("-")]
-    return word in plain[1:] and not any(re.match(r"-\w*[ef]|--(?:exp|file)", one.text) for one in command.argv[1:])
 
 
 class _Reader:
