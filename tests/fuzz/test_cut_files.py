@@ -11,7 +11,7 @@ from interlingua.dialects import FORMATS
 from interlingua.values.errors import InterlinguaError
 
 WIRE = Path(__file__).parents[1] / "wire"
-CUTS = int(os.environ.get("INTERLINGUA_CUTS", "20"))  # of random bytes; `make fuzz` takes 1000
+CUTS = int(os.environ.get("INTERLINGUA_CUTS", "20"))  # at random bytes; more for a long run
 SAMPLES = [path for name in sorted(FORMATS) for path in sorted(WIRE.glob(f"{name.replace('-', '[-_]')}/*"))]
 
 

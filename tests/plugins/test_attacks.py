@@ -127,6 +127,9 @@ def test_a_manifest_is_a_regular_file(tmp_path: Path, kind: str) -> None:
     assert "secret-word" not in problems
 
 
+ODD = "class Odd:\n    def __getattr__(self, name): raise SystemExit\n    def __call__(self, api): pass"
+
+
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
@@ -149,6 +152,7 @@ def test_a_manifest_is_a_regular_file(tmp_path: Path, kind: str) -> None:
         ("class plugin:\n    def __init__(self): raise SystemExit(1)", "import: SystemExit: 1"),
         ("class P:\n    register = property(lambda self: 1 / 0)\nplugin = P()", "entry: ZeroDivisionError"),
         ("class E(Exception):\n    def __str__(self): raise E\nraise E", "import: E"),
+        (f"{ODD}\nregister = Odd()", "register: SystemExit"),
     ],
 )
 def test_a_broken_plugin_stops_no_other(tmp_path: Path, code: str, expected: str) -> None:

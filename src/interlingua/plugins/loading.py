@@ -392,10 +392,11 @@ class _Loader:
                 settings = settings_of(manifest.id, definition.config_schema, self._config)
             api = self._api(found, definition, settings)
             yield from registered(definition, api)
+            unregister = definition.unregister or (lambda: None)
+            end = yield Work("register", lambda: with_arguments(unregister, ("api",), what="unregister"))
         except BaseException:
             found.forget()
             raise
-        end = with_arguments(definition.unregister or (lambda: None), ("api",), what="unregister")
         plugin = LoadedPlugin(api, manifest, module, lambda: end(api), self._timeout)
         self._add(plugin, api)
         self.plugins.append(plugin)

@@ -159,9 +159,9 @@ def registered(definition: PluginDefinition, api: PluginApi) -> Steps:
     register = definition.register or definition.activate
     if register is None:
         raise Failed("entry", "the definition has neither register nor activate")
-    call = with_arguments(register, ("api",), what="register")
     try:
-        answer = yield Work("register", lambda: call(api))
+        # Also to look at its parameters is to run its code, if it is an object.
+        answer = yield Work("register", lambda: with_arguments(register, ("api",), what="register")(api))
         if isinstance(answer, Awaitable):
             yield answer
     finally:
