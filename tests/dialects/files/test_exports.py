@@ -47,11 +47,11 @@ def test_a_branch_of_claude_ai_stays_beside_the_path() -> None:
 
 
 def test_messages_of_claude_ai_that_name_no_parent_follow_one_another() -> None:
-    """A null for all of them makes no roots; a conversation without a name has no title."""
+    """A null for all of them makes no roots."""
     asked, answered = ({"uuid": w, "sender": w, "text": w, "parent_message_uuid": None} for w in ("human", "assistant"))
-    body = {"uuid": "c", "name": "", "chat_messages": [asked, answered]}
+    body = {"uuid": "c", "name": "Eggs", "chat_messages": [asked, answered]}
     conversation = il.decode(body)
-    assert (["human", "assistant"], None) == ([m.text for m in conversation.messages], conversation.title)
+    assert ["human", "assistant"] == [message.text for message in conversation.messages]
     assert body == il.encode(conversation, "claude-web-export").body
 
 

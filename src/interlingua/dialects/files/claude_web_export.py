@@ -85,7 +85,7 @@ def decode(data: Any) -> Conversation:
         entries=entries,
         head=ending(entries, wire.get("current_leaf_message_uuid")),
         model=ModelDescriptor(id=model, provider="anthropic") if model else None,
-        title=optional(title) or None,
+        title=optional(title),
     )
     return templates.keep(conversation, body, API)
 
