@@ -141,6 +141,26 @@ async def test_a_locked_database_is_waited_for_without_stopping_the_loop(tmp_pat
     await ledger.close()
 
 
+async def test_nobody_waits_while_the_log_is_copied_under_a_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody who reads keeps the log from being begun anew, and must not keep others from writing meanwhile."""
+    monkeypatch.setattr(state, "_CHECKPOINT", 1)
+    store = SqliteState(tmp_path / "gateway.db")
+    await store.swap({"a": state.MISSING})
+    reader = sqlite3.connect(tmp_path / "gateway.db", isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT * FROM gateway_state").fetchall()
+    await store.swap({"b": state.MISSING})
+    copying = asyncio.ensure_future(asyncio.to_thread(store._file._copy_log_now))
+    async with asyncio.timeout(state.PATIENCE - 1):
+        while not copying.done():
+            await store.swap({"c": state.MISSING})
+            await asyncio.sleep(0.005)
+    reader.close()
+    await store.close()
+
+
 async def test_while_the_ledger_cannot_be_written_nothing_is_served(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
