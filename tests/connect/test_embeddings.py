@@ -128,8 +128,8 @@ async def test_a_failure_that_may_pass_is_tried_again() -> None:
 
     async with Server() as server:
         model = serving(server, "openai-completions", "m-1", "/embeddings", reply)
-        patience = il.Retry(attempts=3, base=0.001)
-        found = await il.embed(model, ["a", "b", "c"], api_key="k", batch=2, retry=patience)
+        retry = il.Retry(attempts=3, base=0.001)
+        found = await il.embed(model, ["a", "b", "c"], api_key="k", batch=2, retry=retry)
         assert 3 == len(found)
         assert [2, 1, 1] == seen
 

@@ -184,7 +184,7 @@ def test_a_sub_agent_is_a_tree_of_its_own_that_names_its_call() -> None:
     for lines in (inline, streamed):
         session = claude_code.decode(lines)
         assert ["u", "a", "r"] == [
-            entry.id for entry in session.path() if isinstance(entry.message, il.values.messages.Spoken)
+            entry.id for entry in session.path() if isinstance(entry.message, il.values.messages.MessageBase)
         ][:3]
         (first,) = [entry for entry in session.entries if entry.id == "x"]
         assert (None, {"entry": "a", "callId": "t"}) == (first.parent_id, first.extra["claude-code"]["~spawnedBy"])

@@ -50,7 +50,7 @@ ARGUMENT_SHOWN = 120
 _SCANNED = 4 * TEXT_SHOWN  # characters of a text that are looked at for its first line: most of it may be blanks
 _CUSTOM_TEXTS = ("summary", "text", "content", "model")  # fields of custom messages that may be shown for them
 # The argument that tells most of a call, by the names that tools use for it.
-TELLING = ("command", "path", "file_path", "filePath", "pattern", "query", "url", "prompt", "description", "name")
+DESCRIPTIVE = ("command", "path", "file_path", "filePath", "pattern", "query", "url", "prompt", "description", "name")
 
 
 def row_of(entry: Entry, seq: int, **more: Any) -> Row:
@@ -144,7 +144,7 @@ def emitter(arguments: Any) -> str:
     """The argument that says most about a call: by its name, else the first text."""
     if not isinstance(arguments, Mapping):
         return arguments if isinstance(arguments, str) else ""
-    named = next((arguments[key] for key in TELLING if isinstance(arguments.get(key), str)), None)
+    named = next((arguments[key] for key in DESCRIPTIVE if isinstance(arguments.get(key), str)), None)
     return named if named is not None else next((value for value in arguments.values() if isinstance(value, str)), "")
 
 

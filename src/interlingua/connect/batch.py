@@ -639,8 +639,8 @@ async def _encoded(
     """The rows with their bodies, the headers that they need, and the first row and the number of rows of each part."""
     await warm()
     api, connector, described = _batch_api(manifest.model, client)
-    spoken = wire(described.api)
-    path = str(spoken.codec.path(described.id, False))
+    target = wire(described.api)
+    path = str(target.codec.path(described.id, False))
     headers: dict[str, set[str]] = {}
     encoded: list[Row] = []
     parts: list[list[int]] = []
@@ -650,7 +650,7 @@ async def _encoded(
         if row.error is None:
             request = _for_model(build(row.request, Request), described)
             try:
-                body, _, losses = connector.body(spoken, request)
+                body, _, losses = connector.body(target, request)
                 body.pop("stream", None)  # an answer of a batch is never streamed
                 row = replace(row, request=plain(request), body=body, losses=_reported(losses))
                 length = len(api.line(f"{_token(manifest)}-{row.number}", body, path)) + 1
@@ -693,12 +693,12 @@ async def _with_losses(rows: list[Row], model: str, client: Client) -> list[Row]
     connector, described = client.find_known(model, default())
     if not isinstance(connector, HttpConnector):
         return rows
-    spoken = wire(described.api)
+    target = wire(described.api)
     found = []
     for row in rows:
         if row.error is None:
             with contextlib.suppress(InterlinguaError):
-                losses = connector.body(spoken, _for_model(build(row.request, Request), described))[2]
+                losses = connector.body(target, _for_model(build(row.request, Request), described))[2]
                 row = replace(row, losses=_reported(losses))
         found.append(row)
     return found
@@ -709,16 +709,16 @@ def _answer(row: Row, outcome: dict[str, Any], connector: HttpConnector) -> Answ
     error = row.error
     if error is None and outcome.get("error") is None:
         request = build(row.request, Request)
-        spoken = wire(request.model.api)
-        codec = spoken.codec
+        target = wire(request.model.api)
+        codec = target.codec
         fields: dict[str, Any] = {"model": request.model.id, "provider": connector.provider}
         # Ids of calls that came without one are the same each time the results are read.
-        more = {"mint": lambda number: f"call_{row.number}_{number}", "quirks": quirks_of(spoken, request.model)}
+        more = {"mint": lambda number: f"call_{row.number}_{number}", "quirks": quirks_of(target, request.model)}
         takes = parameters_of(getattr(codec.decode_response, "func", codec.decode_response))
         fields |= {name: value for name, value in more.items() if value is not None and name in takes}
         try:
             message: AssistantMessage = codec.decode_response(outcome.get("body"), **fields)
-            restore = connector.body(spoken, request)[1]
+            restore = connector.body(target, request)[1]
             if restore is not None:
                 message = replace(message, content=tuple(map(restore, blocks_of(message.content))))
             return Answer(row=row, message=_priced(message, request))

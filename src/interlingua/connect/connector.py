@@ -145,10 +145,10 @@ class HttpConnector:
 
     def exchange(self, request: Request, options: CallOptions, *, streamed: bool = True) -> "Exchange":
         """One attempt, not yet begun. The request's model is complete; `streamed`: whether anybody wants events."""
-        spoken = wire(request.model.api)
+        target = wire(request.model.api)
         # Some services of a wire give nothing but streams.
-        request = replace(request, options=replace(request.options, stream=streamed or spoken.http.only_streams))
-        return Exchange(self, spoken, request, options, self.transport)
+        request = replace(request, options=replace(request.options, stream=streamed or target.http.only_streams))
+        return Exchange(self, target, request, options, self.transport)
 
     @property
     def transport(self) -> Transport:
@@ -182,25 +182,25 @@ class HttpConnector:
         return replace(message, usage=replace(usage, cost=cost)) if cost is not None else message
 
     async def prepare(
-        self, spoken: Wire, request: Request, call: CallOptions, secrets: "list[str | None]", *, renew: bool = False
+        self, target: Wire, request: Request, call: CallOptions, secrets: "list[str | None]", *, renew: bool = False
     ) -> "Prepared":
         """The request as it goes out. What may take long (many messages, pictures) is done beside the event loop."""
         model = request.model
         env = os.environ if call.env is None else call.env
         auth = await self._authorise(call, env, rejected=secrets[-1] if renew else None)
-        url = await self._base(model, call, env) + self._path(spoken, model, bool(request.options.stream))
+        url = await self._base(model, call, env) + self._path(target, model, bool(request.options.stream))
         if is_quick(request):
-            body, restore, losses = self.body(spoken, request, thinking=call.thinking)
+            body, restore, losses = self.body(target, request, thinking=call.thinking)
         else:
-            body, restore, losses = await asyncio.to_thread(self.body, spoken, request, thinking=call.thinking)
+            body, restore, losses = await asyncio.to_thread(self.body, target, request, thinking=call.thinking)
         if call.on_payload is not None:
             changed = call.on_payload(body, model)
             changed = await changed if inspect.isawaitable(changed) else changed
             body = body if changed is None else changed
         key = auth.api_key if auth is not None else None
         secrets.append(key)
-        if spoken.http.unpack_key is not None and key is not None:
-            key, body = spoken.http.unpack_key(key, body)
+        if target.http.unpack_key is not None and key is not None:
+            key, body = target.http.unpack_key(key, body)
         data = write(body)
         headers = {
             "Content-Type": "application/json",
@@ -212,7 +212,7 @@ class HttpConnector:
             **(call.headers or {}),
         }
         if not _names_key(headers):  # a key that the caller put into the headers is left alone
-            style = self.row.auth or spoken.http.auth
+            style = self.row.auth or target.http.auth
             if key is not None:
                 headers |= key_header(style, key, auth)
             elif style in ("aws", "google"):
@@ -222,7 +222,7 @@ class HttpConnector:
 
     def body(
         self,
-        spoken: Wire,
+        target: Wire,
         request: Request,
         adapted: Adapted | None = None,
         *,
@@ -231,10 +231,10 @@ class HttpConnector:
         """The body of a request, what restores the answer's blocks, and what was lost."""
         if adapted is None:
             adapted = adapt(request, request.model, thinking=thinking or "drop", caching=True)
-        encoded = spoken.codec.encode_request(adapted.request)
+        encoded = target.codec.encode_request(adapted.request)
         body = {**self.row.body, **encoded.body}
-        if spoken.http.complete_body is not None:
-            body = spoken.http.complete_body(request, body)
+        if target.http.complete_body is not None:
+            body = target.http.complete_body(request, body)
         for warning in adapted.warnings:
             _log.warning("%s/%s: %s", self.provider, request.model.id, warning.why)
         return body, adapted.restore_block, _Joined(adapted.losses, adapted.warnings, encoded.losses)
@@ -242,11 +242,11 @@ class HttpConnector:
     async def access(self, model: ModelDescriptor, call: CallOptions) -> "Endpoint":
         """Everything of a call that does not depend on its request, looked up once for many calls."""
         env = os.environ if call.env is None else call.env
-        spoken = wire(model.api)
+        target = wire(model.api)
         base = await self._base(model, call, env)
         auth = await self._authorise(call, env)
         key = auth.api_key if auth is not None else None
-        style = self.row.auth or spoken.http.auth
+        style = self.row.auth or target.http.auth
         headers = {
             "Content-Type": "application/json",
             "Accept-Encoding": "identity",
@@ -257,17 +257,17 @@ class HttpConnector:
         }
         sign = None
         if not _names_key(headers):
-            if key is not None and spoken.http.unpack_key is None:
+            if key is not None and target.http.unpack_key is None:
                 headers |= key_header(style, key, auth)
             elif key is None and style in ("aws", "google"):
                 sign = functools.partial(_cloud_headers, style, model, call)
         return Endpoint(
             base=base,
-            urls=(base + self._path(spoken, model, False), base + self._path(spoken, model, True)),
+            urls=(base + self._path(target, model, False), base + self._path(target, model, True)),
             headers=headers,
             key=key,
             sign=sign,
-            renewable=(auth is not None and auth.mode == "oauth") or spoken.http.unpack_key is not None,
+            renewable=(auth is not None and auth.mode == "oauth") or target.http.unpack_key is not None,
         )
 
     async def url(self, model: ModelDescriptor, call: CallOptions, *, stream: bool = True) -> str:
@@ -275,10 +275,10 @@ class HttpConnector:
         base = await self._base(model, call, os.environ if call.env is None else call.env)
         return base + self._path(wire(model.api), model, stream)
 
-    def _path(self, spoken: Wire, model: ModelDescriptor, stream: bool) -> str:
+    def _path(self, target: Wire, model: ModelDescriptor, stream: bool) -> str:
         own_path = (model.compat or {}).get("path")
-        quirks = {"quirks": quirks_of(spoken, model)} if own_path else {}
-        return str(spoken.codec.path(model.id, stream, **quirks))
+        quirks = {"quirks": quirks_of(target, model)} if own_path else {}
+        return str(target.codec.path(model.id, stream, **quirks))
 
     def address(self, model: ModelDescriptor, call: CallOptions | StreamOptions) -> str:
         """What tells one place that serves a model from another. No request goes there: clouds fill in more."""
@@ -407,9 +407,9 @@ def _first(names: Sequence[str], env: Mapping[str, str]) -> str | None:
     return next((value for name in names if (value := env.get(name, "").strip())), None)
 
 
-def quirks_of(spoken: Wire, model: ModelDescriptor) -> dict[str, Any] | None:
+def quirks_of(target: Wire, model: ModelDescriptor) -> dict[str, Any] | None:
     """What the codec must know of the variant and of the model's host."""
-    own = getattr(spoken.codec, "quirks", {})
+    own = getattr(target.codec, "quirks", {})
     return {"api": model.api, **own, **(model.compat or {})} if own or model.compat else None
 
 
@@ -492,10 +492,10 @@ class Exchange:
     """
 
     def __init__(
-        self, connector: HttpConnector, spoken: Wire, request: Request, options: CallOptions, transport: Transport
+        self, connector: HttpConnector, target: Wire, request: Request, options: CallOptions, transport: Transport
     ) -> None:
         self._connector = connector
-        self._wire = spoken
+        self._wire = target
         self._request = request
         self._options = options
         self._transport = transport

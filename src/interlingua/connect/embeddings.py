@@ -115,12 +115,12 @@ async def _embed(
     route = wire(found.api).http.embeddings if isinstance(connector, HttpConnector) else None
     if route is None or not isinstance(connector, HttpConnector):
         raise InterlinguaError(f"{connector.provider} has no embeddings over {found.api}; ask another provider")
-    asking = _Asking(connector, found, route, call, dimensions, retry_of(retry, client.retry))
+    embedding = _EmbeddingCall(connector, found, route, call, dimensions, retry_of(retry, client.retry))
     size = min(batch or route.batch(found.id), route.batch(found.id))
     vectors: list[tuple[float, ...]] = []
     tokens: int | None = 0
     for at in range(0, len(given), size):
-        some, read_tokens = await asking.ask(given[at : at + size])
+        some, read_tokens = await embedding.send(given[at : at + size])
         vectors += some
         tokens = None if tokens is None or read_tokens is None else tokens + read_tokens
     usage = None if tokens is None else Usage.of(tokens)
@@ -130,7 +130,7 @@ async def _embed(
     return Embeddings(vectors=tuple(vectors), model=found.id, provider=found.provider, usage=usage)
 
 
-class _Asking:
+class _EmbeddingCall:
     """Requests for vectors of one model."""
 
     def __init__(
@@ -149,7 +149,7 @@ class _Asking:
         self._dimensions = dimensions
         self._retry = retry
 
-    async def ask(self, texts: Sequence[str]) -> tuple[list[tuple[float, ...]], int | None]:
+    async def send(self, texts: Sequence[str]) -> tuple[list[tuple[float, ...]], int | None]:
         """One request, tried again where that may help."""
         tries = 0
         while True:
@@ -162,19 +162,19 @@ class _Asking:
                 await asyncio.sleep(self._retry.wait(failure, tries))
 
     async def _attempt(self, texts: Sequence[str]) -> tuple[list[tuple[float, ...]], int | None]:
-        spoken = wire(self._model.api)
+        target = wire(self._model.api)
         watch = Watch(self._call.signal, Timeouts.of(self._call.timeout))
         secrets = [self._call.api_key]
         try:
             status, body, headers = await watch.during(self._send(texts, secrets))
             if status != 200:
-                error = spoken.codec.decode_error(status, body, headers)
+                error = target.codec.decode_error(status, body, headers)
                 error.provider = self._model.provider
                 raise error
             if len(body) <= LARGE_ANSWER:
-                return self._read(spoken, body, len(texts))
-            check_size(body, spoken.api, largest=_BODY_LIMIT, values=_MOST_VALUES * len(texts))
-            return await watch.during(asyncio.to_thread(self._read, spoken, body, len(texts)))
+                return self._read(target, body, len(texts))
+            check_size(body, target.api, largest=_BODY_LIMIT, values=_MOST_VALUES * len(texts))
+            return await watch.during(asyncio.to_thread(self._read, target, body, len(texts)))
         except InterlinguaError as error:
             raise scrubbed(error, functools.partial(scrub, secrets=secrets)) from error.__cause__
         finally:
@@ -200,13 +200,13 @@ class _Asking:
             reply.close()
         return reply.status, b"".join(parts), reply.headers
 
-    def _read(self, spoken: Wire, body: bytes, number: int) -> tuple[list[tuple[float, ...]], int | None]:
+    def _read(self, target: Wire, body: bytes, number: int) -> tuple[list[tuple[float, ...]], int | None]:
         try:
             vectors, tokens = self._route.decode(read(body))
         except (FormatError, KeyError, TypeError, ValueError, AttributeError) as error:
-            raise BadWire(spoken.api, f"no vectors in the answer: {error!r}") from None
+            raise BadWire(target.api, f"no vectors in the answer: {error!r}") from None
         if len(vectors) != number:
-            raise BadWire(spoken.api, f"{len(vectors)} vectors for {number} texts")
+            raise BadWire(target.api, f"{len(vectors)} vectors for {number} texts")
         return [tuple(vector) for vector in vectors], tokens if isinstance(tokens, int) else None
 
 

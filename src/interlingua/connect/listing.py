@@ -42,14 +42,14 @@ async def list_models(
 
 async def _entries(connector: HttpConnector, call: CallOptions) -> list[Any]:
     model = connector.complete(ModelDescriptor(id=""))
-    spoken = wire(model.api)
-    if spoken.http.models_path is None:
+    target = wire(model.api)
+    if target.http.models_path is None:
         raise InterlinguaError(
             f"{connector.provider} has no list of models; `interlingua models --all` has what is known"
         )
     endpoint = await connector.access(model, call)
-    url, entries = endpoint.base + spoken.http.models_path.partition("?")[0], []
-    headers = {**spoken.http.headers, **endpoint.headers}
+    url, entries = endpoint.base + target.http.models_path.partition("?")[0], []
+    headers = {**target.http.headers, **endpoint.headers}
     page: dict[str, str] = {}
     for _ in range(_MOST_PAGES):
         asked = f"{url}?{urlencode(page)}" if page else url
@@ -59,7 +59,7 @@ async def _entries(connector: HttpConnector, call: CallOptions) -> list[Any]:
             raise unreachable(error, connector.row, url) from error.__cause__
         body = await whole(reply, _LARGEST + 1)
         if reply.status != 200:
-            refusal = spoken.codec.decode_error(reply.status, body, reply.headers)
+            refusal = target.codec.decode_error(reply.status, body, reply.headers)
             raise scrubbed(refusal, functools.partial(scrub, secrets=[call.api_key, endpoint.key]))
         check_size(body, connector.provider, largest=_LARGEST)
         listed, page = await asyncio.to_thread(_page, body, connector.provider)

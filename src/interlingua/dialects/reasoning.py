@@ -91,10 +91,12 @@ def _off(asked: Reasoning, model: Generation, forms: Collection[Form]) -> Fitted
 def _least(asked: Reasoning, model: Generation, forms: Collection[Form], levels: tuple[str, ...] | None) -> Fitted:
     """The least that a model does which cannot be kept from reasoning."""
     if levels:
-        return Fitted(_saying(asked, effort=levels[0]), f"the model always reasons: {levels[0]} effort is the least")
+        return Fitted(
+            _with_amount(asked, effort=levels[0]), f"the model always reasons: {levels[0]} effort is the least"
+        )
     if model.budget is not None and "budget" in forms:
         least = model.budget[0]
-        return Fitted(_saying(asked, budget=least), f"the model always reasons: {least} tokens are the least")
+        return Fitted(_with_amount(asked, budget=least), f"the model always reasons: {least} tokens are the least")
     return Fitted(_only_summary(asked), "the model always reasons, as much as it likes", "dropped")
 
 
@@ -217,9 +219,9 @@ def _is_known(model: Generation) -> bool:
     return model.efforts is not None or model.budget is not None
 
 
-def _saying(asked: Reasoning, effort: str | None = None, budget: int | None = None) -> Reasoning:
+def _with_amount(asked: Reasoning, effort: str | None = None, budget: int | None = None) -> Reasoning:
     return replace(asked, effort=effort, budget=budget, enabled=None)
 
 
 def _only_summary(asked: Reasoning) -> Reasoning | None:
-    return _saying(asked) if asked.summary is not None else None
+    return _with_amount(asked) if asked.summary is not None else None

@@ -27,7 +27,7 @@ from ..dialects.foreign_blocks import meant
 from ..values import jsontext
 from ..values.canonical import build, message_of, plain
 from ..values.errors import BadWire, FormatError, InterlinguaError
-from ..values.messages import AgentMessage, CustomMessage, Message, Spoken, ToolCall, ToolResultMessage
+from ..values.messages import AgentMessage, CustomMessage, Message, MessageBase, ToolCall, ToolResultMessage
 from ..values.request import Conversation, Entry, ModelDescriptor, Options
 from . import blobs as media
 from . import compaction, tree
@@ -1177,7 +1177,7 @@ def _options(value: dict[str, Any]) -> Options:
 
 def _readable_line(entry: Entry) -> bytes:
     """The line of an entry; raises FormatError, with the path, if it would be unreadable once written."""
-    if not isinstance(entry.message, Spoken | CustomMessage):
+    if not isinstance(entry.message, MessageBase | CustomMessage):
         raise FormatError(f"{type(entry.message).__name__} is not a message; append a UserMessage(content=…)")
     line = encode_line(entry)
     try:

@@ -302,7 +302,7 @@ def _checked_content(content: Any, owner: str) -> Any:
     return tuple(content)
 
 
-class Spoken(Value, frozen=True, kw_only=True, metaclass=_MessageType):
+class MessageBase(Value, frozen=True, kw_only=True, metaclass=_MessageType):
     """Base of the messages: `role` is the role in JSON, `text` all text blocks, joined."""
 
     @property
@@ -324,7 +324,7 @@ class Spoken(Value, frozen=True, kw_only=True, metaclass=_MessageType):
         return message_markdown(self)
 
 
-class UserMessage(Spoken, frozen=True, kw_only=True, tag_field="role", tag="user"):
+class UserMessage(MessageBase, frozen=True, kw_only=True, tag_field="role", tag="user"):
     """What a person wrote, or what a program put in for the model to read: then `origin` is "program"."""
 
     if TYPE_CHECKING:
@@ -344,7 +344,7 @@ class UserMessage(Spoken, frozen=True, kw_only=True, tag_field="role", tag="user
     extra: Extra = {}
 
 
-class AssistantMessage(Spoken, frozen=True, kw_only=True, tag_field="role", tag="assistant"):
+class AssistantMessage(MessageBase, frozen=True, kw_only=True, tag_field="role", tag="assistant"):
     """One answer. `api`, `provider` and `model` say who generated it; `stop_detail` is the provider's word for the end.
 
     `model` is the model asked for; `response_model` the one that answered, where the wire says another.
@@ -392,7 +392,7 @@ class AssistantMessage(Spoken, frozen=True, kw_only=True, tag_field="role", tag=
         return tuple([b for b in blocks_of(self.content) if isinstance(b, ToolCall)])
 
 
-class ToolResultMessage(Spoken, frozen=True, kw_only=True, tag_field="role", tag="toolResult"):
+class ToolResultMessage(MessageBase, frozen=True, kw_only=True, tag_field="role", tag="toolResult"):
     """What a tool gave. `details` is for programs and never shown to a model."""
 
     if TYPE_CHECKING:
@@ -420,7 +420,7 @@ class ToolResultMessage(Spoken, frozen=True, kw_only=True, tag_field="role", tag
     extra: Extra = {}
 
 
-class SystemMessage(Spoken, frozen=True, kw_only=True, tag_field="role", tag="system"):
+class SystemMessage(MessageBase, frozen=True, kw_only=True, tag_field="role", tag="system"):
     """Instructions that come later than the system prompt. `developer` where the wire's role says so."""
 
     if TYPE_CHECKING:

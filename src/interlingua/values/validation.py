@@ -16,9 +16,9 @@ from .messages import (
     AgentMessage,
     AssistantMessage,
     CustomMessage,
+    MessageBase,
     OpaqueBlock,
     ServerToolCall,
-    Spoken,
     ThinkingBlock,
     ToolCall,
 )
@@ -38,7 +38,7 @@ def check_messages(messages: Iterable[AgentMessage], path: str = "messages") -> 
     for at, message in enumerate(messages):
         if isinstance(message, CustomMessage):
             continue
-        if not isinstance(message, Spoken):
+        if not isinstance(message, MessageBase):
             what = type(message).__name__
             raise FormatError(f"{what} is no message; write UserMessage(content=…)", f"{path}[{at}]")
         _check_fields(message, f"{path}[{at}]")

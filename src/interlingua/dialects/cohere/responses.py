@@ -186,7 +186,7 @@ def framing(content_type: str | None = None) -> Framing:
 
 NO_ARGUMENTS = "{}"  # what a call without a delta has: a whole answer says it so
 _PLAN = ("plan", 0)  # the key of the block that is the plan
-_GROWING: dict[str, Block] = {"text": TextBlock(text=""), "thinking": ThinkingBlock(thinking="")}
+_DELTA_BLOCKS: dict[str, Block] = {"text": TextBlock(text=""), "thinking": ThinkingBlock(thinking="")}
 
 
 class StreamDecoder(Decoder):
@@ -256,9 +256,9 @@ class StreamDecoder(Decoder):
         key, item = ("content", event["index"]), event["delta"]["message"]["content"]
         self._items += 1
         kind = item.get("type") if isinstance(item, dict) else None
-        self._open[key] = dict(item) if kind in _GROWING else item
-        self._record.open(key, _GROWING.get(str(kind), OpaqueBlock(dialect=API, value={"content": item})))
-        if kind in _GROWING:
+        self._open[key] = dict(item) if kind in _DELTA_BLOCKS else item
+        self._record.open(key, _DELTA_BLOCKS.get(str(kind), OpaqueBlock(dialect=API, value={"content": item})))
+        if kind in _DELTA_BLOCKS:
             self._record.delta(key, item.get(kind) or "")
 
     def _grow_content(self, key: Any, delta: dict[str, Any]) -> None:
@@ -316,7 +316,7 @@ class StreamDecoder(Decoder):
             self._record.close(key)
         elif key[0] == "content":
             kind = item.get("type") if isinstance(item, dict) else None
-            if kind in _GROWING:
+            if kind in _DELTA_BLOCKS:
                 item[kind] = self._record.text(key)
             self._record.close(key, self._sourced(decode_block(item)))
         else:

@@ -61,7 +61,7 @@ class _Log:
         self._with_messages = with_messages  # else prompts stand in `turn.prompt` alone
         self._steps: dict[Any, int] = {}  # step -> place of its answer
         self._step: Any = None
-        self._growing: dict[int, list[Block]] = {}  # place -> the blocks of an answer that is not written yet
+        self._unfinished: dict[int, list[Block]] = {}  # place -> the blocks of an answer that is not written yet
         self._names: dict[str, str] = {}  # call -> tool
 
     def feed(self, record: dict[str, Any]) -> None:
@@ -140,12 +140,12 @@ class _Log:
     def _grow(self, event: dict[str, Any], block: Block, when: int | None) -> None:
         step = first(event, "stepUuid") or self._step
         at = self._steps[str(step)] if str(step) in self._steps else self._begin(step, when)
-        self._growing.setdefault(at, []).append(block)
+        self._unfinished.setdefault(at, []).append(block)
         self._change(step, timestamp=when)
 
     def finish(self) -> None:
         """Writes the answers that have grown."""
-        for at, blocks in self._growing.items():
+        for at, blocks in self._unfinished.items():
             self.tree.replace(at, replace(self.tree[at], content=tuple(blocks)))
 
     def _change(self, step: Any, **fields: Any) -> None:
