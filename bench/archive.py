@@ -1,8 +1,9 @@
 """The archive beside bare FTS5: indexing made histories, parsing included, and searching them.
 
-Run with `.venv/bin/python bench/archive.py [megabytes]`; 1,000 by default. The histories are sessions of Claude Code
-and Codex of several sizes, indexed by `interlingua archive add`, the start of the program included. Bare FTS5 is one
-table that is given the same texts, already parsed. Times are those of the processor, since others may use the machine.
+Run with `.venv/bin/python bench/archive.py [megabytes] [kind …]`; 1,000 by default, of all kinds. The histories are
+sessions of Claude Code, Codex and OpenClaw of several sizes and ChatGPT exports, plain and zipped, indexed by
+`interlingua archive add`, the start of the program included. Bare FTS5 is one table that is given the same texts,
+already parsed. Times are those of the processor, since others may use the machine.
 """
 
 import json
@@ -14,7 +15,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -89,21 +91,110 @@ def codex_lines(chance: random.Random, terms: list[str], turns: int) -> Iterator
         yield line("event_msg", type="token_count", info={"total_token_usage": spent, "last_token_usage": last})
 
 
-def make(root: Path, megabytes: int) -> int:
-    """Writes histories of about this size; returns their bytes."""
+def openclaw_lines(chance: random.Random, terms: list[str], turns: int) -> Iterator[dict[str, Any]]:
+    yield {"type": "session", "version": 3, "id": f"{chance.getrandbits(60):x}", "cwd": "/home/me/pond"}
+    parent = None
+    for turn in range(turns):
+        call = {"type": "toolCall", "id": f"c{turn}", "name": "exec", "arguments": {"command": text(chance, terms, 80)}}
+        answer = {
+            "role": "assistant", "content": [{"type": "text", "text": text(chance, terms, 400)}, call],
+            "api": "anthropic-messages", "provider": "anthropic", "model": "claude-sonnet-4-5",
+            "usage": {"input": 900, "output": 90, "cacheRead": 5000, "cacheWrite": 0, "totalTokens": 5990},
+            "stopReason": "toolUse", "timestamp": 1_767_000_000_000 + turn,
+        }  # fmt: skip
+        output = [{"type": "text", "text": text(chance, terms, chance.choice((300, 1000, 6000)))}]
+        for message in (
+            {"role": "user", "content": text(chance, terms, 200), "timestamp": 1_767_000_000_000 + turn},
+            answer,
+            {"role": "toolResult", "toolCallId": f"c{turn}", "toolName": "exec", "content": output, "isError": False},
+        ):
+            id = f"{chance.getrandbits(32):08x}"
+            yield {"type": "message", "id": id, "parentId": parent, "timestamp": "2026-05-05T10:00:00.000Z"} | {
+                "message": message
+            }
+            parent = id
+
+
+def chatgpt_conversation(chance: random.Random, terms: list[str], turns: int) -> dict[str, Any]:
+    mapping: dict[str, Any] = {"root": {"id": "root", "message": None, "parent": None, "children": []}}
+    parent = "root"
+    for turn in range(2 * turns):
+        id, role = f"{chance.getrandbits(100):x}", ("user", "assistant")[turn % 2]
+        content = {"content_type": "text", "parts": [text(chance, terms, (200, 1500)[turn % 2])]}
+        message = {
+            "id": id, "author": {"role": role}, "create_time": 1_767_000_000.5 + turn, "content": content,
+            "recipient": "all", "metadata": {"model_slug": "gpt-5"} if turn % 2 else {},
+        }  # fmt: skip
+        mapping[parent]["children"].append(id)
+        mapping[id] = {"id": id, "message": message, "parent": parent, "children": []}
+        parent = id
+    title = text(chance, terms, 30)
+    return {"title": title, "create_time": 1_767_000_000.5, "mapping": mapping, "current_node": parent}
+
+
+def session(lines: Callable[..., Iterator[dict[str, Any]]]) -> Callable[..., None]:
+    """Writes a session of lines."""
+
+    def write(path: Path, chance: random.Random, terms: list[str], _: int) -> None:
+        turns = chance.choice((5, 20, 100, 400, 2000))
+        with path.with_suffix(".jsonl").open("w") as stream:
+            stream.writelines(json.dumps(line) + "\n" for line in lines(chance, terms, turns))
+
+    return write
+
+
+def export(path: Path, chance: random.Random, terms: list[str], size: int) -> None:
+    """Writes an export of about this size."""
+    with path.with_suffix(".json").open("w") as stream:
+        stream.write("[")
+        while stream.tell() < size:
+            stream.write(",\n" if stream.tell() > 1 else "")
+            stream.write(json.dumps(chatgpt_conversation(chance, terms, chance.choice((2, 10, 100)))))
+        stream.write("]")
+
+
+def zipped(path: Path, chance: random.Random, terms: list[str], size: int) -> None:
+    """Writes an export of about this size in a zip."""
+    export(path, chance, terms, size)
+    made = path.with_suffix(".json")
+    with zipfile.ZipFile(path.with_suffix(".zip"), "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.write(made, "conversations.json")
+    made.unlink()
+
+
+KINDS: dict[str, Callable[..., None]] = {
+    "claude-code": session(claude_lines),
+    "codex-cli": session(codex_lines),
+    "openclaw": session(openclaw_lines),
+    "chatgpt-export": export,
+    "chatgpt-zip": zipped,
+}
+
+
+def make(root: Path, megabytes: int, kinds: Sequence[str]) -> int:
+    """Writes histories of about this size, as much of each kind (an export is one file); returns bytes, unpacked."""
     chance = random.Random(1)
     terms = vocabulary(chance)
-    size = number = 0
-    while size < megabytes << 20:
-        lines = (claude_lines, codex_lines)[number % 2]
-        turns = chance.choice((5, 20, 100, 400, 2000))
-        folder = root / f"{number // 200}"
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"s{number}.jsonl"
-        path.write_text("".join(json.dumps(line) + "\n" for line in lines(chance, terms, turns)))
-        size += path.stat().st_size
-        number += 1
-    return size
+    each = (megabytes << 20) // len(kinds)
+    total = 0
+    for kind in kinds:
+        size = number = 0
+        while size < each:
+            folder = root / kind / f"{number // 200}"
+            folder.mkdir(parents=True, exist_ok=True)
+            KINDS[kind](folder / f"s{number}", chance, terms, each)
+            (path,) = folder.glob(f"s{number}.*")
+            size += _unpacked(path)
+            number += 1
+        total += size
+    return total
+
+
+def _unpacked(path: Path) -> int:
+    if path.suffix != ".zip":
+        return path.stat().st_size
+    with zipfile.ZipFile(path) as archive:
+        return sum(info.file_size for info in archive.infolist())
 
 
 def index(root: Path, home: Path) -> tuple[float, float]:
@@ -116,7 +207,7 @@ def index(root: Path, home: Path) -> tuple[float, float]:
 
 
 def texts_of(root: Path) -> Iterator[str]:
-    for path in sorted(root.rglob("*.jsonl")):
+    for path in sorted(path for path in root.rglob("*") if path.is_file()):
         for parts in read_file(path, None, Stamp.of(path)):
             for part in parts.parts:
                 yield from (one.text for one in part.texts)
@@ -186,10 +277,10 @@ def searching(home: Path, place: Path, root: Path) -> tuple[float, float]:
         return p95(ours, queries), p95(plain, queries)
 
 
-def main(megabytes: int) -> None:
+def main(megabytes: int, kinds: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         root, home, place = Path(folder) / "histories", Path(folder) / "home", Path(folder) / "bare.db"
-        size = make(root, megabytes)
+        size = make(root, megabytes, kinds)
         own, memory = index(root, home)
         peer, characters = bare(root, place)
         found, plain = searching(home, place, root)
@@ -210,4 +301,4 @@ def main(megabytes: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1000)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1000, sys.argv[2:] or list(KINDS))

@@ -8,8 +8,8 @@ from ..values.errors import FormatError
 
 CHUNK = 1 << 20
 _MAX_CHUNK = 64 << 20
-# A whole string, a bracket, or the quotation mark of a string that goes on beyond what has been read.
-_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|["\[\]{}]', re.DOTALL)
+# The next bracket, with whole strings before it. Possessive: a string that is not whole yet is no match.
+_BRACKET = re.compile(rb'[^"\[\]{}]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"\[\]{}]*+)*+[\[\]{}]', re.DOTALL)
 _BETWEEN = b" \t\r\n,"
 _OPENING = b"[{"
 
@@ -30,25 +30,21 @@ class Splitter:
         """The elements that end in what has been read so far."""
         found: list[bytes] = []
         text, start, depth = self.rest + data, 0, self._depth
-        at = len(text)
-        for token in _TOKEN.finditer(text, self._at):
-            first = text[token.start()]
-            if first == 0x22:
-                if token.end() - token.start() == 1:  # the string is not whole yet: looked at again with what follows
-                    at = token.start()
-                    break
-            elif first in _OPENING:
+        at = self._at
+        while token := _BRACKET.match(text, at):
+            at = token.end()
+            if text[at - 1] in _OPENING:
                 depth += 1
                 if depth == 1:
-                    start = token.end()
+                    start = at
             else:
                 depth -= 1
                 if depth == 1:
-                    found.append(text[start : token.end()].lstrip(_BETWEEN))
-                    start = token.end()
+                    found.append(text[start:at].lstrip(_BETWEEN))
+                    start = at
                 elif depth < 1:
                     self.closed = True
-                    start = at = token.end()
+                    start = at
                     break
         self.rest, self._depth, self._at = text[start:], depth, at - start
         return found
@@ -63,7 +59,7 @@ def elements(stream: IO[bytes], splitter: Splitter) -> Iterator[bytes]:
             raise FormatError("the array is cut off: it has no end", "$")
         found = splitter.feed(data)
         yield from found
-        # An element longer than a chunk is looked at again from its last string on: fewer, longer looks.
+        # An element longer than a chunk is looked at again from its last bracket on: fewer, longer looks.
         size = CHUNK if found else min(size * 2, _MAX_CHUNK)
     if splitter.rest.strip() or stream.read(CHUNK).strip():
         raise FormatError("something follows the end of the array", "$")

@@ -25,7 +25,7 @@ from .texts import Query, Text, spaced
 ARCHIVE = "archive"
 OURS = "interlingua"  # the program whose conversations the sessions of this home are
 NOTE, FAILED, SKIPPED = "note", "failed", "skipped"
-READER = 1  # version of what is read of files: raised when reading changes
+READER = 2  # version of what is read of files: raised when reading changes
 KEPT_CHARS = 64 << 10  # characters in one compressed block: a hit reads one block
 _TEXTS = msgspec.msgpack.Decoder(list[tuple[Text, str]])
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import msgspec
+from msgspec.structs import replace
 
 from .. import conversion
 from ..conversion import sources
@@ -15,7 +16,15 @@ from ..dialects.wire import Skim
 from ..values import jsontext
 from ..values.errors import FormatError, InterlinguaError
 from ..values.losses import Lines
-from ..values.messages import AgentMessage, AssistantMessage, CustomMessage, SystemMessage, UserMessage, text_of
+from ..values.messages import (
+    AgentMessage,
+    AssistantMessage,
+    CustomMessage,
+    SystemMessage,
+    ToolResultMessage,
+    UserMessage,
+    text_of,
+)
 from ..values.regular import stream_regular
 from ..values.request import Conversation, Entry, is_aside
 from .archive_index import FAILED, READER, SKIPPED, FileParts, FileProblem, KnownFile, Part, Stamp
@@ -101,9 +110,15 @@ def part_of(number: int, dialect: str, conversation: Conversation, project: str 
         texts.append(Text("", None, "system", "system", system))
     if conversation.title:
         texts.append(Text("", None, "title", "", conversation.title))
+    names: dict[str, str] = {}  # call -> its tool
     for entry in conversation.entries:
+        message = entry.message
+        if isinstance(message, AssistantMessage):
+            names.update((call.id, call.name) for call in message.tool_calls)
+        elif isinstance(message, ToolResultMessage) and message.tool_name is None:
+            message = replace(message, tool_name=names.get(message.tool_call_id))
         if not _is_bookkeeping(entry):
-            texts += message_texts(entry.id or "", entry.message)
+            texts += message_texts(entry.id or "", message)
     return Part(
         number=number,
         dialect=dialect,
@@ -298,8 +313,10 @@ class _Lines:
             self._state["answering"] = False
             return True
         if message.response_id is None:
+            if not self._skim.joins:
+                return True
             is_usage = message.content == () and message.usage is not None
-            is_new = not is_usage and not (self._skim.joins and self._state.get("answering"))
+            is_new = not is_usage and not self._state.get("answering")
             self._state["answering"] = self._state.get("answering") or not is_usage
             return is_new
         known: list[str] = self._state.setdefault("answers", [])

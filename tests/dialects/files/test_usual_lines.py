@@ -22,6 +22,7 @@ from interlingua.values.losses import Lines
 FILES = "interlingua.dialects.files"
 # Of each format: the functions that read the usual, and give None for the rest.
 SHORT_CUTS = {
+    "chatgpt-export": (f"{FILES}.chatgpt_export._usual",),
     "claude-code": (f"{FILES}.claude_code._usual",),
     "codex-cli": (f"{FILES}.codex_cli._usual",),
     "gemini-cli": (f"{FILES}.gemini_cli._usual",),
@@ -31,6 +32,8 @@ SHORT_CUTS = {
 RECORDED = Path(__file__).parents[4] / "shared" / "sessions-corpus"
 FOLDERS = {"claude-code": ("claude-code",), "codex-cli": ("codex-cli",), "gemini-cli": ("gemini-cli",)}
 FOLDERS |= {"openclaw": ("openclaw", "pi"), "openai-finetune": ("openai-finetune",)}
+FOLDERS |= {"chatgpt-export": ("chatgpt-export",)}
+SINGLE = ("openai-finetune", "chatgpt-export")  # a line or an element is a conversation of its own
 
 
 @contextmanager
@@ -50,7 +53,7 @@ def long_way(name: str) -> Iterator[None]:
 def outcome(lines: list[Any], name: str) -> Any:
     """The conversation as JSON and as a value, or the error."""
     try:
-        read = il.decode(Lines(copy.deepcopy(lines)) if name != "openai-finetune" else lines[0], name)
+        read = il.decode(copy.deepcopy(lines[0]) if name in SINGLE else Lines(copy.deepcopy(lines)), name)
         return json.dumps(json.loads(dump(read)), sort_keys=True), read
     except InterlinguaError as error:
         return type(error), str(error)
@@ -58,6 +61,9 @@ def outcome(lines: list[Any], name: str) -> Any:
 
 def lines_of(path: Path) -> list[Any]:
     found = []
+    if path.suffix == ".json":
+        value = json.loads(path.read_text())
+        return value if isinstance(value, list) else [value]
     for line in path.read_text(errors="replace").split("\n"):
         try:
             found.append(json.loads(line))
@@ -66,13 +72,18 @@ def lines_of(path: Path) -> list[Any]:
     return found
 
 
+def _files(folder: Path, name: str) -> list[Path]:
+    ending = ".json" if name == "chatgpt-export" else ".jsonl"
+    return sorted(path for path in folder.glob(f"*{ending}") if not path.name.endswith(".expected.json"))
+
+
 def samples(name: str) -> list[Path]:
-    return sorted(WIRE.glob(f"{name}/*.jsonl"))
+    return _files(WIRE / name, name)
 
 
 def recorded(name: str) -> list[Path]:
     folders = [RECORDED / folder for folder in FOLDERS[name]]
-    return sorted(path for folder in folders for path in folder.glob("*.jsonl") if path.stat().st_size < 400_000)
+    return sorted(path for folder in folders for path in _files(folder, name) if path.stat().st_size < 400_000)
 
 
 @pytest.mark.parametrize("name", sorted(SHORT_CUTS))
@@ -80,7 +91,7 @@ def test_files_are_read_alike_with_and_without_the_short_cut(name: str) -> None:
     """Our samples, and recorded files where they are at hand; the JSON is the same, too."""
     for path in [*samples(name), *recorded(name)]:
         lines = lines_of(path)
-        for part in [[line] for line in lines] if name == "openai-finetune" else [lines]:
+        for part in [[line] for line in lines] if name in SINGLE else [lines]:
             short = outcome(part, name)
             with long_way(name):
                 long = outcome(part, name)
@@ -139,7 +150,7 @@ def places(value: Any) -> Iterator[tuple[Any, Any]]:
 def test_odd_lines_are_read_alike_with_and_without_the_short_cut(name: str, data: st.DataObject) -> None:
     """Whatever a value is exchanged for, and whichever key is missing or new."""
     lines = lines_of(data.draw(st.sampled_from(samples(name))))
-    if name == "openai-finetune":
+    if name in SINGLE:
         lines = [data.draw(st.sampled_from(lines))]
     for _ in range(data.draw(st.integers(1, 3))):
         holder, key = data.draw(st.sampled_from(list(places(lines))))

@@ -48,7 +48,7 @@ from ..wire import FileFormat
 from . import records as _records
 from .joining import apart, place
 from .reading import listed
-from .records import FILE, Records, is_null, milliseconds
+from .records import FILE, Records, Shapes, is_null, milliseconds
 
 API = "chatgpt-export"
 RETURNED = True  # read and returned, not made from other formats
@@ -179,11 +179,22 @@ class _Nodes:
         self._parents = parents
         self.calls: dict[str, dict[str, str]] = {}  # node -> tool name -> id of the call; "" is the last of them
 
-    def decode(self, node: dict[str, Any]) -> list[Any]:
+    def usual(self, node: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
+        found = _usual(node)
+        if found is not None:
+            self._pass_calls(node)
+        return found
+
+    def _pass_calls(self, node: dict[str, Any]) -> dict[str, str]:
+        """The calls on the way to a node, which are those on the way to what follows it."""
         parent = self._parents.get(node.get("id", ""))
         known = self.calls.get(parent, {}) if isinstance(parent, str) else {}
         if isinstance(node.get("id"), str):
             self.calls[node["id"]] = known
+        return known
+
+    def decode(self, node: dict[str, Any]) -> list[Any]:
+        known = self._pass_calls(node)
         wire = node.get("message")
         if not isinstance(wire, dict):
             return []
@@ -228,6 +239,58 @@ class _Nodes:
         return AssistantMessage(content=blocks, model=optional(metadata.get("model_slug")), **fields)
 
 
+# Nearly all nodes are a text of a person or of a model, with nothing unusual in it. They are read without encoding them
+# again to see what that gets wrong, which takes most of the time.
+_NODES = Shapes(("id", "parent", "message"))
+_MESSAGES = Shapes(("author", "content", "create_time", "recipient"), ("metadata",))
+_AUTHORS = Shapes(("role",))
+_CONTENTS = Shapes(("content_type", "parts"))
+_METADATA = Shapes((), ("model_slug",), ("is_visually_hidden_from_conversation",))
+
+
+def _usual(node: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
+    """The message of a usual node, and what the node says besides; None for any other node."""
+    beside, wire = _NODES[tuple(node)], node.get("message")
+    if beside is None or type(wire) is not dict or not (node["parent"] is None or type(node["parent"]) is str):
+        return None
+    others, author, content = _MESSAGES[tuple(wire)], wire.get("author"), wire.get("content")
+    if others is None or type(author) is not dict or type(content) is not dict or wire["recipient"] != "all":
+        return None
+    metadata, created = wire.get("metadata", {}), wire["create_time"]
+    if type(metadata) is not dict or type(created) is not float or not 1 <= created < LATEST:
+        return None
+    names, details = _AUTHORS[tuple(author)], _METADATA[tuple(metadata)]
+    if names is None or details is None or _CONTENTS[tuple(content)] != () or content["content_type"] != "text":
+        return None
+    parts, role, model = content["parts"], author["role"], metadata.get("model_slug")
+    if type(parts) is not list or not all(type(part) is str for part in parts):
+        return None
+    inner: dict[str, Any] = {key: wire[key] for key in others}
+    hints: dict[str, Any] = {}
+    if names:
+        hints["author"] = {"in": {key: author[key] for key in names}}
+    moment = round(created * 1000)
+    if moment / 1000 != created:
+        hints["create_time"] = {"said": moment / 1000, "wire": created}
+    blocks = tuple(TextBlock(text=part) for part in parts)
+    message: Any
+    if role == "user":
+        message = UserMessage(content=blocks, timestamp=moment)
+    elif role == "assistant" and (type(model) is str or "model_slug" not in metadata):
+        message = AssistantMessage(content=blocks, model=model, timestamp=moment)
+    else:
+        return None
+    if role == "assistant" and model is not None:
+        if details:
+            hints["metadata"] = {"in": {key: metadata[key] for key in details}}
+    elif "metadata" in wire:
+        inner["metadata"] = metadata
+    if hints:
+        inner["~"] = hints
+    rest = {key: node[key] for key in beside}
+    return message, {**rest, "~": {"message": {"in": inner}}} if inner else rest
+
+
 def _call(id: str, tool: str, message: str) -> ToolCall:
     arguments, text, error = parse_arguments(message)
     if error is None and message.strip():
@@ -256,7 +319,8 @@ def _say_node(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]
 
 
 def _records_of(parents: Mapping[str, str | None] = {}) -> Records:
-    return Records(API, _Nodes(parents).decode, _say_node, keys=("id", "parent"))
+    nodes = _Nodes(parents)
+    return Records(API, nodes.decode, _say_node, keys=("id", "parent"), usual=nodes.usual)
 
 
 # --- conversations ---------------------------------------------------------------------------------------------------

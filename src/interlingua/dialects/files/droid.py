@@ -5,6 +5,7 @@ as the program's. `compaction_state` has the summary from which a long session g
 """
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from ...values.losses import Encoded, SupportTable
@@ -26,6 +27,7 @@ from .program_content import (
     user_messages,
 )
 from .records import lines_of
+from .skimming import LineSkim
 from .templates import give_back, keep
 
 API = "droid"
@@ -38,7 +40,19 @@ def _is_reminder(item: Any) -> bool:
     return isinstance(text, str) and text.lstrip().startswith("<system-reminder>")
 
 
+def _title(line: dict[str, Any]) -> str | None:
+    return optional(first(line, "sessionTitle", "title")) if line.get("type") == "session_start" else None
+
+
+def _summary(line: dict[str, Any]) -> list[Message]:
+    """The summary that a compaction put in the place of what came before."""
+    summary = optional(first(line, "summaryText", "summary")) if line.get("type") == "compaction_state" else None
+    return [] if summary is None else [user(summary, moment(line.get("timestamp")), program=True)]
+
+
 def _message(line: dict[str, Any]) -> list[Message]:
+    if line.get("type") != "message":
+        return []
     wire, when = line.get("message"), moment(line.get("timestamp"))
     content = inner(wire, "content")
     match inner(wire, "role"):
@@ -69,17 +83,12 @@ def decode(data: Any) -> Conversation:
     tree = Branches()
     title = None
     for line in lines:
-        match line.get("type"):
-            case "session_start":
-                title = optional(first(line, "sessionTitle", "title")) or title
-            case "message":
-                for message in _message(line):
-                    tree.add(message)
-            case "compaction_state":
-                summary = optional(first(line, "summaryText", "summary"))
-                if summary is not None:
-                    tree.cut(0)
-                    tree.add(user(summary, moment(line.get("timestamp")), program=True))
+        title = _title(line) or title
+        summary = _summary(line)
+        if summary:
+            tree.cut(0)
+        for message in summary or _message(line):
+            tree.add(message)
     answers = [m.model for at in tree.path if isinstance(m := tree[at], AssistantMessage) and m.model]
     found = conversation_of((), title=title, model=answers[-1] if answers else None)
     return keep(tree.placed(found), lines, API, lines=True)
@@ -98,4 +107,17 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, lines=True, writable=False)
+class _Skim(LineSkim):
+    """A session file line by line."""
+
+    def messages(self, line: dict[str, Any]) -> list[tuple[str, Any]]:
+        self.title = _title(line) or self.title
+        return [("", message) for message in _summary(line) or _message(line)]
+
+
+def skim(first: Sequence[Any], state: dict[str, Any] | None = None) -> LineSkim:
+    """A reader of single lines."""
+    return _Skim(state)
+
+
+FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, lines=True, writable=False, skim=skim)

@@ -12,7 +12,7 @@ the way back; the message's `api` says whose it is.
 """
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -76,6 +76,7 @@ from ..residual import (
 from ..targets import owner as owner_of
 from ..wire import FileFormat
 from .records import NO_CALL, Shapes, is_null, lines_of, milliseconds
+from .skimming import OPEN_CALLS, LineSkim
 
 API = "openclaw"
 
@@ -685,7 +686,7 @@ def decode(data: Any) -> Conversation:
     lines = lines_of(data, API)
     extra_fields: dict[str, Any] = {}
     first = lines[0] if lines else {}
-    tree = isinstance(first.get("type"), str) and not isinstance(first.get("role"), str)
+    tree = _begins_tree(first)
     if tree:
         extra_fields[TREE] = True
     if tree and first["type"] == "session":
@@ -698,6 +699,10 @@ def decode(data: Any) -> Conversation:
     return Conversation(
         entries=tuple(entries), title=_title(entries), extra={API: extra_fields} if extra_fields else {}
     )
+
+
+def _begins_tree(first: dict[str, Any]) -> bool:
+    return isinstance(first.get("type"), str) and not isinstance(first.get("role"), str)
 
 
 def _title(entries: Iterable[Entry]) -> str | None:
@@ -906,4 +911,40 @@ def _is_emitting(line: dict[str, Any]) -> bool:
     )
 
 
-FORMAT = FileFormat(name="openclaw", codec=sys.modules[__name__], detect=detect, lines=True)
+class _Skim(LineSkim):
+    """A session file line by line."""
+
+    def __init__(self, state: dict[str, Any] | None = None) -> None:
+        super().__init__(state)
+        self._calls = _Calls()
+        for packed, plain in self.state.get("calls", {}).items():
+            self._calls.packed[plain], self._calls.plain[packed] = packed, plain
+        self._before: Entry | None = None
+
+    def messages(self, line: dict[str, Any]) -> list[tuple[str, Any]]:
+        number = self.state["lines"] = self.state.get("lines", 0) + 1
+        if number == 1:
+            self.state["tree"] = _begins_tree(line)
+            if self.state["tree"] and line["type"] == "session":
+                return []
+        entry = self._before = _decode_line(line, number, self.state["tree"], self._calls, self._before)
+        self.title = _title([entry]) or self.title
+        self._forget_calls()
+        if entry.extra.get(API, {}).get(LINE) and line["type"] != "compaction":
+            return []  # the program's own record
+        return [(entry.id or "", entry.message)]
+
+    def _forget_calls(self) -> None:
+        """Keeps the packed ids of the latest calls; the others are as they stand."""
+        calls = self._calls
+        while len(calls.packed) > OPEN_CALLS:
+            calls.plain.pop(calls.packed.pop(next(iter(calls.packed))), None)
+        self.state["calls"] = calls.plain
+
+
+def skim(first: Sequence[Any], state: dict[str, Any] | None = None) -> LineSkim:
+    """A reader of single lines."""
+    return _Skim(state)
+
+
+FORMAT = FileFormat(name="openclaw", codec=sys.modules[__name__], detect=detect, lines=True, skim=skim)

@@ -7,6 +7,7 @@ at its last line.
 """
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from ...values.losses import Encoded, SupportTable
@@ -17,6 +18,7 @@ from ..wire import FileFormat
 from . import records as _records
 from .program_content import a_call, a_result, attachment_of, inner, items, moment, user
 from .records import lines_of
+from .skimming import LineSkim
 from .templates import give_back, keep
 
 API = "qwen-code"
@@ -99,6 +101,10 @@ def _compressed(line: dict[str, Any]) -> list[Message]:
     return found
 
 
+def _title(line: dict[str, Any]) -> str | None:
+    return optional(inner(line, "systemPayload", "customTitle")) if line.get("subtype") == "custom_title" else None
+
+
 @reading(API)
 def decode(data: Any) -> Conversation:
     """A session file: text, bytes, or the values of its lines."""
@@ -121,8 +127,7 @@ def decode(data: Any) -> Conversation:
         last = parent
         if id is not None:
             ends[id] = parent
-        if line.get("subtype") == "custom_title":
-            title = optional(inner(line, "systemPayload", "customTitle")) or title
+        title = _title(line) or title
     models = [e.message.model for e in entries if isinstance(e.message, AssistantMessage) and e.message.model]
     found = Conversation(
         entries=tuple(entries),
@@ -148,4 +153,19 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, lines=True, rank=40, writable=False)
+class _Skim(LineSkim):
+    """A session file line by line."""
+
+    def messages(self, line: dict[str, Any]) -> list[tuple[str, Any]]:
+        self.title = _title(line) or self.title
+        return [(optional(line.get("uuid")) or "", message) for message in _compressed(line) or _messages(line)]
+
+
+def skim(first: Sequence[Any], state: dict[str, Any] | None = None) -> LineSkim:
+    """A reader of single lines."""
+    return _Skim(state)
+
+
+FORMAT = FileFormat(
+    name=API, codec=sys.modules[__name__], detect=detect, lines=True, rank=40, writable=False, skim=skim
+)

@@ -192,10 +192,9 @@ class Records:
         if found is None:
             entries = [self._custom(record, role)]
         else:
-            messages, encoded = found
+            messages, encoded, extra_fields = found
             self._note(messages)
             entries = self._placed(record, self._named(messages, encoded))
-            extra_fields = residual(record, {**self._place(entries), **encoded})
             entries[0] = with_residual(entries[0], self._api, **{RECORD: True, **extra_fields})
         self._before = entries[-1].id or self._before
         return entries
@@ -215,8 +214,8 @@ class Records:
         self._before = record[id]
         return Entry(message=message, id=record[id], parent_id=record[parent], extra=extra)
 
-    def _messages_in(self, record: dict[str, Any]) -> tuple[tuple[Message, ...], dict[str, Any]] | None:
-        """The messages and what they say, if saying them gives the record but for single values."""
+    def _messages_in(self, record: dict[str, Any]) -> tuple[tuple[Message, ...], dict[str, Any], dict[str, Any]] | None:
+        """The messages, what they say and the residual, if saying them gives the record but for single values."""
         try:
             messages = tuple(self._decode(record))
             if not messages or any(isinstance(message, CustomMessage) for message in messages):
@@ -224,7 +223,8 @@ class Records:
             encoded = self._say(messages, QUIET)  # type: ignore[arg-type]
         except (InterlinguaError, KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError):
             return None
-        return None if _copies(residual(record, encoded)) else (messages, encoded)  # type: ignore[return-value]
+        extra_fields = residual(record, {**self._place(*self._ids(record)), **encoded})
+        return None if _copies(extra_fields) else (messages, encoded, extra_fields)  # type: ignore[return-value]
 
     def _note(self, messages: tuple[Message, ...]) -> None:
         for message in messages:
@@ -266,11 +266,10 @@ class Records:
             parent = self._before
         return (id if isinstance(id, str) else None), (parent if isinstance(parent, str) else None)
 
-    def _place(self, entries: Sequence[Entry]) -> dict[str, Any]:
+    def _place(self, id: str | None, parent: str | None) -> dict[str, Any]:
         """The ids that a record says of its entries; a root says that it has no parent."""
         if self._keys is None:
             return {}
-        id, parent = entries[-1].id, entries[0].parent_id
         encoded = {self._keys[0]: id} if id is not None else {}
         return {**encoded, self._keys[1]: parent} if id is not None or parent is not None else encoded
 
@@ -282,7 +281,7 @@ class Records:
         entry = Entry(message=custom, id=id, parent_id=parent)
         if self._keys is None and len(fields) == len(record):
             return replace(entry, extra={self._api: {RECORD: True}})
-        extra_fields = residual(record, {**self._place([entry]), **fields})
+        extra_fields = residual(record, {**self._place(id, parent), **fields})
         return with_residual(entry, self._api, **{RECORD: True, **extra_fields})
 
     def write(self, conversation: Conversation, *, system: bool = False) -> tuple[list[dict[str, Any]], list[Loss]]:
@@ -319,7 +318,7 @@ class Records:
     def _written(self, group: list[Entry], report: Reporter) -> dict[str, Any]:
         first: Any = group[0].message
         encoded = dict(first.fields) if isinstance(first, CustomMessage) else self._say(_spoken(group), report)
-        return put_back({**self._place(group), **encoded}, group[0].extra.get(self._api, {}))
+        return put_back({**self._place(group[-1].id, group[0].parent_id), **encoded}, group[0].extra.get(self._api, {}))
 
 
 def _unreported(conversation: Conversation, system: bool) -> Iterator[Loss]:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from ...values.errors import InterlinguaError
 from ...values.messages import AgentMessage, AssistantMessage, CustomMessage, ToolResultMessage
 
-_OPEN_CALLS = 500  # calls whose names are known: a result follows its call closely
+OPEN_CALLS = 500  # calls whose names are known: a result follows its call closely
 
 
 class LineSkim(ABC):
@@ -38,7 +38,7 @@ class LineSkim(ABC):
         if isinstance(message, AssistantMessage):
             for call in message.tool_calls:
                 names[call.id] = call.name
-            while len(names) > _OPEN_CALLS:
+            while len(names) > OPEN_CALLS:
                 del names[next(iter(names))]
         elif isinstance(message, ToolResultMessage) and not message.tool_name and message.tool_call_id in names:
             return replace(message, tool_name=names[message.tool_call_id])
