@@ -14,6 +14,7 @@ import click
 from ..chat.terminal import LOOK_ALIKES, install_safe_streams, safe_streams
 from ..values.errors import InterlinguaError
 from ..values.places import has_plugins
+from ..values.regular import is_writing, reason
 from ..values.spelling import unknown
 
 COMMANDS = {
@@ -110,7 +111,8 @@ def main(arguments: list[str] | None = None) -> Any:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
         sys.exit(141)
     except OSError as error:
-        fail(f"{error.filename or 'cannot write'}: {error.strerror or error}")
+        where = error.filename or ("standard output" if is_writing(error) else None)
+        fail(reason(error) if where is None else f"{where}: {reason(error)}")
     except KeyboardInterrupt:
         sys.exit(130)
 

@@ -22,6 +22,7 @@ from ..dialects import DIALECTS, FORMATS
 from ..dialects.registry import aliases, canonical
 from ..values import jsontext
 from ..values.errors import InterlinguaError
+from ..values.regular import naming
 from ..values.spelling import unknown
 from . import bulk, output
 from .bulk import Piece, Task
@@ -170,7 +171,8 @@ def command(
     workers = (jobs or os.cpu_count() or 1) if total is None or total >= PARALLEL or len(found) >= MANY else 1
     with tempfile.TemporaryFile() as rows:
         try:
-            with _progress(total, progress) as advance, into, rejects:
+            # The rows are in a file without a name; outputs name themselves.
+            with naming(tempfile.gettempdir()), _progress(total, progress) as advance, into, rejects:
                 run.write(into, rejects, rows, workers, advance)
         except SingleConversation as error:
             run.refuse(target, str(error))

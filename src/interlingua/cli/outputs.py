@@ -15,7 +15,7 @@ from ..conversion import containers, local_files
 from ..conversion.sources import Problem, Source
 from ..values import jsontext
 from ..values.errors import FormatError, InterlinguaError
-from ..values.regular import read_regular
+from ..values.regular import naming, read_regular
 from .bulk import PieceResult, packed
 from .output import LossSummary
 
@@ -124,8 +124,9 @@ class Journal:
             "failed": len(result.problems),
             "problems": [list(problem) for problem in result.problems[:MAX_PROBLEMS]],
         }
-        self._file.write(jsontext.write(row) + b"\n")
-        self._file.flush()
+        with naming(self._path):
+            self._file.write(jsontext.write(row) + b"\n")
+            self._file.flush()
         self.done = done
 
     def remove(self) -> None:
@@ -170,7 +171,8 @@ class Output:
                 raise SingleConversation
             self._session = result.sessions[0][1]
         if result.payload:
-            self._opened().write(result.payload)
+            with naming(self._out or "standard output"):
+                self._opened().write(result.payload)
         return []
 
     @property
@@ -198,7 +200,8 @@ class Output:
 
     def __exit__(self, *failure: Any) -> None:
         if failure[0] is None and self._session is not None:
-            self._opened().write(packed(self._session, self._packing))
+            with naming(self._out or "standard output"):
+                self._opened().write(packed(self._session, self._packing))
         self._stack.__exit__(*failure)
 
 

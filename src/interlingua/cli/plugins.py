@@ -24,7 +24,7 @@ from ..plugins.manifest import NAMES, check_id, find_entry, folders, manifest_pa
 from ..values import jsontext
 from ..values.errors import FormatError, InterlinguaError
 from ..values.places import home, private_folder
-from ..values.regular import read_regular
+from ..values.regular import naming, read_regular
 from . import installed, output
 from .groups import Group
 
@@ -336,7 +336,12 @@ def new_command(name: str, parent: Path) -> None:
         "test_plugin.py": _TEST.format(function=function),
     }
     folder.mkdir(parents=True)
-    for file, text in files.items():
-        (folder / file).write_text(text, encoding="utf-8")
+    try:
+        for file, text in files.items():
+            with naming(folder / file):
+                (folder / file).write_text(text, encoding="utf-8")
+    except OSError:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
     click.echo(f"{folder}: {', '.join(files)}")
     click.echo(f"Check it with `interlingua plugins check {folder}`.")

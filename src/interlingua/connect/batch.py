@@ -32,7 +32,7 @@ from ..values.jsontext import read, write
 from ..values.losses import Loss
 from ..values.messages import AssistantMessage, blocks_of
 from ..values.places import home, private_folder
-from ..values.regular import open_regular, read_regular
+from ..values.regular import open_regular, read_regular, reason
 from ..values.request import CallOptions, Conversation, ModelDescriptor, Options, Request
 from .batch_apis import AnthropicBatches, BatchApi, Calls, GoogleBatches, OpenAIBatches, Part, State, is_uncertain
 from .batch_bedrock import BedrockBatches
@@ -215,14 +215,17 @@ class Journal:
             raise InterlinguaError(f"{self._path}: damaged: {error}; remove its folder to start over") from None
 
     def write(self, **step: Any) -> None:
-        with os.fdopen(open_regular(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND), "ab+") as file:
-            if file.tell():
-                file.seek(-1, os.SEEK_END)
-                if file.read() != b"\n":
-                    file.seek(0)
-                    file.truncate(file.read().rfind(b"\n") + 1)
-            file.write(write(step) + b"\n")
-            synced(file)
+        try:
+            with os.fdopen(open_regular(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND), "ab+") as file:
+                if file.tell():
+                    file.seek(-1, os.SEEK_END)
+                    if file.read() != b"\n":
+                        file.seek(0)
+                        file.truncate(file.read().rfind(b"\n") + 1)
+                file.write(write(step) + b"\n")
+                synced(file)
+        except OSError as error:
+            raise InterlinguaError(f"{self._path}: not written: {reason(error)}") from error
 
 
 class Batch:
@@ -543,6 +546,12 @@ class Batch:
         fatal: list[InterlinguaError] = []
 
         async def work() -> None:
+            try:
+                await ask()
+            except InterlinguaError as error:  # the journal cannot be written
+                fatal.append(error)
+
+        async def ask() -> None:
             for row in waiting:
                 request = build(row.request, Request)
                 await pace.wait()
@@ -786,7 +795,7 @@ def _write_folder(folder: Path, manifest: Manifest, rows: Iterable[Row]) -> None
     except OSError as error:
         shutil.rmtree(made, ignore_errors=True)
         if not (folder / "batch.json").exists():  # else another process has made it meanwhile
-            raise InterlinguaError(f"{folder}: not written: {error.strerror or error}") from error
+            raise InterlinguaError(f"{folder}: not written: {reason(error)}") from error
 
 
 def _now() -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from ..values.errors import InterlinguaError
-from ..values.regular import open_regular
+from ..values.regular import naming, open_regular
 
 
 @contextlib.contextmanager
@@ -23,14 +23,18 @@ def atomic(path: Path, *, private: bool = False) -> Iterator[IO[bytes]]:
     """
     descriptor = _OPEN.get(str(path))
     if descriptor is not None or (path.exists() and not path.is_file()):
-        with open(path if descriptor is None else os.dup(descriptor), "wb") as stream:  # noqa: PTH123
+        with naming(path), open(path if descriptor is None else os.dup(descriptor), "wb") as stream:  # noqa: PTH123
             yield stream
         return
     path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     try:
-        with os.fdopen(handle, "wb") as stream:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    except OSError as error:
+        error.filename = str(path)  # whose name beside it nobody knows
+        raise
+    try:
+        with naming(path), os.fdopen(handle, "wb") as stream:
             yield stream
             synced(stream)
         usual = 0o600 if private else 0o666 & ~_umask()
@@ -52,7 +56,7 @@ def resumable(path: Path, length: int = 0) -> Iterator[IO[bytes]]:
     part = path.with_name(f".{path.name}.part")
     if length and not part.exists() and path.is_file() and path.stat().st_size == length:
         path.rename(part)  # it was complete already
-    with os.fdopen(open_regular(part, os.O_RDWR | os.O_CREAT, 0o666), "r+b") as stream:
+    with naming(path), os.fdopen(open_regular(part, os.O_RDWR | os.O_CREAT, 0o666), "r+b") as stream:
         _lock(stream, path)
         if os.fstat(stream.fileno()).st_size < length:
             raise InterlinguaError(f"{part}: shorter than the journal says; run without --resume to start over")

@@ -9,7 +9,6 @@ import contextlib
 import difflib
 import functools
 import os
-import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,11 +16,12 @@ from typing import NamedTuple
 
 import msgspec
 
+from ..conversion.local_files import atomic
 from ..conversion.sources import ENDINGS, PACKED
 from ..values.errors import InterlinguaError
 from ..values.places import home as default_home
 from ..values.places import private_folder
-from ..values.regular import kind_of, open_regular, read_regular
+from ..values.regular import kind_of, read_regular
 from ..values.request import Conversation
 from .archive_index import (
     ARCHIVE,
@@ -198,10 +198,8 @@ class Archive:
     def _save(self, sources: Iterable[Source]) -> None:
         data = msgspec.json.format(msgspec.json.encode(_Listed(tuple(source.name for source in sources))))
         private_folder(self._place.parent)
-        part = self._place.with_name(f".{self._place.name}.{secrets.token_hex(4)}.part")
-        with os.fdopen(open_regular(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as stream:
+        with atomic(self._place, private=True) as stream:
             stream.write(data + b"\n")
-        part.replace(self._place)
 
     # --- following ---------------------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ import msgspec
 
 from ..values.errors import FormatError, InterlinguaError
 from ..values.places import home as default_home
-from ..values.regular import IrregularFile, open_regular, read_regular
+from ..values.regular import IrregularFile, open_regular, read_regular, reason
 from . import lease
 from .index import ORPHAN, Index, Record, StaleIndex, authenticate, authenticated, check_of, discard
 from .store import (
@@ -326,10 +326,7 @@ class FileLog:
         except OSError as error:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._file, start)
-            why = error.strerror or str(error)
-            raise SessionError(
-                f"{self.path}: not saved: {why}; earlier lines are intact: free disk space and append again"
-            ) from error
+            raise SessionError(f"{self.path}: not saved, earlier lines are intact: {reason(error)}") from error
 
     def _save_index_if_due(self) -> None:
         if self._unsaved >= _SAVED_EVERY and self._group is None:
@@ -572,7 +569,7 @@ def _session_files(folder: Path) -> Iterator[tuple[str, int, int]]:
     except (FileNotFoundError, NotADirectoryError):
         return
     except OSError as error:
-        raise SessionError(f"{folder}: {error.strerror}") from error
+        raise SessionError(f"{folder}: {reason(error)}") from error
     base = f"{folder}{os.sep}"
     for name in names:
         if name.endswith(ENDING) and not name.startswith("."):

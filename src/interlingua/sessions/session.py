@@ -28,6 +28,7 @@ from ..values import jsontext
 from ..values.canonical import build, message_of, plain
 from ..values.errors import BadWire, FormatError, InterlinguaError
 from ..values.messages import AgentMessage, CustomMessage, Message, MessageBase, ToolCall, ToolResultMessage
+from ..values.regular import reason
 from ..values.request import Conversation, Entry, ModelDescriptor, Options
 from . import blobs as media
 from . import compaction, tree
@@ -146,7 +147,7 @@ def _checked(method: F) -> F:
             except StaleIndex:
                 raise SessionDamaged(f"{self.where}: the file changes while it is read; read it again") from None
             except OSError as error:
-                raise SessionError(f"{self.where}: {error.strerror or error}") from error
+                raise SessionError(f"{self.where}: {reason(error)}") from error
 
     return called  # type: ignore[return-value]
 

@@ -58,7 +58,7 @@ class _Sqlite:
             except sqlite3.Error as error:
                 self._roll_back()
                 raise SessionError(
-                    f"{self.where}: not saved: {error}; earlier lines are intact: free disk space and append again"
+                    f"{self.where}: not saved, earlier lines are intact: {error}; check the disk and append again"
                 ) from error
             except BaseException:
                 self._roll_back()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ..values.errors import InterlinguaError
 from ..values.messages import Value
+from ..values.regular import reason
 from .tree import Place
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def typed(where: Path | str) -> Iterator[None]:
     except FileNotFoundError as error:
         raise SessionNotFound(f"{where}: no such session") from error
     except OSError as error:
-        raise SessionError(f"{where}: {error.strerror or error}") from error
+        raise SessionError(f"{where}: {reason(error)}") from error
     except (ValueError, RuntimeError) as error:  # a NUL, a character that the encoding lacks; `~` of no user
         raise SessionError(f"{str(where)!r} is no path: {error}") from None
 

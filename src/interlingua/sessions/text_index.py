@@ -95,6 +95,10 @@ class Progress(NamedTuple):
     total: int
 
 
+class IndexUnusable(InterlinguaError):
+    """The file of the index cannot be read or written: locked, no space, no permission."""
+
+
 class TextIndex:
     """The index in a file, over named `stores`. Thread-safe."""
 
@@ -137,8 +141,12 @@ class TextIndex:
             if stop():
                 break
             if indexed.get((name, whose, info.id)) != (info.size, info.modified):
-                with contextlib.suppress(InterlinguaError, OSError):
+                try:
                     self._follow_session(name, whose, info, stop)
+                except IndexUnusable:
+                    raise
+                except (InterlinguaError, OSError):
+                    pass  # what is wrong with one session does not keep the others from being found
             done = Progress(number, len(sessions))
             progress(done)
         self._shrink(stop)
@@ -470,14 +478,17 @@ class TextIndex:
         """An exclusive write transaction."""
         with self._lock:
             database = self._opened()
-            database.execute("BEGIN IMMEDIATE")
             try:
+                database.execute("BEGIN IMMEDIATE")
                 yield database
-            except BaseException:
+                database.execute("COMMIT")
+            except BaseException as error:
                 self._names.clear()
-                database.execute("ROLLBACK")
+                if database.in_transaction:  # a full disk may have ended it
+                    database.execute("ROLLBACK")
+                if isinstance(error, sqlite3.OperationalError):
+                    raise _unusable(self._path, error) from error
                 raise
-            database.execute("COMMIT")
 
     @contextlib.contextmanager
     def _reading_rows(self) -> Iterator[sqlite3.Connection]:
@@ -536,15 +547,24 @@ def _open(path: Path) -> sqlite3.Connection:
                 version = VERSION
             if version == VERSION:
                 return database
-        except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
-                database.close()
-                raise InterlinguaError(f"{path}: the search index is locked; try again") from None
+        except sqlite3.OperationalError as error:  # locked, no space, no permission: nothing is wrong with the file
+            database.close()
+            raise _unusable(path, error) from None
+        except sqlite3.DatabaseError:
+            pass
         database.close()
         for suffix in ("", "-wal", "-shm"):
             Path(f"{path}{suffix}").unlink(missing_ok=True)
         time.sleep(0)
     raise InterlinguaError(f"{path}: not usable as a search index; delete it")
+
+
+def _unusable(path: Path, error: sqlite3.OperationalError) -> IndexUnusable:
+    """What keeps the index from being read or written, and what to do about it."""
+    why = str(error)
+    remedies = {"locked": "try again", "full": "free some space there, or use another home"}
+    remedy = next((remedy for word, remedy in remedies.items() if word in why), "check the disk and the permissions")
+    return IndexUnusable(f"{path}: the search index cannot be used: {why}; {remedy}")
 
 
 def _stores_in(database: sqlite3.Connection) -> set[str]:

@@ -8,6 +8,7 @@ import contextlib
 import errno
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -24,6 +25,39 @@ _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 # A FIFO without a writer, or a terminal line without a carrier, would otherwise block `open`.
 _FLAGS = os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) if os.name == "posix" else 0
 _OPEN_ALREADY = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
+
+
+_SPACE = "free some space there, or use another place"
+_REMEDIES = {
+    errno.ENOSPC: _SPACE,
+    getattr(errno, "EDQUOT", errno.ENOSPC): _SPACE,
+    errno.EFBIG: "raise the limit on the size of files (`ulimit -f`), or use another place",
+    errno.EROFS: "use another place",
+    errno.EACCES: "check its permissions, or use another place",
+    errno.EIO: "check the disk",
+}
+
+
+def reason(error: OSError) -> str:
+    """Why a file could not be read or written, and what to do about it."""
+    why, remedy = error.strerror or str(error), _REMEDIES.get(error.errno or 0)
+    return why if remedy is None else f"{why}; {remedy}"
+
+
+@contextlib.contextmanager
+def naming(path: str | Path) -> Iterator[None]:
+    """Adds the file to errors of writing to it, which the system reports without a name."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and is_writing(error):
+            error.filename = str(path)
+        raise
+
+
+def is_writing(error: OSError) -> bool:
+    """Whether an error is of the kind that writing to an open file has."""
+    return error.errno in _REMEDIES
 
 
 class IrregularFile(InterlinguaError, OSError):

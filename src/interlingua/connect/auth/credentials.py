@@ -26,7 +26,7 @@ import msgspec
 from ...values import jsontext
 from ...values.errors import FormatError, InterlinguaError
 from ...values.places import home, private_folder
-from ...values.regular import open_regular
+from ...values.regular import open_regular, reason
 
 HIDDEN = "…"
 Backend: TypeAlias = Literal["file", "keyring"]
@@ -308,7 +308,7 @@ def _typed(path: Path, what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InterlinguaError(f"{path}: {what}: {error.strerror or error}; repair it and try again") from error
+        raise InterlinguaError(f"{path}: {what}: {reason(error)}") from error
 
 
 def _try_lock(handle: int) -> bool:
