@@ -16,9 +16,11 @@ from interlingua.sessions import Session, store_at
 from interlingua.sessions.archive import Archive, ArchiveError, Report
 from interlingua.sessions.archive_index import Part, Stamp
 from interlingua.sessions.archive_reading import conversations, part_of, read_file
+from interlingua.sessions.cards import Totals
 from interlingua.sessions.spending import BUCKETS, Used
 from interlingua.sessions.text_index import Found, TextIndex
 from interlingua.sessions.texts import Query
+from interlingua.values.losses import Lines
 from sessions.histories import answered, asked, claude_session, codex_session, write_lines
 from sessions.making import user
 
@@ -353,6 +355,43 @@ def sums(parts: list[Part]) -> list[int]:
         if one.key not in once or one.output >= once[one.key].output:
             once[one.key] = one
     return [sum(getattr(one, bucket) for one in once.values()) for bucket in BUCKETS]
+
+
+def test_stats_and_the_archive_count_alike(archive: Archive) -> None:
+    """Of each format that has usage: tokens and cost of the same files, each answer once."""
+    folder = Path(__file__).parents[1] / "wire"
+    add(archive, folder)
+    compared = 0
+    for name in archive.index.names():
+        paths = {one.path for one in archive.conversations(archive.query(tool=name, limit=1000))}
+        counted = Totals()
+        for path in paths:
+            for kind, conversation in conversations(Path(str(path)), None, []):
+                if kind == name:
+                    counted.add_conversation(conversation, _price)
+        (total,) = archive.totals("all", archive.query(tool=name)) or [None]
+        if total is not None:
+            compared += 1
+            assert [counted.tokens[bucket] for bucket in BUCKETS] == list(total[2:7]), name
+            assert (counted.cost if counted.priced else None) == pytest.approx(total.cost), name
+            assert counted.unpriced == total.unpriced, name
+            assert counted.tokens == sum((one.tokens for one in counted.models.values()), Counter()), name
+        else:
+            assert not counted.tokens.total(), name
+    assert compared > 10
+
+
+def test_copies_of_an_answer_are_counted_once_in_stats(tmp_path: Path) -> None:
+    """The one with the most output counts, as in the archive."""
+    lines = [asked("u0", None, "Hi"), answered("u1", "u0", "Hello", message_id="m1")]
+    conversation = il.decode(Lines(lines))
+    counted = Totals()
+    for _ in range(2):
+        counted.add_conversation(conversation, _price)
+    once = Totals()
+    once.add_conversation(conversation, _price)
+    assert (once.tokens, once.cost) == (counted.tokens, counted.cost)
+    assert once.tokens["output"]
 
 
 def test_a_fork_of_codex_counts_only_what_came_after_it(archive: Archive, tmp_path: Path) -> None:

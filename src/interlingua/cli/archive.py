@@ -57,19 +57,9 @@ def _opened(home: Path | None) -> Iterator["Archive"]:
 
 
 def _price(used: "Used") -> float | None:
-    """The list price of an answer whose file states no cost."""
-    from ..connect import models
+    from .pricing import list_price
 
-    if not used.model:
-        return None
-    found = models.cost(used.usage(), used.model, used.provider, used.at)
-    if found is None and used.provider is None:
-        makers = (models.cost(used.usage(), used.model, maker, used.at) for maker in _MAKERS)
-        found = next((cost for cost in makers if cost is not None), None)
-    return found.total if found is not None else None
-
-
-_MAKERS = ("anthropic", "openai", "google")  # asked for the price of a model whose provider the file does not state
+    return list_price(used)
 
 
 # --- sources ---------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from .. import conversion
 from ..conversion import sources
 from ..conversion.tokenizing import counter, tokens
 from ..sessions.cards import TOKENS, Totals
+from ..sessions.spending import Used
 from ..values.errors import InterlinguaError
 from . import output
 from .convert import NAMES
@@ -36,7 +37,7 @@ def command(inputs: tuple[str, ...], origin: str | None, tokenizer: str | None, 
             for document in sources.documents(source, origin, problems, advance=advance):
                 try:
                     conversation = conversion.decode(document.data, origin or document.dialect)
-                    totals.add_conversation(conversation)
+                    totals.add_conversation(conversation, _price)
                     if count is not None:
                         sizes.append(tokens(conversation, count))
                 except InterlinguaError as error:
@@ -51,6 +52,12 @@ def command(inputs: tuple[str, ...], origin: str | None, tokenizer: str | None, 
     output.report_problems(problems)
     if problems:
         sys.exit(1)
+
+
+def _price(used: Used) -> float | None:
+    from .pricing import list_price  # the price lists take longer to load than most files to count
+
+    return list_price(used)
 
 
 _ROLES = ("user", "assistant", "toolResult", "system")

@@ -17,6 +17,7 @@ from ..values.messages import (
 )
 from ..values.request import Conversation, is_aside
 from .session import Line, Session
+from .spending import Price, Used, used_in
 
 TOKENS = ("input", "cache_read", "cache_write", "output", "reasoning", "total_tokens")
 
@@ -36,22 +37,42 @@ class Totals:
         self.priced = 0
         self.unpriced = 0
         self.models: dict[str, Totals] = {}
+        self._used: dict[bytes, Used] = {}
 
-    def add_conversation(self, conversation: Conversation) -> None:
-        """Counts a conversation; where its file states what it used in all, that is the total."""
+    def add_conversation(self, conversation: Conversation, price: Price | None = None) -> None:
+        """Counts a conversation as the archive does: the usage of an answer once, however many copies were added.
+
+        `price` gives the cost of answers that state none.
+        """
         self.conversations += 1
-        before = Counter(self.tokens), self.cost, self.priced, self.unpriced
         for entry in conversation.entries:
             if not is_aside(entry):
-                self.add(entry.message)
-        if conversation.usage is not None:
-            self.tokens, self.cost, self.priced, self.unpriced = before
-            self._use(conversation.usage)
+                self._count(entry.message)
+                if isinstance(entry.message, AssistantMessage):
+                    self._of(entry.message.model)._count(entry.message)
+        for one in used_in(conversation):
+            known = self._used.get(one.key)
+            if known is not None and known.output >= one.output:
+                continue
+            given = one._replace(cost=price(one)) if one.cost is None and price is not None else one
+            self._used[one.key] = given
+            for used, sign in ((known, -1), (given, 1)):
+                if used is not None:
+                    self._spend(used, sign)
+                    self._of(used.model)._spend(used, sign)
 
     def add(self, message: AgentMessage) -> None:
+        """Counts a message and its usage."""
         self._count(message)
         if isinstance(message, AssistantMessage):
-            self.models.setdefault(message.model or "unknown", Totals())._count(message)
+            model = self._of(message.model)
+            model._count(message)
+            if message.usage is not None:
+                self._use(message.usage)
+                model._use(message.usage)
+
+    def _of(self, model: str | None) -> "Totals":
+        return self.models.setdefault(model or "unknown", Totals())
 
     def _count(self, message: AgentMessage) -> None:
         self.messages[message.role] += 1
@@ -68,8 +89,16 @@ class Totals:
                 self.thinking += 1
         if message.stop_reason:
             self.stops[message.stop_reason] += 1
-        if message.usage is not None:
-            self._use(message.usage)
+
+    def _spend(self, used: Used, sign: int) -> None:
+        for name in TOKENS:
+            count = getattr(used, name) if name != "total_tokens" else used.usage().total_tokens
+            self.tokens[name] += sign * count
+        if used.cost is not None:
+            self.cost += sign * used.cost
+            self.priced += sign
+        else:
+            self.unpriced += sign
 
     def _use(self, usage: Usage) -> None:
         for name in TOKENS:

@@ -517,8 +517,9 @@ class _Skim(LineSkim):
         if not total or total == before:
             return []
         self.state["total"] = total
-        grown = {key: count(total, key) - count(before, key) for key in total}
-        usage = _usage(info.get("last_token_usage")) or _usage(grown)
+        last = fields_of(info.get("last_token_usage"))
+        # The total may have grown by more than the last answer: what is stated in all counts.
+        usage = _usage({key: max(count(total, key) - count(before, key), count(last, key)) for key in total})
         begun = self.state.get("begun")
         if begun is not None and when is not None and when <= begun + _COPYING:
             return []

@@ -1,0 +1,17 @@
+"""List prices for answers whose files state no cost."""
+
+from ..connect import models
+from ..sessions.spending import Used
+
+_MAKERS = ("anthropic", "openai", "google")  # asked for the price of a model whose provider the file does not state
+
+
+def list_price(used: Used) -> float | None:
+    """The list price of an answer at its time; None if it is not known."""
+    if not used.model:
+        return None
+    found = models.cost(used.usage(), used.model, used.provider, used.at)
+    if found is None and used.provider is None:
+        makers = (models.cost(used.usage(), used.model, maker, used.at) for maker in _MAKERS)
+        found = next((cost for cost in makers if cost is not None), None)
+    return found.total if found is not None else None
