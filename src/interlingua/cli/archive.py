@@ -369,9 +369,14 @@ def _say_hits(results: "Results", about: "dict[tuple[str, str], Archived | None]
     out.print(Text(about_, "dim"))
 
 
+def _dollars(cost: float) -> str:
+    """In cents; a part of one is not nothing."""
+    return "<$0.01" if 0 < cost < 0.005 else f"${cost:,.2f}"
+
+
 def _describe(one: "Archived") -> str:
     when = _date(one.ended or one.started)
-    cost = f"${one.cost:,.2f}" if one.cost else ""
+    cost = _dollars(one.cost) if one.cost else ""
     return " · ".join(part for part in (one.tool_name, one.project or "", when, cost) if part)
 
 
@@ -395,7 +400,7 @@ def list_(filters: dict[str, Any], limit: int, no_update: bool, home: Path | Non
         return
     table = []
     for one in rows:
-        cost = f"${one.cost:,.2f}" if one.cost is not None else ""
+        cost = _dollars(one.cost) if one.cost is not None else ""
         title = " ".join((one.title or "").split())
         when, count = _date(one.ended or one.started), f"{one.messages:,}"
         table.append((one.id[:SHORT], when, one.tool_name, one.project or "", count, cost, title))
@@ -478,7 +483,7 @@ _TOTALS = (
 
 
 def _numbers(total: "Total") -> list[str]:
-    cost = "unknown" if total.cost is None else f"${total.cost:,.2f}"
+    cost = "unknown" if total.cost is None else f"${total.cost:,.4f}"
     if total.cost is not None and total.unpriced:
         cost += f" + {total.unpriced:,} unknown"
     tokens = (total.input, total.cache_read, total.cache_write, total.output)

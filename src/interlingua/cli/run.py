@@ -59,6 +59,16 @@ class _PromptCommand(click.Command):
             formatter.write_dl([record for record in given.values() if record is not None])
 
 
+def _pairs(
+    context: click.Context, parameter: click.Parameter, given: tuple[tuple[str, str], ...]
+) -> tuple[tuple[str, str], ...]:
+    """Refuses NAME=VALUE, which would take the prompt for its value."""
+    for name, _ in given:
+        if "=" in name:
+            raise click.BadParameter(f"{name!r}; write name and value apart: -o {name.replace('=', ' ', 1)}")
+    return given
+
+
 @click.command("run", cls=_PromptCommand)
 @click.argument("prompt", required=False)
 @click.option(
@@ -128,7 +138,15 @@ class _PromptCommand(click.Command):
     "--root", type=click.Path(path_type=Path, exists=True, file_okay=False), default=".", help="Of the tools."
 )
 @click.option("--max-turns", "--cl", type=click.IntRange(1), help="Maximum number of answers in a run with tools.")
-@click.option("-o", "--option", nargs=2, multiple=True, metavar="NAME VALUE", help="Any other option of a call.")
+@click.option(
+    "-o",
+    "--option",
+    nargs=2,
+    multiple=True,
+    metavar="NAME VALUE",
+    callback=_pairs,
+    help="Any other option of a call.",
+)
 @click.option("--reasoning", metavar="LEVEL", help="Reasoning effort: off, low, medium, high, or a number of tokens.")
 @click.option("--temperature", type=float)
 @click.option("--max-tokens", type=int, help="Maximum output tokens.")

@@ -103,7 +103,8 @@ def _matching(name: str, ids: Iterable[str], agent: str, what: str = "session") 
     if len(found) > 1:
         raise SessionError(f"ambiguous {what} {name!r}: {', '.join(sorted(found)[:5])}; give more of the id")
     if not found:
-        raise SessionNotFound(f"no {what} {name!r} of agent {agent!r}; see: interlingua sessions list")
+        listed = "logs" if agent == "run" else "sessions list" if agent == "main" else f"sessions list --agent {agent}"
+        raise SessionNotFound(f"no {what} {name!r} of agent {agent!r}; see: interlingua {listed}")
     return found[0]
 
 
