@@ -381,3 +381,9 @@ def test_a_wrong_option_is_told_by_its_name() -> None:
     """Exit code 2, as for every command."""
     done = run("run", "Hi", "--modle", "x", given=b"")
     assert 2 == done.code and "--modle" in done.err
+
+
+def test_an_option_with_an_equals_sign_does_not_take_the_prompt() -> None:
+    """Name and value are two words, as with llm."""
+    done = run("run", "-m", "debug/echo", "-o", "temperature=1", "Hi", given=b"")
+    assert (2, True) == (done.code, "write name and value apart: -o temperature 1" in done.err)
