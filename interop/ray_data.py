@@ -22,6 +22,7 @@ from interlingua.arrow import convert_batch
 
 PART = 64_000_000  # bytes of JSON in a file
 BATCH = 2000
+COLUMNS = ["conversation_converted", "conversation_error"]
 RESULT = "let x = 1; // words\n" * 60
 ANSWER = "The file declares x, and nothing else uses it; so it can go. " * 8
 TOOL = {"name": "read", "description": "Reads a file.", "input_schema": {"type": "object", "properties": {}}}
@@ -92,7 +93,7 @@ def main() -> None:
         good = bad = 0
         first = None
         for file in sorted(out.glob("*.parquet")):
-            for batch in pq.ParquetFile(file).iter_batches(BATCH, ["conversation_converted", "conversation_error"]):
+            for batch in pq.ParquetFile(file).iter_batches(columns=COLUMNS):
                 whole = batch.column(0).drop_null()
                 first = first or (whole[0].as_py() if len(whole) else None)
                 good, bad = good + len(whole), bad + len(batch.column(1).drop_null())
