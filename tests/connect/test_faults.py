@@ -179,7 +179,11 @@ CASES = {
         False,
     ),
     "NoTerminal()": Case(
-        lambda n: NoTerminal(times=n), "all is said, but not that it was all", il.TransportError, ALL, False
+        lambda n: NoTerminal(times=n),
+        "all events are sent, but not the end of the stream",
+        il.TransportError,
+        ALL,
+        False,
     ),
     "ErrorEvent(after_events=0)": Case(
         lambda n: ErrorEvent(OVERLOADED, after_events=0, times=n),
