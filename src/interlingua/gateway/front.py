@@ -407,15 +407,17 @@ class _Handler(web.RequestHandler):
 class HandedOver(web.Server):
     """aiohttp's part. `surplus` are connections above the limit: their first request is refused."""
 
-    def __init__(self, *given: Any, first: float, **options: Any) -> None:
-        super().__init__(*given, **options)
+    def __init__(self, handler: Any, *, request_factory: Any, first: float, **options: Any) -> None:
+        # A client that leaves ends its exchange at once.
+        super().__init__(handler, request_factory=request_factory, handler_cancellation=True, **options)
+        self._options = options  # of each connection
         self._first = first  # seconds until the first request must have come: headers in drips keep no place for ever
         self.surplus: set[Any] = set()
         self.silent: set[Any] = set()  # that have not asked anything yet
         self.count = 0
 
     def __call__(self) -> web.RequestHandler:
-        return _Handler(self, loop=self._loop, **self._kwargs)
+        return _Handler(self, loop=asyncio.get_running_loop(), **self._options)
 
     def connection_made(self, handler: Any, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)

@@ -126,7 +126,6 @@ class Gateway:
             self.handle,
             first=limits.body_timeout,
             request_factory=self._request,
-            handler_cancellation=True,  # a client that leaves ends its exchange at once
             access_log=None,
             max_line_size=limits.header,
             max_field_size=limits.header,
