@@ -44,7 +44,7 @@ def decode(data: Any, dialect: str | None = None) -> Conversation:
         dialect = detect_name(data)
         if dialect is None:
             _refuse_several(value_of(data))  # which says what is wrong, if it is not even JSON
-            raise BadWire("detect", f"no known format; name one: {', '.join(sorted(DIALECTS))}")
+            raise BadWire("detect", "no known format; name one (`interlingua dialects` lists them)")
     dialect = canonical(dialect)
     if dialect == SELF:
         value = value_of(data)

@@ -42,6 +42,17 @@ def test_a_prompt_and_its_completion_are_a_turn() -> None:
     assert il.encode(read("trl/label.json"), "trl").body["label"] is True
 
 
+@pytest.mark.parametrize("column", ["conversations", "conversation", "dialogue", "dialog"])
+def test_a_column_of_messages_may_have_another_name(column: str) -> None:
+    """Roles and contents under the name that another format has for its turns; calls, tools and other columns stay."""
+    row = json.loads(json.dumps(sample("trl/column.json")).replace('"conversations"', f'"{column}"'))
+    assert il.detect(row).dialect == "trl"
+    conversation = il.decode(row)
+    assert outline(conversation) == ["user: How many eggs?", "assistant:  count()", "count -> 12", "assistant: Twelve."]
+    assert (conversation.system, conversation.tools[0].name) == ("Be brief.", "count")
+    assert il.encode(conversation, "trl").body == row
+
+
 def test_a_row_of_bedrock_is_a_request_of_converse() -> None:
     """With its system text."""
     conversation = read("bedrock-finetune/row.json")

@@ -163,4 +163,6 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, database=database, lines=True, writable=False)
+FORMAT = FileFormat(
+    name=API, codec=sys.modules[__name__], detect=detect, database=database, lines=True, writable=False, rank=40
+)

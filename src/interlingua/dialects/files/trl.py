@@ -2,7 +2,8 @@
 
 Each is text or a list of messages; `chosen` and `rejected` may hold the prompt themselves. The chosen answer is on the
 path, the rejected one a branch that begins where they part. A row of prompt and completion may have a `label` (KTO).
-The first fine-tuning rows of OpenAI and those of Bedrock are `prompt` and `completion`, too.
+The first fine-tuning rows of OpenAI and those of Bedrock are `prompt` and `completion`, too. So are read the rows that
+have a column of chat messages under another name than `messages`.
 huggingface.co/docs/trl/dataset_formats
 """
 
@@ -21,6 +22,8 @@ from .wire_bodies import CHAT, request_in
 API = "trl"
 RETURNED = True  # read and returned, not made from other formats
 FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
+
+COLUMNS = ("conversations", "conversation", "dialogue", "dialog")  # with `role` and `content`, where others have `from`
 
 
 def _messages(value: Any, role: type = AssistantMessage) -> list[Any]:
@@ -41,16 +44,27 @@ def _is_content(value: Any) -> bool:
     )
 
 
+def _column(row: dict[str, Any]) -> str | None:
+    """The name of the column of messages."""
+    return next((name for name in COLUMNS if isinstance(row.get(name), list) and _is_chat(row[name])), None)
+
+
+def _is_chat(messages: list[Any]) -> bool:
+    return _is_content(messages) and all("content" in message or "tool_calls" in message for message in messages)
+
+
 def _is_row(value: Any) -> bool:
     if not isinstance(value, dict) or "instruction" in value or "messages" in value:
         return False
+    if _column(value) is not None:
+        return True
     if _is_content(value.get("chosen")) and _is_content(value.get("rejected")):
         # Two texts without a prompt would be answers to nothing.
         return _is_content(value.get("prompt")) or ("prompt" not in value and not isinstance(value["chosen"], str))
     return _is_content(value.get("prompt")) and _is_content(value.get("completion"))
 
 
-DOCUMENTS = Documents(API, _is_row, "a `prompt` with a `completion`, or `chosen` and `rejected` answers")
+DOCUMENTS = Documents(API, _is_row, "a `prompt` with a `completion`, `chosen` and `rejected` answers, or messages")
 
 
 @reading(API)
@@ -58,6 +72,10 @@ def decode(data: Any) -> Conversation:
     """One row, or a set of one."""
     body = body_of(data, API)
     row = DOCUMENTS.only(body, "$.prompt")
+    column = _column(row)
+    if column is not None:
+        tools = {"tools": row["tools"]} if isinstance(row.get("tools"), list) else {}
+        return templates.keep(request_in({"messages": row[column], **tools}, CHAT), body, API)
     prompt = _messages(row.get("prompt"), UserMessage)
     answers = [_messages(row[key]) for key in ("chosen", "rejected", "completion") if _is_content(row.get(key))]
     if len(answers) > 1 and prompt and answers[0][: len(prompt)] == prompt == answers[1][: len(prompt)]:
