@@ -17,6 +17,7 @@ from .. import conversion
 from ..conversion.adapting.work import NO_OUTPUT, NO_RESULT, SYNTHETIC
 from ..dialects import WIRES
 from ..dialects.foreign_blocks import CALL_TYPES, IMAGE_TYPES, OTHER_ROLES, RESULT_ROLES, RESULT_TYPES, TEXT_TYPES
+from ..dialects.residual import optional
 from ..values import jsontext
 from ..values.canonical import SELF, build
 from ..values.errors import FormatError, InterlinguaError
@@ -265,13 +266,13 @@ def _foreign_reason(message: AgentMessage) -> str:
 
 
 def _is_foreign_block(block: dict[str, Any]) -> bool:
-    return block.get("type") in _FOREIGN_TYPES or not _FOREIGN_FIELDS.isdisjoint(block)
+    return optional(block.get("type")) in _FOREIGN_TYPES or not _FOREIGN_FIELDS.isdisjoint(block)
 
 
 def _understood(value: dict[str, Any]) -> list[AgentMessage]:
     """The messages of a line as the first wire that can decode it reads them; else a best effort."""
     bare = {key: item for key, item in value.items() if key not in ("id", "parentId", "entryExtra", "timestamp")}
-    chat = value.get("role") in RESULT_ROLES or not _CHAT_KEYS.isdisjoint(value)
+    chat = optional(value.get("role")) in RESULT_ROLES or not _CHAT_KEYS.isdisjoint(value)
     for name in _readers(chat) if value.get("role") != "toolResult" else ():
         try:
             decoded = conversion.decode([_spelled(bare)], name)
@@ -295,7 +296,7 @@ def _readers(chat: bool) -> list[str]:
 def _spelled(value: dict[str, Any]) -> dict[str, Any]:
     """The line with the role names of its wire."""
     role = value.get("role")
-    if role in RESULT_ROLES:
+    if optional(role) in RESULT_ROLES:
         call = next((value[key] for key in _CALL_KEYS if key in value), None)
         return {**value, "role": "tool", "tool_call_id": call}
     return value if role == "model" and "parts" in value else {**value, "role": OTHER_ROLES.get(str(role), role)}
@@ -365,7 +366,7 @@ def _forced(value: dict[str, Any]) -> AgentMessage:
 def _is_ours(block: Any) -> bool:
     if not isinstance(block, dict) or not _FOREIGN_FIELDS.isdisjoint(block):
         return False
-    return block.get("type") in _OUR_TYPES or not _is_foreign_block(block)
+    return optional(block.get("type")) in _OUR_TYPES or not _is_foreign_block(block)
 
 
 def _text(block: Any) -> str:
