@@ -266,7 +266,7 @@ def test_a_full_disk_costs_the_line_and_nothing_else(tmp_path: Path) -> None:
         [sys.executable, "-c", FULL, str(path)], capture_output=True, text=True, check=False, timeout=60
     )
     assert (0, "") == (done.returncode, done.stderr)
-    assert "not saved: File too large" in done.stdout and "append again" in done.stdout
+    assert "not saved, earlier lines are intact: File too large" in done.stdout and "x.jsonl" in done.stdout
     with Session.open(path) as session:
         assert (["one", "two"], ()) == (texts(session.messages), session.problems)
 
@@ -550,7 +550,10 @@ def test_a_group_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypat
     with Session.open("s", home=tmp_path) as session:
         fill(session, user("a"))
         before = Path(session.where).read_bytes()
-        with pytest.raises(SessionError, match="not saved: No space left"), session.grouped():
+        with (
+            pytest.raises(SessionError, match=r"s\.jsonl: not saved, .*: No space left"),
+            session.grouped(),
+        ):
             session.append(answer("lost"), id="lost")
             session.set_branch("lost", "lost")
             monkeypatch.setattr(os, "write", full)

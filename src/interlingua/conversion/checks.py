@@ -15,6 +15,7 @@ from ..dialects import FORMATS
 from ..dialects import dialect as find
 from ..dialects.foreign_blocks import understood
 from ..dialects.registry import canonical
+from ..dialects.residual import fields_of
 from ..values.canonical import build
 from ..values.errors import DialectError, FormatError
 from ..values.losses import Loss
@@ -248,13 +249,16 @@ def _own_messages(value: Any) -> tuple[Any, dict[int, str]]:
         entries = context.get("entries") if isinstance(context, dict) else None
         if not isinstance(entries, list):
             messages = context.get("messages") if isinstance(context, dict) else None
-            lines = [(f"$.messages[{at}]", message) for at, message in enumerate(messages or ())]
+            listed = messages if isinstance(messages, list) else []
+            lines = [(f"$.messages[{at}]", message) for at, message in enumerate(listed)]
         else:
-            lines = [(f"$.entries[{at}].message", entry.get("message")) for at, entry in enumerate(entries)]
+            lines = [(f"$.entries[{at}].message", fields_of(entry).get("message")) for at, entry in enumerate(entries)]
             context = {**context, "messages": [message for _, message in lines]}
     else:
         lines = [
-            (f"$[{at}].message", line["message"]) if line.get("type") == "message" else (f"$[{at}]", line)
+            (f"$[{at}].message", line["message"])
+            if line.get("type") == "message" and "message" in line
+            else (f"$[{at}]", line)
             for at, line in enumerate(value)
             if isinstance(line, dict) and ("role" in line or isinstance(line.get("message"), dict))
         ]
