@@ -163,6 +163,4 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = FileFormat(
-    name=API, codec=sys.modules[__name__], detect=detect, database=database, lines=True, writable=False, rank=40
-)
+FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, database=database, lines=True, writable=False)

@@ -50,7 +50,10 @@ def _column(row: dict[str, Any]) -> str | None:
 
 
 def _is_chat(messages: list[Any]) -> bool:
-    return _is_content(messages) and all("content" in message or "tool_calls" in message for message in messages)
+    return _is_content(messages) and all(
+        isinstance(message.get("content"), str) or (message.get("content") is None and "tool_calls" in message)
+        for message in messages
+    )
 
 
 def _is_row(value: Any) -> bool:
