@@ -142,6 +142,23 @@ def test_a_subtree_folds_and_stays_folded(tab: Tab) -> None:
     expect(tab.card("lock2")).to_be_visible()
 
 
+def test_a_fold_before_the_saved_ones_are_there_is_not_lost(tab: Tab) -> None:
+    """They come late here, after the key was pressed."""
+    waiting: list[Any] = []
+    late = lambda route: route.continue_() if route.request.method == "PUT" else waiting.append(route)  # noqa: E731
+    tab.page.route("**/view", late)
+    page = tab.go(f"/s/{KEY}/canvas?at=a2")
+    expect(tab.card("lock2")).to_be_visible()
+    tab.press("f")
+    with page.expect_response(lambda answer: answer.url.endswith("/view") and answer.request.method == "PUT"):
+        for route in waiting:
+            route.continue_()
+    expect(tab.card("a2")).to_contain_text("9 folded")
+    with page.expect_response(lambda answer: answer.url.endswith("/view") and answer.request.method == "PUT"):
+        tab.press("f")
+    expect(tab.card("lock2")).to_be_visible()
+
+
 def test_find_reaches_folded_and_unrendered_text(tab: Tab) -> None:
     """Line 41 of a result that shows twelve lines is found, and leads to the call that it answers."""
     page = tab.go(f"/s/{KEY}/canvas?at=q")

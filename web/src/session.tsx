@@ -88,17 +88,18 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
     },
     [tree],
   );
+  const saved = useRef(Promise.resolve()); // a fold waits for the saved ones, which would replace it
   useEffect(() => {
-    void get<{ folded?: string[] }>(`/api/sessions/${store.key}/view`).then((kept) => setFolded(new Set(kept.folded ?? [])), () => undefined);
+    saved.current = get<{ folded?: string[] }>(`/api/sessions/${store.key}/view`).then((view) => setFolded(new Set(view.folded ?? [])), () => undefined);
   }, [store]);
   const fold = useCallback(
     (entry: string) => {
-      setFolded((before) => {
+      void saved.current.then(() => setFolded((before) => {
         const after = new Set(before);
         if (!after.delete(entry)) after.add(entry);
         if (write) void post(`/api/sessions/${store.key}/view`, { folded: [...after] }, "PUT").catch(() => undefined);
         return after;
-      });
+      }));
     },
     [store, write],
   );
