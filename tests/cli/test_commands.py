@@ -3,12 +3,15 @@
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import interlingua as il
 from cli.running import run
 from interlingua.cli import COMMANDS
+from interlingua.sessions.archive_index import Stamp
+from interlingua.sessions.archive_reading import part_of, read_file
 
 CONVERSATION = {
     "model": "claude-x",
@@ -96,6 +99,32 @@ def test_stats_adds_up_what_is_known(tmp_path: Path) -> None:
     assert output["tokens"]["total_tokens"] == 34
     assert output["models"]["m"]["cost"] == 0.5
     assert output["models"]["n"]["cost"] is None
+
+
+def test_stats_lists_no_program_among_the_models(tmp_path: Path) -> None:
+    """What Claude Code and OpenClaw wrote in the place of an answer counts as a message, and as no model's."""
+    answer = {"role": "assistant", "content": [{"type": "text", "text": "x"}]}
+    usage = {"input_tokens": 1, "output_tokens": 1}
+    claude = [
+        {"type": "assistant", "uuid": f"a{at}", "parentUuid": None, "sessionId": "s", "message": {**answer, **message}}
+        for at, message in enumerate(({"model": "claude-x", "usage": usage}, {"model": "<synthetic>", "usage": usage}))
+    ]
+    marks = [("anthropic", "claude-x"), ("openclaw", "delivery-mirror"), ("openclaw", "gateway-injected")]
+    openclaw: list[dict[str, Any]] = [
+        {"type": "session", "version": 3, "id": "s", "cwd": "/", "timestamp": "2026-01-01"}
+    ]
+    for at, (provider, model) in enumerate(marks):
+        made = {**answer, "api": "x", "provider": provider, "model": model, "timestamp": 1}
+        openclaw.append({"type": "message", "id": f"e{at}", "parentId": f"e{at - 1}" if at else None, "message": made})
+    for lines in (claude, openclaw):
+        file = tmp_path / "s.jsonl"
+        file.write_text("\n".join(map(json.dumps, lines)))
+        counted = run("stats", file, "--json").json
+        assert ["claude-x"] == list(counted["models"])
+        assert len([line for line in lines if "message" in line]) == counted["messages"]["assistant"]
+        by_line = [part for found in read_file(file, None, Stamp.of(file)) for part in found.parts]
+        whole = [part_of(0, "", conversation, None) for conversation in il.read(file)]
+        assert [("claude-x",)] * 2 == [part.models for part in (*by_line, *whole)]
 
 
 def test_check_explains_and_the_exit_code_says_so(tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ from ..values.messages import (
     ToolCall,
     ToolResultMessage,
     blocks_of,
+    model_of,
 )
 from ..values.request import Conversation, Entry
 from .catalog import Describer
@@ -520,14 +521,13 @@ def _part(
 ) -> dict[str, Any]:
     """One conversation of a page: the session itself, or a sub-agent of it."""
     entries = [entry for entry in conversation.entries if entry.id is not None]
-    answers = (entry.message for entry in entries if isinstance(entry.message, AssistantMessage))
     session = SessionView(
         key="export",
         title=material.title,
         source=view.source,
         group=view.group,
         written_as=view.written_as,
-        models=tuple(dict.fromkeys(answer.model for answer in answers if answer.model)),
+        models=tuple(dict.fromkeys(model for entry in entries if (model := model_of(entry.message)))),
         messages=len(entries),
         modified=view.modified,
         created=view.created,

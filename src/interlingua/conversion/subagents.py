@@ -17,7 +17,7 @@ from ..dialects import FORMATS
 from ..dialects.residual import with_residual
 from ..dialects.wire import Kin
 from ..values.canonical import SELF
-from ..values.messages import AssistantMessage, ToolResultMessage, UserMessage
+from ..values.messages import AssistantMessage, ToolResultMessage, UserMessage, model_of
 from ..values.regular import stream_regular
 from ..values.request import Conversation, Entry, ModelDescriptor
 
@@ -49,8 +49,7 @@ def _origin(entry: Entry) -> dict[str, Any] | None:
 
 
 def _alone(entries: list[Entry], origin: dict[str, Any]) -> Conversation:
-    models = [entry.message.model for entry in entries if isinstance(entry.message, AssistantMessage)]
-    named = [model for model in models if model]
+    named = [model for entry in entries if (model := model_of(entry.message))]
     known = {key: value for key, value in origin.items() if value is not None}
     return Conversation(
         entries=tuple(entries),

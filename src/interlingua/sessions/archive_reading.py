@@ -23,6 +23,7 @@ from ..values.messages import (
     SystemMessage,
     ToolResultMessage,
     UserMessage,
+    model_of,
     text_of,
 )
 from ..values.regular import stream_regular
@@ -103,7 +104,7 @@ def part_of(number: int, dialect: str, conversation: Conversation, project: str 
     """A whole conversation."""
     messages = [entry.message for entry in conversation.entries if not is_aside(entry)]
     times = [at for message in messages if isinstance(at := getattr(message, "timestamp", None), int)]
-    models = dict.fromkeys(m.model for m in messages if isinstance(m, AssistantMessage) and m.model)
+    models = dict.fromkeys(filter(None, map(model_of, messages)))
     texts: list[Text] = []
     system = text_of(conversation.system) if conversation.system else ""
     if system:
@@ -291,7 +292,7 @@ class _Lines:
             title = next((text for _, message in found if (text := _asked(message))), None)
         self._state["titled"] = bool(self._state.get("titled") or title)
         times = [at for _, message in found if isinstance(at := getattr(message, "timestamp", None), int)]
-        models = dict.fromkeys(m.model for _, m in found if isinstance(m, AssistantMessage) and m.model)
+        models = dict.fromkeys(model for _, message in found if (model := model_of(message)))
         return Part(
             number=0,
             dialect=self._kind,

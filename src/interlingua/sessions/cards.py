@@ -6,6 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from ..values.messages import (
+    PROGRAM_MARKS,
     AgentMessage,
     AssistantMessage,
     ThinkingBlock,
@@ -14,6 +15,7 @@ from ..values.messages import (
     Usage,
     UserMessage,
     blocks_of,
+    model_of,
 )
 from ..values.request import Conversation, is_aside
 from .session import Line, Session
@@ -49,7 +51,8 @@ class Totals:
             if not is_aside(entry):
                 self._count(entry.message)
                 if isinstance(entry.message, AssistantMessage):
-                    self._of(entry.message.model)._count(entry.message)
+                    for model in self._of(entry.message.model):
+                        model._count(entry.message)
         for one in used_in(conversation):
             known = self._used.get(one.key)
             if known is not None and known.output >= one.output:
@@ -58,21 +61,23 @@ class Totals:
             self._used[one.key] = given
             for used, sign in ((known, -1), (given, 1)):
                 if used is not None:
-                    self._spend(used, sign)
-                    self._of(used.model)._spend(used, sign)
+                    for totals in (self, *self._of(used.model)):
+                        totals._spend(used, sign)
 
     def add(self, message: AgentMessage) -> None:
         """Counts a message and its usage."""
         self._count(message)
         if isinstance(message, AssistantMessage):
-            model = self._of(message.model)
-            model._count(message)
+            models = self._of(message.model)
+            for model in models:
+                model._count(message)
             if message.usage is not None:
-                self._use(message.usage)
-                model._use(message.usage)
+                for totals in (self, *models):
+                    totals._use(message.usage)
 
-    def _of(self, model: str | None) -> "Totals":
-        return self.models.setdefault(model or "unknown", Totals())
+    def _of(self, model: str | None) -> tuple["Totals", ...]:
+        """The totals of a model; none for the mark of a program that wrote in its place."""
+        return () if model in PROGRAM_MARKS else (self.models.setdefault(model or "unknown", Totals()),)
 
     def _count(self, message: AgentMessage) -> None:
         self.messages[message.role] += 1
@@ -163,8 +168,9 @@ class CardState(Struct, omit_defaults=True):
             self.dots.append((line.entry.id or "", line.entry.parent_id, _role(message)))
 
     def _answer(self, message: AssistantMessage) -> None:
-        if message.model:
-            self.models[message.model] = self.models.get(message.model, 0) + 1
+        model = model_of(message)
+        if model is not None:
+            self.models[model] = self.models.get(model, 0) + 1
         if message.usage is None:
             return
         if message.usage.cost is None:

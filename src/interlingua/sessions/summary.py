@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from ..values import jsontext
 from ..values.errors import InterlinguaError
-from ..values.messages import AssistantMessage, UserMessage, text_of
+from ..values.messages import UserMessage, model_of, text_of
 from ..values.regular import open_regular
 from ..values.request import Conversation
 from .store import Log, SessionInfo, SpawnedBy
@@ -122,5 +122,5 @@ def is_foreign(first: bytes) -> bool:
 def _of(conversation: Conversation, base: SessionInfo) -> SessionInfo:
     messages = [entry.message for entry in conversation.entries]
     first = next((text_of(m.content) for m in messages if isinstance(m, UserMessage)), "")
-    models = [m.model for m in messages if isinstance(m, AssistantMessage) and m.model]
+    models = [model for message in messages if (model := model_of(message))]
     return replace(base, title=_short(first) or None, messages=len(messages), model=models[-1] if models else None)

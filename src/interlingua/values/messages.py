@@ -486,6 +486,17 @@ class ReplyPayload(Value, frozen=True, kw_only=True):
     extra: Extra = {}
 
 
+# What programs name as the model of text that they put in the place of an answer: Claude Code for errors and notices,
+# OpenClaw for copies of what it delivered and for what its gateway added.
+PROGRAM_MARKS = frozenset({"<synthetic>", "delivery-mirror", "gateway-injected"})
+
+
+def model_of(message: Any) -> str | None:
+    """The model that wrote a message; None if it names none, is no answer, or a program wrote it."""
+    model = message.model if isinstance(message, AssistantMessage) else None
+    return None if model in PROGRAM_MARKS else model or None
+
+
 def blocks_of(content: Content) -> tuple[Block, ...]:
     """Content as blocks, whichever way it was spelled."""
     if content is None:
