@@ -198,7 +198,7 @@ BARE = MEASURE.format(
     work="count = sum(len(encode(decode(line))) > 0 for line in open(path, 'rb'))",
 )
 READ = MEASURE.format(
-    setup="import interlingua as il; il.detect({'messages': []})",
+    setup="import interlingua as il; il.detect({'messages': []}); il.read",
     work="count = sum(len(c.entries) for c in il.read(path, name if name != '-' else None))",
 )
 

@@ -8,6 +8,7 @@ import pytest
 import interlingua as il
 from interlingua.dialects.files import claude_code
 from interlingua.values.errors import BadWire, Unsupported
+from interlingua.values.losses import Lines
 
 SESSION = (Path(__file__).parents[1] / "wire/claude-code/session.jsonl").read_bytes()
 
@@ -211,3 +212,32 @@ def test_a_line_that_the_file_has_twice_makes_no_circle() -> None:
     session = claude_code.decode(lines)
     assert not [finding for finding in il.check(session) if "circle" in finding.message]
     assert lines == claude_code.encode(session).body
+
+
+@pytest.mark.parametrize("changed", ["nothing", "streamed", "blank lines", "sub-agents", "odd lines"])
+def test_a_file_is_read_line_by_line_as_it_is_as_a_whole(tmp_path: Path, changed: str) -> None:
+    """With all that its lines say about one another."""
+    lines = [json.loads(line) for line in SESSION.splitlines()]
+    if changed == "streamed":
+        lines = [{("session_id" if key == "sessionId" else key): line[key] for key in line} for line in lines]
+        lines.append({"type": "result", "usage": {"input_tokens": 3, "output_tokens": 4}, "total_cost_usd": 0.5})
+    elif changed == "sub-agents":
+        lines[3:6] = [{**line, "isSidechain": True, "agentId": "a"} for line in lines[3:6]]
+    elif changed == "odd lines":
+        lines += [{"type": 3}, {}, lines[2], {"type": "summary", "summary": "S", "leafUuid": lines[2].get("uuid")}]
+    end = "\n\r\n \n" if changed == "blank lines" else "\n"
+    file = tmp_path / "session.jsonl"
+    file.write_text("".join(json.dumps(line) + end for line in lines))
+    expected = claude_code.decode(Lines(lines))
+    assert expected == claude_code.read(file.read_bytes().splitlines(keepends=True))
+    assert [expected] == list(il.read(file)) == list(il.read(file, "claude-code")) == list(il.read(file.read_bytes()))
+
+
+def test_what_is_no_file_of_lines_is_left_to_the_slower_way() -> None:
+    """A document in one line, a torn line, a line that is no object."""
+    line = b'{"type":"user","uuid":"a","parentUuid":null,"message":{"role":"user","content":"x"}}\n'
+    assert claude_code.read([line, line]) is not None
+    for raws in ([line], [line, line[:-9]], [line, b"[]\n"], [b'{"loglines":[' + line + b"]}"], []):
+        assert claude_code.read(raws) is None
+    (found,) = il.read(line + line[:-9] + b"\n" + line.replace(b'"a"', b'"b"'))
+    assert (2, 2) == (len(found.entries), found.problems[0].line)

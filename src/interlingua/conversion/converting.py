@@ -5,6 +5,7 @@ first when the target is another dialect than the conversation's own; what adapt
 """
 
 import contextlib
+import io
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -53,9 +54,11 @@ def decode(data: Any, dialect: str | None = None) -> Conversation:
     form = DIALECTS[dialect]
     module: Any = form.codec
     if isinstance(form, FileFormat):
-        found = form.read(data) if form.read is not None and type(data) is bytes else None
-        if found is not None:
-            return found
+        if form.read is not None and type(data) is bytes:
+            with uncollected(data.count(b"\n")):
+                found = form.read(io.BytesIO(data))
+            if found is not None:
+                return found
         value = text_of_file(data) if form.text and isinstance(data, bytes | str) else value_of(data)
         try:
             if type(value) is Lines:

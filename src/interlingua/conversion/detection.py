@@ -7,7 +7,7 @@ import io
 import itertools
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 from zlib import crc32
 
 from ..dialects.framing import SSE, AWSEventStream, Frame
@@ -42,6 +42,16 @@ def value_of(data: Any) -> Any:
         if lines is None:
             raise
         return lines
+
+
+def lines_in(stream: IO[bytes]) -> Lines | None:
+    """What `value_of` gives of a file of JSON lines, without its bytes beside them; None leaves the stream anywhere."""
+    head = stream.read(_HEAD)
+    if stream_kind(head) is not None or not _begins_lines(head) or _known_text(head) is not None:
+        return None
+    stream.seek(0)
+    with uncollected():
+        return _parsed(stream)
 
 
 def _begins_lines(data: bytes | bytearray | str) -> bool:
@@ -116,13 +126,12 @@ def _call_old() -> None:
 def _lines(data: bytes | bytearray | str) -> Lines | None:
     """The values of a file of JSON lines, without those that are torn; None where these are not the exception."""
     with uncollected(data.count("\n") if isinstance(data, str) else data.count(b"\n")):
-        return _parsed(data)
+        # Not str.splitlines(): U+2028 may stand raw inside a JSON string.
+        return _parsed(data.split("\n") if isinstance(data, str) else io.BytesIO(data))
 
 
-def _parsed(data: bytes | bytearray | str) -> Lines | None:
+def _parsed(texts: Iterable[Any]) -> Lines | None:
     lines, problems = Lines(), []
-    # Not str.splitlines(): U+2028 may stand raw inside a JSON string.
-    texts: Iterable[Any] = data.split("\n") if isinstance(data, str) else io.BytesIO(data)
     for number, line in enumerate(texts, 1):
         if not line or line.isspace():
             continue

@@ -7,6 +7,7 @@ import contextlib
 import glob
 import gzip
 import io
+import itertools
 import logging
 import os
 import sys
@@ -29,7 +30,7 @@ from . import containers
 from .arrays import CHUNK, Splitter, elements
 from .containers import SourceError
 from .converting import decode, split, stands_alone
-from .detection import Detection, detect, detect_name, is_stream, uncollected, value_of
+from .detection import Detection, detect, detect_name, is_stream, lines_in, uncollected, value_of
 from .subagents import files_of_subagents, kin_of, spawned, subagents_of
 
 _log = logging.getLogger(__name__)
@@ -234,7 +235,16 @@ def documents(
                 for document in inside:
                     yield document._replace(data=renamed(document.data, columns)) if columns else document
                 return
-            data = as_utf8(found.stream.read(limit + 1))
+            at_once = decoded and not columns
+            value = known = None
+            if _can_begin_again(stream, limit):  # read line by line, if it is lines: its bytes are not kept beside them
+                known = _read_at_once(stream, dialect) if at_once else None
+                value = lines_in(stream) if known is None else known
+                stream.seek(0)
+                data = as_utf8(stream.read(limit + 1)) if value is None else b""
+            else:
+                data = as_utf8(found.stream.read(limit + 1))
+                known = _read_at_once(io.BytesIO(data), dialect) if at_once and len(data) <= limit else None
     except DAMAGED as error:
         problems.append(Problem(source.name, f"damaged archive: {error}"))
         return
@@ -247,12 +257,10 @@ def documents(
     if len(data) > limit:
         problems.append(Problem(source.name, _too_large(limit)))
         return
-    if decoded and not columns:
-        known = _read_at_once(data, dialect)
-        if known is not None:
-            yield Document(source, None, known, dialect)
-            return
-    value = _whole(source, data, problems)
+    if known is not None:
+        yield Document(source, None, known, dialect)
+        return
+    value = _whole(source, data, problems) if value is None else _noted(source, value, problems)
     del data  # what follows may take long
     if value is None:
         return
@@ -261,14 +269,46 @@ def documents(
         yield Document(source, number if len(parts) > 1 else None, part)
 
 
-def _read_at_once(data: bytes, dialect: str | None) -> Conversation | None:
-    """The conversation of a file that is in one of the formats that read all of a file at once."""
+def _can_begin_again(stream: IO[bytes], limit: int) -> bool:
+    """Whether a stream is of a file that is no larger, and can be read a second time at no other cost."""
+    plain = isinstance(getattr(stream, "raw", None), io.FileIO | io.BytesIO) and stream.seekable()
+    return plain and stream.seek(0, io.SEEK_END) <= limit
+
+
+def _read_at_once(stream: IO[bytes], dialect: str | None) -> Conversation | None:
+    """The conversation of a file whose format reads all of its lines at once; None leaves the stream at its beginning.
+
+    The lines are taken one by one, so that the bytes of the file are not in memory beside what they say.
+    """
+    stream.seek(0)
     if dialect is None:
-        head = _first_line(io.BytesIO(data))
-        with contextlib.suppress(FormatError):
-            dialect = detect_name(Lines([jsontext.read(head)])) if head.strip().startswith(b"{") else None
+        dialect = detect_name(Lines(_first_objects(stream)))
+        stream.seek(0)
     form = FORMATS.get(dialect) if dialect is not None else None
-    return form.read(data) if form is not None and form.read is not None else None
+    found = form.read(stream) if form is not None and form.read is not None else None
+    stream.seek(0)
+    return found
+
+
+_FIRST = 64  # lines, or so many bytes, by which the format of a session is recognised
+_FIRST_BYTES = 1 << 16
+
+
+def _first_objects(stream: IO[bytes]) -> Iterator[dict[str, Any]]:
+    """The first lines of a stream, as far as they are JSON objects."""
+    size = 0
+    for line in itertools.islice(stream, _FIRST):
+        size += len(line)
+        if line.strip():
+            try:
+                value = jsontext.read(line) if line.lstrip().startswith(b"{") else None
+            except FormatError:
+                return
+            if not isinstance(value, dict):
+                return
+            yield value
+        if size > _FIRST_BYTES:
+            return
 
 
 def renamed(value: Any, columns: Mapping[str, str]) -> Any:
@@ -483,7 +523,7 @@ def all_elements(found: Look) -> Iterator[bytes]:
 
 def _whole(source: Source, data: bytes, problems: list[Problem]) -> Any:
     """A body, a recorded stream, a text, or the good lines of a session file."""
-    if not data.strip():
+    if not data or data.isspace():
         problems.append(Problem(source.name, "empty"))
         return None
     if is_stream(data):
@@ -493,6 +533,11 @@ def _whole(source: Source, data: bytes, problems: list[Problem]) -> Any:
     except FormatError as error:
         problems.append(Problem(source.name, error.message))
         return None
+    return _noted(source, value, problems)
+
+
+def _noted(source: Source, value: Any, problems: list[Problem]) -> Any:
+    """The value, with those of its lines that are torn among the problems."""
     torn = getattr(value, "problems", ())
     problems.extend(Problem(f"{source.name}:{one.line}", one.message, one.line) for one in torn)
     return value

@@ -426,7 +426,7 @@ class FileFormat(Struct, frozen=True, kw_only=True):
     `skim` looks at the first lines of a file and gives a reader of single lines, for an index of large and growing
     files; None for a file that only `decode` can read. A second argument is the state from which it goes on.
 
-    `read` gives what `decode` would of the bytes of a file, faster; None for a file that only `decode` can read.
+    `read` gives what `decode` would of the lines of a file, faster; None for a file that only `decode` can read.
 
     `kin` says where a conversation belongs that was read from the file at a path; programs write sub-agents to files of
     their own.
@@ -450,7 +450,7 @@ class FileFormat(Struct, frozen=True, kw_only=True):
     adapted_for: str | None = None
     mistakes: Callable[[Any], Iterable[tuple[str, str, str]]] | None = None
     skim: Callable[[Sequence[Any], dict[str, Any] | None], "Skim | None"] | None = None
-    read: Callable[[bytes], Conversation | None] | None = None
+    read: Callable[[Iterable[bytes]], Conversation | None] | None = None
     kin: Callable[[Conversation, PurePath], Kin] | None = None
     training: Mapping[str, str] | None = None
     calls_beside: bool = False  # a message has its calls in a field beside the content

@@ -14,12 +14,14 @@ and a `result` with the usage of the whole; `parent_tool_use_id` marks the lines
 import functools
 import re
 import sys
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
 from msgspec.structs import replace
 
+from ...values import jsontext
+from ...values.errors import BadWire, InterlinguaError
 from ...values.losses import QUIET, Encoded, Lines, Reporter, SupportTable
 from ...values.messages import (
     AssistantMessage,
@@ -31,6 +33,7 @@ from ...values.messages import (
     ToolResultMessage,
     Usage,
     UserMessage,
+    model_of,
 )
 from ...values.request import Conversation, Entry, ModelDescriptor
 from .. import dialect
@@ -49,7 +52,6 @@ WIRE = "anthropic-messages"
 SPAWNED_BY = "~spawnedBy"  # of the first entry of a sub-agent: the `entry` and the `callId` that started it, if known
 WEB = "~web"  # of a conversation: what stands around the lines in an export from the web
 ARRAY = "~array"  # of a conversation: the lines were the items of one list
-SYNTHETIC = "<synthetic>"  # the program's own text in place of an answer
 
 FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 
@@ -308,44 +310,72 @@ def _usual_block(block: Any) -> Any:
 def decode(data: Any) -> Conversation:
     """A session file, what `--output-format stream-json` printed, or an export from the web."""
     envelope, lines = _opened(data)
+    return _decoded(lines, envelope)
+
+
+def read(raws: Iterable[bytes]) -> Conversation | None:
+    """What `decode` gives of the lines of a file, none of which is in memory for longer than it takes to read it."""
+    try:
+        return _decoded(_objects(raws), {})
+    except InterlinguaError:
+        return None
+
+
+def _objects(raws: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    count = 0
+    for raw in raws:
+        if not raw.isspace():
+            line = jsontext.read(raw)
+            if type(line) is not dict:
+                raise BadWire(API, "expected an object")
+            count += 1
+            yield line
+    if count < 2:
+        raise BadWire(API, "one line may be a document")
+
+
+@reading(API)
+def _decoded(lines: Iterable[dict[str, Any]], envelope: dict[str, Any]) -> Conversation:
     records = _records_of()
     entries: list[Entry] = []
-    owners: list[dict[str, Any]] = []  # the line of each entry
+    threads: list[Any] = []  # of each entry, which sub-agent's it is
+    sub_agents: dict[str, str] = {}  # its entries, with the call that they belong to where the line tells it
     known: set[str | None] = set()
+    others: list[dict[str, Any]] = []  # the lines that are no messages
+    streamed = False
     for line in lines:
         kind = line.get("type")
+        if kind not in ("user", "assistant"):
+            others.append(line)
+        streamed = streamed or _is_streamed(line)
+        call, aside = line.get("parent_tool_use_id"), line.get("isSidechain")
+        thread = line.get("agentId") or call or aside
         for entry in records.read(line, kind if isinstance(kind, str) else "line"):
-            entries.append(unlike(entry, known, API) if entry.id in known else entry)
-            known.add(entries[-1].id)
-            owners.append(line)
-    groups = _answers(entries, owners)
+            if entry.id in known:
+                entry = unlike(entry, known, API)
+            entries.append(entry)
+            known.add(entry.id)
+            threads.append(thread)
+            if (aside is True or isinstance(call, str)) and entry.id is not None:
+                sub_agents[entry.id] = call or ""
+    groups = _answers(entries, threads)
     aliases = {entries[at].id: entries[group[-1]].id for group in groups for at in group}
     known.discard(None)
-    sub_agents = {
-        entry.id: line.get("parent_tool_use_id") or ""
-        for entry, line in zip(entries, owners, strict=True)
-        if entry.id is not None and _is_sub_agent(line)
-    }
     main = [entry for entry in entries if entry.id is not None and entry.id not in sub_agents]
     main = main or [entry for entry in entries if entry.id is not None]  # a sub-agent's own file
     head = main[-1].id if main else None
-    model = next(filter(None, map(_model_of, reversed(main or entries))), None)
-    linked, tails = _linked(join(entries, groups, API), aliases, sub_agents, _streamed(lines))
+    model = next(filter(None, (model_of(entry.message) for entry in reversed(main or entries))), None)
+    linked, tails = _linked(join(entries, groups, API), aliases, sub_agents, streamed)
     head = aliases.get(head, head)
     head = tails.get(head or "", head)
     return Conversation(
         entries=tuple(linked),
         head=head if not linked or head != linked[-1].id else None,
         model=ModelDescriptor(id=model, provider="anthropic") if model else None,
-        title=_title(lines, known),
-        usage=_total(lines),
+        title=_title(others, known),
+        usage=_total(others),
         extra={API: {FILE: True, **envelope}},
     )
-
-
-def _model_of(entry: Entry) -> str | None:
-    model = getattr(entry.message, "model", None)
-    return model if isinstance(model, str) and model != SYNTHETIC else None
 
 
 def _opened(data: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -355,16 +385,16 @@ def _opened(data: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     return ({ARRAY: True} if type(data) is list and _streamed(data) else {}), lines_of(data, API)
 
 
-def _streamed(lines: list[Any]) -> bool:
+def _streamed(lines: Iterable[Any]) -> bool:
     """Whether lines are the program's output: it has no parents, every line follows the one before."""
-    return any("session_id" in line and "sessionId" not in line for line in lines)
+    return any(map(_is_streamed, lines))
 
 
-def _is_sub_agent(line: dict[str, Any]) -> bool:
-    return line.get("isSidechain") is True or isinstance(line.get("parent_tool_use_id"), str)
+def _is_streamed(line: Any) -> bool:
+    return "session_id" in line and "sessionId" not in line
 
 
-def _answers(entries: list[Entry], owners: list[dict[str, Any]]) -> list[list[int]]:
+def _answers(entries: list[Entry], threads: list[Any]) -> list[list[int]]:
     """The lines of each answer that was written as several: one a block, with the same `message.id`."""
     groups: dict[tuple[str, Any], list[int]] = {}
     for at, entry in enumerate(entries):
@@ -372,9 +402,7 @@ def _answers(entries: list[Entry], owners: list[dict[str, Any]]) -> list[list[in
         if type(message) is not AssistantMessage or not message.response_id:
             continue
         if NAMED not in entry.extra[API]:  # else it is a line that the file has twice
-            line = owners[at]
-            thread = line.get("agentId") or line.get("parent_tool_use_id") or line.get("isSidechain")
-            groups.setdefault((message.response_id, thread), []).append(at)
+            groups.setdefault((message.response_id, threads[at]), []).append(at)
     return [group for group in groups.values() if len(group) > 1]
 
 
@@ -573,5 +601,6 @@ FORMAT = FileFormat(
     write=new_sessions.claude_code,
     adapted_for=WIRE,
     skim=skim,
+    read=read,
     kin=kin,
 )

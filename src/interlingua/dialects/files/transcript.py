@@ -6,9 +6,8 @@ root. A line without `id` may be named by its number (`line-3`), as sessions do.
 kind.
 """
 
-import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, get_args
 
 import msgspec
@@ -18,6 +17,7 @@ from msgspec.structs import replace
 from ...values import jsontext
 from ...values.canonical import build, plain
 from ...values.errors import BadWire, FormatError
+from ...values.jsontext import DEPTH_LIMIT
 from ...values.losses import Encoded, Lines, SupportTable
 from ...values.messages import AssistantMessage, Extra, Message, SystemMessage, ToolResultMessage, UserMessage
 from ...values.request import FOLLOWS, Conversation, Entry, arrange, is_aside
@@ -230,56 +230,66 @@ def detect(value: Any) -> str | None:
 
 # --- a whole file, at C speed ----------------------------------------------------------------------------------------
 
-_message_decoder = msgspec.json.Decoder(Message)
-# How a session ends its lines: the last quote before the brace closes a text, so these are keys of the line itself.
-_TAIL = re.compile(rb',"id":"([^"\\\x00-\x1f]*)"(?:,"parentId":"([^"\\\x00-\x1f]*)")?\}\s*')
+
+class _Place(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """How a session ends its lines."""
+
+    id: str
+    parent_id: str | UnsetType = UNSET
 
 
-def read(data: bytes) -> Conversation | None:
-    """What `decode` gives of the bytes of a file, for one that is whole and as sessions write it; None for others."""
-    raws = [raw for raw in data.split(b"\n") if raw and not raw.isspace()]
+_decode_message = msgspec.json.Decoder(Message).decode
+_decode_place = msgspec.json.Decoder(_Place).decode
+# Inside a text its quotes would be escaped: wherever this stands it is a key, of the line itself if only one brace
+# closes after it.
+_PLACE_KEY = b',"id":"'
+_MISREAD = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+
+def read(raws: Iterable[bytes]) -> Conversation | None:
+    """What `decode` gives of the lines of a file, for one that is whole and as sessions write it; None for others."""
+    entries: list[Entry] = []
+    odd: dict[int, dict[str, Any]] = {}  # the lines that had to be read as values, by their place among the entries
+    base, first = Conversation(), 0
+    is_first = True
     try:
-        opening, closing = (jsontext.read(raws[0]), jsontext.read(raws[-1])) if len(raws) > 1 else (None, None)
-        if not isinstance(opening, dict) or not isinstance(closing, dict):
-            return None
-        base, first = _decode_session(opening) if opening.get("role") == "session" else (Conversation(), 0)
-        head = closing["target"] if _is_head(closing) else None
-        last = len(raws) if head is None else len(raws) - 1
-        entries: list[Entry] = []
-        odd: dict[int, dict[str, Any]] = {}  # the lines that had to be read as values, by their place among the entries
-        for number, raw in enumerate(raws[first:last], first + 1):
-            entry = _read_entry(raw)
-            if entry is None:
-                line = jsontext.read(raw)
-                if not isinstance(line, dict):
-                    return None
-                entry = decode_entry(line, number)
+        for raw in raws:
+            if not is_first and (len(raw) <= DEPTH_LIMIT or raw.count(b"{") + raw.count(b"[") <= DEPTH_LIMIT):
+                at = raw.rfind(_PLACE_KEY)
+                try:
+                    if at < 0:
+                        entries.append(Entry(message=_decode_message(raw)))
+                        continue
+                    place = _decode_place(b"{" + raw[at + 1 :])
+                    message = _decode_message(raw[:at] + b"}")
+                    parent = None if place.parent_id is UNSET else place.parent_id
+                    entries.append(Entry(message=message, id=place.id, parent_id=parent))
+                    continue
+                except _MISREAD:
+                    pass
+            if raw.isspace():
+                continue
+            line = jsontext.read(raw)
+            if not isinstance(line, dict):
+                return None
+            if is_first and line.get("role") == "session":
+                base, first = _decode_session(line)
+            else:
                 odd[len(entries)] = line
-            entries.append(entry)
+                entries.append(decode_entry(line))
+            is_first = False
     except (BadWire, FormatError):
         return None
+    if first + len(entries) < 2:
+        return None  # one line may be anything
+    head = None
+    if _is_head(odd.get(len(entries) - 1, {})):
+        entries.pop()
+        head = odd.pop(len(entries))["target"]
     if _is_placed(entries):
         return replace(base, entries=_with_root(tuple(entries), odd.get(0, {})), head=head)
     lines = [odd[at] if at in odd else _place_of(entry) for at, entry in enumerate(entries)]
     return replace(base, entries=_placed(tuple(entries), lines, first + 1, head), head=head)
-
-
-def _read_entry(raw: bytes) -> Entry | None:
-    """The entry of a line that is as we would write it; None for any other, and for one that says it is a root."""
-    if len(raw) > jsontext.DEPTH_LIMIT and raw.count(b"{") + raw.count(b"[") > jsontext.DEPTH_LIMIT:
-        return None
-    at = raw.rfind(b',"id":"')
-    found = _TAIL.fullmatch(raw, at) if at > 0 else None
-    try:
-        if found is None:
-            return Entry(message=_message_decoder.decode(raw))
-        id, parent = found.groups()
-        message = _message_decoder.decode(raw[:at] + b"}")
-        if parent is None:
-            return Entry(message=message, id=id.decode())
-        return Entry(message=message, id=id.decode(), parent_id=parent.decode())
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None
 
 
 def _place_of(entry: Entry) -> dict[str, Any]:
@@ -321,9 +331,9 @@ _line_encoder = msgspec.json.Encoder()
 def copy_line(raw: bytes) -> bytes:
     """A line read and written again: known ones at C speed, others by the slow way, none changed in meaning."""
     try:
-        if len(raw) <= jsontext.DEPTH_LIMIT or raw.count(b"[") + raw.count(b"{") <= jsontext.DEPTH_LIMIT:
+        if len(raw) <= DEPTH_LIMIT or raw.count(b"[") + raw.count(b"{") <= DEPTH_LIMIT:
             return _line_encoder.encode(_line_decoder.decode(raw))
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except _MISREAD:
         pass
     line = jsontext.read(raw)
     place = {
