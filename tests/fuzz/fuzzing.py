@@ -46,6 +46,7 @@ _POLICY = Policy.of(
             {"action": "deny", "tool": "*", "path": "secrets/**"},
             {"action": "allow", "tool": "exec", "command": "git status"},
             {"action": "deny", "tool": "web_fetch", "host": "*.internal"},
+            {"action": "deny", "tool": "any", "command": ["rm", "git push"], "host": ".internal"},
         ]
     }
 )
@@ -183,7 +184,7 @@ def indexes(data: bytes) -> None:
 
 
 def policies(data: bytes) -> None:
-    """Command lines, paths and hosts before a policy."""
+    """Command lines, paths, hosts and whole arguments before a policy."""
     text = data.decode("utf-8", "replace")
     for tool, params in (("exec", {"command": text}), ("read", {"path": text}), ("web_fetch", {"url": text})):
         with contextlib.suppress(InterlinguaError):
@@ -191,6 +192,7 @@ def policies(data: bytes) -> None:
     with contextlib.suppress(InterlinguaError, ValueError, RecursionError):
         given = json.loads(text)
         if isinstance(given, dict):
+            _POLICY.decide("any", given)
             Policy.of(given)
 
 
@@ -257,6 +259,7 @@ SEEDS: dict[str, tuple[bytes, ...]] = {
         b"../secrets/./x",
         b"http://a.internal:80/",
         b'{"rules":[{"action":"ask"}]}',
+        b'{"command":["a",["rm",null]],"args":{"b":[1.5]},"files":{"src/a":{"value":"x"}},"hosts":[["a.internal"]],"env":{"A":""}}',
     ),
     "schemas": (
         b'{"schema":{"type":"object","properties":{"a":{"$ref":"#/$defs/b"},"c":{"type":["integer","null"],"minimum":1}},'

@@ -468,7 +468,7 @@ DENIALS = Policy(
     (
         Rule(action="deny", path=("secrets/**", "*.pem")),
         Rule(action="deny", host=(".internal", "10.0.0.1")),
-        Rule(action="deny", command="rm"),
+        Rule(action="deny", command=("rm", "git push")),
     ),
     default="allow",
     root="/srv/project",
@@ -493,6 +493,24 @@ DENIALS = Policy(
         *({"steps": [{name: "rm x"}]} for name in ("command", "cmd", "shellCommand", "script", "Command")),
         *({"steps": {"argv": ["rm", "x"]}}, {"commands": ["ls", "sudo rm x"]}, {"options": {"paths": [["secrets/x"]]}}),
         {"arguments": {"input": "*** Begin Patch\n*** Delete File: secrets/x\n*** End Patch"}},
+        *({name: ["a", ["rm"]]} for name in ("script", "command", "cmd", "argv", "commands", "run", "program")),
+        *(
+            {"command": value}
+            for value in ([["rm", "x"]], ["a", ["b", ["rm x"]]], ["rm", None], ["rm", True], [5, ["rm"]])
+        ),
+        *(
+            {"command": value}
+            for value in ({"program": "rm"}, {"rm": ["x"]}, {"0": "rm", "1": "x"}, {"a": {"b": ["rm"]}})
+        ),
+        *({name: "rm x"} for name in ("shell-command", "Shell Command", "RUNCommand", "command2", "cmds", "runcmd")),
+        *({name: ["ls", "rm x"]} for name in ("script", "scripts", "setupScript", "cmds", "preCommands")),
+        *({"command": ["ls -l", "rm x"]}, {"commands": ["rm", "x"]}, {"exec": "rm x"}, {"executable": "/bin/rm"}),
+        *({name: "git", "args": ["push", "-f"]} for name in ("command", "program", "cmd")),
+        *({"command": "git", "arguments": "push -f"}, {"command": ["git"], "argv": ["push"]}),
+        *({"files": {"secrets/key": "x"}}, {"files": {"secrets": "x"}}, {"file": {"a/b.pem": "x"}}),
+        *({"path": {"value": "secrets/x"}}, {"paths": {"0": "secrets/x"}}, {"file": {"name": "secrets/x"}}),
+        *({"Output-Path": "secrets/x"}, {"URLPath": "secrets/x"}, {"path1": "secrets/x"}, {"paths": {"secrets/x"}}),
+        *({"url": {"value": "http://a.internal"}}, {"hosts": {"a.internal": 1}}, {"hosts": [["a.internal"]]}),
         *({"command": f"curl -s {url}"} for url in ("http://a.internal/x", "a.internal", "a.internal:80/x")),
         *(
             {"command": f"{line}"}
@@ -516,11 +534,50 @@ def test_what_is_denied_is_denied_in_every_argument(params: dict[str, Any]) -> N
         {"content": "rm x http://a.internal secrets/key.pem"},
         {"edits": [{"oldText": "rm x", "newText": "secrets/key"}], "path": "src/a.py"},
         {"argv": ["git", "commit", "-m", "rm x"]},
+        {"command": ["git", "rm", "x"]},
+        {"command": "git", "args": ["commit", "-m", "rm x"]},
+        {"command": None, "shell": True, "cmd": []},
+        {"files": [{"path": "src/a.py", "content": "rm x secrets/key.pem"}]},
+        {"files": {"src/a.py": "rm x secrets/key.pem"}},
+        {"target": {"type": "page", "title": "secrets/key"}},
     ],
 )
 def test_texts_that_are_no_path_host_or_command_are_not_judged(params: dict[str, Any]) -> None:
     """What a file is to contain may name anything."""
     assert "allow" == DENIALS.decide("any", params).action
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        *({"command": value} for value in (["ls", ["x"]], {"run": "ls"}, ["ls", None], b"ls", ["ls", False], 9**5000)),
+        *({"command": "ls", "args": value} for value in ({"a": "x"}, [["x"]], [None])),
+        {**{f"{name}Command": "ls" for name in "abcdefghi"}, "args": ["x"]},
+    ],
+)
+def test_a_command_in_a_form_that_tools_read_differently_is_asked_about(params: dict[str, Any]) -> None:
+    """Nested, an object, or with parts that are no text: no allow rule for commands applies, a deny rule may."""
+    assert "ask" == DENIALS.decide("any", params).action
+    assert "deny" == Policy((Rule(action="allow", command="ls"),), default="deny").decide("any", params).action
+
+
+@pytest.mark.parametrize(
+    ("params", "action"),
+    [
+        ({"command": ["git", "status"]}, "allow"),
+        ({"commands": ["git status", "git status -s"]}, "allow"),
+        ({"commands": ["git status", "git push"]}, "ask"),
+        ({"script": ["git status", "make"]}, "ask"),
+        ({"command": "git status", "args": ["-s"]}, "allow"),
+        ({"command": "git status", "args": ["-s"], "options": {"environ": {"GIT_PAGER": "x"}}}, "ask"),
+        ({"command": "git", "args": ["status"]}, "ask"),  # a tool may run `git` alone
+        ({"command": "git status", "args": "; make"}, "ask"),
+        ({"command": "git status", "shell": "./mine"}, "ask"),
+    ],
+)
+def test_an_allow_rule_covers_every_reading_that_stands_for_the_call(params: dict[str, Any], action: str) -> None:
+    """Lists, several lines, arguments beside a command, variables at any depth."""
+    assert action == Policy((Rule(action="allow", command="git status"),)).decide("any", params).action
 
 
 def test_a_command_whose_host_is_not_known_is_asked_about() -> None:

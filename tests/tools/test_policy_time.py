@@ -87,7 +87,11 @@ def test_many_arguments_of_a_program_are_judged_in_linear_time(program: str) -> 
     {"command": ["a"] * 50_000},
     {"command": "x" * 2_000_000},
     {"command": "cat key", "paths": [f"a{at}" for at in range(3000)]},
-], ids=map(str, range(12)))  # fmt: skip
+    {"command": [["a", "b"]] * 2_000},
+    {"command": {f"a{at}": {"b": ["c"]} for at in range(1_000)}},
+    {**{f"a{at}_command": "b" for at in range(300)}, "args": ["c"] * 3_000},
+    {"files": {f"a/b/{at}": "c" for at in range(5_000)}},
+], ids=map(str, range(16)))  # fmt: skip
 def test_long_arguments_are_judged_in_linear_time(params: dict[str, Any]) -> None:
     """Long patches, long paths and many of them; what is too long to be judged is not allowed by a rule."""
     size = sum(len(str(value)) for value in params.values())

@@ -47,10 +47,17 @@ _PATH_KEYS = (
     *("root", "folder", "from", "to", "source", "src", "destination", "dest", "target", "old_path", "new_path"),
     *("image", "images"),
 )
-_COMMAND_KEYS = ("command", "cmd", "script", "argv", "commands", "command_line")
-_HOST_KEYS = ("url", "urls", "uri", "href", "host", "hostname", "base_url", "endpoint")
+_COMMAND_KEYS = (
+    *("command", "commands", "cmd", "cmds", "script", "scripts", "argv", "command_line", "cmdline", "commandline"),
+    *("program", "executable", "exec", "shell", "bash", "run"),
+)
+_ARGUMENT_KEYS = ("args", "arguments", "argv")  # beside a command: the rest of it
+_ENV_KEYS = ("env", "envs", "environ", "environment", "env_vars", "environment_variables")
+_HOST_KEYS = ("url", "urls", "uri", "uris", "href", "host", "hosts", "hostname", "base_url", "endpoint")
+# Names that say nothing: what stands under them belongs to the name around them, as in `{"path": {"value": "x"}}`.
+_NAMELESS = ("", "name", "value", "values", "item", "items", "list")
 # Names that end so are such arguments too: `shellCommand`, `outputPath`, `config_file`, `gatewayUrl`.
-_COMMAND_ENDINGS = ("_command", "_commands", "_cmd", "_script")
+_COMMAND_ENDINGS = ("command", "commands", "cmd", "cmds", "cmdline", "_script", "_scripts", "_argv", "_executable")
 _PATH_ENDINGS = ("_path", "_paths", "_file", "_files", "_filename", "_dir", "_directory", "_folder")
 _HOST_ENDINGS = ("_url", "_urls", "_uri", "_host", "_hostname", "_endpoint")
 _WEB_URL = re.compile(r"\s*@?(https?:.*)", re.IGNORECASE | re.DOTALL)
@@ -60,6 +67,9 @@ _REGEX_LENGTH = 4096
 _PATH_LENGTH = 4096  # PATH_MAX of Linux: a longer one is not opened
 _MAX_PATHS = 2000  # in one call
 _MAX_MOVES = 8  # `cd` in one line whose combinations with its arguments are compared
+_MAX_COMBINED = 4  # commands of one object that are read together with the arguments beside them
+_MAX_LINES = 500  # in one call
+_LISTS = (list, tuple, set, frozenset)
 LONG = 2_000  # characters of arguments; more are judged in a thread
 
 
@@ -244,7 +254,7 @@ class _Call(Struct, frozen=True):
             line=line,
             hosts=hosts,
             root=root,
-            with_env=bool(params.get("env")),
+            with_env=any(name in _ENV_KEYS and bool(value) for name, value in _fields(params)),
         )
 
 
@@ -399,23 +409,99 @@ def _names_tool(rule: Rule, tool: str) -> bool:
 
 
 def _shell_line(params: Mapping[str, Any]) -> ShellLine:
-    """Command lines of a call, parsed as one. A list is one command of literal arguments; `commands` has several."""
-    lines = []
-    for key, value in _fields(params):
-        if not (key in _COMMAND_KEYS or key.endswith(_COMMAND_ENDINGS)):
-            continue
-        if isinstance(value, str):
-            lines.append(read_shell_line(value))
-        elif key.endswith("commands") and isinstance(value, list | tuple):
-            lines += [read_shell_line(line) for line in value if isinstance(line, str)]
-        elif isinstance(value, list | tuple):
-            quoted = " ".join("'" + str(word).replace("'", "'\\''") + "'" for word in value)
-            lines.append(read_shell_line(quoted))
+    """Command lines of a call, parsed as one.
+
+    A tool may read a value in several ways: one stands for the call, the others are `inner`, for rules that forbid.
+    """
+    found: dict[tuple[str, bool], None] = {}
+    doubts: list[str] = []
+    for name, value, further in _commands(params):
+        found.update(dict.fromkeys(_command_readings(name, value, further, doubts)))
+    lines = [(read_shell_line(text), inner) for text, inner in itertools.islice(found, _MAX_LINES)]
+    if len(found) > _MAX_LINES:
+        doubts.append("it has too many commands to be judged")
     return ShellLine(
-        tuple(command for line in lines for command in line.commands),
-        doubt=next((line.doubt for line in lines if line.doubt), ""),
-        files=tuple(file for line in lines for file in line.files),
+        tuple(replace(command, inner=command.inner or inner) for line, inner in lines for command in line.commands),
+        doubt=next(filter(None, (*doubts, *(line.doubt for line, _ in lines))), ""),
+        files=tuple(file for line, _ in lines for file in line.files),
     )
+
+
+def _commands(params: Mapping[str, Any]) -> Iterator[tuple[str, Any, list[Any]]]:
+    """The arguments that are commands, at any depth: name, value, and the further arguments that stand beside it."""
+    waiting: deque[Any] = deque([params])
+    while waiting:
+        value = waiting.popleft()
+        if isinstance(value, Mapping):
+            fields = [(_snake(str(key)), item) for key, item in value.items()]
+            further = [item for name, item in fields if name in _ARGUMENT_KEYS and item]
+            combined = 0
+            for name, item in fields:
+                if not (name in _COMMAND_KEYS or name.endswith(_COMMAND_ENDINGS)):
+                    waiting.append(item)
+                elif name in _ARGUMENT_KEYS:
+                    yield name, item, []
+                else:
+                    combined += 1
+                    yield name, item, further if combined <= _MAX_COMBINED else further and [{}]
+        elif isinstance(value, _LISTS):
+            waiting.extend(value)
+
+
+def _command_readings(name: str, value: Any, further: list[Any], doubts: list[str]) -> Iterator[tuple[str, bool]]:
+    """The ways to read a command as a line, each with whether it is `inner`.
+
+    A text is a line; a list is one command of literal arguments, or in `commands` and `script` one line each. What is
+    nested, or neither text nor number, is read in every way and remains uncertain.
+    """
+    if value is None or isinstance(value, bool):  # `shell: true`
+        return
+    words, groups, doubt = _flattened(value)
+    is_program = bool(words) and not re.search(r"\s", words[0])
+    is_list = not isinstance(value, str)
+    has_lines = is_list and name.endswith(("s", "script"))
+    if not is_list:
+        yield value, False
+    elif doubt or not has_lines or is_program:
+        yield _quoted(words), bool(doubt) or has_lines
+    if is_list and (doubt or has_lines or not is_program):
+        yield from ((word, bool(doubt) or not has_lines) for word in words)
+    if doubt:
+        yield from ((_quoted(group), True) for group in groups)
+        doubts.append(doubt)
+    if further:
+        rest = further[0] if len(further) == 1 else further
+        more, _, unclear = _flattened(rest)
+        ends = [part if isinstance(part, str) else _quoted(texts) for part, texts in ((value, words), (rest, more))]
+        yield " ".join(ends), bool(doubt or unclear)
+        doubts.append(unclear)
+
+
+def _flattened(value: Any) -> tuple[list[str], list[list[str]], str]:
+    """The texts in a value in their order, those of each inner list or object, and why they are uncertain."""
+    words: list[str] = []
+    groups: list[list[str]] = []
+    doubt = ""
+    waiting: list[tuple[Any, list[str]]] = [(value, [])]
+    while waiting:
+        item, group = waiting.pop()
+        if isinstance(item, Mapping):
+            item, doubt = [part for pair in item.items() for part in pair], "its command is an object"
+        elif isinstance(item, _LISTS) and item is not value:
+            doubt = "its command is nested"
+        if isinstance(item, _LISTS):
+            groups.append([])
+            waiting += [(part, groups[-1]) for part in reversed([*item])]
+        elif isinstance(item, str | float) or (type(item) is int and abs(item) < 1 << 64):
+            words.append(str(item))
+            group.append(str(item))
+        else:
+            doubt = "its command has parts that are no text"
+    return words, groups, doubt
+
+
+def _quoted(words: Iterable[str]) -> str:
+    return " ".join("'" + word.replace("'", "'\\''") + "'" for word in words)
 
 
 @lru_cache(maxsize=256)
@@ -428,11 +514,26 @@ def _regex(pattern: str) -> re.Pattern[str]:
 
 def _paths(params: Mapping[str, Any]) -> Iterable[str]:
     for key, text in _texts(params):
-        is_path = (key in _PATH_KEYS or key.endswith(_PATH_ENDINGS)) and not _is_picture(key, text)
+        is_path = _is_path_key(key) and not _is_picture(key, text)
         if is_path or (_is_host_key(key) and text[:5].casefold() == "file:"):
             yield text
         if key in ("input", "patch"):
             yield from patch_paths(text)
+    for name, value in _fields(params):
+        if _is_path_key(name) and isinstance(value, Mapping):
+            yield from (str(key) for key in value if _names_file(name, str(key)))
+
+
+def _is_path_key(key: str) -> bool:
+    return key in _PATH_KEYS or key.endswith(_PATH_ENDINGS)
+
+
+def _names_file(name: str, key: str) -> bool:
+    """Whether a key of an object is a path: `{"files": {"src/a.py": "its text"}}`."""
+    if name.endswith("s"):
+        own = _snake(key)
+        return not (own in _NAMELESS or _is_path_key(own) or _is_host_key(own))
+    return re.search(r"[/\\.~]", key) is not None
 
 
 def _is_picture(key: str, text: str) -> bool:
@@ -574,6 +675,9 @@ def _addresses(params: Mapping[str, Any]) -> Iterable[str]:
             yield text
         elif key in _PATH_KEYS and (url := _WEB_URL.match(text)):
             yield url[1]
+    for name, value in _fields(params):
+        if _is_host_key(name) and isinstance(value, Mapping):
+            yield from (str(key) for key in value if re.search(r"[/.:]", str(key)))
 
 
 def _is_host_key(key: str) -> bool:
@@ -638,14 +742,17 @@ def _host_pattern(pattern: str) -> tuple[str, int | None]:
 
 def _fields(params: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """The arguments and what they hold, at any depth, each with its name."""
-    waiting: deque[Any] = deque([params])
+    waiting: deque[tuple[str, Any]] = deque([("", params)])
     while waiting:
-        value = waiting.popleft()
+        around, value = waiting.popleft()
         if isinstance(value, Mapping):
-            yield from ((_snake(str(key)), item) for key, item in value.items())
-            waiting.extend(value.values())
-        elif isinstance(value, list | tuple):
-            waiting.extend(value)
+            for key, item in value.items():
+                name = _snake(str(key))
+                name = around if name in _NAMELESS else name
+                yield name, item
+                waiting.append((name, item))
+        elif isinstance(value, _LISTS):
+            waiting.extend((around, item) for item in value)
 
 
 def _texts(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -656,21 +763,27 @@ def _texts(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             item = waiting.pop()
             if isinstance(item, str):
                 yield name, item
-            elif isinstance(item, list | tuple):
-                waiting += reversed(item)
+            elif isinstance(item, _LISTS):
+                waiting += reversed([*item])
 
 
 def text_size(value: Any) -> int:
-    """The number of characters in a value's texts."""
-    if isinstance(value, str):
-        return len(value)
-    if isinstance(value, Mapping):
-        return sum(map(text_size, value.values()))
-    return sum(map(text_size, value)) if isinstance(value, list | tuple) else 0
+    """The number of characters in a value's texts and keys, and of its other parts."""
+    size, waiting = 0, [value]
+    while waiting:
+        item = waiting.pop()
+        size += len(item) if isinstance(item, str) else 1
+        if isinstance(item, Mapping):
+            waiting += [*item, *item.values()]
+        elif isinstance(item, _LISTS):
+            waiting += item
+    return size
 
 
 def _snake(key: str) -> str:
-    return re.sub(r"(?<=[a-z\d])([A-Z])", r"_\1", key).lower()
+    """A name in one spelling: `shellCommand`, `shell-command` and `ShellCommand2` are `shell_command`."""
+    parted = re.sub(r"(?<=[a-z\d])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", unicodedata.normalize("NFKC", key))
+    return re.sub(r"[\W_]+", "_", parted).rstrip("_0123456789").lstrip("_").lower()
 
 
 def _several(patterns: Patterns) -> tuple[str, ...]:
