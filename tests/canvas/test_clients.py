@@ -208,6 +208,36 @@ async def test_what_cannot_be_committed_is_refused(published: Published) -> None
     assert ["a"] == list(await published.nodes(canvas))
 
 
+async def test_a_commit_that_must_wait_keeps_nobody_else_waiting(tmp_path: Path) -> None:
+    """Short commits are written at once, but not while another thread has the session."""
+    async with canvas_at(tmp_path, client_port=0) as canvas:
+        assert canvas.client_listener is not None
+        client = Published(canvas.client_listener.address)
+        id = await client.create()
+        assert 200 == await client.commit(id, "a", HELLO)
+        session = canvas.runs.writers.current(canvas.nodes.key(id))
+        taken, released = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with session.unless_busy() as is_held:
+                assert is_held
+                taken.set()
+                released.wait(30)
+
+        holding = asyncio.ensure_future(asyncio.to_thread(hold))
+        await asyncio.to_thread(taken.wait, 30)
+        waiting = asyncio.ensure_future(client.commit(id, "b", HELLO, "a"))
+        async with asyncio.timeout(10):
+            for _ in range(20):
+                assert 200 == (await client.ask("GET", "/health"))[0]
+        assert not waiting.done()
+        released.set()
+        await holding
+        assert 200 == await waiting
+        assert ["b"] == (await client.nodes(id))["a"]["child_ids"]
+        await client.http.close()
+
+
 async def test_b8_last_updated_is_when_something_last_changed(published: Published) -> None:
     """Not now, whenever one asks."""
     canvas = await published.create()
@@ -435,6 +465,29 @@ async def test_the_async_client_does_the_same(tmp_path: Path) -> None:
         assert found is not None and 100 == len(found.nodes)
         assert [made.canvas_id] == [one.canvas_id for one in await client.list_canvases()]
         assert await client.remove_canvas(made.canvas_id)
+
+
+def test_a_branch_ends_at_each_commit(tmp_path: Path) -> None:
+    """The line that moves it follows the entry; where a node is several entries, the last of them."""
+    results = [{"type": "tool_result", "tool_use_id": name, "content": "x"} for name in ("t", "u")]
+    with Served(tmp_path) as served, CanvasClient(served.address, home=tmp_path) as client:
+        canvas = client.create_canvas("T")
+        branch = canvas.checkout("main")
+        first = branch.commit_message(HELLO)["id"]
+        for message in (HELLO, il.UserMessage(content="own"), {"role": "user", "content": results}, HELLO):
+            last = branch.commit_message(message)["id"]
+        assert client.flush(30) and not client.failures
+    with Session.open(canvas.canvas_id, agent="canvas", home=tmp_path, read_only=True) as session:
+        lines = [json.loads(session.raw(number)) for number in range(session.line_count)]
+        assert last == session.branches()["main"].head
+        assert first == session.path()[0].id and 6 == len(session.path())
+    at = {line["id"]: number for number, line in enumerate(lines) if "id" in line}
+    assert [node["id"] for node in canvas.iter_nodes()] == [
+        line["target"] for line in lines if line["role"] == "branch" and line.get("target")
+    ]
+    for number, line in enumerate(lines):
+        if line["role"] == "branch" and line.get("target"):
+            assert number == at[line["target"]] + 1
 
 
 async def test_a_branch_that_somebody_else_moved_is_not_moved_back(tmp_path: Path) -> None:

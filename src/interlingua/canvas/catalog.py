@@ -27,6 +27,7 @@ from .trees import Tree
 OWN, CACHE = "own", "cache"
 PAUSE = 2.0  # seconds between looks for what is new, while something is
 IDLE_PAUSE = 30.0  # while nothing is
+LONGEST_PAUSE = 10.0  # while more comes all the time: one pass over it costs less, and does not slow the writers down
 _log = logging.getLogger(__name__)
 
 
@@ -80,7 +81,14 @@ class Finder:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._wake.wait()
-                await asyncio.sleep(PAUSE)  # more may come with what woke us
+                await self._until_quiet()
+
+    async def _until_quiet(self) -> None:
+        """Waits while more comes with what woke us."""
+        last = time.monotonic() + LONGEST_PAUSE
+        while self._wake.is_set() and time.monotonic() < last:
+            self._wake.clear()
+            await asyncio.sleep(PAUSE)
 
     def follow(self) -> None:
         """Brings the index up to date; in a thread."""

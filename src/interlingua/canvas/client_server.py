@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from aiohttp import web
@@ -14,6 +14,7 @@ from ..serving.listener import Listener
 from ..serving.problems import HttpProblem, problem_of
 from ..serving.sse import Channel, serve_events
 from ..sessions import EntryExists, Session, SessionError, SessionNotFound, StaleHead, gc
+from ..sessions.files import FileStore
 from ..values import jsontext
 from ..values.canonical import build
 from ..values.errors import BadWire, FormatError, InterlinguaError
@@ -204,24 +205,33 @@ def _done(nodes: Any, session: Session, operation: Operation) -> Outcome:
 
 
 def _commit(nodes: Any, session: Session, operation: Operation) -> None:
-    name = operation.id or ""
+    name, branch = operation.id or "", _branch_at_parent(session, operation)
     if operation.node is not None:
         node = {**operation.node, "parent_id": operation.parent}
-        nodes.append(session, operation.canvas, name, node, operation.parents)
+        nodes.append(session, operation.canvas, name, node, operation.parents, branch)
         return
     message: AgentMessage = build(operation.message, Message, "$.message")
+    where: dict[str, Any] = {"parent_id": operation.parent} if branch is None else {"branch": branch}
     try:
-        session.append(message, id=name, parent_id=operation.parent, parents=operation.parents)
+        session.append(message, id=name, parents=operation.parents, **where)
     except EntryExists:
         if session.entry(name).message != message:
             raise
 
 
+def _branch_at_parent(session: Session, operation: Operation) -> str | None:
+    """The branch, if it stands where the node is to hang: then one write commits the node and moves the branch."""
+    if operation.branch is None or operation.parent is None or operation.expect not in (UNSET, operation.parent):
+        return None
+    known = session.marks.branches.get(operation.branch)
+    return operation.branch if known is not None and known.head == operation.parent else None
+
+
 def _move(session: Session, operation: Operation) -> Outcome:
-    """Moves the branch to what was committed, unless somebody else moved it first."""
+    """Moves the branch to what was committed, unless it moved with it or somebody else moved it first."""
     if operation.branch is None:
         return Outcome()
-    known = session.branches().get(operation.branch)
+    known = session.marks.branches.get(operation.branch)
     if known is not None and known.head == operation.id:
         return Outcome()
     expected = {} if operation.expect is UNSET else {"expect": operation.expect}
@@ -241,7 +251,7 @@ def _update(nodes: Any, session: Session, operation: Operation) -> None:
 
 def _set_branch(session: Session, operation: Operation) -> Outcome:
     name = operation.branch or ""
-    known = session.branches().get(name)
+    known = session.marks.branches.get(name)
     if operation.deleted:
         if known is not None:
             session.delete_branch(name)
@@ -264,6 +274,9 @@ def _set_branch(session: Session, operation: Operation) -> Outcome:
 
 
 BODY_LIMIT = 4 * JSON_LIMIT  # pictures travel in the JSON here
+SHORT = 16 << 10  # bytes of a body that is written at once
+
+T = TypeVar("T")
 
 
 class _CommitEvent(Struct):
@@ -385,19 +398,21 @@ class ClientListener:
 
     async def _commit(self, request: web.Request) -> web.Response:
         id = request.match_info["id"]
-        body: _CommitRequest = _decoded(await read_limited(request, BODY_LIMIT), _CommitRequest)
+        raw = await read_limited(request, BODY_LIMIT)
+        body: _CommitRequest = _decoded(raw, _CommitRequest)
         node = body.data.data
         name = node.get("id")
         if not isinstance(name, str) or not name:
             raise HttpProblem(422, "a node needs an id", path="$.data.data.id", remedy="send the whole node")
         session = await self._session(id)
-        await asyncio.to_thread(self._nodes.append, session, id, name, node)
+        await _written(session, len(raw), lambda: self._nodes.append(session, id, name, node))
         await self._changed(id, "message_committed", name)
         return _json({"message_id": name, "canvas_id": id, "message": "Message committed successfully"})
 
     async def _update(self, request: web.Request) -> web.Response:
         id, name = request.match_info["id"], request.match_info["node"]
-        body: _CommitRequest = _decoded(await read_limited(request, BODY_LIMIT), _CommitRequest)
+        raw = await read_limited(request, BODY_LIMIT)
+        body: _CommitRequest = _decoded(raw, _CommitRequest)
         node = body.data.data
         if node.get("id") not in (None, name):
             raise HttpProblem(
@@ -407,7 +422,7 @@ class ClientListener:
                 remedy="send one id",
             )
         session = await self._session(id)
-        changed = await asyncio.to_thread(self._nodes.revise, session, id, name, node)
+        changed = await _written(session, len(raw), lambda: self._nodes.revise(session, id, name, node))
         for other in changed:
             await self._changed(id, "message_updated", other)
         return _json({"message_id": name, "canvas_id": id, "message": "Message updated successfully"})
@@ -446,6 +461,15 @@ class ClientListener:
             node = (await asyncio.to_thread(self._nodes.data, id))["nodes"].get(name)
             fields = {"type": event, "timestamp": time.time(), "canvas_id": id, "data": node}
             channel.publish(event, jsontext.write(fields))
+
+
+async def _written(session: Session, size: int, write: Callable[[], T]) -> T:
+    """Writes to a session. One short line to a file takes less time than to pass it to a thread and back."""
+    if size <= SHORT and isinstance(session.store, FileStore):
+        with session.unless_busy() as is_held:
+            if is_held:
+                return write()
+    return await asyncio.to_thread(write)
 
 
 def _decoded(raw: bytes, shape: Any) -> Any:

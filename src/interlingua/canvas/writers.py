@@ -287,18 +287,31 @@ class Nodes:
         found = [self.summary(info.id) for info in sorted(infos, key=lambda info: (info.created or 0, info.id))]
         return [one for one in found if one is not None]
 
-    def append(self, session: Session, id: str, name: str, node: dict[str, Any], parents: Sequence[str] = ()) -> None:
-        """Commits a node. The same node again is the same commit; another with its id is refused."""
+    def append(
+        self,
+        session: Session,
+        id: str,
+        name: str,
+        node: dict[str, Any],
+        parents: Sequence[str] = (),
+        branch: str | None = None,
+    ) -> None:
+        """Commits a node. The same node again is the same commit; another with its id is refused.
+
+        `branch` stands at the node's parent, and moves along where the node is one entry.
+        """
         *parts, last = _entries(name, node)
         parent = node.get("parent_id")
         further = self._pending.get((id, name), ())
         named = dict.fromkeys((*last.parents, *further, *parents))
         merged = tuple(other for other in named if other != parent and _has(session, other))
+        alone = branch is not None and not parts
+        where: dict[str, Any] = {"branch": branch} if alone else {"parent_id": last.parent_id}
         try:
             for part in () if parts and _has(session, name) else parts:
                 with contextlib.suppress(EntryExists):
                     session.append(part.message, id=part.id, parent_id=part.parent_id, extra=part.extra)
-            session.append(last.message, id=name, parent_id=last.parent_id, parents=merged, extra=last.extra)
+            session.append(last.message, id=name, parents=merged, extra=last.extra, **where)
         except SessionNotFound:
             raise HttpProblem(
                 422, f"no node {parent!r} to hang from", path="$.data.data.parent_id", remedy="commit the parent first"

@@ -13,7 +13,7 @@ import os
 import secrets
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain, islice
 from pathlib import Path
 from typing import NamedTuple
@@ -132,6 +132,7 @@ class Index:
     def __init__(self) -> None:
         self._segments: list[_Segment] = []
         self._tail = bytearray()  # the records behind the last whole segment
+        self._tail_checks = bytearray()  # their checksums alone: an id that is new is looked for in every one
         self._on_disk = 0  # bytes of records in the index file
         self._sealed = (0, bytes(_CODE))  # the bytes in whole segments, and the code of the last of them
         self.covered = 0  # bytes of the session file that are indexed
@@ -158,28 +159,24 @@ class Index:
     def add(self, length: int, parent: int, id: str | None, kind: int, flags: int = 0) -> None:
         """Adds the next line; `length` is without its newline."""
         self.head = len(self) if kind >= ENTRY else parent
-        self._tail += _RECORD.pack(self.covered, length, parent, check_of(id), kind, flags)
+        check = check_of(id)
+        self._tail += _RECORD.pack(self.covered, length, parent, check, kind, flags)
+        self._tail_checks += _CHECK.pack(check)
         self.covered += length + 1
         if len(self._tail) == _SEGMENT:
             self._segments.append(_segment(self._tail, hashlib.blake2b(self._tail, digest_size=_CODE).digest()))
-            self._tail = bytearray()
+            self._tail, self._tail_checks = bytearray(), bytearray()
 
     def candidates(self, id: str) -> Iterator[int]:
         """Numbers of entries that may have this id, the latest first."""
         key = _CHECK.pack(check_of(id))
-        columns = ((number, self._segments[number].checks) for number in reversed(range(len(self._segments))))
-        for number in self._matches(key, columns, _CHECK_AT):
-            if self._kind(number) >= ENTRY:
-                yield number
-
-    def _matches(self, key: bytes, columns: Iterable[tuple[int, bytes]], field: int) -> Iterator[int]:
-        """Numbers of the records with a value, those of the tail first; `columns` has that field of segments."""
-        first = len(self._segments) * _COUNT
-        for at in _places(self._tail, key, _SIZE, field):
-            yield first + at
-        for number, values in columns:
-            for at in _places(values, key, 4, 0):
-                yield number * _COUNT + at
+        last = len(self._segments)
+        for at in range(last, -1, -1):
+            checks = self._tail_checks if at == last else self._segments[at].checks
+            for place in _places(checks, key, 4, 0):
+                number = at * _COUNT + place
+                if self._kind(number) >= ENTRY:
+                    yield number
 
     def _kind(self, number: int) -> int:
         at, within = divmod(number, _COUNT)
@@ -205,7 +202,9 @@ class Index:
         """The entries with this parent."""
         after = range(max(parent, 0) // _COUNT, len(self._segments))  # children are later lines
         columns = ((number, self._segments[number].columns().parents) for number in after)
-        found = self._matches(_PARENT.pack(parent), columns, _PARENT_AT)
+        key, first = _PARENT.pack(parent), len(self._segments) * _COUNT
+        found = [first + at for at in _places(self._tail, key, _SIZE, _PARENT_AT)]
+        found += [number * _COUNT + at for number, values in columns for at in _places(values, key, 4, 0)]
         return sorted(number for number in found if self._kind(number) >= ENTRY)
 
     def leaves(self) -> list[int]:
@@ -265,6 +264,7 @@ class Index:
     def _load(self, records: bytearray, key: bytes) -> None:
         if len(records) < _SEGMENT:
             self._tail = records
+            self._tail_checks = bytearray(_joined([records[at::_SIZE] for at in range(_CHECK_AT, _CHECK_AT + 4)]))
             return
         done, code = self._sealed
         self._sealed = done + _SEGMENT, _authenticated(key, code, records)
@@ -293,8 +293,10 @@ class Index:
         yield first + skipped, self._tail[skipped:]
 
     def save(self, path: Path, file: int) -> None:
-        """Writes the records that are not on disk, syncs, then writes the header; raises OSError.
+        """Writes the records that are not on disk, then the header; raises OSError.
 
+        Not synced: after a power cut the code in the header does not match records that were lost, and appends need not
+        wait for a disk.
         A file in its place that is no index of ours is left alone, and nothing is saved.
         """
         there = _existing(path)
@@ -307,7 +309,6 @@ class Index:
         try:
             for at, records in self._since(saved):
                 _write_at(handle, records, _HEADER.size + at)
-            os.fsync(handle)
             given = (len(self), self.covered, os.fstat(file).st_mtime_ns, *_samples(file, self.covered))
             raw = _HEADER.pack(_MAGIC, *given, self._code(key), bytes(_CODE))[:-_CODE]
             _write_at(handle, raw + _authenticated(key, raw), 0)
@@ -322,7 +323,7 @@ class Index:
         self._on_disk = self._size
 
     def close(self) -> None:
-        self._segments, self._tail = [], bytearray()
+        self._segments, self._tail, self._tail_checks = [], bytearray(), bytearray()
 
 
 def discard(path: Path) -> None:

@@ -623,6 +623,16 @@ class Session:
                 if self._log.generation != generation:
                     self._at, self._known = None, (ROOT, "")
 
+    @contextlib.contextmanager
+    def unless_busy(self) -> Iterator[bool]:
+        """Holds the session if no other thread does, and tells whether it is held: inside, calls wait for nobody."""
+        is_held = self._lock.acquire(blocking=False)
+        try:
+            yield is_held
+        finally:
+            if is_held:
+                self._lock.release()
+
     def _branch_end(self, name: str, expect: str | None) -> int:
         """The head of a branch; raises StaleHead if `expect` is another."""
         known = self._marks().branches.get(name)
