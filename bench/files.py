@@ -2,10 +2,14 @@
 
 `python bench/files.py [MEGABYTES] [FORMAT…]`; each format's file is made of our own samples, its lines repeated under
 new ids. A row reads the file with `il.read` (for a session file: one conversation), and converts it with the command.
+
+`python bench/files.py --scale [MEGABYTES…]` goes through files of 10, 100 and 1000 MB in the ways that need no more
+memory for a larger file: what a line costs, and how much memory the process took.
 """
 
 import itertools
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -203,6 +207,26 @@ READ = MEASURE.format(
 )
 
 
+# Ways through files of any size. The archive reads session files line by line: texts, usage, titles.
+CONVERT = MEASURE.format(
+    setup="from interlingua.cli.convert import command",
+    work="command.main([path, '-t', name, '-o', path + '.out', '-j', '1'], standalone_mode=False); count = 1",
+)
+ARCHIVE = MEASURE.format(
+    setup=(
+        "from pathlib import Path\nfrom interlingua.sessions.archive_index import Stamp\n"
+        "from interlingua.sessions.archive_reading import read_file\nfile = Path(path)"
+    ),
+    work="count = sum(part.messages for found in read_file(file, name, Stamp.of(file)) for part in found.parts)",
+)
+SCALE = (
+    ("transcript", "`convert -t transcript`", CONVERT, "transcript"),
+    ("sharegpt", "`il.read`", READ, "sharegpt"),
+    ("sharegpt", "`convert -t openai-completions`", CONVERT, "openai-completions"),
+    ("claude-code", "the archive", ARCHIVE, "claude-code"),
+)
+
+
 def measured(script: str, path: Path, name: str) -> tuple[float, float, int]:
     done = subprocess.run([sys.executable, "-c", script, str(path), name], check=True, capture_output=True, text=True)
     seconds, peak, count = done.stdout.split()
@@ -216,7 +240,30 @@ def converted(path: Path, out: Path, target: str, jobs: int) -> float:
     return time.perf_counter() - began
 
 
+def scale(sizes: list[float]) -> None:
+    """What a line costs in files of several sizes."""
+    print(f"CPU µs a line, and peak MB of the process; load {os.getloadavg()[0]:.1f} at the start\n")
+    print(f"| | by | {' | '.join(f'{size:g} MB' for size in sizes)} | last : first |")
+    print(f"|---|---|{'--:|' * len(sizes)}--:|")
+    for name in dict.fromkeys(way[0] for way in SCALE):
+        ways = [way for way in SCALE if way[0] == name]
+        rows: dict[str, list[tuple[float, float]]] = {way[1]: [] for way in ways}
+        for size in sizes:
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / f"{name}.jsonl"
+                lines = write(path, name, int(size * 1e6))
+                for _, by, script, given in ways:
+                    seconds, peak, _ = measured(script, path, given)
+                    rows[by].append((seconds / lines * 1e6, peak))
+        for by, found in rows.items():
+            cells = [f"{cost:.1f} µs, {peak:.0f} MB" for cost, peak in found]
+            print(f"| {name} | {by} | {' | '.join(cells)} | {found[-1][0] / found[0][0]:.2f} |", flush=True)
+
+
 def main() -> None:
+    if sys.argv[1:2] == ["--scale"]:
+        scale([float(size) for size in sys.argv[2:]] or [10, 100, 1000])
+        return
     megabytes = float(sys.argv[1]) if len(sys.argv) > 1 else 20
     names = sys.argv[2:] or list(FORMATS)
     print(f"{megabytes:g} MB of each; CPU seconds for reading, wall seconds for converting (start included)\n")
