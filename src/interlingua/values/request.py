@@ -388,6 +388,8 @@ class Conversation(Value, frozen=True, kw_only=True):
 
     def path(self) -> tuple[Entry, ...]:
         """The entries from the root to the head, each the parent of the next."""
+        if self.head is None and not any(map(_has_a_place, self.entries)):
+            return self.entries
         tree = self.tree()
         at = tree.head
         path = []
@@ -508,6 +510,11 @@ def _target(aside: Any) -> Any:
     """
     target = aside.fields.get("target", FOLLOWS) if aside.role == "head" else FOLLOWS
     return None if aside.role == "session" else target if isinstance(target, str | None) else FOLLOWS
+
+
+def _has_a_place(entry: Entry) -> bool:
+    """Whether an entry may stand elsewhere than after the one before; those of data sets do not."""
+    return entry.id is not None or entry.parent_id is not None or isinstance(entry.message, CustomMessage)
 
 
 def _stated_parent(entry: Entry) -> Any:

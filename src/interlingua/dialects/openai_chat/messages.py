@@ -30,6 +30,11 @@ from .facts import API, GENERATED, PARTS, Compat
 LAYOUT = Layout(API)
 M = TypeVar("M", UserMessage, SystemMessage, ToolResultMessage)
 
+# Made into each message by `replace`: constructors check their content, which is made of blocks here, and take longer.
+_USER = UserMessage(content=None)
+_ANSWER = AssistantMessage(content=None)
+_RESULT = ToolResultMessage(content=None, tool_call_id="", is_error=False)
+
 
 def decode_messages(wire: list[Any], api: str, compat: Compat, mint: Any = None) -> tuple[Message, ...]:
     """Wire messages as ours, one by one. `api` is the wire that produced the answers."""
@@ -41,7 +46,7 @@ def decode_messages(wire: list[Any], api: str, compat: Compat, mint: Any = None)
 def _decode_message(wire: Any, pairing: Pairing, api: str, compat: Compat) -> Message:
     role = an_object(wire, API).get("role")
     if role == "user":
-        user = UserMessage(content=_decode_content(wire.get("content")))
+        user = replace(_USER, content=_decode_content(wire.get("content")))
         if len(wire) == 2 and "content" in wire:
             return user
         return _kept(user, wire, say_plain("user", user.content))
@@ -81,15 +86,15 @@ def _decode_assistant(wire: dict[str, Any], pairing: Pairing, api: str, compat: 
     pairing.turn()
     content = wire.get("content")
     if len(wire) == 2 and (content is None or isinstance(content, str)) and "content" in wire:
-        return AssistantMessage(content=None if content is None else (TextBlock(text=content),), api=api)
+        return replace(_ANSWER, content=None if content is None else (TextBlock(text=content),), api=api)
     blocks, extra_fields = _decode_simply(wire, content) or decode_spoken(wire, compat, pairing.mint, answer=False)
     for call in blocks:
         if isinstance(call, ToolCall):
             pairing.made(None if (call.extra.get(API) or {}).get(GENERATED) else call.id, call.id, call.name)
     if blocks or isinstance(content, list):
-        return AssistantMessage(content=blocks, api=api, extra={API: extra_fields} if extra_fields else {})
+        return replace(_ANSWER, content=blocks, api=api, extra={API: extra_fields} if extra_fields else {})
     extra_fields = residual(wire, {"role": "assistant", "content": None})  # null, or no content at all
-    return AssistantMessage(content=None, api=api, extra={API: extra_fields} if extra_fields else {})
+    return replace(_ANSWER, api=api, extra={API: extra_fields} if extra_fields else {})
 
 
 _SIMPLE = frozenset(
@@ -131,11 +136,11 @@ def _decode_result(wire: dict[str, Any], pairing: Pairing) -> ToolResultMessage:
     blocks = (TextBlock(text=content),) if isinstance(content, str) else _decode_content(content)
     given = wire.get("tool_call_id")
     call_id, name = pairing.answered(given)
-    result = ToolResultMessage(
+    result = replace(
+        _RESULT,
         tool_call_id=pairing.mint() if call_id is None else call_id,
         tool_name=name if name is not None else optional(wire.get("name")),
         content=blocks,
-        is_error=False,
         cache=decode_cache(wire),
     )
     if len(wire) == 3 and isinstance(content, str) and call_id is not None and call_id == given:

@@ -445,6 +445,8 @@ def _decode_system(wire: Any) -> tuple[System, str | None, Extra]:
     if role not in ("system", "developer"):
         return None, None, {}
     content = wire.get("content")
+    if isinstance(content, str) and len(wire) == 2:
+        return content, "developer" if role == "developer" else None, {}
     system: System = content if isinstance(content, str) else None
     if isinstance(content, list):
         blocks = tuple(map(decode_part, content))
@@ -471,9 +473,10 @@ def _decode_tool(wire: Any) -> ToolSpec:
     name = function.get("name")
     if not isinstance(name, str):
         return _own_tool(wire)
-    if len(wire) == 2 and len(function) == 3 and "type" in wire:
+    if len(wire) == 2 and "type" in wire:
         description, schema = function.get("description"), function.get("parameters")
-        if type(description) is str and type(schema) is dict:  # most are so, and nothing is left to be kept
+        plain = len(function) == 2 if description is None else len(function) == 3 and type(description) is str
+        if plain and type(schema) is dict:  # most are so, and nothing is left to be kept
             return ToolSpec(name=name, description=description, input_schema=schema)
     tool = ToolSpec(
         name=name,
