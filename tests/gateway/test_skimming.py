@@ -58,12 +58,14 @@ def test_an_answer_does_not_depend_on_when_its_frames_are_decoded(api: str, data
     assert late == at_once and isinstance(late, Done | Error)
 
 
+@pytest.mark.parametrize("together", [1, 7, 1000])
 @pytest.mark.parametrize("api", ["anthropic-messages", "openai-completions"])
-def test_frames_of_plain_text_are_decoded_as_one(api: str) -> None:
-    """A hundred pieces of text cost no more than a few frames."""
+def test_frames_of_plain_text_are_decoded_as_one(api: str, together: int) -> None:
+    """A hundred pieces of text cost no more than a few frames, also where they arrive together."""
     message = il.AssistantMessage(content=(il.TextBlock(text="words and " * 100),), stop_reason="stop")
     frames = frames_of(api, message, 10)
-    last, count = decoded(api, frames, True)
+    chunks = [b"".join(frames[at : at + together]) for at in range(0, len(frames), together)]
+    last, count = decoded(api, chunks, True)
     assert isinstance(last, Done) and message.text == last.message.text
     assert count < 10 < 100 < len(frames)
 

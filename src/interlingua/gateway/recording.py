@@ -197,18 +197,26 @@ class Recorder:
         assert self._queue is not None
         while True:
             try:
-                exchange = await asyncio.wait_for(self._queue.get(), IDLE)
+                batch = [await asyncio.wait_for(self._queue.get(), IDLE)]
             except TimeoutError:
                 await asyncio.to_thread(self._release)
                 continue
+            while not self._queue.empty():
+                batch.append(self._queue.get_nowait())
             try:
-                await asyncio.to_thread(self.record, exchange)
+                await asyncio.to_thread(self._record_all, batch)  # one change of threads for what ended together
+            finally:
+                for _ in batch:
+                    self._queue.task_done()
+
+    def _record_all(self, batch: Sequence[Exchange]) -> None:
+        for exchange in batch:
+            try:
+                self.record(exchange)
             except (InterlinguaError, OSError) as error:
                 _log.error("%s is not recorded: %s", exchange.id, error)
             except Exception:
                 _log.exception("%s is not recorded", exchange.id)
-            finally:
-                self._queue.task_done()
 
     def record(self, exchange: Exchange) -> str | None:
         """Writes one exchange; the id of its session, or None where it is not in the sample."""

@@ -12,6 +12,7 @@ from ..values.events import StreamEvent, TextDelta, ThinkingDelta, ToolCallDelta
 # Characters of a JSON string that mean themselves, and escapes that do not depend on what follows.
 _PIECE = re.compile(rb'(?:[ !#-\[\]-~]|\\["\\/bfnrt])*')
 _PLAIN = re.compile(rb"[ !#-\[\]-~]+")
+_TRIES = 8  # frames in a row that are looked at one by one; where none repeats, the rest is decoded together
 
 
 class Skimmer:
@@ -28,24 +29,29 @@ class Skimmer:
 
     def feed(self, data: bytes) -> tuple[list[StreamEvent], bool]:
         """The events of these frames and of those that were left before them; and whether text was left for later."""
-        before, after, at = self._before, self._after, 0
-        while before and data.startswith(before, at):
-            start = at + len(before)
-            end = data.find(after, start)
-            if end < 0 or not _PIECE.fullmatch(data, start, end):
-                break
-            self._pieces.append(data[start:end])
-            at = end + len(after)
-        if at == len(data):
-            return [], at > 0
-        data = data[at:]
-        if self._pieces:
-            return self.flush() + self._decoded(data), at > 0
-        self._before = b""
-        events = self._decoded(data)
-        if len(events) == 1:
-            self._learn(data, events[0])
-        return events, False
+        events: list[StreamEvent] = []
+        at, end, was_left, tries = 0, len(data), False, _TRIES
+        while at < end:
+            before = self._before
+            if before and data.startswith(before, at):
+                start = at + len(before)
+                stop = data.find(self._after, start)
+                if stop >= 0 and _PIECE.fullmatch(data, start, stop):
+                    self._pieces.append(data[start:stop])
+                    at, was_left, tries = stop + len(self._after), True, _TRIES
+                    continue
+            if self._pieces:
+                events += self.flush()
+            tries -= 1
+            border = data.find(b"\n\n", at) + 2
+            frame = data[at:border] if border > 1 and tries else data[at:]
+            at += len(frame)
+            self._before = b""
+            decoded = self._decoded(frame)
+            if len(decoded) == 1:
+                self._learn(frame, decoded[0])
+            events += decoded
+        return events, was_left
 
     def flush(self) -> list[StreamEvent]:
         """The events of what was left: one, for all of its text."""

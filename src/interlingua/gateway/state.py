@@ -62,21 +62,32 @@ class Pace:
     def __init__(self, seconds: float = 0.01) -> None:
         self._seconds = seconds
         self._latest = -seconds
-        self._hurried = asyncio.Event()
+        self._is_hurried = False
+        self._waiter: asyncio.Future[None] | None = None
 
     async def turn(self) -> None:
         """Waits until it is time for a write."""
         loop = asyncio.get_running_loop()
         remaining = self._latest + self._seconds - loop.time()
-        if remaining > 0 and not self._hurried.is_set():
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._hurried.wait(), remaining)
-        self._hurried.clear()
+        if remaining > 0 and not self._is_hurried:
+            self._waiter = loop.create_future()
+            timer = loop.call_later(remaining, self._wake)  # `wait_for` would make a task of it
+            try:
+                await self._waiter
+            finally:
+                timer.cancel()
+                self._waiter = None
+        self._is_hurried = False
         self._latest = loop.time()
 
     def hurry(self) -> None:
         """Somebody waits for what is to be written."""
-        self._hurried.set()
+        self._is_hurried = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
 
 class MemoryState:
