@@ -13,6 +13,7 @@ from interlingua.gateway.accounts import NANO, Accounts, Spent
 from interlingua.gateway.exchange import ClientKey
 from interlingua.gateway.gate import KeyGate
 from interlingua.gateway.keys import ClientKeys
+from interlingua.gateway.ledger import Ledger
 from interlingua.gateway.state import MemoryState, SqliteState, StateError, StateStore, Stored, open_state
 from interlingua.values.errors import AuthFailed, BadRequest, InterlinguaError, Overloaded, RateLimited
 from interlingua.values.messages import Usage
@@ -200,6 +201,20 @@ async def test_two_gates_on_one_file_never_exceed_a_limit(tmp_path: Path) -> Non
     for door, store in zip(doors, stores, strict=True):
         await door.accounts.close()
         await store.close()
+
+
+async def test_the_ledger_and_the_limits_of_one_file_have_one_connection(tmp_path: Path) -> None:
+    """What one of two writes, the other would have to read again. Whoever opened it closes it."""
+    ledger = Ledger(f"sqlite:{tmp_path / 'gateway.db'}")
+    store = open_state(f"sqlite:{tmp_path / 'gateway.db'}", ledger.database)
+    other = open_state(f"sqlite:{tmp_path / 'other.db'}", ledger.database)
+    assert isinstance(store, SqliteState) and store._file is ledger.database
+    assert isinstance(other, SqliteState) and other._file is not ledger.database
+    for one in (store, other):
+        assert {} == await one.swap({"k": Stored(0, b"x")})
+        await one.close()
+    assert [] == await ledger.usage()
+    await ledger.close()
 
 
 async def test_two_gates_on_one_redis_never_exceed_a_limit_and_refuse_without_it(tmp_path: Path) -> None:

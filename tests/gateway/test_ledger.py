@@ -168,7 +168,7 @@ async def test_while_the_ledger_cannot_be_written_nothing_is_served(
     monkeypatch.setattr(ledgers, "_RETRY", 0.01)
     ledger = at(tmp_path)
     gate = KeyGate(ClientKeys(tmp_path / "keys.json"), Accounts(MemoryState()), ledger)
-    connection = ledger._database._connection  # type: ignore[attr-defined]
+    connection = ledger.database._connection  # type: ignore[attr-defined]
     pages = connection.execute("PRAGMA page_count").fetchone()[0]
     connection.execute(f"PRAGMA max_page_count = {pages}")
     # SQLite reports its own limit as a disk does: SQLITE_FULL.
@@ -251,7 +251,7 @@ async def test_kill_9_loses_no_acknowledged_entry_and_repeats_none(tmp_path: Pat
         process.stdout.close()
         acknowledged |= {f"{run}-{int(line)}" for line in lines if line.endswith(b"\n")}
     ledger = Ledger(f"sqlite:{path}")
-    found = [id for (id,) in await ledger._database.rows("SELECT id FROM gateway_ledger")]
+    found = [id for (id,) in await ledger.database.rows("SELECT id FROM gateway_ledger")]
     assert acknowledged <= set(found) and len(found) == len(set(found))
     for id in sorted(acknowledged)[:50]:  # a gateway that repeats what it is not certain of changes nothing
         await ledger.append(

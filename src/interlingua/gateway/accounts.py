@@ -293,11 +293,11 @@ _Batch: TypeAlias = "dict[str, list[_Waiting]]"
 
 class _Waiting(Struct, eq=False):
     operation: _Operation
-    future: "asyncio.Future[_Outcome]"
+    future: "asyncio.Future[_Outcome] | None" = None  # None: nobody asks whether it is written
     outcome: _Outcome = None  # what the last attempt to write it would give
 
     def resolve(self) -> None:
-        if not self.future.done():
+        if self.future is not None and not self.future.done():
             self.future.set_result(self.outcome)
 
 
@@ -357,9 +357,9 @@ class Accounts:
         self._reserve(key, tokens)
         try:
             # Whoever stops waiting must not stop the write: others' operations are in it.
-            outcome = await asyncio.shield(waiting.future)
+            outcome = await asyncio.shield(waiting)
         except asyncio.CancelledError:
-            waiting.future.add_done_callback(lambda done: self._release(key.name, done))
+            waiting.add_done_callback(lambda done: self._release(key.name, done))
             raise
         assert isinstance(outcome, Admission | Refusal)
         if isinstance(outcome, Admission):
@@ -372,10 +372,15 @@ class Accounts:
         """Counts what a call used in place of what was put aside; the future ends when it is written. While the store
         is away it is kept for later."""
         self._open[name] -= 1
-        waiting = self._submit(name, _Settle(admission, tokens, cost))
+        written = self._submit(name, _Settle(admission, tokens, cost))
         if self._doubts:
-            waiting.resolve()
-        return waiting.future
+            written.set_result(None)
+        return written
+
+    def settle_soon(self, name: str, admission: Admission, *, tokens: int, cost: int) -> None:
+        """As `settle`, where nobody waits for it."""
+        self._open[name] -= 1
+        self._add(name, _Waiting(_Settle(admission, tokens, cost)))
 
     def _reserve(self, key: ClientKey, tokens: int) -> None:
         """Asks for calls ahead, where the key has asked within the last second too; twice as many each time."""
@@ -386,7 +391,7 @@ class Accounts:
             return
         self._reserving.add(key.name)
         reserving = self._submit(key.name, _Reserve(key, wanted, tokens, now))
-        reserving.future.add_done_callback(lambda done: self._take_ahead(key.name, done))
+        reserving.add_done_callback(lambda done: self._take_ahead(key.name, done))
 
     def _take_ahead(self, name: str, done: "asyncio.Future[_Outcome]") -> None:
         self._reserving.discard(name)
@@ -404,13 +409,14 @@ class Accounts:
     def _give_back(self, name: str) -> None:
         ahead = self._ahead.pop(name, None)
         if ahead is not None and (ahead.calls or ahead.tokens):
-            self._submit(name, _GiveBack(ahead))
+            self._add(name, _Waiting(_GiveBack(ahead)))
 
     async def spent(self, name: str) -> Spent:
         """What is spent now, without what is put aside."""
         if name in self._waiting:
             self._pace.hurry()
-            await asyncio.gather(*(asyncio.shield(one.future) for one in self._waiting[name]), return_exceptions=True)
+            with contextlib.suppress(StateError):
+                await asyncio.shield(self._submit(name, _Renew()))  # written together with the others
         account = self._decoded(await self._read(name))
         account.advance(self._clock())
         return account.spent
@@ -429,20 +435,24 @@ class Accounts:
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
-    def _submit(self, name: str, operation: _Operation) -> _Waiting:
-        waiting = _Waiting(operation, asyncio.get_running_loop().create_future())
-        self._waiting.setdefault(name, []).append(waiting)
-        self._submitted.set()
+    def _submit(self, name: str, operation: _Operation) -> "asyncio.Future[_Outcome]":
+        """What ends when the operation is written."""
+        future: asyncio.Future[_Outcome] = asyncio.get_running_loop().create_future()
+        self._add(name, _Waiting(operation, future))
         if isinstance(operation, _URGENT):
             self._pace.hurry()
+        return future
+
+    def _add(self, name: str, waiting: _Waiting) -> None:
+        self._waiting.setdefault(name, []).append(waiting)
+        self._submitted.set()
         if self._writer is None or self._writer.done():
             self._writer = asyncio.ensure_future(self._write())
-        return waiting
 
     def _release(self, name: str, done: "asyncio.Future[_Outcome]") -> None:
         """Gives back what was put aside for a caller that has gone."""
         if not done.cancelled() and done.exception() is None and isinstance(made := done.result(), Admission):
-            self._submit(name, _Settle(made, 0, 0))
+            self._add(name, _Waiting(_Settle(made, 0, 0)))
 
     async def _write(self) -> None:
         while self._waiting or self._doubts:
@@ -540,13 +550,12 @@ class Accounts:
         while True:
             await asyncio.sleep(self._lease / 3)
             for name in [name for name, count in self._open.items() if count]:
-                waiting = self._submit(name, _Renew())
-                waiting.future.add_done_callback(lambda done: done.cancelled() or done.exception())
+                self._add(name, _Waiting(_Renew()))
 
 
 def _refuse(waiting: list[_Waiting], error: StateError) -> None:
     for one in waiting:
-        if one.future.done():
+        if one.future is None or one.future.done():
             continue
         if isinstance(one.operation, _KEPT):
             one.future.set_result(None)

@@ -2,7 +2,6 @@
 
 import logging
 import math
-from collections.abc import Awaitable
 
 from ..values.errors import AuthFailed, BadRequest, InterlinguaError, Overloaded, RateLimited
 from .accounts import NANO, Accounts, Admission, Refusal
@@ -63,23 +62,26 @@ class KeyReservation:
         self._admission = admission
 
     async def settle(self, exchange: Exchange) -> None:
-        written = self.settle_soon(exchange)
-        if written is not None:
-            await written
-
-    def settle_soon(self, exchange: Exchange) -> "Awaitable[object] | None":
-        """Counts what was used; to be awaited by whoever wants to know that it is written."""
         admission, self._admission = self._admission, None
-        if admission is None:
-            return None
+        if admission is not None:
+            tokens, cost = self._used(exchange, admission)
+            await self._accounts.settle(exchange.key.name, admission, tokens=tokens, cost=cost)
+
+    def settle_soon(self, exchange: Exchange) -> None:
+        """As `settle`, but waits for nothing."""
+        admission, self._admission = self._admission, None
+        if admission is not None:
+            tokens, cost = self._used(exchange, admission)
+            self._accounts.settle_soon(exchange.key.name, admission, tokens=tokens, cost=cost)
+
+    def _used(self, exchange: Exchange, admission: Admission) -> tuple[int, int]:
+        """Tokens and cost."""
         usage = exchange.usage
         if usage is None and exchange.answer is None and exchange.cost is None:
-            tokens, cost = 0, 0  # no provider did any work
-        else:
-            tokens = usage.total_tokens if usage is not None else admission.tokens
-            charged = charged_cost(exchange)
-            cost = admission.cost if charged is None else charged
-        return self._accounts.settle(exchange.key.name, admission, tokens=tokens, cost=cost)
+            return 0, 0  # no provider did any work
+        tokens = usage.total_tokens if usage is not None else admission.tokens
+        charged = charged_cost(exchange)
+        return tokens, admission.cost if charged is None else charged
 
 
 def is_limited(key: ClientKey) -> bool:

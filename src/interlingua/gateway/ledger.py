@@ -130,8 +130,8 @@ class Ledger:
     """The entries in a database: `sqlite:FILE`, or `postgresql://…` for several gateways."""
 
     def __init__(self, address: str) -> None:
-        self._database: Database = open_database(address, _TABLES)
-        self.where = self._database.where
+        self.database: Database = open_database(address, _TABLES)
+        self.where = self.database.where
         self.failure: StateError | None = None
         self._waiting: list[LedgerEntry] = []
         self._attempted: list[asyncio.Future[None]] = []  # of those who wait for the next attempt to write
@@ -179,7 +179,7 @@ class Ledger:
             await self._pace.turn()
             batch, attempted, self._attempted = list(self._waiting), self._attempted, []
             try:
-                await self._database.insert(_INSERT, list(map(_row, batch)))
+                await self.database.insert(_INSERT, list(map(_row, batch)))
                 self.failure = None
                 del self._waiting[: len(batch)]
             except StateError as error:
@@ -211,7 +211,7 @@ class Ledger:
         columns = [column for column in COLUMNS if column in by]
         names = "".join(f"{column}, " for column in columns)
         group = f"GROUP BY {', '.join(columns)} ORDER BY {', '.join(columns)}" if columns else ""
-        rows = await self._database.rows(
+        rows = await self.database.rows(
             f"SELECT {names}{_SUMS} FROM gateway_ledger {where} {group}", *(value for _, value in conditions)
         )
         return [_sum(columns, row) for row in rows if row[len(columns)]]
@@ -220,7 +220,7 @@ class Ledger:
         """What a key has spent today, this month and ever."""
         await self.flush()
         today = time.strftime("%Y-%m-%d", time.gmtime())
-        rows = await self._database.rows(
+        rows = await self.database.rows(
             """SELECT sum(CASE WHEN day = ? THEN cost ELSE 0 END), sum(CASE WHEN day >= ? THEN cost ELSE 0 END),
             sum(cost) FROM gateway_ledger WHERE key = ?""",
             today,
@@ -239,7 +239,7 @@ class Ledger:
                 await self._writer
         if self._waiting:
             _log.error("%s: %d entries could not be written: %s", self.where, len(self._waiting), self.failure)
-        await self._database.close()
+        await self.database.close()
 
 
 def _row(entry: LedgerEntry) -> tuple[Any, ...]:

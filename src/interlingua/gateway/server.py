@@ -628,7 +628,7 @@ class Gateway:
         async for message in socket:
             if message.type is WSMsgType.ERROR:  # too large, or no WebSocket any more: it has been closed
                 break
-            one = replace(exchange, id=f"req_{secrets.token_hex(12)}", started=time.time(), extra={})
+            one = replace(exchange, id=_new_id(), started=time.time(), extra={})
             reply = Reply(SocketChannel(http, socket), one)
             try:
                 await self._message(http, message.data, asked, one, reply)
@@ -837,9 +837,14 @@ def _sum(usage: Usage, other: Usage) -> Usage:
     )
 
 
+def _new_id() -> str:
+    """The id of an exchange. It begins with the time: the ledger's index of ids then grows at its end."""
+    return f"req_{int(time.time() * 1000):012x}{secrets.token_hex(8)}"
+
+
 def _exchange(asked: Door) -> Exchange:
     return Exchange(
-        id=f"req_{secrets.token_hex(12)}",
+        id=_new_id(),
         key=LOCAL,
         wire=asked.wire,
         asked_model=asked.model or "",

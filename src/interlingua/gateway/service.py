@@ -88,7 +88,7 @@ class Service:
                 " make one first: interlingua serve keys add NAME"
             )
         self.ledger = Ledger(resolved_address(state.ledger or database))
-        self._store: StateStore = open_state(resolved_address(state.limits or database))
+        self._store: StateStore = open_state(resolved_address(state.limits or database), self.ledger.database)
         self.accounts = Accounts(self._store, seed=self.ledger.spent)
         self.metrics = Metrics(lambda: self.gateway.open_exchanges, metrics_folder)
         self.recorder: Recorder | None = recorder_of(settings.recording)
@@ -132,8 +132,8 @@ class Service:
         if self.recorder is not None:
             await self.recorder.close()
         await self.accounts.close()
-        await self.ledger.close()
         await self._store.close()
+        await self.ledger.close()
         if self._recall is not None:
             await self._recall.close()
         self.metrics.save()

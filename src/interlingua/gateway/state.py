@@ -59,7 +59,7 @@ class StateStore(Protocol):
 class Pace:
     """Makes one write of what comes close together: the first goes at once, the next `seconds` later, or if hurried."""
 
-    def __init__(self, seconds: float = 0.01) -> None:
+    def __init__(self, seconds: float = 0.03) -> None:
         self._seconds = seconds
         self._latest = -seconds
         self._is_hurried = False
@@ -148,13 +148,22 @@ class SqliteFile:
             self.path.chmod(0o600)
             self._connection = self._connect()
             self._connection.execute("PRAGMA journal_mode = WAL")
+        except (sqlite3.Error, OSError) as error:
+            raise self._unusable(error) from None
+        self.create(*tables)
+
+    def create(self, *tables: str) -> None:
+        """Makes tables, where they are not there yet."""
+        try:
+            self._connection.execute(f"PRAGMA busy_timeout = {int(PATIENCE * 1000)}")
             for table in tables:
                 self._connection.execute(table)
             self._connection.execute("PRAGMA busy_timeout = 0")
-        except (sqlite3.Error, OSError) as error:
-            raise StateError(
-                f"{path}: not usable as the gateway's database: {error}; move it away or repair it"
-            ) from None
+        except sqlite3.Error as error:
+            raise self._unusable(error) from None
+
+    def _unusable(self, error: Exception) -> StateError:
+        return StateError(f"{self.path}: not usable as the gateway's database: {error}; move it away or repair it")
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=PATIENCE)
@@ -250,17 +259,27 @@ _STATE_TABLE = (
 
 
 class SqliteState:
-    """Values in a SQLite file, for the gateways of one machine."""
+    """Values in a SQLite file, for the gateways of one machine.
 
-    def __init__(self, path: Path | str) -> None:
-        self._file = SqliteFile(path, (_STATE_TABLE,))
+    Where the file is open already (`beside`), its connection serves both: what one of two connections writes, the other
+    has to read again.
+    """
+
+    def __init__(self, path: Path | str, beside: SqliteFile | None = None) -> None:
+        self._is_shared = beside is not None and beside.path == Path(path).expanduser()
+        if beside is not None and self._is_shared:
+            self._file = beside
+            self._file.create(_STATE_TABLE)
+        else:
+            self._file = SqliteFile(path, (_STATE_TABLE,))
         self.where = self._file.where
 
     async def swap(self, changes: Mapping[str, Stored]) -> dict[str, Stored]:
         return await self._file.write(lambda connection: _swap(connection, changes))
 
     async def close(self) -> None:
-        await self._file.close()
+        if not self._is_shared:
+            await self._file.close()
 
 
 def _swap(connection: sqlite3.Connection, changes: Mapping[str, Stored]) -> dict[str, Stored]:
@@ -438,14 +457,15 @@ class PostgresState:
 # --- which -----------------------------------------------------------------------------------------------------------
 
 
-def open_state(address: str) -> StateStore:
-    """The store at `sqlite:FILE`, `redis://…`, `rediss://…`, `postgresql://…` or `memory:`."""
+def open_state(address: str, beside: Database | None = None) -> StateStore:
+    """The store at `sqlite:FILE`, `redis://…`, `rediss://…`, `postgresql://…` or `memory:`. `beside`: a database that
+    is open, and is used where it is the same file; whoever opened it closes it."""
     scheme, _, rest = address.partition(":")
     match scheme:
         case "memory":
             return MemoryState()
         case "sqlite":
-            return SqliteState(rest)
+            return SqliteState(rest, beside if isinstance(beside, SqliteFile) else None)
         case "redis" | "rediss" | "unix":
             return RedisState(address)
         case "postgresql" | "postgres":
