@@ -63,7 +63,8 @@ def compact(value: Any) -> str:
         out = _encode(value)
     except (UnicodeEncodeError, TypeError, ValueError, RecursionError):
         out = _write_odd(value)
-    _refuse_depth_of(value, out)
+    if out.count(b"[") + out.count(b"{") > DEPTH_LIMIT:
+        _refuse_depth_of(value, out)
     _refuse_nan(value, out)
     return out.decode()
 
@@ -182,12 +183,11 @@ def refuse_depth(data: bytes | bytearray) -> None:
 
 
 def _refuse_depth_of(value: Any, data: bytes | bytearray) -> None:
-    """The same for a value and its text, which is faster for a wide one: orjson writes no more than 254 levels."""
-    if data.count(b"[") + data.count(b"{") > DEPTH_LIMIT:
-        try:
-            orjson.dumps(value)
-        except TypeError:
-            refuse_depth(data)
+    """The same for a value and its text of many brackets, faster for a wide one: orjson writes at most 254 levels."""
+    try:
+        orjson.dumps(value)
+    except TypeError:
+        refuse_depth(data)
 
 
 def _write_odd(value: Any) -> bytes:
