@@ -261,6 +261,25 @@ def test_notes_and_ratings_stand_beside_a_message(chromium: Any, server: Threade
         expect(one.turn("a").locator(".notes")).to_have_count(0)
 
 
+def test_keys_after_a_note_are_the_pages(tab: Tab, key: str) -> None:
+    """While a note is being saved its field is gone; one that could not be saved comes back with its text."""
+    page = tab.go(f"/s/{key}/transcript?at=a")
+    expect(tab.turn("a")).to_be_visible()
+    pending: list[Any] = []
+    page.route("**/notes", lambda route: pending.append(route), times=1)
+    tab.press("N")
+    field = page.get_by_role("textbox", name="note")
+    field.fill("too polite")
+    tab.press("Enter")
+    expect(field).to_have_count(0)
+    tab.press("Shift+ArrowDown")
+    expect(tab.turn("a").locator(".who .chip")).to_have_text("poor")
+    pending[0].abort()
+    expect(field).to_have_value("too polite")
+    tab.press("Enter")
+    expect(tab.turn("a").locator(".notes p")).to_have_count(1)
+
+
 def test_new_messages_do_not_move_the_view_of_others(chromium: Any, server: Threaded, key: str) -> None:
     """Two viewers: what one writes appears to the other, whose viewport and selection stay."""
     with Tab(chromium, server) as one, Tab(chromium, server) as two:

@@ -1,6 +1,6 @@
 /** What people think of a message: a rating, and notes beside it. */
 
-import { useState } from "react";
+import { useReducer } from "react";
 
 import { post } from "./http";
 import { clock, day } from "./format";
@@ -24,17 +24,28 @@ export function Rating({ store, row }: { store: SessionStore; row: Row }) {
 }
 
 export function Notes({ store, entry, write, writing, onDone }: { store: SessionStore; entry: EntryView; write?: boolean; writing: boolean; onDone: () => void }) {
-  const [text, setText] = useState("");
   const notes = (entry.notes ?? []).filter((note) => note.text !== undefined);
   const failed = (error: Error) => store.fail(error);
-  const save = () => void post(place(store, entry.id), { text }).then(() => { setText(""); onDone(); }, failed);
+  // The draft is the store's: this view goes when its message is scrolled away or loaded anew. While it is saved the
+  // field is gone, so that the next keys are the page's and a second Enter writes no second note.
+  const [, redraw] = useReducer((count: number) => count + 1, 0);
+  const { text, saving } = store.drafts.get(entry.id) ?? { text: "", saving: false };
+  const setText = (text: string) => { store.drafts.set(entry.id, { text, saving: false }); redraw(); };
+  const save = () => {
+    store.drafts.set(entry.id, { text, saving: true });
+    store.changed();
+    void post(place(store, entry.id), { text }).then(
+      () => { store.drafts.delete(entry.id); onDone(); },
+      (error: Error) => { store.drafts.set(entry.id, { text, saving: false }); failed(error); },
+    );
+  };
   if (notes.length === 0 && !writing) return null;
   return (
     <div className="notes" onClick={(event) => event.stopPropagation()}>
       {notes.map((note) => (
         <p key={note.id}><Icon name="note" className="s" /><span>{visible(note.text ?? "")}</span><span className="dim">{[note.by, day(note.at), clock(note.at)].filter(Boolean).join(" · ")}</span>{write && <Button icon="x" label="Remove note" kind="bare" small hideLabel onClick={() => void post(`${place(store, entry.id)}/${encodeURIComponent(note.id)}`, {}, "DELETE").catch(failed)} />}</p>
       ))}
-      {writing && (
+      {writing && !saving && (
         <form onSubmit={(event) => { event.preventDefault(); if (text.trim() !== "") save(); }}>
           <input ref={(element) => element?.focus()} className="field" value={text} onChange={(event) => setText(event.target.value)} onKeyDown={(event) => { if (event.key === "Escape") onDone(); }} placeholder="A note beside this message; no model reads it" aria-label="note" />
           <Button label="Keep" small disabled={text.trim() === ""} onClick={save} />

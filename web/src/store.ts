@@ -64,6 +64,7 @@ export class SessionStore {
   live = new Map<string, LiveNode>();
   runs = new Map<string, Run>();
   waiting = new Map<string, Approval>();
+  readonly drafts = new Map<string, { text: string; saving: boolean }>(); // of notes
   progress = new Map<string, { state: string; text?: string; ms?: number }>();
   connection: Connection = "connecting";
   lostAt?: number;
