@@ -119,7 +119,7 @@ class Raw:
 async def serving(raw: Raw) -> AsyncIterator[tuple[Raw, HttpTransport]]:
     server = await asyncio.start_server(raw, "127.0.0.1", 0)
     raw.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    transport = HttpTransport(direct=True)
+    transport = HttpTransport()
     try:
         yield raw, transport
     finally:
@@ -256,7 +256,7 @@ async def test_no_value_makes_another_header(value: str) -> None:
 
 async def test_an_address_where_nobody_listens_is_a_typed_error() -> None:
     """Refused at once, with the address."""
-    transport = HttpTransport(direct=True)
+    transport = HttpTransport()
     with pytest.raises(il.TransportError, match=r"no answer from http://127\.0\.0\.1:9: "):
         await transport.send("POST", "http://127.0.0.1:9/v1", {}, b"{}")
     await transport.aclose()
@@ -273,11 +273,12 @@ async def test_a_compressed_answer_is_unpacked() -> None:
 
 
 async def test_a_real_server_answers_over_both_kinds_of_connections() -> None:
-    """The same status, headers and body as with aiohttp."""
-    with Server() as server:
+    """The same status, headers and body as with aiohttp, which is used behind a proxy."""
+    with Server() as server, ProxyServer() as proxies:
         server.route("GET", "/anything", {"a": 1})
         found = []
-        for transport in (HttpTransport(direct=True), HttpTransport()):
+        for proxy in (None, proxies.url):
+            transport = HttpTransport(proxy=proxy)
             reply = await transport.send("GET", f"{server.url}/anything", {"X-A": "b"}, None)
             kind = reply.headers.get("content-TYPE")
             found.append((reply.status, kind, await whole(reply)))
@@ -289,7 +290,7 @@ async def test_tls_is_checked_against_the_authorities() -> None:
     """With the server's own the call is answered; without it nothing is sent."""
     with Server(tls=True) as server:
         server.route("GET", "/anything", {"a": 1})
-        trusting, wary = HttpTransport(ca=server.ca_pem.decode(), direct=True), HttpTransport(direct=True)
+        trusting, wary = HttpTransport(ca=server.ca_pem.decode()), HttpTransport()
         for _ in range(2):
             assert 200 == (await trusting.send("GET", f"{server.url}/anything", {}, None)).status
         with pytest.raises(il.TransportError, match="certificate"):
@@ -303,7 +304,70 @@ async def test_a_proxy_is_not_gone_around() -> None:
     """Calls that need one go through it."""
     with Server() as server, ProxyServer() as proxy:
         server.route("GET", "/anything", {"a": 1})
-        transport = HttpTransport(proxy=proxy.url, direct=True)
+        transport = HttpTransport(proxy=proxy.url)
         assert 200 == (await transport.send("GET", f"{server.url}/anything", {}, None)).status
         await transport.aclose()
         assert 1 == len(proxy.passed)
+
+
+async def test_an_answer_before_the_body_is_sent_is_read() -> None:
+    """A server that refuses a large body without reading it: its answer counts, and the connection is given up."""
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 413 Too Large\r\nContent-Length: 5\r\n\r\nlarge")
+        await writer.drain()
+        await released.wait()
+        writer.close()
+
+    released = asyncio.Event()
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    transport = HttpTransport()
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    async with asyncio.timeout(60):
+        reply = await transport.send("POST", url, {}, b"x" * 64_000_000)
+        assert (413, b"large") == (reply.status, await whole(reply))
+    released.set()
+    await transport.aclose()
+    server.close()
+
+
+async def test_a_large_body_arrives_whole_and_the_connection_is_kept() -> None:
+    """Piece by piece, as the server takes it; the next call goes over the same connection."""
+    with Server() as server:
+        server.route("POST", "/anything", {"a": 1})
+        transport = HttpTransport()
+        sizes = []
+        for size in (3_000_001, 10, 262_145):
+            body = bytes(range(256)) * (size // 256 + 1)
+            reply = await transport.send("POST", f"{server.url}/anything", {}, body)
+            assert b'{"a":1}' == (await whole(reply)).replace(b" ", b"")
+            sizes.append(server.requests[-1].body == body)
+        await transport.aclose()
+    assert [True, True, True] == sizes
+
+
+async def test_a_call_given_up_while_it_connects_leaves_no_connection() -> None:
+    """At whatever point: the connection that was being made is closed when it is there."""
+    ended = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        ended.append(await reader.read())
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    transport = HttpTransport()
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    for turns in range(12):
+        call = asyncio.ensure_future(transport.send("GET", url, {}, None))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        call.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await call
+    async with asyncio.timeout(60):
+        while server.sockets and len(asyncio.all_tasks()) > 1:
+            await asyncio.sleep(0.01)
+    await transport.aclose()
+    server.close()
+    assert set(ended) <= {b"", b"GET / HTTP/1.1\r\nHost: %b\r\n\r\n" % url[7:-1].encode()}

@@ -6,7 +6,6 @@ import importlib
 import io
 import os
 import sys
-import threading
 from typing import Any
 
 import click
@@ -101,7 +100,6 @@ def main(arguments: list[str] | None = None) -> Any:
         _use_utf8()
         install_safe_streams()  # to the end: for tracebacks, too
         hide_process()
-        _import_early(sys.argv[1:])
     try:
         return group(args=arguments, prog_name="interlingua", standalone_mode=True)
     except InterlinguaError as error:
@@ -122,12 +120,6 @@ def hide_process() -> None:
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
-
-
-def _import_early(arguments: list[str]) -> None:
-    """Imports the HTTP client of `run` beside the rest: most of that time it reads the certificates of the system."""
-    if arguments[:1] == ["run"] and not {"-h", "--help"} & {*arguments}:
-        threading.Thread(target=importlib.import_module, args=("aiohttp",)).start()
 
 
 def _use_utf8() -> None:

@@ -41,6 +41,7 @@ from ..values.request import Api, CallOptions, Context, ModelDescriptor, Request
 from ..values.validation import check_context
 from .auth.credentials import Secret, scrub
 from .auth.resolver import AuthResolver, authenticate, convention, given_key, missing, resolved_by
+from .http1 import NoConnection
 from .providers import Provider, Route, has_image, is_login_token
 from .stream import Batch, Stream, Timeouts, Watch, contained, without_frames
 from .transport import ERROR_BODY_LIMIT, Reply, Transport, shared, whole
@@ -730,7 +731,7 @@ def check_size(body: bytes, api: str, *, largest: int = LARGEST_ANSWER, values: 
 
 def unreachable(error: TransportError, row: Provider, url: str) -> TransportError:
     """The error for a server that is not there; of one that people start themselves, it asks whether they did."""
-    if not row.keyless or not hasattr(error.__cause__, "os_error"):  # aiohttp: no connection was made
+    if not row.keyless or not isinstance(error, NoConnection):
         return error
     address = urlsplit(url)
     return TransportError(f"no connection to {row.label} at {address.scheme}://{address.netloc}; is it running?")

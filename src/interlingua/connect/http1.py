@@ -1,4 +1,4 @@
-"""HTTP/1.1 without what a general client does for each request: for the gateway, which makes many.
+"""HTTP/1.1 without what a general client does for each request, and without loading one.
 
 One call at a time on a connection, and the connection is kept for the next one (RFC 9112). Redirects, cookies, proxies
 and compression are not its affair: `HttpTransport` decides which calls may come here. Answers are read strictly: a
@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from aiohappyeyeballs import start_connection
 from multidict import CIMultiDict
 
 from ..values.errors import FormatError, TimedOut, TransportError
@@ -28,6 +29,10 @@ _LONGEST_LINE = 4096  # of a chunk's length with its extensions
 _REMEMBERED = 512  # heads of requests
 
 Address: TypeAlias = tuple[str, str, int]  # scheme, host, port
+
+
+class NoConnection(TransportError):
+    """There is no server at the address."""
 
 
 class Malformed(Exception):
@@ -190,8 +195,12 @@ class Http1Pool:
         head = self._head(method, url, headers, body)
         connection = self._take(address) or await self._connected(address)
         reply = Http1Reply(connection, method, self._loop)
-        connection.ask(head + body if body else head, reply)
         try:
+            if body is None or len(body) <= _LARGEST_BUFFER:
+                connection.ask(head + body if body else head, reply)
+            else:
+                connection.ask(head, reply)
+                await connection.send_rest(body)
             await reply.begun
         except TransportError as error:
             raise TransportError(f"no answer from {_shown(address)}: {error}") from None
@@ -210,22 +219,35 @@ class Http1Pool:
         return None
 
     async def _connected(self, address: Address) -> "Connection":
-        scheme, host, port = address
-        if scheme == "https" and self._context is None:
+        if address[0] == "https" and self._context is None:
             self._context = ssl.create_default_context()
         try:
             async with asyncio.timeout(self._connect):
-                _, connection = await self._loop.create_connection(
-                    lambda: Connection(self, address),
-                    host,
-                    port,
-                    ssl=self._context if scheme == "https" else None,
-                    happy_eyeballs_delay=0.25,
-                )
+                return await self._open_connection(address)
         except TimeoutError as error:
             raise TimedOut(f"no connection to {_shown(address)} within {self._connect:g} s") from error
         except (OSError, UnicodeError) as error:  # a name that cannot be one is a UnicodeError
-            raise TransportError(f"no answer from {_shown(address)}: {error or type(error).__name__}") from error
+            kind = TransportError if isinstance(error, ssl.SSLError) else NoConnection
+            raise kind(f"no answer from {_shown(address)}: {error or type(error).__name__}") from error
+
+    async def _open_connection(self, address: Address) -> "Connection":
+        """Not by `create_connection` alone, which may leave a socket open when it is cancelled."""
+        scheme, host, port = address
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+        except socket.gaierror:  # a name
+            found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        sock = await start_connection(found, happy_eyeballs_delay=0.25, loop=self._loop)
+        try:
+            _, connection = await self._loop.create_connection(
+                lambda: Connection(self, address),
+                sock=sock,
+                ssl=self._context if scheme == "https" else None,
+                server_hostname=host if scheme == "https" else None,
+            )
+        except BaseException:
+            sock.close()
+            raise
         return connection
 
     def _head(self, method: str, url: "URL", headers: Mapping[str, str], body: bytes | None) -> bytes:
@@ -281,7 +303,18 @@ class Http1Pool:
 class Connection(asyncio.Protocol):
     """A request out, its answer back, then the next."""
 
-    __slots__ = ("_body", "_keeps", "_pool", "_received", "_reply", "address", "idle_since", "transport")
+    __slots__ = (
+        "_body",
+        "_keeps",
+        "_pool",
+        "_received",
+        "_reply",
+        "_sending",
+        "_writable",
+        "address",
+        "idle_since",
+        "transport",
+    )
 
     def __init__(self, pool: Http1Pool, address: Address) -> None:
         self._pool = pool
@@ -292,6 +325,8 @@ class Connection(asyncio.Protocol):
         self._received = b""  # of a head that is not whole
         self._body: Body | None = None
         self._keeps = True
+        self._sending = False  # a large body is on its way
+        self._writable: asyncio.Future[None] | None = None  # there while the other side takes no more
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport
@@ -304,6 +339,26 @@ class Connection(asyncio.Protocol):
     def ask(self, request: bytes, reply: "Http1Reply") -> None:
         self._reply, self._body, self._received = reply, None, b""
         self.transport.write(request)
+
+    async def send_rest(self, body: bytes) -> None:
+        """Sends a large body piece by piece, as the other side takes it; no more once the answer has ended."""
+        whole, self._sending = memoryview(body), True
+        for at in range(0, len(body), _LARGEST_BUFFER):
+            if self._reply is None:
+                break
+            self.transport.write(whole[at : at + _LARGEST_BUFFER])
+            if self._writable is not None:
+                await self._writable
+        self._sending = False
+
+    def pause_writing(self) -> None:
+        self._writable = asyncio.get_running_loop().create_future()
+
+    def resume_writing(self) -> None:
+        if self._writable is not None:
+            if not self._writable.done():
+                self._writable.set_result(None)
+            self._writable = None
 
     def data_received(self, data: bytes) -> None:
         reply = self._reply
@@ -351,7 +406,10 @@ class Connection(asyncio.Protocol):
         assert reply is not None
         reply.finish()
         # After more than the answer, or with a request that is not all sent, the two sides are out of step.
-        if self._keeps and not surplus and not self.transport.get_write_buffer_size():
+        if self._sending or self.transport.get_write_buffer_size():
+            self.transport.abort()
+            self.resume_writing()
+        elif self._keeps and not surplus:
             self._pool.release(self)
         else:
             self.transport.close()
@@ -359,6 +417,7 @@ class Connection(asyncio.Protocol):
     def _fail(self, why: str) -> None:
         reply, self._reply = self._reply, None
         self.transport.abort()
+        self.resume_writing()
         if reply is not None:
             reply.break_off(why)
 
@@ -367,6 +426,7 @@ class Connection(asyncio.Protocol):
         if self._reply is not None and error is None and isinstance(self._body, EndlessBody):
             self._reply.finish()
             self._reply = None
+            self.resume_writing()
         else:
             self._fail(str(error or "") or "the server closed the connection")
 

@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from ..values.decompression import Decompressor, is_compressed
 from ..values.errors import FormatError, InterlinguaError, TimedOut, TransportError, causes
+from .http1 import KEEP_ALIVE, Http1Pool, NoConnection
 
 if TYPE_CHECKING:
     import aiohttp
     from yarl import URL
-
-    from .http1 import Http1Pool
 
 ERROR_BODY_LIMIT = 1024 * 1024
 _REMEMBERED = 256  # URLs
@@ -61,47 +60,48 @@ async def whole(reply: Reply, limit: int = ERROR_BODY_LIMIT) -> bytes:
 
 
 class HttpTransport:
-    """The transport for real: aiohttp, loaded on first use.
+    """The transport for real: `http1` for plain calls, aiohttp (loaded on first use) for proxies and odd addresses.
 
     `proxy` is a URL (otherwise HTTPS_PROXY, HTTP_PROXY and NO_PROXY count); `ca` the path of a PEM file, or PEM text,
     with the authorities to trust beside the system's; `connect` the seconds that a connection may take to be made.
-    With `direct`, calls without a proxy go over connections of our own (`http1`), which cost a third.
     """
 
-    def __init__(
-        self, *, proxy: str | None = None, ca: str | None = None, connect: float = 30.0, direct: bool = False
-    ) -> None:
+    def __init__(self, *, proxy: str | None = None, ca: str | None = None, connect: float = 30.0) -> None:
         self._proxy = proxy
-        self._direct = direct
         self._ca = ca
         self._connect = connect
         self._lock = threading.Lock()
         self._sessions: dict[asyncio.AbstractEventLoop, _Keeper] = {}
         self._context: ssl.SSLContext | None = None
-        self._proxies: dict[str, str | None] = {}  # by URL, of a gateway: its environment stays as it is
 
     async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
+        keeper = self._sessions.get(asyncio.get_running_loop())
+        if keeper is None or keeper.is_closed:
+            keeper = await self._begin()
+        proxy = _usable(self._proxy or _proxy_of_environment(url))
+        address = _plain_url(url) if proxy is None else None
+        if address is None:
+            return _decompressed(await self._send_by_aiohttp(keeper.session(), method, url, headers, body, proxy))
+        try:
+            return _decompressed(await keeper.pool.send(method, address, headers, body))
+        except InterlinguaError as error:
+            raise _bare(error) from error.__cause__
+
+    async def _send_by_aiohttp(
+        self,
+        session: "aiohttp.ClientSession",
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        proxy: str | None,
+    ) -> Reply:
         import aiohttp
 
-        keeper = self._sessions.get(asyncio.get_running_loop())
-        if keeper is None or keeper.session.closed:
-            keeper = await self._begin()
-        proxy = self._proxy_of(url)
-        if keeper.pool is not None and proxy is None and (address := _direct_url(url)) is not None:
-            try:
-                return _decompressed(await keeper.pool.send(method, address, headers, body))
-            except InterlinguaError as error:
-                raise _bare(error) from error.__cause__
         try:
-            response = await keeper.session.request(
-                method,
-                _url(url),
-                data=body,
-                headers=headers,
-                allow_redirects=False,
-                proxy=proxy,
+            return _Reply(
+                await session.request(method, _url(url), data=body, headers=headers, allow_redirects=False, proxy=proxy)
             )
-            return _decompressed(_Reply(response))
         except (aiohttp.ServerTimeoutError, TimeoutError) as error:
             raise TimedOut(f"no connection to {_host(url)} within {self._connect:g} s") from _bare(error)
         except aiohttp.InvalidURL as error:
@@ -109,24 +109,14 @@ class HttpTransport:
         except aiohttp.ClientResponseError as error:
             refused = f"{error.status} {error.message}"
         except (aiohttp.ClientError, OSError, ssl.SSLError) as error:  # a certificate's error is a ValueError, too
-            raise TransportError(f"no answer from {_host(url)}: {error or type(error).__name__}") from _bare(error)
+            kind = NoConnection if hasattr(error, "os_error") else TransportError
+            raise kind(f"no answer from {_host(url)}: {error or type(error).__name__}") from _bare(error)
         except ValueError as error:  # aiohttp: a line break, or another character that no header may have
             raise FormatError("a header or the key has a character that HTTP forbids; remove it", "headers") from _bare(
                 error
             )
         # Raised here, away from its cause, which holds the password.
         raise TransportError(f"no answer from {_host(url)}: the proxy says {refused}")
-
-    def _proxy_of(self, url: str) -> str | None:
-        if not self._direct:
-            return _usable(self._proxy or _proxy_of_environment(url))
-        try:
-            return self._proxies[url]
-        except KeyError:
-            if len(self._proxies) >= _REMEMBERED:
-                self._proxies.clear()
-            self._proxies[url] = found = _usable(self._proxy or _proxy_of_environment(url))
-            return found
 
     async def aclose(self) -> None:
         """Closes the client of the running event loop."""
@@ -138,7 +128,7 @@ class HttpTransport:
     async def _begin(self) -> "_Keeper":
         """The client of the running event loop."""
         # A generator, because an ending event loop closes the generators that were begun on it, and so the client.
-        generator = _opened(self._trust(), self._connect, self._direct)
+        generator = _opened(self._trust(), self._connect)
         keeper = await anext(generator)
         keeper.generator = generator
         with self._lock:
@@ -150,10 +140,10 @@ class HttpTransport:
             await kept.generator.aclose()
         return keeper
 
-    def _trust(self) -> ssl.SSLContext | bool:
-        """The authorities to trust; True for those of the system, which aiohttp has read when it was imported."""
+    def _trust(self) -> ssl.SSLContext | None:
+        """The authorities to trust; None for those of the system, which are read when they are needed."""
         if self._ca is None:
-            return True
+            return None
         with self._lock:
             if self._context is None:
                 self._context = ssl.create_default_context()
@@ -162,39 +152,45 @@ class HttpTransport:
             return self._context
 
 
-async def _opened(trust: ssl.SSLContext | bool, connect: float, direct: bool) -> "AsyncGenerator[_Keeper, None]":
+async def _opened(trust: ssl.SSLContext | None, connect: float) -> "AsyncGenerator[_Keeper, None]":
     """The client of an event loop. It does not know its transport, so that both end as soon as nobody has them."""
-    import aiohttp
-
-    from .http1 import Http1Pool
-
-    session = aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, ssl=trust, keepalive_timeout=30),
-        timeout=aiohttp.ClientTimeout(total=None, sock_connect=connect),
-        trust_env=False,  # it would also send what a .netrc says
-        auto_decompress=False,  # it sets no limit; `_Reply` does
-        cookie_jar=aiohttp.DummyCookieJar(),
-        skip_auto_headers=("User-Agent", "Accept"),
-    )
-    own = trust if isinstance(trust, ssl.SSLContext) else None
-    pool = Http1Pool(own, connect) if direct else None
+    keeper = _Keeper(trust, connect)
     try:
-        yield _Keeper(session, pool)
+        yield keeper
     finally:
-        if pool is not None:
-            pool.close()
-        await session.close()
+        keeper.is_closed = True
+        keeper.pool.close()
+        if keeper.opened is not None:
+            await keeper.opened.close()
 
 
 class _Keeper:
     """What one event loop has; the generator ends with the loop."""
 
-    __slots__ = ("generator", "pool", "session")
+    __slots__ = ("_connect", "_trust", "generator", "is_closed", "opened", "pool")
 
-    def __init__(self, session: "aiohttp.ClientSession", pool: "Http1Pool | None") -> None:
-        self.session = session
-        self.pool = pool
+    def __init__(self, trust: ssl.SSLContext | None, connect: float) -> None:
+        self._trust = trust
+        self._connect = connect
+        self.pool = Http1Pool(trust, connect)
+        self.is_closed = False
+        self.opened: aiohttp.ClientSession | None = None
         self.generator: AsyncGenerator[_Keeper, None]
+
+    def session(self) -> "aiohttp.ClientSession":
+        import aiohttp
+
+        if self.opened is None or self.opened.closed:
+            self.opened = aiohttp.ClientSession(
+                # True: those of the system, which aiohttp has read when it was imported
+                connector=aiohttp.TCPConnector(limit=0, ssl=self._trust or True, keepalive_timeout=KEEP_ALIVE),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._connect),
+                trust_env=False,  # it would also send what a .netrc says
+                auto_decompress=False,  # it sets no limit; `_Decompressed` does
+                cookie_jar=aiohttp.DummyCookieJar(),
+                skip_auto_headers=("User-Agent", "Accept"),
+            )
+        return self.opened
 
 
 def _decompressed(reply: Reply) -> Reply:
@@ -260,15 +256,15 @@ class _Reply:
             self._response.close()
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=_REMEMBERED)
 def _url(url: str) -> "URL":
     from yarl import URL
 
     return URL(url, encoded=True)
 
 
-@functools.lru_cache(maxsize=256)
-def _direct_url(url: str) -> "URL | None":
+@functools.lru_cache(maxsize=_REMEMBERED)
+def _plain_url(url: str) -> "URL | None":
     """The address, where a plain call reaches it: no name and password in it, which aiohttp makes a header of."""
     try:
         address = _url(url)

@@ -96,8 +96,8 @@ class Gateway:
         self.gate = gate
         self.observers = list(observers)
         self.routes: dict[tuple[str, str], Handler] = {}  # further paths: metrics, health
-        self._own_transport = HttpTransport(direct=True) if transport is None else None
-        self._transport: Transport = transport or self._own_transport or HttpTransport(direct=True)
+        self._own_transport = HttpTransport() if transport is None else None
+        self._transport: Transport = transport or self._own_transport or HttpTransport()
         self._client = client or Client(transport=self._transport)
         self.breaker = Breaker()
         self._router = Router(settings, self._client, self.breaker)
