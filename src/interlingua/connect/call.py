@@ -52,7 +52,7 @@ from .connector import Connector, HttpConnector, account_of
 from .models import Catalogue, own_notes, warm
 from .registry import Foreign, opened
 from .retry import Breaker, Retry, Target, asks_to_wait, elsewhere
-from .stream import Batch, Source, Stream, Timeouts, Watch, contained, without_frames
+from .stream import TERMINAL, Batch, Source, Stream, Timeouts, Watch, contained, without_frames
 
 Model: TypeAlias = str | ModelDescriptor
 OnRetry: TypeAlias = Callable[[InterlinguaError, float], object]
@@ -379,7 +379,7 @@ class Attempts:
                                 continue
                             begun, self._kept_back, batch = True, [], events
                         if batch:
-                            yield await self._finished(batch) if isinstance(batch[-1], Done | Error) else batch
+                            yield await self._finished(batch) if isinstance(batch[-1], TERMINAL) else batch
                 finally:
                     await batches.aclose()
                 if begun:

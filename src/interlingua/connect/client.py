@@ -35,7 +35,7 @@ from .connector import Connector, HttpConnector
 from .models import Catalogue, own_rows
 from .names import full_name
 from .providers import ROWS, Provider
-from .registry import ConnectorRegistry, models_of
+from .registry import ConnectorRegistry, listed_model
 from .results import CORRECTIONS, OutputType, Result, Spent, T, correction
 from .retry import Breaker, Retry
 from .stream import Stream, without_frames
@@ -211,9 +211,9 @@ class Client:
         if check is not None:
             check(id)
         if name != model and not isinstance(connector, HttpConnector):
-            listed = [one for one in models_of(connector) if one.id == id]  # a connector's own list knows more
-            if listed:
-                return connector, listed[0]
+            listed = listed_model(connector, id)  # a connector's own list knows more
+            if listed is not None:
+                return connector, listed
         return connector, ModelDescriptor(id=id, provider=connector.provider)
 
     def _described(self, model: ModelDescriptor) -> tuple[Connector, ModelDescriptor]:
@@ -325,7 +325,7 @@ def _known(connector: Connector, model: ModelDescriptor, catalogue: Catalogue) -
     """The model with what the catalogue knows of it; what the caller says counts."""
     known = None
     if not isinstance(connector, HttpConnector):  # those list what the catalogue has
-        known = next((one for one in models_of(connector) if one.id == model.id), None)
+        known = listed_model(connector, model.id)
     if known is None:
         known = catalogue.describe(connector.provider, model.id)
     if known is None:

@@ -282,9 +282,9 @@ class DebugConnector:
 
     def check_model(self, id: str) -> None:
         """Raises `BadRequest` for an unknown id. Under another name than `debug` it is an echo, as in clawtools."""
-        if self.provider != "debug":
+        if self.provider != "debug" or id in HABITS:
             return
-        if id.partition(":")[0] not in ("script", "replay", EMBEDDING) and all(model.id != id for model in self.models):
+        if id.partition(":")[0] not in ("script", "replay", EMBEDDING):
             names = (*(model.id for model in self.models), "script", "replay:FILE")
             raise BadRequest(unknown(f"{self.provider} model", id, names), status=404, code="model_not_found")
 
@@ -339,6 +339,7 @@ class _Playing:
         self._request = request
         self._signal = signal
         self._timeouts = timeouts
+        self._read = 0  # characters of the context
         self._watch: Watch | None = None
         self.failure: InterlinguaError | None = None
         self.losses: Any = ()
@@ -350,7 +351,8 @@ class _Playing:
                 raise watch.why
             reply = self._reply()
             step = reply if isinstance(reply, Step) else None
-            self._record.note(usage=_usage(self._request, (), step.usage if step is not None else None))
+            self._read = _length(self._request.context)
+            self._record.note(usage=_usage(self._read, (), step.usage if step is not None else None))
             if isinstance(reply, ProviderError):
                 raise reply
             for batch in self._events(reply):
@@ -381,7 +383,7 @@ class _Playing:
         """The events in batches, each made when asked for; an empty one before each delta, where a delay is due."""
         record = self._record
         if not isinstance(reply, Step):
-            message = _message(reply, record.base, self._request)
+            message = _message(reply, record.base, self._read)
             yield from _in_turn(record, blocks_of(message.content), size=24)
             record.end(message)
             yield record.take()
@@ -394,12 +396,12 @@ class _Playing:
         else:
             yield from _in_turn(record, blocks, _given_pieces(reply), reply.chunk)
         if reply.error is None:
-            record.note(usage=_usage(self._request, record.content, reply.usage))
+            record.note(usage=_usage(self._read, record.content, reply.usage))
             record.finish("length" if reply.stop == "length" else None if reply.stop is None else "stop", reply.stop)
             yield record.take()
 
 
-def _message(reply: Any, base: AssistantMessage, request: Request) -> AssistantMessage:
+def _message(reply: Any, base: AssistantMessage, read: int) -> AssistantMessage:
     if isinstance(reply, str):
         reply = (TextBlock(text=reply),)
     if not isinstance(reply, AssistantMessage):
@@ -412,7 +414,7 @@ def _message(reply: Any, base: AssistantMessage, request: Request) -> AssistantM
         provider=base.provider,
         model=base.model,
         timestamp=base.timestamp,
-        usage=message.usage or _usage(request, content, None),
+        usage=message.usage or _usage(read, content, None),
         stop_reason=message.stop_reason or settle(None, content),
     )
 
@@ -485,11 +487,11 @@ def _interleaved(record: Recorder, blocks: list[Block], size: int) -> Iterator[B
         yield record.take()
 
 
-def _usage(request: Request, content: Sequence[Block], fields: Mapping[str, int] | None) -> Usage:
+def _usage(read: int, content: Sequence[Block], fields: Mapping[str, int] | None) -> Usage:
     """About four characters to a token, as the clawtools models count."""
     fields = fields or {}
     return Usage.of(
-        input=fields["input"] if "input" in fields else -(-_read(request.context) // 4),
+        input=fields["input"] if "input" in fields else -(-read // 4),
         output=fields["output"] if "output" in fields else -(-sum(len(_text(block)) for block in content) // 4),
         cache_read=fields.get("cacheRead", 0),
         cache_write=fields.get("cacheWrite", 0),
@@ -497,7 +499,7 @@ def _usage(request: Request, content: Sequence[Block], fields: Mapping[str, int]
     )
 
 
-def _read(context: Context) -> int:
+def _length(context: Context) -> int:
     return len(context.system_prompt) + len(jsontext.compact([plain(message) for message in context.messages]))
 
 

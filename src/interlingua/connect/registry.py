@@ -168,6 +168,12 @@ def models_of(connector: Connector) -> Sequence[ModelDescriptor]:
     return [_described(model) for model in getattr(connector, "models", None) or ()]
 
 
+def listed_model(connector: Connector, id: str) -> ModelDescriptor | None:
+    """The model of this id, if the connector lists it."""
+    models = map(_described, getattr(connector, "models", None) or ())
+    return next((model for model in models if model.id == id), None)
+
+
 def _described(model: Any) -> ModelDescriptor:
     if isinstance(model, ModelDescriptor):
         return model
@@ -178,7 +184,9 @@ def _described(model: Any) -> ModelDescriptor:
 def opened(connector: Connector, request: Request, call: CallOptions) -> Any:
     """What the connector's `stream` returns. Without a key, the one in its environment variables is passed on."""
     options = StreamOptions.of(replace(request.options, extra=request.extra), call)
-    variables = tuple(attribute(connector, "env_vars", ()))
+    variables = getattr(connector, "env_vars", None)
+    if variables is None:
+        variables = tuple(attribute(connector, "env_vars", ()))
     if variables and options.api_key is None:
         found = resolve_auth(connector.provider, variables, env=options.env)
         options = replace(options, api_key=found.api_key if found is not None else None)

@@ -24,6 +24,7 @@ from .results import OutputType
 Batch: TypeAlias = list[StreamEvent]
 Result = TypeVar("Result")
 
+TERMINAL = (Done, Error)  # a union would be built anew at each look
 LEFT = "the reader left the stream"
 _PACKAGE = str(Path(__file__).parents[1])
 _NEVER = float("inf")
@@ -220,7 +221,7 @@ class Stream:
 
     def _take(self, batch: Batch) -> None:
         last = batch[-1]
-        if isinstance(last, Done | Error):
+        if isinstance(last, TERMINAL):
             batch[-1] = self._ended(last)
         if self._latest is None and not self._waiting and not isinstance(batch[0], Start):
             self._waiting.append(Start(self._base))

@@ -6,7 +6,9 @@ Names are in snake_case or camelCase, a value is a mapping or an object, a funct
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
+from types import FunctionType, MethodType
 from typing import Any, ParamSpec, TypeVar
+from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 from msgspec.structs import fields
@@ -134,6 +136,22 @@ def struct_of(value: Any, kind: type[S], what: str) -> S:
         raise FormatError(f"{what} lacks {', '.join(missing)}", what) from None
 
 
+_PARAMETERS: "WeakKeyDictionary[FunctionType, tuple[inspect.Parameter, ...]]" = WeakKeyDictionary()
+
+
+def _parameters(function: Any) -> tuple[inspect.Parameter, ...]:
+    """What a callable takes; read once for each function, because reading it takes longer than a call."""
+    plain = function.__func__ if isinstance(function, MethodType) else function
+    if not isinstance(plain, FunctionType):
+        return tuple(inspect.signature(function).parameters.values())
+    found = _PARAMETERS.get(plain)
+    if found is None:
+        found = _PARAMETERS[plain] = tuple(inspect.signature(plain).parameters.values())
+    if plain is function or not found or found[0].kind is inspect.Parameter.VAR_POSITIONAL:
+        return found
+    return found[1:]
+
+
 def with_arguments(
     function: Any, names: tuple[str, ...], *, least: int = 0, what: str = "function"
 ) -> Callable[..., Any]:
@@ -143,7 +161,7 @@ def with_arguments(
     Raises `FormatError` where it takes fewer than the first `least`, or needs more than there are.
     """
     try:
-        parameters = inspect.signature(function).parameters.values()
+        parameters = _parameters(function)
     except (TypeError, ValueError):  # a builtin, which has no signature: the call will tell
         return function  # type: ignore[no-any-return]
     if any(one.kind is one.VAR_POSITIONAL for one in parameters):
