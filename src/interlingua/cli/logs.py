@@ -83,8 +83,11 @@ def list_(limit: int, model: str | None, as_json: bool) -> None:
     """List the runs, the latest first."""
     from ..sessions.files import FileStore
 
-    rows = [info for info in FileStore().sessions(RUNS) if model is None or model in (info.model or "")]
-    shown = rows[:limit] if limit else rows
+    if model is None:
+        shown, count = FileStore().latest(RUNS, limit or None)
+    else:
+        rows = [info for info in FileStore().sessions(RUNS) if model in (info.model or "")]
+        shown, count = rows[:limit] if limit else rows, len(rows)
     if as_json:
         from ..values.canonical import plain
         from . import output
@@ -95,9 +98,9 @@ def list_(limit: int, model: str | None, as_json: bool) -> None:
         click.echo("interlingua: runs are not kept; `interlingua logs on` keeps them", err=True)
     for line in _lines(shown):
         click.echo(line)
-    if len(rows) > len(shown):
-        click.echo(f"… {len(rows) - len(shown):,} more; -n 0 lists all", err=True)
-    if not rows:
+    if count > len(shown):
+        click.echo(f"… {count - len(shown):,} more; -n 0 lists all", err=True)
+    if not count:
         click.echo("no runs" if model is None else f"no runs of a model {model!r}")
 
 

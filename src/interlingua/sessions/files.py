@@ -13,7 +13,7 @@ import secrets
 import shutil
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -534,21 +534,27 @@ class FileStore:
     # --- listing -----------------------------------------------------------------------------------------------------
 
     def sessions(self, agent: str) -> list[SessionInfo]:
-        """All sessions of an agent, the latest first: from the catalogue, updated for changed files."""
+        """All sessions of an agent, the latest first."""
+        return self.latest(agent)[0]
+
+    def latest(self, agent: str, limit: int | None = None) -> tuple[list[SessionInfo], int]:
+        """The latest sessions of an agent, and how many there are: from the catalogue, updated for changed files."""
         folder = self.folder(agent)
         place = folder / CATALOGUE
         known = _read_catalogue(place)
-        rows: dict[str, _Row] = {}
-        changed = False
-        for name, size, modified in _session_files(folder):
-            row = known.get(name)
+        files = sorted(_session_files(folder), key=lambda one: (-(one[2] // 1_000_000), one[0]))
+        found: list[SessionInfo] = []
+        changed: dict[str, _Row] = {}
+        for name, size, modified in files[:limit]:
+            row = _row(known.get(name))
             if row is None or row.size != size or row.modified != modified:
                 row = _Row(size, modified, _info(folder / f"{name}{ENDING}", agent, size, modified))
-                changed = True
-            rows[name] = row
-        if (changed or len(rows) != len(known)) and self.home.name != ".openclaw":
-            _write_catalogue(place, rows)
-        return sorted((row.info for row in rows.values()), key=lambda info: (-info.modified, info.id))
+                changed[name] = row
+            found.append(row.info)
+        if (changed or len(known) > len(files)) and self.home.name != ".openclaw":
+            rows = {name: changed.get(name) or known.get(name) for name, _, _ in files}
+            _write_catalogue(place, {name: row for name, row in rows.items() if row is not None})
+        return found, len(files)
 
     def ids(self, agent: str) -> list[str]:
         """The ids of an agent's sessions, the latest first, without reading any of them."""
@@ -562,6 +568,16 @@ class _Row(msgspec.Struct, array_like=True):
     info: SessionInfo
 
 
+_ROW = msgspec.msgpack.Decoder(_Row)
+
+
+def _row(raw: msgspec.Raw | None) -> _Row | None:
+    try:
+        return None if raw is None else _ROW.decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
 def _session_files(folder: Path) -> Iterator[tuple[str, int, int]]:
     """Names, sizes and times."""
     try:
@@ -570,14 +586,15 @@ def _session_files(folder: Path) -> Iterator[tuple[str, int, int]]:
         return
     except OSError as error:
         raise SessionError(f"{folder}: {reason(error)}") from error
-    base = f"{folder}{os.sep}"
+    base, cut = f"{folder}{os.sep}", -len(ENDING)
     for name in names:
         if name.endswith(ENDING) and not name.startswith("."):
-            with contextlib.suppress(FileNotFoundError):
+            try:
                 found = os.lstat(base + name)
-                if not stat.S_ISREG(found.st_mode):
-                    continue
-                yield name.removesuffix(ENDING), found.st_size, found.st_mtime_ns
+            except FileNotFoundError:
+                continue
+            if stat.S_ISREG(found.st_mode):
+                yield name[:cut], found.st_size, found.st_mtime_ns
 
 
 def _info(path: Path, agent: str, size: int, modified: int) -> SessionInfo:
@@ -603,15 +620,16 @@ def _summary(log: FileLog, base: SessionInfo) -> SessionInfo:
         return summary(log, base)
 
 
-def _read_catalogue(place: Path) -> dict[str, _Row]:
+def _read_catalogue(place: Path) -> dict[str, msgspec.Raw]:
+    """The rows by session, each to be decoded when it is needed: a list of a few needs no more."""
     try:
         data = authenticated(read_regular(place, _MAX_CATALOGUE, follow=False))
-        return {} if data is None else msgspec.msgpack.decode(data, type=dict[str, _Row])
+        return {} if data is None else msgspec.msgpack.decode(data, type=dict[str, msgspec.Raw])
     except (OSError, InterlinguaError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return {}
 
 
-def _write_catalogue(place: Path, rows: dict[str, _Row]) -> None:
+def _write_catalogue(place: Path, rows: Mapping[str, _Row | msgspec.Raw]) -> None:
     part = place.with_name(f".{place.name}.{secrets.token_hex(8)}.part")
     with contextlib.suppress(OSError):  # only a cache
         # Mode 0600: titles are private, they quote the conversations.
