@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from cli.running import run
 from interlingua.cli import templates
 from interlingua.cli.templates import Template
-from interlingua.values.errors import FormatError
+from interlingua.values.errors import FormatError, InterlinguaError
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 
@@ -72,11 +72,11 @@ def test_a_file_that_is_no_template_says_what_one_has(home: Path) -> None:
     (home / "templates").mkdir()
     (home / "templates" / "bad.toml").write_text('promt = "x"')
     (home / "templates" / "summary.toml").write_text('prompt = "x"')
-    with pytest.raises(FormatError, match=r"promt.*system_fragments"):
+    with pytest.raises(InterlinguaError, match=r"promt.*system_fragments"):
         templates.load("bad")
-    with pytest.raises(FormatError, match="'summary'"):
+    with pytest.raises(InterlinguaError, match="'summary'"):
         templates.load("sumary")
-    with pytest.raises(FormatError, match="invalid"):
+    with pytest.raises(InterlinguaError, match="invalid"):
         templates.load("../../etc/x")
 
 

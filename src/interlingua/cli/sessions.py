@@ -384,7 +384,7 @@ def delete(
         day = time.strftime("%Y-%m-%d", time.localtime(min(at or 0 for at in until.values()) / 1000))
         how = "for good" if purge else f"`{_name_of(where)} restore ID` brings one back until then: {day}"
         output.console().print(Text(f"{len(until):,} deleted, {how}"))
-    else:
+    elif not problems:
         output.console().print("nothing to delete")
     output.report_problems(problems)
     if problems:

@@ -14,7 +14,7 @@ from typing import Any
 import click
 import msgspec
 
-from ..values.errors import FormatError
+from ..values.errors import FormatError, InterlinguaError
 from ..values.places import home, private_folder
 from ..values.regular import read_regular
 from .groups import Group
@@ -117,7 +117,7 @@ def path_of(name: str) -> Path:
     if name.endswith(".toml"):
         return Path(name).expanduser()
     if not _NAME.fullmatch(name):
-        raise FormatError(f"invalid template name {name!r}; use letters, digits and ._-", "--template")
+        raise InterlinguaError(f"invalid template name {name!r}; use letters, digits and ._-")
     return folder() / f"{name}.toml"
 
 
@@ -134,20 +134,20 @@ def load(name: str) -> Template:
 
         near = difflib.get_close_matches(name, names(), 1)
         hint = f"did you mean {near[0]!r}?" if near else "`interlingua templates` lists them"
-        raise FormatError(f"no template {name!r}; {hint}", "--template") from None
+        raise InterlinguaError(f"no template {name!r}; {hint}") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise FormatError(f"{path}: not readable: {error}", "--template") from None
+        raise InterlinguaError(f"{path}: not readable: {error}") from None
 
 
 def read(text: str, where: str) -> Template:
-    """A template from TOML; raises `FormatError`."""
+    """A template from TOML."""
     try:
         value = tomllib.loads(text)
         value = {key: (value[key],) if key in _LISTS and isinstance(value[key], str) else value[key] for key in value}
         return msgspec.convert(value, Template)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         known = ", ".join(Template.__struct_fields__)
-        raise FormatError(f"{where}: not a template: {error}; a template has: {known}", "--template") from None
+        raise InterlinguaError(f"{where}: not a template: {error}; a template has: {known}") from None
 
 
 _LISTS = ("fragments", "system_fragments", "attachments", "tools", "functions", "mcp", "plugins")
@@ -221,7 +221,7 @@ def list_(as_json: bool = False) -> None:
         try:
             template = load(name)
             row = {"name": name, **msgspec.to_builtins(template), "parameters": template.parameters}
-        except FormatError as error:
+        except InterlinguaError as error:
             row = {"name": name, "error": str(error)}
         rows.append(row)
     if as_json:
