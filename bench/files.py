@@ -1,10 +1,12 @@
 """The reading of line formats beside the bare cost of their lines: msgspec decoding and encoding them, in the same run.
 
-`python bench/files.py [MEGABYTES] [FORMAT…]`; each format's file is made of our own samples, its lines repeated under
-new ids. A row reads the file with `il.read` (for a session file: one conversation), and converts it with the command.
+`python bench/files.py [--read] [MEGABYTES] [FORMAT…]`; each format's file is made of our own samples, its lines
+repeated under new ids. A row reads the file with `il.read` (for a session file: one conversation), and converts it with
+the command unless only reading is asked for. Each time in a new process, what is compared in turns; medians.
 
 `python bench/files.py --scale [MEGABYTES…]` goes through files of 10, 100 and 1000 MB in the ways that need no more
-memory for a larger file: what a line costs, and how much memory the process took.
+memory for a larger file: what a line costs, and how much memory the process took. Each way is gone once before, with
+the first lines of the file, so that what starting costs is not counted.
 """
 
 import itertools
@@ -17,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 WORDS = "The file declares x, and nothing else uses it; so it can go. " * 8
@@ -169,6 +172,7 @@ FORMATS: dict[str, Callable[[int], Iterator[Any]]] = {
     "codex-cli": codex,
     "gemini-cli": gemini,
 }
+ROUNDS = 5
 SESSIONS = {"transcript", "openclaw", "claude-code", "codex-cli", "gemini-cli"}
 
 
@@ -208,23 +212,32 @@ READ = MEASURE.format(
 
 
 # Ways through files of any size. The archive reads session files line by line: texts, usage, titles.
-CONVERT = MEASURE.format(
-    setup="from interlingua.cli.convert import command",
-    work="command.main([path, '-t', name, '-o', path + '.out', '-j', '1'], standalone_mode=False); count = 1",
-)
-ARCHIVE = MEASURE.format(
-    setup=(
-        "from pathlib import Path\nfrom interlingua.sessions.archive_index import Stamp\n"
-        "from interlingua.sessions.archive_reading import read_file\nfile = Path(path)"
+FIRST = """
+import itertools
+def go(path):
+    {go}
+with open(path, "rb") as file, open(path + ".first", "wb") as first:
+    first.writelines(itertools.islice(file, 100))
+go(path + ".first")
+"""
+CONVERT = """
+    command.main([path, "-t", name, "-o", path + ".out", "-j", "1"], standalone_mode=False)
+    return 1"""
+ARCHIVE = "return sum(part.messages for one in read_file(Path(path), name, Stamp.of(Path(path))) for part in one.parts)"
+SCALE = {
+    "transcript": ("`convert -t transcript`", "from interlingua.cli.convert import command", CONVERT),
+    "sharegpt": (
+        "`il.read`",
+        "import interlingua as il",
+        "return sum(len(one.entries) for one in il.read(path, name))",
     ),
-    work="count = sum(part.messages for found in read_file(file, name, Stamp.of(file)) for part in found.parts)",
-)
-SCALE = (
-    ("transcript", "`convert -t transcript`", CONVERT, "transcript"),
-    ("sharegpt", "`il.read`", READ, "sharegpt"),
-    ("sharegpt", "`convert -t openai-completions`", CONVERT, "openai-completions"),
-    ("claude-code", "the archive", ARCHIVE, "claude-code"),
-)
+    "claude-code": (
+        "the archive",
+        "from pathlib import Path\nfrom interlingua.sessions.archive_index import Stamp\n"
+        "from interlingua.sessions.archive_reading import read_file",
+        ARCHIVE,
+    ),
+}
 
 
 def measured(script: str, path: Path, name: str) -> tuple[float, float, int]:
@@ -233,11 +246,13 @@ def measured(script: str, path: Path, name: str) -> tuple[float, float, int]:
     return float(seconds), float(peak), int(count)
 
 
-def converted(path: Path, out: Path, target: str, jobs: int) -> float:
+def converted(path: Path, out: Path, target: str, jobs: int) -> tuple[float, float]:
+    """Wall seconds, and CPU seconds of all its processes."""
     command = [sys.executable, "-c", "from interlingua.cli import main; main()", "convert", str(path), "-t", target]
-    began = time.perf_counter()
+    began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([*command, "-o", str(out), "-j", str(jobs)], check=True, stderr=subprocess.DEVNULL)
-    return time.perf_counter() - began
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.perf_counter() - began, used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
 
 
 def scale(sizes: list[float]) -> None:
@@ -245,45 +260,48 @@ def scale(sizes: list[float]) -> None:
     print(f"CPU µs a line, and peak MB of the process; load {os.getloadavg()[0]:.1f} at the start\n")
     print(f"| | by | {' | '.join(f'{size:g} MB' for size in sizes)} | last : first |")
     print(f"|---|---|{'--:|' * len(sizes)}--:|")
-    for name in dict.fromkeys(way[0] for way in SCALE):
-        ways = [way for way in SCALE if way[0] == name]
-        rows: dict[str, list[tuple[float, float]]] = {way[1]: [] for way in ways}
+    for name, (by, setup, go) in SCALE.items():
+        script = MEASURE.format(setup=setup + FIRST.format(go=go), work="count = go(path)")
+        found = []
         for size in sizes:
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / f"{name}.jsonl"
                 lines = write(path, name, int(size * 1e6))
-                for _, by, script, given in ways:
-                    seconds, peak, _ = measured(script, path, given)
-                    rows[by].append((seconds / lines * 1e6, peak))
-        for by, found in rows.items():
-            cells = [f"{cost:.1f} µs, {peak:.0f} MB" for cost, peak in found]
-            print(f"| {name} | {by} | {' | '.join(cells)} | {found[-1][0] / found[0][0]:.2f} |", flush=True)
+                seconds, peak, _ = measured(script, path, name)
+                found.append((seconds / lines * 1e6, peak))
+        cells = [f"{cost:.1f} µs, {peak:.0f} MB" for cost, peak in found]
+        print(f"| {name} | {by} | {' | '.join(cells)} | {found[-1][0] / found[0][0]:.2f} |", flush=True)
 
 
 def main() -> None:
     if sys.argv[1:2] == ["--scale"]:
         scale([float(size) for size in sys.argv[2:]] or [10, 100, 1000])
         return
-    megabytes = float(sys.argv[1]) if len(sys.argv) > 1 else 20
-    names = sys.argv[2:] or list(FORMATS)
-    print(f"{megabytes:g} MB of each; CPU seconds for reading, wall seconds for converting (start included)\n")
-    print("| | bare MB/s | read MB/s | × bare | µs a line | peak MB | convert, 1 and 2 processes MB/s | × |")
-    print("|---|--:|--:|--:|--:|--:|--:|--:|")
+    given = [argument for argument in sys.argv[1:] if argument != "--read"]
+    reading = len(given) < len(sys.argv) - 1
+    megabytes = float(given[0]) if given else 20
+    names = given[1:] or list(FORMATS)
+    print(f"{megabytes:g} MB of each; load {os.getloadavg()[0]:.1f} at the start.")
+    print("CPU seconds for reading, wall seconds for converting (start included).\n")
+    heads = ["bare MB/s", "read MB/s", "× bare", "µs a line", "peak MB"]
+    heads += [] if reading else ["convert, 1 and 2 processes MB/s", "×", "CPU of 2 : 1"]
+    print(f"| | {' | '.join(heads)} |")
+    print(f"|---|{'--:|' * len(heads)}")
     with tempfile.TemporaryDirectory() as folder:
         for name in names:
             path, out = Path(folder) / f"{name}.jsonl", Path(folder) / "out.jsonl"
             lines = write(path, name, int(megabytes * 1e6))
             size = path.stat().st_size / 1e6
-            bare, _, _ = measured(BARE, path, name)
-            read, peak, _ = measured(READ, path, name)
-            cells = [f"{size / bare:.0f}", f"{size / read:.1f}", f"{bare / read:.3f}", f"{read / lines * 1e6:.0f}"]
-            cells.append(f"{peak:.0f}")
-            if name in SESSIONS - {"transcript", "openclaw"}:
-                cells += ["", ""]
-            else:
+            rounds = [(measured(BARE, path, name), measured(READ, path, name)) for _ in range(ROUNDS)]
+            bare, read = (median(one[at][0] for one in rounds) for at in (0, 1))
+            share = median(one[0][0] / one[1][0] for one in rounds)
+            cells = [f"{size / bare:.0f}", f"{size / read:.1f}", f"{share:.3f}", f"{read / lines * 1e6:.0f}"]
+            cells.append(f"{max(one[1][1] for one in rounds):.0f}")
+            if not reading and name not in SESSIONS - {"transcript", "openclaw"}:
                 target = "transcript" if name in SESSIONS else "openai-completions"
-                one, two = (converted(path, out, target, jobs) for jobs in (1, 2))
-                cells += [f"{size / one:.1f}, {size / two:.1f}", f"{one / two:.2f}"]
+                (one, once), (two, twice) = (converted(path, out, target, jobs) for jobs in (1, 2))
+                cells += [f"{size / one:.1f}, {size / two:.1f}", f"{one / two:.2f}", f"{twice / once:.2f}"]
+            cells += [""] * (len(heads) - len(cells))
             print(f"| {name} | {' | '.join(cells)} |", flush=True)
             path.unlink()
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024

@@ -6,6 +6,7 @@ environment of its own.
 """
 
 import json
+import os
 import sys
 import tempfile
 import threading
@@ -74,6 +75,9 @@ def main() -> None:
         source, out = Path(folder) / "in", Path(folder) / "out"
         source.mkdir()
         rows, torn = write(source, size)
+        os.environ.setdefault(
+            "RAY_worker_niceness", "0"
+        )  # 15 by default, which beside other programs is no work at all
         ray.init(num_cpus=2, include_dashboard=False, logging_level="error", log_to_driver=False)
         peak, ended = [0], threading.Event()
 
