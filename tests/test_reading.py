@@ -17,6 +17,7 @@ import zstandard
 
 import interlingua as il
 from interlingua.conversion import detection
+from interlingua.conversion.sources import Problem, Source, documents
 from interlingua.dialects import FORMATS, FileFormat
 from interlingua.dialects.registry import register, unregister
 from interlingua.sessions.tree import encode_line
@@ -422,3 +423,16 @@ def test_a_zipped_export_is_read_one_conversation_at_a_time(name: str) -> None:
     assert ("T", text) == (next(conversations).title, next(conversations).messages[0].text)
     rest = list(conversations)
     assert (18, 1) == (len(rest), len(rest[-1].problems))
+
+
+@pytest.mark.parametrize("decoded", [False, True])
+def test_a_session_file_beyond_the_limit_is_refused_as_a_whole(tmp_path: Path, decoded: bool) -> None:
+    """Its first lines are not taken for all of it."""
+    line = {"type": "user", "sessionId": "s", "parentUuid": None, "message": {"role": "user", "content": "x"}}
+    file = tmp_path / "session.jsonl"
+    file.write_text("".join(json.dumps({**line, "uuid": str(at)}) + "\n" for at in range(9)))
+    for limit, count in ((file.stat().st_size, 1), (file.stat().st_size - 1, 0)):
+        problems: list[Problem] = []
+        found = list(documents(Source(file), None, problems, limit=limit, decoded=decoded))
+        assert (count, 1 - count) == (len(found), len(problems))
+        assert all("larger than" in problem.message for problem in problems)

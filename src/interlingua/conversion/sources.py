@@ -271,8 +271,12 @@ def documents(
 
 def _can_begin_again(stream: IO[bytes], limit: int) -> bool:
     """Whether a stream is of a file that is no larger, and can be read a second time at no other cost."""
-    plain = isinstance(getattr(stream, "raw", None), io.FileIO | io.BytesIO) and stream.seekable()
-    return plain and stream.seek(0, io.SEEK_END) <= limit
+    if not isinstance(getattr(stream, "raw", None), io.FileIO | io.BytesIO) or not stream.seekable():
+        return False
+    place = stream.tell()
+    size = stream.seek(0, io.SEEK_END)
+    stream.seek(place)
+    return size <= limit
 
 
 def _read_at_once(stream: IO[bytes], dialect: str | None) -> Conversation | None:

@@ -6,7 +6,7 @@ the model next (the screen of a terminal), read as a message of the program. `me
 cached part. `final_metrics` are the totals of the run and need not be the sum of the steps, as a continued run counts
 on. Sub-agents stand in `subagent_trajectories`, or in files of their own; `subagent_trajectory_ref` of a result names
 them, and is kept as the `details` of the result. Those in the file are threads of the tree beside the path, and the
-first entry of each says which call started it.
+first entry of each says which call started it. Pictures count wherever they stand, in prompts and in observations.
 """
 
 import sys

@@ -1,11 +1,11 @@
 """Codex's rollout files: JSON lines of `timestamp`, `type` and `payload`; in old files bare items behind a first line.
 
 A `response_item` holds one item of the Responses wire, and is read by that dialect; the reasoning, messages and calls
-up to the next output or message of the user are one answer. The first line (`session_meta`) belongs to the whole
-session, and so do the instructions in it; `turn_context` names the model, `token_count` what was used (its input
-includes the cached part), and `thread_rolled_back` takes back the last turns, which stay in the tree. Events repeat the
-history for the screen, and are read where a file has nothing else. All other lines are kept in their places as messages
-of their own role.
+up to the next output or message of the user are one answer, at the time of its last line. The first line
+(`session_meta`) belongs to the whole session, and so do the instructions in it; `turn_context` names the model,
+`token_count` what was used (its input includes the cached part), and `thread_rolled_back` takes back the last turns,
+which stay in the tree. Events repeat the history for the screen, and are read where a file has nothing else. All other
+lines are kept in their places as messages of their own role.
 """
 
 import bisect
