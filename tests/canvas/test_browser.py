@@ -566,3 +566,55 @@ def test_a_phone_reads_first_and_has_the_tree_below_a_map(chromium: Any, server:
             page.get_by_role("navigation", name="view").last.get_by_role("button", name=name).click()
             expect(page.get_by_role("button", name=name, exact=True)).to_have_attribute("aria-current", "page")
             assert page.evaluate("document.documentElement.scrollWidth") <= 390, name
+
+
+@pytest.mark.parametrize(("width", "height", "level"), [(1440, 900, "near"), (1024, 700, "middle")])
+def test_all_cards_are_shown_beside_the_panels(
+    chromium: Any, server: Threaded, width: int, height: int, level: str
+) -> None:
+    """`z` puts no card beneath the branches or the map, nor beyond the edges; no line of a small card is cut."""
+    with Tab(chromium, server, viewport={"width": width, "height": height}) as tab:
+        page = tab.go(f"/s/{KEY}/canvas?at=lease4")
+        expect(tab.card("lease4")).to_be_visible()
+        tab.press("z")
+        expect(tab.card("q")).to_be_in_viewport()
+        expect(page.locator(f'.stage[data-level="{level}"]')).to_be_visible()
+        stage = page.locator(".stage").bounding_box()
+        panels = [one.bounding_box() for one in page.locator(".stage > .float").all()]
+        cards = [one.bounding_box() for one in page.locator("[data-card]").all()]
+        assert 2 == len(panels) and len(cards) > 8
+        for card in cards:
+            assert not any(_overlap(card, panel) for panel in panels), (card, panels)
+            assert stage["x"] <= card["x"] and card["x"] + card["width"] <= stage["x"] + stage["width"]
+            assert stage["y"] <= card["y"] and card["y"] + card["height"] <= stage["y"] + stage["height"]
+        for line in page.locator(".node.mid .first").all():
+            lines, left = line.evaluate(
+                "(e) => [e.clientHeight / parseFloat(getComputedStyle(e).lineHeight),"
+                " e.closest('.node').getBoundingClientRect().bottom - e.getBoundingClientRect().bottom]"
+            )
+            assert left >= 0 and abs(lines - round(lines)) < 0.1, (lines, left)
+
+
+def _overlap(one: Any, other: Any) -> bool:
+    return bool(
+        one["x"] < other["x"] + other["width"]
+        and other["x"] < one["x"] + one["width"]
+        and one["y"] < other["y"] + other["height"]
+        and other["y"] < one["y"] + one["height"]
+    )
+
+
+def test_a_tablet_has_room_for_every_button(chromium: Any, server: Threaded) -> None:
+    """Labels give way to icons, and keep their names."""
+    with Tab(chromium, server, viewport={"width": 820, "height": 1180}) as tab:
+        page = tab.go(f"/s/{KEY}/transcript")
+        expect(tab.turn("lease4")).to_be_visible()
+        for name in "Canvas", "Transcript", "Compare", "Wire", "Doctor", "Export", "Theme":
+            expect(page.locator(".top").get_by_role("button", name=name)).to_be_visible()
+        parts = page.locator(".top :is(button, .now)").all()
+        boxes = [one.bounding_box() for one in parts if one.is_visible()]
+        for number, one in enumerate(boxes):
+            assert one["x"] + one["width"] <= 820
+            assert not any(_overlap(one, other) for other in boxes[number + 1 :])
+        search = page.locator(".field.search")
+        assert search.evaluate("(e) => e.scrollWidth <= e.clientWidth + 1") and "Search" in (search.inner_text() or "")

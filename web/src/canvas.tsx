@@ -8,13 +8,13 @@ import "@xyflow/react/dist/base.css";
 import { ReactFlow, ReactFlowProvider, useReactFlow, type Node, type NodeProps, type Viewport } from "@xyflow/react";
 import { memo, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
 
-import { Card, heightOf, LIVE_HEIGHT, type CardState } from "./card";
+import { Card, heightOf, LIVE_HEIGHT, middleLines, type CardState } from "./card";
 import { Frame, FRAME_HEIGHT, type FrameSize } from "./frame";
-import { CARD, type Placed, type Sized } from "./layout";
-import { MAP, mapScale, paintMap, paintStage, within } from "./paint";
+import { CARD, fitted, type Placed, type Sized } from "./layout";
+import { colours, MAP, mapScale, paintBlocks, paintMap, paintStage, within } from "./paint";
 import { Button, BranchChip } from "./parts";
 import { usePlaces } from "./placing";
-import { cost, plural } from "./format";
+import { plural, spent } from "./format";
 import { chips, liveRow, shown, type Chip } from "./scene";
 import type { SessionStore } from "./store";
 import type { LiveNode, Row } from "./types";
@@ -64,6 +64,11 @@ export function CanvasView(props: CanvasProps) {
 
 type Level = "far" | "middle" | "near";
 
+/** How much larger than the cards their texts are at the middle level, so that they can be read. */
+function grow(zoom: number): number {
+  return Math.min(2.2, Math.max(1, 0.95 / zoom));
+}
+
 /** Levels change with 10 % hysteresis, so that a card does not flicker at the border between two. */
 function levelAt(zoom: number, before: Level): Level {
   const [far, near] = [FAR * (before === "far" ? 1.05 : 0.95), NEAR * (before === "near" ? 0.95 : 1.05)];
@@ -80,6 +85,7 @@ function Stage({ store, version, path, selected, findings, folded, onSelect, onC
   const [theme, setTheme] = useState(0);
   const [frames, setFrames] = useState<ReadonlyMap<string, FrameSize>>(new Map());
   const resize = useCallback((id: string, size: FrameSize | undefined) => setFrames((before) => { const after = new Map(before); if (size === undefined) after.delete(id); else after.set(id, size); return after; }), []);
+  const ink = useMemo(colours, [theme]); // eslint-disable-line
   const level = useRef<Level>("near");
   level.current = levelAt(view.zoom, level.current);
 
@@ -143,6 +149,7 @@ function Stage({ store, version, path, selected, findings, folded, onSelect, onC
     };
   }, []);
 
+  const steps = useMemo(() => new Set(path), [path]);
   const cache = useRef(new Map<string, { signature: string; row: Row; node: Node<CardData> }>());
   const nodes = useMemo(() => {
     if (level.current === "far" || size === undefined) return [];
@@ -160,9 +167,9 @@ function Stage({ store, version, path, selected, findings, folded, onSelect, onC
       const row = rowOf.get(one.id);
       if (row === undefined) continue;
       const live = store.live.get(one.id);
-      const results = live === undefined ? resultsOf(store, row, path) : [];
+      const results = live === undefined ? resultsOf(store, row, steps) : [];
       if ((row.images ?? 0) > 0) store.want([row.id]);
-      const state: CardState = { pictures: picturesOf(store, row), onPath: onPath.has(one.id), selected: here === one.id, middle: level.current === "middle", folded: scene.hidden.get(one.id), findings: findings.get(one.id) };
+      const state: CardState = { pictures: picturesOf(store, row), onPath: onPath.has(one.id), selected: here === one.id, lines: level.current === "middle" ? middleLines(one.height, grow(view.zoom)) : undefined, folded: scene.hidden.get(one.id), findings: findings.get(one.id) };
       // The same node object keeps its card from being drawn again while the view moves.
       const signature = JSON.stringify([one.x, one.y, state, live?.content.length ?? 0, results.map((result) => result?.id)]);
       const before = cache.current.get(one.id);
@@ -177,14 +184,15 @@ function Stage({ store, version, path, selected, findings, folded, onSelect, onC
     }
     cache.current = kept;
     return found;
-  }, [store.entries.size, view, size, byY, rowOf, onPath, here, scene, findings, onSelect, store, named, above, path, frames, resize]);
+  }, [store.entries.size, view, size, byY, rowOf, onPath, here, scene, findings, onSelect, store, named, above, steps, frames, resize]);
 
   useEffect(() => {
-    if (paint.current !== null && size !== undefined) paintStage(paint.current, { view, size, byY, placed, rowOf, above, card: scene.card, onPath, chips: named, selected: here, far: level.current === "far" });
-  }, [view, size, byY, placed, rowOf, above, scene, onPath, named, here, theme]);
+    if (paint.current !== null && size !== undefined) paintStage(paint.current, { view, size, byY, placed, rowOf, above, card: scene.card, onPath, chips: named, selected: here, far: level.current === "far", ink });
+  }, [view, size, byY, placed, rowOf, above, scene, onPath, named, here, ink]);
+  const blocks = useMemo(() => paintBlocks({ byY, rowOf, bounds, ink }), [byY, rowOf, bounds, ink]);
   useEffect(() => {
-    if (map.current !== null && size !== undefined) paintMap(map.current, { byY, rowOf, bounds, view, size });
-  }, [byY, rowOf, bounds, view, size, theme]);
+    if (map.current !== null && size !== undefined) paintMap(map.current, blocks, { bounds, view, size, ink });
+  }, [blocks, bounds, view, size, ink]);
 
   const move = useCallback((to: Viewport) => {
     const still = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
@@ -192,9 +200,13 @@ function Stage({ store, version, path, selected, findings, folded, onSelect, onC
   }, [flow]);
   const fit = useCallback(() => {
     if (size === undefined) return;
-    const zoom = Math.max(0.02, Math.min((size.width - 48) / bounds.width, (size.height - 48) / bounds.height, 1));
-    move({ x: (size.width - bounds.width * zoom) / 2, y: Math.max(24, (size.height - bounds.height * zoom) / 2), zoom });
-  }, [bounds, move, size]);
+    const origin = host.current!.getBoundingClientRect();
+    const panels = [...host.current!.querySelectorAll(":scope > .float")].flatMap((panel) => {
+      const box = panel.getBoundingClientRect();
+      return box.width === 0 ? [] : { left: box.left - origin.left, top: box.top - origin.top, right: box.right - origin.left, bottom: box.bottom - origin.top };
+    });
+    move(fitted(byY, bounds, size, panels));
+  }, [byY, bounds, move, size]);
   const show = useCallback(
     (one: Placed, first: boolean) => {
       if (size === undefined) return;
@@ -250,7 +262,7 @@ function Stage({ store, version, path, selected, findings, folded, onSelect, onC
   }, [fit, flow, scaleTo]);
 
   return (
-    <div className="stage" ref={host} onClick={pickFar} data-level={level.current} style={{ "--grow": Math.min(2.2, Math.max(1, 0.95 / view.zoom)) } as React.CSSProperties}>
+    <div className="stage" ref={host} onClick={pickFar} data-level={level.current} data-tight={grow(view.zoom) > 1.4 || undefined} style={{ "--grow": grow(view.zoom) } as React.CSSProperties}>
       <canvas className="paint" ref={paint} aria-hidden="true" />
       <div className="cards">
         <ReactFlow
@@ -294,9 +306,8 @@ function picturesOf(store: SessionStore, row: Row): string[] | undefined {
   return store.entries.get(row.id)?.message.content.flatMap((block) => (block.type === "image" && block.src !== undefined ? [block.src] : []));
 }
 
-function resultsOf(store: SessionStore, row: Row, path: readonly string[]): (Row | undefined)[] {
+function resultsOf(store: SessionStore, row: Row, on: ReadonlySet<string>): (Row | undefined)[] {
   if (row.calls === undefined) return [];
-  const on = new Set(path);
   const seen = new Map<string, number>();
   return row.calls.map((call) => {
     const nth = seen.get(call.id) ?? 0;
@@ -313,12 +324,13 @@ function Branches({ store, onPath, card, onSelect, onCompare, onMerge }: { store
       <ul>
         {branches.slice(0, 8).map((branch) => {
           const to = store.tree.path(branch.head);
-          const costs = to.flatMap((id) => store.tree.rows.get(id)?.cost ?? []);
+          const answers = to.flatMap((id) => store.tree.rows.get(id) ?? []).filter((row) => row.role === "assistant");
+          const costs = answers.flatMap((row) => row.cost ?? []);
           return (
             <li key={branch.name}>
               <BranchChip name={branch.name} current={onPath.has(card.get(branch.head) ?? branch.head)} live={branch.live} onClick={() => onSelect(branch.head)} />
               <span>{plural(to.length, "message")}</span>
-              <span className={`num ${costs.length > 0 ? "" : "dim"}`}>{costs.length > 0 ? cost(costs.reduce((sum, one) => sum + one, 0)) : "unknown"}</span>
+              <span className={`num ${costs.length > 0 ? "" : "dim"}`}>{costs.length > 0 ? spent(costs.reduce((sum, one) => sum + one, 0), answers.length - costs.length) : "unknown"}</span>
             </li>
           );
         })}

@@ -11,6 +11,7 @@ import type { LiveNode, Row } from "./types";
 
 const LINE = 17;
 const STRIP = 52; // of pictures
+const [MIDDLE_TOP, MIDDLE_LINE] = [4, 16]; // as .node.mid has them
 export const MAX_CALLS = 4;
 const WIDTH = CARD - 50; // of the text: the card without its border, the glyph's column and the right margin
 const heights = new WeakMap<Row, number>();
@@ -32,6 +33,11 @@ export function heightOf(row: Row): number {
   return made;
 }
 
+/** The whole lines that a card of this height has room for at the middle level: none is cut through. */
+export function middleLines(height: number, grow: number): number {
+  return Math.max(1, Math.floor((height - 2 - 2 * MIDDLE_TOP * grow) / (MIDDLE_LINE * grow)));
+}
+
 /** While it is written a card keeps one height, so that nothing below it moves with every word. */
 export const LIVE_HEIGHT = 2 + 29 + 9 + 4 * LINE;
 
@@ -45,14 +51,14 @@ export function figures(row: Row): string {
   return parts.filter((part) => part !== undefined).join(" · ");
 }
 
-export type CardState = { pictures?: readonly string[]; onPath: boolean; selected: boolean; middle: boolean; folded?: number; findings?: number; losses?: { dropped: number; weakened: number } };
+export type CardState = { pictures?: readonly string[]; onPath: boolean; selected: boolean; /** Of the text at the middle level; undefined at the near one. */ lines?: number; folded?: number; findings?: number; losses?: { dropped: number; weakened: number } };
 
 export const Card = memo(function Card({ row, state, live, results }: { row: Row; state: CardState; live?: LiveNode; results?: readonly (Row | undefined)[] }) {
   const failed = row.call?.error === true || row.error !== undefined;
-  if (state.middle)
+  if (state.lines !== undefined)
     return (
       <div className={`card node mid ${state.onPath ? "" : "off"} ${state.selected ? "sel" : ""}`} style={{ width: CARD, height: live === undefined ? heightOf(row) : LIVE_HEIGHT }}>
-        <header><Glyph row={row} /><span className="cut first">{row.text || callSummary(row)}</span><span className={`figs ${failed ? "failed" : ""}`}>{live !== undefined ? <i className="pulse" /> : failed ? "failed" : figures(row).split(" · ").at(-1)}</span></header>
+        <header><Glyph row={row} /><span className="first" style={{ WebkitLineClamp: state.lines }}>{row.text || callSummary(row)}</span><span className={`figs ${failed ? "failed" : ""}`}>{live !== undefined ? <i className="pulse" /> : failed ? "failed" : figures(row).split(" · ").at(-1)}</span></header>
       </div>
     );
   const calls = row.calls ?? [];

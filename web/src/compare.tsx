@@ -38,11 +38,11 @@ export default function Compare({ store, path, onSelect }: { store: SessionStore
   if (leaves.length < 2 && bKey === store.key) return <div className="cmp"><p className="empty">This session has one path. Continue from an earlier message to make another, then compare them here.</p></div>;
   if (problem !== undefined) return <div className="cmp"><p className="err" role="alert"><Icon name="alert" />{problem}</p></div>;
   if (found === undefined) return <div className="cmp"><p className="empty">Comparing…</p></div>;
-  const totals: [string, number | undefined, number | undefined, (value: number | undefined) => string][] = [
+  const totals: [string, number | undefined, number | undefined, (value: number | undefined) => string, number?, number?][] = [
     ["messages", found.a.after, found.b.after, (value) => String(value ?? 0)],
     ["time", found.a.totals.ms, found.b.totals.ms, (value) => duration(value) ?? "unknown"],
     ["tokens written", found.a.totals.tokens.output, found.b.totals.tokens.output, tokens],
-    ["cost", found.a.totals.cost, found.b.totals.cost, cost],
+    ["cost", found.a.totals.cost, found.b.totals.cost, cost, found.a.totals.unpriced, found.b.totals.unpriced],
   ];
   return (
     <div className="cmp">
@@ -50,13 +50,13 @@ export default function Compare({ store, path, onSelect }: { store: SessionStore
         <div className="left pick"><span className="letter">A</span>{pick("a", a)}<span className="dim">{found.a.models.join(", ")}</span></div>
         <div className="mid pick"><Button icon="swap" label="Swap" kind="bare" small onClick={() => setQuery({ a: b, b: a })} /></div>
         <div className="right pick"><span className="letter b">B</span>{pick("b", b)}<span className="dim">{found.b.models.join(", ")}</span></div>
-        {totals.map(([label, left, right, text]) => {
+        {totals.map(([label, left, right, text, moreLeft = 0, moreRight = 0]) => {
           const most = Math.max(left ?? 0, right ?? 0, 1e-9);
           return (
             <div key={label} className="met">
-              <div className="l"><i className="bar" style={{ width: `${(252 * (left ?? 0)) / most}px` }} /><b className="val num">{text(left)}</b></div>
+              <div className="l"><i className="bar" style={{ width: `${(252 * (left ?? 0)) / most}px` }} /><b className="val num">{left !== undefined && moreLeft > 0 && "≥ "}{text(left)}</b></div>
               <div className="mid">{label}</div>
-              <div className="r"><i className="bar" style={{ width: `${(252 * (right ?? 0)) / most}px` }} /><b className="val num">{text(right)}</b></div>
+              <div className="r"><i className="bar" style={{ width: `${(252 * (right ?? 0)) / most}px` }} /><b className="val num">{right !== undefined && moreRight > 0 && "≥ "}{text(right)}</b></div>
             </div>
           );
         })}

@@ -6,6 +6,11 @@ export function cost(dollars: number | undefined): string {
   return dollars < 0.01 ? `$${dollars.toFixed(4)}` : `$${dollars.toFixed(2)}`;
 }
 
+/** A sum of costs, of which some may be unknown. */
+export function spent(dollars: number, unknown: number): string {
+  return unknown > 0 ? `≥ ${cost(dollars)}` : cost(dollars);
+}
+
 export function tokens(count: number | undefined): string {
   if (count === undefined) return "unknown";
   if (count < 1000) return String(count);

@@ -71,7 +71,7 @@ function Inside({ id, size, onSize }: { id: string; size: FrameSize; onSize: (id
       <div style={{ transform: `scale(${SCALE})`, transformOrigin: "0 0", width: wide }}>
         {cards.map(({ row, at }) => (
           <div key={row.id} className="place" style={{ left: at.x, top: at.y }} onClick={(event) => { event.stopPropagation(); navigate(`/s/${id}/canvas?at=${encodeURIComponent(row.id)}`); }}>
-            <Card row={row} live={store.live.get(row.id)} results={(row.calls ?? []).map((call) => store.tree.result(row.id, call.id, 0, path))} state={{ onPath: path.has(row.id), selected: false, middle: false }} />
+            <Card row={row} live={store.live.get(row.id)} results={(row.calls ?? []).map((call) => store.tree.result(row.id, call.id, 0, path))} state={{ onPath: path.has(row.id), selected: false }} />
           </div>
         ))}
       </div>

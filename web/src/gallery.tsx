@@ -3,7 +3,7 @@
 import { useEffect, useMemo, useRef, useState } from "react";
 
 import { get, upload } from "./http";
-import { bytes, clock, cost, day, plural } from "./format";
+import { bytes, clock, cost, day, plural, spent } from "./format";
 import { Icon, Mark } from "./icons";
 import { Button } from "./parts";
 import { usePhone } from "./phone";
@@ -131,7 +131,7 @@ export function Gallery() {
                       <span className="cut two">{one.models[0] ?? <span className="dim">unknown</span>}{one.models.length > 1 && <span className="dim"> +{one.models.length - 1}</span>}</span>
                       <span className="cut dim">{one.writtenAs}</span>
                       <span className="r num">{one.messages}</span><span className="r num">{one.branches}</span>
-                      <span className="r num">{one.cost === undefined ? <span className="dim">unknown</span> : cost(one.cost)}</span>
+                      <span className="r num">{one.cost === undefined ? <span className="dim">unknown</span> : spent(one.cost, one.unpriced ?? 0)}</span>
                       <span className="r num dim">{clock(one.modified)}</span>
                     </a>
                   ))}

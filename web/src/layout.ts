@@ -14,6 +14,46 @@ export const FORK = 60; // room for the ring, the horizontal and the names of th
 export type Sized = { id: string; parent?: string; height: number; beside?: boolean; lanes?: number };
 export type Placed = { id: string; x: number; y: number; height: number; lane: number };
 
+export type Box = { left: number; top: number; right: number; bottom: number };
+
+const EDGE = 24; // pixels between what is shown and the edges of the view
+const BESIDE = 10; // and between a card and a panel
+
+/**
+ * The view that shows all cards as large as they can be, at most at their own size, with none beneath a panel.
+ *
+ * Panels stand at the edges. Free areas beside, above and below them are tried, and the whole view too: often no card
+ * is where a panel is.
+ */
+export function fitted(cards: readonly Placed[], bounds: { width: number; height: number }, size: { width: number; height: number }, panels: readonly Box[]): { x: number; y: number; zoom: number } {
+  const lefts = [size.width, ...panels.map((one) => one.left)];
+  const tops = [0, ...panels.map((one) => one.bottom)];
+  const bottoms = [size.height, ...panels.map((one) => one.top)];
+  let best: { x: number; y: number; zoom: number } | undefined;
+  for (const right of lefts)
+    for (const top of tops)
+      for (const bottom of bottoms) {
+        const [width, height] = [right - 2 * EDGE, bottom - top - 2 * EDGE];
+        if (width < 40 || height < 40) continue;
+        const zoom = Math.max(0.02, Math.min(width / bounds.width, height / bounds.height, 1));
+        if (best !== undefined && zoom <= best.zoom) continue;
+        const y = top + EDGE + Math.max(0, (height - bounds.height * zoom) / 2);
+        for (const x of [(right - bounds.width * zoom) / 2, EDGE])
+          if (best === undefined || zoom > best.zoom) {
+            const view = { x: Math.max(x, EDGE), y, zoom };
+            if (!cards.some((card) => panels.some((panel) => isBeneath(card, view, panel)))) best = view;
+          }
+      }
+  const zoom = Math.max(0.02, Math.min((size.width - 2 * EDGE) / bounds.width, (size.height - 2 * EDGE) / bounds.height, 1));
+  return best ?? { x: (size.width - bounds.width * zoom) / 2, y: Math.max(EDGE, (size.height - bounds.height * zoom) / 2), zoom };
+}
+
+function isBeneath(card: Placed, view: { x: number; y: number; zoom: number }, panel: Box): boolean {
+  const [left, top] = [card.x * view.zoom + view.x, card.y * view.zoom + view.y];
+  const [right, bottom] = [left + CARD * view.zoom, top + card.height * view.zoom];
+  return left < panel.right + BESIDE && right > panel.left - BESIDE && top < panel.bottom + BESIDE && bottom > panel.top - BESIDE;
+}
+
 type Item = { id: string; height: number; children: Item[] };
 
 export function layout(nodes: readonly Sized[]): Map<string, Placed> {

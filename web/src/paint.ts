@@ -19,6 +19,7 @@ export type Scene = {
   chips: ReadonlyMap<string, Chip>;
   selected?: string;
   far: boolean;
+  ink: Ink;
 };
 export const MAP = { width: 184, height: 120 };
 
@@ -36,9 +37,10 @@ export function within(byY: readonly Placed[], top: number, bottom: number): Pla
   return found;
 }
 
-type Ink = Record<"user" | "assistant" | "tool" | "system" | "bad" | "edge" | "path" | "merge" | "card" | "ink" | "ground", string>;
+export type Ink = Record<"user" | "assistant" | "tool" | "system" | "bad" | "edge" | "path" | "merge" | "card" | "ink" | "ground", string>;
 
-function colours(): Ink {
+/** The colours of the theme. To ask for them in each frame would have the browser work out all styles in between. */
+export function colours(): Ink {
   const style = getComputedStyle(document.documentElement);
   const read = (name: string) => style.getPropertyValue(name).trim();
   return {
@@ -72,9 +74,8 @@ function weight(row: Row, one: Placed): number {
 }
 
 export function paintStage(canvas: HTMLCanvasElement, scene: Scene): void {
-  const { view, size, byY, placed, rowOf, above, onPath, far } = scene;
+  const { view, size, byY, placed, rowOf, above, onPath, far, ink } = scene;
   const context = fitted(canvas, size.width, size.height);
-  const ink = colours();
   const top = -view.y / view.zoom - 2000;
   const bottom = (size.height - view.y) / view.zoom + 400;
   const at: At = (x, y) => [x * view.zoom + view.x, y * view.zoom + view.y];
@@ -174,7 +175,7 @@ function stroke(context: CanvasRenderingContext2D, at: At, from: Placed, to: Pla
   context.stroke();
 }
 
-export type MapScene = Pick<Scene, "byY" | "rowOf" | "view" | "size"> & { bounds: { width: number; height: number } };
+type Blocks = Pick<Scene, "byY" | "rowOf" | "ink"> & { bounds: { width: number; height: number } };
 
 /** The map keeps its proportions and stands in the middle of its box. */
 export function mapScale(bounds: { width: number; height: number }): { scale: number; left: number; top: number } {
@@ -182,17 +183,25 @@ export function mapScale(bounds: { width: number; height: number }): { scale: nu
   return { scale, left: (MAP.width - bounds.width * scale) / 2, top: Math.max(0, (MAP.height - bounds.height * scale) / 2) };
 }
 
-export function paintMap(canvas: HTMLCanvasElement, scene: MapScene): void {
+/** All blocks of a map, painted once; only the frame moves with the view. */
+export function paintBlocks(scene: Blocks): HTMLCanvasElement {
+  const canvas = document.createElement("canvas");
   const context = fitted(canvas, MAP.width, MAP.height);
-  const ink = colours();
   const { scale, left, top } = mapScale(scene.bounds);
   for (const one of scene.byY) {
     const row = scene.rowOf.get(one.id);
     if (row === undefined) continue;
-    context.fillStyle = failed(row) ? ink.bad : ink[kindOf(row.role)];
+    context.fillStyle = failed(row) ? scene.ink.bad : scene.ink[kindOf(row.role)];
     context.fillRect(left + one.x * scale, top + one.y * scale, Math.max(2, CARD * scale), Math.max(0.7, one.height * scale - 0.5));
   }
-  const { view, size } = scene;
+  return canvas;
+}
+
+export function paintMap(canvas: HTMLCanvasElement, blocks: HTMLCanvasElement, scene: Pick<Scene, "view" | "size" | "ink"> & Pick<Blocks, "bounds">): void {
+  const context = fitted(canvas, MAP.width, MAP.height);
+  context.drawImage(blocks, 0, 0, MAP.width, MAP.height);
+  const { scale, left, top } = mapScale(scene.bounds);
+  const { view, size, ink } = scene;
   context.strokeStyle = ink.path;
   context.lineWidth = 1.25;
   const x = Math.max(0.7, left + (-view.x / view.zoom) * scale);

@@ -5,7 +5,7 @@ import { lazy, Suspense, useCallback, useEffect, useMemo, useRef, useState } fro
 import { get, post } from "./http";
 import { CanvasView } from "./canvas";
 import { Composer } from "./continue";
-import { clock, cost, duration, plural, tokens } from "./format";
+import { clock, cost, duration, plural, spent, tokens } from "./format";
 import { Icon, Mark } from "./icons";
 import { KeySheet } from "./keys";
 import { Outline } from "./outline";
@@ -247,7 +247,7 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
       <header className="top">
         <div>
           <a href="/" aria-label="All sessions" onClick={(event) => { event.preventDefault(); navigate("/"); }}><Mark /></a>
-          <span className="crumb">{session?.project !== undefined && <><span className="dim">{session.project}</span><span className="sep">/</span></>}<span className="now cut">{session?.title ?? "…"}</span><span className="phoneonly dim cut">message {selected === undefined ? 0 : path.indexOf(selected) + 1} of {path.length} · {totals.known ? cost(totals.cost) : "cost unknown"}</span></span>
+          <span className="crumb">{session?.project !== undefined && <><span className="dim">{session.project}</span><span className="sep">/</span></>}<span className="now cut">{session?.title ?? "…"}</span><span className="phoneonly dim cut">message {selected === undefined ? 0 : path.indexOf(selected) + 1} of {path.length} · {totals.known ? spent(totals.cost, totals.unknown) : "cost unknown"}</span></span>
           {session?.live !== undefined && <span className="chip live"><i className="pulse" />Live</span>}
           {session?.readOnly && <span className="chip line">reading only</span>}
         </div>
