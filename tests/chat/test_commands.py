@@ -13,14 +13,16 @@ import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 from rich.console import Console
+from rich.text import Text
 
 import interlingua as il
 from chat.talking import talking
 from connect.asking import PNG
+from interlingua.chat import tree
 from interlingua.chat.command import attach, images_mentioned, nearest, parse
-from interlingua.chat.commands import COMMANDS
+from interlingua.chat.commands import COMMANDS, tree_lines
 from interlingua.chat.opening import recalled
-from interlingua.chat.screen import ChatCompleter, notification
+from interlingua.chat.screen import ChatCompleter, drawn, notification
 from interlingua.values.messages import AgentMessage, CustomMessage, UserMessage, text_of
 
 CALL = {"text": "I look.", "calls": [{"name": "ls", "arguments": {"path": "."}, "id": "c1"}]}
@@ -561,3 +563,17 @@ def test_the_last_exchange_is_a_question_and_its_own_answer() -> None:
         console.print(part)
     shown = console.export_text()
     assert "second" in shown and "first" not in shown and "reminder" not in shown
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 140])
+def test_the_tree_fits_the_terminal(width: int) -> None:
+    """A line is cut for its label and the mark of the head; nothing is wrapped."""
+    long = "What is a monad, and " * 10
+    rows = [
+        tree.Row(id=f"e{at}", depth=at, role="you", text=long, on_path=True, is_head=at == 2, label="first" * (at % 2))
+        for at in range(3)
+    ]
+    lines = drawn(tree_lines(rows), width).splitlines()
+    plain = [Text.from_ansi(line).plain.rstrip() for line in lines]
+    assert 3 == len(plain) and all(len(line) <= width for line in plain)
+    assert plain[1].endswith("…  [first]") and plain[2].endswith("…  ← here")

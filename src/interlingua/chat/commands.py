@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
-from rich.console import RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
 from .. import conversion
@@ -96,7 +96,7 @@ async def _tree(chat: Chat, argument: str) -> None:
     if not rows:
         raise InterlinguaError("the session is empty")
     if not argument:
-        await chat.screen.show(*_drawn(rows))
+        await chat.screen.show(*tree_lines(rows))
         argument = await chat.ask("go to which entry? a number or label; Enter stays") or ""
     if not argument:
         return
@@ -113,16 +113,30 @@ def _tree_of(chat: Chat) -> tuple[list[tree.Row], list[Entry]]:
     return tree.rows(entries, session.head, path, session.labels()), entries
 
 
-def _drawn(rows: Sequence[tree.Row]) -> list[Text]:
+def tree_lines(rows: Sequence[tree.Row]) -> list[RenderableType]:
     hidden = max(0, len(rows) - _TREE_ROWS)
-    lines = [Text(f"… {hidden:,} earlier entries", "dim")] if hidden else []
+    lines: list[RenderableType] = [Text(f"… {hidden:,} earlier entries", "dim")] if hidden else []
     for number, row in enumerate(rows[hidden:], hidden + 1):
         mark = "●" if row.is_head else "│" if row.on_path else "·"
         line = Text(f"{number:>4} {'  ' * row.depth}{mark} {row.role}: {row.text}", "" if row.on_path else "dim")
-        line.append(f"  [{one_line(row.label)}]" if row.label else "", "bold yellow")
-        line.append("  ← here" if row.is_head else "", "bold green")
-        lines.append(line)
+        marks = Text(f"  [{one_line(row.label)}]" if row.label else "", "bold yellow")
+        marks.append("  ← here" if row.is_head else "", "bold green")
+        lines.append(_Marked(line, marks))
     return lines
+
+
+class _Marked:
+    """A line with marks behind it, for which it is cut on a terminal."""
+
+    def __init__(self, line: Text, marks: Text) -> None:
+        self._line = line
+        self._marks = marks
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        line = self._line.copy()
+        if console.is_terminal:
+            line.truncate(max(1, options.max_width - self._marks.cell_len), overflow="ellipsis")
+        yield line.append_text(self._marks)
 
 
 async def _go(chat: Chat, target: tree.Target) -> None:
@@ -155,7 +169,7 @@ async def _diff(chat: Chat, name: str) -> None:
     """Compares the branch of the head with another conversation."""
     if not name:
         rows, _ = await asyncio.to_thread(_tree_of, chat)
-        await chat.screen.show(*_drawn(rows))
+        await chat.screen.show(*tree_lines(rows))
         name = await chat.ask("compare with what? a number, label, session or file; Enter stops") or ""
     if not name:
         return
