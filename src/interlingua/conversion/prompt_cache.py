@@ -40,13 +40,18 @@ def prompt_pieces(body: Any) -> Iterator[Piece]:
     for key in _HEADS:
         if key in body:
             label = "the tools" if "tool" in key.lower() else "the system text"
-            yield Piece(f"$.{key}", jsontext.write(_unmarked(body[key])), label)
+            yield Piece(f"$.{key}", _without_markers(body[key]), label)
     for key in _BODIES:
         items = body.get(key)
         if isinstance(items, str):
             yield Piece(f"$.{key}", jsontext.write(items), "the input")
         for at, item in enumerate(items if isinstance(items, list) else ()):
-            yield Piece(f"$.{key}[{at}]", jsontext.write(_unmarked(item)), f"message {at + 1}")
+            yield Piece(f"$.{key}[{at}]", _without_markers(item), f"message {at + 1}")
+
+
+def _without_markers(value: Any) -> bytes:
+    data = jsontext.write(value)
+    return jsontext.write(_unmarked(value)) if b"cache" in data else data  # which is in the name of every marker
 
 
 def _unmarked(value: Any) -> Any:

@@ -96,8 +96,8 @@ class SentPrompts:
 def _add(known: list[_Prompt], prompt: _Prompt, model: str) -> CacheBreak | None:
     """Adds a prompt to those of its conversation, in place of the one that it goes on from."""
     now = prompt.cut()
-    before = max(known, key=lambda one: shared_prefix(one.cut(), now)[0])
-    shared, difference = shared_prefix(before.cut(), now)
+    found = [(*shared_prefix(one.cut(), now), one) for one in known]
+    shared, difference, before = max(found, key=lambda one: one[0])
     if difference is not None and difference.piece is difference.was:  # the beginning of what was sent, once more
         return None
     known.append(prompt)

@@ -8,6 +8,7 @@ import contextlib
 import os
 import time
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -132,8 +133,9 @@ class Metrics:
             totals.cache_write += usage.cache_write
         if exchange.cost is not None:
             totals.cost = (totals.cost or 0.0) + exchange.cost
-        for loss in exchange.losses:
-            numbers.count("losses_total", (wire, loss.severity))
+        if exchange.losses:
+            for severity, number in Counter(loss.severity for loss in exchange.losses).items():
+                numbers.count("losses_total", (wire, severity), number)
         if exchange.cache_break is not None:
             numbers.count("cache_breaks_total", (labels[0], self._label(exchange.cache_break.model)))
         if exchange.error is not None:

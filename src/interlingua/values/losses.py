@@ -301,41 +301,68 @@ _LOST = ("dropped", "weakened", "record")
 _PLAIN = frozenset({int, float, bool})  # values in which nothing can be lost
 
 
+_Field: TypeAlias = tuple[str, str, Any, Support, bool]
+_TABLES = 100  # whose fields are kept
+_known: dict[int, tuple[SupportTable, dict[type[Struct], tuple[_Field, ...]]]] = {}
+
+
+def _known_fields(support: SupportTable) -> dict[type[Struct], tuple[_Field, ...]]:
+    """What is known of the fields of classes by this table. Tables are constants, and there are few."""
+    found = _known.get(id(support))
+    if found is None:  # while it is kept here, nothing else has its id
+        if len(_known) >= _TABLES:
+            _known.clear()
+        found = _known[id(support)] = (support, {})
+    return found[1]
+
+
 class _Walk:
     """One look through a source for what the table says is lost. `found` is in the order of the source."""
 
-    __slots__ = ("api", "found", "spoken", "support")
+    __slots__ = ("_known", "api", "found", "spoken", "support")
 
     def __init__(self, support: SupportTable, api: str, spoken: str) -> None:
         self.support = support
         self.api = api
         self.spoken = spoken
         self.found: list[Loss] = []
+        self._known = _known_fields(support)
 
     def over(self, value: Any, path: str) -> None:
-        if isinstance(value, str):
-            if not jsontext.is_clean(value):
-                self.found.append(_unclean(path))
+        if isinstance(value, Struct):
+            for (attribute, name, default, support, is_lost), item in zip(
+                self._fields(type(value)), astuple(value), strict=True
+            ):
+                if item is default:
+                    continue
+                if is_lost:
+                    if item != default and not self._is_implied(item, support):
+                        self.found.append(Loss(f"{path}.{name}", attribute, support.why, support.kind))  # type: ignore[arg-type]
+                elif attribute == "extra":
+                    self.extra(item, f"{path}.extra", support)
+                elif (kind := type(item)) not in _PLAIN and not (kind is str and item.isascii()):
+                    self.over(item, f"{path}.{name}")
         elif isinstance(value, tuple):
             for at, item in enumerate(value):
                 self.over(item, f"{path}[{at}]")
-        elif isinstance(value, Struct):
-            for (attribute, name, default, row), item in zip(_fields(type(value)), astuple(value), strict=True):
-                if item is default or item == default:
-                    continue
-                support = self.support.get(row, KEPT)
-                if attribute == "extra":
-                    self.extra(item, f"{path}.extra", support)
-                elif support.kind in _LOST:
-                    if not self._is_implied(item, support):
-                        self.found.append(Loss(f"{path}.{name}", attribute, support.why, support.kind))  # type: ignore[arg-type]
-                elif type(item) not in _PLAIN and not (type(item) is str and item.isascii()):
-                    self.over(item, f"{path}.{name}")
+        elif isinstance(value, str):
+            if not jsontext.is_clean(value):
+                self.found.append(_unclean(path))
         elif isinstance(value, dict | list):
             if not jsontext.is_clean_value(value):
                 self.found.append(_unclean(path))
         elif isinstance(value, CustomMessage) and self.support.get("CustomMessage.role", _NO_ROLE).kind in _LOST:
             self.found.append(Loss(path, value.role, "this wire has no such role", "dropped"))
+
+    def _fields(self, cls: type[Struct]) -> tuple[_Field, ...]:
+        """Of each field: its name, its name in JSON, its default, what the table says of it, and whether it is lost."""
+        found = self._known.get(cls)
+        if found is None:
+            rows = [(*row, self.support.get(key, KEPT)) for *row, key in _fields(cls)]
+            found = self._known[cls] = tuple(
+                (name, *rest, support, name != "extra" and support.kind in _LOST) for name, *rest, support in rows
+            )
+        return found
 
     def field(self, name: str, item: Any, path: str, default: Support = KEPT) -> None:
         """One field that is not walked to."""
