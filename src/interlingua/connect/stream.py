@@ -361,7 +361,7 @@ class Watch:
 
         As `asyncio.timeout` does it: the running task is cancelled, and that is taken back here.
         """
-        task = asyncio.current_task()
+        task = asyncio.current_task(self._loop)
         assert task is not None
         if self.why is not None:
             getattr(work, "close", _nothing)()

@@ -72,6 +72,10 @@ class PlainRequest:
         if self._left:
             self._arrived = asyncio.get_running_loop().create_future()
             await self._arrived
+        return self.arrived()
+
+    def arrived(self) -> bytes:
+        """What has come of the body."""
         return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
 
     def feed(self, data: bytes) -> bytes:

@@ -387,7 +387,8 @@ class Attempt:
             await self._play(list(unfold(answer)))
         elif made.lane == "same":
             renamed = renaming(self._incoming.wire.http.model_paths, self._exchange.asked_model)(body)
-            await self._share()
+            if self._save is not None:
+                await self._share()
             await self._reply.whole(renamed, made.losses)
         else:
             await self._respond(answer, made.losses)
@@ -405,7 +406,8 @@ class Attempt:
         encoded = self._incoming.wire.codec.encode_response(self._named(answer), request=self._asked)
         lost = (*losses, *encoded.losses)
         self._exchange.losses = lost
-        await self._share()
+        if self._save is not None:
+            await self._share()
         await self._reply.whole(encoded.bytes(), lost)
 
     async def _collect(self, head: bytes, framing: Any, made: Outgoing) -> None:

@@ -300,7 +300,10 @@ class Gateway:
     async def _converse(self, http: ClientRequest, asked: Door, exchange: Exchange, channel: Channel) -> None:
         if self._is_behind():
             await self._closed_books()  # they cannot follow: who comes now waits for them
-        body = await self._body(http)
+        if isinstance(http, PlainRequest) and http.is_whole:
+            body = http.arrived()
+        else:
+            body = await self._body(http)
         rephrased = None
         if asked.kind == "rephrased" and asked.wire.http.rephrased is not None:
             rephrased = asked.wire.http.rephrased.answer
@@ -355,7 +358,7 @@ class Gateway:
     async def _body(self, http: ClientRequest) -> bytes:
         limits = self.settings.limits
         try:
-            if http.is_whole if isinstance(http, PlainRequest) else http.content.is_eof():  # nobody waits
+            if isinstance(http, web.BaseRequest) and http.content.is_eof():  # nobody waits
                 return await http.read()
             async with asyncio.timeout(limits.body_timeout):
                 return await http.read()
@@ -386,7 +389,9 @@ class Gateway:
             (value for name in _SESSION_HEADERS if (value := http.headers.get(name))), None
         )
         as_array = exchange.is_stream and spoken.http.json_streams and http.query.get("alt") != "sse"
-        request, expanded = await self._with_history(exchange, request)
+        expanded = False
+        if spoken.http.stored_route is not None:
+            request, expanded = await self._with_history(exchange, request)
         if self.recall.shared is not None:
             await self.recall.fetch_answers(exchange.key.name, request)
         request, changed = self.recall.restore(exchange.key.name, spoken, request)
@@ -513,8 +518,6 @@ class Gateway:
 
     async def _with_history(self, exchange: Exchange, request: Request) -> tuple[Request, bool]:
         """The request with what it refers to by id put before its own messages, whoever answered that."""
-        if exchange.wire.http.stored_route is None:
-            return request, False
         api, key = exchange.wire.base, exchange.key.name
         residual = dict(request.extra.get(api, {}))
         exchange.extra["given"] = request.context.messages
