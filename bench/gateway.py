@@ -9,8 +9,8 @@ GATEWAY_BENCH_PROFILE=FILE python bench/…     each server leaves its profile i
 Each server is a process with one worker in front of the same upstream, with keys, limits and ledger on where it has
 them. Row by row, round after round, they take turns, so that all meet the same weather. CPU is the processor time of
 the server's own process (the kernel's work for it included), which other programs on the machine disturb least: shares
-are those of CPU. `added` is what a first byte takes beyond the upstream's own. Tables go to `results/gateway.md`, from
-where `run.py --write-docs` takes them.
+are those of CPU. `added` is what the first byte of a body takes beyond the upstream's own. Tables go to
+`results/gateway.md`, from where `run.py --write-docs` takes them.
 """
 
 import argparse
@@ -76,7 +76,8 @@ class Caller(asyncio.Protocol):
         self._received = bytearray()
         self._done: asyncio.Future[None] | None = None
         self._length: int | None = None
-        self.first = 0.0
+        self._body_at = 0
+        self.first = 0.0  # byte of the body: some send the head before there is anything else
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport: Any = transport
@@ -97,10 +98,11 @@ class Caller(asyncio.Protocol):
                 raise RuntimeError(bytes(received[:2000]).decode())
             marker = head.find(b"content-length:")
             self._length = end + 4 + int(head[marker + 15 :].partition(b"\r\n")[0]) if marker >= 0 else 0
+            self._body_at = end + 4
+        if self._length is None or len(received) <= self._body_at:
+            return
         if not self.first:
             self.first = time.perf_counter()
-        if self._length is None:
-            return
         ended = len(received) >= self._length if self._length else received.endswith(b"\r\n0\r\n\r\n")
         if ended and self._done is not None and not self._done.done():
             self._done.set_result(None)
