@@ -96,7 +96,7 @@ class Gateway:
         self.gate = gate
         self.observers = list(observers)
         self.routes: dict[tuple[str, str], Handler] = {}  # further paths: metrics, health
-        self._own_transport = HttpTransport() if transport is None else None
+        self._own_transport = None if transport is not None else HttpTransport(remembers_proxies=True)
         self._transport: Transport = transport or self._own_transport or HttpTransport()
         self._client = client or Client(transport=self._transport)
         self.breaker = Breaker()
