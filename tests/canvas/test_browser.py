@@ -135,6 +135,7 @@ def test_a_subtree_folds_and_stays_folded(tab: Tab) -> None:
         tab.press("f")
     expect(tab.card("lock2")).to_have_count(0)
     expect(tab.card("a2")).to_contain_text("9 folded")
+    expect(page.locator(".heads .chip[aria-current]")).to_have_text(["lease"])  # the others are folded into it, too
     page.reload()
     expect(tab.card("a2")).to_contain_text("9 folded")
     with page.expect_response(lambda answer: answer.url.endswith("/view") and answer.request.method == "PUT"):
@@ -562,6 +563,11 @@ def test_a_phone_reads_first_and_has_the_tree_below_a_map(chromium: Any, server:
         page = tab.page
         page.get_by_role("link", name="Duplicate webhook deliveries").click()
         expect(tab.turn("lease4")).to_be_visible()
+        expect(page.locator(".box.closed")).to_be_hidden()  # the tab leads there
+        page.locator(".tabs").get_by_role("button", name="Continue").click()
+        expect(page.get_by_role("form", name="continue")).to_be_in_viewport()
+        tab.press("Escape")
+        expect(page.get_by_role("form", name="continue")).to_have_count(0)
         for name in "Tree", "Compare", "Wire", "Read":
             page.get_by_role("navigation", name="view").last.get_by_role("button", name=name).click()
             expect(page.get_by_role("button", name=name, exact=True)).to_have_attribute("aria-current", "page")

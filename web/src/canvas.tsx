@@ -286,7 +286,7 @@ function Stage({ store, version, path, selected, findings, folded, onSelect, onC
         />
       </div>
       {store.loaded && store.tree.rows.size === 0 && store.live.size === 0 && <p className="empty">Nothing was said here yet. Begin below, or press c.</p>}
-      {store.tree.branches.length > 1 && <Branches store={store} onPath={onPath} card={scene.card} onSelect={onSelect} onCompare={onCompare} onMerge={onMerge} />}
+      {store.tree.branches.length > 1 && <Branches store={store} path={steps} onSelect={onSelect} onCompare={onCompare} onMerge={onMerge} />}
       <section className="map float" aria-label="map">
         <canvas ref={map} width={MAP.width} height={MAP.height} onPointerDown={jump} onPointerMove={jump} aria-hidden="true" />
         <div className="ctl">
@@ -316,7 +316,7 @@ function resultsOf(store: SessionStore, row: Row, on: ReadonlySet<string>): (Row
   });
 }
 
-function Branches({ store, onPath, card, onSelect, onCompare, onMerge }: { store: SessionStore; onPath: ReadonlySet<string>; card: ReadonlyMap<string, string>; onSelect: (id: string) => void; onCompare: () => void; onMerge: () => void }) {
+function Branches({ store, path, onSelect, onCompare, onMerge }: { store: SessionStore; path: ReadonlySet<string>; onSelect: (id: string) => void; onCompare: () => void; onMerge: () => void }) {
   const { branches } = store.tree;
   return (
     <section className="heads float" aria-label="branches">
@@ -328,7 +328,7 @@ function Branches({ store, onPath, card, onSelect, onCompare, onMerge }: { store
           const costs = answers.flatMap((row) => row.cost ?? []);
           return (
             <li key={branch.name}>
-              <BranchChip name={branch.name} current={onPath.has(card.get(branch.head) ?? branch.head)} live={branch.live} onClick={() => onSelect(branch.head)} />
+              <BranchChip name={branch.name} current={path.has(branch.head)} live={branch.live} onClick={() => onSelect(branch.head)} />
               <span>{plural(to.length, "message")}</span>
               <span className={`num ${costs.length > 0 ? "" : "dim"}`}>{costs.length > 0 ? spent(costs.reduce((sum, one) => sum + one, 0), answers.length - costs.length) : "unknown"}</span>
             </li>
