@@ -140,6 +140,7 @@ def test_a_plugin_with_what_is_no_file_costs_nothing_but_itself(tmp_path: Path, 
     plant(place)
     loaded = load_plugins(tmp_path)
     assert "good" in {plugin.id for plugin in loaded}
+    loaded.unload()
 
 
 def test_what_a_shell_hands_over_may_be_a_pipe(tmp_path: Path) -> None:
