@@ -293,6 +293,31 @@ PRIVATE = [
 def test_what_is_private_is_suggested(text: str) -> None:
     """The usual shapes of keys, passwords, homes and numbers."""
     assert [find for find in redaction.scan({"text": f"x {text} y"}) if find.suggested]
+    # In a long text it is looked first for what a pattern needs.
+    assert [find for find in redaction.scan({"text": f"{'x ' * 100}{text} y"}) if find.suggested]
+
+
+PIECES = ["@", "a.b", "://", "u:p@", "/home/", "C:\\Users\\", "Users", "token", "=", ":", "12", "\u0663", "+", "-", "."]
+PIECES += [
+    "sk-",
+    "AKIA",
+    "SG.",
+    "eyJ",
+    "Bearer ",
+    "-----BEGIN PRIVATE KEY-----",
+    "ab12cd34ef56gh78",
+    "DE89",
+    " ",
+    "4111 ",
+]
+
+
+@given(st.lists(st.sampled_from(PIECES), min_size=10, max_size=60))
+def test_a_pattern_finds_the_same_without_what_it_needs(pieces: list[str]) -> None:
+    """What a pattern needs is only looked for to save time."""
+    text = "".join(pieces) + " " * 70
+    without = [pattern._replace(needs=None) for pattern in redaction.PATTERNS]
+    assert redaction._in_text((), text, without) == redaction._in_text((), text, redaction.PATTERNS)
 
 
 def test_a_field_that_is_called_a_secret_is_one() -> None:

@@ -40,6 +40,7 @@ class Pattern(NamedTuple):
     regex: re.Pattern[str]
     suggested: bool = True
     check: Callable[[str], bool] = lambda text: True
+    needs: re.Pattern[str] | None = None  # found in every text with a match, and faster to look for
 
 
 # --- what they look like ---------------------------------------------------------------------------------------------
@@ -93,10 +94,14 @@ def _is_public_address(text: str) -> bool:
         return False
 
 
+_DIGIT = re.compile(r"\d")
+_LONG = 60  # characters of a text above which it is worth while to look first for what a pattern needs
+
 PATTERNS: tuple[Pattern, ...] = (
     Pattern(
         "private key",
         re.compile(r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[^-]{0,20000}(?:-----END [A-Z ]{0,30}PRIVATE KEY-----)?"),
+        needs=re.compile("-----BEGIN"),
     ),
     Pattern(
         "key",
@@ -108,37 +113,64 @@ PATTERNS: tuple[Pattern, ...] = (
             r"|r8_[A-Za-z0-9]{20,100}|il-[A-Za-z0-9_-]{43}|dop_v1_[a-f0-9]{64}|ya29\.[A-Za-z0-9_-]{20,300})"
         ),
         check=lambda text: any(c.isdigit() for c in text) or text.startswith(("sk-ant-", "sk-proj-")),
+        needs=re.compile(r"[-_]|AIza|AKIA|ASIA|SG\.|ya29\."),
     ),
-    Pattern("token", re.compile(r"\beyJ[A-Za-z0-9_-]{8,4000}\.[A-Za-z0-9_-]{8,8000}\.[A-Za-z0-9_-]{0,2000}")),
     Pattern(
-        "token", re.compile(r"(?i)\b(?:bearer|basic)\s{1,3}([A-Za-z0-9._~+/-]{16,4000}={0,2})"), check=_looks_random
+        "token",
+        re.compile(r"\beyJ[A-Za-z0-9_-]{8,4000}\.[A-Za-z0-9_-]{8,8000}\.[A-Za-z0-9_-]{0,2000}"),
+        needs=re.compile("eyJ"),
     ),
-    Pattern("password", re.compile(r"\b[A-Za-z][A-Za-z0-9+.-]{1,20}://([^\s/:@'\"<>]{1,100}:[^\s/@'\"<>]{1,200})@")),
+    Pattern(
+        "token",
+        re.compile(r"(?i)\b(?:bearer|basic)\s{1,3}([A-Za-z0-9._~+/-]{16,4000}={0,2})"),
+        check=_looks_random,
+        needs=_DIGIT,
+    ),
+    Pattern(
+        "password",
+        re.compile(r"\b[A-Za-z][A-Za-z0-9+.-]{1,20}://([^\s/:@'\"<>]{1,100}:[^\s/@'\"<>]{1,200})@"),
+        needs=re.compile("://"),
+    ),
     Pattern(
         "secret",
         re.compile(
             rf"(?i)\b[A-Za-z_-]{{0,40}}{_ASSIGNED}[\"']?\s{{0,3}}(?:=>|=|:)\s{{0,3}}[\"']?([^\s\"',;&]{{8,300}})"
         ),
         check=_looks_random,
+        needs=re.compile("[=:]"),
     ),
     Pattern(
         "email",
         re.compile(r"(?<![\w.%+-])[\w.%+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}"),
         check=_is_mail,
+        needs=re.compile("@"),
     ),
-    Pattern("path", re.compile(r"(?:/home/|/Users/|\b[A-Za-z]:[\\/]{1,2}Users[\\/]{1,2})[^\s/\\:\"'<>|*?`,;)]{1,64}")),
     Pattern(
-        "phone", re.compile(r"(?<![\w+.-])\+\d[\d ().-]{7,20}\d(?![\w-])"), check=lambda t: 8 <= len(_digits(t)) <= 15
+        "path",
+        re.compile(r"(?:/home/|/Users/|\b[A-Za-z]:[\\/]{1,2}Users[\\/]{1,2})[^\s/\\:\"'<>|*?`,;)]{1,64}"),
+        needs=re.compile("/home/|Users"),
     ),
-    Pattern("phone", re.compile(r"(?<![\w.-])(?:\(\d{3}\) ?|\d{3}[ .-])\d{3}[ .-]\d{4}(?![\w-])")),
-    Pattern("card", re.compile(r"(?<![\w.-])\d(?:[ -]?\d){13,18}(?![\w.-])"), check=_is_card),
-    Pattern("iban", re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?\b"), check=_is_iban),
-    Pattern("social security number", re.compile(r"(?<![\w-])\d{3}-\d{2}-\d{4}(?![\w-])")),
+    Pattern(
+        "phone",
+        re.compile(r"(?<![\w+.-])\+\d[\d ().-]{7,20}\d(?![\w-])"),
+        check=lambda t: 8 <= len(_digits(t)) <= 15,
+        needs=_DIGIT,
+    ),
+    Pattern("phone", re.compile(r"(?<![\w.-])(?:\(\d{3}\) ?|\d{3}[ .-])\d{3}[ .-]\d{4}(?![\w-])"), needs=_DIGIT),
+    Pattern("card", re.compile(r"(?<![\w.-])\d(?:[ -]?\d){13,18}(?![\w.-])"), check=_is_card, needs=_DIGIT),
+    Pattern(
+        "iban",
+        re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?\b"),
+        check=_is_iban,
+        needs=_DIGIT,
+    ),
+    Pattern("social security number", re.compile(r"(?<![\w-])\d{3}-\d{2}-\d{4}(?![\w-])"), needs=_DIGIT),
     Pattern(
         "address",
         re.compile(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.])"),
         suggested=False,
         check=_is_public_address,
+        needs=_DIGIT,
     ),
 )
 
@@ -217,7 +249,10 @@ def _in_text(path: Path, text: str, patterns: Sequence[Pattern]) -> list[Find]:
     taken: list[tuple[int, int, Pattern]] = []
     if _is_secret_value(path, text):
         taken.append((0, len(text), _SECRET))
+    is_long = len(text) > _LONG
     for pattern in patterns:
+        if is_long and pattern.needs is not None and pattern.needs.search(text) is None:
+            continue
         for match in pattern.regex.finditer(text):
             start, end = match.span(match.re.groups and 1)
             if all(end <= a or start >= b for a, b, _ in taken) and pattern.check(text[start:end]):
