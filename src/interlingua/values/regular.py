@@ -137,5 +137,8 @@ def private_database(path: str | Path) -> None:
 
 
 def stream_regular(path: str | Path) -> BinaryIO:
-    """A regular file, open for reading."""
-    return os.fdopen(open_regular(path, follow=True), "rb")
+    """A regular file, open for reading; large ones are read line by line, in few calls of the system."""
+    return os.fdopen(open_regular(path, follow=True), "rb", _BUFFER)
+
+
+_BUFFER = 1 << 16

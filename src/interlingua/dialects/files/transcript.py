@@ -251,18 +251,30 @@ def read(raws: Iterable[bytes]) -> Conversation | None:
     entries: list[Entry] = []
     odd: dict[int, dict[str, Any]] = {}  # the lines that had to be read as values, by their place among the entries
     base, first = Conversation(), 0
-    is_first = True
+    placed = True  # every line states its place, as far as it is known
+    raws = iter(raws)
     try:
+        opening = jsontext.read(next((raw for raw in raws if not raw.isspace()), b""))
+        if not isinstance(opening, dict):
+            return None
+        if opening.get("role") == "session":
+            base, first = _decode_session(opening)
+        else:
+            odd[0] = opening
+            entries.append(decode_entry(opening))
+            placed = entries[0].id is not None
         for raw in raws:
-            if not is_first and (len(raw) <= DEPTH_LIMIT or raw.count(b"{") + raw.count(b"[") <= DEPTH_LIMIT):
+            if len(raw) <= DEPTH_LIMIT or raw.count(b"{") + raw.count(b"[") <= DEPTH_LIMIT:
                 at = raw.rfind(_PLACE_KEY)
                 try:
                     if at < 0:
                         entries.append(Entry(message=_decode_message(raw)))
+                        placed = False
                         continue
                     place = _decode_place(b"{" + raw[at + 1 :])
-                    message = _decode_message(raw[:at] + b"}")
-                    parent = None if place.parent_id is UNSET else place.parent_id
+                    message, parent = _decode_message(raw[:at] + b"}"), place.parent_id
+                    if parent is UNSET:
+                        parent, placed = None, False
                     entries.append(Entry(message=message, id=place.id, parent_id=parent))
                     continue
                 except _MISREAD:
@@ -272,12 +284,9 @@ def read(raws: Iterable[bytes]) -> Conversation | None:
             line = jsontext.read(raw)
             if not isinstance(line, dict):
                 return None
-            if is_first and line.get("role") == "session":
-                base, first = _decode_session(line)
-            else:
-                odd[len(entries)] = line
-                entries.append(decode_entry(line))
-            is_first = False
+            odd[len(entries)] = line
+            entries.append(decode_entry(line))
+            placed = False
     except (BadWire, FormatError):
         return None
     if first + len(entries) < 2:
@@ -286,7 +295,7 @@ def read(raws: Iterable[bytes]) -> Conversation | None:
     if _is_head(odd.get(len(entries) - 1, {})):
         entries.pop()
         head = odd.pop(len(entries))["target"]
-    if _is_placed(entries):
+    if placed or _is_placed(entries):
         return replace(base, entries=_with_root(tuple(entries), odd.get(0, {})), head=head)
     lines = [odd[at] if at in odd else _place_of(entry) for at, entry in enumerate(entries)]
     return replace(base, entries=_placed(tuple(entries), lines, first + 1, head), head=head)
