@@ -272,9 +272,9 @@ def read(raws: Iterable[bytes]) -> Conversation | None:
                         placed = False
                         continue
                     place = _decode_place(b"{" + raw[at + 1 :])
-                    message, parent = _decode_message(raw[:at] + b"}"), place.parent_id
-                    if parent is UNSET:
-                        parent, placed = None, False
+                    message = _decode_message(raw[:at] + b"}")
+                    parent = None if place.parent_id is UNSET else place.parent_id
+                    placed = placed and parent is not None
                     entries.append(Entry(message=message, id=place.id, parent_id=parent))
                     continue
                 except _MISREAD:
