@@ -551,6 +551,23 @@ def test_commits_that_cannot_be_saved_are_sent_again(tmp_path: Path, monkeypatch
         assert nodes[-1]["id"] == stored.checkout("main").head_node_id
 
 
+async def test_a_stopped_canvas_has_no_session_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even one that a request, still on its way, took while the others were closed."""
+    async with canvas_at(tmp_path) as canvas, AsyncCanvasClient(canvas.address, home=tmp_path) as client:
+        made = await client.create_canvas("T")
+        made.commit_message(HELLO)
+        assert await client.flush(30)
+        closing = canvas.runs.close
+
+        async def close() -> None:
+            await closing()
+            await canvas.lingering.take(canvas.nodes.place(made.canvas_id))
+
+        monkeypatch.setattr(canvas.runs, "close", close)
+    with Session.open(made.canvas_id, agent="canvas", home=tmp_path) as session:
+        assert 1 == len(session.path())
+
+
 def test_an_outbox_survives_its_process(tmp_path: Path) -> None:
     """What was acknowledged is not sent again, half a line is not sent at all."""
     path = tmp_path / "o.jsonl"

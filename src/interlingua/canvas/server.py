@@ -104,6 +104,7 @@ class Canvas(CanvasState):
         self._hubs.clear()
         await self.finder.stop()
         await self._listener.stop()
+        await self.lingering.close()  # what requests that were still on their way have opened
 
     async def __aenter__(self) -> "Canvas":
         await self.start()

@@ -114,6 +114,7 @@ class Lingering:
     async def close(self) -> None:
         for key in list(self._timers):
             await self.let_go(key)
+        await asyncio.gather(*self._closing, return_exceptions=True)
 
 
 class BranchHistory(Journal):
