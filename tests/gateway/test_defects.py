@@ -18,6 +18,7 @@ from interlingua.connect.transport import HttpTransport
 from interlingua.dialects.registry import WIRES as REGISTRY
 from interlingua.gateway import ClientKey, Exchange, Gateway, lanes, server
 from interlingua.gateway.accounts import Accounts
+from interlingua.gateway.front import PlainRequest
 from interlingua.gateway.gate import KeyGate
 from interlingua.gateway.keys import ClientKeys
 from interlingua.gateway.lanes import Attempt
@@ -38,7 +39,7 @@ OTHER = {wire: "ollama-chat" if wire != "ollama-chat" else "anthropic-messages" 
 BEFORE: list[tuple[Any, str]] = [
     (Gateway, "_identify"),
     (KeyGate, "identify"),
-    (Gateway, "_body"),
+    (PlainRequest, "arrived"),
     (server, "_decoded"),
     (Gateway, "_with_history"),
     (Recall, "restore"),
@@ -187,6 +188,8 @@ async def test_a_defect_before_the_answer_is_an_error_of_the_clients_wire(
         for model in (wire, OTHER[wire]):
             for place, name in [*BEFORE, *(STREAMED if stream else WHOLE)]:
                 if name == "_decoder" and not stream:
+                    continue
+                if name == "_with_history" and il.wire(wire).http.stored_route is None:  # nothing is referred to
                     continue
                 with monkeypatch.context() as patch:
                     patch.setattr(place, name, raising)
