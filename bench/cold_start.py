@@ -90,7 +90,9 @@ def homes(server: FirstByte) -> Iterator[tuple[Path, dict[str, str]]]:
         )
         model = {"model_id": "m", "model_name": "m", "api_base": server.url}
         (theirs / "extra-openai-models.yaml").write_text(json.dumps([model]))
-        yield ours, {**os.environ, "INTERLINGUA_HOME": str(ours), "LLM_USER_PATH": str(theirs)}
+        env = {**os.environ, "INTERLINGUA_HOME": str(ours), "LLM_USER_PATH": str(theirs)}
+        env.pop("PYTHONDONTWRITEBYTECODE", None)  # both as they are installed: compiled by the first round
+        yield ours, env
 
 
 def fill(home: Path, count: int) -> None:
