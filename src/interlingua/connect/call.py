@@ -231,20 +231,21 @@ def named(model: Model) -> ModelDescriptor:
 
 def options_of(options: Mapping[str, Any]) -> tuple[Options, CallOptions]:
     """Keyword options as the two values they mean; an unknown name is an error that tells the known ones."""
-    unknown = options.keys() - _NAMES
-    if unknown:
-        given = [name for name in options if name in unknown]
-        hint = " (the tools are the Context's)" if "tools" in unknown else ""
+    given = [name for name in options if name not in _NAMES]
+    if given:
+        hint = " (the tools are the Context's)" if "tools" in given else ""
         near = nearest(given[0], AskOptions.__annotations__, 1)
         meant = f"did you mean {near[0]!r}? " if near else ""
         known = ", ".join(sorted(_NAMES))
         raise InterlinguaError(f"unknown option {', '.join(map(repr, given))}{hint}; {meant}valid options: {known}")
-    for name in options.keys() & _KINDS.keys():
-        check_kind(name, options[name])
+    call: dict[str, Any] = {}
+    wire: dict[str, Any] = {}
+    for name, value in options.items():
+        if value is not None and name in _KINDS:
+            check_kind(name, value)
+        (call if name in _CALL else wire)[name] = value
     if (options.get("max_tokens") or 1) < 1:
         raise FormatError(f"max_tokens must be at least 1, not {options['max_tokens']}", "options.max_tokens")
-    call = {name: options[name] for name in options if name in _CALL}
-    wire = {name: options[name] for name in options if name not in _CALL}
     return Options(**wire), CallOptions(**call)
 
 

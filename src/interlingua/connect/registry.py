@@ -183,7 +183,9 @@ def _described(model: Any) -> ModelDescriptor:
 
 def opened(connector: Connector, request: Request, call: CallOptions) -> Any:
     """What the connector's `stream` returns. Without a key, the one in its environment variables is passed on."""
-    options = StreamOptions.of(replace(request.options, extra=request.extra), call)
+    # What only one wire can say is an option again.
+    wire_options = replace(request.options, extra=request.extra) if request.extra else request.options
+    options = StreamOptions.of(wire_options, call)
     variables = getattr(connector, "env_vars", None)
     if variables is None:
         variables = tuple(attribute(connector, "env_vars", ()))

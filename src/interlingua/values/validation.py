@@ -63,13 +63,14 @@ class _Field(NamedTuple):
     name: str
     types: tuple[type, ...]
     items: tuple[type, ...]
+    is_optional: bool
 
 
 def _check_fields(value: Struct, path: str, without: str = "") -> None:
-    for name, types, items in _fields(type(value)):
+    for name, types, items, is_optional in _fields(type(value)):
         given = getattr(value, name)
         if given is None or name == without:
-            if given is None and NoneType not in types:
+            if given is None and not is_optional:
                 raise _wrong(given, types, f"{path}.{name}")
             continue
         if not isinstance(given, types):
@@ -99,7 +100,8 @@ def _fields(kind: type[Struct]) -> tuple[_Field, ...]:
             continue
         items = [item for option in options if get_origin(option) is tuple for item in _options(get_args(option)[0])]
         types = [runtime for option in options for runtime in _runtime(option)]
-        fields.append(_Field(name, tuple(types), tuple(item for item in items if isinstance(item, type))))
+        checked = tuple(item for item in items if isinstance(item, type))
+        fields.append(_Field(name, tuple(types), checked, NoneType in types))
     return tuple(fields)
 
 
