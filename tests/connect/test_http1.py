@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import socket
+import threading
 from collections.abc import AsyncIterator
 from itertools import pairwise
 from typing import Any
@@ -371,3 +373,31 @@ async def test_a_call_given_up_while_it_connects_leaves_no_connection() -> None:
     await transport.aclose()
     server.close()
     assert set(ended) <= {b"", b"GET / HTTP/1.1\r\nHost: %b\r\n\r\n" % url[7:-1].encode()}
+
+
+async def test_a_connection_that_was_closed_while_the_loop_was_blocked_is_not_used() -> None:
+    """The event loop has not seen yet that the server closed it: the call goes over a new one."""
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+    listener = socket.create_server(("127.0.0.1", 0))
+    closed = threading.Event()
+
+    def serve() -> None:
+        for _ in range(3):
+            connection, _ = listener.accept()
+            with connection:
+                while b"\r\n\r\n" not in connection.recv(65536):
+                    pass
+                connection.sendall(answer)
+            closed.set()
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    transport = HttpTransport()
+    for _ in range(3):
+        closed.clear()
+        reply = await transport.send("GET", f"http://127.0.0.1:{listener.getsockname()[1]}/", {}, None)
+        assert b"ok" == await whole(reply)
+        assert closed.wait(60)  # blocks the event loop
+    thread.join(60)
+    await transport.aclose()
+    listener.close()

@@ -8,6 +8,7 @@ doubtful length, or bytes that nobody asked for, end the connection.
 import asyncio
 import contextlib
 import re
+import select
 import socket
 import ssl
 from collections import deque
@@ -214,8 +215,9 @@ class Http1Pool:
         idle = self._idle.get(address)
         while idle:
             connection = idle.pop()
-            if not connection.transport.is_closing():
+            if connection.is_usable():
                 return connection
+            connection.transport.abort()
         return None
 
     async def _connected(self, address: Address) -> "Connection":
@@ -305,6 +307,7 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_body",
+        "_input",
         "_keeps",
         "_pool",
         "_received",
@@ -326,6 +329,7 @@ class Connection(asyncio.Protocol):
         self._body: Body | None = None
         self._keeps = True
         self._sending = False  # a large body is on its way
+        self._input: Any = None  # tells whether something has come that the event loop has not read
         self._writable: asyncio.Future[None] | None = None  # there while the other side takes no more
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -334,7 +338,14 @@ class Connection(asyncio.Protocol):
         sock = transport.get_extra_info("socket")
         if sock is not None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            if hasattr(select, "poll"):
+                self._input = select.poll()
+                self._input.register(sock.fileno(), select.POLLIN)
         self._pool.add(self)
+
+    def is_usable(self) -> bool:
+        """Whether the next call may go here. The server may have closed it while the event loop did not run."""
+        return not self.transport.is_closing() and not (self._input is not None and self._input.poll(0))
 
     def ask(self, request: bytes, reply: "Http1Reply") -> None:
         self._reply, self._body, self._received = reply, None, b""
