@@ -172,7 +172,7 @@ async def test_bytes_that_nobody_asked_for_are_no_answer() -> None:
     """They come while a connection is unused: the next call does not take them for its answer."""
     async with serving(Raw(OK, OK)) as (raw, transport):
         await asked(raw, transport)
-        pool = next(iter(transport._sessions.values())).pool
+        pool = next(iter(transport._sessions.values())).clients.pool
         assert pool is not None
         (connection,) = pool._open
         connection.data_received(OK.replace(b"ok", b"no"))

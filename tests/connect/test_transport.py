@@ -250,6 +250,16 @@ async def test_no_proxy_exempts_hosts(
     assert [] == proxy.passed
 
 
+async def test_a_proxy_that_is_not_there_is_named(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The provider may be running: nobody is asked whether it is."""
+    with ProxyServer() as proxy:
+        gone = proxy.url
+    monkeypatch.setenv("HTTP_PROXY", gone)
+    with pytest.raises(il.TransportError, match=gone.rpartition("/")[2]) as caught:
+        await il.complete("ollama/m", "hi", base_url=server.url, retry=0)
+    assert "is it running" not in str(caught.value) and [] == server.requests
+
+
 async def test_a_proxy_with_a_password(server: Server) -> None:
     """User and password are in its URL; a wrong password is an error that does not tell it."""
     with ProxyServer(auth=("user", "pa:ss/word")) as proxy:
@@ -260,6 +270,18 @@ async def test_a_proxy_with_a_password(server: Server) -> None:
         await stream.result()
         assert stream.failure is not None
         assert "wrong-password" not in _everything(stream.failure)
+
+
+async def test_a_transport_collected_in_a_cycle_closes_its_connections(server: Server, proxy: ProxyServer) -> None:
+    """By the collector, with all that refers to it: nothing warns of a session that was left open."""
+    transport: Any = HttpTransport(proxy=proxy.url)
+    assert "Hello" == await _text(server, client=Client(transport=transport))
+    transport.itself = transport
+    alive = weakref.ref(transport)
+    del transport
+    gc.collect()
+    await asyncio.sleep(0)
+    assert alive() is None
 
 
 async def test_https_goes_through_a_tunnel(proxy: ProxyServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,9 @@ import os
 import re
 import ssl
 import threading
+import weakref
 from collections.abc import AsyncGenerator, Iterator, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ..values.decompression import Decompressor, is_compressed
 from ..values.errors import FormatError, InterlinguaError, TimedOut, TransportError, causes
@@ -86,14 +87,16 @@ class HttpTransport:
 
     async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
         keeper = self._sessions.get(asyncio.get_running_loop())
-        if keeper is None or keeper.is_closed:
+        if keeper is None or keeper.clients.is_closed:
             keeper = await self._begin()
         proxy = self._proxies[url] if url in self._proxies else self._proxy_of(url)
         address = _plain_url(url) if proxy is None else None
         if address is None:
-            return _decompressed(await self._send_by_aiohttp(keeper.session(), method, url, headers, body, proxy))
+            return _decompressed(
+                await self._send_by_aiohttp(keeper.clients.session(), method, url, headers, body, proxy)
+            )
         try:
-            return _decompressed(await keeper.pool.send(method, address, headers, body))
+            return _decompressed(await keeper.clients.pool.send(method, address, headers, body))
         except InterlinguaError as error:
             raise _bare(error) from error.__cause__
 
@@ -127,7 +130,7 @@ class HttpTransport:
         except aiohttp.ClientResponseError as error:
             refused = f"{error.status} {error.message}"
         except (aiohttp.ClientError, OSError, ssl.SSLError) as error:  # a certificate's error is a ValueError, too
-            kind = NoConnection if hasattr(error, "os_error") else TransportError
+            kind = NoConnection if proxy is None and hasattr(error, "os_error") else TransportError
             raise kind(f"no answer from {_host(url)}: {error or type(error).__name__}") from _bare(error)
         except ValueError as error:  # aiohttp: a line break, or another character that no header may have
             raise FormatError("a header or the key has a character that HTTP forbids; remove it", "headers") from _bare(
@@ -141,21 +144,21 @@ class HttpTransport:
         with self._lock:
             keeper = self._sessions.pop(asyncio.get_running_loop(), None)
         if keeper is not None:
-            await keeper.generator.aclose()
+            await keeper.close()
 
     async def _begin(self) -> "_Keeper":
         """The client of the running event loop."""
         # A generator, because an ending event loop closes the generators that were begun on it, and so the client.
         generator = _opened(self._trust(), self._connect)
-        keeper = await anext(generator)
-        keeper.generator = generator
+        clients = await anext(generator)
+        keeper = _Keeper(clients, generator, weakref.finalize(self, _let_go, clients))
         with self._lock:
             ended = [loop for loop in self._sessions if loop.is_closed()]
             left = [self._sessions.pop(loop) for loop in ended]
             self._sessions[asyncio.get_running_loop()] = keeper
         # A loop that was closed without `shutdown_asyncgens` left its client open. This waits for nothing there.
         for kept in left:
-            await kept.generator.aclose()
+            await kept.close()
         return keeper
 
     def _trust(self) -> ssl.SSLContext | None:
@@ -170,22 +173,42 @@ class HttpTransport:
             return self._context
 
 
-async def _opened(trust: ssl.SSLContext | None, connect: float) -> "AsyncGenerator[_Keeper, None]":
-    """The client of an event loop. It does not know its transport, so that both end as soon as nobody has them."""
-    keeper = _Keeper(trust, connect)
+async def _opened(trust: ssl.SSLContext | None, connect: float) -> "AsyncGenerator[_Clients, None]":
+    """The clients of an event loop. They do not know their transport, so that both end as soon as nobody has them."""
+    clients = _Clients(trust, connect)
     try:
-        yield keeper
+        yield clients
     finally:
-        keeper.is_closed = True
-        keeper.pool.close()
-        if keeper.opened is not None:
-            await keeper.opened.close()
+        clients.is_closed = True
+        clients.pool.close()
+        if clients.opened is not None:
+            await clients.opened.close()
 
 
-class _Keeper:
-    """What one event loop has; the generator ends with the loop."""
+class _Keeper(NamedTuple):
+    """What one event loop has; the generator ends with the loop.
 
-    __slots__ = ("_connect", "_trust", "generator", "is_closed", "opened", "pool")
+    Where the transport is collected as part of a cycle, `hold` has the clients until then: else they would be collected
+    with it, before the generator has closed them.
+    """
+
+    clients: "_Clients"
+    generator: "AsyncGenerator[_Clients, None]"
+    hold: "weakref.finalize[[_Clients], HttpTransport]"
+
+    async def close(self) -> None:
+        self.hold.detach()
+        await self.generator.aclose()
+
+
+def _let_go(clients: "_Clients") -> None:
+    pass
+
+
+class _Clients:
+    """Connections of our own, and aiohttp's session once it is needed."""
+
+    __slots__ = ("_connect", "_trust", "is_closed", "opened", "pool")
 
     def __init__(self, trust: ssl.SSLContext | None, connect: float) -> None:
         self._trust = trust
@@ -193,7 +216,6 @@ class _Keeper:
         self.pool = Http1Pool(trust, connect)
         self.is_closed = False
         self.opened: aiohttp.ClientSession | None = None
-        self.generator: AsyncGenerator[_Keeper, None]
 
     def session(self) -> "aiohttp.ClientSession":
         import aiohttp
