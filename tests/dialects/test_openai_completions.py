@@ -1211,7 +1211,7 @@ def test_a_stream_without_its_end_is_an_error() -> None:
     """
     message = streamed(chunk({"content": "a"}))
     assert (message.text, message.stop_reason) == ("a", "error")
-    assert message.error_message == "the stream ended before the answer did"
+    assert message.error_message == "the stream ended before the response was complete"
     nothing = streamed(DONE)
     assert nothing.stop_reason == "error"
 

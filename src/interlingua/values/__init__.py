@@ -1,1 +1,1 @@
-"""The conversation format as plain values, and what every layer needs of them."""
+"""The conversation format as plain values, and the helpers that every layer shares."""

@@ -1,4 +1,4 @@
-"""The signal that stops a running call: fired once, seen everywhere it was handed to, from any thread or event loop."""
+"""`Abort`: a one-shot signal that stops running calls, safe across threads and event loops."""
 
 import contextlib
 import threading
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Abort:
-    """A switch that goes on once. Hand it over as `signal=`; call `abort()` to stop what it was given to."""
+    """A one-shot abort signal. Pass it as `signal=`; call `abort()` to stop every call that received it."""
 
     __slots__ = ("__weakref__", "_aborted", "_callbacks", "_children", "_lock", "_reason")
 
@@ -28,11 +28,11 @@ class Abort:
 
     @property
     def reason(self) -> Any:
-        """What `abort` was given; None before, and when nothing was given."""
+        """The reason passed to `abort`; None before it fires, or if none was given."""
         return self._reason
 
     def abort(self, reason: Any = None) -> None:
-        """Fires the signal. Later calls change nothing. What a callback raises is raised when all have been called."""
+        """Fires the signal; later calls do nothing. Raises the first exception of a callback after all have run."""
         with self._lock:
             if self._aborted:
                 return
@@ -48,9 +48,9 @@ class Abort:
             raise failures[0]
 
     def on_abort(self, call: Callable[[], object]) -> Callable[[], None]:
-        """Has `call` run when the signal fires, in the thread that fires it; at once if it already has.
+        """Runs `call` when the signal fires, in the thread that fires it; immediately if it has fired already.
 
-        Returns a function that takes the wish back.
+        Returns a function that removes the callback.
         """
         with self._lock:
             if not self._aborted:
@@ -62,7 +62,7 @@ class Abort:
 
     async def wait(self) -> Any:
         """Waits until the signal fires, and returns its reason."""
-        import asyncio  # loading it takes as long as all the rest of the package
+        import asyncio  # importing asyncio takes as long as the rest of the package
 
         loop = asyncio.get_running_loop()
         fired = asyncio.Event()
@@ -74,7 +74,7 @@ class Abort:
         return self._reason
 
     def child(self) -> "Abort":
-        """A signal that fires with this one as long as somebody holds it, and may be fired alone."""
+        """Returns a signal that fires with this one while it is referenced, and can be fired on its own."""
         other = Abort()
         with self._lock:
             if not self._aborted:
@@ -100,11 +100,11 @@ def _nothing() -> None:
 def _failure_of(call: Callable[[], object]) -> Exception | None:
     try:
         call()
-    except Exception as failure:  # somebody else's callback: the others must still be called
+    except Exception as failure:  # foreign callback: the others must still run
         return failure
     return None
 
 
 def _emit(loop: "asyncio.AbstractEventLoop", fired: "asyncio.Event") -> None:
-    with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits there any more
+    with contextlib.suppress(RuntimeError):  # the loop is closed: nothing waits there
         loop.call_soon_threadsafe(fired.set)

@@ -1,8 +1,8 @@
 """Our own JSON: `dump` and `load` for every value of the format.
 
-Reading runs at C speed through strict decoders. Only what they refuse is read again as plain JSON: unknown keys are
-filed under `extra["interlingua"]`, unknown blocks become opaque, unknown roles become CustomMessage. Writing puts all
-of these back where they were, so nothing that a newer version wrote is lost by an older one.
+Strict decoders read at C speed. Only input that they refuse is read again as plain JSON: unknown keys are stored under
+`extra["interlingua"]`, unknown blocks become opaque, unknown roles become CustomMessage. Writing puts all of these back
+in place, so an older version loses nothing that a newer one wrote.
 """
 
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ T = TypeVar("T")
 _MARK = f'"{SELF}"'.encode()
 
 
-# A foreign message may bear a role that means something else here; then "~" stands before it in our JSON.
+# A foreign message may use a role that is reserved here; our JSON then prefixes the role with "~".
 _ROLES = frozenset(message.__struct_config__.tag for message in get_args(Message))
 
 
@@ -62,7 +62,7 @@ _encoder = msgspec.json.Encoder(enc_hook=_flat)
 
 
 def dump(value: Any, *, partial: bool = False) -> bytes:
-    """The JSON of any value of the format. `partial=True` adds to an event the message so far, where it is known."""
+    """Returns the JSON of any value of the format. `partial=True` adds the message so far to an event that knows it."""
     if partial:
         return jsontext.write(_with_partial(value))
     try:
@@ -72,13 +72,13 @@ def dump(value: Any, *, partial: bool = False) -> bytes:
     jsontext.refuse_depth(out)
     if jsontext.contains(out, _MARK):
         return jsontext.write(plain(value))
-    if jsontext.contains(out, b"null"):  # NaN is written as null: look closer
+    if jsontext.contains(out, b"null"):  # NaN is written as null: check further
         jsontext.write(plain(value))
     return out
 
 
 def load(data: bytes | str, type: Any = Conversation) -> Any:
-    """A value of `type` from its JSON; raises FormatError with the path of what is wrong."""
+    """Returns a value of `type` from its JSON; raises FormatError with the path of the error."""
     raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
     if len(raw) <= jsontext.DEPTH_LIMIT or jsontext.is_shallow(raw):
         try:
@@ -91,7 +91,7 @@ def load(data: bytes | str, type: Any = Conversation) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """A value of the format as plain JSON values, unknown keys and blocks back in their places."""
+    """Returns a value of the format as plain JSON values, with unknown keys and blocks back in place."""
     if isinstance(value, OpaqueBlock) and value.dialect == SELF:
         return value.value
     if isinstance(value, Struct):
@@ -104,7 +104,7 @@ def plain(value: Any) -> Any:
 
 
 def _with_partial(value: Any) -> Any:
-    """A value as `plain` gives it, its event in the form that has the message so far."""
+    """Like `plain`, with the message so far in the event."""
     out = plain(value)
     if isinstance(value, StreamPart) and value.partial is not None:
         out["partial"] = plain(value.partial)
@@ -116,13 +116,13 @@ def _with_partial(value: Any) -> Any:
 
 
 def _unshown(update: MessageUpdate) -> MessageUpdate:
-    """The update without a message that its event shows anyway, so that both forms of its JSON are read as equal."""
+    """Drops an update's message if its event includes it anyway, so that both JSON forms compare equal."""
     known = update.shown is not None and update.shown == message_in(update.assistant_message_event)
     return MessageUpdate(update.assistant_message_event) if known else update
 
 
 def build(value: Any, type: Any = Conversation, path: str = "$") -> Any:
-    """A value of the format from plain JSON values, the unknown filed under `extra["interlingua"]`."""
+    """Builds a value of the format from plain JSON values; unknown keys go to `extra["interlingua"]`."""
     try:
         return _build(value, type, path)
     except RecursionError:
@@ -130,7 +130,7 @@ def build(value: Any, type: Any = Conversation, path: str = "$") -> Any:
 
 
 def message_of(value: Any, path: str = "$") -> AgentMessage:
-    """A message as it is, or from its JSON; anything else is refused."""
+    """Returns a message as it is, or builds it from its JSON; raises FormatError for anything else."""
     if isinstance(value, (CustomMessage, *get_args(Message))):
         return value  # type: ignore[return-value]
     if not isinstance(value, Mapping):
@@ -141,7 +141,7 @@ def message_of(value: Any, path: str = "$") -> AgentMessage:
 
 @cache
 def _decoder(type: Any) -> msgspec.json.Decoder[Any]:
-    if CustomMessage in get_args(type):  # unknown roles are for the slow path
+    if CustomMessage in get_args(type):  # unknown roles take the slow path
         type = Union[tuple(option for option in get_args(type) if option is not CustomMessage)]  # noqa: UP007
     return msgspec.json.Decoder(type)
 
@@ -160,7 +160,7 @@ def _plain_struct(value: Struct) -> dict[str, Any]:
         item = getattr(value, field.name)
         default = field.default_factory() if field.default_factory is not msgspec.NODEFAULT else field.default
         if item is default or (field.default_factory is not msgspec.NODEFAULT and item == default):
-            continue  # as the fast encoder does it, so that both ways give the same JSON
+            continue  # as the fast encoder does, so that both give the same JSON
         out[field.encode_name] = plain(item)
     residual = out.get("extra")
     if isinstance(residual, dict) and isinstance(residual.get(SELF), dict):
@@ -200,7 +200,7 @@ def _build_union(value: Any, options: tuple[Any, ...], path: str) -> Any:
             if get_origin(option) is tuple:
                 return _build(value, option, path)
     simple = [o for o in options if o not in (*structs, CustomMessage) and get_origin(o) is not tuple]
-    if type(value) in simple:  # a whole number stays whole where a float would do too
+    if type(value) in simple:  # an integer stays an integer where a float is allowed too
         return value
     for option in simple:
         try:
@@ -255,9 +255,9 @@ def _build_struct(value: Any, struct: type[Struct], path: str) -> Any:
 
 
 def _showing(event: StreamPart, partial: AssistantMessage) -> StreamPart:
-    """The event with the message so far.
+    """Returns the event with the message so far.
 
-    The specification's events have no `block`: a call's id and name, or a signature, stand in `partial` alone.
+    Events of the specification have no `block`: a call's id and name, or a signature, are in `partial` only.
     """
     content, at = blocks_of(partial.content), event.content_index  # type: ignore[attr-defined]
     if getattr(event, "block", event) is None and 0 <= at < len(content):

@@ -1,33 +1,34 @@
-"""Decompression of HTTP bodies in pieces of bounded size: a few bytes may stand for gigabytes."""
+"""Decompression of HTTP bodies in chunks of bounded size, to stop decompression bombs."""
 
 import zlib
 from collections.abc import Iterator
 
 from .errors import TransportError
 
-PIECE = 256 * 1024  # bytes decompressed at a time
-MAX_BODY = 64 * 1024 * 1024  # bytes of a decompressed body
+PIECE = 256 * 1024  # bytes per decompressed chunk
+MAX_BODY = 64 * 1024 * 1024  # maximum bytes of a decompressed body
 
 
 class Decompressor:
-    """Decompresses one body, fed as it comes, up to `limit` bytes; raises TransportError beyond, and for damage.
+    """Decompresses one body incrementally, up to `limit` bytes; raises TransportError beyond that, and for corrupt
+    data.
 
-    We ask for `identity`; gzip and deflate come all the same from some proxies (RFC 9110, 8.4.1).
+    We request `identity`, but some proxies send gzip or deflate anyway (RFC 9110, 8.4.1).
     """
 
     def __init__(self, encoding: str, limit: int = MAX_BODY) -> None:
         self._encoding = encoding.strip().lower()
         if self._encoding not in ("gzip", "x-gzip", "deflate"):
-            raise TransportError(f"the body is compressed with {encoding!r}, which was not asked for")
+            raise TransportError(f"unexpected content encoding {encoding!r}; identity was requested")
         self._limit = self._left = limit
-        # 32 + 15: zlib finds out whether the header is that of gzip or of zlib.
+        # 32 + 15: zlib detects whether the header is gzip or zlib.
         self._inflate = zlib.decompressobj(32 + zlib.MAX_WBITS)
         self._is_first = True
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """The pieces that these bytes stand for."""
+        """Yields the decompressed chunks of these bytes."""
         while data:
-            if self._inflate.eof:  # gzip may have several members; other bytes behind the end mean nothing
+            if self._inflate.eof:  # gzip may have several members; other trailing bytes are ignored
                 if not data.startswith(b"\x1f\x8b"):
                     return
                 self._inflate = zlib.decompressobj(32 + zlib.MAX_WBITS)
@@ -48,7 +49,7 @@ class Decompressor:
                 yield piece
 
     def close(self) -> None:
-        """Raises TransportError if the body was cut off."""
+        """Raises TransportError if the body is incomplete."""
         if not self._inflate.eof and not self._is_first:
             raise TransportError("the compressed body was cut off")
 

@@ -1,4 +1,4 @@
-"""Docstrings in the usual styles: the text, and the descriptions of parameters or attributes."""
+"""Docstring parsing in the common styles: the summary, and descriptions of parameters or attributes."""
 
 import inspect
 import re
@@ -17,7 +17,7 @@ _SPHINX_OTHER = re.compile(r":(type|returns?|rtype|raises?|yields?)\b")
 
 
 def parse_docstring(text: str) -> tuple[str, dict[str, str]]:
-    """The text before the first section, and the description of each parameter."""
+    """Returns the text before the first section, and the description of each parameter."""
     lines = inspect.cleandoc(text).splitlines()
     starts = [at for at in range(len(lines)) if _starts_section(lines, at)]
     summary = "\n".join(lines[: starts[0]] if starts else lines).strip()

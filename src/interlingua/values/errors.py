@@ -1,17 +1,17 @@
-"""Every error this package raises, and who is at fault.
+"""Every exception of this package, and who is at fault.
 
 InterlinguaError
-├── FormatError          our own JSON is wrong (the path is in the message)
+├── FormatError          our own JSON is invalid (the path is in the message)
 ├── DialectError
-│   ├── Unsupported      we asked a dialect to say what it cannot (our side)
+│   ├── Unsupported      a dialect cannot encode this (our side)
 │   └── BadWire          a peer sent what its own format forbids (their side)
-├── TransportError       no answer came: refused, cut off
-│   └── TimedOut         nothing was received for too long
+├── TransportError       no response: connection refused or cut off
+│   └── TimedOut         nothing was received within the timeout
 ├── Aborted              the caller stopped the call
-├── ProviderError        an answer came and it is an error
+├── ProviderError        the provider responded with an error
 │   └── AuthFailed · RateLimited · Overloaded · ContextTooLong · ContentFiltered · BadRequest
-│                                                └── CannotCompact   nor can it be made to fit
-├── SessionError         a session on disk cannot do what was asked (sessions/store.py)
+│                                                └── CannotCompact   compaction cannot make it fit
+├── SessionError         a session on disk cannot do what was requested (sessions/store.py)
 │   └── SessionBusy · SessionDamaged · SessionNotFound
 └── ToolInputError       status 400
     └── ToolAuthorizationError   status 403
@@ -24,16 +24,16 @@ from typing import Any
 
 
 class InterlinguaError(Exception):
-    """The root: catch this to catch whatever the package raises on purpose.
+    """Base class of every exception that this package raises on purpose.
 
-    `partial` is the answer so far, as an AssistantMessage, where the error broke one off.
+    `partial` is the AssistantMessage so far, where the error interrupted one.
     """
 
     partial: Any = None
 
 
 class FormatError(InterlinguaError):
-    """Our own JSON, or a value given to us, is not what the format allows."""
+    """Our own JSON, or a value passed to us, is not valid in the format."""
 
     def __init__(self, message: str, path: str = "$") -> None:
         super().__init__(_placed(message, path))
@@ -42,8 +42,9 @@ class FormatError(InterlinguaError):
 
 
 def _placed(message: str, path: str) -> str:
-    """A message with its place. One that ends with the text of another error has that error's place already, which is
-    the more exact one; a path into a value is named with what holds the value."""
+    """Adds the path to a message. A message that ends with another error's path keeps that one, which is more exact;
+    a path into a value is prefixed with the value's owner.
+    """
     found = _PLACE.search(message)
     if found is None:
         return f"{message} (at {path})"
@@ -56,7 +57,7 @@ _PLACE = re.compile(r" \(at ([^()]+)\)$")
 
 
 class DialectError(InterlinguaError):
-    """A conversation could not cross the border of a dialect."""
+    """A conversation cannot be read from or written to a dialect."""
 
     def __init__(self, dialect: str, message: str, path: str = "$") -> None:
         super().__init__(_placed(f"{dialect}: {message}", path))
@@ -65,12 +66,12 @@ class DialectError(InterlinguaError):
         self.path = path
 
     def under(self, prefix: str) -> "DialectError":
-        """The same error, seen from an enclosing place: `$.text` under `messages[2]` is `$.messages[2].text`."""
+        """Returns the same error seen from an enclosing value: `$.text` under `messages[2]` is `$.messages[2].text`."""
         return type(self)(self.dialect, self.message, f"$.{prefix}{self.path[1:]}")
 
 
 class Unsupported(DialectError):
-    """The dialect has no way to say this at all; what is merely weakened is a Loss instead."""
+    """The dialect cannot encode this at all; a value that is only weakened is a Loss instead."""
 
 
 class BadWire(DialectError):
@@ -78,15 +79,15 @@ class BadWire(DialectError):
 
 
 class TransportError(InterlinguaError):
-    """No answer came: connection refused, cut off, timed out."""
+    """No response was received: connection refused, cut off, or timed out."""
 
 
 class TimedOut(TransportError):
-    """The peer was silent for longer than it may be."""
+    """The peer sent nothing within the timeout."""
 
 
 class Aborted(InterlinguaError):
-    """The caller stopped the call; `reason` is what the signal was given."""
+    """The caller stopped the call; `reason` is the reason passed to the signal."""
 
     def __init__(self, reason: Any = None) -> None:
         super().__init__(f"aborted: {reason}" if reason is not None else "aborted")
@@ -94,21 +95,21 @@ class Aborted(InterlinguaError):
 
 
 def seconds(value: Any) -> float | None:
-    """A wait in seconds: none below zero, and None for what is no finite number."""
+    """Returns a delay in seconds, never negative; None if the value is not a finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
         return max(0.0, float(value)) if math.isfinite(value) else None
-    except OverflowError:  # an integer that no float can hold
+    except OverflowError:  # an integer too large for a float
         return None
 
 
 class ProviderError(InterlinguaError):
-    """The provider answered, and the answer is an error.
+    """The provider responded with an error.
 
-    `status` is the HTTP status (0 when the error came inside a stream), `code` the provider's own word for it,
-    `retry_after` seconds if the provider asked to wait (never negative, never infinite), `body` what it sent, parsed
-    where it was JSON.
+    `status` is the HTTP status (0 for an error inside a stream), `code` the provider's error code, `retry_after` the
+    delay in seconds that the provider asked for (never negative, never infinite), `body` the response, parsed if it was
+    JSON.
     """
 
     def __init__(
@@ -135,7 +136,7 @@ class AuthFailed(ProviderError):
 
 
 class RateLimited(ProviderError):
-    """Too many requests or tokens for now; `retry_after` may say for how long."""
+    """Too many requests or tokens; `retry_after` may give the delay."""
 
 
 class Overloaded(ProviderError):
@@ -147,35 +148,35 @@ class ContextTooLong(ProviderError):
 
 
 class CannotCompact(ContextTooLong):
-    """The conversation does not fit the model's context window, and cannot be summed up so that it does."""
+    """The conversation does not fit the model's context window, and compaction cannot make it fit."""
 
 
 class ContentFiltered(ProviderError):
-    """A safety filter refused the request or the answer."""
+    """A safety filter refused the request or the response."""
 
 
 class BadRequest(ProviderError):
-    """The provider understood the request and will not serve it as it is."""
+    """The provider refused the request as invalid."""
 
 
 class OutputInvalid(InterlinguaError):
-    """The model's answers never fitted the type that was asked for; `partial` is the last of them."""
+    """No response of the model matched the requested output type; `partial` is the last one."""
 
 
 class ToolInputError(InterlinguaError):
-    """A tool was called with arguments it cannot use."""
+    """A tool was called with invalid arguments."""
 
     status: int = 400
 
 
 class ToolAuthorizationError(ToolInputError):
-    """The caller may not use this tool."""
+    """The caller is not allowed to use this tool."""
 
     status: int = 403
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
-    """The exceptions behind an error, each once."""
+    """Returns the chain of exceptions behind an error, each once."""
     seen = {id(error)}
     below = error.__cause__ or error.__context__
     while below is not None and id(below) not in seen:

@@ -1,8 +1,8 @@
-"""What is seen while an answer streams (`StreamEvent`) and while an agent works (`AgentEvent`).
+"""Events of a response stream (`StreamEvent`) and of an agent run (`AgentEvent`).
 
-Events carry deltas. `partial`, the message so far, is computed when it is read: an event knows the log of its stream
-and its own place in it, and neither is compared, printed or serialised. An event whose JSON had `partial` keeps that
-one in the same way. Values otherwise, as in `messages`.
+Events carry deltas. `partial`, the message so far, is computed on access: an event references the log of its stream and
+its position in it; neither is compared, printed or serialised. An event whose JSON had `partial` keeps it in the same
+way.
 """
 
 from typing import Any, ClassVar, Literal, TypeAlias
@@ -28,7 +28,7 @@ class Event(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unkn
     type: ClassVar[str]
 
 
-PARTIAL = "_partial"  # the message so far, beside the fields of an event that was read from JSON with it
+PARTIAL = "_partial"  # the message so far of an event that was read from JSON with `partial`
 
 
 class StreamPart(Event, frozen=True, dict=True):
@@ -36,7 +36,7 @@ class StreamPart(Event, frozen=True, dict=True):
 
     @property
     def partial(self) -> AssistantMessage | None:
-        """The message so far, or None for an event that was read from JSON without it."""
+        """The message so far; None for an event that was read from JSON without it."""
         beside = self.__dict__
         log = beside.get("_log")
         return beside.get(PARTIAL) if log is None else snapshot(log, beside["_at"])
@@ -48,7 +48,7 @@ class Start(Event, frozen=True, tag="start"):
 
 
 class TextStart(StreamPart, frozen=True, tag="text_start"):
-    """`block` is there when more than an empty text is known."""
+    """`block` is set if more than an empty text is known."""
 
     type: ClassVar[Literal["text_start"]] = "text_start"
     content_index: int
@@ -62,7 +62,7 @@ class TextDelta(StreamPart, frozen=True, tag="text_delta"):
 
 
 class TextEnd(StreamPart, frozen=True, tag="text_end"):
-    """`block` is there when the finished block says more than `content` (citations, a signature, …)."""
+    """`block` is set if the finished block has more than `content` (citations, a signature, …)."""
 
     type: ClassVar[Literal["text_end"]] = "text_end"
     content_index: int
@@ -90,7 +90,7 @@ class ThinkingEnd(StreamPart, frozen=True, tag="thinking_end"):
 
 
 class ToolCallStart(StreamPart, frozen=True, tag="toolcall_start"):
-    """`block` holds what is known at the start: the call's id and name, with no arguments yet."""
+    """`block` holds what is known at the start: the call's id and name, without arguments."""
 
     type: ClassVar[Literal["toolcall_start"]] = "toolcall_start"
     content_index: int
@@ -110,7 +110,7 @@ class ToolCallEnd(StreamPart, frozen=True, tag="toolcall_end"):
 
 
 class BlockStart(StreamPart, frozen=True, tag="block_start"):
-    """A block that comes whole: image, audio, document, server tool, opaque."""
+    """A block that is delivered as a whole: image, audio, document, server tool, opaque."""
 
     type: ClassVar[Literal["block_start"]] = "block_start"
     content_index: int
@@ -154,7 +154,7 @@ AssistantMessageEvent: TypeAlias = StreamEvent
 
 
 def message_in(event: StreamEvent) -> AssistantMessage | None:
-    """The message that an event shows: the finished one, or the one so far where it is known."""
+    """Returns the finished message of an event, or the message so far where it is known."""
     if isinstance(event, Done):
         return event.message
     return event.error if isinstance(event, Error) else event.partial
@@ -165,7 +165,7 @@ class AgentStart(Event, frozen=True, tag="agent_start"):
 
 
 class AgentEnd(Event, frozen=True, tag="agent_end"):
-    """`messages` are those new in this run; `reason` says why it ended where it was not simply done."""
+    """`messages` are the new messages of this run; `reason` is set if the run ended early."""
 
     type: ClassVar[Literal["agent_end"]] = "agent_end"
     messages: tuple[Message, ...]
@@ -188,7 +188,7 @@ class MessageStart(Event, frozen=True, tag="message_start"):
 
 
 class MessageUpdate(Event, frozen=True, tag="message_update"):
-    """`message` is the message so far: computed when it is read, and in the JSON only where it was `shown`."""
+    """`message` is the message so far: computed on access, and in the JSON only if it was `shown`."""
 
     type: ClassVar[Literal["message_update"]] = "message_update"
     assistant_message_event: StreamEvent

@@ -1,7 +1,7 @@
-"""Events to message, message to events, and the recorder that every stream decoder writes through.
+"""Folds events into a message and back, and the recorder that every stream decoder writes through.
 
-The recorder guards the grammar, whatever the upstream does: one start, blocks that open before their deltas and close
-once, one terminal event, nothing after it. The work per delta does not grow with the message.
+The recorder enforces the event grammar, whatever the upstream sends: one start, blocks that open before their deltas
+and close once, one terminal event and nothing after it. The work per delta does not grow with the message.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -32,7 +32,7 @@ from .events import (
 from .messages import AssistantMessage, Block, StopReason, TextBlock, ThinkingBlock, ToolCall, Usage, blocks_of
 from .partials import Log, grown, snapshot
 
-CUT_OFF = "the stream ended before the answer did"
+CUT_OFF = "the stream ended before the response was complete"
 
 _DELTAS: dict[type, type[TextDelta] | type[ThinkingDelta] | type[ToolCallDelta]] = {
     TextBlock: TextDelta,
@@ -45,9 +45,9 @@ _EMPTY_THINKING = ThinkingBlock(thinking="")
 
 
 def fold(events: Iterable[StreamEvent]) -> AssistantMessage:
-    """The message that the events amount to.
+    """Returns the message that the events describe.
 
-    The terminal event's message where there is one; else what came before the cut, as an error.
+    That is the terminal event's message if there is one; otherwise the content so far, as an error.
     """
     log = Log()
     for event in events:
@@ -67,7 +67,7 @@ def fold(events: Iterable[StreamEvent]) -> AssistantMessage:
 
 
 def unfold(message: AssistantMessage, *, size: int | None = None) -> Iterator[StreamEvent]:
-    """The events of a stream that amounts to `message`; deltas of at most `size` characters."""
+    """Yields the stream events of `message`, with deltas of at most `size` characters."""
     recorder = Recorder(
         replace(message, content=(), usage=_at_the_start(message.usage), stop_reason=None, stop_detail=None)
     )
@@ -80,7 +80,7 @@ def unfold(message: AssistantMessage, *, size: int | None = None) -> Iterator[St
 
 
 def _at_the_start(usage: Usage | None) -> Usage | None:
-    """What a provider knows of the tokens before it answers."""
+    """The usage that a provider reports before the response begins."""
     if usage is None:
         return None
     read = usage.input + usage.cache_read + usage.cache_write
@@ -88,9 +88,9 @@ def _at_the_start(usage: Usage | None) -> Usage | None:
 
 
 def parse_arguments(text: str) -> tuple[dict[str, Any], str | None, str | None]:
-    """Argument text as `(arguments, arguments_text, parse_error)`, ready for a ToolCall.
+    """Parses argument text to `(arguments, arguments_text, parse_error)`, the fields of a ToolCall.
 
-    Blank text means no arguments. The text itself is kept only where it differs from the compact spelling.
+    Blank text means no arguments. The text is kept only if it differs from compact JSON.
     """
     if not text.strip():
         return {}, (text if text != "{}" else None), None
@@ -104,7 +104,7 @@ def parse_arguments(text: str) -> tuple[dict[str, Any], str | None, str | None]:
 
 
 def arguments_text(call: ToolCall) -> str:
-    """A call's arguments as text: the wire's own spelling if it still says the same, else compact JSON."""
+    """Returns a call's arguments as text: the wire's own spelling if it is still equal, else compact JSON."""
     if call.arguments_text is not None:
         arguments, _, _ = parse_arguments(call.arguments_text)
         if jsontext.same(arguments, call.arguments):
@@ -124,7 +124,7 @@ class _Slot:
 
 
 class Recorder:
-    """Writes one message's events and its log. Keys name blocks in the wire's own terms (an index, an item id)."""
+    """Records one message's events and its log. Keys identify blocks in the wire's own terms (an index, an item id)."""
 
     __slots__ = ("_at", "_slots", "base", "content", "finished", "log", "out", "restore", "scrub", "started")
 
@@ -135,24 +135,24 @@ class Recorder:
         self.content: list[Block] = []
         self.started = False
         self.finished = False
-        self.restore: Callable[[Block], Block] | None = None  # a block as the conversation has it; see `adapt`
-        self.scrub: Callable[[AssistantMessage], AssistantMessage] | None = None  # without what nobody may see
+        self.restore: Callable[[Block], Block] | None = None  # restores the conversation's form; see `adapt`
+        self.scrub: Callable[[AssistantMessage], AssistantMessage] | None = None  # filters out what must not be shown
         self._slots: dict[Hashable, _Slot] = {}
         self._at = -1
 
     def take(self) -> list[StreamEvent]:
-        """The events since the last take."""
+        """Returns the events since the last call."""
         out, self.out = self.out, []
         return out
 
     def begin(self) -> None:
-        """The start event, if it was not given yet."""
+        """Emits the start event, once."""
         if not self.started:
             self.started = True
             self.out.append(Start(self.base))
 
     def note(self, **fields: Any) -> None:
-        """Fields of the message beside its content, as known from now on."""
+        """Sets fields of the message beside its content."""
         base = replace(self.base, **fields)
         self.base = base if self.scrub is None else self.scrub(base)
         self.log.append(self.base)
@@ -162,24 +162,25 @@ class Recorder:
         return slot is not None and not slot.closed
 
     def has(self, key: Hashable) -> bool:
-        """Whether a block of this key was ever opened."""
+        """Whether a block with this key was ever opened."""
         return key in self._slots
 
     def open_keys(self) -> list[Hashable]:
         return [key for key, slot in self._slots.items() if not slot.closed]
 
     def block(self, key: Hashable) -> Block:
-        """The block as it was opened, amended or closed; without the deltas of one that is still open."""
+        """Returns the block as opened, amended or closed; without the deltas of an open block."""
         return self._slots[key].block
 
     def text(self, key: Hashable) -> str:
-        """The deltas of a block so far, joined: call it once, at the end."""
+        """Returns the joined deltas of a block so far: call it once, at the end."""
         return "".join(self._slots[key].pieces)
 
     def open(self, key: Hashable, block: Block) -> None:
-        """Opens a block as far as it is known; text inside it counts as its first delta.
+        """Opens a block; text inside it counts as its first delta.
 
-        A block of the same key that is still open ends here. One that comes whole is in no snapshot before its end.
+        An open block with the same key is closed first. A block that is delivered whole appears in no snapshot before
+        its end.
         """
         self.begin()
         if self.is_open(key):
@@ -196,12 +197,12 @@ class Recorder:
             self.delta(key, first)
 
     def amend(self, key: Hashable, **fields: Any) -> None:
-        """More is known of an open block (its signature, its citations): shown from the next snapshot on."""
+        """Updates an open block (signature, citations); visible from the next snapshot on."""
         slot = self._slots[key]
         slot.block = replace(slot.block, **fields)
 
     def delta(self, key: Hashable, text: str) -> None:
-        """A piece of an open block. Pieces for a closed block, and empty ones, are ignored."""
+        """Appends a delta to an open block. Deltas for a closed block, and empty ones, are ignored."""
         slot = self._slots[key]
         if not text or slot.closed or slot.delta is None:
             return
@@ -220,26 +221,26 @@ class Recorder:
         self.out.append(event)
 
     def close(self, key: Hashable, block: Block | None = None) -> None:
-        """Closes a block once: with the finished `block`, or with what its deltas amount to."""
+        """Closes a block once: with the finished `block`, or with its accumulated deltas."""
         slot = self._slots[key]
         if slot.closed:
             return
         if block is None:
             block = _finished(slot.block, "".join(slot.pieces))
         elif not slot.pieces:
-            self.delta(key, emptied(block)[1])  # it came at the end, or at the start, without a delta
+            self.delta(key, emptied(block)[1])  # sent at the start or end, without a delta
         if self.restore is not None:
             block = self.restore(block)
         slot.closed = True
         slot.block = block
         self.content[slot.index] = block
         self.log.append((slot.index, block, False))
-        # A block that turned out to be of another kind than it was opened as ends like one that came whole.
+        # A block that turned out to be of another type than the one it was opened as ends like one delivered whole.
         alike = _DELTAS.get(type(block)) is slot.delta
         self._emit(_end_event(slot.index, block) if alike else BlockEnd(slot.index, block))
 
     def whole(self, key: Hashable, block: Block, *, size: int | None = None) -> None:
-        """A block that came at once: its start, its text as one delta (or several of `size`), its end."""
+        """Emits a complete block: its start, its text as one delta (or several of `size`), its end."""
         empty, text = emptied(block)
         self.open(key, empty)
         for at in range(0, len(text), size or len(text) or 1):
@@ -247,7 +248,7 @@ class Recorder:
         self.close(key, block)
 
     def finish(self, reason: StopReason | None, detail: str | None = None, error_message: str | None = None) -> None:
-        """The terminal event. `reason` None: the provider's word is not known. Later calls do nothing."""
+        """Emits the terminal event; later calls do nothing. `reason` None means an unknown stop reason."""
         if self.finished:
             return
         for key in self.open_keys():
@@ -261,11 +262,11 @@ class Recorder:
         )
 
     def fail(self, error_message: str, *, aborted: bool = False, detail: str | None = None) -> None:
-        """The terminal event of a stream that broke; what came so far is kept."""
+        """Emits the terminal event of a stream that failed; the content so far is kept."""
         self.finish("aborted" if aborted else "error", detail, error_message)
 
     def end(self, message: AssistantMessage) -> None:
-        """The terminal event for a message that is already settled."""
+        """Emits the terminal event for a complete message."""
         if self.finished:
             return
         self.begin()
@@ -288,10 +289,10 @@ class Recorder:
 
 
 def settle(reason: StopReason | None, content: tuple[Block, ...]) -> StopReason:
-    """The stop reason that the content bears out.
+    """Returns the stop reason that the content supports.
 
-    Any complete call means toolUse, unless the answer was cut, failed or aborted. An unknown word (None) is a stop when
-    something usable came, else an error.
+    Any complete call means toolUse, unless the response was truncated, failed or aborted. An unknown reason (None) is a
+    stop if there is usable content, else an error.
     """
     if reason in ("length", "error", "aborted"):
         return reason
@@ -303,7 +304,7 @@ def settle(reason: StopReason | None, content: tuple[Block, ...]) -> StopReason:
 
 
 def emptied(block: Block) -> tuple[Block, str]:
-    """A block as it looks when it opens, and the text that its deltas will bring."""
+    """Returns a block as it opens, and the text of its deltas."""
     if isinstance(block, TextBlock):
         return replace(block, text=""), block.text
     if isinstance(block, ThinkingBlock):
@@ -323,7 +324,7 @@ def _finished(block: Block, text: str) -> Block:
 
 
 def is_bare(block: Block) -> bool:
-    """Whether a block is nothing but its text."""
+    """Whether a block has only its text."""
     if isinstance(block, TextBlock):
         return block == TextBlock(text=block.text)
     return isinstance(block, ThinkingBlock) and block == ThinkingBlock(thinking=block.thinking)
@@ -350,7 +351,7 @@ def _end_event(index: int, block: Block) -> StreamPart:
 
 
 def _entries(event: StreamEvent) -> list[Any]:
-    """What an event adds to a log: the inverse of how the recorder makes events."""
+    """Returns the log entries of an event: the inverse of how the recorder creates events."""
     match event:
         case Start():
             return [event.partial] if event.partial else []

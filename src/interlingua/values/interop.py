@@ -1,6 +1,7 @@
-"""Values and functions as other programs give them.
+"""Adapters for values and functions of other programs.
 
-Names are in snake_case or camelCase, a value is a mapping or an object, a function takes only the arguments it uses.
+Names may be in snake_case or camelCase, a value may be a mapping or an object, and a function may take only the
+arguments that it uses.
 """
 
 import inspect
@@ -32,14 +33,16 @@ T = TypeVar("T")
 
 
 class ForeignExit(InterlinguaError):
-    """What foreign code raised in a thread and an event loop cannot carry: `SystemExit`, `StopIteration`, …"""
+    """An exception of foreign code in a thread that an event loop cannot propagate: `SystemExit`, `StopIteration`, …"""
 
 
 def call_contained(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Calls foreign code in a worker thread. No Ctrl-C arrives there: whatever ends it is an `Exception` of its own."""
+    """Calls foreign code in a worker thread. Ctrl-C is not delivered there, so every exception is wrapped as
+    `Exception`.
+    """
     try:
         return call(*args, **kwargs)
-    except StopIteration as error:  # a future refuses it, and whoever waits would wait for ever
+    except StopIteration as error:  # a future refuses it, and the caller would wait forever
         raise ForeignExit(describe(error)) from error
     except Exception:
         raise
@@ -50,26 +53,26 @@ def call_contained(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T
 def must_propagate(error: BaseException) -> bool:
     """Whether an exception is not the foreign code's own: Ctrl-C, a closing generator, a cancelled task.
 
-    A `CancelledError` in a task that nobody cancelled is the foreign code's own.
+    A `CancelledError` in a task that was not cancelled is the foreign code's own.
     """
-    import asyncio  # on failures only: loading it takes as long as all the rest of the package
+    import asyncio  # only on failures: importing asyncio takes as long as the rest of the package
 
     if not isinstance(error, asyncio.CancelledError):
         return isinstance(error, KeyboardInterrupt | GeneratorExit)
     try:
         task = asyncio.current_task()
-    except RuntimeError:  # no event loop here, so nothing that could have been cancelled
+    except RuntimeError:  # no event loop here, so nothing can have been cancelled
         return False
     return task is None or task.cancelling() > 0
 
 
 def describe(error: BaseException) -> str:
-    """The type and text of an exception; of those that are plain texts of ours the text alone. Never raises."""
+    """Returns the type and text of an exception; only the text for our own errors. Never raises."""
     if isinstance(error, FormatError):
         return error.message
     try:
         text = str(error)
-    except Exception:  # its own `__str__` is foreign code too
+    except Exception:  # its `__str__` is foreign code too
         text = ""
     if isinstance(error, ForeignExit):
         return text
@@ -94,9 +97,9 @@ def camel_case(name: str) -> str:
 
 
 def attribute(value: Any, name: str, default: Any = None) -> Any:
-    """An item of a mapping or an attribute of an object, under the snake_case `name` or its camelCase form.
+    """Returns an item of a mapping or an attribute of an object, by its snake_case `name` or the camelCase form.
 
-    None is as good as absent.
+    None counts as absent.
     """
     for spelling in dict.fromkeys((name, camel_case(name))):
         found = value.get(spelling) if isinstance(value, Mapping) else getattr(value, spelling, None)
@@ -106,15 +109,15 @@ def attribute(value: Any, name: str, default: Any = None) -> Any:
 
 
 def attributes(value: Any, names: Iterable[str]) -> dict[str, Any]:
-    """Those of `names` that a mapping or an object has, in either spelling."""
+    """Returns those of `names` that a mapping or an object has, in either spelling."""
     found = ((name, attribute(value, name)) for name in names)
     return {name: item for name, item in found if item is not None}
 
 
 def struct_of(value: Any, kind: type[S], what: str) -> S:
-    """A `kind` as it is, or made from a mapping with its fields in either spelling.
+    """Returns a `kind` as it is, or builds it from a mapping with its fields in either spelling.
 
-    Raises `FormatError` that names the valid fields for anything else. `what` is the value's name in that error.
+    Raises `FormatError` with the valid fields for anything else. `what` names the value in that error.
     """
     if isinstance(value, kind):
         return value
@@ -123,7 +126,7 @@ def struct_of(value: Any, kind: type[S], what: str) -> S:
         raise FormatError(f"{what} must be a {kind.__name__} or a mapping, not {type(value).__name__}", what)
     unknown = [name for name in value if name not in known and snake_case(str(name)) not in known]
     if unknown:
-        from .spelling import nearest  # for errors only
+        from .spelling import nearest  # only for errors
 
         names = ", ".join(repr(name) for name in unknown)
         near = nearest(snake_case(str(unknown[0])), known, 1)
@@ -140,7 +143,7 @@ _PARAMETERS: "WeakKeyDictionary[FunctionType, tuple[inspect.Parameter, ...]]" = 
 
 
 def _parameters(function: Any) -> tuple[inspect.Parameter, ...]:
-    """What a callable takes; read once for each function, because reading it takes longer than a call."""
+    """Returns the parameters of a callable; cached, because inspection is slower than a call."""
     plain = function.__func__ if isinstance(function, MethodType) else function
     if not isinstance(plain, FunctionType):
         return tuple(inspect.signature(function).parameters.values())
@@ -155,14 +158,14 @@ def _parameters(function: Any) -> tuple[inspect.Parameter, ...]:
 def with_arguments(
     function: Any, names: tuple[str, ...], *, least: int = 0, what: str = "function"
 ) -> Callable[..., Any]:
-    """`function`, callable with as many arguments as there are `names`, of which it gets those that it takes.
+    """Wraps `function` so that it accepts all of `names` and receives only the arguments that it takes.
 
-    By position as many as it has places for; by name what it has as a keyword-only parameter, in either spelling.
-    Raises `FormatError` where it takes fewer than the first `least`, or needs more than there are.
+    Positional parameters are filled in order; keyword-only parameters by name, in either spelling. Raises `FormatError`
+    if it takes fewer than the first `least`, or requires more than there are.
     """
     try:
         parameters = _parameters(function)
-    except (TypeError, ValueError):  # a builtin, which has no signature: the call will tell
+    except (TypeError, ValueError):  # a builtin without a signature: the call will fail if it does not match
         return function  # type: ignore[no-any-return]
     if any(one.kind is one.VAR_POSITIONAL for one in parameters):
         return function  # type: ignore[no-any-return]

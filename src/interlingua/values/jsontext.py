@@ -1,8 +1,8 @@
-"""JSON text to values and back, with the odd cases decided once.
+"""JSON text to values and back, with defined edge cases.
 
-Integers of any size survive (orjson would turn them into floats on reading and refuse them on writing). Unpaired
+Integers of any size survive (orjson turns them into floats on reading and refuses them on writing). Unpaired
 surrogates, escaped or raw, become U+FFFD. NaN and Infinity are refused in both directions, and so is nesting beyond
-`DEPTH_LIMIT`. The common case costs one C call; everything odd is a second attempt.
+`DEPTH_LIMIT`. The common case costs one C call; edge cases take a second attempt.
 """
 
 import functools
@@ -21,20 +21,20 @@ DEPTH_LIMIT = 500
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 
-# A backslash escape, consumed whole so that `\\ud800` (an escaped backslash, then text) is not taken for one; a proper
-# pair is consumed whole too, so that only halves without a partner are left for the first group.
+# A backslash escape, consumed whole so that `\\ud800` (an escaped backslash, then text) does not match; a valid pair is
+# consumed whole too, so that only unpaired halves are left for the first group.
 _ESCAPES = re.compile(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
 )
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'"[]{}'))
 _LEVELS_TRIED = 40
-_SHORT = 4096  # bytes: what is quickly searched
+_SHORT = 4096  # bytes that are searched quickly
 _STRUCTURE = re.compile(rb'[\[{]|[\]}]|"(?:[^"\\]|\\.)*"?')
 
 
 def read(data: bytes | bytearray | str) -> Any:
-    """The JSON value in `data`. Raises FormatError naming the byte where it stops making sense."""
+    """Parses the JSON value in `data`. Raises FormatError with the byte offset of the error."""
     if isinstance(data, str):
         data = clean(data).encode()
     try:
@@ -48,7 +48,9 @@ def read(data: bytes | bytearray | str) -> Any:
 
 
 def write(value: Any) -> bytes:
-    """Compact JSON of a plain value. Raises FormatError for NaN, Infinity and what JSON has no word for."""
+    """Returns compact JSON of a plain value. Raises FormatError for NaN, Infinity and values that JSON cannot
+    express.
+    """
     try:
         out = orjson.dumps(value)
     except TypeError:
@@ -58,7 +60,7 @@ def write(value: Any) -> bytes:
 
 
 def compact(value: Any) -> str:
-    """The one spelling of a JSON value that dialects use for argument text."""
+    """Returns the canonical spelling that dialects use for argument text."""
     try:
         out = _encode(value)
     except (UnicodeEncodeError, TypeError, ValueError, RecursionError):
@@ -89,17 +91,17 @@ def is_clean_value(value: Any) -> bool:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Equal as JSON texts: unlike Python, neither `true` nor `1.0` is `1`."""
+    """Compares as JSON: unlike in Python, neither `true` nor `1.0` equals `1`."""
     return bool(a == b) and not _differs_in_type(a, b)
 
 
 def _differs_in_type(a: Any, b: Any) -> bool:
-    """For equal values: whether somewhere a number of one kind, or a boolean, stands for one of another."""
-    if a is b:  # most of what is compared is the same object: arguments, schemas
+    """For equal values: whether a number or boolean in one has another type in the other."""
+    if a is b:  # usually the same object: arguments, schemas
         return False
     if isinstance(a, dict):
         for key, value in a.items():
-            other = b[key]  # what equals a string is one
+            other = b[key]  # only a string equals a string
             if value is not other and type(value) is not str and _differs_in_type(value, other):
                 return True
         return False
@@ -121,10 +123,10 @@ def clean_value(value: Any) -> Any:
 
 
 def is_shallow(data: bytes | bytearray) -> bool:
-    """Whether JSON text is surely nested within `DEPTH_LIMIT`; what is deep, odd or broken may get a no.
+    """Whether JSON text is certainly nested within `DEPTH_LIMIT`; False for text that is deep, unusual or invalid.
 
-    Only brackets outside strings count, and innermost pairs are taken away a level at a time, so a wide document is
-    distinguished from a deep one by a few passes at C speed.
+    Only brackets outside strings count. Innermost pairs are removed a level at a time, so a few passes at C speed
+    distinguish a wide document from a deep one.
     """
     if data.count(b"[") + data.count(b"{") <= DEPTH_LIMIT:
         return True
@@ -183,7 +185,7 @@ def refuse_depth(data: bytes | bytearray) -> None:
 
 
 def _refuse_depth_of(value: Any, data: bytes | bytearray) -> None:
-    """The same for a value and its text of many brackets, faster for a wide one: orjson writes at most 254 levels."""
+    """The same for a value and its text with many brackets, faster for a wide one: orjson writes at most 254 levels."""
     try:
         orjson.dumps(value)
     except TypeError:
@@ -191,7 +193,7 @@ def _refuse_depth_of(value: Any, data: bytes | bytearray) -> None:
 
 
 def _write_odd(value: Any) -> bytes:
-    """What orjson refuses: huge integers, unpaired surrogates, too deep nesting."""
+    """Writes what orjson refuses: huge integers, unpaired surrogates, deep nesting."""
     try:
         return _encode(clean_value(value))
     except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as error:
@@ -199,29 +201,29 @@ def _write_odd(value: Any) -> bytes:
 
 
 def contains(out: bytes, word: bytes) -> bool:
-    """Whether a word occurs in text that an encoder wrote (which holds no NUL: JSON escapes it)."""
+    """Whether a substring occurs in text that an encoder wrote (which holds no NUL: JSON escapes it)."""
     return word in out if len(out) < _SHORT else bool(_strstr()(out, word))
 
 
 @functools.cache
 def _strstr() -> Callable[[bytes, bytes], Any]:
-    """The C library's search, which reads many bytes at a time: some twenty times as fast as `in` on long text."""
-    import ctypes  # only long texts are worth loading it
+    """The C library's `strstr`, about twenty times as fast as `in` on long text."""
+    import ctypes  # worth loading for long texts only
 
     try:
         found = ctypes.CDLL(None).strstr
-    except (OSError, AttributeError, TypeError):  # no such library here
+    except (OSError, AttributeError, TypeError):  # no such library on this platform
         return lambda out, word: word in out
     found.restype, found.argtypes = ctypes.c_void_p, (ctypes.c_char_p, ctypes.c_char_p)
     return found
 
 
 def _refuse_nan(value: Any, out: bytes) -> None:
-    """Raises FormatError for NaN and Infinity, which both encoders write as null: `out` is what they wrote."""
+    """Raises FormatError for NaN and Infinity, which both encoders write as null: `out` is their output."""
     if not contains(out, b"null"):
         return
     parts = [value]
-    for item in parts:  # meets what is added on the way
+    for item in parts:  # also visits items that are appended on the way
         if isinstance(item, dict):
             parts += item.values()
         elif isinstance(item, (list, tuple)):

@@ -1,7 +1,7 @@
-"""Losses of a conversion, in a form that programs can read and that encoders cannot forget.
+"""Losses of a conversion, as values that programs can read and encoders cannot forget.
 
-A dialect states its support for every canonical field (`SupportTable`). What is dropped wherever it occurs is found by
-walking the source with that table, when somebody looks; what depends on the case is reported by the encoder's branch.
+A dialect declares its support for every canonical field (`SupportTable`). Losses that occur wherever a field is set are
+found by walking the source with that table, on access; losses that depend on the case are reported by the encoder.
 """
 
 import functools
@@ -17,8 +17,8 @@ from .errors import Unsupported
 from .messages import CustomMessage, ToolResultMessage
 from .request import Conversation, Problem, Request, is_aside
 
-# dropped: gone. weakened: sent, but not as strongly or exactly. record: bookkeeping that a request never carries
-# (a message's model, time and cost); reported for completeness, never a reason for strict mode to refuse.
+# dropped: gone. weakened: sent, but less strongly or exactly. record: bookkeeping that a request never carries (a
+# message's model, time and cost); reported for completeness, never a reason for strict mode to refuse.
 Severity: TypeAlias = Literal["dropped", "weakened", "record"]
 
 
@@ -32,19 +32,21 @@ class Loss(Struct, frozen=True):
 
 
 class Support(Struct, frozen=True):
-    """What becomes of one field: `kept`, `some` (case by case, reported by the encoder), or lost wherever it is set."""
+    """How a dialect supports one field: `kept`, `some` (case by case, reported by the encoder), or lost wherever it
+    is set.
+    """
 
     kind: Literal["kept", "some", "dropped", "weakened", "record"]
     why: str = ""
-    unless: Any = None  # the value that needs no saying, such as the dialect's own api name
+    unless: Any = None  # the value that decoding restores by itself, such as the dialect's own api name
 
 
 KEPT = Support("kept")
-SupportTable: TypeAlias = Mapping[str, Support]  # "TextBlock.citations" -> Fate
+SupportTable: TypeAlias = Mapping[str, Support]  # "TextBlock.citations" -> Support
 
 
 def kept(names: str) -> dict[str, Support]:
-    """Rows for fields that the wire carries in full: `kept("TextBlock.text ToolCall.id")`."""
+    """Rows for fields that the wire keeps in full: `kept("TextBlock.text ToolCall.id")`."""
     return dict.fromkeys(names.split(), KEPT)
 
 
@@ -64,7 +66,7 @@ def record(names: str, why: str = "a request does not carry it", unless: Any = N
 
 
 def bookkeeping(api: str) -> dict[str, Support]:
-    """Rows for what is written down about a message and that no request carries. `api` is what decoding puts back."""
+    """Rows for metadata about a message that no request carries. `api` is the name that decoding restores."""
     return {
         **record(
             "UserMessage.timestamp AssistantMessage.timestamp ToolResultMessage.timestamp SystemMessage.timestamp"
@@ -87,7 +89,7 @@ def bookkeeping(api: str) -> dict[str, Support]:
 
 
 class Losses(Sequence[Loss]):
-    """A tuple of Loss that is computed when first looked at."""
+    """A tuple of Loss that is computed on first access."""
 
     __slots__ = ("_all", "_find")
 
@@ -96,7 +98,7 @@ class Losses(Sequence[Loss]):
         self._all: tuple[Loss, ...] | None = None
 
     def _repr_html_(self) -> str:
-        from .showing import losses_html  # notebooks alone need it
+        from .showing import losses_html  # only for notebooks
 
         return losses_html(self)
 
@@ -133,9 +135,9 @@ SYSTEM = "$.system"
 
 
 class Reporter:
-    """Where an encoder says what it could not say. It keeps the place, so that paths are only built for losses.
+    """Collects the losses of an encoder. It tracks the position, so paths are built only for losses.
 
-    `root` is the place when it is not a message of a request: `$.system`, or `$` for an answer.
+    `root` is the position if it is not a message of a request: `$.system`, or `$` for a response.
     """
 
     __slots__ = ("block", "losses", "message", "root")
@@ -147,25 +149,25 @@ class Reporter:
         self.root = root
 
     def lost(self, what: str, why: str, severity: Severity = "dropped", *, field: str | None = None) -> None:
-        """A loss in the message or block at hand; `field` (its JSON name) when only that is lost."""
+        """Reports a loss in the current message or block; `field` (its JSON name) if only that is lost."""
         path = self.root or f"$.messages[{self.message}]"
         if self.block is not None:
             path += f"[{self.block}]" if self.root == SYSTEM else f".content[{self.block}]"
         self.at(f"{path}.{field}" if field else path, what, why, severity)
 
     def at(self, path: str, what: str, why: str, severity: Severity = "dropped") -> None:
-        """A loss anywhere else."""
+        """Reports a loss at any other path."""
         self.losses.append(Loss(path, what, why, severity))
 
 
 class Lines(list[Any]):
-    """The body of a line format: one JSON value a line. `problems` are the lines of a file that could not be read."""
+    """The body of a line format: one JSON value per line. `problems` are the lines of a file that could not be read."""
 
     problems: tuple[Problem, ...] = ()
 
 
 class Text(str):
-    """The body of a format that is text and no JSON."""
+    """The body of a text format that is not JSON."""
 
     __slots__ = ()
 
@@ -177,22 +179,22 @@ class _Quiet(Reporter):
         pass
 
 
-QUIET = _Quiet()  # for encoding what came from the same wire: nothing to report or collect
+QUIET = _Quiet()  # for encoding back to the same wire: nothing to report
 
 
 class Encoded(NamedTuple):
-    """A body in some wire's shape (JSON values), and what it could not say."""
+    """An encoded body (JSON values), and its losses."""
 
     body: Any
     losses: Sequence[Loss]
 
     def _repr_html_(self) -> str:
-        from .showing import encoded_html  # notebooks alone need it
+        from .showing import encoded_html  # only for notebooks
 
         return encoded_html(self.body, self.losses)
 
     def bytes(self) -> bytes:
-        """The body as it goes over the network or into a file."""
+        """Returns the body as bytes, as sent over the network or written to a file."""
         if isinstance(self.body, Lines):
             return b"".join(jsontext.write(line) + b"\n" for line in self.body)
         if isinstance(self.body, Text):
@@ -210,10 +212,10 @@ def encoded(
     strict: bool = False,
     spoken: str | None = None,
 ) -> Encoded:
-    """An Encoded whose losses are what the encoder `reported` and what the table says is lost wherever it is set.
+    """Returns an Encoded with the losses that the encoder `reported` and those that the table implies.
 
-    In strict mode the first loss that is not mere bookkeeping is raised as Unsupported instead. `spoken` is the name
-    under which a variant of `api` speaks, and which decoding puts back.
+    In strict mode the first loss that is not bookkeeping is raised as Unsupported instead. `spoken` is the api name of
+    a variant of `api`, which decoding restores.
     """
     found = Losses(lambda: tuple(reported) + tuple(static_losses(source, support, api, spoken)))
     if strict:
@@ -224,7 +226,7 @@ def encoded(
 
 
 def static_losses(source: Any, support: SupportTable, api: str, spoken: str | None = None) -> list[Loss]:
-    """The losses that follow from the table alone, with their places in `source`."""
+    """Returns the losses that follow from the table alone, with their paths in `source`."""
     walk = _Walk(support, api, spoken or api)
     if isinstance(source, Conversation):
         _in_conversation(source, walk)
@@ -244,7 +246,7 @@ def static_losses(source: Any, support: SupportTable, api: str, spoken: str | No
 
 
 def places(conversation: Conversation) -> list[str]:
-    """Where each entry's message is found: among the messages of the path, or in its entry on another branch."""
+    """Returns the path of each entry's message: among the messages of the path, or in its entry on another branch."""
     path = {id(entry): at for at, entry in enumerate(conversation.path())}
     return [
         f"$.messages[{path[id(entry)]}]" if id(entry) in path else f"$.entries[{at}].message"
@@ -253,9 +255,9 @@ def places(conversation: Conversation) -> list[str]:
 
 
 def off_path(source: Conversation, at: int, why: str, severity: Severity = "dropped") -> Loss:
-    """The loss of an entry that is not on the way to the head: a branch, or a line that stands beside the tree.
+    """The loss of an entry that is not on the path to the head: a branch, or a line beside the tree.
 
-    Bookkeeping is a mere record; but a result that the journal alone has is lost.
+    Bookkeeping is only a record; a result that exists only in the journal is a real loss.
     """
     entry = source.entries[at]
     aside: Any = entry.message
@@ -298,18 +300,18 @@ def _in_conversation(source: Conversation, walk: "_Walk") -> None:
 _UNSTATED = Support("record", "the format has no place for it")  # title and total usage, unless the table has a row
 _CONTEXT_EXTRA = Support("dropped", "what only one wire has in a request goes into the request's extra")
 _LOST = ("dropped", "weakened", "record")
-_PLAIN = frozenset({int, float, bool})  # values in which nothing can be lost
+_PLAIN = frozenset({int, float, bool})  # values that cannot have losses
 
 
 _Field: TypeAlias = tuple[str, str, Any, Support, bool]
-_TABLES = 100  # whose fields are kept
+_TABLES = 100  # classes whose fields are all kept
 _known: dict[int, tuple[SupportTable, dict[type[Struct], tuple[_Field, ...]]]] = {}
 
 
 def _known_fields(support: SupportTable) -> dict[type[Struct], tuple[_Field, ...]]:
-    """What is known of the fields of classes by this table. Tables are constants, and there are few."""
+    """Returns what this table implies for the fields of classes. Tables are few and constant."""
     found = _known.get(id(support))
-    if found is None:  # while it is kept here, nothing else has its id
+    if found is None:  # kept alive here, so that its id stays unique
         if len(_known) >= _TABLES:
             _known.clear()
         found = _known[id(support)] = (support, {})
@@ -317,7 +319,7 @@ def _known_fields(support: SupportTable) -> dict[type[Struct], tuple[_Field, ...
 
 
 class _Walk:
-    """One look through a source for what the table says is lost. `found` is in the order of the source."""
+    """One walk through a source for losses that the table implies; `found` is in source order."""
 
     __slots__ = ("_known", "api", "found", "spoken", "support")
 
@@ -355,7 +357,7 @@ class _Walk:
             self.found.append(Loss(path, value.role, "this wire has no such role", "dropped"))
 
     def _fields(self, cls: type[Struct]) -> tuple[_Field, ...]:
-        """Of each field: its name, its name in JSON, its default, what the table says of it, and whether it is lost."""
+        """Per field: its name, its JSON name, its default, its Support, and whether it is lost."""
         found = self._known.get(cls)
         if found is None:
             rows = [(*row, self.support.get(key, KEPT)) for *row, key in _fields(cls)]
@@ -365,13 +367,13 @@ class _Walk:
         return found
 
     def field(self, name: str, item: Any, path: str, default: Support = KEPT) -> None:
-        """One field that is not walked to."""
+        """Checks one field that is not walked into."""
         support = self.support.get(name, default)
         if item is not None and support.kind in _LOST and not self._is_implied(item, support):
             self.found.append(Loss(path, name.partition(".")[2], support.why, support.kind))  # type: ignore[arg-type]
 
     def extra(self, extra: Mapping[str, Any], path: str, support: Support) -> None:
-        """What other dialects own; and what this one owns, where the table says that it is not sent."""
+        """Checks what other dialects own; and what this one owns where the table drops it."""
         for owner, residual in extra.items():
             place = f"{path}.{owner}"
             if owner == self.api:
@@ -384,7 +386,7 @@ class _Walk:
                 self.found += extra_losses(owner, residual, place)
 
     def _is_implied(self, item: Any, support: Support) -> bool:
-        """Whether decoding puts the value back by itself."""
+        """Whether decoding restores the value by itself."""
         if support.unless is None:
             return False
         return bool(item == (self.spoken if support.unless == self.api else support.unless))
@@ -397,23 +399,23 @@ def _unclean(path: str) -> Loss:
 _NO_ROLE = Support("dropped", "this wire has no such role")
 
 
-@functools.cache  # as many as there are classes of values
+@functools.cache  # bounded by the number of value classes
 def _fields(cls: type[Struct]) -> tuple[tuple[str, str, Any, str], ...]:
-    """Of each field: its name, its name in JSON, its default, and its key in a support table."""
+    """Per field: its name, its JSON name, its default, and its key in a support table."""
     return tuple((f.name, f.encode_name, f.default, f"{cls.__name__}.{f.name}") for f in struct_fields(cls))
 
 
 def own_fields(residual: Any) -> dict[str, Any]:
-    """What an `extra` holds for a dialect of the wire's own, without hints about spelling."""
+    """Returns what an `extra` holds for a dialect, without spelling hints."""
     return (
         {key: value for key, value in residual.items() if not key.startswith("~")} if isinstance(residual, dict) else {}
     )
 
 
 def extra_losses(owner: str, residual: Any, path: str, why: str = "", severity: Severity = "dropped") -> Iterator[Loss]:
-    """A loss for each field that an `extra` holds for the dialect `owner`; `path` is that of all of them.
+    """Returns a loss for each field that an `extra` holds for the dialect `owner`; `path` is their common path.
 
-    Hints, and fields of an answer that never go into a request, are bookkeeping.
+    Hints, and response fields that never go into a request, are bookkeeping.
     """
     why = why or f"only {owner} can say it"
     if not isinstance(residual, dict):

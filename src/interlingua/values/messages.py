@@ -1,7 +1,7 @@
 """The conversation format: content blocks, messages, usage. Plain frozen values; equal content is equal.
 
-Python names are snake_case, JSON names camelCase. `extra` holds, under the name of the dialect that owns it, what only
-that wire can say; nothing else ever lives there. Identity (ids, parents) belongs to the transcript entry, not here.
+Python names are snake_case, JSON names camelCase. `extra` holds what only one dialect supports, under that dialect's
+name, and nothing else. Identity (ids, parents) belongs to the transcript entry, not here.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from .errors import FormatError
 
 Extra: TypeAlias = dict[str, Any]
 StopReason: TypeAlias = Literal["stop", "length", "toolUse", "error", "aborted"]
-_SHOWN = 200  # characters of a file's data that a `repr` shows whole
+_SHOWN = 200  # characters of file data that a `repr` shows in full
 
 
 class Value(
@@ -22,7 +22,7 @@ class Value(
 ):
     """Base of everything that crosses a wire or a file: snake_case here, camelCase there.
 
-    Strict on purpose: what this refuses is read again by the slow path (`canonical.load`), which files the unknown
+    Strict on purpose: what this refuses is read again by the slow path (`canonical.load`), which stores unknown fields
     under `extra`.
     """
 
@@ -52,7 +52,7 @@ class _WithText(Value, frozen=True):
 
 
 class TextBlock(_WithText, frozen=True, kw_only=True, tag_field="type", tag="text"):
-    """Text, given by position or by name. `refusal` marks what the model wrote to decline an answer."""
+    """Text, positional or by name. `refusal` marks text in which the model declines to answer."""
 
     type: ClassVar[Literal["text"]] = "text"
     text_signature: str | None = None
@@ -78,7 +78,7 @@ class ThinkingBlock(_WithThinking, frozen=True, kw_only=True, tag_field="type", 
 
 
 class _Media(Value, frozen=True, kw_only=True):
-    """A block with a file in it, of which a `repr` shows the beginning."""
+    """A block with file data; its `repr` is truncated."""
 
     def __repr__(self) -> str:
         return Value.__repr__(self._cut())
@@ -96,7 +96,7 @@ class _Media(Value, frozen=True, kw_only=True):
 
 
 class ImageBlock(_Media, frozen=True, kw_only=True, tag_field="type", tag="image"):
-    """A picture: base64 `data` with `mime_type`, or a `url`, or the `file_id` of an upload."""
+    """An image: base64 `data` with `mime_type`, or a `url`, or the `file_id` of an upload."""
 
     type: ClassVar[Literal["image"]] = "image"
     data: str | None = None
@@ -109,7 +109,7 @@ class ImageBlock(_Media, frozen=True, kw_only=True, tag_field="type", tag="image
 
 
 class AudioBlock(_Media, frozen=True, kw_only=True, tag_field="type", tag="audio"):
-    """A sound: base64 `data` with `mime_type`, or a `url`, or the `file_id` of an upload; `transcript` if known."""
+    """Audio: base64 `data` with `mime_type`, or a `url`, or the `file_id` of an upload; `transcript` if known."""
 
     type: ClassVar[Literal["audio"]] = "audio"
     data: str | None = None
@@ -124,7 +124,7 @@ class AudioBlock(_Media, frozen=True, kw_only=True, tag_field="type", tag="audio
 class DocumentBlock(_Media, frozen=True, kw_only=True, tag_field="type", tag="document"):
     """Any other file (PDF, plain text, video, …): base64 `data`, or `text`, or a `url`, or the `file_id` of an upload.
 
-    `citations` says whether the model is asked to cite it.
+    `citations` requests citations from the model.
     """
 
     type: ClassVar[Literal["document"]] = "document"
@@ -141,10 +141,10 @@ class DocumentBlock(_Media, frozen=True, kw_only=True, tag_field="type", tag="do
 
 
 class ToolCall(Value, frozen=True, kw_only=True, tag_field="type", tag="toolCall"):
-    """A call for us to run.
+    """A tool call for us to execute.
 
-    `arguments_text` is the wire's own spelling, kept when it differs from compact JSON. With `parse_error`, that text
-    is not a JSON object: `arguments` is `{}` and the call must not be executed.
+    `arguments_text` is the wire's own spelling, kept if it differs from compact JSON. With `parse_error`, that text is
+    not a JSON object: `arguments` is `{}` and the call must not be executed.
     """
 
     type: ClassVar[Literal["toolCall"]] = "toolCall"
@@ -159,7 +159,7 @@ class ToolCall(Value, frozen=True, kw_only=True, tag_field="type", tag="toolCall
 
 
 class ServerToolCall(Value, frozen=True, kw_only=True, tag_field="type", tag="serverToolCall"):
-    """A call that the provider runs itself (web search, code execution, …)."""
+    """A call that the provider executes itself (web search, code execution, …)."""
 
     type: ClassVar[Literal["serverToolCall"]] = "serverToolCall"
     id: str
@@ -170,7 +170,7 @@ class ServerToolCall(Value, frozen=True, kw_only=True, tag_field="type", tag="se
 
 
 class ServerToolResult(Value, frozen=True, kw_only=True, tag_field="type", tag="serverToolResult"):
-    """What a provider's own tool gave. `content` is the provider's JSON, in the terms of the dialect `dialect`."""
+    """The result of a provider's own tool. `content` is the provider's JSON, in the terms of `dialect`."""
 
     type: ClassVar[Literal["serverToolResult"]] = "serverToolResult"
     tool_call_id: str
@@ -183,7 +183,7 @@ class ServerToolResult(Value, frozen=True, kw_only=True, tag_field="type", tag="
 
 
 class OpaqueBlock(Value, frozen=True, kw_only=True, tag_field="type", tag="opaque"):
-    """A block of `dialect` that is not modelled here: goes back to that dialect untouched, and nowhere else."""
+    """A block of `dialect` that is not modelled here: returned unchanged to that dialect, and to no other."""
 
     type: ClassVar[Literal["opaque"]] = "opaque"
     dialect: str
@@ -203,12 +203,12 @@ Block: TypeAlias = (
     | OpaqueBlock
 )
 Content: TypeAlias = str | tuple[Block, ...] | None
-Given: TypeAlias = str | Sequence[Block] | None  # what becomes content when a message is made
+Given: TypeAlias = str | Sequence[Block] | None  # accepted as content when a message is constructed
 _BLOCKS = frozenset(get_args(Block))
 
 
 class Cost(Value, frozen=True, kw_only=True):
-    """Dollars. The parts are absent when only the total is known."""
+    """Cost in dollars. The parts are absent if only the total is known."""
 
     input: float | int | None = None
     output: float | int | None = None
@@ -219,10 +219,10 @@ class Cost(Value, frozen=True, kw_only=True):
 
 
 class Usage(Value, frozen=True, kw_only=True):
-    """Tokens in disjoint buckets: `input` excludes what was read from or written to the cache.
+    """Tokens in disjoint buckets: `input` excludes cache reads and writes.
 
-    `total_tokens` is all input plus output; `reasoning` is the part of `output` spent on thinking, where reported.
-    `cost` absent means unknown, never zero.
+    `total_tokens` is all input plus output; `reasoning` is the part of `output` spent on thinking, where reported. An
+    absent `cost` means unknown, never zero.
     """
 
     input: int
@@ -247,7 +247,7 @@ class Usage(Value, frozen=True, kw_only=True):
         cost: Cost | None = None,
         extra: Extra | None = None,
     ) -> "Usage":
-        """Usage with the total filled in when the source gives none."""
+        """Returns a Usage, with the total computed if the source has none."""
         if total_tokens is None:
             total_tokens = input + cache_read + cache_write + output
         return cls(
@@ -266,12 +266,12 @@ _make: Any = StructMeta.__call__
 
 
 class _MessageType(StructMeta):
-    """Takes the content first, and refuses what is none, when a message is made in Python.
+    """Accepts content as the first argument, and validates it when a message is constructed in Python.
 
     Decoding does not pass through here.
     """
 
-    if not TYPE_CHECKING:  # checkers read the signature of the class
+    if not TYPE_CHECKING:  # type checkers read the signature of the class
 
         def __call__(cls, *contents: Any, **fields: Any) -> Any:
             if contents:
@@ -289,7 +289,7 @@ class _MessageType(StructMeta):
 
 
 def _checked_content(content: Any, owner: str) -> Any:
-    """Content as a string, None or a tuple of blocks; a list becomes a tuple."""
+    """Returns content as a string, None or a tuple of blocks; a list becomes a tuple."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list | tuple):
@@ -314,7 +314,7 @@ class MessageBase(Value, frozen=True, kw_only=True, metaclass=_MessageType):
         return text_of(self.content)  # type: ignore[attr-defined]
 
     def _repr_html_(self) -> str:
-        from .showing import message_html  # notebooks alone need it
+        from .showing import message_html  # only for notebooks
 
         return message_html(self)
 
@@ -325,7 +325,7 @@ class MessageBase(Value, frozen=True, kw_only=True, metaclass=_MessageType):
 
 
 class UserMessage(MessageBase, frozen=True, kw_only=True, tag_field="role", tag="user"):
-    """What a person wrote, or what a program put in for the model to read: then `origin` is "program"."""
+    """A user's message, or one that a program added for the model to read: `origin` is then "program"."""
 
     if TYPE_CHECKING:
 
@@ -345,9 +345,9 @@ class UserMessage(MessageBase, frozen=True, kw_only=True, tag_field="role", tag=
 
 
 class AssistantMessage(MessageBase, frozen=True, kw_only=True, tag_field="role", tag="assistant"):
-    """One answer. `api`, `provider` and `model` say who generated it; `stop_detail` is the provider's word for the end.
+    """One response. `api`, `provider` and `model` identify the source; `stop_detail` is the provider's own stop reason.
 
-    `model` is the model asked for; `response_model` the one that answered, where the wire says another.
+    `model` is the requested model; `response_model` the one that responded, where the wire reports another.
     """
 
     if TYPE_CHECKING:
@@ -384,7 +384,7 @@ class AssistantMessage(MessageBase, frozen=True, kw_only=True, tag_field="role",
 
     @property
     def thinking(self) -> str:
-        """All thinking of the answer, joined by blank lines."""
+        """All thinking of the response, joined by blank lines."""
         return "\n\n".join(b.thinking for b in blocks_of(self.content) if isinstance(b, ThinkingBlock) and b.thinking)
 
     @property
@@ -393,7 +393,7 @@ class AssistantMessage(MessageBase, frozen=True, kw_only=True, tag_field="role",
 
 
 class ToolResultMessage(MessageBase, frozen=True, kw_only=True, tag_field="role", tag="toolResult"):
-    """What a tool gave. `details` is for programs and never shown to a model."""
+    """The result of a tool call. `details` is for programs and never sent to a model."""
 
     if TYPE_CHECKING:
 
@@ -414,14 +414,14 @@ class ToolResultMessage(MessageBase, frozen=True, kw_only=True, tag_field="role"
     tool_name: str | None = None
     content: Content
     details: Any = None
-    is_error: bool  # required in JSON, so that a plain `false` is still written; False unless given in Python
+    is_error: bool  # required in JSON, so that a plain `false` is still written; defaults to False in Python
     timestamp: int | None = None
     cache: CacheMarker | None = None
     extra: Extra = {}
 
 
 class SystemMessage(MessageBase, frozen=True, kw_only=True, tag_field="role", tag="system"):
-    """Instructions that come later than the system prompt. `developer` where the wire's role says so."""
+    """Instructions after the system prompt. `developer` if the wire's role is `developer`."""
 
     if TYPE_CHECKING:
 
@@ -444,9 +444,9 @@ Message: TypeAlias = UserMessage | AssistantMessage | ToolResultMessage | System
 
 
 class CustomMessage:
-    """A message whose role this package does not know: `role`, and its other fields as they came.
+    """A message with an unknown role: `role`, and its other fields unchanged.
 
-    Not a Struct: its JSON is flat, the fields beside the role.
+    Not a Struct: its JSON is flat, with the fields beside the role.
     """
 
     __slots__ = ("fields", "role")
@@ -457,7 +457,7 @@ class CustomMessage:
 
     @property
     def text(self) -> str:
-        """Its `content` where that is text: every message has a `text`."""
+        """Its `content` if that is text: every message has `text`."""
         content = self.fields.get("content")
         return content if isinstance(content, str) else ""
 
@@ -476,7 +476,7 @@ AgentMessage: TypeAlias = Message | CustomMessage
 
 
 class ReplyPayload(Value, frozen=True, kw_only=True):
-    """What goes back to a channel after an agent run."""
+    """The payload returned to a channel after an agent run."""
 
     text: str | None = None
     media_url: str | None = None
@@ -486,19 +486,19 @@ class ReplyPayload(Value, frozen=True, kw_only=True):
     extra: Extra = {}
 
 
-# What programs name as the model of text that they put in the place of an answer: Claude Code for errors and notices,
-# OpenClaw for copies of what it delivered and for what its gateway added.
+# Model names of text that programs insert as an assistant message: Claude Code for errors and notices, OpenClaw for
+# copies of what it delivered and for what its gateway added.
 PROGRAM_MARKS = frozenset({"<synthetic>", "delivery-mirror", "gateway-injected"})
 
 
 def model_of(message: Any) -> str | None:
-    """The model that wrote a message; None if it names none, is no answer, or a program wrote it."""
+    """Returns the model that wrote a message; None if it has none, is no response, or was written by a program."""
     model = message.model if isinstance(message, AssistantMessage) else None
     return None if model in PROGRAM_MARKS else model or None
 
 
 def blocks_of(content: Content) -> tuple[Block, ...]:
-    """Content as blocks, whichever way it was spelled."""
+    """Returns content as blocks, in either spelling."""
     if content is None:
         return ()
     if isinstance(content, str):
@@ -507,7 +507,7 @@ def blocks_of(content: Content) -> tuple[Block, ...]:
 
 
 def text_of(content: Content) -> str:
-    """The text in content, joined."""
+    """Returns the joined text of content."""
     if isinstance(content, str):
         return content
     return "".join(b.text for b in content or () if isinstance(b, TextBlock))

@@ -1,14 +1,14 @@
-"""The log of a stream, and the message that it amounts to at any point.
+"""The log of a stream, and snapshots of the message at any position.
 
-A decoder appends to one list; nothing is joined or parsed until somebody asks. An entry is one of:
+A decoder appends to one list; nothing is joined or parsed until a snapshot is read. An entry is one of:
 
-- `str`: a piece for the block that is current;
-- `int`: from here on, this content index is current;
+- `str`: a fragment for the current block;
+- `int`: this content index becomes current;
 - `(index, block, open)`: a block opened (as far as it is known) or closed (finished);
-- `AssistantMessage`: the fields beside the content, as known from here on.
+- `AssistantMessage`: the fields beside the content, from here on.
 
-Arguments are JSON, which is parsed anew at each event that somebody reads. Beyond `_EXACT` characters that is done
-whenever they have grown by a sixteenth: the work stays in proportion to the text, and the finished call has them all.
+Partial arguments are JSON, parsed again at each event that is read. Beyond `_EXACT` characters they are parsed only
+when they have grown by a sixteenth: the work stays proportional to the text, and the finished call is complete.
 """
 
 from collections.abc import Iterable
@@ -21,18 +21,16 @@ from .messages import AssistantMessage, Block, TextBlock, ThinkingBlock, ToolCal
 
 
 class Log(list[Any]):
-    """The entries, and the message as last asked for: whoever reads the partial of each event reads each entry once."""
+    """The entries, and the latest snapshot: reading the partial of each event visits each entry once."""
 
     __slots__ = ("_latest",)
 
     def __init__(self, entries: Iterable[Any] = ()) -> None:
         super().__init__(entries)
-        self._latest: list[
-            _Snapshot
-        ] = []  # at most one; taken out while it is advanced, so that threads do not share it
+        self._latest: list[_Snapshot] = []  # at most one; removed while it is advanced, so that threads do not share it
 
     def taken(self, at: int) -> "_Snapshot":
-        """The latest snapshot, if it is not beyond `at`; else a new one."""
+        """Removes and returns the latest snapshot if it is not beyond `at`; else a new one."""
         try:
             latest = self._latest.pop()
         except IndexError:
@@ -48,7 +46,7 @@ class Log(list[Any]):
 
 
 def snapshot(log: Log, at: int) -> AssistantMessage:
-    """The message after the first `at` entries of the log."""
+    """Returns the message after the first `at` entries of the log."""
     found = log.taken(at)
     message = found.advanced(log, at)
     log.keep(found)
@@ -56,17 +54,17 @@ def snapshot(log: Log, at: int) -> AssistantMessage:
 
 
 class _Snapshot:
-    """The message after some entries, and what is needed to go on from there."""
+    """The message after some entries, and the state needed to continue from there."""
 
     __slots__ = ("_base", "_blocks", "_content", "_current", "_parsed", "_texts", "at")
 
     def __init__(self) -> None:
         self.at = 0
         self._base = AssistantMessage(content=())
-        self._blocks: dict[int, Block] = {}  # as opened or closed, in the order of their indexes
-        self._content: dict[int, Block] = {}  # the same, with the text that has come so far
+        self._blocks: dict[int, Block] = {}  # as opened or closed, in index order
+        self._content: dict[int, Block] = {}  # the same, with the text so far
         self._texts: dict[int, str] = {}  # of open blocks
-        self._parsed: dict[int, int] = {}  # how much of the arguments of open calls the content has
+        self._parsed: dict[int, int] = {}  # how much of the arguments of open calls is in the content
         self._current = 0
 
     def advanced(self, log: Log, at: int) -> AssistantMessage:
@@ -114,16 +112,16 @@ class _Snapshot:
             self._content = {key: self._content[key] for key in self._blocks}
 
 
-_EXACT = 16 * 1024  # characters of arguments that are parsed whole at each event
+_EXACT = 16 * 1024  # characters of arguments that are parsed in full at each event
 
 
 def _coarse(size: int) -> int:
-    """The size without all but its first five bits: what depends on it does not depend on who read what before."""
+    """Rounds the size down to its first five bits, so that snapshots do not depend on earlier reads."""
     return size >> (size.bit_length() - 5) << (size.bit_length() - 5)
 
 
 def grown(block: Block, text: str) -> Block:
-    """An open block with the text that has come so far; arguments as far as they can be read."""
+    """Returns an open block with the text so far; arguments as far as they can be parsed."""
     if isinstance(block, TextBlock):
         return replace(block, text=block.text + text)
     if isinstance(block, ThinkingBlock):
@@ -134,13 +132,13 @@ def grown(block: Block, text: str) -> Block:
 
 
 def partial_arguments(text: str) -> dict[str, Any]:
-    """The object that an unfinished JSON text amounts to, `{}` when it cannot be read as one."""
+    """Parses an unfinished JSON text as an object; `{}` if that fails."""
     value = partial_value(text)
     return value if isinstance(value, dict) else {}
 
 
 def partial_value(text: str) -> Any:
-    """What an unfinished JSON text amounts to; None when it cannot be read."""
+    """Parses an unfinished JSON text; None if that fails."""
     try:
         return jiter.from_json(text.encode("utf-8", "replace"), partial_mode="trailing-strings", cache_mode="none")
     except ValueError:

@@ -1,4 +1,4 @@
-"""Where Interlingua keeps what it keeps: one folder, the same for keys, models, sessions and plugins."""
+"""The home folder of Interlingua, for keys, models, sessions and plugins."""
 
 import contextlib
 import functools
@@ -9,12 +9,12 @@ from pathlib import Path
 
 
 def home(env: Mapping[str, str] | None = None) -> Path:
-    """The folder of everything that Interlingua keeps: `$INTERLINGUA_HOME`, else `~/.interlingua`."""
+    """Returns the home folder: `$INTERLINGUA_HOME`, else `~/.interlingua`."""
     env = os.environ if env is None else env
     return _home(env.get("INTERLINGUA_HOME", "").strip(), env.get("HOME", "").strip())
 
 
-@functools.lru_cache(maxsize=16)  # asked for several times in each call
+@functools.lru_cache(maxsize=16)  # called several times per call
 def _home(given: str, user: str) -> Path:
     if given:
         return Path(given).expanduser()
@@ -22,7 +22,7 @@ def _home(given: str, user: str) -> Path:
 
 
 def private_folder(folder: Path) -> Path:
-    """The folder; if missing, it and those above it are created for this user alone (`mkdir` makes those wider)."""
+    """Creates the folder and its missing parents with mode 0700 (`mkdir` creates parents with wider modes)."""
     if not folder.is_dir():
         if folder.parent != folder:
             private_folder(folder.parent)
@@ -31,19 +31,19 @@ def private_folder(folder: Path) -> Path:
 
 
 def short(path: Path) -> str:
-    """The path for people to read: `~` for their home folder."""
+    """Shortens a path for display: `~` for the user's home folder."""
     user = os.environ.get("HOME", "")
     within = bool(user) and path.is_absolute() and path.is_relative_to(user)
     return f"~/{path.relative_to(user)}".removesuffix("/.") if within else str(path)
 
 
-PLUGIN_GROUP = "interlingua.plugins"  # the entry points of packages that are plugins
+PLUGIN_GROUP = "interlingua.plugins"  # entry points of plugin packages
 
 
 def has_plugins() -> bool:
     """Whether a plugin is installed, in the home folder or as a package.
 
-    A look at a few files: most processes load none, and importing what loads them takes longer than all else.
+    Reads a few files only: most processes load no plugin, and importing the loader is slow.
     """
     return any(home().glob("plugins/*/*.plugin.json")) or has_package_plugins()
 

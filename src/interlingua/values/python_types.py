@@ -1,8 +1,8 @@
 """Python types as JSON Schemas, and JSON values as values of Python types.
 
-Dataclasses, named tuples, typed dictionaries, msgspec Structs and pydantic models are objects; unions, literals, enums,
-lists, sets, tuples, mappings and what JSON writes as a string (dates, UUIDs, decimals) are what they are. Descriptions
-come from docstrings, `Annotated[int, "how old"]`, `msgspec.Meta` and pydantic's `Field`. A type may contain itself.
+Dataclasses, named tuples, typed dictionaries, msgspec Structs and pydantic models are objects. Unions, literals, enums,
+lists, sets, tuples, mappings and string types (dates, UUIDs, decimals) are supported, and so are recursive types.
+Descriptions come from docstrings, `Annotated[int, "how old"]`, `msgspec.Meta` and pydantic's `Field`.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ from .errors import FormatError
 _LISTS = (list, Sequence, Iterable, Collection)
 _SETS = (set, frozenset, AbstractSet)
 _MAPPINGS = (dict, Mapping, MutableMapping)
-# What constraints of `annotated_types` (and pydantic's Field, which is made of them) are called in JSON Schema.
+# JSON Schema keywords of `annotated_types` constraints (pydantic's Field uses the same).
 _BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
 _KINDS: dict[type, str] = {
     bool: "a boolean",
@@ -37,7 +37,7 @@ _NO_DEFAULT: Any = object()
 
 
 class Mismatch(ValueError):
-    """A JSON value that is no value of a type: where, and why."""
+    """A JSON value that does not match a type: where, and why."""
 
     def __init__(self, message: str, path: str = "") -> None:
         super().__init__(f"{path}: {message}" if path else message)
@@ -49,22 +49,22 @@ class Field(NamedTuple):
     key: str
     name: str
     hint: Any
-    default: Any  # as it is written in a schema; _NO_DEFAULT where there is none, or none that JSON can write
+    default: Any  # as written in a schema; _NO_DEFAULT if there is none, or none that JSON can express
     required: bool
 
 
 def schema_of(hint: Any, owner: str = "output") -> dict[str, Any]:
-    """The JSON Schema of a type. `owner` is named in the error for a type that has none."""
+    """Returns the JSON Schema of a type. `owner` is named in the error for an unsupported type."""
     schemas = Schemas(owner)
     schema = schemas.of(hint)
-    if schema.keys() == {"$ref"}:  # the root stands for itself
+    if schema.keys() == {"$ref"}:  # the root is inlined
         name = schema["$ref"].rpartition("/")[2]
         schema = schemas.shared[name] if schemas.uses(name) else schemas.shared.pop(name)
     return {**schema, "$defs": schemas.shared} if schemas.shared else schema
 
 
 class Schemas:
-    """Schemas of some types; those of classes are shared under `$defs`, so that a type may contain itself."""
+    """Schemas of several types; those of classes are shared under `$defs`, so that a type may contain itself."""
 
     def __init__(self, owner: str) -> None:
         self.owner = owner
@@ -80,7 +80,7 @@ class Schemas:
         return {"allOf": [schema], **extra} if "$ref" in schema and extra.keys() - {"description"} else schema | extra
 
     def uses(self, name: str) -> bool:
-        """Whether any schema refers to a shared one."""
+        """Whether any schema references a shared one."""
         return f'"#/$defs/{name}"' in msgspec.json.encode(self.shared).decode()
 
     def _plain(self, hint: Any) -> dict[str, Any]:
@@ -124,7 +124,7 @@ class Schemas:
     def _class(self, hint: Any, cls: type) -> dict[str, Any]:
         if hint not in self._names:
             name = self._names[hint] = self._free_name(cls.__name__)
-            self.shared[name] = {}  # its place, for types that contain themselves
+            self.shared[name] = {}  # reserved, for types that contain themselves
             self.shared[name] = _enum(cls) if issubclass(cls, enum.Enum) else self._object(hint, cls)
         return {"$ref": f"#/$defs/{self._names[hint]}"}
 
@@ -150,10 +150,10 @@ class Schemas:
         return {**out, "additionalProperties": False}
 
     def _pydantic(self, hint: Any) -> dict[str, Any]:
-        """pydantic's own schema, with its nested definitions moved to the root, where references look for them."""
+        """Returns pydantic's own schema, with nested definitions moved to the root, where references resolve."""
         try:
             schema: dict[str, Any] = hint.model_json_schema(ref_template="#/$defs/{model}")
-        except Exception as error:  # whatever pydantic raises for what it cannot write
+        except Exception as error:  # any error of pydantic for a type that it cannot express
             raise self._refused(hint, str(error).partition("\n")[0]) from None
         names: dict[str, str] = {}
         for name, one in schema.pop("$defs", {}).items():
@@ -176,7 +176,7 @@ class Schemas:
 
 
 def convert(value: Any, hint: Any, path: str = "") -> Any:
-    """A JSON value as a value of the type; raises `Mismatch` for what is none."""
+    """Converts a JSON value to the type; raises `Mismatch` if it does not match."""
     hint, _ = _unwrapped(hint)
     origin, args = typing.get_origin(hint) or hint, typing.get_args(hint)
     if hint is Any or hint is object:
@@ -204,7 +204,7 @@ def convert(value: Any, hint: Any, path: str = "") -> Any:
 
 
 def is_object(schema: Mapping[str, Any]) -> bool:
-    """Whether all values of a schema are objects, as providers want it of the root."""
+    """Whether all values of a schema are objects, as providers require of the root."""
     if "$ref" in schema and isinstance(schema["$ref"], str):
         shared = schema.get("$defs", {}).get(schema["$ref"].rpartition("/")[2], {})
         return isinstance(shared, Mapping) and shared.get("type") == "object"
@@ -212,7 +212,7 @@ def is_object(schema: Mapping[str, Any]) -> bool:
 
 
 def fields_of(hint: Any) -> list[Field]:
-    """The members of a type that is an object in JSON; those of a generic class have its arguments in place."""
+    """Returns the members of a type that is an object in JSON; generic arguments are substituted."""
     origin, args = typing.get_origin(hint) or hint, typing.get_args(hint)
     fields = _fields_of(origin) or []
     if not args:
@@ -222,7 +222,7 @@ def fields_of(hint: Any) -> list[Field]:
 
 
 def _fields_of(cls: Any) -> list[Field] | None:
-    """The members of a class; None for one that is no object in JSON."""
+    """Returns the members of a class; None if it is not an object in JSON."""
     if not isinstance(cls, type):
         return None
     if issubclass(cls, msgspec.Struct):
@@ -264,7 +264,7 @@ def _fields_of(cls: Any) -> list[Field] | None:
 
 
 def _default(value: Any, factory: Any, missing: Any = None) -> Any:
-    """A default as a schema writes it."""
+    """Returns a default as it is written in a schema."""
     absent = (missing, msgspec.NODEFAULT, UNSET)
     if not any(factory is one for one in absent) and factory in (list, dict, set, tuple):
         value = factory()
@@ -316,7 +316,7 @@ def _literal(value: Any, args: tuple[Any, ...], path: str) -> Any:
 
 
 def _one_of(value: Any, args: tuple[Any, ...], path: str) -> Any:
-    """The value as the first member of a union that it fits."""
+    """Converts the value to the first member of a union that it matches."""
     problems = []
     for one in args:
         try:
@@ -357,7 +357,7 @@ def _at(path: str, key: Any) -> str:
 
 
 def _unwrapped(hint: Any) -> tuple[Any, tuple[Any, ...]]:
-    """A hint without what is written around it, and the notes that were."""
+    """Returns a hint without its wrappers, and their annotations."""
     notes: tuple[Any, ...] = ()
     while True:
         origin = typing.get_origin(hint)
@@ -378,14 +378,14 @@ def _unwrapped(hint: Any) -> tuple[Any, tuple[Any, ...]]:
 
 
 def _annotations(notes: Iterable[Any], schema: Mapping[str, Any]) -> dict[str, Any]:
-    """What is written beside a type, in terms of JSON Schema."""
+    """Returns the annotations of a type in terms of JSON Schema."""
     found: dict[str, Any] = {}
     length = "Items" if schema.get("type") == "array" else "Length"
     for note in notes:
         if isinstance(note, str):
             found["description"] = note
             continue
-        for part in (note, *getattr(note, "metadata", ())):  # pydantic's Field has its constraints in there
+        for part in (note, *getattr(note, "metadata", ())):  # pydantic's Field keeps its constraints there
             for name in ("title", "description", "examples", "pattern"):
                 if (value := getattr(part, name, None)) is not None and not callable(value):
                     found[name] = list(value) if name == "examples" else value
@@ -412,13 +412,13 @@ def _enum(cls: type) -> dict[str, Any]:
 
 
 def _tag_schema(cls: type) -> dict[str, Any]:
-    """The property that distinguishes a tagged Struct from others."""
+    """The property that identifies a tagged Struct."""
     config = getattr(cls, "__struct_config__", None)
     return {config.tag_field: {"enum": [config.tag]}} if config is not None and config.tag is not None else {}
 
 
 def _docstring(cls: type) -> str:
-    """The class's own docstring. That of a dataclass or a named tuple without one is its signature: no description."""
+    """Returns the class's own docstring; the generated signature of a dataclass or named tuple does not count."""
     text = inspect.cleandoc(cls.__dict__.get("__doc__") or "")
     return "" if text.startswith(f"{cls.__name__}(") else text
 

@@ -1,7 +1,7 @@
-"""Opening of regular files: never a FIFO, a device, a socket or a folder, and never waiting for one.
+"""Opens regular files only: never a FIFO, device, socket or folder, and never blocks on one.
 
-Files that we keep ourselves (`follow=False`) are not reached through a link either, so that nobody can lead a read or a
-write to another file. A file that a user names may be a link.
+Our own files (`follow=False`) are not opened through symlinks, so that a link cannot redirect a read or a write. A file
+that the user names may be a link.
 """
 
 import contextlib
@@ -39,14 +39,14 @@ _REMEDIES = {
 
 
 def reason(error: OSError) -> str:
-    """Why a file could not be read or written, and what to do about it."""
+    """Returns why a file could not be read or written, and the remedy."""
     why, remedy = error.strerror or str(error), _REMEDIES.get(error.errno or 0)
     return why if remedy is None else f"{why}; {remedy}"
 
 
 @contextlib.contextmanager
 def naming(path: str | Path) -> Iterator[None]:
-    """Adds the file to errors of writing to it, which the system reports without a name."""
+    """Adds the file name to write errors, which the system reports without one."""
     try:
         yield
     except OSError as error:
@@ -56,7 +56,7 @@ def naming(path: str | Path) -> Iterator[None]:
 
 
 def is_writing(error: OSError) -> bool:
-    """Whether an error is of the kind that writing to an open file has."""
+    """Whether an error comes from writing to an open file."""
     return error.errno in _REMEDIES
 
 
@@ -69,15 +69,15 @@ class IrregularFile(InterlinguaError, OSError):
 
 
 def open_regular(path: str | Path, flags: int = os.O_RDONLY, mode: int = 0o600, *, follow: bool = False) -> int:
-    """The descriptor of a regular file; raises IrregularFile for anything else, OSError as `os.open` does.
+    """Returns the descriptor of a regular file; raises IrregularFile for anything else, OSError as `os.open` does.
 
-    With `follow`, a descriptor that this process was given (`/dev/stdin`, `<(command)` in a shell) may be anything.
+    With `follow`, a descriptor that this process inherited (`/dev/stdin`, `<(command)` in a shell) may be anything.
     """
     if follow and str(path).startswith(_OPEN_ALREADY):
         return os.open(path, flags)
     try:
         handle = os.open(path, flags | _FLAGS | (0 if follow else _NOFOLLOW), mode)
-    except ValueError as error:  # a NUL, or a surrogate that the file system's encoding has no bytes for
+    except ValueError as error:  # a NUL, or a surrogate that the file system's encoding cannot represent
         raise OSError(errno.EINVAL, f"not a path: {error}", str(path)) from None
     except OSError as error:
         raise _explained(path, error) from None
@@ -89,7 +89,7 @@ def open_regular(path: str | Path, flags: int = os.O_RDONLY, mode: int = 0o600, 
 
 
 def kind_of(path: str | Path) -> str | None:
-    """What a path leads to if it is there and no regular file: `a FIFO`, `a device`, `a folder`."""
+    """Returns the kind of a path that exists and is not a regular file: `a FIFO`, `a device`, `a folder`."""
     try:
         kind = stat.S_IFMT(Path(path).stat().st_mode)
     except (OSError, ValueError):
@@ -98,7 +98,7 @@ def kind_of(path: str | Path) -> str | None:
 
 
 def _explained(path: str | Path, error: OSError) -> OSError:
-    """The error, or IrregularFile if that is its cause: a link (ELOOP), a socket or a FIFO without a reader (ENXIO)."""
+    """Returns IrregularFile if that caused the error: a link (ELOOP), a socket or a FIFO without a reader (ENXIO)."""
     try:
         kind = stat.S_IFMT(os.lstat(path).st_mode)
     except (OSError, ValueError):
@@ -109,7 +109,7 @@ def _explained(path: str | Path, error: OSError) -> OSError:
 
 
 def read_regular(path: str | Path, limit: int | None = None, *, follow: bool = True) -> bytes:
-    """The content of a regular file, of at most `limit` bytes; longer ones raise InterlinguaError."""
+    """Returns the content of a regular file; raises InterlinguaError beyond `limit` bytes."""
     with os.fdopen(open_regular(path, follow=follow), "rb") as file:
         data = file.read() if limit is None else file.read(limit + 1)
     if limit is not None and len(data) > limit:
@@ -118,10 +118,10 @@ def read_regular(path: str | Path, limit: int | None = None, *, follow: bool = T
 
 
 def private_database(path: str | Path) -> None:
-    """Sees that a SQLite database and the files beside it are regular; a missing one is created for its owner alone.
+    """Checks that a SQLite database and its companion files are regular; creates a missing one with mode 0600.
 
-    None that exists is opened: closing any descriptor of it drops the locks of all connections that this process has
-    to it (sqlite.org/howtocorrupt.html, section 2.2), and another one then deletes the log under them.
+    An existing file is never opened: closing any descriptor of it drops the locks of all connections of this process
+    (sqlite.org/howtocorrupt.html, section 2.2), and another one then deletes the log under them.
     """
     for place in (str(path), f"{path}-wal", f"{path}-shm", f"{path}-journal"):
         try:
@@ -137,7 +137,7 @@ def private_database(path: str | Path) -> None:
 
 
 def stream_regular(path: str | Path) -> BinaryIO:
-    """A regular file, open for reading; large ones are read line by line, in few calls of the system."""
+    """Opens a regular file for reading; large files are read line by line with few system calls."""
     return os.fdopen(open_regular(path, follow=True), "rb", _BUFFER)
 
 

@@ -1,4 +1,4 @@
-"""What is asked of a model: context, options, tools, the model itself; and the conversation it comes from."""
+"""Requests to a model: context, options, tools and model descriptor; and the conversation they come from."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
@@ -23,7 +23,7 @@ KnownApi: TypeAlias = Literal[
     "ollama-chat",
     "cohere-chat",
 ]
-Api: TypeAlias = str  # open-ended: any string is valid, KnownApi lists the ones that ship
+Api: TypeAlias = str  # open-ended: any string is valid, KnownApi lists the built-in ones
 
 System: TypeAlias = str | tuple[TextBlock, ...] | None
 
@@ -39,7 +39,7 @@ class ModelCost(Value, frozen=True, kw_only=True):
 
 
 class ModelDescriptor(Value, frozen=True, kw_only=True):
-    """A model, where it is served and what it can do. `compat` holds the quirks of its host, as data."""
+    """A model, where it is served and what it supports. `compat` holds the quirks of its host, as data."""
 
     id: str
     name: str | None = None
@@ -57,7 +57,7 @@ class ModelDescriptor(Value, frozen=True, kw_only=True):
 
 
 class ProviderConfig(Value, frozen=True, kw_only=True):
-    """Where a provider is and what it serves."""
+    """A provider's address and its models."""
 
     base_url: str | None = None
     api: Api | None = None
@@ -69,7 +69,7 @@ AuthMode: TypeAlias = Literal["api-key", "oauth", "token", "mixed", "aws-sdk", "
 
 
 class ResolvedAuth(Value, frozen=True, kw_only=True):
-    """A credential and where it came from (`env:ANTHROPIC_API_KEY`); no `repr` shows the key."""
+    """A credential and its source (`env:ANTHROPIC_API_KEY`); `repr` never shows the key."""
 
     api_key: str | None = None
     profile_id: str | None = None
@@ -84,7 +84,7 @@ class ResolvedAuth(Value, frozen=True, kw_only=True):
 
 
 class ToolSpec(Value, frozen=True, kw_only=True):
-    """A tool on offer. One that the provider runs itself has `dialect` and `value`: that wire's own definition."""
+    """A tool definition. A tool that the provider executes has `dialect` and `value`: that wire's own definition."""
 
     name: str
     description: str | None = None
@@ -97,7 +97,7 @@ class ToolSpec(Value, frozen=True, kw_only=True):
 
 
 class ToolChoice(Value, frozen=True, kw_only=True):
-    """Whether the model may, must not or must call a tool; `names` narrows the choice to these tools."""
+    """Whether the model may, must or must not call a tool; `names` restricts the choice to these tools."""
 
     mode: Literal["auto", "none", "required"]
     names: tuple[str, ...] = ()
@@ -105,7 +105,7 @@ class ToolChoice(Value, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, choice: "str | ToolChoice") -> "ToolChoice":
-        """`auto`, `none`, `required` (or `any`); any other word is the name of the one tool to call."""
+        """Parses `auto`, `none`, `required` (or `any`); any other string is the name of the one tool to call."""
         if isinstance(choice, ToolChoice):
             return choice
         if choice in ("auto", "none", "required"):
@@ -116,7 +116,7 @@ class ToolChoice(Value, frozen=True, kw_only=True):
 
 
 class Reasoning(Value, frozen=True, kw_only=True):
-    """How much to think: an `effort` word, a `budget` in tokens, or plainly on or off; how much of it to show."""
+    """How much to reason: an `effort` level, a `budget` in tokens, or on or off; and how much of it to show."""
 
     effort: str | None = None
     budget: int | None = None
@@ -126,7 +126,7 @@ class Reasoning(Value, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, reasoning: "str | int | bool | Reasoning") -> "Reasoning":
-        """A level word, a token budget, or on/off."""
+        """Parses an effort level, a token budget, or on/off."""
         if isinstance(reasoning, Reasoning):
             return reasoning
         if isinstance(reasoning, bool):
@@ -147,7 +147,7 @@ class OutputSchema(Value, frozen=True, kw_only=True):
 
 
 class Options(Value, frozen=True, kw_only=True):
-    """What a wire can say about how to answer. `reasoning` and `tool_choice` also take the short forms."""
+    """Request options that a wire can carry. `reasoning` and `tool_choice` also accept short forms."""
 
     if TYPE_CHECKING:
 
@@ -190,7 +190,7 @@ class Options(Value, frozen=True, kw_only=True):
     extra: Extra = {}
 
     def __post_init__(self) -> None:
-        # The short forms that people type; values that come from JSON already have their final type.
+        # Short forms are for Python callers; values from JSON already have their final type.
         if self.reasoning is not None and not isinstance(self.reasoning, Reasoning):
             force_setattr(self, "reasoning", Reasoning.of(self.reasoning))
         if self.tool_choice is not None and not isinstance(self.tool_choice, ToolChoice):
@@ -202,12 +202,12 @@ class Options(Value, frozen=True, kw_only=True):
 
 
 class CallOptions(Value, frozen=True, kw_only=True):
-    """How to make the call; no codec ever sees it, and no `repr` shows the key or the headers.
+    """How to make the call; codecs never see it, and `repr` never shows the key or the headers.
 
-    `timeout` is in seconds, for the first event and for every silence after it (or a `Timeouts`); `settings` fill the
-    blanks of a provider's address (region, project, …); `env` stands in for the environment; `on_payload` may replace
-    the body before it is sent, `on_response` sees the status and the headers. `thinking="text"` sends reasoning that
-    the model cannot verify as text; it is left out otherwise.
+    `timeout` is in seconds, for the first event and every gap between events (or a `Timeouts`); `settings` fill the
+    placeholders of a provider's URL (region, project, …); `env` replaces the environment; `on_payload` may replace the
+    body before it is sent, `on_response` receives the status and the headers. `thinking="text"` sends reasoning that
+    the model cannot verify as text; it is dropped otherwise.
     """
 
     api_key: str | None = None
@@ -230,7 +230,7 @@ class CallOptions(Value, frozen=True, kw_only=True):
 
 
 class StreamOptions(Options, frozen=True, kw_only=True):
-    """The seeds' options: both kinds in one value. `split()` separates what a wire says from how the call is made."""
+    """clawtools' options: both kinds in one value. `split()` separates request options from call options."""
 
     api_key: str | None = None
     headers: dict[str, str] | None = None
@@ -245,7 +245,7 @@ class StreamOptions(Options, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, options: Options, call: CallOptions) -> "StreamOptions":
-        """Both kinds joined."""
+        """Joins both kinds."""
         return cls(
             **{name: getattr(options, name) for name in Options.__struct_fields__},
             **{name: getattr(call, name) for name in CallOptions.__struct_fields__},
@@ -267,9 +267,9 @@ class StreamOptions(Options, frozen=True, kw_only=True):
 
 
 class _ContextType(type(Value)):  # type: ignore[misc]
-    """Takes what the clawtools documents give a context beside its own fields. Decoding does not pass through here."""
+    """Accepts the argument forms of the clawtools documents. Decoding does not pass through here."""
 
-    if not TYPE_CHECKING:  # checkers read the signature of the class
+    if not TYPE_CHECKING:  # type checkers read the signature of the class
 
         def __call__(cls, *messages: Any, system_prompt: Any = None, **fields: Any) -> Any:
             if messages:
@@ -290,11 +290,11 @@ class _ContextType(type(Value)):  # type: ignore[misc]
 
 
 class Context(Value, frozen=True, kw_only=True, metaclass=_ContextType):
-    """What the model reads: the system text, the messages, the tools on offer.
+    """What the model reads: the system text, the messages, the tools.
 
-    The system text is given as `system`, or under its name in the clawtools documents, `system_prompt`. Messages and
-    tools may be given as JSON, as these documents show it: whoever sends them reads it. `system_role` is the wire's
-    word for the system message where it is not the usual one (`developer`).
+    Pass the system text as `system`, or as `system_prompt`, its name in the clawtools documents. Messages and tools may
+    be JSON, as these documents show them; they are parsed when they are sent. `system_role` is the wire's role for the
+    system message if it is not the default (`developer`).
     """
 
     if TYPE_CHECKING:
@@ -326,7 +326,7 @@ StreamContext = Context
 
 
 class Request(Value, frozen=True, kw_only=True):
-    """One call: which model, what it reads, how it should answer."""
+    """One call: the model, its context, and the options."""
 
     model: ModelDescriptor
     context: Context
@@ -335,9 +335,9 @@ class Request(Value, frozen=True, kw_only=True):
 
 
 class Entry(Value, frozen=True, kw_only=True):
-    """A message in its place: ids and parents are the transcript's business, not the message's.
+    """A message with its place in the tree: ids and parents belong to the transcript, not to the message.
 
-    `parents` are the further parents of a merge, beside `parent_id`; no path leads through them.
+    `parents` are the further parents of a merge, beside `parent_id`; no path follows them.
     """
 
     message: Message
@@ -348,7 +348,7 @@ class Entry(Value, frozen=True, kw_only=True):
 
 
 class Problem(Value, frozen=True, kw_only=True):
-    """Something in a file that could not be read, with its line (from one) where the file has lines."""
+    """A part of a file that could not be read, with its line number (from 1) if the file has lines."""
 
     message: str
     line: int | None = None
@@ -360,8 +360,8 @@ class Problem(Value, frozen=True, kw_only=True):
 class Conversation(Value, frozen=True, kw_only=True):
     """A tree of entries. An entry without `id` or `parent_id` follows the entry before it.
 
-    `head` is the id of the entry at which the conversation stands; absent means the last one. `usage` is the total
-    that the file itself states, where it states one; `problems` are what could not be read of the file.
+    `head` is the id of the current entry; the last one if absent. `usage` is the total that the file itself states, if
+    it states one; `problems` are the parts of the file that could not be read.
     """
 
     entries: tuple[Entry, ...] = ()
@@ -399,7 +399,7 @@ class Conversation(Value, frozen=True, kw_only=True):
         return tuple(reversed(path))
 
     def _repr_html_(self) -> str:
-        from .showing import messages_html  # notebooks alone need it
+        from .showing import messages_html  # only for notebooks
 
         return messages_html(self.messages, self.title)
 
@@ -409,12 +409,12 @@ class Conversation(Value, frozen=True, kw_only=True):
         return messages_markdown(self.messages, self.title)
 
     def tree(self) -> "Tree":
-        """Who follows whom, by index."""
+        """The parent of each entry, by index."""
         stated = ((entry.message, entry.id, _stated_parent(entry)) for entry in self.entries)
         return arrange(stated, self.head)
 
     def request(self) -> Request:
-        """What to ask next: the path to the head, with the conversation's system text, tools and options."""
+        """Returns the next request: the path to the head, with the conversation's system text, tools and options."""
         return Request(
             model=self.model or ModelDescriptor(id=""),
             context=Context(
@@ -430,7 +430,7 @@ class Conversation(Value, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, request: Request) -> "Conversation":
-        """The conversation that `request()` turns into this request."""
+        """Returns the conversation that `request()` turns into this request."""
         context = request.context
         extra = request.extra | ({"context": context.extra} if context.extra else {})
         return cls(
@@ -444,14 +444,14 @@ class Conversation(Value, frozen=True, kw_only=True):
         )
 
 
-# Roles of entries that stand beside the tree: they say something about the session, and nothing follows them.
+# Roles of entries beside the tree: they describe the session, and nothing follows them.
 _ASIDES = frozenset({"session", "head", "label", "journal"})
-_MARKS = frozenset({"branch", "note", "revision"})  # other programs have messages of such roles: ours name a `target`
-FOLLOWS: Any = object()  # in place of a parent's id: the entry at which the conversation stood
+_MARKS = frozenset({"branch", "note", "revision"})  # other programs have messages with such roles: ours have a `target`
+FOLLOWS: Any = object()  # instead of a parent's id: follows the current entry
 
 
 def is_aside(entry: Entry) -> bool:
-    """Whether an entry is about the session, and no part of its conversation."""
+    """Whether an entry describes the session and is not part of its conversation."""
     return _is_aside(entry.message, entry.id)
 
 
@@ -462,7 +462,7 @@ def _is_aside(message: AgentMessage, id: str | None) -> bool:
 
 
 class Tree(NamedTuple):
-    """Where entries stand, by index: the parent of each, where the conversation stood before each, and its head."""
+    """The tree by index: the parent of each entry, the head before each entry, and the final head."""
 
     parents: list[int | None]
     stands: list[int | None]
@@ -472,10 +472,10 @@ class Tree(NamedTuple):
 def arrange(
     entries: Iterable[tuple[AgentMessage, str | None, Any]], head: str | None = None, names: Mapping[str, int] = {}
 ) -> Tree:
-    """The tree of messages with their ids and the ids of their parents (None: a root, or FOLLOWS).
+    """Builds the tree from messages, their ids and the ids of their parents (None: a root, or FOLLOWS).
 
-    A parent is always an earlier entry: whoever names itself, a later entry or one that is not there follows the entry
-    before, so no path runs in circles. Entries beside the tree are nobody's parent. `names` stand for entries, too.
+    A parent is always an earlier entry: an entry that names itself, a later entry or a missing one follows the entry
+    before, so no path is circular. Entries beside the tree have no children. `names` are aliases of entries.
     """
     places: dict[str, int | None] = {}
     parents: list[int | None] = []
@@ -504,16 +504,16 @@ def arrange(
 
 
 def _target(aside: Any) -> Any:
-    """The entry to which an entry beside the tree moves the conversation; None is before the first.
+    """Returns the entry to which an entry beside the tree moves the head; None is before the first.
 
-    A `head` names it; a second `session` line begins another conversation.
+    A `head` entry names it; a second `session` line begins another conversation.
     """
     target = aside.fields.get("target", FOLLOWS) if aside.role == "head" else FOLLOWS
     return None if aside.role == "session" else target if isinstance(target, str | None) else FOLLOWS
 
 
 def _has_a_place(entry: Entry) -> bool:
-    """Whether an entry may stand elsewhere than after the one before; those of data sets do not."""
+    """Whether an entry may be elsewhere than after the previous one; those of data sets may not."""
     return entry.id is not None or entry.parent_id is not None or isinstance(entry.message, CustomMessage)
 
 

@@ -1,7 +1,7 @@
-"""How many steps it takes to validate a document: references and unions can double at each level.
+"""Bounds the cost of JSON Schema validation: references and unions can double it at each level.
 
-`{"anyOf": [{"$ref": "#/$defs/b"}, {"$ref": "#/$defs/b"}]}`, 28 times in a row, is a schema of two kilobytes that takes
-minutes. The steps are counted without taking them: each pair of a schema and a value is looked at once.
+`{"anyOf": [{"$ref": "#/$defs/b"}, {"$ref": "#/$defs/b"}]}`, nested 28 times, is a schema of two kilobytes that takes
+minutes to validate. Steps are counted without executing them: each pair of a schema and a value is visited once.
 """
 
 from collections.abc import Iterator
@@ -9,10 +9,10 @@ from typing import Any
 
 from .errors import FormatError
 
-MAX_PAIRS = 50_000  # pairs of schema and value that are looked at
+MAX_PAIRS = 50_000  # visited pairs of schema and value
 MAX_DEPTH = 250
 _MAX_STEPS = 2_000_000  # about 0.1 µs each
-_EXPLAINED_STEPS = 10_000  # with errors, each takes a thousand times that
+_EXPLAINED_STEPS = 10_000  # with errors, each takes a thousand times as long
 _ALL = ("allOf", "anyOf", "oneOf")
 _ONE = ("not", "if", "then", "else")
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
@@ -20,12 +20,12 @@ _KINDS = {dict: "object", list: "array", str: "string", bool: "boolean", type(No
 
 
 def refuse_reference(uri: str) -> Any:
-    """For validators, which would fetch it: a schema opens neither addresses nor files."""
+    """For validators, which would fetch it: a schema may open neither URLs nor files."""
     raise ValueError(f"external reference {uri}; only references inside the schema are supported")
 
 
 def is_costly(text: bytes, schema: Any, document: Any) -> bool:
-    """Whether validation can only give yes or no: there may be too many errors to list.
+    """Whether validation can only return yes or no, because there may be too many errors to list.
 
     Raises FormatError if even that takes too long. Without references the steps are bounded by schema and document.
     """
@@ -38,7 +38,7 @@ def is_costly(text: bytes, schema: Any, document: Any) -> bool:
 
 
 def steps(schema: Any, document: Any) -> int:
-    """The steps of a validation in the worst case; raises FormatError where they cannot be counted."""
+    """Returns the steps of a validation in the worst case; raises FormatError if they cannot be counted."""
     return _Count(schema).steps(schema, document)
 
 
@@ -70,7 +70,7 @@ class _Count:
         return count
 
     def _in_place(self, schema: dict[str, Any]) -> Iterator[Any]:
-        """Schemas that are applied to the same value."""
+        """Yields the schemas that apply to the same value."""
         for key in _ALL:
             if isinstance(schema.get(key), list):
                 yield from schema[key]
@@ -93,12 +93,12 @@ class _Count:
             try:
                 at = at[int(key)] if isinstance(at, list) else at[key]
             except (LookupError, TypeError, ValueError):
-                return {}  # the validator refuses it, or knows it: the schemas of JSON Schema itself
+                return {}  # the validator refuses it, or has it built in: the schemas of JSON Schema itself
         return at
 
 
 def _named(schema: Any, depth: int) -> Iterator[tuple[str, Any]]:
-    """Schemas by the names that references use beside pointers."""
+    """Schemas by the names that references may use beside pointers."""
     if depth > MAX_DEPTH:
         return
     if isinstance(schema, dict):
@@ -113,7 +113,7 @@ def _named(schema: Any, depth: int) -> Iterator[tuple[str, Any]]:
 
 
 def _is_mistaken(schema: dict[str, Any], value: Any) -> bool:
-    """Whether a look at the value is enough to refuse it: its type, or a property that tells kinds of objects apart."""
+    """Whether the value can be refused at once: by its type, or by a discriminating property."""
     types = schema.get("type")
     if types is not None:
         kind = _KINDS.get(type(value), "number")
@@ -130,7 +130,7 @@ def _is_mistaken(schema: dict[str, Any], value: Any) -> bool:
 
 
 def _below(schema: dict[str, Any], value: Any) -> Iterator[tuple[Any, Any]]:
-    """Schemas that are applied to parts of the value, with those parts."""
+    """Yields the schemas that apply to parts of the value, with those parts."""
     if isinstance(value, dict):
         properties = schema.get("properties")
         properties = properties if isinstance(properties, dict) else {}

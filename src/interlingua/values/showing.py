@@ -6,8 +6,8 @@ from typing import Any
 
 from . import jsontext
 
-_MOST = 200  # messages that are shown
-_LONGEST = 20_000  # characters of one block
+_MOST = 200  # messages shown
+_LONGEST = 20_000  # characters shown of one block
 _BOX = "border-left:3px solid #8a8f98;margin:6px 0;padding:2px 10px"
 _PRE = "white-space:pre-wrap;margin:2px 0;font-family:inherit"
 _CODE = "white-space:pre-wrap;margin:2px 0;font-family:monospace;font-size:90%"
@@ -22,7 +22,7 @@ def message_html(message: Any) -> str:
 
 
 def messages_html(messages: Sequence[Any], title: str | None = None) -> str:
-    """Several messages, the first of them if there are very many."""
+    """Several messages; only the first ones of a long list."""
     head = f"<b>{html.escape(title)}</b>" if title else ""
     shown = "".join(map(message_html, messages[:_MOST]))
     rest = len(messages) - _MOST
@@ -31,7 +31,7 @@ def messages_html(messages: Sequence[Any], title: str | None = None) -> str:
 
 
 def encoded_html(body: Any, losses: Iterable[Any]) -> str:
-    """A body as JSON, and what it could not say."""
+    """A body as JSON, and its losses."""
     text = body if isinstance(body, str) else jsontext.write(body).decode("utf-8", "replace")
     return f'<pre style="{_CODE}">{html.escape(_cut(text))}</pre>{losses_html(losses)}'
 
@@ -46,7 +46,7 @@ def losses_html(losses: Iterable[Any]) -> str:
 
 
 def message_markdown(message: Any) -> str:
-    """One message: texts in fences, so that nothing in them is taken for Markdown."""
+    """One message, with texts in fences so that they are not parsed as Markdown."""
     parts = [f"**{' · '.join(_about(message))}**"]
     parts += [_fenced(text, kind) for kind, text in (_block_text(block) for block in _blocks(message))]
     return "\n\n".join(parts)
@@ -61,7 +61,7 @@ def messages_markdown(messages: Sequence[Any], title: str | None = None) -> str:
 
 
 def _about(message: Any) -> list[str]:
-    """Who wrote a message, and with which model or tool."""
+    """The author of a message, with its model or tool."""
     parts = [str(getattr(message, "role", type(message).__name__))]
     named = (getattr(message, name, None) for name in ("model", "tool_name", "origin"))
     parts += [value for value in named if isinstance(value, str) and value]
@@ -99,7 +99,7 @@ def _block_html(block: Any) -> str:
 
 
 def _block_text(block: Any) -> tuple[str, str]:
-    """What kind of block it is, and its text."""
+    """The kind of a block, and its text."""
     if isinstance(block, str):
         return "text", _cut(block)
     for kind in ("text", "thinking"):

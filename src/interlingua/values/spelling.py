@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 
 def nearest(name: str, known: Iterable[str], limit: int = 3, cutoff: float = 0.6) -> list[str]:
-    """The known names that are closest to a misspelt one, whatever their case; best first."""
+    """Returns the known names closest to a misspelt one, ignoring case; best first."""
     folded: dict[str, str] = {}
     for one in known:
         folded.setdefault(one.lower(), one)
@@ -15,7 +15,9 @@ def nearest(name: str, known: Iterable[str], limit: int = 3, cutoff: float = 0.6
 
 
 def unknown(kind: str, name: str, known: Iterable[str], *, listed: str | None = None) -> str:
-    """The message for an unknown name: the ones that may be meant, else all (or `listed`: where they are listed)."""
+    """Returns the error message for an unknown name: suggestions, else all names (or `listed`: where they are
+    listed).
+    """
     names = sorted(known)
     near = nearest(name, names)
     if near:

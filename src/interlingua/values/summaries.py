@@ -1,4 +1,4 @@
-"""Compaction: the summary that a model reads in the place of a long history."""
+"""Compaction: the summary that replaces a long history for the model."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ CODEX_ROLE = "compacted"  # in Codex's rollouts: a `payload` with the message th
 
 
 def summary_message(summary: str, timestamp: Any = None) -> UserMessage:
-    """The user message that gives a model the summary."""
+    """Returns the user message that carries the summary."""
     text = (
         "The conversation so far was too long to keep in full. This is a summary of it:\n\n"
         f"<summary>\n{summary}\n</summary>"
@@ -20,19 +20,19 @@ def summary_message(summary: str, timestamp: Any = None) -> UserMessage:
 
 
 def first_kept_of(message: AgentMessage) -> str | None:
-    """The first kept entry of a compaction; OpenClaw writes `firstKeptEntryId`."""
+    """Returns the first kept entry of a compaction; OpenClaw writes `firstKeptEntryId`."""
     fields = message.fields if isinstance(message, CustomMessage) else {}
     found = fields.get("firstKept", fields.get("firstKeptEntryId"))
     return found if isinstance(found, str) else None
 
 
 def latest_summary(path: Sequence[Entry]) -> int | None:
-    """The place of the last compaction on a path that has a summary, ours, pi's or Codex's."""
+    """Returns the index of the last compaction on a path that has a summary, ours, pi's or Codex's."""
     return next((at for at in range(len(path) - 1, -1, -1) if summary_of(path[at].message) is not None), None)
 
 
 def summary_of(message: AgentMessage) -> UserMessage | None:
-    """What a model reads of a compaction; None for any other message."""
+    """Returns what a model reads for a compaction; None for any other message."""
     if not isinstance(message, CustomMessage):
         return None
     payload = message.fields.get("payload")

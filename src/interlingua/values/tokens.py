@@ -1,4 +1,4 @@
-"""How much of a model's window is taken: what answers reported, and rough counts of what came since."""
+"""Estimates context use: the usage that responses report, plus rough counts of later messages."""
 
 from . import jsontext
 from .messages import (
@@ -20,11 +20,11 @@ from .messages import (
 from .request import Context, ToolSpec
 
 IMAGE_TOKENS = 1_200
-_CHARS = 4  # to a token
+_CHARS = 4  # characters per token
 
 
 def estimate(message: AgentMessage) -> int:
-    """The tokens of a message, roughly: a quarter of its characters, and a round number for a picture."""
+    """Estimates the tokens of a message: a quarter of its characters, and a constant for an image."""
     if isinstance(message, CustomMessage):
         return _tokens(len(jsontext.compact(message.fields)))
     if type(message.content) is str:
@@ -39,7 +39,7 @@ def estimate(message: AgentMessage) -> int:
 
 
 def reported(message: AgentMessage) -> int:
-    """What an answer says that it and all before it took; zero for others, and for one that failed."""
+    """Returns the reported tokens of a response and everything before it; zero for other messages and failed ones."""
     if not isinstance(message, AssistantMessage) or message.stop_reason in ("error", "aborted"):
         return 0
     usage = message.usage
@@ -49,7 +49,7 @@ def reported(message: AgentMessage) -> int:
 
 
 def taken(context: Context) -> int:
-    """How many tokens a request with this context holds, roughly."""
+    """Estimates the tokens of a request with this context."""
     since = 0
     for message in reversed(context.messages):
         used = reported(message)

@@ -1,7 +1,7 @@
-"""Refuses values that were made in Python with fields of wrong types, or blocks that their message cannot have.
+"""Validates values that were constructed in Python: field types, and blocks that their message cannot have.
 
-Decoded values need none of this: msgspec has checked them. Nothing is checked when a value is made, so that making one
-costs nothing; it is checked before it is sent.
+Decoded values do not need it: msgspec has checked them. Construction checks nothing and stays free; values are checked
+before they are sent.
 """
 
 from collections.abc import Iterable
@@ -28,13 +28,13 @@ _MADE_BY_MODELS = (ToolCall, ServerToolCall, ThinkingBlock)
 
 
 def check_context(context: Context) -> None:
-    """Raises `FormatError`, with the place, for a context that cannot be sent as it is meant."""
+    """Raises `FormatError`, with the path, for a context that cannot be sent."""
     _check_fields(context, "", without="messages")
     check_messages(context.messages)
 
 
 def check_messages(messages: Iterable[AgentMessage], path: str = "messages") -> None:
-    """Raises `FormatError`, with the place, for a message that cannot be sent as it is meant."""
+    """Raises `FormatError`, with the path, for a message that cannot be sent."""
     for at, message in enumerate(messages):
         if isinstance(message, CustomMessage):
             continue
@@ -53,12 +53,12 @@ def check_messages(messages: Iterable[AgentMessage], path: str = "messages") -> 
 
 
 def _is_text_without_text(wire: dict[str, Any]) -> bool:
-    """A block that every format has, with what none takes: it would be dropped on its way."""
+    """Whether a block is a text block without text, which no format accepts: it would be dropped silently."""
     return wire.get("type") == "text" and not isinstance(wire.get("text"), str)
 
 
 class _Field(NamedTuple):
-    """A field's name, the types that it may have, and those of its items where it is a tuple."""
+    """A field's name, its accepted types, and those of its items if it is a tuple."""
 
     name: str
     types: tuple[type, ...]

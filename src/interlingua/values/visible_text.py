@@ -1,4 +1,4 @@
-"""Text of strangers made safe to show: without invisible characters for a model, without control for a terminal."""
+"""Sanitizes untrusted text: removes invisible characters for models, and control sequences for terminals."""
 
 import re
 
@@ -24,9 +24,9 @@ _EMOJI = (
 )
 _JOINING = r"\u0620-\u06d3\u0750-\u077f\u08a0-\u08c7"  # letters of Arabic script
 _VIRAMA = r"\u094d\u09cd\u0a4d\u0acd\u0b4d\u0bcd\u0c4d\u0ccd\u0d4d\u0dca\u1039\u17d2"
-# An invisible character stays where writing needs it, once: joiners inside emoji, between letters of Arabic script and
-# after a virama (the CONTEXTJ rules of RFC 5892, A.1 and A.2), and the selector of the emoji form, which a digit
-# has in a keycap only.
+# An invisible character is kept once where the script needs it: joiners inside emoji, between letters of Arabic script
+# and after a virama (the CONTEXTJ rules of RFC 5892, A.1 and A.2), and the emoji variation selector, which follows a
+# digit in a keycap only.
 _NEEDED = (
     rf"(?<=[{_EMOJI}\ufe0f])\u200d(?=[{_EMOJI}])|(?<=[{_EMOJI}])\ufe0f|(?<=[0-9#*])\ufe0f(?=\u20e3)"
     rf"|(?<=[{_VIRAMA}])[\u200c\u200d]"
@@ -39,7 +39,8 @@ _PLAIN = re.compile(r"[\n\t -~]*")
 
 
 def visible(text: str) -> str:
-    """The text without what people do not see and models read: control and format characters, selectors, tags, fillers.
+    """Removes characters that people do not see and models read: control and format characters, selectors, tags,
+    fillers.
 
     Spaces of other widths become plain ones, line ends one kind.
     """
@@ -50,9 +51,9 @@ def visible(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """The text without what steers a terminal: escape sequences, control characters, changes of direction, tags.
+    """Removes what controls a terminal: escape sequences, control characters, direction changes, tags.
 
-    Each piece of a stream is safe by itself: what begins a sequence is removed wherever it ends.
+    Each piece of a stream is safe by itself: the introducer of a sequence is removed wherever the sequence ends.
     """
     if _PLAIN.fullmatch(text):
         return text
@@ -61,11 +62,11 @@ def printable(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """JSON text in which what steers a terminal is written as `\\u` escapes: the same value, safe to show."""
+    """Escapes terminal controls in JSON text with `\\u` escapes: the same value, safe to print."""
     return _STEERING.sub(lambda match: "".join(f"\\u{unit:04x}" for unit in _units(match[0])), text)
 
 
 def _units(char: str) -> tuple[int, ...]:
-    """The UTF-16 code units of a character."""
+    """Returns the UTF-16 code units of a character."""
     code = ord(char)
     return (code,) if code < 0x10000 else (0xD7C0 + (code >> 10), 0xDC00 + (code & 0x3FF))
