@@ -1,4 +1,4 @@
-"""Conversion between formats: detect, decode, encode, convert, and the reading of documents behind them."""
+"""Conversion between formats: detect, decode, encode, convert, adapt, check, and reading of files."""
 
 from .converting import convert, decode, encode, split, stands_alone
 from .detection import SELF, Detection, detect, is_stream, value_of

@@ -1,4 +1,4 @@
-"""The elements of a large JSON array, one after the other, however large the whole is."""
+"""Iterates over the elements of a large JSON array in bounded memory."""
 
 import re
 from collections.abc import Iterator
@@ -8,26 +8,26 @@ from ..values.errors import FormatError
 
 CHUNK = 1 << 20
 _MAX_CHUNK = 64 << 20
-# The next bracket, with whole strings before it. Possessive: a string that is not whole yet is no match.
+# The next bracket, with complete strings before it. Possessive: an incomplete string is no match.
 _BRACKET = re.compile(rb'[^"\[\]{}]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"\[\]{}]*+)*+[\[\]{}]', re.DOTALL)
 _BETWEEN = b" \t\r\n,"
 _OPENING = b"[{"
 
 
 class Splitter:
-    """Finds the elements of an array in bytes that arrive in pieces. Only brackets and strings are looked at.
+    """Splits an array into its elements as bytes arrive. Only brackets and strings are parsed.
 
-    Elements are objects or lists. `closed` once the array has ended; `rest` is what was read and is no element yet.
+    Elements are objects or lists. `closed` once the array has ended; `rest` is data that is not a complete element yet.
     """
 
     def __init__(self) -> None:
         self.rest = b""
         self.closed = False
         self._depth = 0
-        self._at = 0  # where looking goes on in `rest`
+        self._at = 0  # where scanning continues in `rest`
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The elements that end in what has been read so far."""
+        """Returns the elements that are complete so far."""
         found: list[bytes] = []
         text, start, depth = self.rest + data, 0, self._depth
         at = self._at
@@ -51,7 +51,9 @@ class Splitter:
 
 
 def elements(stream: IO[bytes], splitter: Splitter) -> Iterator[bytes]:
-    """The further elements of the array that `splitter` has begun; `FormatError` where the array is not whole."""
+    """Yields the remaining elements of the array that `splitter` has begun; raises `FormatError` if it is
+    incomplete.
+    """
     size = CHUNK
     while not splitter.closed:
         data = stream.read(size)
@@ -59,7 +61,7 @@ def elements(stream: IO[bytes], splitter: Splitter) -> Iterator[bytes]:
             raise FormatError("the array is cut off: it has no end", "$")
         found = splitter.feed(data)
         yield from found
-        # An element longer than a chunk is looked at again from its last bracket on: fewer, longer looks.
+        # An element longer than a chunk is scanned again from its last bracket on: fewer, longer scans.
         size = CHUNK if found else min(size * 2, _MAX_CHUNK)
     if splitter.rest.strip() or stream.read(CHUNK).strip():
         raise FormatError("something follows the end of the array", "$")

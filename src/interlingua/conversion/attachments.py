@@ -1,4 +1,4 @@
-"""Pictures, sounds and documents as blocks: from a path, bytes, an open file or an address, checked when made."""
+"""Images, audio and documents as blocks: from a path, bytes, an open file or a URL, validated on creation."""
 
 import base64
 import mimetypes
@@ -15,14 +15,14 @@ from . import resizing
 
 Source: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | IO[bytes]
 
-MAX_BYTES = 100_000_000  # no provider takes larger files inline
+MAX_BYTES = 100_000_000  # no provider accepts larger inline files
 _SCHEMES = ("http", "https", "gs", "s3", "data")
 
 
 def image(source: Source, *, mime_type: str | None = None, detail: str | None = None) -> ImageBlock:
-    """A picture for a message: `il.image("photo.png")`, `il.image(data)`, `il.image("https://…/photo.png")`.
+    """Returns an image block: `il.image("photo.png")`, `il.image(data)`, `il.image("https://…/photo.png")`.
 
-    An address is not opened here: the provider, or whoever adapts the request, reads it.
+    A URL is not fetched here: the provider, or `adapt`, fetches it.
     """
     if (url := _address(source)) is not None:
         return ImageBlock(url=url, mime_type=mime_type, detail=detail)
@@ -34,13 +34,13 @@ def image(source: Source, *, mime_type: str | None = None, detail: str | None = 
 
 
 def audio(source: Source, *, mime_type: str | None = None) -> AudioBlock:
-    """A sound for a message, as `image` makes pictures."""
+    """Returns an audio block, from the same sources as `image`."""
     if (url := _address(source)) is not None:
         return AudioBlock(url=url, mime_type=mime_type)
     data, name = _data(source)
     guessed = mime_type or _guessed(name)
     seen = _seen(data)
-    if seen is None or not seen.startswith("audio/"):  # containers of sound are containers of film, too
+    if seen is None or not seen.startswith("audio/"):  # audio containers are video containers, too
         seen = guessed if guessed is not None and guessed.startswith("audio/") else seen
     if seen is None or not seen.startswith("audio/"):
         raise FormatError(f"{_called(name)} is no sound ({seen or 'of an unknown type'}); {_OTHERS}", "audio")
@@ -48,7 +48,7 @@ def audio(source: Source, *, mime_type: str | None = None) -> AudioBlock:
 
 
 def document(source: Source, *, mime_type: str | None = None, title: str | None = None) -> DocumentBlock:
-    """A PDF, a text or any other file for a message; what is UTF-8 text of a text type is given as text."""
+    """Returns a document block for a PDF, a text or any other file; UTF-8 text of a text type is passed as text."""
     if (url := _address(source)) is not None:
         return DocumentBlock(url=url, mime_type=mime_type, title=title)
     data, name = _data(source)
@@ -70,7 +70,7 @@ _OTHERS = "use il.image, il.audio or il.document for what it is, or give mime_ty
 
 
 def images_of(given: Any, path: str = "images") -> tuple[ImageBlock, ...]:
-    """Pictures as blocks: one or several of what `image` takes, or blocks."""
+    """Returns image blocks: one or several of what `image` accepts, or blocks."""
     if isinstance(given, ImageBlock | str | bytes | os.PathLike):
         given = (given,)
     blocks = []
@@ -83,7 +83,7 @@ def images_of(given: Any, path: str = "images") -> tuple[ImageBlock, ...]:
 
 
 def _address(source: Source) -> str | None:
-    """The source if it is an address; one of a file is a path."""
+    """Returns the source if it is a URL; a `file:` URL is a path."""
     if not isinstance(source, str):
         return None
     scheme = source.partition(":")[0].lower()
@@ -91,7 +91,7 @@ def _address(source: Source) -> str | None:
 
 
 def _data(source: Source) -> tuple[bytes, str | None]:
-    """The bytes, and the name of their file where there is one."""
+    """Returns the bytes, and the file name if there is one."""
     if isinstance(source, bytes | bytearray | memoryview):
         data, name = bytes(source), None
     elif isinstance(source, str | os.PathLike):
@@ -120,7 +120,7 @@ def _data(source: Source) -> tuple[bytes, str | None]:
 def _read(name: str) -> bytes:
     path = Path(name).expanduser()
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would wait for ever, a device never end
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would block forever, a device never ends
             raise FormatError(f"{name} is not a regular file; give the path of one", "source")
         if path.stat().st_size > MAX_BYTES:
             raise _too_large(name)
@@ -135,7 +135,7 @@ def _too_large(name: str) -> FormatError:
 
 
 def _seen(data: bytes) -> str | None:
-    """The type that the bytes show."""
+    """Returns the media type that the bytes show."""
     return resizing.sniff(base64.b64encode(data[:48]).decode())
 
 
@@ -155,9 +155,9 @@ MAX_ATTACHED_BYTES = 50 * 1024 * 1024
 
 
 def attached(path: str, mime_type: str | None = None) -> Attachment:
-    """The block for a file: its type is the given one, or shown by its first bytes, or by its name.
+    """Returns the block for a file; its type is the given one, or detected from its first bytes, or from its name.
 
-    A web address is passed on as one.
+    A web URL is passed on unchanged.
     """
     if path.startswith(("http://", "https://")):
         return _linked(path, mime_type)
@@ -181,7 +181,7 @@ def _linked(url: str, mime_type: str | None) -> Attachment:
 
 
 def attached_bytes(raw: bytes, name: str | None = None, mime_type: str | None = None) -> Attachment:
-    """The block for the bytes of a file."""
+    """Returns the block for the bytes of a file."""
     if len(raw) > MAX_ATTACHED_BYTES:
         raise FormatError(f"{len(raw)} bytes; attachments have at most {MAX_ATTACHED_BYTES}", "--attach")
     data = base64.b64encode(raw).decode("ascii")

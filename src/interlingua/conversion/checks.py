@@ -1,7 +1,7 @@
-"""check: what is wrong with a conversation, where, and what to write instead.
+"""`check`: what is wrong with a conversation, where, and how to fix it.
 
-There is one set of rules, and `adapt` holds it: a finding is a repair that `adapt` would make for the target. So what
-`adapt` gives has no findings left, and a rule cannot be known to one of them and not to the other.
+There is one set of rules, in `adapt`: a finding is a repair that `adapt` would make for the target. So the output of
+`adapt` has no findings, and the two cannot disagree.
 """
 
 import re
@@ -30,7 +30,7 @@ from .inputs import conversation_of, request_of
 
 
 class Finding(Struct, frozen=True):
-    """`path` points into the conversation; `remedy` says what to write instead."""
+    """`path` points into the conversation; `remedy` is the fix."""
 
     path: str
     severity: Literal["error", "warning"]
@@ -43,7 +43,7 @@ class _Advice(NamedTuple):
     remedy: str
 
 
-# By what a repair concerns: whether a target refuses the conversation over it, and what to write instead.
+# By kind of repair: whether a target refuses the conversation because of it, and the remedy.
 ADVICE: dict[str, _Advice] = {
     "role": _Advice("warning", "leave it in the transcript; it is not sent to a model"),
     "shape": _Advice("error", "write calls as `toolCall` blocks and results as `toolResult` messages"),
@@ -91,9 +91,9 @@ _MESSAGES = (*get_args(Message), CustomMessage)
 
 
 def check(data: Any, dialect: str | None = None, target: ModelDescriptor | str | None = None) -> tuple[Finding, ...]:
-    """What is wrong in `data`: JSON in any format, a Conversation, a Request, a Context or messages.
+    """Returns the findings for `data`: JSON in any format, a Conversation, a Request, a Context or messages.
 
-    `target` adds that target's rules: a model, a wire, or a trainer (`training` for what all trainers ask).
+    `target` adds that target's rules: a model, a wire, or a trainer (`training` for the rules of all trainers).
     """
     if isinstance(target, str) and training.rules_of(target) is not None:
         return _for_training(data, dialect, target)
@@ -114,25 +114,25 @@ def check(data: Any, dialect: str | None = None, target: ModelDescriptor | str |
         return mistakes or (unread,)
     name, unnamed = _name(value, dialect), dialect is None
     findings = _excused(_checked(conversation.request(), target), conversation, target, name, unnamed)
-    if mistakes:  # which say more about the same
+    if mistakes:  # which describe the same in more detail
         findings = tuple(finding for finding in findings if not finding.message.startswith(f"{SHAPE}: "))
     return (*mistakes, *_broken_tree(conversation), *findings)
 
 
 def _for_training(data: Any, dialect: str | None, trainer: str) -> tuple[Finding, ...]:
-    """What is wrong with a row for any target, and for a trainer."""
+    """Returns findings of a row for any target, and for a trainer."""
     if dialect is None and isinstance(data, dict) and isinstance(data.get("messages"), list) and detect(data) is None:
         dialect = _ROWS  # such as a row with a role that no wire has
     found = check(data, dialect)
     try:
         row = data if isinstance(data, Conversation) else _conversation_in(data, dialect)
-    except (DialectError, FormatError):  # which is among the findings
+    except (DialectError, FormatError):  # already among the findings
         return found
     return (*found, *(Finding(*one) for one in training.findings(row, trainer)))
 
 
 def too_few(count: int, target: str | None) -> Finding | None:
-    """What is wrong with a file of so many rows, where a trainer asks for more."""
+    """Returns findings for a file with too few rows for a trainer."""
     rules = training.rules_of(target or "") or {}
     if training.EXAMPLES not in rules or count >= training.MIN_EXAMPLES:
         return None
@@ -151,8 +151,8 @@ def _name(value: Any, dialect: str | None) -> str | None:
     return found.dialect if found is not None else dialect
 
 
-_ROWS = "openai-finetune"  # as which rows are read that nothing else is known of
-_CONTEXTS = "clawtools"  # its documents are contexts of requests, not records of sessions
+_ROWS = "openai-finetune"  # the format of rows that match nothing else
+_CONTEXTS = "clawtools"  # its documents are request contexts, not session records
 _UNANSWERED = "tool result: none for the call"
 _UNASKED = "tool result: no call is without a result"
 
@@ -164,11 +164,11 @@ def _excused(
     name: str | None,
     unnamed: bool,
 ) -> tuple[Finding, ...]:
-    """The findings without those that are none for data that is not a request.
+    """Removes findings that do not apply to data that is not a request.
 
-    A session file may be taken while a call runs, and training data may end in one; the calls that results answer may
-    be kept by the service, behind `previous_response_id` or `conversation`. What is wrong in the log of another program
-    is a warning: nobody writes it anew, and it is repaired when it is sent.
+    A session file may be copied while a call runs, and training data may end in one; the calls that results refer to
+    may be stored by the service, behind `previous_response_id` or `conversation`. Findings in the log of another
+    program are warnings: the log is not rewritten, and is repaired when it is sent.
     """
     request = conversation.request()
     if any(
@@ -178,9 +178,9 @@ def _excused(
         findings = tuple(one for one in findings if not one.message.startswith(_UNASKED))
     if target is not None:
         return findings
-    # Also where sessions are written for a program (`write`): its own are logs all the same.
+    # Also where sessions are written for a program (`write`): its own files are logs too.
     is_log = name is not None and name in FORMATS and getattr(FORMATS[name].codec, "RETURNED", False)
-    is_row = unnamed and not request.model.id  # nothing marks it as a request, and it names no model
+    is_row = unnamed and not request.model.id  # nothing marks it as a request, and it has no model
     if name != _CONTEXTS and (name in FORMATS or name == SELF or is_row):
         answers = [at for at, one in enumerate(request.context.messages) if isinstance(one, AssistantMessage)]
         last = f"$.messages[{answers[-1]}]" if answers else ""
@@ -198,10 +198,10 @@ def _are_messages(data: Any) -> bool:
 
 
 def _broken_tree(conversation: Conversation) -> Iterator[Finding]:
-    """Entries that no way from a beginning leads to: a parent is missing, or ancestors go round in a circle."""
+    """Returns entries that are not reachable from a root: a parent is missing, or the ancestors form a cycle."""
     remedy = "name an entry of this conversation, or none for a beginning; `interlingua doctor` repairs session files"
     parents = {entry.id: entry.parent_id for entry in conversation.entries if entry.id is not None}
-    known: dict[str | None, bool] = {None: True}  # whether the way up from an entry ends
+    known: dict[str | None, bool] = {None: True}  # whether the path up from an entry ends
     for at, entry in enumerate(conversation.entries):
         way: dict[str | None, None] = {}
         above = entry.parent_id
@@ -220,7 +220,7 @@ _OURS = ("clawtools", "openclaw", "transcript", SELF)
 
 
 def _mistakes(value: Any, dialect: str | None) -> tuple[Finding, ...]:
-    """Foreign shapes in what is meant to be the format's own messages."""
+    """Returns foreign shapes in messages that should be the format's own."""
     name = _name(value, dialect)
     if not isinstance(value, dict | list):
         return ()
@@ -239,10 +239,10 @@ def _mistakes(value: Any, dialect: str | None) -> tuple[Finding, ...]:
 
 
 def _own_messages(value: Any) -> tuple[Any, dict[int, str]]:
-    """The messages in our own JSON or in session lines, and the places of those that hold another wire's values.
+    """Returns the messages in our own JSON or in session lines, and the paths of those that hold another wire's values.
 
-    Our messages may be more than what clawtools has (roles of an application's own, later system messages, documents):
-    only what another wire says is a mistake there.
+    Our messages may have more than clawtools' (an application's own roles, later system messages, documents): only
+    shapes of another wire are mistakes there.
     """
     if isinstance(value, dict):
         context = value.get("context", value)
@@ -276,7 +276,7 @@ def _is_mistaken(message: Any, at: int) -> bool:
 
 
 def _placed(path: str, places: dict[int, str]) -> str | None:
-    """Where in the source a mistake is; None if it is none there."""
+    """Maps a mistake to its path in the source; None if it is none there."""
     match = _IN_MESSAGE.match(path)
     if match is None:
         return path

@@ -1,7 +1,7 @@
-"""What a model reads of a conversation that was compacted: the summary in the place of the history before it.
+"""Compacted conversations as the model reads them: the summary in place of the earlier history.
 
-The path of such a conversation is what its program shows, history and all. A request, and a session that another
-program resumes, have what the model was given instead.
+The path of such a conversation is what its program shows, with the whole history. A request, and a session that another
+program resumes, contain what the model was given instead.
 """
 
 import re
@@ -21,14 +21,14 @@ _PLACE = re.compile(r"\$\.messages\[(\d+)\](.*)", re.DOTALL)
 
 
 class Compacted(NamedTuple):
-    """The conversation as the model reads it, where each message is in the source, and what is left out for that."""
+    """The conversation as the model reads it, the source index of each message, and the losses of omitted history."""
 
     conversation: Conversation
     places: tuple[int, ...]
     losses: tuple[Loss, ...]
 
     def seen_from(self, losses: Iterable[Loss]) -> Iterator[Loss]:
-        """Losses of this conversation with the places that things have in the source."""
+        """Maps the paths of losses to the source."""
         for loss in losses:
             found = _PLACE.fullmatch(loss.path)
             place = None if found is None else self.places[int(found[1])]
@@ -36,7 +36,7 @@ class Compacted(NamedTuple):
 
 
 def compacted(conversation: Conversation) -> Compacted | None:
-    """What the model reads at the head; None where nothing was compacted."""
+    """Returns what the model reads at the head; None if nothing was compacted."""
     path = conversation.path()
     at = latest_summary(path)
     if at is None:
@@ -53,7 +53,7 @@ def compacted(conversation: Conversation) -> Compacted | None:
 
 
 def _before(path: tuple[Entry, ...], at: int) -> Iterator[tuple[int, AgentMessage]]:
-    """The summary and what was kept beside it, each with its place."""
+    """Yields the summary and the messages kept beside it, each with its source index."""
     message: Any = path[at].message
     summary = summary_of(message)
     assert summary is not None
@@ -75,7 +75,7 @@ def _before(path: tuple[Entry, ...], at: int) -> Iterator[tuple[int, AgentMessag
 
 
 def _replacement(message: CustomMessage) -> tuple[AgentMessage, ...]:
-    """The history that newer versions of Codex write beside the summary, as items of the Responses wire."""
+    """Returns the history that newer versions of Codex write beside the summary, as items of the Responses wire."""
     items = message.fields["payload"].get("replacement_history")
     if not isinstance(items, list) or not items:
         return ()

@@ -1,4 +1,4 @@
-"""Files that hold others or tables: zips, SQLite, Parquet and Arrow, opened for reading alone and within limits."""
+"""Container files: zip, SQLite, Parquet and Arrow, opened read-only and within limits."""
 
 import base64
 import contextlib
@@ -24,9 +24,9 @@ EMPTY_ZIP = b"PK\x05\x06"
 SQLITE = b"SQLite format 3\0"
 PARQUET = b"PAR1"
 ARROW = b"ARROW1"
-BATCH = 500  # rows of a columnar file that are in memory at once
+BATCH = 500  # rows of a columnar file per batch
 MAX_MEMBERS = 200_000
-_ZSTD = 93  # the compression method of .eval files since Inspect 0.3.130; zipfile knows it from Python 3.14 on
+_ZSTD = 93  # the compression method of .eval files since Inspect 0.3.130; zipfile supports it from Python 3.14 on
 _DAMAGED = (
     zipfile.BadZipFile,
     zlib.error,
@@ -39,11 +39,11 @@ _DAMAGED = (
 
 
 class SourceError(InterlinguaError):
-    """A file that cannot be read as what it claims to be."""
+    """A file that cannot be read as the format that it appears to be."""
 
 
 def kind_of(head: bytes) -> str | None:
-    """`zip`, `sqlite`, `parquet` or `arrow`, by the first bytes of a file."""
+    """Returns `zip`, `sqlite`, `parquet` or `arrow`, by the first bytes of a file."""
     if head.startswith((ZIP, EMPTY_ZIP)):
         return "zip"
     if head.startswith(PARQUET):
@@ -54,10 +54,10 @@ def kind_of(head: bytes) -> str | None:
 
 
 class Members(Mapping[str, bytes]):
-    """The files in a zip by name, each read when it is asked for. Nothing is ever written to disk.
+    """The files in a zip by name, each read on access. Nothing is written to disk.
 
-    Members count towards `limit` by the bytes that they really unpack to, so an archive that claims less is found out.
-    The last one is kept: several formats look at the same member to see whether it is theirs.
+    Members count towards `limit` by their real unpacked size, whatever the archive declares. The last one is cached:
+    several formats inspect the same member to detect their own.
     """
 
     def __init__(self, file: IO[bytes], name: str, limit: int) -> None:
@@ -99,9 +99,10 @@ class Members(Mapping[str, bytes]):
         return data
 
     def open(self, member: str) -> IO[bytes]:
-        """A member to be read piece by piece, so that it may be larger than the limit where it is not packed too well.
+        """Opens a member as a stream, so that it may be larger than the limit if its compression ratio is plausible.
 
-        Text is packed to a fifth, a bomb to a thousandth: beyond the limit, 100 times the packed size is refused.
+        Text compresses to a fifth, a bomb to a thousandth: beyond the limit, more than 100 times the packed size is
+        refused.
         """
         info = self._infos[member]
         try:
@@ -110,7 +111,7 @@ class Members(Mapping[str, bytes]):
             raise SourceError(f"{self._name}: {member}: {error}") from None
 
     def elements(self, member: str) -> Iterator[Any]:
-        """The objects in a member that is a JSON array, one after the other; none of any other member."""
+        """Yields the objects in a member that is a JSON array; none of any other member."""
         with self.open(member) as stream:
             head = stream.peek(16).removeprefix(b"\xef\xbb\xbf").lstrip()  # type: ignore[attr-defined]
             if head.startswith(b"["):
@@ -130,7 +131,7 @@ class Members(Mapping[str, bytes]):
 
 
 class _Member(io.RawIOBase):
-    """A member of a zip as it is unpacked, within its limit; damage is a SourceError."""
+    """A member of a zip, decompressed within its limit; corruption is a SourceError."""
 
     def __init__(self, stream: IO[bytes], info: zipfile.ZipInfo, name: str, limit: int) -> None:
         self._stream = stream
@@ -162,7 +163,7 @@ def _bomb(limit: int) -> str:
 
 
 def in_archive(members: Mapping[str, bytes], dialect: str | None) -> tuple[str, Iterable[Any]] | None:
-    """The format that knows these members, and its documents."""
+    """Returns the format that recognises these members, and its documents."""
     for form in _asked(dialect):
         with _guarded(form.name):
             documents = form.archive(members) if form.archive is not None else None
@@ -172,14 +173,14 @@ def in_archive(members: Mapping[str, bytes], dialect: str | None) -> tuple[str, 
 
 
 def _each(name: str, documents: Iterable[Any]) -> Iterator[Any]:
-    """The documents of a container, which are read one by one."""
+    """Yields the documents of a container, one by one."""
     with _guarded(name):
         yield from documents
 
 
 @contextlib.contextmanager
 def _guarded(name: str) -> Iterator[None]:
-    """Makes a SourceError of whatever a reader stumbles over in a file that looks like one of its format."""
+    """Converts any error of a reader, in a file that looks like one of its format, to a SourceError."""
     try:
         yield
     except FormatError as error:
@@ -189,9 +190,9 @@ def _guarded(name: str) -> Iterator[None]:
 
 
 def in_database(connection: sqlite3.Connection, dialect: str | None) -> tuple[str, Iterable[Any]] | None:
-    """The format that knows these tables, and its documents."""
+    """Returns the format that recognises these tables, and its documents."""
     for form in _asked(dialect):
-        # A table or column that this format has and others do not is no damage.
+        # A table or column that only some versions of a format have is not corruption.
         with contextlib.suppress(sqlite3.OperationalError), _guarded(form.name):
             documents = form.database(connection) if form.database is not None else None
             if documents is not None:
@@ -207,7 +208,7 @@ def _asked(dialect: str | None) -> list[Any]:
 
 @contextlib.contextmanager
 def database(path: Path | None, data: bytes, name: str) -> Iterator[sqlite3.Connection]:
-    """A connection that can only read, to a file or to the bytes of one."""
+    """Opens a read-only connection to a file or to the bytes of one."""
     try:
         connection = _connected(path, data)
     except sqlite3.Error as error:
@@ -233,11 +234,11 @@ def _connected(path: Path | None, data: bytes) -> sqlite3.Connection:
     log = path.with_name(path.name + "-wal")
     if not (log.exists() and log.stat().st_size):
         return sqlite3.connect(f"{address}&immutable=1", uri=True)
-    # What a running program wrote last stands in the log beside the file, which `immutable` would ignore.
+    # What a running program wrote last is in the log beside the file, which `immutable` would ignore.
     connection = sqlite3.connect(address, uri=True)
     try:
         connection.execute("SELECT 1 FROM sqlite_master").fetchone()
-    except sqlite3.OperationalError:  # the log's index cannot be made here: read what the file has
+    except sqlite3.OperationalError:  # the log's index cannot be created here: read the file alone
         connection.close()
         return sqlite3.connect(f"{address}&immutable=1", uri=True)
     return connection
@@ -247,7 +248,7 @@ _READING = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE
 
 
 def _permit(action: int, first: str | None, second: str | None, schema: str | None, view: str | None) -> int:
-    """Allows reading from tables, not through views, which may hide any query."""
+    """Allows reading from tables, but not through views, which may hide any query."""
     return sqlite3.SQLITE_OK if action in _READING and view is None else sqlite3.SQLITE_DENY
 
 
@@ -255,9 +256,9 @@ def _permit(action: int, first: str | None, second: str | None, schema: str | No
 
 
 def rows(file: IO[bytes], kind: str, name: str) -> Iterator[dict[str, Any]]:
-    """The rows of a Parquet or Arrow file as JSON objects, a batch at a time.
+    """Yields the rows of a Parquet or Arrow file as JSON objects, in batches.
 
-    A column has a value in every row, so what a row does not have is null in it: nulls are left out.
+    A column has a value in every row, so an absent value is null in it: nulls are dropped.
     """
     pa = _pyarrow(name, kind)
     from pyarrow import ipc, parquet
@@ -280,9 +281,9 @@ COLUMNAR = {".parquet": "parquet", ".arrow": "arrow"}
 
 
 def write_rows(lines: IO[bytes], out: IO[bytes], kind: str, name: str) -> None:
-    """Writes JSON objects, one a line, as the rows of a Parquet or Arrow file, a batch at a time.
+    """Writes JSON objects, one per line, as the rows of a Parquet or Arrow file, in batches.
 
-    The columns are those of all rows together: they are looked at twice, first for the columns and then for the values.
+    The columns are the union over all rows: rows are read twice, first for the columns and then for the values.
     """
     pa = _pyarrow(name, kind)
     from pyarrow import ipc, parquet
@@ -301,7 +302,7 @@ def write_rows(lines: IO[bytes], out: IO[bytes], kind: str, name: str) -> None:
 
 
 def columns_of(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
-    """The values of each column; all rows are looked at, since `Table.from_pylist` knows the columns of the first."""
+    """Returns the values of each column over all rows; `Table.from_pylist` only sees the columns of the first."""
     names = dict.fromkeys(name for row in rows for name in row)
     return {name: [row.get(name) for row in rows] for name in names}
 
@@ -330,7 +331,7 @@ def _pyarrow(name: str, kind: str) -> Any:
 
 
 def _without_nulls(value: Any) -> Any:
-    """A row as JSON values: times as text, bytes as base64."""
+    """Returns a row as JSON values: times as text, bytes as base64."""
     if isinstance(value, dict):
         return {key: _without_nulls(item) for key, item in value.items() if item is not None}
     if isinstance(value, list | tuple):

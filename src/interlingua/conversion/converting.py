@@ -1,7 +1,7 @@
-"""detect, decode, encode, convert: any format in, any format out, with what was lost.
+"""`detect`, `decode`, `encode`, `convert`: from any format to any format, with the losses.
 
-`decode` takes a request body, a bare list of messages, an answer, a recorded stream or a session file. `encode` adapts
-first when the target is another dialect than the conversation's own; what adapting cost is part of the losses.
+`decode` takes a request body, a bare list of messages, a response, a recorded stream or a session file. `encode` adapts
+first if the target is another dialect than the conversation's own; the changes are part of the losses.
 """
 
 import contextlib
@@ -40,11 +40,11 @@ from .inputs import Given, conversation_of
 
 
 def decode(data: Any, dialect: str | None = None) -> Conversation:
-    """The conversation in `data`: JSON values, text or bytes, in the named dialect or in the one that is detected."""
+    """Returns the conversation in `data`: JSON values, text or bytes, in the named dialect or the detected one."""
     if dialect is None:
         dialect = detect_name(data)
         if dialect is None:
-            _refuse_several(value_of(data))  # which says what is wrong, if it is not even JSON
+            _refuse_several(value_of(data))  # raises a precise error if it is not even JSON
             raise BadWire("detect", "no known format; name one (`interlingua dialects` lists them)")
     dialect = canonical(dialect)
     if dialect == SELF:
@@ -87,10 +87,11 @@ def decode(data: Any, dialect: str | None = None) -> Conversation:
 
 
 def encode(conversation: Given, dialect: str, *, strict: bool = False, adapt: bool = True) -> Encoded:
-    """The conversation in another format, and what that format could not say.
+    """Encodes a conversation in another format; returns the body and the losses.
 
-    Messages, a `Context` and a `Request` are conversations, too.
-    In strict mode the first loss that is not mere bookkeeping is raised as Unsupported instead.
+    Messages, a `Context` and a `Request` are accepted as conversations.
+
+    In strict mode the first loss that is not bookkeeping is raised as Unsupported instead.
     """
     conversation = conversation_of(conversation)
     dialect = canonical(dialect)
@@ -125,7 +126,7 @@ def _encode_wire(conversation: Conversation, name: str, adapting: bool) -> Encod
 
 
 def _encode_file(conversation: Conversation, form: FileFormat) -> Encoded:
-    """The file that was read; where there was none, or a message was added since, one that is written anew."""
+    """Returns the file that was read; a new one if there was none, or a message was added since."""
     encoded: Encoded
     if form.write is None:
         encoded = form.codec.encode(conversation)
@@ -137,7 +138,7 @@ def _encode_file(conversation: Conversation, form: FileFormat) -> Encoded:
     if form.adapted_for is None:
         return form.write(conversation)
     branches = [loss for loss in _unencoded_branches(conversation) if loss.path != "$.title"]
-    # A session may end with an answer, and a request for the next one may not: the next question is put in its place.
+    # A session may end with a response, but a request may not: the next user message is added as a placeholder.
     view = compacted(conversation)
     asked = (conversation if view is None else view.conversation).request()
     messages = (*asked.context.messages, UserMessage(content="?"))
@@ -146,7 +147,7 @@ def _encode_file(conversation: Conversation, form: FileFormat) -> Encoded:
     session = replace(adapted.request.context, messages=adapted.request.context.messages[:-1])
     kept = {"title": conversation.title, "options": conversation.options, "extra": conversation.extra}
     body, given = form.write(replace(Conversation.of(replace(adapted.request, context=session)), **kept))
-    # The options of the call are those of the program that goes on with the session.
+    # The call options belong to the program that resumes the session.
     changed = [loss for loss in adapted.losses if not loss.path.startswith("$.options")]
     return Encoded(body, Losses(lambda: _once(branches, _lost(view, adapted, changed, given))))
 
@@ -154,7 +155,7 @@ def _encode_file(conversation: Conversation, form: FileFormat) -> Encoded:
 def _lost(
     view: Compacted | None, adapted: adapter.Adapted, changed: Iterable[Loss], given: Iterable[Loss]
 ) -> Iterable[Loss]:
-    """What compaction, adapting and encoding left out, each with its place in the conversation."""
+    """Returns the losses of compaction, adapting and encoding, with their paths in the conversation."""
     losses = _once(changed, _seen_from(adapted, given))
     return losses if view is None else (*view.losses, *view.seen_from(losses))
 
@@ -164,10 +165,10 @@ def _once(*losses: Iterable[Loss]) -> tuple[Loss, ...]:
 
 
 def _seen_from(adapted: adapter.Adapted, losses: Iterable[Loss]) -> Iterator[Loss]:
-    """What an encoder lost of an adapted request, with the places that these things have in the source."""
+    """Maps the paths of an encoder's losses in an adapted request to the source."""
     for loss in losses:
         path = adapted.source(loss.path)
-        if path is not None:  # what was added by adapting, the source never had
+        if path is not None:  # added by adapting: the source never had it
             yield loss if path == loss.path else replace(loss, path=path)
 
 
@@ -176,7 +177,7 @@ def _is_own(conversation: Conversation, name: str) -> bool:
 
 
 def _unencoded_branches(conversation: Conversation) -> Iterator[Loss]:
-    """A request has room for one path through the tree."""
+    """Reports branches: a request holds one path through the tree."""
     path = {id(entry) for entry in conversation.path()}
     for at, entry in enumerate(conversation.entries):
         if id(entry) not in path:
@@ -215,14 +216,14 @@ def _decode_own(value: Any) -> Conversation:
 
 
 def split(value: Any, name: str | None = None) -> list[Any]:
-    """The conversations in one JSON document: an export or a log may hold many."""
+    """Returns the conversations in one JSON document: an export or a log may hold many."""
     if name is not None and (name == SELF or name in WIRES):
         return [value]
     for form in ordered().formats if name is None else (FORMATS[name],):
         parts = form.split(value) if form.split is not None else None
         if parts is not None:
             return list(parts)
-    # A set of requests or of lists of messages, which no format claims as a whole.
+    # A set of requests or message lists, which no format recognises as a whole.
     if name is None and isinstance(value, list) and value and all(map(_is_whole, value)):
         found = detect(value)
         if found is None or found.dialect in WIRES:
@@ -230,15 +231,15 @@ def split(value: Any, name: str | None = None) -> list[Any]:
     return [value]
 
 
-# What a whole conversation has, and no message, item or block: these have a role or a type.
+# Keys of a whole conversation; messages, items and blocks have a role or a type instead.
 _WHOLE = ("messages", "contents", "input", "request", "context", "entries", "conversations", "nodes", "mapping")
 
 
-REQUEST_MESSAGE = "response.create"  # the one kind of request that has a type: a message on OpenAI's WebSocket
+REQUEST_MESSAGE = "response.create"  # the one request with a type: a message on OpenAI's WebSocket
 
 
 def _refuse_several(value: Any) -> None:
-    """Raises where a value is a list of whole conversations, or the lines of a file of them."""
+    """Raises if a value is a list of whole conversations, or the lines of a file of them."""
     if isinstance(value, list) and len(value) > 1 and all(map(_is_whole, value)):
         raise BadWire(
             "decode",
@@ -261,7 +262,7 @@ def stands_alone(value: Any, name: str) -> bool:
     return not FORMATS[name].lines
 
 
-# --- answers and recorded streams ------------------------------------------------------------------------------------
+# --- responses and recorded streams ----------------------------------------------------------------------------------
 
 
 def _received(module: Any, frames: Iterable[Frame]) -> AssistantMessage:

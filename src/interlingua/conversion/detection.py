@@ -1,4 +1,4 @@
-"""Which format some data is in, from its content alone: every wire and every file format is asked for its evidence."""
+"""Format detection by content alone: every wire and file format provides its evidence."""
 
 import contextlib
 import functools
@@ -21,11 +21,11 @@ from ..values.request import Problem
 
 _log = logging.getLogger(__name__)
 
-# Documents as they are found: bytes and text to JSON values, with lines and recorded streams distinguished.
+# Raw documents: bytes and text to JSON values; JSON lines and recorded streams are distinguished.
 
 
 def value_of(data: Any) -> Any:
-    """A document: the JSON value of a text, `Lines` if it is JSON lines, the text itself if a text format knows it."""
+    """Parses a document: the JSON value of a text, `Lines` for JSON lines, the text itself for a text format."""
     if not isinstance(data, bytes | bytearray | str) or isinstance(data, Text):
         return data
     if _begins_lines(data):
@@ -45,7 +45,7 @@ def value_of(data: Any) -> Any:
 
 
 def lines_in(stream: IO[bytes]) -> Lines | None:
-    """What `value_of` gives of a file of JSON lines, without its bytes beside them; None leaves the stream anywhere."""
+    """Like `value_of` for a file of JSON lines, without keeping its bytes; on None the stream position is undefined."""
     head = stream.read(_HEAD)
     if stream_kind(head) is not None or not _begins_lines(head) or _known_text(head) is not None:
         return None
@@ -55,7 +55,7 @@ def lines_in(stream: IO[bytes]) -> Lines | None:
 
 
 def _begins_lines(data: bytes | bytearray | str) -> bool:
-    """Whether the first line is an object and more follows, so that the whole is no JSON: it need not be tried."""
+    """Whether the first line is an object and more follows, so that the whole cannot be one JSON value."""
     text: Any = data
     end, mark = ("\n", "{") if isinstance(data, str) else (b"\n", b"{")
     if not text.startswith(mark):
@@ -75,7 +75,7 @@ _HEAD = 1 << 16  # bytes that distinguish a text from JSON lines, which may be l
 
 
 def _known_text(data: bytes | bytearray | str, size: int | None = None) -> Text | None:
-    """The text, if some format that is text and no JSON knows it, or knows its first `size` bytes."""
+    """Returns the text if a text format recognises it, or its first `size` bytes."""
     text: Text | None = None
     for form in ordered().formats:
         if form.text:
@@ -87,10 +87,10 @@ def _known_text(data: bytes | bytearray | str, size: int | None = None) -> Text 
 
 @contextlib.contextmanager
 def uncollected(size: int | None = None) -> Iterator[None]:
-    """Keeps Python from looking for cycles while the values of a large file of `size` lines are made.
+    """Disables garbage collection while the values of a large file of `size` lines are created.
 
-    They have none, and looking takes a fourth of the time. Only who turned the collector off turns it on again, so
-    threads may do this side by side.
+    They have no cycles, and collection takes a quarter of the time. Only the caller that disabled the collector enables
+    it again, so threads may do this concurrently.
     """
     if (size is not None and size < _MANY_LINES) or not gc.isenabled():
         yield
@@ -107,14 +107,14 @@ def uncollected(size: int | None = None) -> Iterator[None]:
 _MANY_LINES = 200
 _MANY_VALUES = 20_000
 _promotions = itertools.count(1)
-_UNSEEN = 16  # promotions after which everything is looked through
+_UNSEEN = 16  # promotions between full collections
 
 
 def _call_old() -> None:
-    """Puts new values among the old ones without looking for cycles in them, which takes as long as decoding them.
+    """Promotes new objects to the oldest generation without a collection, which takes as long as decoding them.
 
-    So as not to hide the garbage of a program that reads many large files, each 16th time everything is looked through.
-    A program that has frozen its own values is left alone: thawing would undo that.
+    Every 16th time a full collection runs, so that the garbage of a program that reads many large files is not hidden.
+    A program that has frozen its own objects is not touched: thawing would undo that.
     """
     if next(_promotions) % _UNSEEN == 0:
         gc.collect()
@@ -124,9 +124,9 @@ def _call_old() -> None:
 
 
 def _lines(data: bytes | bytearray | str) -> Lines | None:
-    """The values of a file of JSON lines, without those that are torn; None where these are not the exception."""
+    """Returns the values of a file of JSON lines, without truncated lines; None if most lines are invalid."""
     with uncollected(data.count("\n") if isinstance(data, str) else data.count(b"\n")):
-        # Not str.splitlines(): U+2028 may stand raw inside a JSON string.
+        # Not str.splitlines(): U+2028 may appear unescaped in a JSON string.
         return _parsed(data.split("\n") if isinstance(data, str) else io.BytesIO(data))
 
 
@@ -151,7 +151,7 @@ def _parsed(texts: Iterable[Any]) -> Lines | None:
 
 
 def is_stream(data: Any) -> bool:
-    """Whether data are a recorded stream: server-sent events, or AWS frames."""
+    """Whether data is a recorded stream: server-sent events, or AWS frames."""
     return stream_kind(data) is not None
 
 
@@ -165,7 +165,7 @@ def stream_kind(data: Any) -> str | None:
     head = as_bytes(data[:4096])
     if head.lstrip(b"\xef\xbb\xbf\r\n\t ").startswith((b"data:", b"event:", b":", b"id:", b"retry:")):
         return EVENT_STREAM
-    # A frame begins with its length and that of its headers, and the checksum of these eight bytes.
+    # A frame begins with its length and its headers' length, and the checksum of these eight bytes.
     return AWS if len(head) >= 12 and crc32(head[:8]) == int.from_bytes(head[8:12], "big") else None
 
 
@@ -173,7 +173,7 @@ SELF = "interlingua"
 
 
 class Detection(NamedTuple):
-    """Which dialect some data is in, why we think so, and which others it could be."""
+    """The detected dialect, the reason, and other dialects that match."""
 
     dialect: str
     reason: str
@@ -181,7 +181,7 @@ class Detection(NamedTuple):
 
 
 def detect(data: Any) -> Detection | None:
-    """What the data is, from its content alone; None when nothing fits."""
+    """Detects the format of the data by its content alone; None if nothing matches."""
     found = dict(_findings(data))
     if not found:
         return None
@@ -190,12 +190,12 @@ def detect(data: Any) -> Detection | None:
 
 
 def detect_name(data: Any) -> str | None:
-    """The dialect that `detect` names, without looking for others that it could be."""
+    """Returns the dialect that `detect` finds, without looking for other matches."""
     return next((name for name, _ in _findings(data)), None)
 
 
 def is_response(wire: Wire, value: Any) -> bool:
-    """Whether a value is a whole answer of this wire."""
+    """Whether a value is a complete response of this wire."""
     known = _every()
     tests = known.get(wire.base)
     if tests is None:
@@ -210,7 +210,7 @@ def is_response(wire: Wire, value: Any) -> bool:
 
 
 def chunks_of(value: Any) -> list[Frame] | None:
-    """The frames of a stream that was recorded as a list of JSON values: Ollama's lines, Google's array."""
+    """Returns the frames of a stream that was recorded as a list of JSON values: Ollama's lines, Google's array."""
     if not isinstance(value, list) or not value:
         return None
     for _, evidence in _ranked("chunk"):
@@ -220,23 +220,25 @@ def chunks_of(value: Any) -> list[Frame] | None:
 
 
 def holds(test: Callable[[Any], Any] | None, value: Any) -> Any:
-    """What the test says of a value, which may be anything: where it fails, the value is not what it looks for."""
+    """Returns the result of a test for any value; a test that fails does not match."""
     try:
         return test(value) if test is not None else None
     except (KeyError, TypeError, AttributeError, IndexError, ValueError, RecursionError):
         return None
-    except Exception:  # of a plugin's own test
+    except Exception:  # a plugin's own test
         _log.warning("a test that recognises a format failed", exc_info=True)
         return None
 
 
 def _ranked(shape: Shape) -> tuple[tuple[str, Evidence], ...]:
-    """The tests of one shape, the most particular first."""
+    """Returns the tests of one shape, the most specific first."""
     return ordered().evidence[shape]
 
 
 def _findings(data: Any) -> Iterator[tuple[str, str]]:
-    """The most specific first: streams, our own, session files, answers, then requests from the rarest shape on."""
+    """Yields matches, the most specific first: streams, our own, session files, responses, then requests from the
+    rarest shape on.
+    """
     kind = stream_kind(data)
     if kind is not None:
         yield from _in_stream(as_bytes(data), kind)
@@ -253,15 +255,15 @@ def _findings(data: Any) -> Iterator[tuple[str, str]]:
 
 class _Test(NamedTuple):
     name: str
-    reason: str | None  # None: what the test returns
+    reason: str | None  # None: the value that the test returns
     test: Callable[[Any], Any]
 
 
 def _tests(value: Any) -> Iterable[_Test]:
-    """The tests that may hold for a value, the most specific first.
+    """Returns the tests that may match a value, the most specific first.
 
-    Rows of a data set have the same keys, and most tests ask for one that they do not have. Which tests look no further
-    than that is found out once for each set of keys, so that rows after the first are not asked in vain.
+    Rows of a data set have the same keys, and most tests require a key that they lack. Tests that only check keys are
+    evaluated once per set of keys and skipped for later rows.
     """
     if isinstance(value, Text):
         return _every()["text"]
@@ -283,7 +285,7 @@ _MAX_KEYS, _MAX_KINDS = 40, 500
 
 
 class _Probe(dict[str, Any]):
-    """An object that notes when a test looks at what it holds, and not only at which keys it has."""
+    """An object that records whether a test looks at its values, and not only at its keys."""
 
     looked = False
 
@@ -314,7 +316,7 @@ _cached: tuple[Order, dict[Any, tuple[_Test, ...]]] | None = None
 
 
 def _every() -> dict[Any, tuple[_Test, ...]]:
-    """The tests for each kind of value, and for each set of keys that was seen; anew when something is registered."""
+    """The tests for each kind of value, and for each known set of keys; rebuilt when a format is registered."""
     global _cached
     order = ordered()
     if _cached is None or _cached[0] is not order or "object" not in _cached[1]:
@@ -368,7 +370,7 @@ def _first_frames(data: bytes) -> list[Frame]:
 
 
 def _first_events(data: bytes) -> Iterator[Any]:
-    """What the first events say; comments, pings and errors tell nothing."""
+    """Returns the evidence in the first events; comments, pings and errors give none."""
     try:
         for frame in SSE().feed(data[: 1 << 20] + b"\n\n")[:20]:
             yield jsontext.read(frame.data) if frame.data.startswith(b"{") else None

@@ -1,4 +1,4 @@
-"""What people give where a conversation is wanted: messages, a context, a request, a conversation."""
+"""Normalizes inputs that stand for a conversation: messages, a context, a request, a conversation."""
 
 from typing import Any, TypeAlias, get_args
 
@@ -14,7 +14,7 @@ _MESSAGES = (*get_args(Message), CustomMessage)
 
 
 def request_of(given: Given, path: str = "request") -> Request:
-    """A request with what was given; one without a model has an empty name for it."""
+    """Returns a request; its model has an empty name if the input has none."""
     if isinstance(given, Request):
         return given
     if isinstance(given, Conversation):
@@ -23,7 +23,7 @@ def request_of(given: Given, path: str = "request") -> Request:
 
 
 def conversation_of(given: Given, path: str = "conversation") -> Conversation:
-    """A conversation with what was given."""
+    """Returns a conversation."""
     if isinstance(given, Conversation):
         return given
     if isinstance(given, Request):
@@ -40,7 +40,7 @@ def conversation_of(given: Given, path: str = "conversation") -> Conversation:
 
 
 def context_of(given: Any, path: str = "context") -> Context:
-    """A context with what was given: a text, a message, messages (as values, or as this format's JSON), a context."""
+    """Returns a context from text, a message, messages (as values, or as this format's JSON), or a context."""
     if isinstance(given, Context):
         return read_context(given)
     if isinstance(given, str):
@@ -51,5 +51,5 @@ def context_of(given: Any, path: str = "context") -> Context:
             what = "a list with a string in it" if isinstance(message, str) else type(message).__name__
             raise FormatError(f"a context is a text, messages, a Context or a request, not {what}", path)
     if not messages:
-        raise FormatError("there is nothing to ask: the context has no messages", path)
+        raise FormatError("the context has no messages; add a user message", path)
     return Context(messages=tuple(message_of(message) for message in messages))  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""Local files, written whole or not at all."""
+"""Atomic writes of local files."""
 
 import contextlib
 import os
@@ -15,11 +15,11 @@ from ..values.regular import naming, open_regular
 
 @contextlib.contextmanager
 def atomic(path: Path, *, private: bool = False) -> Iterator[IO[bytes]]:
-    """A file that appears whole or not at all: written beside its place, synced, then renamed.
+    """Writes a file atomically: to a temporary file beside it, synced, then renamed.
 
-    What is there already stays until then, and its permissions after; a new `private` one is for its owner alone. A
-    link is followed. What is open already (`/dev/stdout`), a pipe or a device is written to directly, since nothing may
-    take its place.
+    An existing file stays until then, and its permissions are kept; a new `private` one has mode 0600. A link is
+    followed. An open descriptor (`/dev/stdout`), a pipe or a device is written to directly, since nothing can replace
+    it.
     """
     descriptor = _OPEN.get(str(path))
     if descriptor is not None or (path.exists() and not path.is_file()):
@@ -31,7 +31,7 @@ def atomic(path: Path, *, private: bool = False) -> Iterator[IO[bytes]]:
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     except OSError as error:
-        error.filename = str(path)  # whose name beside it nobody knows
+        error.filename = str(path)  # users know the target, not the temporary name
         raise
     try:
         with naming(path), os.fdopen(handle, "wb") as stream:
@@ -47,9 +47,9 @@ def atomic(path: Path, *, private: bool = False) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def resumable(path: Path, length: int = 0) -> Iterator[IO[bytes]]:
-    """As `atomic`, but what is written stays beside its place if the process is killed or interrupted.
+    """Like `atomic`, but the partial file is kept if the process is killed or interrupted.
 
-    The next run goes on behind its first `length` bytes.
+    The next run continues after its first `length` bytes.
     """
     path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -76,7 +76,7 @@ def resumable(path: Path, length: int = 0) -> Iterator[IO[bytes]]:
 
 
 def synced(stream: IO[bytes]) -> int:
-    """Brings to the disk what was written to a file; returns its length."""
+    """Syncs a file to disk; returns its length."""
     stream.flush()
     os.fsync(stream.fileno())
     return stream.tell()
@@ -85,7 +85,7 @@ def synced(stream: IO[bytes]) -> int:
 def _lock(stream: IO[bytes], path: Path) -> None:
     try:
         import fcntl
-    except ImportError:  # Windows: the file is open, which no other process can do for writing
+    except ImportError:  # Windows: an open file cannot be opened for writing by another process
         return
     try:
         fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -94,7 +94,7 @@ def _lock(stream: IO[bytes], path: Path) -> None:
 
 
 def refuse_inputs(path: Path, inputs: Iterable[Path | None]) -> None:
-    """Raises where an output would take the place of an input (None: standard input), whatever name either has."""
+    """Raises if an output would overwrite an input (None: standard input), under any name of either."""
     try:
         there = path.stat()
     except OSError:

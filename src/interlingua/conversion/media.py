@@ -1,9 +1,9 @@
-"""Media as a target takes them: with their true types, from the sources it reads, within its sizes and numbers.
+"""Media as a target accepts them: with true types, from supported sources, within its size and count limits.
 
-What cannot be sent so is replaced by a note in text. Each decision depends on the block and on those before it, never
-on what comes later: a conversation that grows is sent with the same beginning, and prompt caches stay warm. So it is
-the later ones that are left out where a target takes only so many; and a limit that holds only for requests with many
-pictures is kept from the first picture on, as far as that picture can be made smaller.
+Media that cannot be sent are replaced by a text note. Each decision depends on the block and those before it, never on
+later ones: a growing conversation keeps the same prefix, and prompt caches stay valid. So the later ones are dropped
+where a target accepts only so many; and a limit that holds only for requests with many images is applied from the first
+image on, if that image can be made smaller.
 """
 
 import base64
@@ -33,7 +33,7 @@ MEDIA = (ImageBlock, AudioBlock, DocumentBlock)
 
 
 class Change(NamedTuple):
-    """What was done to a block: `field` is the part of its path that is concerned, the empty string for all of it."""
+    """A change to a block: `field` is the affected part of its path, the empty string for the whole block."""
 
     field: str
     what: str
@@ -42,19 +42,19 @@ class Change(NamedTuple):
 
 
 class MediaFitter:
-    """Fits the media of one request, block by block, in their order; counts what the target takes only so much of."""
+    """Fits the media of one request, block by block, in order; counts what the target limits."""
 
     def __init__(self, rules: TargetLimits, model: ModelDescriptor) -> None:
         self._rules = rules
         self._sees = model.input is None or "image" in model.input
         self._images = 0
         self._documents = 0
-        self._length = 0  # of all base64 so far
-        self._has_large_image = False  # larger than what the target takes where there are many
+        self._length = 0  # base64 characters so far
+        self._has_large_image = False  # larger than the limit for requests with many images
         self._titles: set[str] = set()
 
     def fit(self, block: Any, message: Message) -> tuple[Block, list[Change]]:
-        """The block as the target takes it, perhaps a text in its place; and what was changed."""
+        """Returns the block as the target accepts it, or a text in its place; and the changes."""
         changes: list[Change] = []
         block = _typed(_inline(block, changes), changes)
         refusal = self._unfit(block, message) or self._surplus(block)
@@ -76,7 +76,7 @@ class MediaFitter:
     # --- what is refused ---
 
     def _unfit(self, block: Any, message: Message) -> "_Refusal | None":
-        """Why the target does not take a block of this kind, type or source in such a message."""
+        """Returns why the target refuses a block of this kind, type or source in such a message."""
         rules = self._rules
         if isinstance(message, AssistantMessage) and not rules.answer_media:
             own_sound = isinstance(block, AudioBlock) and rules.answer_audio and block.file_id
@@ -113,7 +113,7 @@ class MediaFitter:
         return None
 
     def _surplus(self, block: Any) -> "_Refusal | None":
-        """Why there is no room for one more in this request, after those before it."""
+        """Returns why the request cannot hold one more, after those before it."""
         rules = self._rules
         if isinstance(block, ImageBlock):
             if rules.many_images is not None and self._has_large_image and self._images >= rules.many_images[0]:
@@ -126,7 +126,7 @@ class MediaFitter:
         return None
 
     def _overlong(self, block: Any) -> "_Refusal | None":
-        """Why the target takes no file of this length, alone or together with those before it."""
+        """Returns why the target refuses a file of this size, alone or together with those before it."""
         rules, length = self._rules, len(block.data or "")
         bounded = _is_document(block) and block.mime_type not in rules.unbounded_documents
         if bounded and rules.document_bytes is not None and length > rules.document_bytes:
@@ -135,10 +135,10 @@ class MediaFitter:
             return _Refusal(f"with those before it, more than {rules.media_bytes} bytes as sent")
         return None
 
-    # --- the size of pictures ---
+    # --- the size of images ---
 
     def _sized(self, block: ImageBlock, changes: list[Change]) -> "tuple[ImageBlock, _Refusal | None]":
-        """The picture within the limits of its own size and type: made smaller if need be, and if that can be done."""
+        """Returns the image within the limits of size and type: made smaller if necessary and possible."""
         rules, data = self._rules, block.data or ""
         sides = [side for side in (rules.image_side, (rules.many_images or (0, None))[1]) if side is not None]
         side = min(sides, default=None)
@@ -161,7 +161,7 @@ class MediaFitter:
         return block, None
 
     def _oversize(self, block: ImageBlock, seen: resizing.Picture | None) -> str | None:
-        """Why the target takes no such picture, however few there are."""
+        """Returns why the target refuses this image, however few there are."""
         rules = self._rules
         if block.mime_type not in rules.image_types:
             return f"the target takes no {block.mime_type or 'data without a type'}"
@@ -178,9 +178,9 @@ class MediaFitter:
     # --- the names of documents ---
 
     def _titled(self, block: DocumentBlock, changes: list[Change]) -> DocumentBlock:
-        """A name of at most 200 letters, digits, hyphens, brackets and single spaces, each once in a request.
+        """Returns a name of at most 200 letters, digits, hyphens, brackets and single spaces, unique in the request.
 
-        Bedrock API reference, DocumentBlock: `name`. Underscores are not in that list, and accepted.
+        Bedrock API reference, DocumentBlock: `name`. Underscores are not in that list, but accepted.
         """
         clean = re.sub(r"\s+", " ", re.sub(r"[^A-Za-z0-9_\s\-()\[\]]", " ", block.title or "")).strip()[:180].strip()
         title, number = clean or "document", 1
@@ -200,7 +200,7 @@ class _Refusal(NamedTuple):
 
 
 def _is_document(block: Any) -> bool:
-    """Whether this is a document proper: films are documents here, and a kind of their own for providers."""
+    """Whether this is a document proper: video is a document here, and a kind of its own for providers."""
     return isinstance(block, DocumentBlock) and not (block.mime_type or "").startswith("video/")
 
 
@@ -218,7 +218,7 @@ _BY: dict[str, str] = {"data": "data", "text": "text", "url": "address", "file":
 
 
 def _source(block: Any) -> Source | None:
-    """How the block is given, in the order in which encoders look."""
+    """Returns the source of the block, in the order in which encoders look."""
     if block.data is not None:
         return "data" if block.data else None
     if getattr(block, "text", None) is not None:
@@ -234,7 +234,7 @@ _DATA_URL = re.compile(r"data:([^,]*?)(;base64)?,", re.IGNORECASE)
 
 
 def _inline(block: Any, changes: list[Change]) -> Any:
-    """A data URL, wherever it was put, as data and type; base64 without the line breaks that mail puts there."""
+    """Converts a data URL, in any field, to data and type; removes line breaks from base64."""
     given = block.data if block.data is not None else block.url or ""
     found = _DATA_URL.match(given, 0, 1000) if given[:5].lower() == "data:" else None
     if found is not None:
@@ -252,7 +252,7 @@ def _inline(block: Any, changes: list[Change]) -> Any:
     return block
 
 
-# Spellings that are in use for types that providers know under one name.
+# Common spellings of types that providers know under one name.
 _ALIASES = {
     "image/jpg": "image/jpeg",
     "image/pjpeg": "image/jpeg",
@@ -263,15 +263,14 @@ _ALIASES = {
     "audio/vnd.wave": "audio/wav",
     "application/x-pdf": "application/pdf",
 }
-# Their first bytes do not say what is inside.
+# Containers: the first bytes do not show the content.
 _CONTAINERS = ("audio/ogg", "audio/mp4", "video/mp4", "video/quicktime")
 
 
 def _typed(block: Any, changes: list[Change]) -> Any:
-    """The block under its true type: that of its bytes, where they show one, else the label in its plain spelling.
+    """Returns the block with its true type: that of its bytes if they show one, else the normalized label.
 
-    Providers look at the bytes and refuse what is labelled as something else; a type is two names, and parameters,
-    capitals and nicknames do not matter.
+    Providers inspect the bytes and refuse a wrong label; parameters, case and aliases of a type do not matter.
     """
     given = block.mime_type or ""
     label = given.partition(";")[0].strip().lower()
@@ -292,7 +291,7 @@ def _typed(block: Any, changes: list[Change]) -> Any:
 
 
 def _agree(seen: str, label: str) -> bool:
-    """Whether the label may be the truer name: containers hold sound or film, and HEIC is a kind of HEIF."""
+    """Whether the label may be more exact: containers hold audio or video, and HEIC is a kind of HEIF."""
     if seen in _CONTAINERS:
         return label.startswith(("audio/", "video/"))
     return {seen, label} == {"image/heic", "image/heif"}
@@ -305,7 +304,7 @@ _KINDS: dict[str, type] = {"image": ImageBlock, "audio": AudioBlock}
 
 
 def _note(block: Any, why: str) -> TextBlock:
-    """The text of the document or the sound, if it has any; else that it was left out, and why."""
+    """Returns the text of the document or audio, if it has any; else a note that it was omitted, and why."""
     text = _text_of(block)
     if text is None:
         text = f"({_NAMES[type(block)]} omitted: {why})"

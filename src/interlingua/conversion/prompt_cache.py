@@ -1,8 +1,8 @@
-"""How much of a request a provider's prompt cache can read again, byte by byte, and what broke the rest.
+"""How much of a request a provider's prompt cache can reuse, to the byte, and what invalidated the rest.
 
 Providers cache prefixes: tools first, then the system text, then the messages
-(platform.claude.com/docs/en/build-with-claude/prompt-caching). A request is cut into these pieces in that order; up to
-the first piece that differs, what was cached for the request before can be read again.
+(platform.claude.com/docs/en/build-with-claude/prompt-caching). A request is split into these pieces in that order; the
+cache of the previous request is valid up to the first piece that differs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 
 from ..values import jsontext
 
-# Where wires say what comes before the messages, in the order in which it is cached; and where the messages are.
+# Where wires have the parts before the messages, in cache order; and where the messages are.
 _HEADS = ("tools", "toolConfig", "tool_config", "system", "systemInstruction", "system_instruction", "instructions")
 _BODIES = ("messages", "contents", "input")
-# Markers say how far to cache and are no part of what is cached: they move on with each turn.
+# Markers only limit what is cached and are not part of it: they move with each turn.
 _MARKERS = frozenset({"cache_control", "prompt_cache_breakpoint"})
 
 
 class Piece(NamedTuple):
-    """A part of a request that is cached as one: its path, its JSON without cache markers, and what it is."""
+    """A part of a request that is cached as one: its path, its JSON without cache markers, and its label."""
 
     path: str
     data: bytes
@@ -26,7 +26,7 @@ class Piece(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """The first difference: the piece as it is and as it was, and the byte in it from which on they differ."""
+    """The first difference: the new and the old piece, and the byte offset at which they differ."""
 
     piece: Piece
     was: Piece
@@ -34,7 +34,7 @@ class Difference(NamedTuple):
 
 
 def prompt_pieces(body: Any) -> Iterator[Piece]:
-    """The pieces of an encoded request, in the order in which they are cached."""
+    """Returns the pieces of an encoded request, in cache order."""
     if not isinstance(body, dict):
         return
     for key in _HEADS:
@@ -51,7 +51,7 @@ def prompt_pieces(body: Any) -> Iterator[Piece]:
 
 def _without_markers(value: Any) -> bytes:
     data = jsontext.write(value)
-    return jsontext.write(_unmarked(value)) if b"cache" in data else data  # which is in the name of every marker
+    return jsontext.write(_unmarked(value)) if b"cache" in data else data  # part of every marker's name
 
 
 def _unmarked(value: Any) -> Any:
@@ -63,7 +63,7 @@ def _unmarked(value: Any) -> Any:
 
 
 def shared_prefix(before: Sequence[Piece], now: Sequence[Piece]) -> tuple[int, Difference | None]:
-    """How many bytes are the same, and the first difference; None where nothing of before was changed."""
+    """Returns the number of equal bytes, and the first difference; None if nothing was changed."""
     shared = 0
     for number, was in enumerate(before):
         piece = now[number] if number < len(now) else None
@@ -78,7 +78,7 @@ def shared_prefix(before: Sequence[Piece], now: Sequence[Piece]) -> tuple[int, D
 
 
 def _common_length(a: bytes, b: bytes) -> int:
-    """The length of the common beginning."""
+    """Returns the length of the common prefix."""
     low, high = 0, min(len(a), len(b))
     while low < high:
         middle = (low + high + 1) // 2

@@ -1,4 +1,4 @@
-"""Pictures: what a file is and how large, from its first bytes; made smaller or converted with Pillow."""
+"""Images: type and size from the first bytes; resizing and conversion with Pillow."""
 
 import base64
 import binascii
@@ -10,13 +10,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-# What a file is, and how large a picture, from a few bytes of its base64: no decoder is needed to know that.
+# Type and size of an image from a few bytes of its base64, without a decoder.
 #
-# Only the bytes that are looked at are decoded, however large the file is.
+# Only the inspected bytes are decoded, however large the file is.
 
 
 class Picture(NamedTuple):
-    """The media type and the size in pixels; zero where the head does not tell it."""
+    """The media type and the size in pixels; zero if the header does not have it."""
 
     mime_type: str
     width: int = 0
@@ -24,20 +24,20 @@ class Picture(NamedTuple):
 
 
 def look(data: str) -> Picture | None:
-    """The picture in this base64; None when it is none of the four kinds that every provider takes."""
+    """Returns the picture in this base64; None unless it is one of the four types that every provider accepts."""
     kind = sniff(data) or ""
     return Picture(kind, *_SIZES[kind](data)) if kind in _SIZES else None
 
 
 def is_animated(data: str) -> bool:
-    """Whether a GIF says in its head that its frames are to be repeated, as those that move do."""
-    return b"NETSCAPE2.0" in _read(data, 0, 1024)  # behind the header and the colours, 13 to 781 bytes
+    """Whether a GIF's header declares looping frames, as animations do."""
+    return b"NETSCAPE2.0" in _read(data, 0, 1024)  # after the header and the colour table, 13 to 781 bytes
 
 
 def sniff(data: str) -> str | None:
-    """The media type that the first bytes of this base64 show; None for text, archives and whatever is not known.
+    """Returns the media type that the first bytes of this base64 show; None for text, archives and unknown data.
 
-    Signatures of less than three bytes are not trusted: `BM` and the frame headers of MP3 need more to be believed.
+    Signatures of less than three bytes are not trusted: `BM` and MP3 frame headers need more evidence.
     """
     head = _read(data, 0, 36)
     for signature, kind in _SIGNATURES:
@@ -47,7 +47,7 @@ def sniff(data: str) -> str | None:
         return _RIFF.get(head[8:12])
     if head[:4] == b"FORM" and head[8:12] in (b"AIFF", b"AIFC"):
         return "audio/aiff"
-    if head[4:8] == b"ftyp":  # ISO base media: the brand tells pictures from sound and film
+    if head[4:8] == b"ftyp":  # ISO base media: the brand distinguishes images from audio and video
         return _BRANDS.get(head[8:12], "video/mp4")
     if head[:2] == b"BM" and head[6:10] == bytes(4) and _little(head[14:18]) in _BMP_HEADERS:
         return "image/bmp"
@@ -76,7 +76,7 @@ _BRANDS = {
     **dict.fromkeys((b"M4A ", b"M4B "), "audio/mp4"),
     b"qt  ": "video/quicktime",
 }
-_BMP_HEADERS = (12, 40, 52, 56, 64, 108, 124)  # the lengths that the second header of a bitmap may have
+_BMP_HEADERS = (12, 40, 52, 56, 64, 108, 124)  # valid lengths of a bitmap's second header
 
 
 def _is_mpeg_audio(head: bytes) -> bool:
@@ -88,7 +88,7 @@ def _is_mpeg_audio(head: bytes) -> bool:
 
 
 def _read(data: str, at: int, count: int) -> bytes:
-    """`count` bytes from the place `at`; fewer at the end, and none where this is no base64."""
+    """Returns `count` bytes from offset `at`; fewer at the end, none if this is not base64."""
     first = at // 3
     piece = data[first * 4 : ((at + count + 2) // 3) * 4]
     try:
@@ -119,9 +119,9 @@ def _gif(data: str) -> tuple[int, int]:
 
 
 def _jpeg(data: str) -> tuple[int, int]:
-    """The size is in the frame header: the first segment C0 to CF that is no table (C4, C8, CC).
+    """Reads the size from the frame header: the first segment C0 to CF that is not a table (C4, C8, CC).
 
-    Previews and colour profiles, which may be megabytes, stand before it and are skipped unread.
+    Previews and colour profiles, which may be megabytes, come before it and are skipped unread.
     """
     at = 2
     for _ in range(_MOST_SEGMENTS):
@@ -162,21 +162,20 @@ _SIZES: dict[str, Callable[[str], tuple[int, int]]] = {
 }
 
 
-# Pictures made smaller, or brought into another file type, with Pillow (`pip install "interlingua[images]"`).
+# Resizing and type conversion of images with Pillow (`pip install "interlingua[images]"`).
 #
-# The same picture and the same limits give the same bytes, turn after turn: providers cache requests by their prefix.
-# Results are remembered, so that a picture of the history is worked on once in the life of a program, not once a
-# turn.
+# The same image and limits give the same bytes, turn after turn: providers cache requests by their prefix. Results are
+# cached, so an image of the history is processed once per process, not once per turn.
 
 
-MOST_PIXELS = 80_000_000  # decoded at up to four bytes each; a larger picture may be a decompression bomb
+MOST_PIXELS = 80_000_000  # decoded at up to four bytes each; a larger image may be a decompression bomb
 MOST_REMEMBERED = 64 * 1024 * 1024  # characters of base64
 
-# The decoders that may see foreign data; Pillow has many more, for rare formats with a worse record.
+# The decoders that may see foreign data; Pillow has many more, for rare formats with a worse security record.
 _DECODERS = ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF", "AVIF")
 _LOSSY = ("JPEG", "WEBP", "AVIF")
 _QUALITIES = (85, 70, 50)
-_SHRINK = 0.75  # of each side, as long as the file is too large
+_SHRINK = 0.75  # applied to each side while the file is too large
 _LEAST_SIDE = 16
 
 
@@ -184,7 +183,7 @@ INSTALL = 'pip install "interlingua[images]" to have it resized'
 
 
 class ImageLimits(NamedTuple):
-    """What a picture may be: the longer side and the area in pixels, the length of its base64."""
+    """Limits of an image: the longer side and the area in pixels, the length of its base64."""
 
     side: int | None = None
     area: int | None = None
@@ -192,7 +191,7 @@ class ImageLimits(NamedTuple):
 
 
 class Resized(NamedTuple):
-    """A picture within the limits. `frames` is how many the original had: only the first is left."""
+    """A resized image. `frames` is the number of frames of the original: only the first is kept."""
 
     data: str
     mime_type: str
@@ -211,7 +210,7 @@ def is_available() -> bool:
 
 
 def resized(data: str, limits: ImageLimits) -> Resized | None:
-    """The picture in this base64, within the limits, as PNG or JPEG; None where it cannot be read or is a bomb."""
+    """Returns the image in this base64 within the limits, as PNG or JPEG; None if it is unreadable or a bomb."""
     if not is_available() or not data.isascii():
         return None
     key = hashlib.blake2b(data.encode(), digest_size=32).digest(), limits
@@ -245,18 +244,18 @@ def _resized(data: str, limits: ImageLimits) -> Resized | None:
             frames = getattr(file, "n_frames", 1)
             lossy = file.format in _LOSSY
             return _fitted(_pixels(file, limits), lossy, frames, limits)
-    except Exception:  # a decoder answers a broken file with any error; it is noted, not raised
+    except Exception:  # a decoder may raise any error for an invalid file; it is cached, not raised
         return None
 
 
 def _pixels(file: Any, limits: ImageLimits) -> Any:
-    """The first frame as it is meant to be seen: turned upright, in grey or colours, transparent only if it is."""
+    """Returns the first frame as displayed: upright, in greyscale or colour, with transparency only if it has any."""
     from PIL import Image, ImageOps
 
     if file.format == "JPEG" and limits.side is not None:
         file.draft(None, (limits.side, limits.side))  # decodes at 1/2, 1/4 or 1/8 of the size, not below the limit
     image = ImageOps.exif_transpose(file)
-    if image.mode.startswith("I;16"):  # converting would cut off at 255 instead of scaling
+    if image.mode.startswith("I;16"):  # converting would clip at 255 instead of scaling
         image = image.convert("I").point([value >> 8 for value in range(65536)], "L")
     if image.has_transparency_data:
         image = image.convert("RGBA")
@@ -269,7 +268,7 @@ def _pixels(file: Any, limits: ImageLimits) -> Any:
 
 
 def _size_within(size: tuple[int, int], limits: ImageLimits) -> tuple[int, int]:
-    """The largest size of the same shape; of a very thin picture one pixel is left."""
+    """Returns the largest size with the same aspect ratio; at least one pixel per side."""
     width, height = size
     factor = min(
         1.0,
@@ -297,7 +296,7 @@ def _fitted(image: Any, lossy: bool, frames: int, limits: ImageLimits) -> Resize
 
 
 def _encodings(image: Any, lossy: bool) -> Iterator[tuple[str, bytes]]:
-    """The picture as a file, the best first: exact where the source was, JPEG only where nothing is transparent."""
+    """Yields encodings of the image, the best first: lossless if the source was, JPEG only without transparency."""
     if not lossy or image.mode == "RGBA":
         yield "image/png", _saved(image, format="PNG")
     if image.mode != "RGBA":
@@ -306,7 +305,7 @@ def _encodings(image: Any, lossy: bool) -> Iterator[tuple[str, bytes]]:
 
 
 def _saved(image: Any, **how: Any) -> bytes:
-    image.info.clear()  # comments, profiles and times of the original
+    image.info.clear()  # metadata of the original is dropped
     file = io.BytesIO()
     image.save(file, **how)
     return file.getvalue()

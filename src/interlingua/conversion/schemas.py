@@ -1,4 +1,4 @@
-"""JSON Schemas made fit for a target. Works by position: a parameter that is *named* `pattern` is no keyword."""
+"""Adapts JSON Schemas to a target. Works by position: a parameter that is *named* `pattern` is not a keyword."""
 
 from typing import Any, Literal, TypeAlias
 
@@ -20,11 +20,13 @@ GEMINI = frozenset(
 # Google's services read JSON names in both spellings: protobuf.dev/programming-guides/json, field names.
 _GEMINI_SNAKE = frozenset({"property_ordering", "min_items", "max_items", "min_length", "max_length"})
 
-_ROUNDS = 2  # how often a schema that refers to itself is written out
+_ROUNDS = 2  # how often a recursive schema is inlined
 
 
 def fit(schema: Any, rules: str) -> tuple[Any, list[str]]:
-    """The schema for a target with these rules, and the places of what it cannot say. The source is not changed."""
+    """Returns the schema for a target with these rules, and the paths of what it cannot express. The source is not
+    changed.
+    """
     if rules != "gemini" or not isinstance(schema, dict):
         return schema, []
     fitting = _Fitting(schema)
@@ -32,7 +34,7 @@ def fit(schema: Any, rules: str) -> tuple[Any, list[str]]:
 
 
 class _Fitting:
-    """One schema, its references written out, in the keywords that Gemini knows."""
+    """One schema in the keywords that Gemini supports, with references inlined."""
 
     def __init__(self, root: dict[str, Any]) -> None:
         self._root = root
@@ -49,13 +51,13 @@ class _Fitting:
             here = f"{path}.{key}" if path else key
             if key in GEMINI or key in _GEMINI_SNAKE:
                 out[key] = self._under(key, value, here, trail)
-            elif key not in ("$defs", "definitions"):  # written out where they are used
+            elif key not in ("$defs", "definitions"):  # inlined where they are used
                 self.removed.append(here)
         self._name_choices(out, path)
         return self._pruned(out, path)
 
     def _name_choices(self, node: dict[str, Any], path: str) -> None:
-        """Gemini's enums are strings (`Schema.enum` in its API). Others are named in the description.
+        """Moves enums that are not strings to the description: Gemini's are strings (`Schema.enum` in its API).
 
         As strings they would come back as strings, which the schema does not allow.
         """
@@ -88,7 +90,9 @@ class _Fitting:
     def _resolved(
         self, node: dict[str, Any], path: str, trail: tuple[str, ...]
     ) -> tuple[dict[str, Any], tuple[str, ...]]:
-        """The node with what it refers to in its place; what refers to itself too often, or nowhere, is any value."""
+        """Returns the node with its reference inlined; one that recurses too often, or points nowhere, becomes any
+        value.
+        """
         while isinstance(reference := node.get("$ref"), str):
             node = {key: value for key, value in node.items() if key != "$ref"}
             found = find(self._root, reference)
@@ -101,7 +105,7 @@ class _Fitting:
     def _merged(
         self, node: dict[str, Any], path: str, trail: tuple[str, ...]
     ) -> tuple[dict[str, Any], tuple[str, ...]]:
-        """The node with the parts of `allOf` in it; where they contradict each other, the first is right."""
+        """Merges the parts of `allOf` into the node; the first wins where they conflict."""
         parts = node.get("allOf")
         if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
             return node, trail
@@ -120,7 +124,7 @@ class _Fitting:
         return out, trail
 
     def _pruned(self, node: dict[str, Any], path: str) -> dict[str, Any]:
-        """`required` lists only what `properties` has."""
+        """Limits `required` to existing `properties`."""
         required, properties = node.get("required"), node.get("properties")
         if not isinstance(required, list):
             return node
@@ -137,7 +141,7 @@ _JSON_TYPES = {bool: "boolean", int: "integer", float: "number"}
 
 
 def find(root: dict[str, Any], reference: str) -> dict[str, Any] | None:
-    """The part of a schema that a reference inside it points at."""
+    """Returns the part of a schema that an internal reference points to."""
     if not reference.startswith("#"):
         return None
     node: Any = root
@@ -147,7 +151,7 @@ def find(root: dict[str, Any], reference: str) -> dict[str, Any] | None:
 
 
 def _encoded_otherwise(node: dict[str, Any]) -> dict[str, Any]:
-    """Keywords that the target lacks and that another one says as well."""
+    """Rewrites keywords that the target lacks as equivalent ones."""
     node = dict(node)
     if "const" in node and "enum" not in node:
         node["enum"] = [node.pop("const")]
@@ -173,12 +177,12 @@ _KNOWN: dict[Strictness, frozenset[str]] = {
     "all required": _CORE | _NUMBERS | {"minItems", "maxItems"},
     "closed": _CORE | {"allOf", "default"},
 }
-# Words about a schema that restrict nothing.
+# Annotations, which restrict nothing.
 _NOTES = frozenset({"default", "examples", "$schema", "$id", "$comment", "deprecated", "readOnly", "writeOnly"})
 
 
 def strict(schema: Any, rule: Strictness) -> tuple[Any, str | None]:
-    """The schema as one that may be called strict and means the same, or the schema and why there is none."""
+    """Returns an equivalent strict schema, or the schema and the reason why there is none."""
     if not isinstance(schema, dict):
         return schema, "it has no schema"
     if rule == "all required" and (schema.get("type") != "object" or not _MANY.isdisjoint(schema)):
@@ -189,13 +193,13 @@ def strict(schema: Any, rule: Strictness) -> tuple[Any, str | None]:
 
 
 def closed(schema: Any) -> tuple[Any, list[str]]:
-    """The schema in the keywords that Anthropic knows for answers, all objects closed; and what is lost."""
+    """Returns the schema in the keywords that Anthropic supports for output, all objects closed; and the losses."""
     closing = _Closing(schema, "closed", forced=True)
     return closing.node(schema, ""), closing.faults
 
 
 class _Closing:
-    """One schema on its way to being strict. `forced`: what stands in the way is left out."""
+    """One schema while it is made strict. `forced`: obstacles are dropped."""
 
     def __init__(self, root: Any, rule: Strictness, *, forced: bool = False) -> None:
         self._root = root
@@ -254,7 +258,7 @@ class _Closing:
 
 
 def takes_null(schema: Any) -> bool:
-    """Whether null is a value of this schema, as far as it says so itself."""
+    """Whether the schema itself allows null."""
     if not isinstance(schema, dict):
         return False
     kinds = schema.get("type")

@@ -1,6 +1,6 @@
-"""Where conversations come from: files, globs, folders, standard input; plain, gzip or zstd; bodies, lines, containers.
+"""Input sources: files, globs, folders and standard input; plain, gzip or zstd; bodies, JSON lines and containers.
 
-`read` gives the conversations of one file; the commands read the same `documents`.
+`read` yields the conversations of one file; the commands read the same `documents`.
 """
 
 import contextlib
@@ -69,7 +69,7 @@ class Source(NamedTuple):
 
     @property
     def stem(self) -> str:
-        """The name without its endings, for naming outputs."""
+        """The name without its suffixes, for naming outputs."""
         if self.path is None:
             return "stdin"
         name = self.path.name if self.member is None else Path(self.member).name
@@ -79,7 +79,7 @@ class Source(NamedTuple):
 
 
 class Document(NamedTuple):
-    """One conversation's data, its line or number if the file holds several, and its format where that is known."""
+    """One conversation's data, its line or number if the file holds several, and its format if known."""
 
     source: Source
     line: int | None
@@ -92,7 +92,7 @@ class Document(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """Something that could not be read; the rest goes on."""
+    """Something that could not be read; the rest is still read."""
 
     name: str
     message: str
@@ -100,7 +100,7 @@ class Problem(NamedTuple):
 
 
 def expand(inputs: Iterable[str]) -> list[Source]:
-    """Inputs as files: folders are searched, globs are matched, `-` (or nothing) is standard input."""
+    """Expands inputs to files: searches folders, matches globs; `-` (or nothing) is standard input."""
     sources: list[Source] = []
     for given in inputs or (STDIN,):
         if given == STDIN:
@@ -130,7 +130,7 @@ def is_ours(path: Path) -> bool:
 
 
 def open_binary(source: Source, advance: Callable[[int], None] | None = None) -> IO[bytes]:
-    """The plain bytes of a source, unpacked on the way. `advance` gets the number of bytes of each read of a file."""
+    """Opens a source as decompressed bytes. `advance` receives the number of bytes of each read."""
     stream = stream_regular(source.path) if source.path is not None else None
     if advance is None or stream is None:
         return open_stream(stream)
@@ -139,7 +139,7 @@ def open_binary(source: Source, advance: Callable[[int], None] | None = None) ->
 
 
 class _Counted(io.FileIO):
-    """A file that reports how much is read of it."""
+    """A file that reports how much of it is read."""
 
     def __init__(self, descriptor: int, advance: Callable[[int], None]) -> None:
         super().__init__(descriptor, "rb")
@@ -157,7 +157,7 @@ class _Counted(io.FileIO):
 
 
 def open_stream(raw: IO[bytes] | None) -> IO[bytes]:
-    """The plain bytes of a stream (None: standard input), unpacked on the way."""
+    """Decompresses a stream (None: standard input)."""
     raw = sys.stdin.buffer if raw is None else raw
     head = io.BufferedReader(raw) if not isinstance(raw, io.BufferedReader) else raw  # type: ignore[type-var]
     magic = head.peek(4)[:4]
@@ -171,7 +171,7 @@ def open_stream(raw: IO[bytes] | None) -> IO[bytes]:
 
 
 def read_all(source: Source, limit: int = DEFAULT_LIMIT) -> bytes:
-    """Everything in a source, as UTF-8; a clear error when it is packed wrongly or larger than `limit`."""
+    """Reads a whole source as UTF-8; raises a clear error if it is corrupt or larger than `limit`."""
     try:
         with open_binary(source) as stream:
             data = stream.read(limit + 1)
@@ -185,14 +185,14 @@ def read_all(source: Source, limit: int = DEFAULT_LIMIT) -> bytes:
 
 
 def as_utf8(data: bytes) -> bytes:
-    """Bytes with their byte order mark honoured."""
+    """Decodes by the byte order mark and returns UTF-8 bytes."""
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         return data.decode("utf-16", "replace").encode()
     return data.removeprefix(b"\xef\xbb\xbf")
 
 
 def unpacked(data: bytes) -> bytes:
-    """The plain bytes of what may be packed."""
+    """Decompresses bytes if they are compressed."""
     try:
         with open_stream(io.BufferedReader(io.BytesIO(data))) as stream:
             return as_utf8(stream.read())
@@ -201,7 +201,7 @@ def unpacked(data: bytes) -> bytes:
 
 
 def documents_of(data: bytes, name: str, dialect: str | None, problems: list[Problem]) -> Iterator[Document]:
-    """As `documents`, of bytes that are in memory."""
+    """Like `documents`, for bytes in memory."""
     return documents(Source(Path(name)), dialect, problems, opened=io.BytesIO(data))
 
 
@@ -216,7 +216,8 @@ def documents(
     columns: Mapping[str, str] = {},
     decoded: bool = False,
 ) -> Iterator[Document]:
-    """The conversations in a source: one, one a line, or many in a container. What is unreadable goes to `problems`.
+    """Yields the conversations in a source: one, one per line, or many in a container. Unreadable parts go to
+    `problems`.
 
     With `decoded`, the data of a file that its format reads at once is the `Conversation`.
     """
@@ -237,7 +238,7 @@ def documents(
                 return
             at_once = decoded and not columns
             value = known = None
-            if _can_begin_again(stream, limit):  # read line by line, if it is lines: its bytes are not kept beside them
+            if _can_begin_again(stream, limit):  # JSON lines are read line by line: their bytes are not kept in memory
                 known = _read_at_once(stream, dialect) if at_once else None
                 value = lines_in(stream) if known is None else known
                 stream.seek(0)
@@ -261,7 +262,7 @@ def documents(
         yield Document(source, None, known, dialect)
         return
     value = _whole(source, data, problems) if value is None else _noted(source, value, problems)
-    del data  # what follows may take long
+    del data  # the consumer may take long
     if value is None:
         return
     parts = split(renamed(value, columns), dialect)
@@ -270,7 +271,7 @@ def documents(
 
 
 def _can_begin_again(stream: IO[bytes], limit: int) -> bool:
-    """Whether a stream is of a file that is no larger, and can be read a second time at no other cost."""
+    """Whether a stream is an uncompressed file that can be read a second time at the same cost."""
     if not isinstance(getattr(stream, "raw", None), io.FileIO | io.BytesIO) or not stream.seekable():
         return False
     place = stream.tell()
@@ -280,9 +281,9 @@ def _can_begin_again(stream: IO[bytes], limit: int) -> bool:
 
 
 def _read_at_once(stream: IO[bytes], dialect: str | None) -> Conversation | None:
-    """The conversation of a file whose format reads all of its lines at once; None leaves the stream at its beginning.
+    """Returns the conversation of a file whose format reads all lines at once; None leaves the stream at its beginning.
 
-    The lines are taken one by one, so that the bytes of the file are not in memory beside what they say.
+    Lines are read one by one, so that the bytes of the file are not in memory beside the values.
     """
     stream.seek(0)
     if dialect is None:
@@ -294,12 +295,12 @@ def _read_at_once(stream: IO[bytes], dialect: str | None) -> Conversation | None
     return found
 
 
-_FIRST = 64  # lines, or so many bytes, by which the format of a session is recognised
+_FIRST = 64  # lines, or bytes, by which the format of a session is detected
 _FIRST_BYTES = 1 << 16
 
 
 def _first_objects(stream: IO[bytes]) -> Iterator[dict[str, Any]]:
-    """The first lines of a stream, as far as they are JSON objects."""
+    """Returns the first lines of a stream, as far as they are JSON objects."""
     size = 0
     for line in itertools.islice(stream, _FIRST):
         size += len(line)
@@ -316,9 +317,9 @@ def _first_objects(stream: IO[bytes]) -> Iterator[dict[str, Any]]:
 
 
 def renamed(value: Any, columns: Mapping[str, str]) -> Any:
-    """A row, or each of a list of rows, with its columns under other names: `{"messages": "chat"}` renames `chat`.
+    """Renames the columns of a row, or of each of a list of rows: `{"messages": "chat"}` reads `chat` as `messages`.
 
-    A name with a dot is of the items of a list: `{"messages.role": "from"}` renames `from` in each of the messages.
+    A dotted name applies to the items of a list: `{"messages.role": "from"}` reads `from` of each message.
     """
     if not columns:
         return value
@@ -328,7 +329,7 @@ def renamed(value: Any, columns: Mapping[str, str]) -> Any:
     if not isinstance(value, dict):
         return value
     names = {column: name for name, column in columns.items() if "." not in name and column in value}
-    # A column that already bears the new name of another takes that one's old name, so that none is lost.
+    # A column that already has the new name of another swaps names with it, so that none is lost.
     freed = {name: column for column, name in names.items()}
     row = {names.get(key, freed.get(key, key)): item for key, item in value.items()}
     for name, column in columns.items():
@@ -352,7 +353,9 @@ def _contained(
     limit: int,
     columns: Mapping[str, str],
 ) -> Iterator[Document]:
-    """The conversations in a zip, a database or columns; `plain` if the stream is the file of the source itself."""
+    """Yields the conversations in a zip, a database or a columnar file; `plain` if the stream is the source's own
+    file.
+    """
     if kind == "sqlite":
         in_place = source.path if plain else None
         data = b"" if in_place is not None else stream.read(limit + 1)
@@ -372,7 +375,7 @@ def _contained(
     if found is not None:
         yield from _listed(source, found, "zip")
         return
-    # No format of its own: a folder of session files.
+    # Not a format of its own: a folder of session files.
     for member in sorted(members):
         inner = Source(source.path, member)
         if is_ours(Path(member)):
@@ -391,10 +394,10 @@ def _listed(source: Source, found: tuple[str, Iterable[Any]] | None, kind: str) 
 
 
 class Look(NamedTuple):
-    """How the conversations of a source lie in it.
+    """The layout of the conversations in a source.
 
     `kind`: `lines` (each a conversation), `array` (of conversations), the kind of a container, or `whole`. `stream`
-    gives all of the source; of an array what follows `elements`, which are its first.
+    holds the whole source; for an array, what follows `elements`, its first elements.
     """
 
     kind: str
@@ -404,7 +407,7 @@ class Look(NamedTuple):
 
 
 def look(stream: IO[bytes], dialect: str | None, columns: Mapping[str, str] = {}) -> Look:
-    """How the conversations lie in an unpacked stream, from its beginning."""
+    """Detects the layout of the conversations from the beginning of a decompressed stream."""
     head = stream.peek(16)[:16]  # type: ignore[attr-defined]
     kind = containers.kind_of(head)
     if kind is not None:
@@ -421,7 +424,7 @@ def look(stream: IO[bytes], dialect: str | None, columns: Mapping[str, str] = {}
 
 
 def _large_array(head: bytes, stream: IO[bytes], dialect: str | None, columns: Mapping[str, str]) -> Look | None:
-    """An array of conversations that goes on beyond `head`: what splits it splits its beginning element by element."""
+    """Returns the layout of an array of conversations that continues beyond `head`, split element by element."""
     if len(head) < CHUNK:
         return None
     splitter = Splitter()
@@ -438,7 +441,7 @@ def _large_array(head: bytes, stream: IO[bytes], dialect: str | None, columns: M
 
 
 def _first_line(stream: IO[bytes]) -> bytes:
-    """Everything up to the end of the first line that says something."""
+    """Returns everything up to the end of the first line that is not blank."""
     lines = []
     while line := stream.readline(DEFAULT_LIMIT):
         lines.append(line)
@@ -448,7 +451,7 @@ def _first_line(stream: IO[bytes]) -> bytes:
 
 
 def _prefixed(head: bytes, stream: IO[bytes]) -> IO[bytes]:
-    """A stream with what was read of it put back."""
+    """Returns a stream with the bytes that were read from it put back."""
     return io.BufferedReader(_Prefixed(head, stream), CHUNK) if head else stream
 
 
@@ -465,7 +468,7 @@ class _Prefixed(io.RawIOBase):
 
 
 def _holds_a_conversation(line: bytes, dialect: str | None, columns: Mapping[str, str]) -> bool:
-    """Whether the first line of a file is a conversation of its own, so that the others are too."""
+    """Whether the first line of a file is a whole conversation, and so are the others."""
     try:
         value = renamed(jsontext.read(as_utf8(line)), columns)
     except FormatError:
@@ -479,7 +482,7 @@ def _holds_a_conversation(line: bytes, dialect: str | None, columns: Mapping[str
 
 
 def read_lines(stream: IO[bytes], limit: int) -> Iterator[bytes]:
-    """The lines of a stream; of a longer one, `limit` + 1 bytes, so that it is known for what it is."""
+    """Yields the lines of a stream; `limit` + 1 bytes of a longer line, so that it is recognised as too long."""
     while line := stream.readline(limit + 1):
         yield line
         while len(line) > limit and not line.endswith(b"\n"):
@@ -519,14 +522,14 @@ def _element_documents(source: Source, found: Look, problems: list[Problem]) -> 
 
 
 def all_elements(found: Look) -> Iterator[bytes]:
-    """The elements of an array from the first on. Raises `FormatError` where the array is not whole."""
+    """Yields the elements of an array from the first on. Raises `FormatError` if the array is incomplete."""
     assert found.splitter is not None
     yield from found.elements
     yield from elements(found.stream, found.splitter)
 
 
 def _whole(source: Source, data: bytes, problems: list[Problem]) -> Any:
-    """A body, a recorded stream, a text, or the good lines of a session file."""
+    """Returns a body, a recorded stream, a text, or the valid lines of a session file."""
     if not data or data.isspace():
         problems.append(Problem(source.name, "empty"))
         return None
@@ -541,7 +544,7 @@ def _whole(source: Source, data: bytes, problems: list[Problem]) -> Any:
 
 
 def _noted(source: Source, value: Any, problems: list[Problem]) -> Any:
-    """The value, with those of its lines that are torn among the problems."""
+    """Returns the value; adds its truncated lines to the problems."""
     torn = getattr(value, "problems", ())
     problems.extend(Problem(f"{source.name}:{one.line}", one.message, one.line) for one in torn)
     return value
@@ -557,15 +560,15 @@ def read(
     columns: Mapping[str, str] | None = None,
     subagents: bool = False,
 ) -> Iterator[Conversation]:
-    """Every conversation of a file: JSON, JSON lines, text, a zip or an SQLite database, plain, gzip or zstd.
+    """Yields every conversation of a file: JSON, JSON lines, text, zip or SQLite; plain, gzip or zstd.
 
-    With `subagents`, those of sub-agents that a conversation holds beside its path, and those that its program wrote to
-    files of their own, follow it as conversations of their own; `extra["interlingua"]["spawnedBy"]` names the session,
-    the entry and the call that started them, as far as they are known.
+    With `subagents`, sub-agent conversations follow the conversation that started them, from the same file or from
+    files of their own; `extra["interlingua"]["spawnedBy"]` names the session, the entry and the call that started them,
+    where known.
 
-    What cannot be read is in the `problems` of the conversation it belongs to or stands beside, and the rest goes on; a
-    file of which nothing can be read raises an `InterlinguaError`. `columns` are the file's names for those of a
-    format: `{"messages": "chat", "messages.role": "from"}` reads rows whose messages are under `chat`.
+    Unreadable parts are in the `problems` of the conversation that they belong to, and reading continues; a file that
+    is entirely unreadable raises an `InterlinguaError`. `columns` maps a format's column names to the file's:
+    `{"messages": "chat", "messages.role": "from"}` reads rows whose messages are under `chat`.
     """
     found = _conversations_in(source, dialect, columns or {})
     if not subagents:
@@ -583,7 +586,7 @@ def _with_subagents(
     seen: set[Path],
     above: Conversation | None = None,
 ) -> Iterator[Conversation]:
-    """A conversation, linked to the one that started it, and all that it started."""
+    """Yields a conversation, linked to the one that started it, and its sub-agents."""
     kin = kin_of(conversation, path or Path())
     if above is None or kin.parent is not None:
         yield spawned(conversation, kin, above)
@@ -597,7 +600,7 @@ def _with_subagents(
 
 
 def _readable(path: Path, dialect: str | None) -> Iterator[Conversation]:
-    """The conversations of a file of a sub-agent; one that cannot be read does not keep its parent from being read."""
+    """Yields the conversations of a sub-agent's file; an unreadable one does not prevent reading its parent."""
     try:
         yield from _conversations_in(path, dialect, {})
     except InterlinguaError as error:
@@ -613,8 +616,8 @@ def _conversations_in(source: Any, dialect: str | None, columns: Mapping[str, st
     waiting: Conversation | None = None  # problems after the last conversation belong to it
     documents = _documents_in(source, dialect, found, columns)
     while True:
-        # The values of a large file are looked through for cycles once, when the conversation is all that is left. What
-        # follows the first conversation is one of many, and small.
+        # The values of a large file are checked for cycles once, when only the conversation is left. Later
+        # conversations of a file are small.
         with uncollected() if waiting is None else _AS_USUAL:
             document = next(documents, None)
             if document is None:
@@ -667,7 +670,7 @@ def _with_problems(conversation: Conversation, found: list[Problem]) -> Conversa
 
 
 class _Borrowed(io.RawIOBase):
-    """A file of the caller's: read, and left open."""
+    """The caller's file: read, and left open."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
@@ -684,7 +687,7 @@ class _Borrowed(io.RawIOBase):
 
 
 def only_conversation(name: str, dialect: str | None = None) -> Conversation:
-    """The one conversation of an input; raises where there is none or several."""
+    """Returns the only conversation of an input; raises if there is none or several."""
     found = expand([name])
     if len(found) != 1:
         raise InterlinguaError(f"{name}: {len(found)} files; give a file with one conversation")

@@ -1,10 +1,10 @@
-"""Sub-agents as conversations of their own, linked to the one that started them: from its file or from files of theirs.
+"""Sub-agents as separate conversations, linked to their parent: from its file, or from files of their own.
 
-A file that holds them is one conversation, and comes back as one: their entries stand beside its path. Formats mark the
-first entry of each with the `entry` and the `callId` that started it, where the file tells; what hangs from that entry
-is the sub-agent's. The link is `extra["interlingua"]["spawnedBy"]`, which a transcript has in its first line.
+A file that holds sub-agents is one conversation and round-trips as one: their entries are beside its path. Formats mark
+the first entry of each with the `entry` and the `callId` that started it, if the file has them; its descendants belong
+to the sub-agent. The link is `extra["interlingua"]["spawnedBy"]`, which a transcript has in its first line.
 
-Where a program writes each sub-agent to a file of its own, the format says where these are and whose child each is.
+Where a program writes each sub-agent to a file of its own, the format knows their location and each one's parent.
 """
 
 from collections.abc import Iterator
@@ -21,11 +21,11 @@ from ..values.messages import AssistantMessage, ToolResultMessage, UserMessage, 
 from ..values.regular import stream_regular
 from ..values.request import Conversation, Entry, ModelDescriptor
 
-SPAWNED_BY = "~spawnedBy"  # of an entry, under the name of its format
+SPAWNED_BY = "~spawnedBy"  # in an entry's extra, under the name of its format
 
 
 def subagents_of(conversation: Conversation) -> tuple[Conversation, ...]:
-    """The conversations of the sub-agents in a file, in the order in which they began, those of sub-agents too."""
+    """Returns the conversations of the sub-agents in a file in start order, nested ones included."""
     origins = [_origin(entry) for entry in conversation.entries]
     if not any(origin is not None for origin in origins):
         return ()
@@ -58,13 +58,13 @@ def _alone(entries: list[Entry], origin: dict[str, Any]) -> Conversation:
     )
 
 
-# --- in files of their own -------------------------------------------------------------------------------------------
+# --- separate files --------------------------------------------------------------------------------------------------
 
-_HEAD = 1 << 18  # bytes at the beginning of a file in which it names the session that started it
+_HEAD = 1 << 18  # bytes at the beginning of a file that may name its parent session
 
 
 def kin_of(conversation: Conversation, path: PurePath) -> Kin:
-    """Where a conversation belongs, as its format tells; nowhere, if it does not."""
+    """Returns where a conversation's relatives are, according to its format; empty if it does not know."""
     for name in conversation.extra:
         form = FORMATS.get(name)
         if form is not None and form.kin is not None:
@@ -73,7 +73,7 @@ def kin_of(conversation: Conversation, path: PurePath) -> Kin:
 
 
 def files_of_subagents(kin: Kin, path: Path) -> Iterator[Path]:
-    """The files that name this session near their beginning, where its program writes those of sub-agents."""
+    """Returns the files that name this session near their beginning, in the folder of its program's sub-agents."""
     mark = (kin.id or "").encode()
     for folder, pattern in kin.places if mark else ():
         for found in sorted(Path(folder).glob(pattern)):
@@ -90,7 +90,7 @@ def _head(path: Path) -> bytes:
 
 
 def spawned(child: Conversation, kin: Kin, parent: Conversation | None = None) -> Conversation:
-    """A sub-agent's conversation with its link: the session, and in `parent` the entry and the call that started it."""
+    """Returns a sub-agent's conversation with its link: the session, and in `parent` the entry and the call."""
     known = {"session": kin.parent} if kin.parent is not None else {}
     if parent is not None:
         known |= _call_in(parent, kin.id, child)
@@ -98,7 +98,7 @@ def spawned(child: Conversation, kin: Kin, parent: Conversation | None = None) -
 
 
 def _call_in(parent: Conversation, id: str | None, child: Conversation) -> dict[str, str]:
-    """The call whose result names the sub-agent, else the one that asks what the sub-agent was first asked."""
+    """Returns the call whose result names the sub-agent, else the one with the sub-agent's first prompt."""
     callers: dict[str, str | None] = {}  # call -> entry
     asking: dict[Any, str] = {}  # prompt -> call
     for entry in parent.entries:

@@ -1,7 +1,7 @@
-"""Token counts by a tokenizer: one of tiktoken's encodings, or a file. Needs the extra `tokens`.
+"""Token counts by a tokenizer: a tiktoken encoding, or a file. Requires the extra `tokens`.
 
-Counted are the texts that a model reads: the system text, messages, thinking, calls, results and tools on the path.
-What a chat template puts around them depends on the model, and is not counted.
+Counts the texts that a model reads: the system text, messages, thinking, calls, results and tools on the path. The
+tokens of a chat template depend on the model and are not counted.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,7 +26,8 @@ from ..values.request import Conversation
 
 Count = Callable[[str], int]
 
-# How o200k_base divides a text before it is encoded (tiktoken_ext/openai_public.py); a file of ranks does not say it.
+# How o200k_base splits a text before it is encoded (tiktoken_ext/openai_public.py); a file of ranks does not contain
+# it.
 _PATTERN = "|".join(
     [
         r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
@@ -41,10 +42,10 @@ _PATTERN = "|".join(
 
 
 def counter(name: str) -> Count:
-    """What counts the tokens of a text: the name of a tiktoken encoding or of an OpenAI model, or the path of a file.
+    """Returns a token counter: by the name of a tiktoken encoding or of an OpenAI model, or the path of a file.
 
-    A file is a `tokenizer.json` of Hugging Face's, or one of tiktoken's ranks (`.tiktoken`). Nothing but tiktoken's own
-    encodings is ever downloaded.
+    A file is a Hugging Face `tokenizer.json`, or tiktoken ranks (`.tiktoken`). Only tiktoken's own encodings are ever
+    downloaded.
     """
     if name.endswith((".json", ".tiktoken")) and not Path(name).is_file():
         raise InterlinguaError(f"tokenizer {name!r}: no such file; give a tokenizer.json or a .tiktoken file of ranks")
@@ -69,7 +70,7 @@ def counter(name: str) -> Count:
         raise InterlinguaError(
             f"unknown tokenizer {name!r}; valid are {known}, a model of OpenAI's, a tokenizer.json or a .tiktoken file"
         ) from None
-    except Exception as error:  # whatever its reader and its download raise
+    except Exception as error:  # any error of its reader and its download
         raise InterlinguaError(f"tokenizer {name!r}: {type(error).__name__}: {error}") from None
     return lambda text: len(encoding.encode_ordinary(text))
 
@@ -89,7 +90,7 @@ def _hugging_face(path: str) -> Count:
 
 
 def tokens(conversation: Conversation, count: Count) -> int:
-    """The tokens of what the model reads and wrote on the path to the head."""
+    """Counts the tokens that the model reads and wrote on the path to the head."""
     return sum(count(text) for text in _texts(conversation) if text)
 
 

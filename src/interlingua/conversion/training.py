@@ -1,6 +1,6 @@
-"""Rules for training rows: what a trainer refuses or learns wrongly, where it is, and what to write instead.
+"""Rules for training rows: what a trainer refuses or learns wrongly, where, and how to fix it.
 
-`check(data, target=TRAINER)` applies them. `rules_of` gives those of a trainer; `RULES` says what each looks for.
+`check(data, target=TRAINER)` applies them. `rules_of` returns those of a trainer; `RULES` describes each.
 """
 
 import re
@@ -28,25 +28,25 @@ Severity = Literal["error", "warning"]
 
 
 class Place(NamedTuple):
-    """A message, and where it is."""
+    """A message and its path."""
 
     path: str
     message: Any
 
 
 class Row(NamedTuple):
-    """A training row: the path to the head, and of a preference the other answers, from where they part."""
+    """A training row: the path to the head, and for a preference the other answers, from where they diverge."""
 
     conversation: Conversation
     path: list[Place]
     others: list[list[Place]]
 
     def answers(self) -> Iterator[Place]:
-        """What may be learned: the messages of the model on the path."""
+        """The messages to learn: those of the model on the path."""
         return (place for place in self.path if isinstance(place.message, AssistantMessage))
 
 
-Found = Iterator[tuple[str, str]]  # where, and what is wrong
+Found = Iterator[tuple[str, str]]  # path, and problem
 
 
 # --- roles -----------------------------------------------------------------------------------------------------------
@@ -70,7 +70,7 @@ def _begins_with_user(row: Row) -> Found:
 
 
 def _turns_alternate(row: Row) -> Found:
-    """Results belong to the turn of the calls that they answer: the model goes on after them."""
+    """Results belong to the turn of their calls: the model continues after them."""
     before = None
     for place in row.path:
         kind = type(place.message)
@@ -195,7 +195,7 @@ _MASKS = ("weight", "train", "training", "loss")
 
 
 def _mask(message: Any) -> tuple[str, Any] | None:
-    """What a message says about being learned, under the name that it has."""
+    """Returns a message's training mask, under the name that it has."""
     for kept in getattr(message, "extra", {}).values():
         for name in _MASKS:
             if isinstance(kept, dict) and name in kept:
@@ -228,7 +228,7 @@ def _masks_are_flags(row: Row) -> Found:
 
 
 def _spans_lie_in_text(row: Row) -> Found:
-    """Axolotl's `train_detail`: which characters of a message are learned, both ends included."""
+    """Checks Axolotl's `train_detail`: which characters of a message are learned, both ends included."""
     for place in row.path:
         for kept in getattr(place.message, "extra", {}).values():
             details = kept.get("train_detail") if isinstance(kept, dict) else None
@@ -245,7 +245,7 @@ def _is_span(span: Any, length: int) -> bool:
     return len(ends) == 2 and all(type(end) is int for end in ends) and 0 <= ends[0] <= ends[1] < length
 
 
-# --- pictures and preferences ----------------------------------------------------------------------------------------
+# --- images and preferences ------------------------------------------------------------------------------------------
 
 _MAX_IMAGES = 10
 
@@ -269,7 +269,7 @@ def _answers_differ(row: Row) -> Found:
         chosen = [place.message.content for place in row.path[-len(path) :]]
         if path and [place.message.content for place in path] == chosen:
             yield path[0].path, "the rejected answer is the chosen one"
-    # Where both are the same from the first message on, they were read as one path: the file still tells.
+    # If both are equal from the first message on, they were read as one path: the file still shows it.
     for kept in row.conversation.extra.values():
         for document in kept.get(FILE, ()) if isinstance(kept, dict) and isinstance(kept.get(FILE), list) else ():
             if isinstance(document, dict) and "chosen" in document and document["chosen"] == document.get("rejected"):
@@ -286,7 +286,7 @@ def _answers_are_single(row: Row) -> Found:
 
 
 class Rule(NamedTuple):
-    """What to write instead, and what finds the places where that is not so."""
+    """The remedy, and the function that finds violations."""
 
     remedy: str
     find: Callable[[Row], Found]
@@ -317,7 +317,7 @@ _ALL: dict[str, Severity] = {
     "has-answer": "error",
     "ends-in-answer": "error",
     "begins-with-user": "warning",
-    "turns-alternate": "warning",  # the templates of Llama 2, Mistral and Gemma refuse it, others do not
+    "turns-alternate": "warning",  # refused by the templates of Llama 2, Mistral and Gemma only
     "system-first": "warning",
     "known-roles": "error",
     "not-empty": "error",
@@ -328,7 +328,7 @@ _ALL: dict[str, Severity] = {
     "something-learned": "error",
     "answers-differ": "error",
 }
-# docs.axolotl.ai/docs/dataset-formats/conversation.html: what comes after the last answer is only not learned.
+# docs.axolotl.ai/docs/dataset-formats/conversation.html: text after the last answer is only ignored.
 _OTHERS: dict[str, Mapping[str, str]] = {
     "training": {},
     "axolotl": {"ends-in-answer": "warning", "train-flags": "error", "train-spans": "error"},
@@ -337,9 +337,9 @@ EXAMPLES, MIN_EXAMPLES = "examples", 10  # a rule for files, not for rows
 
 
 def rules_of(trainer: str) -> dict[str, Severity] | None:
-    """The rules of a trainer, with how grave they are; None where there is no trainer of this name.
+    """Returns the rules of a trainer, with their severity; None for an unknown trainer.
 
-    A trainer is the program behind a format of training rows; `training` is what all of them ask.
+    A trainer is the program behind a format of training rows; `training` combines the rules of all.
     """
     form = FORMATS.get(trainer)
     own = _OTHERS.get(trainer) if form is None else form.training
@@ -350,12 +350,12 @@ def rules_of(trainer: str) -> dict[str, Severity] | None:
 
 
 def trainers() -> list[str]:
-    """The names of all trainers."""
+    """Returns the names of all trainers."""
     return [*_OTHERS, *(name for name, form in FORMATS.items() if form.training is not None)]
 
 
 def findings(conversation: Conversation, trainer: str) -> Iterator[tuple[str, Severity, str, str]]:
-    """Where a row breaks the rules of a trainer, how gravely, how, and what to write instead."""
+    """Yields each violation of a trainer's rules: path, severity, problem and remedy."""
     row = _row(conversation)
     for name, severity in (rules_of(trainer) or {}).items():
         for path, message in RULES[name].find(row) if name in RULES else ():
@@ -363,7 +363,7 @@ def findings(conversation: Conversation, trainer: str) -> Iterator[tuple[str, Se
 
 
 def _row(conversation: Conversation) -> Row:
-    """The path to the head, and for every other leaf what leads to it from the path."""
+    """Returns the path to the head, and for every other leaf its branch from the path."""
     tree = conversation.tree()
     entries = conversation.entries
     ways: list[int] = []

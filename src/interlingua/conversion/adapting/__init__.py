@@ -1,1 +1,1 @@
-"""Handing a request to another target: one module per pass, and the adapter that runs them."""
+"""`adapt`: one module per pass, and the adapter that runs them."""

@@ -1,7 +1,8 @@
-"""adapt: hand a conversation to another model. The only place that repairs, on a copy, with everything it did reported.
+"""`adapt`: makes a request valid for another model. The only place that repairs, on a copy, and every change is
+reported.
 
-The passes run in one order and each leaves a request that the later ones do not disturb: running them twice changes
-nothing, and a longer history never changes how a shorter one was adapted (providers cache by prefix).
+The passes run in a fixed order, and none undoes an earlier one: running them twice changes nothing, and a longer
+history never changes how a shorter one was adapted (providers cache by prefix).
 """
 
 import re
@@ -31,13 +32,13 @@ from .work import SHAPE, Work
 
 
 class Adapted(tuple[Request, tuple[Loss, ...]]):
-    """`(request, losses)`, and the way back: from ids, tool names and places on the wire to the conversation's own."""
+    """`(request, losses)`, and the way back: from ids, tool names and paths on the wire to the conversation's own."""
 
     ids: dict[str, str]
     names: dict[str, str]
-    warnings: tuple[Loss, ...]  # what may be lost at the target, and that no repair can help
-    places: tuple[int | None, ...]  # of each message its place in the source; None where it was added
-    _blocks: tuple[list[str], ...] | None  # None: each block is where it was
+    warnings: tuple[Loss, ...]  # what may be lost at the target, and no repair can prevent
+    places: tuple[int | None, ...]  # the source index of each message; None if it was added
+    _blocks: tuple[list[str], ...] | None  # None: every block is at its original index
     _tools: list[int] | None
     _system_moved: bool
     _custom: dict[str, str]
@@ -56,7 +57,7 @@ class Adapted(tuple[Request, tuple[Loss, ...]]):
 
     @classmethod
     def with_same_messages(cls, request: Request, losses: tuple[Loss, ...]) -> "Adapted":
-        """A request of which only options were changed."""
+        """Returns a copy with another request, of which only options were changed."""
         made = super().__new__(cls, (request, losses))
         made.ids, made.names, made._custom = {}, {}, {}
         made.warnings = ()
@@ -73,7 +74,7 @@ class Adapted(tuple[Request, tuple[Loss, ...]]):
         return self[1]
 
     def source(self, path: str) -> str | None:
-        """Where in the source is what has this path in the adapted request; None for what was added."""
+        """Maps a path in the adapted request to the source; None for what was added."""
         match = _IN_MESSAGES.fullmatch(path)
         if match is None:
             return self._source_elsewhere(path)
@@ -97,7 +98,7 @@ class Adapted(tuple[Request, tuple[Loss, ...]]):
         return f"$.tools[{self._tools[at]}]{match[2]}" if at < len(self._tools) else None
 
     def restore(self, message: AssistantMessage) -> AssistantMessage:
-        """An answer to the adapted request, with the conversation's own tool names and kinds of tools."""
+        """Restores the conversation's own tool names and tool kinds in a response to the adapted request."""
         restore = self.restore_block
         if restore is None or not any(restore(call) is not call for call in message.tool_calls):
             return message
@@ -105,7 +106,7 @@ class Adapted(tuple[Request, tuple[Loss, ...]]):
 
     @property
     def restore_block(self) -> Callable[[Block], Block] | None:
-        """What `restore` does to each block of an answer; None where it does nothing."""
+        """Returns what `restore` does to each block of a response; None if it does nothing."""
         return self._restored if self.names or self._custom else None
 
     def _restored(self, block: Block) -> Block:
@@ -129,10 +130,11 @@ def adapt(
     thinking: Literal["drop", "text"] = "drop",
     caching: bool = False,
 ) -> Adapted:
-    """The request as `target` (a model, or the name of a dialect) can take it, and what that cost.
+    """Returns the request as `target` (a model, or the name of a dialect) accepts it, and the losses.
 
-    Messages, a `Context` and a `Conversation` are requests, too.
-    `thinking` says what becomes of reasoning that the target cannot verify: dropped, or turned into plain text. With
+    Messages, a `Context` and a `Conversation` are accepted as requests.
+
+    `thinking` decides what happens to reasoning that the target cannot verify: dropped, or turned into plain text. With
     `caching`, `options.cache_retention` becomes cache markers where the provider caches only what is marked.
     """
     work = Work(request if isinstance(request, Request) else request_of(request), target, thinking)
@@ -143,10 +145,10 @@ def adapt(
 
 
 def structural_repairs(request: Request) -> tuple[Loss, ...]:
-    """What any target would want repaired: calls without results, results without calls, order, ids."""
+    """Repairs that every target needs: calls without results, results without calls, order, ids."""
     work = Work(request, ModelDescriptor(id="", api=""), "drop")
     drop_failed(work)
-    # A record of what failed is right in a transcript, and so are roles of an application's own.
+    # Failed turns are valid in a transcript, and so are an application's own roles.
     work.losses = [loss for loss in work.losses if loss.what == SHAPE]
     pair(work)
     rename_ids(work)
@@ -154,7 +156,7 @@ def structural_repairs(request: Request) -> tuple[Loss, ...]:
 
 
 def _warn_of_overflow(work: Work) -> None:
-    """A host that cuts off in silence what does not fit; others refuse it."""
+    """Warns if the host truncates the input silently; other hosts refuse it."""
     window = work.model.context_window or work.rules.default_window
     size = taken(work.source.context) if work.rules.default_window is not None else 0
     if window is not None and size > window:

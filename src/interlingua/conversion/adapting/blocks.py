@@ -1,4 +1,4 @@
-"""Blocks that a role or a target does not have, and arguments that are no JSON object."""
+"""Blocks that a role or a target does not support, and arguments that are not a JSON object."""
 
 from msgspec.structs import replace
 
@@ -30,7 +30,7 @@ _ALLOWED: dict[type, tuple[type, ...]] = {
 
 
 def drop_unsupported(work: Work) -> None:
-    """Blocks that a role cannot say, and what only another wire can."""
+    """Drops blocks that a role does not support, and those of other wires."""
     around = {turn: [block for other in step for block in other.blocks] for step in steps(work.turns) for turn in step}
     for turn in work.turns:
         allowed = _ALLOWED[type(turn.message)]
@@ -56,7 +56,9 @@ def _unsupported(block: Block, turn: Turn, allowed: tuple[type, ...], step: list
 
 
 def _ran_here(block: ServerToolCall | ServerToolResult, turn: Turn, step: list[Block], work: Work) -> bool:
-    """Providers want their own calls and results in pairs; only a turn that was paused ends without its result."""
+    """Whether the target's provider executed this call. Providers require their own calls and results in pairs; only a
+    paused turn ends without its result.
+    """
     kind, api = work.rules.server_tools, work.rules.api
     if kind is None:
         return False
@@ -76,10 +78,10 @@ def _ran_here(block: ServerToolCall | ServerToolResult, turn: Turn, step: list[B
 
 
 def fit_arguments(work: Work) -> None:
-    """Arguments that are no JSON object are sent as one that holds their text: the model sees what it wrote.
+    """Wraps arguments that are not a JSON object in one that holds their text, so that the model sees what it wrote.
 
-    Chat hosts that parse the string (vLLM, Mistral) refuse every later request over a broken one; Anthropic, Google,
-    Bedrock and Ollama have only objects. The record keeps the text as it came.
+    Chat hosts that parse the string (vLLM, Mistral) refuse every later request over an invalid one; Anthropic, Google,
+    Bedrock and Ollama accept only objects. The record keeps the original text.
     """
     for turn in work.turns:
         for at, block in enumerate(turn.blocks):

@@ -1,9 +1,10 @@
-"""Cache markers as a target takes them, and where to put them so that each request reads what the last one wrote.
+"""Cache markers in the form that a target accepts, and their placement, so that each request reuses the last one's
+cache.
 
-A marker is an ability of the target: of its wire, and on the chat wire of the host and the model. Where there are
-markers, Anthropic's rules hold (platform.claude.com/docs/en/build-with-claude/prompt-caching): at most four; in the
-order tools, system, messages a lifetime is never followed by a longer one; none on thinking or on blank text. Amazon
-Bedrock's cache points follow the same rules (docs.aws.amazon.com/bedrock/latest/userguide/prompt-caching.html).
+Support for markers depends on the wire, and on the chat wire also on the host and the model. Where markers exist,
+Anthropic's rules hold (platform.claude.com/docs/en/build-with-claude/prompt-caching): at most four; in the order tools,
+system, messages a lifetime is never followed by a longer one; none on thinking or on blank text. Amazon Bedrock's cache
+points follow the same rules (docs.aws.amazon.com/bedrock/latest/userguide/prompt-caching.html).
 """
 
 import re
@@ -29,13 +30,15 @@ from ...values.messages import (
 from ...values.request import ToolSpec
 from .work import Turn, Work, is_plain, system_blocks
 
-BREAKPOINT = "prompt_cache_breakpoint"  # OpenAI's own markers, on parts of what the model reads
+BREAKPOINT = "prompt_cache_breakpoint"  # OpenAI's own markers, on input content parts
 MAX_MARKERS = 4
 _PARTS = (TextBlock, ImageBlock, AudioBlock, DocumentBlock)
 
 
 class Place(NamedTuple):
-    """Where a marker is or may be: the path into the source, what carries it, and how to change that."""
+    """The position of a marker, or a possible one: its path in the source, the value that carries it, and how to
+    change it.
+    """
 
     path: str
     holder: Any
@@ -49,11 +52,11 @@ class Place(NamedTuple):
         self.put(replace(self.holder, cache=cache))
 
 
-# --- where markers may be, in the order in which a provider reads ---------------------------------------------------
+# --- positions of markers, in the order in which a provider reads ----------------------------------------------------
 
 
 def places(work: Work) -> Iterator[Place]:
-    """All that can hold a marker."""
+    """Returns every position that can hold a marker."""
     for at, tool in enumerate(work.tools or ()):
         yield Place(f"{work.tool(at)}.cache", tool, _tool_putter(work, at))
     own = work.system == work.source.context.system
@@ -93,7 +96,7 @@ def _system_putter(work: Work, at: int) -> Callable[[Any], None]:
 
 
 def fit_markers(work: Work) -> None:
-    """Markers where the target takes them, as many and for as long as it does."""
+    """Adjusts markers to the positions, number and lifetimes that the target supports."""
     most = _most(work)
     _move_from_thinking(work, most)
     if not _has_markers(work):
@@ -110,7 +113,7 @@ def fit_markers(work: Work) -> None:
 
 
 def _has_markers(work: Work) -> bool:
-    """Whether there is any marker: most requests have none, and each repair looks at every block."""
+    """Whether the request has any marker: most have none, and each repair visits every block."""
     holders: list[Any] = [*(work.tools or ()), *system_blocks(work.system)]
     for turn in work.turns:
         holders += turn.blocks
@@ -129,13 +132,13 @@ def _most(work: Work) -> int | None:
 
 
 def _breakpoints(work: Work) -> bool:
-    """Whether the model takes OpenAI's own markers, and nothing says that the host takes Anthropic's."""
+    """Whether the model supports OpenAI's own markers, and the host is not known to use Anthropic's."""
     rules = work.rules
     return rules.cache_breakpoints is not None and bool(work.generation.cache_breakpoints) and not rules.cache_markers
 
 
 def _strip(work: Work) -> None:
-    """No marker is taken. Text that was in pieces for their sake becomes one, as hosts without markers know it."""
+    """Removes all markers. Text that was split for markers is joined again, as hosts without markers expect it."""
     flat = work.rules.part_markers
     for place in list(places(work)):
         if place.cache is not None:
@@ -161,7 +164,7 @@ def _unmarked(block: TextBlock) -> TextBlock:
 
 
 def _flatten(turn: Turn, work: Work) -> None:
-    """Neighbouring plain texts of a message as one; a message of text alone as a string."""
+    """Joins adjacent plain texts of a message; a message that has only text becomes a string."""
     blocks: list[Block] = []
     where: list[str] = []
     for block, place in zip(turn.blocks, turn.places, strict=True):
@@ -181,7 +184,7 @@ def _flatten(turn: Turn, work: Work) -> None:
 
 
 def _strip_where_refused(work: Work) -> None:
-    """No markers on blank text; OpenAI's stand on parts of what the model reads only; some wires have none on tools."""
+    """Removes markers from blank text; from output parts on OpenAI; and from tools where the wire has none there."""
     breakpoints = _breakpoints(work)
     for place in list(places(work)):
         if place.cache is None:
@@ -200,7 +203,7 @@ def _strip_where_refused(work: Work) -> None:
 
 
 def _shorten(work: Work) -> None:
-    """A lifetime that the target has, and none longer than one before it."""
+    """Shortens lifetimes to one that the target has, and never longer than an earlier one."""
     longest: CacheMarker | None = None
     for place in list(places(work)):
         cache = place.cache
@@ -235,7 +238,7 @@ def _is_automatic(work: Work) -> bool:
 
 
 def _respell(work: Work) -> None:
-    """Anthropic's lifetimes mean nothing to OpenAI."""
+    """Drops Anthropic's lifetimes, which OpenAI does not have."""
     api = work.rules.api
     for place in list(places(work)):
         cache = place.cache
@@ -255,7 +258,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def seconds(cache: CacheMarker) -> int:
-    """How long a marker asks to be kept; five minutes where it does not say."""
+    """Returns a marker's lifetime; five minutes by default."""
     given = re.fullmatch(r"(\d+)([smhd])", cache.ttl or "")
     return int(given[1]) * _UNITS[given[2]] if given else _SHORT
 
@@ -264,14 +267,16 @@ def _is_short(cache: CacheMarker) -> bool:
     return seconds(cache) <= _SHORT
 
 
-# --- markers that stand on thinking -----------------------------------------------------------------------------------
+# --- markers on thinking ---------------------------------------------------------------------------------------------
 
 
 def _move_from_thinking(work: Work, most: int | None) -> None:
-    """A marker on thinking, or a bare one behind it, goes to the next block that can carry it, else to one before."""
+    """Moves a marker on thinking, or a bare one after it, to the next block that can carry it, else to an earlier
+    one.
+    """
     for turn in work.turns:
         kept: list[int] = []
-        moving: list[tuple[int, CacheMarker, str]] = []  # behind which kept block, what, from where
+        moving: list[tuple[int, CacheMarker, str]] = []  # after which kept block, what, from where
         for at, block in enumerate(turn.blocks):
             cache, path = _misplaced(turn, at, work)
             if cache is not None:
@@ -293,7 +298,7 @@ def _move_from_thinking(work: Work, most: int | None) -> None:
 
 
 def _misplaced(turn: Turn, at: int, work: Work) -> tuple[CacheMarker | None, str]:
-    """The marker that a block has and may not have, taken from it."""
+    """Removes and returns a marker from a block that may not have one."""
     block, place, api = turn.blocks[at], turn.places[at], work.rules.api
     if isinstance(block, ThinkingBlock):
         own = block.extra.get(api, {})
@@ -318,7 +323,7 @@ def _without(extra: dict[str, Any], api: str, key: str) -> dict[str, Any]:
 
 
 def _carrier(turn: Turn, behind: int) -> int | None:
-    """The first block from there on that can carry a marker, else the last before; none if that has one already."""
+    """Returns the next block that can carry a marker, else the last one before; None if that has one already."""
     order = [*range(behind, len(turn.blocks)), *range(behind - 1, -1, -1)]
     found = next((at for at in order if carries(turn.blocks[at])), None)
     return found if found is not None and turn.blocks[found].cache is None else None

@@ -1,4 +1,4 @@
-"""Cache markers that nobody had to write: `cache_retention`, turned into markers where the provider needs them."""
+"""Automatic cache markers: turns `cache_retention` into markers where the provider needs them."""
 
 from msgspec.structs import replace
 
@@ -11,15 +11,15 @@ from .work import Turn, Work, system_blocks
 def place_markers(work: Work) -> None:
     """Turns `cache_retention` into markers, where the provider caches only what is marked.
 
-    Behind the tools, the system text, the last message, and the message with which the last request ended: a provider
-    looks for an earlier prefix a few blocks back only, and one turn may hold more. What carries a marker once keeps its
-    shape when the marker has moved on, so that the same prefix gives the same bytes.
+    Markers go after the tools, the system text, the last message, and the message that ended the previous request: a
+    provider looks back only a few blocks for an earlier prefix, and one turn may hold more. A text that carried a
+    marker keeps its shape after the marker has moved, so that the same prefix gives the same bytes.
     """
     retention = work.options.cache_retention
     if not work.caching or retention not in ("short", "long"):
         return
     if not (work.rules.cache_markers and work.home == CLAUDE):
-        if retention == "short":  # it is what happens anyway
+        if retention == "short":  # the provider does this anyway
             work.options = replace(work.options, cache_retention=None)
         return
     work.options = replace(work.options, cache_retention=None)
@@ -39,7 +39,7 @@ def place_markers(work: Work) -> None:
 
 
 def _shape_for_markers(work: Work) -> None:
-    """Text that may have to carry a marker is a block, whether or not it carries one now."""
+    """Turns text that may carry a marker into a block, whether or not it carries one now."""
     if isinstance(work.system, str) and work.system.strip():
         work.system = (TextBlock(text=work.system),)
     for turn in work.turns:
@@ -60,9 +60,9 @@ def _mark_beginning(work: Work, cache: CacheMarker, free: int) -> None:
 
 
 def _ends(turns: list[Turn]) -> list[Turn]:
-    """The message with which the request ends, and the one with which the request before it did."""
+    """Returns the last message of the request, and the last message of the previous request."""
     ends: list[Turn] = []
-    answered = True  # whether the model answered what was looked at last
+    answered = True  # whether the model responded to the previous message
     for turn in reversed(turns):
         if isinstance(turn.message, AssistantMessage):
             answered = True
@@ -75,7 +75,7 @@ def _ends(turns: list[Turn]) -> list[Turn]:
 
 
 def _mark_end(turn: Turn, cache: CacheMarker, work: Work) -> None:
-    # The chat wire has markers on parts of content only; other wires mark a result as a whole.
+    # The chat wire has markers on content parts only; other wires mark a result as a whole.
     if isinstance(turn.message, ToolResultMessage) and not work.rules.part_markers:
         turn.set(cache=cache)
         return

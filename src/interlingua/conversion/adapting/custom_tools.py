@@ -1,7 +1,7 @@
 """Custom tools: OpenAI's tools that take one free text instead of arguments.
 
-A call of one has, in our format, the single argument `input`. Where a target has no such tools, a function with that
-argument stands for it: its calls come back in the same form, and go back to OpenAI as calls of the custom tool.
+In our format a call of such a tool has the single argument `input`. For targets without custom tools, a function with
+that argument replaces it: calls come back in the same form, and go back to OpenAI as calls of the custom tool.
 """
 
 from typing import Any
@@ -15,13 +15,13 @@ from ...values.request import ToolSpec
 
 
 def _form(api: str | None) -> CustomTools | None:
-    """How a wire writes custom tools; None where it has none."""
+    """Returns how a wire writes custom tools; None if it has none."""
     wire = WIRES.get(api or "")
     return wire.limits.custom_form if wire is not None else None
 
 
 def definition(tool: ToolSpec) -> dict[str, Any] | None:
-    """Name, description and format of a custom tool, as the Responses wire has them; None for another tool."""
+    """Returns name, description and format of a custom tool, as on the Responses wire; None for any other tool."""
     value = tool.value
     if not isinstance(value, dict) or value.get("type") != "custom" or (form := _form(tool.dialect)) is None:
         return None
@@ -37,7 +37,7 @@ def definition(tool: ToolSpec) -> dict[str, Any] | None:
 
 
 def respelled(tool: ToolSpec, api: str) -> ToolSpec:
-    """The custom tool in the form of OpenAI's other wire."""
+    """Returns the custom tool in the form of OpenAI's other wire."""
     fields, written = definition(tool) or {}, _form(api)
     if written is None or not written.nested:
         return replace(tool, dialect=api, value={"type": "custom", **fields})
@@ -49,7 +49,7 @@ def respelled(tool: ToolSpec, api: str) -> ToolSpec:
 
 
 def as_function(tool: ToolSpec) -> ToolSpec:
-    """A function that takes the text as its one argument; a grammar for the text goes into its description."""
+    """Returns a function that takes the text as its only argument; a grammar goes into its description."""
     given = definition(tool) or {}
     text: dict[str, Any] = {"type": "string", "description": "The whole input, as free text."}
     form = given.get("format")
@@ -66,7 +66,7 @@ def as_function(tool: ToolSpec) -> ToolSpec:
 
 
 def marked(call: ToolCall, api: str) -> ToolCall:
-    """The call as one of a custom tool on this wire, if it has one text."""
+    """Returns the call as a custom tool call on this wire, if it has exactly one text."""
     own, form = call.extra.get(api, {}), _form(api)
     if (
         form is None
@@ -79,7 +79,7 @@ def marked(call: ToolCall, api: str) -> ToolCall:
 
 
 def unmarked(call: ToolCall, api: str) -> ToolCall:
-    """The call as one of a function on this wire."""
+    """Returns the call as a function call on this wire."""
     own, form = call.extra.get(api, {}), _form(api)
     mark = form.mark if form is not None else {}
     rest = {key: item for key, item in own.items() if key not in mark or item != mark[key]}

@@ -1,4 +1,4 @@
-"""Ids of calls that the target accepts."""
+"""Call ids that the target accepts."""
 
 import hashlib
 import re
@@ -14,7 +14,7 @@ from .work import Turn, Work
 
 
 def rename_ids(work: Work) -> None:
-    """Call ids that the target takes: the same for the same, never two for one, never empty; results follow."""
+    """Renames call ids that the target refuses: deterministic, unique and never empty; results follow their calls."""
     used: set[str] = set()
     seen: Counter[str] = Counter()
     pending: list[tuple[str, str]] = []
@@ -63,7 +63,9 @@ def fitting(name: str, nth: int, rule: NameRule | None, used: Collection[str]) -
 
 
 def _hashed(name: str, salt: str, rule: NameRule) -> str:
-    """A legal name made from an illegal one: its readable part and a hash, so that two never meet by being cut."""
+    """Returns a valid name for an invalid one: its readable part and a hash, so that truncation causes no
+    collisions.
+    """
     digest = hashlib.blake2s(f"{salt}\0{name}".encode("utf-8", "surrogatepass")).hexdigest()
     readable = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_")[: max(0, rule.max_length - 13)]
     for new in (f"{readable}_{digest[:12]}" if readable else "", f"call_{digest[:12]}"):

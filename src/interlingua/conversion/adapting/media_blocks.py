@@ -1,4 +1,4 @@
-"""Pictures, documents and audio: in the form and the place that the target takes."""
+"""Images, documents and audio, in the form and position that the target accepts."""
 
 from ...dialects.results import PLACEHOLDER, label
 from ...values.messages import Block, DocumentBlock, TextBlock, ToolResultMessage, UserMessage
@@ -7,7 +7,7 @@ from .work import DOCUMENTS, SYNTHETIC, Turn, Work
 
 
 def fit_media(work: Work) -> None:
-    """What the target does not accept is described in text, so that the model knows something was there."""
+    """Replaces media that the target does not accept by a description in text."""
     fitter = MediaFitter(work.rules, work.model)
     for turn in work.turns:
         for at, block in enumerate(turn.blocks):
@@ -20,7 +20,7 @@ def fit_media(work: Work) -> None:
 
 
 def accompany_documents(work: Work) -> None:
-    """Where a message with a document needs a text too, one is put before it."""
+    """Adds a text before a document, where the target requires one in the same message."""
     if not work.rules.document_text:
         return
     for turn in work.turns:
@@ -33,7 +33,7 @@ def accompany_documents(work: Work) -> None:
 
 
 def move_result_media(work: Work) -> None:
-    """Media of a run of results follow the run as the user's, under a label for each result: see `result_media`."""
+    """Moves media of consecutive results into a user message after them, labelled per result: see `result_media`."""
     if work.rules.result_media:
         return
     turns: list[Turn] = []

@@ -1,7 +1,7 @@
-"""The options of a request as a target takes them: limits, sampling, reasoning, tool choice, the schema of the answer.
+"""Request options as a target accepts them: limits, sampling, reasoning, tool choice, the output schema.
 
-Rules of a wire are its `Limits`, those of a model generation are in `generations`. What is changed is reported; nothing
-is sent that is known to be refused.
+The rules of a wire are its `Limits`, those of a model generation are in `generations`. Every change is reported;
+nothing that is known to be refused is sent.
 """
 
 from msgspec.structs import replace
@@ -14,8 +14,8 @@ from ...values.tokens import taken
 from .work import Work
 
 SCHEMA_NAME = "answer"
-FEWEST = 1024  # tokens to think with, where a Claude of an unknown generation is given a budget
-OFF_WORD = "~off"  # in `Reasoning.extra`: the wire's word for the least reasoning
+FEWEST = 1024  # thinking budget in tokens, for a Claude of an unknown generation
+OFF_WORD = "~off"  # in `Reasoning.extra`: the wire's value for minimal reasoning
 
 
 def fit_options(work: Work) -> None:
@@ -32,7 +32,7 @@ def fit_options(work: Work) -> None:
 
 
 def _without(options: Options, work: Work, field: str, what: str, why: str, severity: Severity = "dropped") -> Options:
-    """The options without one of them, if it is there."""
+    """Returns the options without one of them, if it is set."""
     if getattr(options, field) is None:
         return options
     text = field.split("_")
@@ -55,7 +55,7 @@ def _fit_tool_choice(options: Options, work: Work) -> Options:
 
 
 def _fit_forced_tool(options: Options, work: Work) -> Options:
-    """Some models take no forced tool; others none while they think with a budget."""
+    """Drops a forced tool choice for models that do not support it, or not while they think with a budget."""
     choice, rule = options.tool_choice, work.generation.forced_tools
     if choice is None or choice.mode != "required":
         return options
@@ -87,11 +87,11 @@ def _fit_limit(options: Options, work: Work) -> Options:
 
 
 def _leave_room(options: Options, work: Work) -> Options:
-    """Input and answer share the window. What cannot fit at all is left for the provider to refuse."""
+    """Input and output share the context window. Input that cannot fit at all is left for the provider to refuse."""
     window = work.model.context_window
     if window is None or options.max_tokens is None:
         return options
-    room = window - taken(work.request().context)  # as it is sent, or adapting twice would find less room
+    room = window - taken(work.request().context)  # as sent, or adapting twice would find less room
     if not 0 < room < options.max_tokens:
         return options
     work.lost("$.options.maxTokens", "max_tokens", f"about {window - room} of the model's {window} tokens are taken")
@@ -99,7 +99,7 @@ def _leave_room(options: Options, work: Work) -> Options:
 
 
 def overflow(context: Context, model: ModelDescriptor) -> tuple[int, int] | None:
-    """About how many tokens a context takes, and how many the model has, where it does not fit."""
+    """Returns the estimated tokens of a context and the model's window, if it does not fit."""
     if model.context_window is None:
         return None
     size = taken(context)
@@ -110,11 +110,11 @@ def overflow(context: Context, model: ModelDescriptor) -> tuple[int, int] | None
 
 
 def _fit_reasoning(options: Options, work: Work) -> Options:
-    """As much reasoning as the generation of the model can be asked for; see `reasoning.fit`."""
+    """Limits reasoning to what the model generation supports; see `reasoning.fit`."""
     asked = options.reasoning
     if asked is None:
         return options
-    # Claude's limit holds thinking and answer: a budget must be less than max_tokens.
+    # Claude's limit covers thinking and output: a budget must be less than max_tokens.
     room = None if work.rules.forced_with_thinking else options.max_tokens
     fitted = fit(asked, _budgeted(work), work.rules.reasoning, room=room)
     if work.open_foreign_turn and _needs_its_thinking(fitted.reasoning, work):
@@ -127,7 +127,7 @@ def _fit_reasoning(options: Options, work: Work) -> Options:
 
 
 def _budgeted(work: Work) -> Generation:
-    """What is known of the model; of a Claude that nothing is known of, that budgets have a least."""
+    """Returns the known rules of the model; an unknown Claude gets a minimum budget."""
     known = work.generation
     if known.budget is not None or known.efforts is not None or work.rules.forced_with_thinking:
         return known
@@ -135,7 +135,8 @@ def _budgeted(work: Work) -> Generation:
 
 
 def _needs_its_thinking(reasoning: Reasoning | None, work: Work) -> bool:
-    """Inside a tool loop a Claude that thinks with a budget wants its own signed thinking first; adaptive ones do not.
+    """Whether an open tool loop requires the model's own signed thinking: yes for a Claude with a budget, no for
+    adaptive ones.
 
     platform.claude.com/docs/en/build-with-claude/adaptive-thinking: turns need not start with thinking there.
     """
@@ -145,7 +146,7 @@ def _needs_its_thinking(reasoning: Reasoning | None, work: Work) -> bool:
 
 
 def _least_in_own_word(fitted: Fitted, work: Work) -> Fitted:
-    """Where the wire has a value of its own for the least reasoning, "off" is sent as that."""
+    """Sends "off" as the wire's own value for minimal reasoning, where it has one."""
     reasoning, word, api = fitted.reasoning, work.generation.off_word, work.rules.api
     if word is None or reasoning is None or reasoning.enabled is not False or not work.rules.off_values:
         return fitted
@@ -157,7 +158,7 @@ def _least_in_own_word(fitted: Fitted, work: Work) -> Fitted:
 
 
 def _shown(fitted: Fitted, work: Work) -> Fitted:
-    """Who asks for reasoning gets to see it: some models hide it unless asked."""
+    """Requests visible reasoning: some models hide it by default."""
     reasoning = fitted.reasoning
     hidden = work.generation.hides_thinking and work.rules.off_values
     if not hidden or reasoning is None or reasoning.summary is not None or not asks(reasoning) or is_off(reasoning):
@@ -175,7 +176,7 @@ def _fit_sampling(options: Options, work: Work) -> Options:
     if rule == "none" or (rule == "idle" and on):
         why = "the model takes no sampling options" if rule == "none" else "not while the model reasons"
         for field in ("temperature", "top_p"):
-            severity: Severity = "record" if getattr(options, field) == 1 else "dropped"  # 1 is what it does anyway
+            severity: Severity = "record" if getattr(options, field) == 1 else "dropped"  # 1 is the default
             options = _without(options, work, field, "sampling", why, severity)
     if work.generation.top_k is False or not rules.top_k:
         options = _without(options, work, "top_k", "sampling", "the model takes no top_k")

@@ -1,4 +1,4 @@
-"""Calls and results: failed turns are left out, and each call is followed by its result."""
+"""Pairs calls and results: drops failed turns, and puts each result after its call."""
 
 from collections.abc import Callable, Iterator
 from itertools import accumulate, pairwise
@@ -10,7 +10,7 @@ from .work import NO_RESULT, SYNTHETIC, Turn, Work
 
 
 def drop_failed(work: Work) -> None:
-    """Turns that errored or were aborted, with their results: half a turn makes providers refuse the rest."""
+    """Drops turns that failed or were aborted, with their results: providers refuse requests with half a turn."""
     failed = {turn for turn in work.turns if _has_failed(turn)}
     if not failed:
         return
@@ -28,17 +28,17 @@ def _has_failed(turn: Turn) -> bool:
 
 
 def pair(work: Work) -> None:
-    """Behind each step of the model the results of its calls, one per call, in call order; then the other messages.
+    """Puts the results of each step after it, one per call, in call order; then the other messages.
 
-    A step is a row of assistant messages up to the first result of one of them. The calls of one answer may stand in
-    one message or in several, and their results before, between or long after them.
+    A step is a sequence of assistant messages up to the first result of one of them. The calls of one response may be
+    in one message or in several, and their results before, between or long after them.
     """
     answers = _match_results(work.turns)
     callers = {result: turn for (turn, _), result in answers.items()}
     turns: list[Turn] = []
     step: list[Turn] = []
     others: list[Turn] = []
-    answered = False  # a result of the step was seen: the next assistant message begins another
+    answered = False  # a result of the step was seen: the next assistant message begins another step
     for turn in work.turns:
         if isinstance(turn.message, ToolResultMessage):
             answered = answered or callers.get(turn) in step
@@ -59,7 +59,7 @@ def pair(work: Work) -> None:
 
 
 def _ahead(step: list[Turn]) -> list[Turn]:
-    """The reasoning at the end of a step whose results came in between: it belongs to what the model did next."""
+    """Returns the reasoning at the end of a step whose results came in between: it belongs to the next step."""
     at = len(step)
     while at and step[at - 1].blocks and is_reasoning(step[at - 1]):
         at -= 1
@@ -69,17 +69,17 @@ def _ahead(step: list[Turn]) -> list[Turn]:
 class _OpenCall(NamedTuple):
     turn: "Turn"
     at: int
-    ids: tuple[str, ...]  # a call of the Responses wire has two ids; a result may name either
+    ids: tuple[str, ...]  # a call of the Responses wire has two ids; a result may use either
     row: int
     sent: bool
 
 
 def _match_results(turns: list[Turn]) -> dict[tuple[Turn, int], Turn]:
-    """The results of the calls, by the call's message and its place there. None is left over while a call lacks one.
+    """Maps each call, by message and block index, to its result. No result is left over while a call lacks one.
 
-    Ids may repeat, since some wires have none and ours are generated: a result belongs to the latest row of assistant
-    messages before it that has an open call of its id, and in the row to the first; to a turn that failed only if
-    there is no other. A result that stands before its call belongs to the first call that nothing else answers.
+    Ids may repeat, since some wires have none and ours are generated. A result belongs to the latest row of assistant
+    messages before it that has an open call with its id, and in the row to the first; to a failed turn only if there is
+    no other. A result before its call belongs to the first call that has no other result.
     """
     answers: dict[tuple[Turn, int], Turn] = {}
     open_calls: dict[str, list[_OpenCall]] = {}
@@ -109,7 +109,7 @@ def _match_results(turns: list[Turn]) -> dict[tuple[Turn, int], Turn]:
 
 
 def rows(turns: list[Turn]) -> Iterator[tuple[int, Turn]]:
-    """The turns, each with the number of the row of assistant messages that it belongs to or follows."""
+    """Yields the turns, each with the number of its row of assistant messages."""
     row = 0
     for before, turn in pairwise([None, *turns]):
         assert turn is not None
@@ -119,7 +119,7 @@ def rows(turns: list[Turn]) -> Iterator[tuple[int, Turn]]:
 
 
 def steps(turns: list[Turn]) -> list[list[Turn]]:
-    """The rows of assistant messages. Once results are behind their calls, these are the steps of the model."""
+    """Returns the rows of assistant messages: the steps of the model, once results follow their calls."""
     found: dict[int, list[Turn]] = {}
     for row, turn in rows(turns):
         if isinstance(turn.message, AssistantMessage):
@@ -128,7 +128,7 @@ def steps(turns: list[Turn]) -> list[list[Turn]]:
 
 
 def _ids_of(call: ToolCall) -> tuple[str, ...]:
-    """A call's id, and the id of its item where the wire that it came from has both: a result may name either."""
+    """Returns a call's id, and its item id where the source wire has both: a result may use either."""
     for api, residual in call.extra.items():
         item = residual.get("id") if isinstance(residual, dict) else None
         if isinstance(item, str) and item != call.id and (wire := WIRES.get(api)) and wire.limits.item_ids:
@@ -137,7 +137,7 @@ def _ids_of(call: ToolCall) -> tuple[str, ...]:
 
 
 def _with_results(step: list[Turn], answers: dict[tuple[Turn, int], Turn], work: Work) -> Iterator[Turn]:
-    """The step, and behind it the results of its calls in call order; for a call without one a result that says so."""
+    """Returns the step followed by the results of its calls in call order; a missing result is replaced by a notice."""
     yield from step
     for turn in step:
         for at, block in enumerate(turn.blocks):
@@ -155,15 +155,15 @@ def _with_results(step: list[Turn], answers: dict[tuple[Turn, int], Turn], work:
 def _report_moves(work: Work) -> None:
     turns = [turn for turn in work.turns if turn.at is not None]
     places = [turn.at or 0 for turn in turns]
-    furthest = [-1, *accumulate(places, max)]  # of those before
-    nearest = [*reversed([*accumulate(reversed(places), min)]), len(work.source.context.messages)][1:]  # of those after
+    furthest = [-1, *accumulate(places, max)]  # of earlier
+    nearest = [*reversed([*accumulate(reversed(places), min)]), len(work.source.context.messages)][1:]  # of later
     for at, turn in enumerate(turns):
         if isinstance(turn.message, ToolResultMessage) and (furthest[at] > places[at] or nearest[at] < places[at]):
             work.lost(turn.path, "order", "results follow their calls at once, in call order")
 
 
 def _name_after(turn: Turn, call: ToolCall, work: Work) -> None:
-    """The result says the id and the name of its call; that it did not say the name is no loss."""
+    """Sets the id and name of the call on its result; a missing name is no loss."""
     result = turn.message
     if result.tool_call_id != call.id:
         work.lost(f"{turn.path}.toolCallId", "id", "the call's other id: the target knows one")

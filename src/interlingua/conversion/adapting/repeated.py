@@ -1,8 +1,8 @@
-"""adapt for one target, again and again: what it does to plain requests is remembered.
+"""A caching `adapt` for one target: the outcome for plain requests is remembered.
 
-A request is plain when user and assistant take turns with texts alone, and no tools are on offer. Nothing that adapt
-does to it depends on the texts, but for their size: a target's window leaves less room for the answer. So what was done
-to one plain request holds for all that have the same options and are not longer.
+A request is plain if user and assistant alternate with text only, and there are no tools. What adapt does to it does
+not depend on the texts, except for their size: the context window limits the output. So the outcome holds for all plain
+requests with the same options that are not longer.
 """
 
 from collections import OrderedDict
@@ -18,13 +18,13 @@ from ...values.request import ModelDescriptor, Options, Request
 from ...values.tokens import taken
 from .adapter import Adapted, adapt
 
-_REMEMBERED = 256  # kinds of requests, by options
+_REMEMBERED = 256  # cached kinds of requests, by options
 
 
 class _Verdict(Struct, frozen=True):
-    """What adapt made of a plain request: its messages stayed as they were."""
+    """The outcome of adapt for a plain request: its messages were unchanged."""
 
-    size: int  # characters of the longest for which this is known
+    size: int  # characters of the longest request for which this is known
     options: Options
     model: ModelDescriptor
     losses: tuple[Loss, ...]
@@ -38,7 +38,7 @@ class RepeatedAdapter:
         self._verdicts: OrderedDict[bytes, _Verdict] = OrderedDict()
 
     def __call__(self, request: Request) -> Adapted:
-        # The model is the target itself in all but odd cases: it need not be looked at each time.
+        # The model is usually the target itself and need not be checked each time.
         measured = _plain(request, None if request.model is self._model else request.model)
         if measured is None:
             return adapt(request, self._model, caching=True)
@@ -55,7 +55,7 @@ class RepeatedAdapter:
         return made
 
     def _holds_for_shorter(self, request: Request, made: Adapted) -> bool:
-        """Whether only options were looked at, and the window left room for all of the answer."""
+        """Whether only options were changed, and the window left room for the whole output."""
         if made.request.context != request.context or made.restore_block is not None or made.warnings:
             return False
         window, longest = self._model.context_window, made.request.options.max_tokens
@@ -64,7 +64,7 @@ class RepeatedAdapter:
 
 
 def _plain(request: Request, model: ModelDescriptor | None) -> tuple[bytes, int] | None:
-    """All of a plain request but its texts, and how long these are; None where it is not plain."""
+    """Returns everything of a plain request except its texts, and their length; None if it is not plain."""
     context = request.context
     if context.tools or context.extra or len(context.messages) % 2 == 0:
         return None
@@ -93,7 +93,7 @@ def _plain(request: Request, model: ModelDescriptor | None) -> tuple[bytes, int]
 
 
 def _length(content: Content | None) -> int | None:
-    """Characters of a plain text; None for anything else."""
+    """Returns the characters of a plain text; None for anything else."""
     if type(content) is str:
         return len(content) if content.strip() and jsontext.is_clean(content) else None
     size = 0

@@ -1,4 +1,4 @@
-"""Text: blank or broken text, and failures that only text can tell."""
+"""Text: blank or invalid text, and failures that can only be expressed as text."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from .work import FAILED, NO_OUTPUT, NO_RESULT, Turn, Work, system_blocks
 
 
 def clean_text(work: Work) -> None:
-    """Halves of surrogate pairs become U+FFFD; where the target refuses blanks, blank blocks go; so do empty turns."""
+    """Replaces unpaired surrogates by U+FFFD; drops blank blocks where the target refuses them, and empty turns."""
     kept = []
     for turn in work.turns:
         for at, block in enumerate(turn.blocks):
@@ -51,7 +51,7 @@ def _drop_blanks(turn: Turn, work: Work) -> None:
 
 def _clean_system(work: Work) -> None:
     system = work.system
-    # An empty list of system blocks is accepted by the wires that have one.
+    # Wires with system blocks accept an empty list of them.
     if system is None or system == () or work.rules.blank_text:
         return
     blocks = system_blocks(system)
@@ -63,7 +63,9 @@ def _clean_system(work: Work) -> None:
 
 
 def say_failures(work: Work) -> None:
-    """Where a result has no flag for failure its text says it, or the model takes what went wrong for the answer."""
+    """Puts failure into the result's text where the wire has no flag for it, so that the model does not mistake it
+    for output.
+    """
     if work.rules.error_flag:
         return
     for turn in work.turns:

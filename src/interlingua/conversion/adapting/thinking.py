@@ -12,14 +12,14 @@ from .work import Turn, Work
 
 
 def verify_thinking(work: Work) -> None:
-    """Reasoning that the target cannot verify is dropped (or sent as text); so are foreign signatures."""
+    """Drops reasoning that the target cannot verify (or sends it as text), and foreign signatures."""
     for step in steps(work.turns):
         if _verify_step(step, work):
             work.foreign.update(step)
 
 
 def _verify_step(step: list[Turn], work: Work) -> bool:
-    """Whether any of it is another model's, or had thinking that had to go."""
+    """Whether any of it is another model's, or had thinking that was dropped."""
     foreign = dropped = False
     for at, turn in enumerate(step):
         native = is_native(turn.message, work)
@@ -33,17 +33,17 @@ def _verify_step(step: list[Turn], work: Work) -> bool:
 
 
 def is_native(message: AssistantMessage, work: Work) -> bool:
-    """Whether the target can verify what this message signed."""
+    """Whether the target can verify the signatures of this message."""
     generated, here = family(message.model, message.api), owner(message.api) == work.rules.api
     if generated is None or work.home is None:
         return here
     if work.generation.bound_thinking and bare(message.model or "") != bare(work.model.id):
-        return False  # what another model signed is refused, be it of the same family
+        return False  # signatures of another model are refused, even of the same family
     return generated == work.home and (here or generated in work.rules.families)
 
 
 def _verify(turn: Turn, native: bool, leads_on: bool, work: Work) -> bool:
-    """Whether any thinking had to go."""
+    """Returns whether any thinking was dropped."""
     kept, dropped = [], False
     for at, block in enumerate(turn.blocks):
         if isinstance(block, ThinkingBlock):
@@ -63,7 +63,7 @@ def _verify(turn: Turn, native: bool, leads_on: bool, work: Work) -> bool:
 
 
 def _remains(block: Block, rules: TargetLimits) -> bool:
-    """Whether a block is sent, and is something that reasoning led to."""
+    """Whether a block is sent, and is content that follows reasoning."""
     return not isinstance(block, ThinkingBlock) and (rules.blank_text or not is_blank(block))
 
 
@@ -87,7 +87,7 @@ def _unsign(turn: Turn, at: int, work: Work) -> None:
 
 
 def _stand_alone(turn: Turn, work: Work) -> None:
-    """Without the reasoning item that it followed, an item of the Responses wire must not carry its id."""
+    """Drops the id of a Responses item whose reasoning item is not sent."""
     api = work.rules.api
     for at, block in enumerate(turn.blocks if work.rules.item_ids else ()):
         residual = block.extra.get(api)
@@ -98,7 +98,7 @@ def _stand_alone(turn: Turn, work: Work) -> None:
 
 
 def _mark_call(turn: Turn, work: Work) -> None:
-    """Where calls must be signed, an unsigned one carries the documented marker; a signature is never made up."""
+    """Adds the documented marker to an unsigned call where calls must be signed; never invents a signature."""
     marker = work.rules.unsigned_call
     if marker is None or any(call.thought_signature for call in turn.calls):
         return  # of parallel calls only the first is signed

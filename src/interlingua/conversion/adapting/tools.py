@@ -1,4 +1,4 @@
-"""Tools: their names, custom tools, and schemas."""
+"""Tools: names, custom tools, and schemas."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +15,7 @@ from .work import Work
 
 
 def rename_tools(work: Work) -> None:
-    """Tool names that the target takes, in definitions, calls, results and the forced choice alike."""
+    """Renames tools that the target refuses, in definitions, calls, results and the forced choice alike."""
     rule, taken = work.rules.names, {tool.name for tool in work.tools or ()}
     forward: dict[str, str] = {}
 
@@ -49,7 +49,9 @@ def rename_tools(work: Work) -> None:
 
 
 def _named_once(work: Work, fit: Callable[[str, str], str]) -> tuple[ToolSpec, ...]:
-    """Definitions under legal names; of several with one name the first, and none that only others can run."""
+    """Returns definitions with valid names; the first of duplicates, and none that only another provider can
+    execute.
+    """
     kept: dict[str, ToolSpec] = {}
     work.tool_places = []
     for place, tool in enumerate(work.tools or ()):
@@ -67,7 +69,7 @@ def _named_once(work: Work, fit: Callable[[str, str], str]) -> tuple[ToolSpec, .
 
 
 def _fit_custom(tool: ToolSpec, path: str, work: Work) -> ToolSpec:
-    """A tool that takes free text, as OpenAI's newer models do; for others it is a function with one text."""
+    """Converts a custom tool to the wire's form, or to a function with one text for other targets."""
     if custom_tools.definition(tool) is None:
         return tool
     api = work.rules.api
@@ -84,7 +86,7 @@ def _fit_custom(tool: ToolSpec, path: str, work: Work) -> ToolSpec:
 
 
 def _mark_custom_calls(work: Work) -> None:
-    """Calls of custom tools in the form of the tool as the target knows it."""
+    """Converts custom tool calls to the form in which the target has the tool."""
     for turn in work.turns if work.custom else ():
         for at, block in enumerate(turn.blocks):
             if isinstance(block, ToolCall) and block.name in work.custom:
@@ -124,7 +126,7 @@ def fit_schemas(work: Work) -> None:
 
 
 def _with_strictness(holder: Any, field: str, path: str, work: Work) -> Any:
-    """A schema that is called strict must be: it is closed where that changes nothing, else the claim goes."""
+    """Closes a strict schema where that changes nothing; otherwise drops `strict`."""
     rule = work.rules.strict
     if not holder.strict or rule is None:
         return holder
@@ -146,7 +148,7 @@ def _with_schema(holder: Any, field: str, path: str, work: Work) -> Any:
     if schema is not None and not (isinstance(schema, dict) and all(isinstance(key, str) for key in schema)):
         raise FormatError(f"a schema is a JSON object, not {type(schema).__name__}", path)
     if work.rules.strict == "closed" and isinstance(holder, OutputSchema):
-        fitted, removed = schemas.closed(schema)  # the schema of an answer is always strict there
+        fitted, removed = schemas.closed(schema)  # the output schema is always strict there
     else:
         fitted, removed = schemas.fit(schema, work.rules.schema)
     if work.rules.typed_tools and isinstance(holder, ToolSpec) and "type" not in (fitted or {}):

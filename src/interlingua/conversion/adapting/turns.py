@@ -1,4 +1,4 @@
-"""The order of turns: where system messages go, who begins, who follows whom, how a request ends."""
+"""Turn order: position of system messages, first and last message, alternation of roles."""
 
 from itertools import pairwise
 
@@ -22,7 +22,9 @@ from .work import CONTINUED, GO_ON, RECEIVED, SYNTHETIC, Turn, Work, system_bloc
 
 
 def place_system(work: Work) -> None:
-    """Where system messages may not stand between others, leading ones join the system text, later ones the user's."""
+    """Where system messages may not appear between others, moves leading ones to the system text, later ones to the
+    user.
+    """
     if work.rules.later_system:
         return
     kept: list[Turn] = []
@@ -43,7 +45,7 @@ def place_system(work: Work) -> None:
 
 
 def take_turns(work: Work) -> None:
-    """The user begins; where the target wants it, neighbours of one role become one."""
+    """Makes the user begin; where the target requires it, merges adjacent messages of one role."""
     turns: list[Turn] = []
     for turn in work.turns:
         if not turns or not _must_join(turns[-1], turn, work.rules) or not _merged(turns[-1], turn, work):
@@ -61,7 +63,9 @@ def take_turns(work: Work) -> None:
 
 
 def _must_join(before: Turn, turn: Turn, rules: TargetLimits) -> bool:
-    """Where calls must be in the last message of a step, the messages from the first call or bare reasoning on."""
+    """Returns the messages to merge where calls must be in a step's last message: those from the first call or bare
+    reasoning.
+    """
     if rules.alternating:
         return True
     both_assistant = isinstance(before.message, AssistantMessage) and isinstance(turn.message, AssistantMessage)
@@ -69,7 +73,7 @@ def _must_join(before: Turn, turn: Turn, rules: TargetLimits) -> bool:
 
 
 def _merged(before: Turn, turn: Turn, work: Work) -> bool:
-    """Joins a turn to the one before it, if both are the user's or both the model's."""
+    """Merges a turn into the one before it, if both are the user's or both the model's."""
     if type(before.message) is not type(turn.message) or isinstance(turn.message, ToolResultMessage):
         return False
     loser = turn
@@ -87,7 +91,7 @@ def _merged(before: Turn, turn: Turn, work: Work) -> bool:
 
 
 def _join_results(before: Turn, turn: Turn, work: Work) -> None:
-    """A user message after results is part of the results' own turn."""
+    """Merges a user message after results into the results' turn."""
     if not isinstance(before.message, ToolResultMessage) or not isinstance(turn.message, UserMessage):
         return
     residual = turn.message.extra.get(work.rules.api, {})
@@ -96,7 +100,7 @@ def _join_results(before: Turn, turn: Turn, work: Work) -> None:
 
 
 def part_results_from_user(work: Work) -> None:
-    """Where no user message may follow results directly, the model acknowledges them in between."""
+    """Inserts an acknowledgement of the model where no user message may follow results directly."""
     if not work.rules.answer_after_results:
         return
     turns: list[Turn] = []
@@ -113,7 +117,7 @@ def _is_asking(message: Message) -> bool:
 
 
 def end_with_user(work: Work) -> None:
-    """A last message of the model's is the beginning of its answer. Where that is refused, it is asked to go on."""
+    """Handles a final assistant message, which is a prefill. Where that is refused, asks the model to continue."""
     last = work.turns[-1] if work.turns else None
     if last is None or not isinstance(last.message, AssistantMessage) or _is_paused(last):
         return
@@ -129,7 +133,7 @@ def end_with_user(work: Work) -> None:
 
 
 def _is_paused(turn: Turn) -> bool:
-    """Whether the provider runs a tool of its own and wants the turn back as it is."""
+    """Whether the provider executes its own tool and expects the turn back unchanged."""
     paused = turn.message.stop_detail == "pause_turn"
     return paused or (bool(turn.blocks) and isinstance(turn.blocks[-1], ServerToolCall | ServerToolResult))
 

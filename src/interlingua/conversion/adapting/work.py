@@ -1,4 +1,4 @@
-"""A request while it is adapted: its messages, what was changed, and what that cost."""
+"""The mutable state of a request while it is adapted: its messages, the changes, and the losses."""
 
 from collections.abc import Collection
 from typing import Any
@@ -27,7 +27,7 @@ from ...values.messages import (
 from ...values.request import ModelDescriptor, Request
 from ...values.spelling import unknown
 
-# Texts that adapting puts in, and how what it adds is marked.
+# Texts that adapting inserts, and how they are marked.
 NO_RESULT = "No result was recorded for this call. Do not assume that the tool ran or what it did."
 NO_OUTPUT = "(no output)"
 FAILED = "Error: "
@@ -35,18 +35,18 @@ CONTINUED = "(the conversation continues)"
 RECEIVED = "I have the results."
 GO_ON = "Go on from where your last message ends, without repeating any of it."
 DOCUMENTS = "(see the documents)"
-INVALID_ARGUMENTS = "invalid_arguments"  # the key under which a model sees arguments that are no JSON object
+INVALID_ARGUMENTS = "invalid_arguments"  # the key under which a model sees arguments that are not a JSON object
 SYNTHETIC = {"interlingua": {"synthetic": True}}
 SHAPE = "shape"
 
 
 class Turn:
-    """A message under repair: its blocks, where in the source each of them is, and whether anything was changed."""
+    """A message under repair: its blocks, their positions in the source, and whether anything was changed."""
 
     __slots__ = ("at", "blocks", "changed", "message", "places")
 
     def __init__(self, at: int | None, message: Message, places: tuple[int | None, ...] | None = None) -> None:
-        """`places` are those of the blocks in the source, where they are not the same; None for what was not there."""
+        """`places` are the source positions of the blocks, if they differ; None for a block that was added."""
         self.at = at
         self.message: Any = message
         content = message.content
@@ -76,7 +76,7 @@ class Turn:
         self.changed = True
 
     def keep(self, kept: Collection[int]) -> None:
-        """Leaves out all blocks but these."""
+        """Drops all blocks except these."""
         if len(kept) < len(self.blocks):
             self.blocks, self.places = [self.blocks[at] for at in kept], [self.places[at] for at in kept]
             self.changed = True
@@ -99,7 +99,7 @@ def is_plain(block: Block) -> bool:
 
 
 class Work:
-    """A request under repair, and what has been done to it."""
+    """A request under repair, and the changes so far."""
 
     def __init__(self, request: Request, target: ModelDescriptor | str, thinking: str) -> None:
         self.source = request
@@ -108,11 +108,11 @@ class Work:
         self.home = family(self.model.id, self.model.api)
         self.generation = generation(self.model)
         if isinstance(target, str) and request.model.api != target:
-            self.home = vendor(target) or self.home  # the id is still that of the model which is left behind
+            self.home = vendor(target) or self.home  # still the id of the model that is being replaced
             if request.model.api and family(self.model.id, None) not in self.rules.families:
                 self.generation = UNKNOWN
         self.caching = False
-        self.custom: dict[str, str] = {}  # custom tools: the wire that has them as such, "" where they are functions
+        self.custom: dict[str, str] = {}  # custom tools: the wire that supports them, "" where they are functions
         self.restored: dict[str, str] = {}  # of those that are functions, the wire that they come from
         self.warnings: list[Loss] = []
         self.thinking = thinking
@@ -120,9 +120,9 @@ class Work:
         self.turns: list[Turn] = []
         self.system = request.context.system
         self.tools = request.context.tools
-        self.tool_places: list[int] | None = None  # where they were changed
+        self.tool_places: list[int] | None = None  # if they were changed
         self.options = request.options
-        self.foreign: set[Turn] = set()  # whose thinking the target cannot verify
+        self.foreign: set[Turn] = set()  # with thinking that the target cannot verify
         self.ids: dict[str, str] = {}
         self.names: dict[str, str] = {}
         for at, message in enumerate(request.context.messages):
@@ -142,9 +142,9 @@ class Work:
 
     @property
     def open_foreign_turn(self) -> bool:
-        """Whether results wait for an answer in a turn whose thinking the target cannot verify, or that has none.
+        """Whether results await a response in a turn whose thinking the target cannot verify, or that has none.
 
-        The turn may have none because its beginning was summed up, or because thinking was asked for only after that.
+        The turn may have none because its beginning was compacted, or because thinking was enabled only later.
         """
         turns = self.turns
         if not turns or not isinstance(turns[-1].message, ToolResultMessage):
@@ -157,16 +157,16 @@ class Work:
 
     @property
     def has_server_history(self) -> bool:
-        """Whether the target holds the messages before these."""
+        """Whether the target stores the earlier messages itself."""
         kept = self.source.extra.get(self.rules.api) or {}
         return any(kept.get(key) is not None for key in self.rules.server_history)
 
     def tool(self, at: int) -> str:
-        """Where in the source a tool is that still is on offer."""
+        """Returns the source path of a tool that is still offered."""
         return f"$.tools[{at if self.tool_places is None else self.tool_places[at]}]"
 
     def lost(self, path: str, what: str, why: str, severity: Severity = "weakened") -> None:
-        if path.startswith("$"):  # what has no place in the source was added on the way, and loses nothing
+        if path.startswith("$"):  # without a place in the source it was added on the way, and loses nothing
             self.losses.append(Loss(path, what, why, severity))
 
 
