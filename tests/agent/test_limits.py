@@ -37,7 +37,7 @@ def priced(dollars: float | None) -> Any:
         (always_calling, Limits(turns=3), 3, "limit: 3 turns"),
         (always_calling, Limits(tokens=250), 3, "limit: 250 tokens"),
         (priced(0.25), Limits(cost=0.7), 3, "limit: $0.7"),
-        (priced(None), Limits(cost=5), 1, "limit: $5 (the price of an answer is not known)"),
+        (priced(None), Limits(cost=5), 1, "limit: $5 (the price of a response is unknown)"),
     ],
     ids=["turns", "tokens", "cost", "unknown cost"],
 )

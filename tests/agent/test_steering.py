@@ -67,7 +67,7 @@ async def test_case_104_calls_that_were_not_begun_can_be_skipped() -> None:
     assert 1 == len(seen)
     skipped = results(agent.messages)[1:]
     assert [True, True] == [result.is_error for result in skipped]
-    assert {"This call was skipped: new input arrived before it was begun. It did not run."} == set(texts(skipped))
+    assert {"This call was skipped: new input arrived before it started. It did not run."} == set(texts(skipped))
     assert "user" not in texts(skipped)[0].lower()
     assert ["stop that", "done"] == texts(agent.messages)[-2:]
     check_pairing(agent.messages)

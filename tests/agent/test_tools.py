@@ -379,7 +379,7 @@ async def test_an_unknown_tool_is_answered_with_the_tools_there_are() -> None:
     check_events(await events_of(agent))
     result = results(agent.messages)[0]
     assert result.is_error
-    assert "There is no tool called 'notes'. Did you mean note? The tools are: note." == texts([result])[0]
+    assert "Unknown tool 'notes'. Did you mean note? Available tools: note." == texts([result])[0]
 
 
 async def test_arguments_that_are_no_json_are_answered_and_not_run() -> None:
@@ -556,7 +556,7 @@ async def test_case_93_abort_reaches_a_running_tool_and_ends_the_run_as_elsewher
     events = await running
     check_events(events)
     assert "aborted" == events[-1].reason  # type: ignore[union-attr]
-    assert ["stopped in order", "This call was not run: the run was aborted before it was begun."] == texts(
+    assert ["stopped in order", "This call was not run: the run was aborted before it started."] == texts(
         results(agent.messages)
     )
     assert ([], 4) == (seen, len(agent.messages))

@@ -119,7 +119,7 @@ def test_a_worker_that_was_wrongly_given_up_lets_go_without_a_word(yard: Yard) -
     assert "not known" in yard.results(id)[f"{id}/wait"]
     until(lambda: yard.traces("stopped"), "the first has stopped its tool")
     assert first.poll() is None and second.poll() is None
-    assert "left: it was given to another worker" in yard.log()
+    assert "left: it was reassigned to another worker" in yard.log()
 
 
 def test_a_kill_before_anything_was_done_asks_once(yard: Yard) -> None:

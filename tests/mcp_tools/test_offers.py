@@ -406,7 +406,7 @@ async def test_a_login_is_asked_for_once_and_kept(home: Path) -> None:
     """The user agrees in a browser, the tokens are stored for the user alone, and later connections need nobody."""
     async with Guarded() as guarded:
         server = HttpServer(url=f"{guarded.url}/mcp")
-        with pytest.raises(TransportError, match=r"wants a login; run: interlingua tools login http"):
+        with pytest.raises(TransportError, match=r"login required; run: interlingua tools login http"):
             async with mcp_tools(server):
                 pass
         async with mcp_tools(server, authorize=browse) as tools:

@@ -194,7 +194,7 @@ async def test_a_server_can_be_chosen_by_name_address_or_command(home: Path) -> 
         assert any(tool.name.endswith("_add") for tools in installed.servers.values() for tool in tools)
     async with open_installed(connectors=ConnectorRegistry()) as installed:
         assert {} == installed.servers
-    with pytest.raises(FormatError, match=r"no MCP server 'nobody'; there are: honest"):
+    with pytest.raises(FormatError, match=r"no MCP server 'nobody'; configured: honest"):
         async with open_installed(connectors=ConnectorRegistry(), servers=("nobody",)):
             pass
 

@@ -1,4 +1,4 @@
-"""The agent: a model with tools that works until it is done, and tells what it does as it does it."""
+"""The agent: runs a model with tools until it is done, and emits events."""
 
 from ..connect.results import Result
 from .agent import Agent, AgentState

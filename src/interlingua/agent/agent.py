@@ -1,4 +1,4 @@
-"""`Agent`: a model, its tools and its history. It runs one prompt at a time; others may steer, queue or stop it."""
+"""`Agent`: a model, its tools and its history. It runs one prompt at a time; callers may steer, queue or abort it."""
 
 import asyncio
 import contextlib
@@ -63,24 +63,24 @@ Images: TypeAlias = ImageBlock | Source | Iterable[ImageBlock | Source]
 QueueMode: TypeAlias = Literal["one-at-a-time", "all"]
 P = ParamSpec("P")
 Hooks: TypeAlias = Callable[P, Any] | Sequence[Callable[P, Any]] | None
-"""One hook, any number of them, or none; they are called in order, each with what the one before it left."""
+"""One hook, a sequence of hooks, or None; hooks are called in order, each with the output of the one before it."""
 
 
-_ASKING = ("fallbacks", "retry", "on_retry")  # the client's own, beside the call options
-# What holds for every call that an agent makes, also for one that is no turn of its conversation. `extra` may say where
-# a router may send what it gets.
+_ASKING = ("fallbacks", "retry", "on_retry")  # options of the client, beside the call options
+# Options of every call that an agent makes, including calls outside its conversation. `extra` may restrict where a
+# router sends them.
 _EVERY_CALL = (*_ASKING, *CallOptions.__struct_fields__, "session_id", "service_tier", "metadata", "extra")
 
 
 def hooks_of(given: Hooks[P]) -> tuple[Callable[P, Any], ...]:
-    """The hooks as a tuple."""
+    """Returns the hooks as a tuple."""
     if given is None:
         return ()
     return (given,) if callable(given) else tuple(given)
 
 
 class AgentState(Struct):
-    """What an agent is doing. Read it any time; the agent writes it."""
+    """The current state of an agent. Read it at any time; only the agent writes it."""
 
     is_streaming: bool = False
     pending_tool_calls: set[str] = set()
@@ -89,16 +89,16 @@ class AgentState(Struct):
 
     @property
     def stream_message(self) -> AgentMessage | None:
-        """The message under way, as far as it has come."""
+        """The message in progress, as far as it has been received."""
         return self.latest.message if self.latest is not None else None
 
 
 class Agent(Generic[T]):
     """Runs a conversation with tools.
 
-    `tool_settings` are those of core tools that are given by name: `{"exec": {"network": True}}`. `session` keeps the
-    history on disk; without one it is kept in memory. Listeners get every event in order and are
-    waited for; what they raise is reported to `on_listener_error`, never to the run.
+    `tool_settings` are the settings of core tools that are given by name: `{"exec": {"network": True}}`. `session`
+    stores the history on disk; without one it is kept in memory. Listeners receive every event in order and are
+    awaited; their exceptions go to `on_listener_error`, never to the run.
     """
 
     def __init__(
@@ -130,11 +130,11 @@ class Agent(Generic[T]):
         on_listener_error: Callable[[BaseException], object] | None = None,
         **options: Unpack[AnswerOptions],
     ) -> None:
-        named(model)  # refuses what is none
+        named(model)  # validates it
         if limits is not None and not isinstance(limits, Limits):
             raise FormatError(f"limits are Limits(…), not {type(limits).__name__}", "limits")
         self._model = model
-        self._access: dict[Any, dict[str, Any]] = {}  # of models that were given up for others, by their places
+        self._access: dict[Any, dict[str, Any]] = {}  # models that were replaced by fallbacks, by position
         self.context = None if context is None else ToolContext.of(context)
         self.tools: list[Tool] = _tools(tools, self.context, tool_settings)
         self.system = system
@@ -150,11 +150,11 @@ class Agent(Generic[T]):
         self.limits = limits or Limits()
         self.retries = retries
         self.compaction = compaction
-        # Each turn reads what the last one wrote; "none" turns it off. See `cache_markers.place_markers`.
+        # Each turn reads the cache of the last one; "none" disables it. See `cache_markers.place_markers`.
         self.options = {"cache_retention": "short", **_cache_key(session), **options}
         if "output_schema" in options:
-            raise InterlinguaError("an agent's final answer is given its schema as output=…, not output_schema=…")
-        # A misspelt name is an error now, not in the first run.
+            raise InterlinguaError("output_schema is not an option of an agent; pass output=…")
+        # Fail on a misspelt name now, not in the first run.
         options_of({name: value for name, value in self.options.items() if name not in _ASKING})
         chain(model, self.options.get("fallbacks", ()))
         self.state = AgentState()
@@ -169,11 +169,12 @@ class Agent(Generic[T]):
         self._idle = asyncio.Event()
         self._idle.set()
 
-    # --- what others may do at any time -----------------------------------------------------------------------------
+    # --- callable at any time
+    # --------------------------------------------------------------------------------------------
 
     @property
     def messages(self) -> Sequence[AgentMessage]:
-        """The history as it stands."""
+        """The current history."""
         return self.history.messages
 
     @property
@@ -190,27 +191,29 @@ class Agent(Generic[T]):
         return messages_html([*self.messages, *([streaming] if streaming is not None else ())], repr(self))
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Calls `listener` with every event; it may be a coroutine function. Returns a function that ends this."""
+        """Calls `listener`, which may be a coroutine function, with every event. Returns a function that
+        unsubscribes it.
+        """
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
 
     def watch(self, canvas: Any) -> Callable[[], None]:
-        """Shows what the agent does on a canvas (`open_canvas()`), or commits it to a client's canvas or branch.
+        """Shows the agent on a canvas (`open_canvas()`), or commits its messages to a client's canvas or branch.
 
-        Returns a function that ends this.
+        Returns a function that stops this.
         """
         return self.subscribe(canvas.listener(self))
 
     def steer(self, message: Prompt) -> None:
-        """Queues input for the next turn of this run; it is read as soon as all calls under way have results."""
+        """Queues input for the next turn of this run; it is sent as soon as all running calls have results."""
         self._steering.add(_messages(message))
 
     def follow_up(self, message: Prompt) -> None:
-        """Queues input for when the agent would otherwise stop."""
+        """Queues input to send when the agent would otherwise stop."""
         self._follow_ups.add(_messages(message))
 
     def take_queued(self) -> list[AgentMessage]:
-        """Empties both queues and gives back what was in them; after an abort nothing runs by itself."""
+        """Empties both queues and returns their content; after an abort nothing is sent by itself."""
         return [*self._steering.clear(), *self._follow_ups.clear()]
 
     @property
@@ -218,21 +221,19 @@ class Agent(Generic[T]):
         return bool(self._steering) or bool(self._follow_ups)
 
     def abort(self, reason: Any = None) -> None:
-        """Stops the run: the answer, the tools, the loop. What has come of the answer is kept."""
+        """Stops the run: the response, the tools, the loop. The partial response is kept."""
         if self._signal is not None:
             self._signal.abort(reason)
 
     async def wait_for_idle(self) -> None:
-        """Waits until no run is under way and every listener has received its end."""
+        """Waits until no run is active and every listener has received its end."""
         await self._idle.wait()
 
     def reset(self) -> None:
-        """Forgets history, queues and error."""
+        """Clears history, queues and error."""
         self._refuse_while_running("reset")
         if not isinstance(self.history, Memory):
-            raise InterlinguaError(
-                "the history is a session's, and a session forgets nothing: open another, or rewind it"
-            )
+            raise InterlinguaError("cannot reset an agent with a session; open another session, or rewind it")
         self.history = opened(None, ())
         self.take_queued()
         self.state = AgentState()
@@ -242,9 +243,10 @@ class Agent(Generic[T]):
     async def prompt(
         self, prompt: Prompt, *, images: Images = (), signal: Abort | None = None, raise_on_error: bool = False
     ) -> Result[T]:
-        """Runs to the end with new input. Nothing is raised for what a model or tool does: see `Result.reason`.
+        """Runs to the end with new input. Failures of a model or tool are not raised: see `Result.reason`.
 
-        With `raise_on_error` a run that ends in an error raises it; else a failure that no listener sees is logged.
+        With `raise_on_error`, a run that ends in an error raises it; otherwise a failure that no listener sees is
+        logged.
         """
         self._refuse_while_running("prompt")
         result = await self._run(_messages(prompt, images), poll=True, signal=signal)
@@ -263,9 +265,9 @@ class Agent(Generic[T]):
         return blocking.run(self.prompt(prompt, images=images, signal=signal, raise_on_error=raise_on_error))
 
     async def continue_(self, *, signal: Abort | None = None) -> Result[T]:
-        """Goes on from where the history stands: unanswered calls are run, half-run ones reported as unknown.
+        """Continues from the current history: calls without results are executed, interrupted ones reported as unknown.
 
-        After a finished answer, queued input is taken; with none there is nothing to continue.
+        After a finished response, queued input is sent; without any there is nothing to continue.
         """
         self._refuse_while_running("continue")
         if not self.messages:
@@ -281,13 +283,13 @@ class Agent(Generic[T]):
     async def run(
         self, prompt: Prompt | None = None, *, images: Images = (), signal: Abort | None = None
     ) -> AsyncGenerator[AgentEvent, None]:
-        """The events of a run, as an iterator; without a prompt it continues. Leaving the loop aborts the run."""
+        """Yields the events of a run; without a prompt it continues. Leaving the loop aborts the run."""
         self._refuse_while_running("run")
         received: asyncio.Queue[AgentEvent] = asyncio.Queue()
 
         async def on_event(event: AgentEvent) -> None:
             await received.put(event)
-            await received.join()  # the run goes on when its reader comes back
+            await received.join()  # the run continues when its reader comes back
 
         forget = self.subscribe(on_event)
         work = self.continue_(signal=signal) if prompt is None else self.prompt(prompt, images=images, signal=signal)
@@ -300,7 +302,7 @@ class Agent(Generic[T]):
         finally:
             forget()
             if not task.done():
-                self.abort("the reader left the run")
+                self.abort("the reader stopped iterating")
                 async for _ in _until(task, received):
                     pass
                 _retrieve(task)
@@ -365,7 +367,9 @@ class Agent(Generic[T]):
 
     @property
     def model(self) -> str | ModelDescriptor:
-        """Whom the agent asks. Key, address and headers stay with the provider for which they were given."""
+        """The model that the agent calls. Key, base URL and headers stay with the provider for which they were
+        given.
+        """
         return self._model
 
     @model.setter
@@ -379,14 +383,14 @@ class Agent(Generic[T]):
 
     @property
     def _calling(self) -> dict[str, Any]:
-        """The agent's options, and the function that gives its keys."""
+        """Returns the agent's options, and its key resolver."""
         return {**self.options, **({"get_api_key": self.get_api_key} if self.get_api_key is not None else {})}
 
     async def complete(self, model: Fallback | None, context: Any, **options: Any) -> AssistantMessage:
-        """An answer beside the conversation, by the agent's own model or another, made as the agent makes its calls.
+        """Makes a call outside the conversation, with the agent's model or another, and the agent's settings.
 
-        Key, address and headers of the agent go to models of the same provider only; another one has its own, or is
-        given with it: `{"model": …, "api_key": …}`.
+        The agent's key, base URL and headers are used for models of the same provider only; another model uses its own,
+        or takes them with it: `{"model": …, "api_key": …}`.
         """
         named, access = parted(self.model if model is None else model, "model")
         calling = {name: value for name, value in self._calling.items() if name in (*_EVERY_CALL, "get_api_key")}
@@ -397,7 +401,7 @@ class Agent(Generic[T]):
 
     @property
     def client(self) -> Any:
-        """Whoever asks the models."""
+        """The client that calls the models."""
         if self._client is None:
             from ..connect.client import default_client
 
@@ -406,15 +410,15 @@ class Agent(Generic[T]):
 
     @property
     def signal(self) -> Abort | None:
-        """The signal of the run under way."""
+        """The abort signal of the current run."""
         return self._signal
 
     async def _emit(self, event: AgentEvent) -> None:
-        """Brings the state up to date, then calls every listener."""
+        """Updates the state, then calls every listener."""
         _follow(self.state, event)
         for listener in [*self._listeners]:
             if listener not in self._listeners:
-                continue  # it unsubscribed while another was called
+                continue  # it was unsubscribed during another call
             try:
                 received = listener(event)
                 if isinstance(received, Awaitable):
@@ -436,7 +440,7 @@ class Agent(Generic[T]):
         _log.error("a listener of the agent failed", exc_info=error)
 
     def _pending(self) -> Pending | None:
-        """The last answer if calls of it have no result, with the results that are already known."""
+        """Returns the last response if calls of it have no result, with the known results."""
         answered: Counter[str] = Counter()
         for message in reversed(self.messages):
             if isinstance(message, ToolResultMessage):
@@ -453,12 +457,12 @@ class Agent(Generic[T]):
         calls = tuple(call for call in message.tool_calls if not _taken(answered, call.id))
         if not calls:
             return None
-        self.history.reload()  # what this process has begun counts too
+        self.history.reload()  # calls that this process has started count too
         known = {call.id: result for call in calls if (result := self._recovered(call)) is not None}
         return Pending(message, calls, known)
 
     def _recovered(self, call: ToolCall) -> ToolResult | None:
-        """What the journal knows of a call: its result, or that it had begun; None if it never ran."""
+        """Returns what the journal has about a call: its result, or that it started; None if it never ran."""
         finished = self.history.finished(call.id)
         if finished is not None:
             content: Any = finished.content
@@ -468,7 +472,7 @@ class Agent(Generic[T]):
         return None
 
     def verify(self, answer: AssistantMessage) -> str | None:
-        """What is wrong with a final answer that should be of the agent's output type; None where nothing is."""
+        """Returns what is wrong with a final answer for the agent's output type; None if it is valid."""
         return None if self.output is None else self.output.read(answer).problem
 
     def _output(self, loop: Loop) -> Any:
@@ -478,32 +482,34 @@ class Agent(Generic[T]):
         return self.output.read(last).value
 
     async def compact(self, *, focus: str | None = None) -> Compacted | None:
-        """Sums up what is old in the history now, and says how much that saved; None if nothing is old enough.
+        """Compacts the history now and returns the saving; None if there is nothing to compact.
 
         Raises `CannotCompact` for a history that is too large for the model and cannot be made smaller.
         """
         return await (self.compaction or Compaction()).compact(self, focus=focus)
 
     async def _make_room_if_due(self) -> None:
-        """Makes room before it is too late. What fails costs nothing: the history may fit all the same."""
+        """Compacts the history before the window is full. A failure is ignored: the history may still fit."""
         how = self.compaction
         try:
             if how is not None and await how.due(self):
                 await how.compact(self)
-        except BaseException as error:  # whoever writes summaries
+        except BaseException as error:  # any error of the summarizer
             if must_propagate(error):
                 raise
-            _log.error("the history could not be summed up, so it is left as it is", exc_info=error)
+            _log.error("compaction failed; the history is unchanged", exc_info=error)
 
     async def _make_room(self) -> bool:
-        """Makes room for a history that was refused; whether that was possible. Raises `CannotCompact` if it failed."""
+        """Compacts a history that was refused; returns whether that was possible. Raises `CannotCompact` if it
+        failed.
+        """
         how = self.compaction
         try:
             return how is not None and await how.compact(self, overflowed=True) is not None
         except BaseException as error:
             if must_propagate(error):
                 raise
-            _log.error("the history could not be summed up, so it is left as it is", exc_info=error)
+            _log.error("compaction failed; the history is unchanged", exc_info=error)
             if isinstance(error, CannotCompact):
                 raise
             raise CannotCompact(f"cannot compact: no summary could be written: {describe(error)}") from error
@@ -511,14 +517,14 @@ class Agent(Generic[T]):
     def _refuse_while_running(self, what: str) -> None:
         if self._signal is not None:
             raise InterlinguaError(
-                f"cannot {what} while the agent is running: steer it, queue a follow-up, or abort it"
+                f"cannot {what} while the agent is running; steer it, queue a follow-up, or abort it"
             )
 
 
 async def _until(
     task: "asyncio.Future[Any]", received: "asyncio.Queue[AgentEvent]"
 ) -> AsyncGenerator[AgentEvent, None]:
-    """The events received until the task is done and the queue is empty."""
+    """Yields the events received until the task is done and the queue is empty."""
     while not (task.done() and received.empty()):
         receiving = asyncio.ensure_future(received.get())
         try:
@@ -533,7 +539,7 @@ async def _until(
 
 
 async def _to_the_end(work: "asyncio.Task[str]", signal: Abort) -> str:
-    """Waits for a run. A cancellation aborts it, so that it ends in order; a second one does not wait for that."""
+    """Waits for a run. A cancellation aborts it, so that it ends cleanly; a second one does not wait for that."""
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
@@ -548,7 +554,7 @@ async def _to_the_end(work: "asyncio.Task[str]", signal: Abort) -> str:
 
 
 def _retrieve(task: "asyncio.Future[Any]") -> None:
-    """Takes note of how a task failed that nobody waits for any more."""
+    """Retrieves the exception of a task that is no longer awaited, so that asyncio does not log it."""
     if not task.cancelled():
         task.exception()
 
@@ -559,13 +565,13 @@ def _taken(counts: "Counter[str]", id: str) -> bool:
 
 
 def _cache_key(session: Any) -> dict[str, Any]:
-    """The session id, for providers that cache by session."""
+    """Returns the session id, for providers that cache by session."""
     id = getattr(session, "id", None)
     return {} if id is None else {"session_id": id}
 
 
 class _Queue:
-    """Messages that wait to be sent."""
+    """A queue of messages to be sent."""
 
     def __init__(self, mode: QueueMode) -> None:
         self._mode = mode
@@ -578,7 +584,7 @@ class _Queue:
         self._waiting.append(list(messages))
 
     def take(self) -> list[AgentMessage]:
-        """The messages to send now: one input, or all, by the mode."""
+        """Returns the messages to send now: one input, or all, depending on the mode."""
         if self._mode == "all":
             return self.clear()
         return self._waiting.pop(0) if self._waiting else []
@@ -589,7 +595,9 @@ class _Queue:
 
 
 def _tools(given: Iterable[Any], context: ToolContext | None, settings: Mapping[str, Any] | None) -> list[Tool]:
-    """Tools of any form; names are those of core tools, each once, with their settings; default: the current folder."""
+    """Normalizes tools of any form; strings are names of core tools, with their settings; default: the current
+    folder.
+    """
     context = with_settings(context if context is not None else ToolContext(root=str(Path.cwd())), settings)
     given = [given] if isinstance(given, str) else list(given)
     made: list[Tool] = []
@@ -619,7 +627,7 @@ def _read(messages: Iterable[Any], path: str) -> list[AgentMessage]:
 
 
 def _tell(span: RunSpan, prompts: Sequence[AgentMessage], loop: Loop, reason: str) -> None:
-    """Puts on the span of a run what it used, and how it ended."""
+    """Records usage and outcome on the span of a run."""
     answers = [message for message in loop.new if isinstance(message, AssistantMessage)]
     span.set_content(input__messages=prompts, output__messages=answers[-1:])
     usage = total_usage(answer.usage for answer in answers)

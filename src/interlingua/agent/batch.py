@@ -1,7 +1,7 @@
-"""The calls of one answer: run, and answered in the order in which they were made.
+"""Executes the tool calls of one response; results are returned in call order.
 
-Calls run side by side unless the mode or a tool's own mark says otherwise. Each ends when it ends; the result messages
-follow in call order. What finished before its turn is written to the journal, so a crash does not lose that it ran.
+Calls run concurrently unless the mode or the tool forbids it. A result that is ready before its turn is written to the
+journal, so that a crash does not lose it.
 """
 
 import asyncio
@@ -31,16 +31,18 @@ from .emitter import Emit
 
 _log = logging.getLogger(__name__)
 
-SKIPPED = "This call was skipped: new input arrived before it was begun. It did not run."
+SKIPPED = "This call was skipped: new input arrived before it started. It did not run."
 CUT_SHORT = (
     "This call was not run: the answer was cut off by the output limit, so its arguments may be incomplete. "
     "Make the call again, with shorter arguments if it does not fit."
 )
-NOT_RUN = "This call was not run: the run was aborted before it was begun."
+NOT_RUN = "This call was not run: the run was aborted before it started."
 
 
 class BeforeCall(Struct, frozen=True, kw_only=True):
-    """What a `before_tool_call` hook sees. Arguments are validated; it may return `Verdict` to block or change them."""
+    """The argument of a `before_tool_call` hook. Arguments are validated; it may return a `Verdict` to block or
+    change them.
+    """
 
     message: AssistantMessage
     call: ToolCall
@@ -48,7 +50,7 @@ class BeforeCall(Struct, frozen=True, kw_only=True):
 
 
 class AfterCall(Struct, frozen=True, kw_only=True):
-    """What an `after_tool_call` hook sees. It may return a `ToolResult` that takes the place of the result."""
+    """The argument of an `after_tool_call` hook. It may return a `ToolResult` that replaces the result."""
 
     message: AssistantMessage
     call: ToolCall
@@ -57,7 +59,7 @@ class AfterCall(Struct, frozen=True, kw_only=True):
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
-    """What a hook decides: `block` with a reason, or other `arguments`. A mapping with these fields does as well."""
+    """A hook's decision: `block` with a reason, or other `arguments`. A mapping with these fields is accepted too."""
 
     block: bool = False
     reason: str | None = None
@@ -65,7 +67,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
 
 
 class Rules(Struct, frozen=True, kw_only=True):
-    """How calls are run."""
+    """How calls are executed."""
 
     tools: dict[str, Tool] = {}
     mode: Literal["parallel", "sequential"] = "parallel"
@@ -77,17 +79,17 @@ class Rules(Struct, frozen=True, kw_only=True):
 
 
 class Journal:
-    """Where it is written that a call has begun, and what came of one that finished before its turn."""
+    """Records that a call has started, and the result of one that finished before its turn."""
 
     def note_begun(self, call: ToolCall) -> None:
         """Called before a tool runs."""
 
     def note_finished(self, call: ToolCall, result: ToolResultMessage) -> None:
-        """Called when a tool has run and its result cannot be written yet."""
+        """Called when a tool has finished and its result cannot be written yet."""
 
 
 class Batch:
-    """One answer's calls on their way to results. `store` saves a result; it is on disk before any listener gets it."""
+    """The calls of one response until their results. `store` saves a result to disk before any listener receives it."""
 
     def __init__(
         self,
@@ -115,14 +117,14 @@ class Batch:
         self.terminate = False
 
     async def run(self, calls: Sequence[ToolCall], known: dict[str, ToolResult] | None = None) -> None:
-        """Runs the calls that have no known result. Afterwards every call has one, in `results`."""
+        """Executes the calls that have no known result. Afterwards every call has one, in `results`."""
         wishes: list[bool] = []
         for group in self._groups(calls):
             wishes += await _side_by_side([self._one(at, call, (known or {}).get(call.id)) for at, call in group])
         self.terminate = bool(wishes) and all(wishes)
 
     def _groups(self, calls: Sequence[ToolCall]) -> list[list[tuple[int, ToolCall]]]:
-        """Calls that may run side by side; one that must be alone is a group of its own."""
+        """Groups calls that may run concurrently; a sequential call is a group of its own."""
         groups: list[list[tuple[int, ToolCall]]] = []
         alone = True
         for at, call in enumerate(calls):
@@ -135,7 +137,7 @@ class Batch:
         return groups
 
     async def _one(self, at: int, call: ToolCall, known: ToolResult | None) -> bool:
-        """One call to its end; whether its result asks the agent to stop."""
+        """Executes one call to its end; returns whether its result asks the agent to stop."""
         if known is not None:
             self._settle(at, result_message(call, known))
         else:
@@ -165,7 +167,7 @@ class Batch:
                 await self._emit(MessageEnd(result))
 
     async def _outcome(self, call: ToolCall) -> ToolResult:
-        """What came of a call, whatever happened."""
+        """Returns the result of a call, whatever happened."""
         tool = self._rules.tools.get(call.name)
         if self._signal.aborted:
             return failure(call.name, NOT_RUN, "aborted")
@@ -201,12 +203,12 @@ class Batch:
             return result
 
     def _hooked(self, tool: Tool, call: ToolCall) -> Any:
-        """The tool as it runs here: the hook is asked first, then the beginning goes into the journal."""
+        """Wraps the tool: runs the hook first, then records the start in the journal."""
 
         async def execute(id: str, params: dict[str, Any], signal: Any = None, on_update: Any = None) -> Any:
             try:
                 verdict = await self._before(call, params)
-            except BaseException as error:  # a hook that fails has allowed nothing
+            except BaseException as error:  # a failed hook has not allowed the call
                 if must_propagate(error):
                     raise
                 _log.error("the hook before %s failed", call.name, exc_info=error)
@@ -221,7 +223,9 @@ class Batch:
         return execute
 
     async def _before(self, call: ToolCall, arguments: dict[str, Any]) -> Verdict | None:
-        """What the hooks decide: each sees the arguments that the one before it left; the first that blocks decides."""
+        """Returns the hooks' decision: each receives the arguments of the one before it; the first that blocks
+        decides.
+        """
         decided: Verdict | None = None
         for hook in self._rules.before:
             async with self._asking:
@@ -241,10 +245,10 @@ class Batch:
             try:
                 changed = await _awaited(hook(seen))
                 result = result if changed is None else as_result(changed)
-            except BaseException as error:  # the tool has run: what came of it is not lost with the hook
+            except BaseException as error:  # the tool has run: keep its result if the hook fails
                 if must_propagate(error):
                     raise
-                _log.error("the hook after %s failed; its result stays as it is", call.name, exc_info=error)
+                _log.error("the hook after %s failed; its result is unchanged", call.name, exc_info=error)
         return result
 
     async def _one_question(self, request: Any) -> bool:
@@ -256,7 +260,7 @@ class Batch:
 
 
 class _Updates:
-    """Partial results of one call as events, in the order in which they came; all are emitted before the end event."""
+    """Emits partial results of one call in order; all of them before the end event."""
 
     def __init__(self, emit: Emit, call: ToolCall) -> None:
         self._emit = emit
@@ -282,7 +286,7 @@ class _Updates:
 
 
 async def _side_by_side(work: list[Coroutine[Any, Any, bool]]) -> list[bool]:
-    """What the coroutines return. If one breaks, the others are stopped before that is raised."""
+    """Runs coroutines concurrently. If one fails, the others are cancelled before its exception is raised."""
     if len(work) == 1:
         return [await work[0]]
     tasks = [asyncio.ensure_future(one) for one in work]
@@ -300,7 +304,7 @@ async def _awaited(value: Any) -> Any:
 
 
 def result_message(call: ToolCall, result: ToolResult) -> ToolResultMessage:
-    """What the model reads of a result, and what programs do."""
+    """Returns the message for the model, with the details for programs."""
     return ToolResultMessage(
         tool_call_id=call.id,
         tool_name=call.name,
@@ -312,24 +316,24 @@ def result_message(call: ToolCall, result: ToolResult) -> ToolResultMessage:
 
 
 def _clean(block: Any) -> Any:
-    """Half a character in a tool's text would make every later request invalid."""
+    """Replaces unpaired surrogates in a tool's text, which would make every later request invalid."""
     if isinstance(block, TextBlock) and not jsontext.is_clean(block.text):
         return replace(block, text=jsontext.clean(block.text))
     return block
 
 
 def plain_result(result: ToolResult) -> dict[str, Any]:
-    """A result as events carry it."""
+    """Returns a result as events carry it."""
     return {"content": [plain(block) for block in result.content], "details": _storable(result.details)}
 
 
 def _storable(details: Any) -> Any:
-    """Details as JSON values; what has no such form, as its `repr`."""
+    """Returns details as JSON values; the `repr` of what has no JSON form."""
     if details is None:
         return None
     try:
         value = msgspec.to_builtins(details, str_keys=True)
-        jsontext.compact([[[[value]]]])  # a line puts some levels around them
+        jsontext.compact([[[[value]]]])  # a session line nests them a few levels deeper
     except (TypeError, ValueError, msgspec.MsgspecError, RecursionError, FormatError):
         return repr(details)
     return value
@@ -340,4 +344,4 @@ def _no_such_tool(name: str, tools: dict[str, Tool]) -> str:
 
     near = difflib.get_close_matches(name, tools, 3)
     hint = f" Did you mean {' or '.join(near)}?" if near else ""
-    return f"There is no tool called {name!r}.{hint} The tools are: {', '.join(tools) or 'none'}."
+    return f"Unknown tool {name!r}.{hint} Available tools: {', '.join(tools) or 'none'}."

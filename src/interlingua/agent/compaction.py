@@ -1,4 +1,6 @@
-"""Making room: when the history nears the model's window, what is old is summed up. The original stays on disk."""
+"""Context compaction: summarizes old history when it approaches the model's context window. The original stays on
+disk.
+"""
 
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -21,11 +23,11 @@ Summarise: TypeAlias = Callable[[str, int], Awaitable[str]]
 
 UNKNOWN_WINDOW = 128_000
 SMALLEST_PIECE = 256  # tokens of a conversation that are worth a request of their own
-_WORDS = 400  # tokens, at most, of a request for a summary beside the conversation and the summary before
+_WORDS = 400  # maximum tokens of a summary request beside the conversation and the earlier summary
 
 
 class Compacted(Struct, frozen=True, kw_only=True):
-    """What a compaction did: about how many tokens the next request holds, before and after."""
+    """The effect of a compaction: estimated tokens of the next request, before and after."""
 
     tokens_before: int
     tokens_after: int
@@ -38,11 +40,11 @@ class Compacted(Struct, frozen=True, kw_only=True):
 
 
 class Compaction(Struct, frozen=True, kw_only=True):
-    """When to make room and how.
+    """When and how to compact.
 
-    `reserve` tokens stay free for the answer, about `keep` tokens of the latest history stay as they are. `summarise`
-    writes the summary; without it `model` does, or the agent's own. A model of another provider than the agent's has
-    its own key and address; it may bring them: `{"model": …, "api_key": …, "base_url": …}`.
+    `reserve` tokens stay free for the response, about `keep` tokens of the latest history are kept. `summarise` writes
+    the summary; by default `model` does, or the agent's own. A model of another provider than the agent's uses its own
+    key and base URL, or those given with it: `{"model": …, "api_key": …, "base_url": …}`.
     """
 
     reserve: int = cutting.RESERVE_TOKENS
@@ -60,12 +62,12 @@ class Compaction(Struct, frozen=True, kw_only=True):
         return cutting.is_due(taken(context), window, self._reserve(window))
 
     async def compact(self, agent: Any, *, focus: str | None = None, overflowed: bool = False) -> Compacted | None:
-        """Sums up what is old, and says how much that saved; None if there was nothing to sum up.
+        """Compacts old history and returns the saving; None if there was nothing to compact.
 
-        What is more than one request can hold is summed up in parts; a turn that is too large and cannot be divided is
-        summed up whole. Raises `CannotCompact` where that does not help either. A failure leaves everything as it was.
-        `overflowed` says that the provider has refused the history: then it is taken for at least as large as the
-        window, whatever it seems to be.
+        History that exceeds one request is summarized in parts; a turn that is too large and cannot be split is
+        summarized as a whole. Raises `CannotCompact` if that does not help either. A failure changes nothing.
+
+        `overflowed`: the provider has refused the history, which then counts as at least as large as the window.
         """
         await catalogue.warm()
         plan = _Plan(self, agent, overflowed)
@@ -86,7 +88,7 @@ class Compaction(Struct, frozen=True, kw_only=True):
         return done
 
     def _reserve(self, window: int) -> int:
-        """No more than half of a small window."""
+        """At most half of a small window."""
         return min(self.reserve, window // 2)
 
     def _writers_window(self, agent: Any) -> int:
@@ -105,20 +107,20 @@ class Compaction(Struct, frozen=True, kw_only=True):
 
 
 class _Plan:
-    """What to sum up of an agent's history so that the rest fits."""
+    """Plans what to summarize of an agent's history so that the rest fits."""
 
     def __init__(self, how: Compaction, agent: Any, overflowed: bool) -> None:
         self.entries: Sequence[Entry] = agent.history.entries
         window = how.window or _window(agent.model, agent)
         reserve = how._reserve(window)
         fixed = taken(Context(system=agent.system, messages=(), tools=tuple(map(extract_tool_schema, agent.tools))))
-        # Estimates are rough: they are stretched to what an answer reported, or to what a refusal tells.
+        # Estimates are rough: they are scaled to the usage of a response, or to a refusal.
         seems = fixed + sum(map(cutting.estimate, cutting.context(self.entries)))
         self._size = max(seems, cutting.context_tokens(self.entries), window if overflowed else 0)
         self._scale = self._size / seems if seems else 1.0
         self._fixed = fixed * self._scale
         self.room = int(window - reserve - self._fixed)
-        # The summary and what is kept share the room; in an ordinary window these limits do not bind.
+        # The summary and the kept history share the window; in a window of usual size these limits do not bind.
         self.summary_most = max(1, min(int(reserve * 0.8), self.room // 3))
         self.prefix_most = max(1, min(int(reserve * 0.5), self.room // 5))
         self._keep = max(1, int(min(how.keep, max(self.room, 3) // 3) / self._scale))
@@ -139,7 +141,7 @@ class _Plan:
         return self._kept_tokens(cut) + summary <= max(self.room, 0)
 
     def _kept_tokens(self, cut: cutting.Cut) -> float:
-        """The tokens of what stays as it is."""
+        """The tokens of the kept history."""
         if cut.first_kept is None:
             return 0
         first = next(at for at, entry in enumerate(self.entries) if (entry.id or "") == cut.first_kept)
@@ -150,7 +152,7 @@ class _Plan:
         if self.room <= 0:
             return f"the system text and the tools leave no room in a window of {window:,} tokens"
         if not self.entries or cutting.is_compaction(self.entries[-1].message):
-            return f"there is nothing left to sum up, and it does not fit a window of {window:,} tokens"
+            return f"there is nothing left to summarize, and it does not fit a window of {window:,} tokens"
         unread = sum(cutting.estimate(entry.message) for entry in cutting.unanswered(self.entries))
         return (
             f"the last turn does not fit a window of {window:,} tokens (about {unread:,} are not answered yet), and it "
@@ -158,7 +160,7 @@ class _Plan:
         )
 
     def outcome(self, summary: str) -> Compacted:
-        """What the summary saves. Raises `CannotCompact` for one that saves nothing where something must be saved."""
+        """Returns the saving. Raises `CannotCompact` if the summary saves nothing although something must be saved."""
         assert self.cut is not None
         left = cutting.estimate(cutting.summary_message(summary)) + self._kept_tokens(self.cut)
         before, after = int(self._size), int(self._fixed + left)
@@ -171,14 +173,14 @@ class _Plan:
 
 
 class _Writer:
-    """Has a summary written, in as many parts as it takes: each goes on from the summary of those before it."""
+    """Writes a summary in as many parts as needed: each continues from the summary of the earlier ones."""
 
     def __init__(self, write: Summarise, window: int) -> None:
         self._write = write
         self._window = window
 
     async def summary(self, plan: _Plan, focus: str | None) -> str:
-        """Of what came before the turn at the cut; the earlier summary where nothing came since."""
+        """Summarizes what came before the turn at the cut; returns the earlier summary if nothing came since."""
         cut = plan.cut
         assert cut is not None
         if not any(not cutting.is_bookkeeping(entry.message) for entry in cut.summarize) and cut.prefix:
@@ -192,7 +194,7 @@ class _Writer:
         return await self._written(parts, request, plan.summary_most, cut.previous) or ""
 
     async def prefix(self, plan: _Plan) -> str | None:
-        """Of the part of a turn that is not kept."""
+        """Summarizes the part of a turn that is not kept."""
         cut = plan.cut
         assert cut is not None
         if not cut.prefix:
@@ -206,7 +208,7 @@ class _Writer:
         return await self._written(parts, request, plan.prefix_most, None)
 
     def _piece(self, most: int) -> int:
-        """How many tokens of conversation one request can hold beside the summary before and the one to be written."""
+        """Returns how many tokens of conversation one request can hold beside the earlier and the new summary."""
         return max(SMALLEST_PIECE, self._window - 2 * most - _WORDS)
 
     async def _written(
@@ -223,17 +225,17 @@ class _Writer:
                 waiting[:0] = cutting.split(part, len(part.encode()) // 2 + 4)
                 continue
             if not written.strip():
-                raise CannotCompact("the summary is empty, so the history was left as it is")
+                raise CannotCompact("the summary is empty; the history is unchanged")
             before = written
         return before
 
 
 def _window(given: Fallback, agent: Any) -> int:
-    """How much a model reads: of the one that a call with this name asks, be it an alias, a family or a bare id."""
+    """Returns the context window of the model that a call with this name uses: an alias, a family or a bare id."""
     model = given["model"] if isinstance(given, dict) else given
     known = model.context_window if isinstance(model, ModelDescriptor) else None
-    find = getattr(agent.client, "find_known", None)  # not of every client that an agent may be given
+    find = getattr(agent.client, "find_known", None)  # custom clients may not have it
     if known is None and find is not None:
-        with contextlib.suppress(InterlinguaError):  # the call will say what is wrong with the name
+        with contextlib.suppress(InterlinguaError):  # the call reports what is wrong with the name
             known = find(model, catalogue.default())[1].context_window
     return known or UNKNOWN_WINDOW

@@ -1,4 +1,4 @@
-"""Telling what happens, one event at a time, and knowing what is still open: a run that breaks can end in order."""
+"""Emits agent events in order, and closes open ones when a run fails."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -26,7 +26,7 @@ class EventEmitter:
         self._emit = emit
         self._order = asyncio.Lock()
         self._in_turn = False
-        self._message: MessageStart | MessageUpdate | None = None  # the latest of a message that has not ended
+        self._message: MessageStart | MessageUpdate | None = None  # the latest version of a message that has not ended
         self._given = 0  # messages
         self._running: list[ToolExecutionStart] = []
         self._answer: AssistantMessage | None = None
@@ -38,7 +38,7 @@ class EventEmitter:
             await self._emit(event)
 
     def resume(self, answer: AssistantMessage) -> None:
-        """Says that the turn which has begun belongs to an answer of an earlier run."""
+        """Marks the current turn as belonging to a response of an earlier run."""
         self._answer = answer
 
     def _follow(self, event: AgentEvent) -> None:
@@ -69,13 +69,13 @@ class EventEmitter:
     def tail(
         self, kept: Sequence[AgentMessage], broken: Callable[[AssistantMessage | None], AssistantMessage]
     ) -> Iterator[AgentEvent]:
-        """The events that end everything which was begun.
+        """Returns the events that close everything that is open.
 
-        `kept` are the messages stored in this run, emitted or not; `broken` makes the answer of a turn that has
-        none, from what had come of it.
+        `kept` are the messages stored in this run, emitted or not; `broken` builds the response of a turn that has
+        none, from its partial content.
         """
         for call in self._running:
-            result = {"content": [{"type": "text", "text": "The run broke off before this call ended."}]}
+            result = {"content": [{"type": "text", "text": "The run failed before this call ended."}]}
             yield ToolExecutionEnd(call.tool_call_id, call.tool_name, result, True)
         opened = self._message.message if self._message is not None else None
         for message in kept[self._given :]:

@@ -12,10 +12,10 @@ from ..values.messages import AgentMessage, CustomMessage, Message, TextBlock, T
 from ..values.request import Entry
 from .batch import Journal
 
-# From what an agent's history holds to what a model reads.
+# Converts an agent's history to the messages that a model reads.
 #
-# Messages of an application's own are kept in the history and dropped here, unless their role is registered with a
-# way to say them.
+# An application's own messages are kept in the history and dropped here, unless a converter is registered for their
+# role.
 
 
 Answered = Callable[[CustomMessage], "Message | str | None"]
@@ -24,12 +24,12 @@ _ROLES: dict[str, Answered] = {}
 
 
 def register_message(role: str, say: Answered) -> None:
-    """Has models read messages of this role as `say` gives them: a message, a text as the user's, or nothing."""
+    """Registers a converter for messages of this role: it returns a message, a text for the user's role, or None."""
     _ROLES[role] = say
 
 
 def for_models(messages: Iterable[AgentMessage]) -> list[Message]:
-    """The messages that models read, in order."""
+    """Returns the messages that models read, in order."""
     messages = tuple(messages)
     if not any(issubclass(kind, CustomMessage) for kind in set(map(type, messages))):
         return [*messages]  # type: ignore[list-item]
@@ -99,11 +99,11 @@ register_message("branchSummary", _branch)
 register_message("compactionSummary", _compaction)
 
 
-# An agent's history in a session: messages as entries, calls that began as journal lines beside them.
+# An agent's history in a session: messages as entries, started calls as journal lines beside them.
 
 
 class Stored(Journal):
-    """A history that another process can take up. In memory is only what the model reads."""
+    """A history that another process can resume. Only what the model reads is in memory."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -153,47 +153,47 @@ class Stored(Journal):
         self._open = {}
         for found in self.session.unfinished_calls():
             same = self._open.get(found.call.id)
-            if same is not None:  # calls of one id cannot be distinguished here: none is run again if one of them began
+            if same is not None:  # calls with one id look the same: none runs again if one started
                 found = found._replace(started=found.started or same.started, ended=False, result=None)
             self._open[found.call.id] = found
 
 
 class History(Protocol):
-    """The agent's side of a store."""
+    """The agent's interface to a history."""
 
     @property
     def messages(self) -> Sequence[AgentMessage]: ...
     @property
     def entries(self) -> Sequence[Entry]:
-        """The messages in their places, as far as the model reads them."""
+        """The entries that the model reads."""
         ...
 
     @property
     def journal(self) -> Journal: ...
     def append(self, message: AgentMessage) -> None: ...
     def begun(self, call_id: str) -> bool:
-        """Whether a call is known to have begun, in this process or one before."""
+        """Whether a call is known to have started, in this process or an earlier one."""
         ...
 
     def finished(self, call_id: str) -> ToolResultMessage | None:
-        """The result of a call that finished and was not yet answered."""
+        """Returns the result of a call that finished and has no result message yet."""
         ...
 
     def sync(self) -> None:
-        """Makes sure that what was appended survives."""
+        """Syncs appended entries to disk."""
         ...
 
     def compact(self, summary: str, first_kept: str | None, **about: Any) -> None:
-        """Puts a summary in the place of what came before the entry that is kept first."""
+        """Replaces everything before the first kept entry by a summary."""
         ...
 
     def reload(self) -> None:
-        """Reads the history anew, after somebody else changed where it stands."""
+        """Reads the history again, after another writer moved its head."""
         ...
 
 
 class Memory(Journal):
-    """A history that ends with the process."""
+    """A history in memory."""
 
     def __init__(self, messages: Iterable[AgentMessage] = ()) -> None:
         self.messages: list[AgentMessage] = list(messages)
@@ -222,7 +222,7 @@ class Memory(Journal):
 
     @property
     def entries(self) -> list[Entry]:
-        """The first message is the compaction itself where it tells its summary: a later one brings that up to date."""
+        """The first message is the compaction itself if it has a summary: a later one updates it."""
         messages = list(self.messages)
         if self._compaction is not None and messages and messages[0] is self._compaction[0]:
             messages[0] = self._compaction[1]
@@ -244,7 +244,7 @@ class Memory(Journal):
 
 
 def opened(session: Any, messages: Iterable[AgentMessage]) -> History:
-    """The history for an agent: the session's, else one in memory."""
+    """Returns the history for an agent: the session's, else one in memory."""
     if session is None:
         return Memory(messages)
     if not hasattr(session, "context_messages"):

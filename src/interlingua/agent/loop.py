@@ -1,11 +1,13 @@
-"""The loop: ask the model, run its calls, ask again, until it is done. Every run is one well-formed row of events.
+"""The agent loop: calls the model, executes its tool calls, and repeats until done.
+
+Every run is one well-formed sequence of events:
 
     agent_start · turn_start · message_start message_end (each prompt) ·
-    message_start message_update* message_end (the answer) ·
+    message_start message_update* message_end (the response) ·
     tool_execution_start tool_execution_update* tool_execution_end · message_start message_end (each result) ·
     turn_end · turn_start · … · agent_end
 
-New input is taken in only where every call has its result: at the beginning of a turn.
+New input is accepted only when every call has its result: at the beginning of a turn.
 """
 
 import asyncio
@@ -45,16 +47,16 @@ _LIMIT = "limit: "
 
 
 class Queue(Protocol):
-    """Input that waits to be sent."""
+    """A queue of input to be sent."""
 
     def __bool__(self) -> bool: ...
     def take(self) -> list[AgentMessage]:
-        """The messages to send now."""
+        """Returns the messages to send now."""
         ...
 
 
 class Pending(Struct, frozen=True):
-    """An answer of an earlier run: its calls that still want results, and the results that are known of them."""
+    """A response of an earlier run: its calls without results, and the known results."""
 
     answer: AssistantMessage
     calls: tuple[ToolCall, ...]
@@ -62,9 +64,9 @@ class Pending(Struct, frozen=True):
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """When a run must end: answers, tokens (in and out), dollars, seconds. None: no limit.
+    """When a run must end: responses, tokens (in and out), dollars, seconds. None: no limit.
 
-    Seconds cut off what is under way; the others keep the next answer from being asked for.
+    The seconds limit interrupts a running call; the others prevent the next one.
     """
 
     turns: int | None = 200
@@ -73,20 +75,20 @@ class Limits(Struct, frozen=True, kw_only=True):
     seconds: float | None = None
 
     def reached(self, spent: Spent) -> str | None:
-        """The message of the limit that is reached. A limit of cost that cannot be watched is taken as reached."""
+        """Returns the message of a reached limit. A cost limit without a known price counts as reached."""
         if self.turns is not None and spent.turns >= self.turns:
             return f"{_LIMIT}{self.turns} turns"
         if self.tokens is not None and spent.tokens >= self.tokens:
             return f"{_LIMIT}{self.tokens} tokens"
         if self.cost is not None and spent.cost is None:
-            return f"{_LIMIT}${self.cost:g} (the price of an answer is not known)"
+            return f"{_LIMIT}${self.cost:g} (the price of a response is unknown)"
         if self.cost is not None and spent.cost is not None and spent.cost >= self.cost:
             return f"{_LIMIT}${self.cost:g}"
         return None
 
 
 class Setup(Struct, frozen=True, kw_only=True):
-    """What a turn is made of. `ask` streams an answer as `interlingua.stream` does."""
+    """The configuration of a turn. `ask` streams a response as `interlingua.stream` does."""
 
     ask: Callable[..., Any]
     model: str | ModelDescriptor
@@ -99,13 +101,13 @@ class Setup(Struct, frozen=True, kw_only=True):
     on_steering: Literal["finish", "skip"] = "finish"
     transforms: tuple[Callable[[Sequence[AgentMessage], Abort], Any], ...] = ()
     convert: Callable[[Sequence[AgentMessage]], Any]
-    prepare: Callable[[], Awaitable[object]] | None = None  # called before each answer, when all that it reads is kept
-    make_room: Callable[[], Awaitable[bool]] | None = None  # shortens the history; whether that was possible
-    verify: Callable[[AssistantMessage], str | None] | None = None  # what is wrong with a final answer
+    prepare: Callable[[], Awaitable[object]] | None = None  # called before each response
+    make_room: Callable[[], Awaitable[bool]] | None = None  # compacts the history if possible
+    verify: Callable[[AssistantMessage], str | None] | None = None  # returns what is wrong with a final answer
 
 
 class Loop:
-    """One run. `setup` is asked before each turn, so what is changed in the middle of a run holds from the next one."""
+    """One run. `setup` is called before each turn, so changes during a run take effect with the next turn."""
 
     def __init__(
         self,
@@ -134,12 +136,12 @@ class Loop:
     async def run(
         self, prompts: Sequence[AgentMessage] = (), *, pending: Pending | None = None, poll: bool = True
     ) -> str:
-        """Runs to the end and says why it ended. Without `poll`, what is queued waits until the first answer."""
+        """Runs to the end and returns the reason. Without `poll`, queued input waits until the first response."""
         await self._emit(AgentStart())
         timer = self._alarm()
         try:
             reason = await self._flow(prompts, pending, poll)
-        except BaseException as error:  # of a hook, or of the disk
+        except BaseException as error:  # from a hook, or from the disk
             if must_propagate(error):
                 if isinstance(error, asyncio.CancelledError):
                     self._signal.abort("cancelled")
@@ -171,7 +173,7 @@ class Loop:
         for message in waiting:
             await self._add(message)
         over = self._setup.limits.reached(self.spent)
-        if over is not None:  # nothing is left of a limit
+        if over is not None:  # a limit is used up
             await self._break_off("aborted", over)
             return over
         return await self._turns()
@@ -200,7 +202,7 @@ class Loop:
                 await self._add(message)
 
     def _after(self, answer: AssistantMessage, more: bool) -> tuple[list[AgentMessage], str | None]:
-        """The next messages, or why the run ends. Nothing is taken from a queue that is not sent."""
+        """Returns the next messages, or why the run ends. Nothing is removed from a queue without being sent."""
         problem = None if more or self._steering else self._problem(answer)
         wrong = None
         if problem is not None and self._corrections < CORRECTIONS:
@@ -220,7 +222,7 @@ class Loop:
         return self._steering.take() or ([] if more else self._follow_ups.take()), None
 
     async def _calls(self, answer: AssistantMessage, calls: Sequence[ToolCall], known: dict[str, ToolResult]) -> bool:
-        """Runs the calls of an answer and ends its turn; whether the model must be asked again."""
+        """Executes the calls of a response and ends its turn; returns whether to call the model again."""
         batch = Batch(
             answer,
             self._setup.rules,
@@ -235,18 +237,18 @@ class Loop:
         return bool(calls) and not batch.terminate
 
     def _problem(self, answer: AssistantMessage) -> str | None:
-        """What is wrong with a final answer."""
+        """Returns what is wrong with a final answer."""
         verify = self._setup.verify
         return verify(answer) if verify is not None and not answer.tool_calls else None
 
     async def _worth_another(self, answer: AssistantMessage, failures: int) -> bool:
-        """Whether a failed answer is worth asking for again, after a pause. Finished calls are in the history."""
+        """Whether to retry a failed response, after a delay. Finished calls are in the history."""
         failure, retry = self.failure, self._setup.retry
         if self._signal.aborted or failure is None:
             return False
         if isinstance(failure, ContextTooLong):
             return await self._room()
-        # What failed before the first event was retried by the client.
+        # Failures before the first event were retried by the client.
         if not answer.content or failures >= retry.attempts or not retry.again(failure):
             return False
         with contextlib.suppress(TimeoutError):
@@ -254,7 +256,7 @@ class Loop:
         return not self._signal.aborted
 
     async def _room(self) -> bool:
-        """Makes room for an answer, once until one comes."""
+        """Compacts the history to make room for a response, once until one succeeds."""
         if self._setup.make_room is None or self._room_made:
             return False
         self._room_made = True
@@ -270,7 +272,7 @@ class Loop:
         return self._cut() or self._setup.limits.reached(self.spent)
 
     def _cut(self) -> str | None:
-        """Why the run was cut off, if it was."""
+        """Returns why the run was interrupted, if it was."""
         if not self._signal.aborted:
             return None
         reason = self._signal.reason
@@ -282,10 +284,11 @@ class Loop:
             return None
         return asyncio.get_running_loop().call_later(seconds, self._signal.abort, f"{_LIMIT}{seconds:g} s")
 
-    # --- one answer -------------------------------------------------------------------------------------------------
+    # --- one response
+    # ----------------------------------------------------------------------------------------------------
 
     async def _answer(self) -> AssistantMessage:
-        """One answer of the model, emitted as it streams."""
+        """Streams one response of the model and emits it."""
         setup = self._setup
         context = Context(system=setup.system, messages=await self._readable(), tools=self._specs())
         stream = setup.ask(setup.model, context, signal=self._signal, **setup.options)
@@ -306,7 +309,7 @@ class Loop:
         return message
 
     async def _readable(self) -> Any:
-        """The history as the model reads it: transformed, then without what is not for models."""
+        """Returns the history as the model reads it: transformed, then without messages that are not for models."""
         messages: Any = self._history.messages
         for transform in self._setup.transforms:
             messages = await _awaited(transform(tuple(messages), self._signal))
@@ -333,7 +336,7 @@ class Loop:
         self.new.append(message)
 
     async def _break_off(self, reason: Literal["error", "aborted"], why: str) -> None:
-        """Ends what is open in a run that broke; a turn without an answer gets one that says why."""
+        """Closes what is open in a failed run; a turn without a response gets one with the reason."""
 
         def broken(partial: AssistantMessage | None) -> AssistantMessage:
             message = replace(
@@ -342,7 +345,7 @@ class Loop:
                 error_message=why,
                 timestamp=_milliseconds(),
             )
-            with contextlib.suppress(Exception):  # storing may be what broke
+            with contextlib.suppress(Exception):  # storing may be what failed
                 self._history.append(message)
             self.new.append(message)
             return message

@@ -1,7 +1,7 @@
-"""Executes one run on its session, from the start or where another worker left it. Knows nothing of queues.
+"""Executes one run on its session, from the start or where another worker left off. Knows nothing of queues.
 
-The session is the only record of what was done. For the queue a run is one whole: steps of a workflow would be a
-second journal, which could disagree with the first.
+The session is the only record of what was done. For the queue a run is one unit: workflow steps would be a second
+journal that could disagree with the first.
 """
 
 from collections.abc import Sequence
@@ -23,8 +23,9 @@ from .orders import Order, Outcome, RunFailed, made
 
 
 async def executed(order: Order, session: Session, signal: Abort) -> Outcome:
-    """Runs to the end. Raises RunFailed where the agent could not be made or its model failed, SessionError where the
-    session could not be written: then it may be tried again."""
+    """Runs to the end. Raises RunFailed if the agent could not be created or its model failed; SessionError if the
+    session could not be written: the run may then be retried.
+    """
     agent = await _made(order, session)
     _begin(order, session)
     agent.history.reload()
@@ -45,7 +46,7 @@ async def _made(order: Order, session: Session) -> Agent:
         return await made(order.agent, session, order.arguments)
     except SessionError:
         raise
-    except BaseException as error:  # of whoever wrote the factory
+    except BaseException as error:  # raised by the agent factory
         if must_propagate(error):
             raise
         text = str(error) or "no message"

@@ -26,7 +26,7 @@ _factories: dict[str, Callable[..., Any]] = {}
 def agent(name: str) -> Callable[[F], F]:
     """Registers a factory: a (coroutine) function that takes a session and JSON arguments and returns an Agent.
 
-    The agent must be made with that session: it is what another worker goes on from.
+    The agent must use that session: another worker resumes from it.
     """
 
     def named(factory: F) -> F:
@@ -42,7 +42,7 @@ def load(source: str) -> None:
         _run_factory(source)
     except RunError:
         raise
-    except BaseException as error:  # whatever somebody's module does when it is loaded
+    except BaseException as error:  # anything that the module raises on import
         if must_propagate(error):
             raise
         raise RunError(f"{source}: not loadable: {describe(error)}") from error

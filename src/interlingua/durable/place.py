@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from dbos import DBOSClient
 
 NAME = "interlingua"
-AGENT = "durable"  # whose sessions they are
-TIMEOUT = 30.0  # seconds for one operation on the database
+AGENT = "durable"  # the agent id of their sessions
+TIMEOUT = 30.0  # seconds per database operation
 
 T = TypeVar("T")
 
@@ -90,9 +90,10 @@ class Place(Struct, frozen=True, kw_only=True):
         return str(self.file or "the PostgreSQL database")
 
     def within(self, seconds: float, operation: Callable[[], T], what: str = "") -> T:
-        """The result of an operation on the database; raises TimedOut if there is none in time, RunError if it fails.
+        """Runs an operation on the database; raises TimedOut if it takes too long, RunError if it fails.
 
-        DBOS repeats an operation on a locked database for ever; here it goes on in its thread, and nobody waits.
+        DBOS retries an operation on a locked database forever; here it continues in its thread, and the caller does not
+        wait.
         """
         result: list[T] = []
         failure: list[BaseException] = []
@@ -108,7 +109,7 @@ class Place(Struct, frozen=True, kw_only=True):
         thread.join(seconds)
         if thread.is_alive():
             raise TimedOut(
-                f"{self.where}: locked or unreachable for {seconds:g} s; end who locks it and try again"
+                f"{self.where}: locked or unreachable for {seconds:g} s; release the lock and try again"
                 " (with the same id it stays one run)"
             )
         for error in failure:
@@ -126,7 +127,7 @@ class Place(Struct, frozen=True, kw_only=True):
         private_folder(self.file.parent)
         private_database(self.file)
         if self.file.lstat().st_uid == os.geteuid():
-            self.file.chmod(0o600)  # orders quote conversations: for the owner alone
+            self.file.chmod(0o600)  # orders quote conversations: readable by the owner alone
         lease = _waited_for(self.file.with_name(f"{self.file.name}.setup.lock"))
         try:
             with contextlib.closing(sqlite3.connect(self.file)) as connection:
@@ -137,12 +138,12 @@ class Place(Struct, frozen=True, kw_only=True):
 
     def session(self, order: Order) -> Session:
         """The session of a run, for writing. Every line is on disk before the next tool starts."""
-        check_name(order.session, "session")  # not a path: whoever may enqueue may not choose where to write
+        check_name(order.session, "session")  # not a path: clients that enqueue may not choose where to write
         return Session.open(order.session, agent=AGENT, home=self.home, store=self.sessions, sync="always")
 
     @property
     def troubles(self) -> tuple[type[Exception], ...]:
-        """The exceptions of a database or session store that cannot be reached for a time."""
+        """Returns the exceptions of a database or session store that is temporarily unreachable."""
         if self.sessions is None or not self.sessions.startswith("postgres"):
             return (SessionError, TimedOut, OSError, sqlite3.Error)
         import psycopg

@@ -29,7 +29,7 @@ class Presence(Protocol):
     """This worker's liveness lock, and those of others."""
 
     def grave(self, worker: str) -> AbstractContextManager[bool]:
-        """Whether a worker certainly no longer runs; until the end of the context no other worker asks for it."""
+        """Whether a worker has certainly died; until the end of the context no other worker checks it."""
         ...
 
     def keep(self) -> None:
@@ -59,7 +59,7 @@ class _Locks:
 
     @contextlib.contextmanager
     def grave(self, worker: str) -> Iterator[bool]:
-        if not _WORKER.fullmatch(worker):  # no worker of ours, and no file name
+        if not _WORKER.fullmatch(worker):  # not a worker of ours, and not a file name
             yield True
             return
         try:

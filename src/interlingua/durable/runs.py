@@ -1,4 +1,4 @@
-"""`Runs`: the client side of durable runs: enqueue, status, result, cancel, list, delete."""
+"""`Runs`: the client of durable runs: enqueue, status, result, cancel, list, delete."""
 
 import itertools
 import secrets
@@ -33,8 +33,8 @@ _STATES: dict[str, State] = {
     "MAX_RECOVERY_ATTEMPTS_EXCEEDED": "failed",
 }
 _OPEN = ("queued", "running")
-_PAGE = 200  # rows that are read together
-_LOOK = 0.2  # seconds between two looks at a run that is waited for
+_PAGE = 200  # rows per query
+_LOOK = 0.2  # seconds between polls of a run
 
 
 class Runs:
@@ -172,7 +172,7 @@ class Runs:
         self._ask(lambda: self._client.resume_workflow(id, queue_name=queue))
 
     def count(self, id: str, **counts: int) -> None:
-        """Saves how often a run began (`lives`) and was left in order (`left`)."""
+        """Saves how often a run started (`lives`) and was released cleanly (`left`)."""
         self._ask(lambda: self._client.update_workflow_attributes(id, {**counts}, merge=True))
 
     def register_queue(self, name: str, **how: Any) -> None:
@@ -220,7 +220,7 @@ def _run(row: Any) -> Run:
 
 
 def counts_of(row: Any) -> tuple[int, int]:
-    """How often a run began, and how often a worker left it in order; the other times its worker died."""
+    """Returns how often a run started, and how often a worker released it cleanly; otherwise its worker died."""
     found = row.attributes if isinstance(row.attributes, dict) else {}
     lives, left = found.get("lives"), found.get("left")
     return lives if isinstance(lives, int) else 0, left if isinstance(left, int) else 0

@@ -1,7 +1,7 @@
 """`Worker`: takes runs from the queue and executes them, each in its own thread with its own event loop.
 
-DBOS hands out the runs and keeps what came of them. Beside it the worker looks, every second, after what DBOS does not
-know: which runs it no longer owns (cancelled, or given to another), and which workers have died with runs in hand.
+DBOS distributes the runs and stores their outcomes. The worker also checks every second what DBOS does not track: runs
+that it no longer owns (cancelled, or reassigned), and workers that died with active runs.
 """
 
 import asyncio
@@ -30,13 +30,13 @@ from .runs import Runs, counts_of
 
 _log = logging.getLogger(__name__)
 
-VERSION = "interlingua-1"  # of what a run is in the database: workers of one version understand each other
-_BUSY = 0.5  # seconds between two tries for a session that another program writes
+VERSION = "interlingua-1"  # the format of a run in the database: workers of one version are compatible
+_BUSY = 0.5  # seconds between attempts for a session that another program writes
 _TRIES = 4  # for a session that cannot be written
-_SUSPECT = 2  # deaths after which a run begins alone in its worker, so that it can take no other run with it
-_ALONE = 600.0  # seconds that a suspect is alone, once it began
+_SUSPECT = 2  # after this many deaths a run starts alone in its worker, so that it cannot take others down
+_ALONE = 600.0  # seconds that a suspect runs alone
 _WAIT_ALONE = 60.0  # seconds that it waits to be alone
-_NO_LIMIT = 1_000_000  # of DBOS: a resumed run counts as new there; `give_up` is ours
+_NO_LIMIT = 1_000_000  # DBOS's own limit: a resumed run counts as new there; `give_up` is ours
 _REPORTED_HERE = "Exception encountered in background workflow"
 
 
@@ -58,11 +58,12 @@ class _Life:
         self._loop = asyncio.get_running_loop()
 
     def leave(self, why: str, *, silently: bool = False) -> None:
-        """Stops the run, from any thread. What is under way ends in order, and in the session: unless `silently`,
-        for then another worker writes there."""
+        """Stops the run, from any thread. Current work ends cleanly and is recorded in the session; not with
+        `silently`, because another worker writes there.
+        """
         if self.left is None:
             self.left = why
-            with contextlib.suppress(RuntimeError):  # it ended just now, and its loop with it
+            with contextlib.suppress(RuntimeError):  # it has just ended, and its loop with it
                 self._loop.call_soon_threadsafe(self._stop, why, silently)
 
     def _stop(self, why: str, silently: bool) -> None:
@@ -74,9 +75,9 @@ class _Life:
 class Worker:
     """Executes runs, from `start()` to `stop()`, or as a context manager. One per process, a limit of DBOS.
 
-    `concurrency` is how many runs each worker has at once, `total` how many all workers together may have; the worker
-    that starts last decides for all. `load` names modules or files that name agents. A run is tried again as often as
-    `give_up` says; if its worker dies each time, it is taken for the cause.
+    `concurrency` is the number of concurrent runs per worker, `total` that of all workers together; the worker that
+    starts last decides for all. `load` names modules or files that register agents. A run is retried up to `give_up`
+    times; if its worker dies each time, the run is considered the cause.
     """
 
     def __init__(
@@ -103,8 +104,8 @@ class Worker:
         self._grace = grace
         self._give_up = give_up
         self._lives: dict[str, _Life] = {}
-        self._begun: set[str] = set()  # runs that are executed
-        self._suspects: list[str] = []  # runs that wait to be alone, or are
+        self._begun: set[str] = set()  # active runs
+        self._suspects: list[str] = []  # runs that wait to run alone, or do
         self._changed = threading.Condition()
         self._stopping = threading.Event()
         self._watch: threading.Thread | None = None
@@ -221,7 +222,7 @@ class Worker:
         except Exception as error:
             _log.info("%s: failed: %s", order.id, error)
             raise
-        except BaseException as error:  # DBOS would leave the run as it is: running, for ever
+        except BaseException as error:  # otherwise DBOS would leave the run as running forever
             _log.info("%s: failed: %s", order.id, describe(error))
             raise RunFailed(f"ended by {describe(error)}") from error
         if outcome is None:
@@ -249,7 +250,7 @@ class Worker:
             return outcome
 
     def _note_left(self, id: str) -> None:
-        """A run that was left in order killed nobody."""
+        """Records a clean release: the run did not kill its worker."""
         with contextlib.suppress(InterlinguaError):
             lives, left = counts_of(self._runs.row(id))
             self._runs.count(id, lives=lives, left=left + 1)
@@ -295,9 +296,9 @@ class Worker:
 
     @contextlib.asynccontextmanager
     async def _turn(self, order: Order, life: _Life) -> AsyncIterator[None]:
-        """Begins a run, counted; one that several workers died with is alone for a time.
+        """Starts a run and counts it; a run with which several workers died runs alone for a time.
 
-        Whoever waits here has not begun, and is not blamed if the worker dies.
+        A run that waits here has not started, and is not blamed if the worker dies.
         """
         lives, left = await asyncio.to_thread(lambda: counts_of(self._runs.row(order.id)))
         deaths = lives - left
@@ -340,16 +341,16 @@ class Worker:
             await _pause(self._poll / 4, life.signal)
 
     def _is_in_total(self, id: str) -> bool:
-        """Whether a run is among the first that all workers together may have.
+        """Whether a run is within the total limit of all workers.
 
-        On SQLite two workers that look at the queue at once may each take a run: the later one waits here.
+        On SQLite two workers that poll the queue at once may each take a run: the later one waits here.
         """
         rows = [row for row in self._runs.running() if row.queue_name == self._queue]
         ids = [row.workflow_id for row in sorted(rows, key=lambda row: (row.created_at or 0, row.workflow_id))]
         return id not in ids or ids.index(id) < (self._total or 1)
 
     def _trust(self, id: str) -> None:
-        """Lets others run beside a suspect."""
+        """Allows other runs beside a suspect again."""
         with self._changed:
             if id in self._suspects:
                 self._suspects.remove(id)
@@ -360,7 +361,7 @@ class Worker:
         while True:
             try:
                 self._look()
-            except Exception:  # of the database, which may come back
+            except Exception:  # the database may come back
                 _log.exception("supervision of runs failed; retrying")
             if self._stopping.wait(self._poll):
                 return
@@ -378,19 +379,19 @@ class Worker:
                     self._resume_runs_of(worker)
 
     def _resume_runs_of(self, worker: str) -> None:
-        """Back into the queue; listed again, since another worker may have been faster."""
+        """Puts runs back into the queue; listed again, since another worker may have been faster."""
         for row in self._runs.running():
             if row.executor_id == worker:
                 _log.info("%s: resumed, its worker %s died", row.workflow_id, worker)
                 self._runs.resume(row.workflow_id, row.queue_name or self._queue)
 
     def _let_go(self, life: _Life) -> None:
-        """Leaves a run that is no longer ours: cancelled, or reassigned because our lock was lost."""
+        """Releases a run that is no longer ours: cancelled, or reassigned because our lock was lost."""
         state = self._runs.status(life.id).state
         if state == "cancelled":
             life.leave("it was cancelled")
         elif state in ("queued", "running"):
-            life.leave("it was given to another worker", silently=True)
+            life.leave("it was reassigned to another worker", silently=True)
 
 
 def run_worker(database: str | None = None, *, drain: bool = False, **how: Any) -> None:

@@ -8,10 +8,10 @@ if TYPE_CHECKING:
 __all__ = ["AgentHost"]
 
 
-if not TYPE_CHECKING:  # to a type checker every name would be there
+if not TYPE_CHECKING:  # for type checkers every name exists
 
     def __getattr__(name: str) -> Any:
-        """Loads the host on first use: the tool catalogue looks for modules of this package without running them."""
+        """Loads the host on first use: the tool catalogue looks up modules of this package without running them."""
         if name != "AgentHost":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from .host import AgentHost

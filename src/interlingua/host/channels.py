@@ -1,6 +1,6 @@
-"""Where replies go: sinks that carry a `ReplyPayload` to people, and the set of them that an agent may use.
+"""Channels: sinks that deliver a `ReplyPayload` to people, and the set of sinks that an agent may use.
 
-A sink is anything with a `name`, the `actions` it can do, and `send`. Two are here: a terminal, and a webhook.
+A sink is any object with a `name`, its `actions`, and `send`. Two are built in: a terminal, and a webhook.
 """
 
 import asyncio
@@ -37,14 +37,14 @@ from ..values.errors import (
 from ..values.messages import ReplyPayload, Value
 
 Action: TypeAlias = Literal["send", "reply", "react"]
-LARGEST_FILE = 8_000_000  # bytes of a local file that a webhook carries
+LARGEST_FILE = 8_000_000  # maximum bytes of a local file in a webhook
 SIGNATURE, TIMESTAMP, DELIVERY = "X-Interlingua-Signature", "X-Interlingua-Timestamp", "X-Interlingua-Delivery"
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
 
 class Receipt(Value, frozen=True, kw_only=True):
-    """That something was delivered: where, under which id if the channel gave one, and at which attempt."""
+    """The record of a delivery: where, the id that the channel assigned (if any), and the attempt."""
 
     channel: str
     target: str | None = None
@@ -54,13 +54,13 @@ class Receipt(Value, frozen=True, kw_only=True):
 
 @runtime_checkable
 class Sink(Protocol):
-    """Carries replies to one channel. Raises an `InterlinguaError` for what could not be delivered."""
+    """Delivers replies to one channel. Raises an `InterlinguaError` if a delivery fails."""
 
     @property
     def name(self) -> str: ...
     @property
     def actions(self) -> tuple[Action, ...]:
-        """What it can do; `reply` means that it honours `reply_to_id`, `react` that it has a method `react`."""
+        """The supported actions; `reply` means that it honours `reply_to_id`, `react` that it has a method `react`."""
         ...
 
     async def send(
@@ -71,12 +71,14 @@ class Sink(Protocol):
         files: FsBridge | None = None,
         signal: Abort | None = None,
     ) -> Receipt:
-        """Delivers a payload. `files` is where the local paths among its media are read."""
+        """Delivers a payload. Local media paths are read from `files`."""
         ...
 
 
 class Channels:
-    """The sinks of an agent, by name. `bound` is the one conversation it may write to: a channel and a target in it."""
+    """The sinks of an agent, by name. `bound` is the only conversation it may write to: a channel and a target in
+    it.
+    """
 
     def __init__(
         self,
@@ -94,32 +96,32 @@ class Channels:
 
     @property
     def actions(self) -> tuple[Action, ...]:
-        """What the sinks can do, all together."""
+        """The actions of all sinks together."""
         reachable = [self.sinks[self.bound[0]]] if self.bound else self.sinks.values()
         able = {action for sink in reachable for action in sink.actions}
         order: tuple[Action, ...] = ("send", "reply", "react")
         return tuple(action for action in order if action in able)
 
     def sink(self, name: str | None) -> Sink:
-        """The sink of this name, or the default. Raises `FormatError` for one that does not exist."""
+        """Returns the sink with this name, or the default. Raises `FormatError` for an unknown one."""
         sink = self.sinks.get(name or self.default or "")
         if sink is None:
-            raise FormatError(f"there is no channel {name!r}: there are {', '.join(self.sinks) or 'none'}", "$.channel")
+            raise FormatError(f"unknown channel {name!r}; known: {', '.join(self.sinks) or 'none'}", "$.channel")
         return sink
 
     def place(self, channel: str | None, target: str | None) -> tuple[Sink, str | None]:
-        """Where to send. Raises `ToolAuthorizationError` for any place but the bound one, where there is one."""
+        """Returns where to send. Raises `ToolAuthorizationError` for any place but the bound one, if there is one."""
         if self.bound is None:
             return self.sink(channel), target
         name, only = self.bound
         if (channel or name) != name or (target or only) != only:
             place = f"{name}:{only}" if only else name
-            raise ToolAuthorizationError(f"this conversation may only write to {place}: leave out channel and target")
+            raise ToolAuthorizationError(f"this conversation may only write to {place}; leave out channel and target")
         return self.sink(name), only
 
 
 def channels_of(value: Any) -> Channels:
-    """What a tool context has for a channel, as channels: one sink, several, or channels already."""
+    """Returns the channel of a tool context as channels: from one sink, several, or channels."""
     if isinstance(value, Channels):
         return value
     return Channels([value] if isinstance(value, Sink) else value)
@@ -129,7 +131,7 @@ def channels_of(value: Any) -> Channels:
 
 
 class TerminalSink:
-    """Prints replies: as Markdown with colours where a person looks, as plain text where a program does."""
+    """Prints replies: as Markdown with colours on a terminal, as plain text otherwise."""
 
     name = "terminal"
     actions: tuple[Action, ...] = ("send", "reply")
@@ -173,7 +175,9 @@ class TerminalSink:
 
 
 def _lines(payload: ReplyPayload) -> list[str]:
-    """A payload as plain lines. What a model writes must not steer the terminal: only visible characters are left."""
+    """Returns a payload as plain lines. Only visible characters are kept, so that a model's text cannot control the
+    terminal.
+    """
     text = visible(payload.text or "")
     return [
         *([f"[reply to {visible(payload.reply_to_id)}]"] if payload.reply_to_id else []),
@@ -194,13 +198,13 @@ def _named(place: str) -> str:
 
 
 def sign(secret: str, timestamp: str, body: bytes) -> str:
-    """The signature of a delivery: `sha256=` and the HMAC of the timestamp, a point and the body, in hex."""
+    """Signs a delivery: `sha256=` and the HMAC of the timestamp, a dot and the body, in hex."""
     digest = hmac.new(secret.encode(), timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
     return f"sha256={digest}"
 
 
 def verify(secret: str, headers: Mapping[str, str], body: bytes, *, tolerance: float = 300.0) -> bool:
-    """For receivers: whether a delivery was signed with the secret, no longer than `tolerance` seconds ago."""
+    """For receivers: whether a delivery was signed with the secret, at most `tolerance` seconds ago."""
     given = {name.lower(): value for name, value in headers.items()}
     timestamp, signature = given.get(TIMESTAMP.lower(), ""), given.get(SIGNATURE.lower(), "")
     if not timestamp.isdecimal() or abs(time.time() - int(timestamp)) > tolerance:
@@ -209,11 +213,11 @@ def verify(secret: str, headers: Mapping[str, str], body: bytes, *, tolerance: f
 
 
 class WebhookSink:
-    """Posts replies as JSON to a URL, signed where there is a secret; tries again what may pass.
+    """Posts replies as JSON to a URL, signed if there is a secret; retries transient failures.
 
     The body is `{"id", "type": "message" | "reaction", "channel", "target", "payload", "sentAt"}`. The id is the same
-    at every attempt, so that a receiver can tell a repetition. The URL is reached through the guarded client of the web
-    tools: this machine and private networks only where `rules` allow them.
+    for every attempt, so that a receiver can detect duplicates. Requests use the guarded client of the web tools: this
+    machine and private networks only if `rules` allow them.
     """
 
     actions: tuple[Action, ...] = ("send", "reply", "react")
@@ -259,7 +263,7 @@ class WebhookSink:
         target: str | None = None,
         signal: Abort | None = None,
     ) -> Receipt:
-        """Puts a sign on a message, or takes it away."""
+        """Adds a reaction to a message, or removes it."""
         reaction = {"messageId": message_id, "emoji": emoji, "remove": remove}
         return await self._deliver({"type": "reaction", "target": target, "payload": reaction}, target, signal)
 
@@ -301,7 +305,7 @@ class WebhookSink:
 
 
 def _refused(name: str, answer: Fetched) -> ProviderError:
-    """Why a webhook did not take a delivery, as an error that says whether to try again."""
+    """Returns the error of a refused delivery, which tells whether to retry."""
     asked = answer.headers.get("retry-after", "")
     after = float(asked) if re.fullmatch(r"\d{1,6}", asked) else None
     kind = RateLimited if answer.status == 429 else Overloaded if answer.status in (408, 503) else ProviderError
@@ -314,7 +318,7 @@ def _refused(name: str, answer: Fetched) -> ProviderError:
 
 
 def _id_in(answer: Fetched) -> str | None:
-    """The id that the receiver gave the message, if it says one."""
+    """Returns the id that the receiver assigned to the message, if any."""
     with contextlib.suppress(FormatError):
         given = jsontext.read(answer.body)
         if isinstance(given, dict) and isinstance(given.get("id") or given.get("messageId"), str):
@@ -335,7 +339,7 @@ async def _pause(seconds: float, signal: Abort | None) -> None:
 
 
 async def _executed(payload: ReplyPayload, files: FsBridge) -> ReplyPayload:
-    """The payload with its local files inside: the receiver cannot read ours."""
+    """Embeds local files in the payload: the receiver cannot read ours."""
     places = [place if _URL.match(place) else await _inlined(place, files) for place in _places(payload)]
     return replace(payload, media_url=places[0], media_urls=tuple(places)) if places else payload
 

@@ -1,4 +1,4 @@
-"""Who may see which session, and what there is to see of it: lists, histories, states."""
+"""Session access: which sessions a caller may see, and their lists, histories and states."""
 
 import asyncio
 import contextlib
@@ -23,10 +23,10 @@ from ..values.messages import AgentMessage, AssistantMessage, CustomMessage, Too
 from ..values.request import ModelDescriptor
 from .runs import Run, Status
 
-# What one agent may read of another's session: bounded, and without what is not for its eyes. Pure.
+# What one agent may read of another's session: bounded and filtered. Pure.
 #
-# Text is cut, signatures and media data are taken out (how many bytes they had stays), details, usage and prices are
-# left out. The whole stays below a size: the oldest messages go first.
+# Text is truncated, signatures and media data are removed (their size stays), details, usage and prices are dropped.
+# The total size is limited: the oldest messages are dropped first.
 
 
 LONGEST_TEXT = 4_000
@@ -37,7 +37,7 @@ _PLACEHOLDER = {"role": "system", "content": "[this message is too large to be s
 
 
 class Excerpt(NamedTuple):
-    """Messages as plain JSON, and what was done to them."""
+    """Messages as plain JSON, and how they were truncated."""
 
     messages: list[dict[str, Any]]
     dropped: int
@@ -47,14 +47,14 @@ class Excerpt(NamedTuple):
 
 
 def is_tool_message(message: AgentMessage) -> bool:
-    """Whether nothing of a message is left when tools are left out."""
+    """Whether nothing of a message is left without its tool blocks."""
     if isinstance(message, ToolResultMessage):
         return True
     return isinstance(message, AssistantMessage) and bool(message.tool_calls) and not message.text.strip()
 
 
 def excerpt(messages: Sequence[AgentMessage], *, tools: bool = False) -> Excerpt:
-    """The messages as another agent may read them; those of tools only where asked for."""
+    """Returns the messages as another agent may read them; tool messages only on request."""
     reading = _Reading()
     reported = [
         reading.message(message, tools)
@@ -80,7 +80,7 @@ def _bounded(reported: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], int]
 
 
 class _Reading:
-    """Notes what was cut and what was taken out."""
+    """Tracks what was truncated and removed."""
 
     def __init__(self) -> None:
         self.cut = False
@@ -118,7 +118,7 @@ class _Reading:
         return f"{text[:LONGEST_TEXT]}… ({len(text) - LONGEST_TEXT} more characters)"
 
 
-# Sessions as rows of a list, and how one stands that nobody runs. Pure.
+# Sessions as list rows, and the state of an idle session. Pure.
 
 
 _KEY = re.compile(r"agent:(?P<agent>\w[\w.@+=-]{0,100}):(?P<id>\w[\w.:@+=-]{0,200})", re.ASCII)
@@ -126,7 +126,7 @@ _KINDS = ("group", "cron", "hook", "node")
 
 
 def parts(key: str) -> tuple[str, str]:
-    """The agent and the id in a key. Raises `SessionNotFound` for what is no key: a path, above all."""
+    """Returns the agent and the id in a key. Raises `SessionNotFound` for anything else, such as a path."""
     found = _KEY.fullmatch(key)
     if found is None or key.endswith(".jsonl"):
         raise SessionNotFound(f"{key[:200]!r} is no name of a session: give its id, or agent:NAME:ID")
@@ -159,7 +159,7 @@ def _kind(id: str) -> str:
 
 
 def usage_in(tail: Sequence[AgentMessage]) -> dict[str, Any]:
-    """How much of the model's window the last answer filled."""
+    """Returns how much of the model's window the last response filled."""
     for message in reversed(tail):
         if isinstance(message, AssistantMessage) and message.usage is not None:
             return {"contextTokens": message.usage.total_tokens}
@@ -167,7 +167,7 @@ def usage_in(tail: Sequence[AgentMessage]) -> dict[str, Any]:
 
 
 def standing(tail: Sequence[AgentMessage]) -> Status:
-    """How a session was left that nobody runs: at the end of an answer, or in the middle of something."""
+    """Returns the state in which an idle session was left: after a response, or in the middle of one."""
     last = next((message for message in reversed(tail) if not isinstance(message, CustomMessage)), None)
     if last is None:
         return "done"
@@ -193,9 +193,9 @@ _Rows: TypeAlias = list[Row]  # inside the class, `list` is a method
 _Messages: TypeAlias = list[AgentMessage]
 _RunsOf: TypeAlias = list[Run]
 
-CHILD = "sub-"  # how the ids of spawned sessions begin; their first line is the proof
-_COUNTED = 8 << 20  # bytes of a session whose tokens are added up
-_TAIL = 40  # messages at the end of a session that tell how it stands
+CHILD = "sub-"  # id prefix of spawned sessions; their first line is the proof
+_COUNTED = 8 << 20  # maximum bytes of a session whose tokens are summed
+_TAIL = 40  # messages at the end of a session that show its state
 
 
 class Forbidden(ToolAuthorizationError):
@@ -203,14 +203,16 @@ class Forbidden(ToolAuthorizationError):
 
 
 class Caller(Struct, frozen=True, kw_only=True):
-    """The session on whose behalf something is asked. Whoever asks without one is the program itself, and sees all."""
+    """The session on whose behalf a request is made. A request without one comes from the program itself, which sees
+    all.
+    """
 
     key: str
     sandboxed: bool = False
 
 
 class AgentSetup(Struct, frozen=True, kw_only=True):
-    """What an agent is made of. `tools` are tools, or make them for a context; `options` go to `Agent`."""
+    """The configuration of an agent. `tools` are tools, or a factory of them; `options` go to `Agent`."""
 
     model: str | ModelDescriptor
     tools: "Iterable[Tool] | MakeTools" = ()
@@ -220,7 +222,7 @@ class AgentSetup(Struct, frozen=True, kw_only=True):
 
 
 class Lane:
-    """One session as this host knows it: who runs in it, and who waits."""
+    """One session of this host: its active run and its queue."""
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -240,8 +242,8 @@ class Lane:
 class Directory:
     """The sessions of a host's agents, as callers see them.
 
-    A caller sees its own session, and with `tree` those that it began, and those below; with `all` every session of its
-    agent and of the agents in `reachable`. One in a sandbox never sees more than the tree.
+    A caller sees its own session; with `tree` also its descendants; with `all` every session of its agent and of the
+    agents in `reachable`. A sandboxed caller never sees more than the tree.
     """
 
     def __init__(
@@ -264,40 +266,40 @@ class Directory:
     def _setup(self, agent: str) -> AgentSetup:
         setup = self.agents.get(agent)
         if setup is None:
-            raise ToolInputError(f"there is no agent {agent!r}: there are {', '.join(self.agents)}")
+            raise ToolInputError(f"unknown agent {agent!r}; valid agents: {', '.join(self.agents)}")
         return setup
 
     def caller(self, context: ToolContext) -> Caller:
-        """Who asks through the tools of a context."""
+        """Returns the caller for the tools of a context."""
         return Caller(key=self.key_of(context.session_key or ""), sandboxed=bool(context.sandboxed))
 
     def caller_of(self, session: str) -> Caller:
-        """A session as one that asks: what is done on its behalf is bound by what it may."""
+        """Returns a session as a caller: requests on its behalf are limited to its rights."""
         return Caller(key=self.key_of(session))
 
     def key_of(self, session: str, by: Caller | None = None) -> str:
-        """The key of a session that is named by key, id or `current`."""
+        """Returns the key of a session given by key, id or `current`."""
         if session == "current" and by is not None:
             return by.key
         agent = parts(by.key)[0] if by is not None else self.agent
         key = session if session.startswith("agent:") and session.count(":") >= 2 else f"agent:{agent}:{session}"
-        parts(key)  # what is no key goes no further
+        parts(key)  # refuse an invalid key early
         return key
 
     def seen(self, session: str, by: Caller | None) -> str:
-        """The key of a session that exists and that the caller may see; raises otherwise.
+        """Returns the key of an existing session that the caller may see; raises otherwise.
 
-        To a caller, a session that it may not see is as one that is not there.
+        A session that a caller may not see is reported as missing.
         """
         key = self.key_of(session, by)
         if not self.is_visible(key, by):
-            raise Forbidden(f"{session[:200]!r} is not a session that this one can see")
+            raise Forbidden(f"session {session[:200]!r} is not visible to this one")
         if not self._exists(key):
             raise SessionNotFound(f"there is no session {session[:200]!r}")
         return key
 
     def labelled(self, label: str, by: Caller | None, *, agent: str | None = None) -> str:
-        """The key of the one visible session of this name."""
+        """Returns the key of the one visible session with this label."""
         found = [row["key"] for row in self._rows(by, agent) if self._is_called(row, label)]
         if not found:
             raise SessionNotFound(f"there is no session labelled {label[:200]!r}")
@@ -306,7 +308,7 @@ class Directory:
         return str(found[0])
 
     def _is_called(self, row: Row, label: str) -> bool:
-        """Whether a session bears this label; a row alone may show the beginning of the text instead."""
+        """Whether a session has this label; its row may show the beginning of the text instead."""
         return bool(row["displayName"][:70] == " ".join(label.split())[:70] and self._label(row["key"]) == label)
 
     def _label(self, key: str) -> str | None:
@@ -315,7 +317,7 @@ class Directory:
         return None
 
     def is_visible(self, key: str, by: Caller | None) -> bool:
-        """Whether a caller may know of a session."""
+        """Whether a caller may see a session."""
         if by is None or key == by.key:
             return True
         if self.visibility == "self":
@@ -334,7 +336,7 @@ class Directory:
         return False
 
     def _origin(self, key: str) -> tuple[str | None, int]:
-        """Which session began this one, and how deep it stands; from its first line, which never changes."""
+        """Returns the parent of a session, and its depth; from its first line, which never changes."""
         if key not in self._origins and parts(key)[1].startswith(CHILD):
             with contextlib.suppress(SessionError), self._reading(key) as session:
                 parent = session.about.get("spawnedBy")
@@ -379,7 +381,7 @@ class Directory:
         agent: str | None = None,
         search: str | None = None,
     ) -> _Rows:
-        """The sessions that a caller sees, the latest first."""
+        """Returns the sessions that a caller sees, the latest first."""
         since = 0.0 if active_minutes is None else (time.time() - active_minutes * 60) * 1000
         wanted = search.lower() if search else ""
         rows = [
@@ -395,7 +397,7 @@ class Directory:
 
     def _rows(self, by: Caller | None, agent: str | None) -> _Rows:
         if agent is not None and agent not in self.agents:
-            raise ToolInputError(f"there is no agent {agent!r}: there are {', '.join(self.agents)}")
+            raise ToolInputError(f"unknown agent {agent!r}; valid agents: {', '.join(self.agents)}")
         names = [agent] if agent is not None else [*self.agents]
         infos = itertools.chain.from_iterable(self._store.sessions(name) for name in names)
         rows = [row_of(info) for info in infos if self.is_visible(f"agent:{info.agent}:{info.id}", by)]
@@ -450,7 +452,7 @@ class Directory:
     def history(
         self, session: str, *, by: Caller | None = None, limit: int = 50, offset: int = 0, include_tools: bool = False
     ) -> dict[str, Any]:
-        """The latest messages of a session as another may read them; `offset` leaves out so many of the latest."""
+        """Returns the latest messages of a session as another may read them; `offset` skips that many of the latest."""
         key = self.seen(session, by)
         wanted = limit + offset + 1
         messages = self._spoken(key, wanted, include_tools)
@@ -472,7 +474,7 @@ class Directory:
         }
 
     def _spoken(self, key: str, wanted: int, tools: bool) -> Sequence[AgentMessage]:
-        """The last so many messages that are shown, without reading more of the session than that takes."""
+        """Returns the last visible messages, without reading more of the session than necessary."""
         size = wanted * 2
         while True:
             tail = self._tail(key, size)
@@ -482,7 +484,7 @@ class Directory:
             size *= 4
 
     def status(self, session: str, *, by: Caller | None = None) -> dict[str, Any]:
-        """How a session stands: its model, what it has used, who runs and who waits."""
+        """Returns the state of a session: its model, usage, active run and queue."""
         key = self.seen(session, by)
         lane = self._lanes.get(key)
         tail = self._tail(key, _TAIL)
@@ -510,7 +512,7 @@ class Directory:
         return name_of(chosen or about.get("model") or self._setup(parts(key)[0]).model), chosen is not None
 
     def _totals(self, key: str) -> dict[str, Any]:
-        """Tokens and dollars of all answers of a session that is not too large to be read for it."""
+        """Returns tokens and dollars of all responses of a session, if it is small enough to read."""
         tokens, cost, known = 0, 0.0, True
         try:
             with self._reading(key) as session:
@@ -532,7 +534,7 @@ class Directory:
                 yield run
 
     def descendants(self, by: Caller | None, *, recent_seconds: float = 3600.0) -> _RunsOf:
-        """The runs that a caller controls: those below it that work, and those that ended not long ago."""
+        """Returns the runs that a caller controls: active descendants, and those that ended recently."""
         since = time.time() - recent_seconds
         return [
             run
@@ -542,7 +544,7 @@ class Directory:
 
 
 def override(session: Session) -> str | None:
-    """The model that somebody chose for a session, if the latest choice was not to take that back."""
+    """Returns the model chosen for a session, unless the latest choice was to reset it."""
     for entry in reversed(session.context_entries()):
         message: AgentMessage = entry.message
         if isinstance(message, CustomMessage) and message.role == "model" and "override" in message.fields:

@@ -1,7 +1,7 @@
-"""`AgentHost`: runs agents over sessions, and lets them know of one another.
+"""`AgentHost`: runs agents over sessions, and lets them communicate.
 
-Every session is a lane: one run at a time, the others wait. An agent may begin others (`spawn`), which work beside it
-and report when they are done, and may write to the sessions it can see. What it can see is decided here, not by tools.
+Every session is a lane: one run at a time, the others queue. An agent may spawn others, which run concurrently and
+report when they are done, and may write to the sessions that it can see. Visibility is decided here, not by tools.
 """
 
 import asyncio
@@ -66,18 +66,18 @@ _log = logging.getLogger(__name__)
 
 OnEvent: TypeAlias = Callable[[str, AgentEvent], object]
 
-_REMEMBERED = 200  # runs that have ended
+_REMEMBERED = 200  # finished runs to keep
 
 
-_running: ContextVar[str] = ContextVar("interlingua_running", default="")  # the lane in whose run this is
+_running: ContextVar[str] = ContextVar("interlingua_running", default="")  # the lane of the current run
 
 
 class AgentHost(Directory):
-    """Agents over sessions. Use it as an async context manager, or `await close()`.
+    """Runs agents over sessions. Use it as an async context manager, or `await close()`.
 
-    `agents` are further agents by name; an agent may reach the sessions of another only where `reachable` names that
-    one. `models` are those that a session may be switched to; any, if not given. `sandbox` makes a context that is
-    sandboxed, for children that must be. `on_event` is called with every event and the key of its session.
+    `agents` are further agents by name; an agent may access the sessions of another only if `reachable` names it.
+    `models` are those that a session may be switched to; any by default. `sandbox` creates a sandboxed context, for
+    children that require one. `on_event` is called with every event and the key of its session.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class AgentHost(Directory):
         await self.close()
 
     async def close(self) -> None:
-        """Stops all runs and waits for their end. Attached agents are their owners' affair."""
+        """Stops all runs and waits for their end. Attached agents are left to their owners."""
         self._closed = True
         for run in [*self.runs.values()]:
             run.kill("the host was closed")
@@ -133,8 +133,8 @@ class AgentHost(Directory):
         while self._tasks:
             await asyncio.wait(self._tasks)
         for lane in [*self._lanes.values()]:
-            if lane.key != _running.get():  # whoever closes the host from within a run cannot wait for it
-                async with lane.turn:  # a run for which somebody else waits
+            if lane.key != _running.get():  # a run that closes the host cannot wait for itself
+                async with lane.turn:  # another caller waits for this run
                     pass
         if self._owns_store:
             self._store.close()
@@ -153,14 +153,14 @@ class AgentHost(Directory):
         signal: Abort | None = None,
         listener: Callable[[AgentEvent], object] | None = None,
     ) -> Result:
-        """Runs a prompt in a session, when those before it are done; without a prompt, goes on where it stopped.
+        """Runs a prompt in a session after those queued before it; without a prompt, continues where it stopped.
 
-        A session is named by its key (`agent:NAME:ID`) or by its id, and begun if it is not there.
+        A session is given by its key (`agent:NAME:ID`) or by its id, and created if missing.
         """
         key = self.key_of(session)
         lane = self._lane(key)
         if lane.attached:
-            raise InterlinguaError(f"{key} is run by its own program, which attached it; prompt that agent")
+            raise InterlinguaError(f"{key} is an attached agent that its own program runs; prompt that agent")
         self._refuse_if_closed()
         if lane.waiting >= self._queue:
             raise InterlinguaError(
@@ -203,7 +203,7 @@ class AgentHost(Directory):
             return lane.last
 
     async def _made(self, key: str, session: Session) -> Agent:
-        """The agent of a session, as its setup and the session's first line say."""
+        """Creates the agent of a session from its setup and the session's first line."""
         setup = self._setup(parts(key)[0])
         about = spawned(session.about)
         context = self._context(key, setup, about)
@@ -229,22 +229,23 @@ class AgentHost(Directory):
 
     @property
     def client(self) -> Any:
-        """Whoever asks the models."""
+        """The client that calls the models."""
         if self._client is None:
             from ..connect.client import default_client
 
             self._client = default_client()
         return self._client
 
-    # --- agents that others run -------------------------------------------------------------------------------------
+    # --- attached agents
+    # -------------------------------------------------------------------------------------------------
 
     def attach(
         self, agent: Agent, session: str, *, on_message: Callable[[], object] | None = None
     ) -> Callable[[], None]:
-        """Has an agent that somebody else runs take part: reports of its sub-agents reach it, its abort reaches them.
+        """Attaches an agent that another program runs: it receives reports of its sub-agents, and its abort stops them.
 
-        What comes while it does not run waits in its queue, and `on_message` is called: `continue_()` reads it. Returns
-        a function that ends this.
+        Messages that arrive while it is idle are queued, and `on_message` is called: `continue_()` reads them. Returns
+        a function that detaches it.
         """
         lane = self._lane(self.key_of(session))
         if lane.busy or lane.agent is not None:
@@ -259,7 +260,7 @@ class AgentHost(Directory):
         return detach
 
     def _subscribe(self, lane: Lane, agent: Agent) -> Callable[[], None]:
-        """Follows an agent: its abort reaches what it has begun, and its events whoever listens to the host."""
+        """Follows an agent: its abort stops its sub-agents, and its events go to the host's listeners."""
         untie: list[Callable[[], None]] = []
 
         def on_event(event: AgentEvent) -> object:
@@ -276,7 +277,7 @@ class AgentHost(Directory):
         return agent.subscribe(on_event)
 
     def abort(self, session: str, reason: Any = None) -> None:
-        """Stops what runs in a session, and all that it has begun."""
+        """Stops the run of a session and its sub-agents."""
         key = self.key_of(session)
         lane = self._lanes.get(key)
         if lane is not None and lane.agent is not None:
@@ -294,17 +295,16 @@ class AgentHost(Directory):
     async def spawn(
         self, task: Task | str, *, by: Caller | None = None, signal: Abort | None = None, **how: Any
     ) -> Run:
-        """Begins a sub-agent and returns while it works. When it is done, the caller's session is notified.
+        """Starts a sub-agent and returns while it runs. The caller's session is notified when it is done.
 
-        `how` are fields of `Task`, where the task is given as its text alone.
-
-        Raises `Forbidden` where a limit is reached, `ToolInputError` for a task that cannot be.
+        `how` are fields of `Task`, for a task that is given as text. Raises `Forbidden` if a limit is reached,
+        `ToolInputError` for an invalid task.
         """
         task = task if isinstance(task, Task) else Task(text=task, **how)
         run = self._admitted(task, by)
         if signal is not None:
             forget = signal.on_abort(lambda: run.kill(signal.reason))
-        self.runs[run.id] = run  # it counts from here on, whatever comes before it works
+        self.runs[run.id] = run  # counted from here on, even before it starts
         try:
             prompt = await self._prepared(run, by)
         except BaseException:
@@ -366,7 +366,7 @@ class AgentHost(Directory):
         return [between(text, run.parent, SPAWN, run.id)]
 
     def _handed_down(self, run: Run) -> dict[str, Any]:
-        """Where a child works by default: where its parent does, if that is a child too."""
+        """Returns the default directory of a child: that of its parent, if the parent is a child too."""
         if run.parent is None or parts(run.parent)[0] != parts(run.key)[0]:
             return {}
         with contextlib.suppress(SessionError), self._reading(run.parent) as session:
@@ -374,7 +374,9 @@ class AgentHost(Directory):
         return {}
 
     async def _forked(self, key: str) -> list[AgentMessage]:
-        """The history of a session as a model reads it, up to where every call has its result."""
+        """Returns the history of a session as a model reads it, up to the last point where every call has its
+        result.
+        """
         lane = self._lanes.get(key)
         if lane is not None and lane.agent is not None:
             messages = [*lane.agent.messages]
@@ -388,7 +390,7 @@ class AgentHost(Directory):
         return messages
 
     async def _work(self, run: Run, prompt: list[AgentMessage]) -> None:
-        """A run from its place in the queue to its report."""
+        """Executes a run from its place in the queue to its report."""
         timer: asyncio.TimerHandle | None = None
         try:
             async with self._slot(run.signal):
@@ -402,11 +404,11 @@ class AgentHost(Directory):
         except InterlinguaError as error:
             run.error = str(error)
             run.status = ended_by(run.signal) or "failed"
-        except BaseException as error:  # of a tool factory, or of a listener of the host's
+        except BaseException as error:  # of a tool factory, or of a listener of the host
             if must_propagate(error):
                 run.status = "killed"
                 raise
-            _log.error("the sub-agent %s broke", run.key, exc_info=error)
+            _log.error("the sub-agent %s failed", run.key, exc_info=error)
             run.error, run.status = repr(error), "failed"
         finally:
             if timer is not None:
@@ -419,7 +421,7 @@ class AgentHost(Directory):
 
     @contextlib.asynccontextmanager
     async def _slot(self, signal: Abort) -> AsyncIterator[None]:
-        """One of the places of those that work at once. Raises when the signal fires before there is one."""
+        """Acquires one of the concurrent slots. Raises if the signal fires first."""
         waiting = asyncio.ensure_future(self._slots.acquire())
         stopped = asyncio.ensure_future(signal.wait())
         try:
@@ -435,7 +437,7 @@ class AgentHost(Directory):
                 waiting.cancel()
 
     async def _settled(self, run: Run) -> None:
-        """Waits until what a sub-agent has begun is done too, and it has read the reports. All of that dies with it."""
+        """Waits until the sub-agent's own sub-agents are done and it has read their reports. They end with it."""
         lane = self._lane(run.key)
         while True:
             below = [child.work for child in self._active(parent=run.key) if child.work is not None]
@@ -449,7 +451,7 @@ class AgentHost(Directory):
                 return
 
     def _report(self, run: Run) -> None:
-        """Tells the session that began a run what came of it. Whoever killed it knows."""
+        """Reports the outcome of a run to the session that started it, unless that session killed it."""
         if run.parent is None or run.status == "killed" or self._closed:
             return
         try:
@@ -458,7 +460,7 @@ class AgentHost(Directory):
             _log.exception("the report of the sub-agent %s could not be delivered", run.key)
 
     def deliver(self, message: AgentMessage, session: str) -> None:
-        """Brings a message into a session: to the run under way, else by a run of its own."""
+        """Delivers a message to a session: to the active run, else by a run of its own."""
         lane = self._lane(self.key_of(session))
         if lane.agent is not None and (lane.agent.running or lane.attached):
             lane.agent.steer(message)
@@ -469,7 +471,7 @@ class AgentHost(Directory):
         self._begin(self._quietly(self.run([message], lane.key, signal=signal), lane.key))
 
     async def _quietly(self, work: Awaitable[Any], key: str) -> None:
-        """Work that nobody waits for: what breaks it is reported in the log."""
+        """Runs background work; failures are logged."""
         try:
             await work
         except InterlinguaError as error:
@@ -487,10 +489,10 @@ class AgentHost(Directory):
             del self.runs[run.id]
 
     def steer(self, run: Run, text: str, *, by: Caller | None = None) -> None:
-        """Has a sub-agent that works read something at its next turn."""
+        """Queues input for a running sub-agent's next turn."""
         lane = self._lanes.get(run.key)
         if lane is None or lane.agent is None or not lane.agent.running:
-            raise ToolInputError(f"the run {run.id} does not work now: it is {run.status}")
+            raise ToolInputError(f"run {run.id} is not running: it is {run.status}")
         lane.agent.steer(between(text, by.key if by is not None else None, "subagents", run.id))
 
     # --- writing to other sessions ----------------------------------------------------------------------------------
@@ -498,15 +500,15 @@ class AgentHost(Directory):
     async def send(
         self, session: str, message: str, *, by: Caller | None = None, seconds: float = 30.0
     ) -> dict[str, Any]:
-        """Says something in another session, and waits so long for the answer; with 0 seconds, not at all.
+        """Sends a message to another session and waits for the response; with 0 seconds it does not wait.
 
-        What is not answered in time goes on by itself.
+        After the timeout the other session continues by itself.
         """
         if not message.strip():
             raise ToolInputError("message must not be blank")
         key = self.seen(session, by)
         if by is not None and key == by.key:
-            raise ToolInputError("a session cannot send to itself: say it in your answer")
+            raise ToolInputError("a session cannot send to itself; say it in your answer")
         fields: dict[str, Any] = {"runId": str(uuid.uuid4()), "sessionKey": key}
         given = between(message, by.key if by is not None else None, "sessions_send", fields["runId"])
         lane = self._lane(key)
@@ -520,7 +522,7 @@ class AgentHost(Directory):
         await asyncio.wait({work}, timeout=seconds)
         if not work.done():
             work.add_done_callback(lambda task: _log_failure(task, key))
-            return {**fields, "status": "timeout", "error": f"no answer within {seconds:g} s; it goes on working"}
+            return {**fields, "status": "timeout", "error": f"no response within {seconds:g} s; it continues to work"}
         result: Result = await work
         shown = replies([result.message] if result.message is not None else [])
         text = "\n\n".join(reply.text for reply in shown if reply.text)
@@ -529,7 +531,9 @@ class AgentHost(Directory):
         return {**fields, "status": "error", "error": why_ended(result)} | ({"reply": text} if text else {})
 
     def set_model(self, session: str, model: str, *, by: Caller | None = None) -> str:
-        """Has a session use another model from its next answer on; `default` takes that back. Says which it is now."""
+        """Switches a session to another model from its next response on; `default` resets it. Returns the current
+        one.
+        """
         key = self.seen(session, by)
         lane = self._lanes.get(key)
         setup = self._setup(parts(key)[0])
@@ -563,7 +567,7 @@ class AgentHost(Directory):
 
 
 async def _all_of(agent: Agent, prompt: Prompt | None, signal: Abort | None) -> Result:
-    """A run, and another as long as something was queued between its last look and its end."""
+    """Runs again as long as input was queued between its last check and its end."""
     result = await (agent.continue_(signal=signal) if prompt is None else agent.prompt(prompt, signal=signal))
     while agent.has_queued and result.reason == "done" and not (signal is not None and signal.aborted):
         more = await agent.continue_(signal=signal)

@@ -1,7 +1,7 @@
-"""message: writes to people, over the channels of the tool context.
+"""`message`: writes to people over the channels of the tool context.
 
-It offers what these channels can do and no more. Where the context is bound to one conversation, it writes nowhere
-else. Words of reasoning never go out, nor do files from outside the root.
+It offers exactly what these channels support. If the context is bound to one conversation, it writes nowhere else.
+Reasoning is never sent, nor are files from outside the root.
 """
 
 import re
@@ -80,7 +80,7 @@ def message_tool(context: ToolContext) -> Tool:
 
 
 def _narrowed(schema: dict[str, Any], actions: tuple[str, ...]) -> dict[str, Any]:
-    """The schema with what the channels can do."""
+    """Returns the schema, restricted to what the channels support."""
     unused = {"messageId", "emoji", "remove"} if "react" not in actions else set()
     unused |= {"replyTo"} if "reply" not in actions else set()
     kept = {name: value for name, value in schema["properties"].items() if name not in unused}
@@ -89,7 +89,7 @@ def _narrowed(schema: dict[str, Any], actions: tuple[str, ...]) -> dict[str, Any
 
 
 class _Sending:
-    """One call: its arguments checked, then executed for each target."""
+    """One call: its arguments are validated, then executed for each target."""
 
     def __init__(self, context: ToolContext, channels: Channels, asked: MessageArguments, signal: Abort | None) -> None:
         self._context = context
@@ -134,7 +134,7 @@ class _Sending:
         if asked.dry_run:
             return json_result({"status": "dryRun", "to": [_named(sink, target) for sink, target in places]})
         how: dict[str, Any] = {"remove": asked.remove, "signal": self._signal}
-        able: list[tuple[Any, str | None]] = [*places]  # whoever says that it can react has the method
+        able: list[tuple[Any, str | None]] = [*places]  # a sink with the action `react` has the method
         receipts = [await sink.react(asked.message_id, asked.emoji, target=target, **how) for sink, target in able]
         return json_result({"status": "sent", "receipts": [*map(msgspec.to_builtins, receipts)]})
 
@@ -146,7 +146,7 @@ class _Sending:
         return [self._channels.place(asked.channel or None, target) for target in targets]
 
     def _is_here(self, channel: str, target: str | None) -> bool:
-        """Whether a place is the conversation that the agent answers in anyway."""
+        """Whether a place is the conversation that the agent replies to anyway."""
         bound = self._channels.bound
         return (channel, target) == bound if bound else channel == self._channels.default and target is None
 
@@ -180,7 +180,7 @@ class _Sending:
         return tuple([await self._checked(place, files) for place in dict.fromkeys(given)])
 
     async def _checked(self, place: str, files: FsBridge | None) -> str:
-        """A place that may be sent: an address on the web, or a file that the agent may read itself."""
+        """Returns a place that may be sent: a web URL, or a file that the agent may read."""
         if _URL.match(place):
             return place
         if place.lower().startswith("data:"):

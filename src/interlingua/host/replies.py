@@ -1,8 +1,8 @@
-"""What goes back to a channel after a run: the run's messages in, `ReplyPayload`s out. Pure.
+"""Builds the replies to a channel after a run: the run's messages in, `ReplyPayload`s out. Pure.
 
-In order: why the run failed · summaries of tools (`verbose`) · reasoning (`reasoning`) · the answers, without what only
-repeats the error, what was shown before, and what a tool already sent · and where there is nothing of all this to show,
-the tool that failed, unless the error was only about how to call it.
+In order: the error of a failed run · summaries of tools (`verbose`) · reasoning (`reasoning`) · the responses, without
+what repeats the error, what was shown before, and what a tool already sent · and if there is none of this, the tool
+that failed, unless the error was only about its arguments.
 """
 
 import functools
@@ -64,13 +64,13 @@ AllowMedia: TypeAlias = Callable[[str], bool]
 _QUOTES = "*`\"'"
 _LONGEST_TAG = 220
 _LONGEST_PLACE = 4096
-_LONGEST_WORD = 40  # of what may stand in a tag of reasoning beside its name
+_LONGEST_WORD = 40  # maximum length of attributes in a reasoning tag
 _TAIL = _LONGEST_PLACE + 64  # no directive is longer
 _THINKING = "think|thinking|thought|reasoning|antthinking"
 
 
 class Marks(NamedTuple):
-    """What is a directive, and what may become one when more comes; in code, less is."""
+    """Patterns of directives, and of what may become one with more text; fewer apply in code."""
 
     directive: re.Pattern[str]
     in_code: re.Pattern[str]
@@ -94,7 +94,7 @@ _PARTIAL_CLOSING = re.compile(r"<[^<>\n]{0,40}\Z")
 
 @functools.cache
 def marks(tokens: tuple[str, ...], directives: bool) -> Marks:
-    """The patterns. Their lookbehinds see the last character that was already dealt with."""
+    """Compiles the patterns. Their lookbehinds see the last character that was already processed."""
     quotes = rf"[{_QUOTES}]{{0,3}}"
     token = rf"{quotes}(?<!\w)(?P<token>{'|'.join(map(re.escape, tokens))})(?!\w){quotes}"
     begun = rf"{quotes}(?<!\w)(?:{'|'.join(map(_prefixes, tokens))}){quotes}|[{_QUOTES}]{{1,3}}"
@@ -116,7 +116,7 @@ def _at_end(*patterns: str) -> re.Pattern[str]:
 
 
 def _prefixes(word: str) -> str:
-    """A pattern for every beginning of a word, and the word: `N(?:O(?:_)?)?`."""
+    """Returns a pattern for every prefix of a word, and the word: `N(?:O(?:_)?)?`."""
     pattern = ""
     for letter in reversed(word):
         pattern = re.escape(letter) + (f"(?:{pattern})?" if pattern else "")
@@ -124,16 +124,16 @@ def _prefixes(word: str) -> str:
 
 
 def plain_place(place: str) -> bool:
-    """Whether a place of media is an http(s) URL, or a path that does not climb."""
+    """Whether a media location is an http(s) URL, or a path without `..`."""
     if re.match(r"https?://[^\s]+\Z", place, re.IGNORECASE):
         return True
     return not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", place) and ".." not in re.split(r"[/\\]", place)
 
 
 class Cleaner:
-    """One text on its way to a channel. `feed` gives what may be shown, `end` the rest; then the fields are final.
+    """Cleans one text for a channel. `feed` returns what may be shown, `end` the rest; then the fields are final.
 
-    Without `directives`, only reasoning and the tokens are taken out.
+    Without `directives`, only reasoning and the silent tokens are removed.
     """
 
     def __init__(
@@ -143,24 +143,24 @@ class Cleaner:
         self.reply_to: str | None = None
         self.reply_to_current = False
         self.voice = False
-        self.silent = False  # a token asked for silence
+        self.silent = False  # a silent token was found
         self._tokens = tokens
         self._marks = marks(tokens, directives)
         self._allow_media = allow_media
         self._rest = ""  # buffered because a directive may begin there
         self._before = ""  # the last character before the rest
-        self._returned = ""  # a carriage return that may be half of an end of line
+        self._returned = ""  # a carriage return that may be half of a line end
         self._in_code = False
         self._in_thought = False
-        self._spaces = ""  # seen, and not yet known to stand between two texts
+        self._spaces = ""  # seen, and not yet known to be between two texts
         self._last = ""  # the last character of the text before them
-        self._cut = False  # something was taken out among these spaces
-        self._opening: list[str] | None = []  # what would be shown, while it may still be a token in other letters
+        self._cut = False  # something was removed among these spaces
+        self._opening: list[str] | None = []  # text to show, while it may still be a token in another case
         self._core = ""  # the letters of that
         self._out: list[str] = []
 
     def feed(self, text: str) -> str:
-        """Takes the next piece of the text; returns what of it, and of the buffered text, may be shown now."""
+        """Processes the next piece of the text; returns what of it, and of the buffered text, may be shown now."""
         text = self._returned + text
         self._returned = "\r" * text.endswith("\r")
         self._rest += visible(text.removesuffix("\r"))
@@ -168,7 +168,7 @@ class Cleaner:
         return self._taken()
 
     def end(self, *, complete: bool = True) -> str:
-        """The buffered text that may be shown after all. A text that was cut off may end in half a token: not shown."""
+        """Returns the rest of the buffered text. Half a token at the end of a truncated text is not shown."""
         self._go_on(final=True, complete=complete)
         opening, self._opening = self._opening, None
         if opening is not None:
@@ -201,13 +201,13 @@ class Cleaner:
         self._rest, self._before = text[at:], text[max(at - 1, 0) : at]
 
     def _safe(self, text: str, at: int) -> int:
-        """Up to where no directive can have begun."""
+        """Returns the offset up to which no directive can have begun."""
         pending = self._marks.pending_in_code if self._in_code else self._marks.pending
         found = pending.search(text, max(at, len(text) - _TAIL))
         return found.start() if found is not None else len(text)
 
     def _after_thought(self, text: str, at: int, final: bool) -> int:
-        """Where reasoning ends, or as far as it is known to go."""
+        """Returns where reasoning ends, or as far as it is known to go."""
         found = _CLOSING.search(text, at)
         if found is not None:
             self._in_thought = False
@@ -216,7 +216,7 @@ class Cleaner:
         return len(text) if pending is None else pending.start()
 
     def _obeyed(self, found: re.Match[str]) -> int:
-        """Does what a directive says; where the text goes on behind it."""
+        """Applies a directive; returns where the text continues after it."""
         given = found.groupdict()
         if given.get("token"):
             self.silent = self._cut = True
@@ -246,7 +246,7 @@ class Cleaner:
         return found.end()
 
     def _pass(self, text: str, *, last: bool = False, complete: bool = True) -> None:
-        """Emits text, and keeps the spaces behind it until more text comes."""
+        """Emits text, and buffers trailing spaces until more text arrives."""
         message = text.rstrip()
         if last:
             message = self._without_half(message, complete)
@@ -258,14 +258,14 @@ class Cleaner:
             self._spaces += text
 
     def _gap(self, spaces: str, word: str) -> str:
-        """What stands between the text emitted last and a word: the spaces as they came, or few where something was."""
+        """Returns the spaces between the last emitted text and the next: unchanged, or few if something was removed."""
         if not self._cut:
             return spaces
         joined = bool(spaces) or bool(re.match(r"\w", self._last + word) and re.match(r"\w", word))
         return "\n" * min(spaces.count("\n"), 2) or " " * joined
 
     def _without_half(self, text: str, complete: bool) -> str:
-        """The text without the beginning of a token at their end. `NO` is a word too, unless the text was cut off."""
+        """Returns the text without a partial token at its end. `NO` is a word too, unless the text was truncated."""
         for token in self._tokens:
             least = 1 if not complete else token.find("_")
             for size in range(len(token) - 1, max(least, 1), -1):
@@ -285,7 +285,7 @@ class Cleaner:
             self._opening = None
 
     def _say_opening(self, text: str, complete: bool) -> None:
-        """Emits a text that is only a token, the beginning of one, or punctuation, unless it means silence."""
+        """Emits text that is only a token, a prefix of one, or punctuation, unless it means silence."""
         core = self._core
         half = core and ("_" in core or not complete)
         if core in self._tokens or half or (self.silent and not core):
@@ -295,15 +295,15 @@ class Cleaner:
 
 
 def without_reasoning(text: str) -> str:
-    """The text without tags of reasoning and what stands in them."""
+    """Removes reasoning tags and their content."""
     cleaner = Cleaner(tokens=(), directives=False)
     return cleaner.feed(from_answer(text)) + cleaner.end()
 
 
 def from_answer(text: str) -> str:
-    """The text behind a closing tag of reasoning that was never opened: all before it was reasoning.
+    """Returns the text after a closing reasoning tag that was never opened: everything before it was reasoning.
 
-    All of the text where there is no such tag, or nothing behind it.
+    Returns all of the text if there is no such tag, or nothing after it.
     """
     found = _CLOSING.search(text)
     if found is None or re.search(rf"<\s*(?:{_THINKING})\b", text[: found.start()], re.IGNORECASE):
@@ -317,18 +317,18 @@ def from_answer(text: str) -> str:
 Skip: TypeAlias = Literal["empty", "silent", "repeated"]
 OnSkip: TypeAlias = Callable[[ReplyPayload, Skip], object]
 
-LONGEST_ERROR = 600  # characters of an error that a channel is shown
+LONGEST_ERROR = 600  # characters of an error that a channel shows
 LONGEST_SUMMARY = 160
-# Statuses of results that tell the model how to call a tool, or that it did not run: none of them a failure to report.
+# Statuses of results that explain how to call a tool, or that it did not run: not failures to report.
 _RECOVERABLE = frozenset({400, 404, "cut", "skipped", "unknown", "aborted"})
 
 
 class ReplyOptions(Struct, frozen=True, kw_only=True):
     """What is shown, and how.
 
-    `prefix` is put before the first text, once; `{model}` and `{provider}` in it are those of the answer. `current` is
-    the id of the message that `[[reply_to_current]]` means. Media of tools' results go out for `media_tools` alone:
-    what other tools read may name files on purpose. `allow_media` judges the places that the model names.
+    `prefix` is put before the first text, once; `{model}` and `{provider}` in it are those of the response. `current`
+    is the id of the message that `[[reply_to_current]]` refers to. Media in tool results are sent for `media_tools`
+    only: results of other tools may name files maliciously. `allow_media` decides on media that the model names.
     """
 
     verbose: bool = False
@@ -343,7 +343,9 @@ class ReplyOptions(Struct, frozen=True, kw_only=True):
 def replies(
     run: Iterable[AgentMessage | AgentEvent], *, options: ReplyOptions | None = None, on_skip: OnSkip | None = None
 ) -> list[ReplyPayload]:
-    """The replies of a run, from its messages or its events. `on_skip` gets each that is left out, and the reason."""
+    """Returns the replies of a run, from its messages or its events. `on_skip` receives each omitted one and the
+    reason.
+    """
     options = options or ReplyOptions()
     messages = [*_messages(run)]
     answers = [message for message in messages if isinstance(message, AssistantMessage)]
@@ -369,14 +371,14 @@ def replies(
 
 
 class Answer(Struct, frozen=True):
-    """An answer as a reply, and whether it asks for silence."""
+    """A response as a reply, and whether it requests silence."""
 
     payload: ReplyPayload
     silent: bool
 
 
 class _Drafts:
-    """Replies as they are gathered: none empty, none repeated."""
+    """Collects replies: none empty, none repeated."""
 
     def __init__(self, on_skip: OnSkip | None) -> None:
         self.kept: list[ReplyPayload] = []
@@ -385,7 +387,7 @@ class _Drafts:
         self._seen: set[str] = set()
 
     def refuse(self, text: str) -> None:
-        """Has later replies of this text left out."""
+        """Suppresses later replies with this text."""
         self._seen.add(_compared(text))
 
     def take(self, answer: Answer) -> None:
@@ -430,7 +432,7 @@ def _error_of(answer: AssistantMessage) -> str | None:
 
 
 def _was_retried(message: AssistantMessage, answers: list[AssistantMessage]) -> bool:
-    """Whether an answer failed and another one came in its place."""
+    """Whether a response failed and was retried."""
     return message.stop_reason == "error" and message is not answers[-1]
 
 
@@ -442,7 +444,7 @@ def _answer(message: AssistantMessage, options: ReplyOptions) -> Answer:
 
 
 def answer_of(text: str, cleaner: Cleaner, current: str | None, media: Iterable[str] = ()) -> Answer:
-    """The reply that a cleaned text is, with the effects of its directives."""
+    """Returns the reply for a cleaned text, with the effects of its directives."""
     places = tuple(dict.fromkeys((*cleaner.media, *media)))
     payload = _marked(
         ReplyPayload(
@@ -472,7 +474,7 @@ def _media_in(content: Content) -> Iterator[str]:
 
 
 def _media_of_tool(message: ToolResultMessage, options: ReplyOptions) -> Iterator[ReplyPayload]:
-    """What a trusted tool made: the places on its MEDIA lines, or, where it names none, its pictures."""
+    """Returns the media of a trusted tool: the paths of its MEDIA lines, or its images if there are none."""
     if message.tool_name not in options.media_tools or message.is_error:
         return
     cleaner = Cleaner(tokens=(), allow_media=options.allow_media)
@@ -486,7 +488,7 @@ def _media_of_tool(message: ToolResultMessage, options: ReplyOptions) -> Iterato
 
 
 def _sent(messages: Iterable[AgentMessage]) -> Iterator[str]:
-    """The texts that the message tool has already sent to the current channel."""
+    """Returns the texts that the message tool has already sent to the current channel."""
     for message in messages:
         if isinstance(message, ToolResultMessage) and message.tool_name == "message" and not message.is_error:
             details = message.details if isinstance(message.details, dict) else {}
@@ -501,7 +503,7 @@ def _summary(message: ToolResultMessage) -> ReplyPayload:
 
 
 def _notice(messages: Iterable[AgentMessage]) -> Iterator[ReplyPayload]:
-    """The last failure of a tool that did not succeed afterwards."""
+    """Returns the last failure of a tool that did not succeed afterwards."""
     failed: dict[str | None, ToolResultMessage] = {}
     for message in messages:
         if isinstance(message, ToolResultMessage):
@@ -521,7 +523,7 @@ def _status(message: ToolResultMessage) -> Any:
 
 
 def _finished(payloads: list[ReplyPayload], last: AssistantMessage | None, options: ReplyOptions) -> list[ReplyPayload]:
-    """The voice tag holds for all media; the prefix stands before the first text."""
+    """Applies the voice tag to all media, and the prefix to the first text."""
     if any(_mark(payload, "audioAsVoice") for payload in payloads):
         payloads = [_marked(p, audioAsVoice=True) if p.media_urls else p for p in payloads]
     prefix = _prefix(options.prefix, last)
@@ -539,7 +541,7 @@ def _prefix(template: str | None, last: AssistantMessage | None) -> str:
 
 
 def _marked(payload: ReplyPayload, **fields: bool) -> ReplyPayload:
-    """The payload with further fields, which stand beside its own in its JSON; false ones are left out."""
+    """Returns the payload with further fields in its JSON; false ones are omitted."""
     given = {name: value for name, value in fields.items() if value}
     if not given:
         return payload
@@ -551,7 +553,7 @@ def _mark(payload: ReplyPayload, name: str) -> bool:
 
 
 def _compared(text: str) -> str:
-    """Words as they are compared: case, spaces and a leading `Error:` do not count."""
+    """Normalizes text for comparison: ignores case, spaces and a leading `Error:`."""
     return " ".join(text.split()).lower().removeprefix("error:").strip()
 
 
@@ -564,10 +566,9 @@ def _cleaner(options: ReplyOptions) -> Cleaner:
 
 
 class ReplyStream:
-    """The text of answers while they come, as a channel may show them: no token, no directive, no reasoning.
+    """The text of responses while they stream, as a channel may show it: no tokens, directives or reasoning.
 
-    Feed it the events of an agent or of one stream; `reply` is the answer that ended last, if there is anything to
-    say.
+    Feed it the events of an agent or of one stream; `reply` is the last finished response, if it is not empty.
     """
 
     def __init__(self, options: ReplyOptions | None = None) -> None:
@@ -575,10 +576,10 @@ class ReplyStream:
         self._options = options or ReplyOptions()
         self._cleaner: Cleaner | None = None
         self._text: list[str] = []
-        self._received: dict[int, int] = {}  # characters that came of each block
+        self._received: dict[int, int] = {}  # characters received of each block
 
     def feed(self, event: AgentEvent | StreamEvent) -> str:
-        """What may be shown now."""
+        """Returns the text that may be shown now."""
         match event:
             case MessageStart() if isinstance(event.message, AssistantMessage):
                 self._begin()
@@ -613,7 +614,7 @@ class ReplyStream:
         return shown
 
     def _end(self, message: AssistantMessage) -> str:
-        shown = "" if self._received else self._cleaned(text_of(message.content))  # nothing was streamed: it came whole
+        shown = "" if self._received else self._cleaned(text_of(message.content))  # not streamed: delivered whole
         cleaner, self._cleaner = self._cleaner, None
         if cleaner is None:
             return ""

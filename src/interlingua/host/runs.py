@@ -1,4 +1,4 @@
-"""Sub-agents: their tasks, their states, and the messages between them and the session that began them."""
+"""Sub-agents: tasks, states, and messages between a sub-agent and the session that started it."""
 
 import asyncio
 import time
@@ -26,7 +26,7 @@ _LARGEST_ATTACHMENTS = 5_000_000
 
 
 class Spawning(Struct, frozen=True, kw_only=True):
-    """How far sub-agents may go: how deep, how many of one session at a time, how many at once, for how long."""
+    """Limits of sub-agents: depth, children per session, concurrent runs, and seconds."""
 
     depth: int = 1
     children: int = 5
@@ -35,7 +35,7 @@ class Spawning(Struct, frozen=True, kw_only=True):
 
 
 class Task(Struct, frozen=True, kw_only=True):
-    """What a sub-agent is to do, and how. Without `seconds` the host's own limit holds; 0 is none."""
+    """The task of a sub-agent. Without `seconds` the host's limit applies; 0 is none."""
 
     text: str
     label: str | None = None
@@ -53,7 +53,7 @@ class Task(Struct, frozen=True, kw_only=True):
 
 
 class Run:
-    """A sub-agent's work: what it was asked, how it stands, what came of it."""
+    """A sub-agent's run: its task, its state and its result."""
 
     def __init__(self, task: Task, key: str, parent: str | None, depth: int) -> None:
         self.id = str(uuid.uuid4())
@@ -76,13 +76,13 @@ class Run:
         return self.status in ("queued", "running")
 
     async def wait(self, seconds: float | None = None) -> bool:
-        """Waits for the end, so long; whether it has come. Waiting never stops the run."""
+        """Waits for the end up to the timeout; returns whether it has ended. Waiting never stops the run."""
         if self.work is not None and self.active:
             await asyncio.wait({self.work}, timeout=seconds)
         return not self.active
 
     def kill(self, reason: Any = None) -> None:
-        """Stops it, and all that it has begun."""
+        """Stops it and its own sub-agents."""
         self.signal.abort(reason)
 
 
@@ -110,7 +110,9 @@ def why_ended(result: Result) -> str:
 
 
 def between(message: str, source: str | None, tool: str, run_id: str) -> UserMessage:
-    """A message from one session to another. It stands in the user's place, and says that the user did not write it."""
+    """Returns a message from one session to another. It has the user's role, and says that the user did not write
+    it.
+    """
     provenance = {"kind": "inter_session", "sourceTool": tool, "runId": run_id}
     if source is not None:
         provenance["sourceSessionKey"] = source
@@ -122,7 +124,7 @@ def between(message: str, source: str | None, tool: str, run_id: str) -> UserMes
 
 
 def report(run: Run) -> str:
-    """The message to a session about a sub-agent that has ended."""
+    """Returns the message to a session about a sub-agent that has ended."""
     name = f"{run.task.label!r} " if run.task.label else ""
     took = (run.ended or 0) - (run.started or run.created)
     spent = f"{run.spent.tokens} tokens" + (f", ${run.spent.cost:.4f}" if run.spent.cost else "")
@@ -140,12 +142,12 @@ def report(run: Run) -> str:
 
 
 def moved(context: ToolContext, cwd: str) -> ToolContext:
-    """The context in a directory below its own."""
+    """Returns the context in a directory below its own."""
     return replace(context, root=cwd, workspace_dir=cwd, bridge=local_bridge(cwd))
 
 
 async def inside(context: ToolContext, cwd: str) -> str:
-    """The directory that a child works in, by its real name; it must be one of those the parent has."""
+    """Returns the real path of the child's directory; it must be inside the parent's."""
     root = context.root or context.workspace_dir
     locate = getattr(context.bridge, "locate", None) if context.bridge is not None else None
     if context.bridge is None and root is not None:
@@ -159,7 +161,7 @@ async def inside(context: ToolContext, cwd: str) -> str:
 
 
 async def stored(context: ToolContext, task: Task, run_id: str) -> list[str]:
-    """Writes the attachments where the child finds them; their paths."""
+    """Writes the attachments where the child can read them; returns their paths."""
     if not task.attachments:
         return []
     try:

@@ -1,8 +1,8 @@
-"""sessions_list, sessions_history, sessions_send, sessions_spawn, subagents, session_status: agents among agents.
+"""The session tools: sessions_list, sessions_history, sessions_send, sessions_spawn, subagents, session_status.
 
-The tools read arguments and tell what came of them; who may see and do what is decided by the host behind
-`ToolContext.sessions` (see `interlingua.host.host`). What a caller may not do, or what is not there, is an answer with
-`status` and `error`, not a failure of the tool.
+The tools parse arguments and format results; the host behind `ToolContext.sessions` decides who may see and do what
+(see `interlingua.host.host`). A denied action or a missing session is a result with `status` and `error`, not a tool
+failure.
 """
 
 import base64
@@ -207,7 +207,7 @@ def sessions_spawn_tool(context: ToolContext) -> Tool:
 
 
 def _how(asked: SpawnArguments) -> dict[str, Any]:
-    """The options of the task, as the host takes them."""
+    """Returns the options of the task for the host."""
     if asked.runtime == "acp":
         raise InterlinguaError("the runtime acp is not served here: leave runtime out")
     if asked.stream_to is not UNSET:
@@ -326,7 +326,7 @@ def _is_called(run: Any, at: int, name: str) -> bool:
 
 
 async def _waited(runs: list[Any], seconds: float, signal: Abort | None) -> ToolResult:
-    """Waits for all of them, no longer than asked; the agent's own abort ends the wait, not the runs."""
+    """Waits for all of them up to the timeout; the agent's abort ends the wait, not the runs."""
     until = time.monotonic() + seconds
     for run in runs:
         while run.active and time.monotonic() < until and not (signal is not None and signal.aborted):
@@ -344,7 +344,7 @@ def _steered(host: Any, runs: list[Any], asked: SubagentsArguments, by: Any) -> 
 
 
 def _given(run: Any) -> dict[str, Any]:
-    """A run in a list; what it found is there once it has ended."""
+    """Returns a run as a list row; the result is included once it has ended."""
     seconds = (run.ended or time.time()) - (run.started or run.created)
     return {
         "runId": run.id,

@@ -1,4 +1,4 @@
-"""The Model Context Protocol: its servers as sources of tools, and our tools as a server. Needs the extra `mcp`."""
+"""The Model Context Protocol: tools from MCP servers, and our tools as an MCP server. Requires the extra `mcp`."""
 
 import importlib
 from typing import TYPE_CHECKING, Any
@@ -35,7 +35,7 @@ _LATER = {
 }
 
 
-if not TYPE_CHECKING:  # to a type checker every name would be there
+if not TYPE_CHECKING:  # for type checkers every name exists
 
     def __getattr__(name: str) -> Any:
         module = _LATER.get(name)

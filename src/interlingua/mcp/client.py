@@ -37,7 +37,7 @@ from .oauth import Authorize
 from .stdio import Server, server_of
 
 MAX_MESSAGE = 32 * 1024 * 1024
-MAX_TEXT = 400_000  # characters of a result that the model reads
+MAX_TEXT = 400_000  # maximum characters of a result for the model
 MAX_DESCRIPTION = 8_000
 MAX_LABEL = 200
 TIMEOUT = 120.0
@@ -62,16 +62,16 @@ async def mcp_tools(
     on_log: OnLog | None = None,
     authorize: Authorize | None = None,
 ) -> AsyncGenerator["ServerTools", None]:
-    """The tools of a server, by name, within the context.
+    """Returns the tools of a server, by name, within the context.
 
-    `server` is a `StdioServer`, an `HttpServer`, an address, or a mapping with `command` or `url`. Names get the
-    `prefix`, if there is one; a name that is `taken`, or that of a core tool, is changed. `include` and `exclude` take
-    the server's own names. `timeout` is how long the server may be silent about one call. What a server says is data
-    of a stranger and stands between marks, like a web page, unless the server is `trusted`.
+    `server` is a `StdioServer`, an `HttpServer`, a URL, or a mapping with `command` or `url`. Names get the `prefix`,
+    if there is one; a name that is `taken`, or that of a core tool, is changed. `include` and `exclude` take the
+    server's own names. `timeout` is the idle timeout of one call. Text from a server is untrusted and marked as such,
+    like a web page, unless the server is `trusted`.
 
     With `resources`, a server that has any also gets the tools `list_resources` and `read_resource`. `elicit` answers
-    the server's questions to the user, `on_log` gets the level and text of what it logs (else `logging` does), and
-    `authorize` shows the user the address of a login.
+    the server's questions to the user, `on_log` receives the level and text of its log messages (default: `logging`),
+    and `authorize` shows the user the URL of a login.
     """
     async with Connection(
         server_of(server), timeout=timeout, max_bytes=max_bytes, elicit=elicit, on_log=on_log, authorize=authorize
@@ -86,16 +86,16 @@ async def mcp_tools(
 
 
 async def _has_resources(server: "ServerTools") -> bool:
-    """Whether there is anything to read: the official package announces resources also for servers without any."""
+    """Whether there is anything to read: the official package announces resources even for servers without any."""
     try:
         return bool(await server.resources())
     except TransportError as error:
-        _log.warning("its resources are left out: %s", error)
+        _log.warning("its resources are omitted: %s", error)
         return False
 
 
 class ServerResource(Struct, frozen=True, kw_only=True):
-    """A resource of a server; `is_template` if its `uri` has variables (RFC 6570) to be filled in."""
+    """A resource of a server; `is_template` if its `uri` has variables (RFC 6570)."""
 
     uri: str
     name: str
@@ -124,18 +124,18 @@ class ServerTools(list[Tool]):
 
     @property
     def instructions(self) -> str | None:
-        """What the server says of its use: text of a stranger."""
+        """The server's usage instructions: untrusted text."""
         given = self._connection.instructions
         return None if given is None else visible(given)[:MAX_DESCRIPTION]
 
     async def resources(self) -> list[ServerResource]:
-        """The resources, and the templates of resources."""
+        """Returns the resources, and the resource templates."""
         plain = [_resource(one, str(one.uri)) for one in await self._connection.list_resources()]
         templates = await self._connection.list_resource_templates()
         return plain + [_resource(one, str(one.uri_template), is_template=True) for one in templates]
 
     async def read_resource(self, uri: str) -> tuple[ContentBlock, ...]:
-        """The contents of a resource, as blocks."""
+        """Returns the contents of a resource, as blocks."""
         return self._cleaned(
             [
                 TextBlock(text=one.text) if isinstance(one, types.TextResourceContents) else _file(one)
@@ -144,7 +144,7 @@ class ServerTools(list[Tool]):
         )
 
     async def prompts(self) -> list[ServerPrompt]:
-        """The prompts that the server offers to the user."""
+        """Returns the prompts that the server offers to the user."""
         return [
             ServerPrompt(
                 name=one.name,
@@ -156,7 +156,7 @@ class ServerTools(list[Tool]):
         ]
 
     async def prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> list[Message]:
-        """The messages of a prompt. They are the user's choice, so they stand without marks."""
+        """Returns the messages of a prompt. The user chose it, so they are not marked as untrusted."""
         found = await self._connection.get_prompt(name, dict(arguments or {}))
         return [_message(one) for one in found.messages]
 
@@ -187,7 +187,7 @@ def _message(one: types.PromptMessage) -> Message:
 
 
 def _resource_tools(server: ServerTools, prefix: str | None, used: set[str]) -> list[Tool]:
-    """What a model may do with resources: list them, and read one."""
+    """The tools for resources: list them, and read one."""
 
     async def listed() -> list[dict[str, Any]]:
         return [to_builtins(one) for one in await server.resources()]
@@ -226,7 +226,7 @@ def _tools(
 
 
 def _visible(value: Any) -> Any:
-    """A value with all its texts made visible: what the model reads of a schema is the server's text, too."""
+    """Returns a value with all its texts sanitized: schemas are untrusted text of the server, too."""
     if isinstance(value, str):
         return visible(value)
     if isinstance(value, dict):
@@ -235,7 +235,7 @@ def _visible(value: Any) -> Any:
 
 
 def _plain(name: str) -> str:
-    """The name with the characters that providers allow."""
+    """Returns the name with only the characters that providers allow."""
     return re.sub(r"[^A-Za-z0-9_.-]", "_", name)[:64] or "tool"
 
 
@@ -303,10 +303,10 @@ class _Progress:
 
 
 def result_of(answer: types.CallToolResult, *, trusted: bool = False) -> ToolResult:
-    """A server's response as a result: text and media for the model, the rest in `details`.
+    """Converts a server's response to a result: text and media for the model, the rest in `details`.
 
-    `details` holds `structuredContent`, if there is any, and under `content` what the blocks cannot say of links and
-    resources (their addresses and annotations), without the data.
+    `details` holds `structuredContent`, if any, and under `content` the URIs and annotations of links and resources,
+    which blocks cannot express, without the data.
     """
     blocks = [_block(block) for block in answer.content]
     structured = answer.structured_content
@@ -326,7 +326,7 @@ def result_of(answer: types.CallToolResult, *, trusted: bool = False) -> ToolRes
 
 
 def _cleaned(block: ContentBlock, trusted: bool) -> ContentBlock:
-    """A block without hidden characters; a text of a server that is not trusted stands between marks."""
+    """Returns a block without hidden characters; text of a server that is not trusted is marked."""
     if isinstance(block, TextBlock):
         text = visible(block.text)
         return TextBlock(text=text if trusted or not text.strip() else untrusted(text, "an MCP server"))
@@ -352,7 +352,7 @@ def _block(block: types.ContentBlock) -> ContentBlock:
 
 
 def _file(resource: types.BlobResourceContents) -> ContentBlock:
-    """A binary resource as a block, by its type, or by its bytes if the type is generic."""
+    """Returns a binary resource as a block, by its type, or by its bytes if the type is generic."""
     kind = resource.mime_type or ""
     if kind.partition(";")[0].strip().lower() in ("", "application/octet-stream"):
         kind = sniff(resource.blob) or kind
@@ -379,7 +379,7 @@ def _kind(mime_type: str | None) -> str:
 
 
 def _bounded(blocks: list[ContentBlock]) -> tuple[ContentBlock, ...]:
-    """The blocks with their text limited, and a note for omitted text."""
+    """Returns the blocks with their text limited, and a note for omitted text."""
     left = MAX_TEXT
     limited: list[ContentBlock] = []
     for block in blocks:

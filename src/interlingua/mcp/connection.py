@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class Elicitation(Struct, frozen=True, kw_only=True):
-    """A question of a server to the user: a form with a JSON Schema of flat fields, or an address to visit."""
+    """A server's question to the user: a form with a JSON Schema of flat fields, or a URL to visit."""
 
     server: str
     message: str
@@ -42,9 +42,9 @@ class Elicitation(Struct, frozen=True, kw_only=True):
 
 
 Elicit: TypeAlias = Callable[[Elicitation], Awaitable[Mapping[str, Any] | bool | None]]
-"""Answers a question: the fields' values, True (go on, with the defaults), or None for a no."""
+"""Answers a question: the fields' values, True (accept, with the defaults), or None to decline."""
 OnLog: TypeAlias = Callable[[str, str], object]
-"""Gets the level and the text of what a server logs."""
+"""Receives the level and the text of a server's log messages."""
 
 LOG_LEVEL: types.LoggingLevel = "info"
 MAX_LOG = 2_000
@@ -96,7 +96,7 @@ class Connection:
         await self._shut()
 
     async def list_tools(self) -> list[types.Tool]:
-        """The tools that the server offers, each once: a name that is listed again is the same tool."""
+        """Returns the tools that the server offers, each once: a repeated name is the same tool."""
         return await self._list("tools", lambda client: client.list_tools, lambda tool: str(tool.name))
 
     async def list_resources(self) -> list[types.Resource]:
@@ -117,10 +117,10 @@ class Connection:
         return await self._list("prompts", lambda client: client.list_prompts, lambda prompt: str(prompt.name))
 
     async def _list(self, what: str, listing: Callable[[Client], Any], key: Callable[[Any], str]) -> list[Any]:
-        """All pages of a listing.
+        """Returns all pages of a listing.
 
         Cursors are opaque, and a listing ends with a page that has none (MCP specification, server/utilities,
-        Pagination): one that comes back would never end.
+        Pagination): a repeated cursor would never end.
         """
         client, label = await self._connected(), self.server.label
         named = what.replace("_", " ")
@@ -157,13 +157,13 @@ class Connection:
 
     @property
     def instructions(self) -> str | None:
-        """What the server says of its use."""
+        """The server's usage instructions."""
         return self._client.instructions if self._client is not None else None
 
     async def call(self, name: str, arguments: dict[str, Any], progress: ProgressFnT | None) -> types.CallToolResult:
-        """The response to a call. A call during which the connection broke is not repeated: it may have had effects.
+        """Returns the response to a call. A call is not repeated if the connection broke: it may have had effects.
 
-        The result is not checked against the tool's output schema: a server's patterns could take forever.
+        The result is not validated against the tool's output schema: a server's patterns could take forever.
         """
         for attempt in (1, 2):
             client, ending = await self._connected(), self._ending
@@ -174,7 +174,7 @@ class Connection:
             except _SessionLost:
                 if attempt == 2:
                     raise
-                ending.end("the session was ended")  # the one that was used: another call may have opened a new one
+                ending.end("the session was ended")  # the session that was used: another call may have opened a new one
             else:
                 return answer
         raise AssertionError("unreachable")
@@ -207,7 +207,7 @@ class Connection:
             raise
 
     async def _keep(self, opened: "asyncio.Future[Client]", close: asyncio.Event, ending: Ending) -> None:
-        """Keeps the connection open. One task must enter and leave it (a rule of anyio's cancel scopes)."""
+        """Keeps the connection open. The same task must enter and leave it (a rule of anyio's cancel scopes)."""
         try:
             info = types.Implementation(name="interlingua", version=__version__)
             async with Client(
@@ -218,8 +218,8 @@ class Connection:
                 logging_callback=self._logged,
                 log_level=LOG_LEVEL,
                 client_info=info,
-                # A server can ask in the midst of a call only on a connection with the handshake of the versions before
-                # 2026-07-28; servers of the official package that do (`Context.elicit`) fail on a newer one.
+                # A server can ask during a call only on a connection with the handshake of versions before 2026-07-28;
+                # servers of the official package that do (`Context.elicit`) fail on a newer one.
                 mode="auto" if self._elicit is None else "legacy",
                 cache=None,
             ) as client:
@@ -229,7 +229,7 @@ class Connection:
                 await close.wait()
         except asyncio.CancelledError:
             raise
-        except BaseException as error:  # groups of whatever the transport raises
+        except BaseException as error:  # groups of anything that the transport raises
             ending.end(_first(error))
         finally:
             ending.end()
@@ -239,7 +239,7 @@ class Connection:
                 opened.exception()
 
     async def _elicited(self, context: Any, params: Any) -> types.ElicitResult:
-        """Brings a server's question to the user. What was left out of the answer gets the default of the schema."""
+        """Passes a server's question to the user. Omitted fields get the defaults of the schema."""
         assert self._elicit is not None
         schema = getattr(params, "requested_schema", None)
         question = Elicitation(
@@ -291,7 +291,7 @@ class Connection:
         return stdio_transport(self.server, ending, self._max_bytes)
 
     async def _answered(self, request: Any) -> Any:
-        """The response; raises our errors for failures."""
+        """Returns the response; raises our own errors for failures."""
         label = self.server.label
         try:
             return await request
@@ -304,15 +304,15 @@ class Connection:
                 raise _SessionLost(f"the MCP server {label} ended the session") from None
             raise TransportError(f"the MCP server {label} refused: {error.message}") from None
         except (ValueError, RuntimeError) as error:  # pydantic's errors are ValueErrors
-            raise TransportError(f"the MCP server {label} answered what MCP does not allow: {_short(error)}") from error
+            raise TransportError(f"the MCP server {label} sent an invalid response: {_short(error)}") from error
 
 
 async def _unchecked(name: str, result: types.CallToolResult) -> None:
-    """Takes the place of the check of results by the server's output schema, whose patterns could take forever."""
+    """Replaces the validation of results against the server's output schema, whose patterns could take forever."""
 
 
 def defaults_of(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The defaults of a form's fields (SEP-1034)."""
+    """Returns the defaults of a form's fields (SEP-1034)."""
     fields = schema.get("properties")
     if not isinstance(fields, Mapping):
         return {}
@@ -322,12 +322,12 @@ def defaults_of(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _SessionLost(TransportError):
-    """The server has dropped the session, without processing the request."""
+    """The server dropped the session, without processing the request."""
 
 
 @contextlib.asynccontextmanager
 async def _http_transport(server: HttpServer, max_bytes: int, authorize: Authorize | None) -> AsyncGenerator[Any, None]:
-    timeout = httpx2.Timeout(30.0, read=None)  # the session has its own clock
+    timeout = httpx2.Timeout(30.0, read=None)  # the session has its own timeout
     headers = {"Accept-Encoding": "identity", **server.headers}
     has_key = any(name.lower() == "authorization" for name in headers)
     auth = None if has_key else provider(server.url, server.oauth, authorize)
@@ -365,7 +365,7 @@ class _Bounded(httpx2.AsyncByteStream):
                     raise httpx2.StreamError(f"the response exceeds {self._limit:,} bytes")
                 yield piece
                 if self._decompressor is not None:
-                    await asyncio.sleep(0)  # a few bytes may stand for many: let timeouts count
+                    await asyncio.sleep(0)  # a few bytes may decompress to many: yield, so that timeouts apply
 
     def _decompressed(self, chunk: bytes) -> Iterator[bytes]:
         assert self._decompressor is not None

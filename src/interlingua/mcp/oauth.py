@@ -1,7 +1,7 @@
-"""Logins at MCP servers: the authorization flow of the official package, with tokens kept in the home folder.
+"""Logins at MCP servers: the OAuth flow of the official package, with tokens stored in the home folder.
 
-A server that answers 401 is asked where it is authorized (MCP specification, basic/authorization); the user agrees in a
-browser, whose last redirect comes to a listener on this machine. Tokens are refreshed without a question.
+A 401 response starts the discovery of the authorization server (MCP specification, basic/authorization). The user
+consents in a browser, whose last redirect goes to a local listener. Tokens are refreshed without a question.
 """
 
 import asyncio
@@ -30,26 +30,26 @@ from ..values.places import home, private_folder
 from ..values.regular import open_regular, read_regular
 
 FOLDER = "mcp-logins"
-SECONDS = 300.0  # for the user to agree
+SECONDS = 300.0  # for the user's consent
 
 Authorize: TypeAlias = Callable[[str], Awaitable[object]]
-"""Shows the user an address to open, or opens it."""
+"""Shows the user a URL to open, or opens it."""
 
 
 class OAuth(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How to log in at a server that wants it. Nothing needs to be given where the server registers clients itself."""
+    """OAuth settings for a server that requires a login. None are needed if the server registers clients itself."""
 
     client_id: str | None = None
     client_secret: str | None = None
     scope: str | None = None
     client_metadata_url: str | None = None
     grant: Literal["authorization_code", "client_credentials"] = "authorization_code"
-    private_key: str | None = None  # PEM, in place of a secret (RFC 7523)
+    private_key: str | None = None  # PEM, instead of a secret (RFC 7523)
     signing_algorithm: str = "RS256"
 
 
 class LoginNeeded(OAuthFlowError):
-    """The server wants a login, and there is nobody to agree to it."""
+    """The server requires a login, and no user is present to consent."""
 
 
 class TokenFile:
@@ -86,7 +86,7 @@ class TokenFile:
 
     @functools.cached_property
     def redirect_uri(self) -> str:
-        """Where the browser is sent: the address that was registered, since servers compare it, or a free port."""
+        """Returns the redirect URI: the registered one, since servers compare it, or a free port."""
         registered = self._read().get("client", {}).get("redirect_uris")
         if registered:
             return str(registered[0])
@@ -109,7 +109,7 @@ class TokenFile:
         return found if isinstance(found, dict) and found.get("url") == self._url else {}
 
     def _write(self, **changes: Any) -> None:
-        """Replaces the file in one step; nobody else may read it at any time."""
+        """Replaces the file atomically; readable by the owner alone at any time."""
         private_folder(self.path.parent)
         value = {**self._read(), "url": self._url, **changes}
         temporary = self.path.with_suffix(f".{os.getpid()}.new")
@@ -120,7 +120,7 @@ class TokenFile:
 
 
 def provider(url: str, given: OAuth, authorize: Authorize | None) -> OAuthClientProvider:
-    """The official provider for a server. Without `authorize`, only a login that exists already is used."""
+    """Returns the official provider for a server. Without `authorize`, only an existing login is used."""
     storage = TokenFile(url, given)
     if given.private_key is not None and given.client_id is not None:
         signed = SignedJWTParameters(
@@ -148,7 +148,7 @@ def provider(url: str, given: OAuth, authorize: Authorize | None) -> OAuthClient
 
 
 class _Login:
-    """One trip of the user through a browser: the address goes out, the code comes back to a listener."""
+    """One browser login: shows the URL, receives the code at a listener."""
 
     def __init__(self, storage: TokenFile, authorize: Authorize | None, url: str) -> None:
         self._storage = storage
@@ -160,7 +160,7 @@ class _Login:
 
     async def begin(self, url: str) -> None:
         if self._authorize is None:
-            raise LoginNeeded(f"it wants a login; run: interlingua tools login {self._url}")
+            raise LoginNeeded(f"login required; run: interlingua tools login {self._url}")
         self._result = asyncio.get_running_loop().create_future()
         address = urlsplit(self._storage.redirect_uri)
         try:
@@ -175,18 +175,18 @@ class _Login:
         try:
             return await asyncio.wait_for(self._result, SECONDS)
         except TimeoutError:
-            raise OAuthFlowError(f"nobody agreed to the login within {SECONDS:g} s") from None
+            raise OAuthFlowError(f"no consent to the login within {SECONDS:g} s") from None
         finally:
             self._listener.close()
 
     def _failed(self, opening: "asyncio.Task[object]") -> None:
-        """Ends the login if its address could not even be shown."""
+        """Ends the login if its URL could not be shown."""
         error = None if opening.cancelled() else opening.exception()
         if error is not None and self._result is not None and not self._result.done():
             self._result.set_exception(OAuthFlowError(f"the login could not be opened: {error}"))
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Takes the code from the browser's request. Other requests (an icon) end with 404."""
+        """Takes the code from the browser's request. Other requests (an icon) get a 404."""
         try:
             line = (await asyncio.wait_for(reader.readline(), 10)).decode("latin-1").split(" ")
             target = urlsplit(line[1] if len(line) > 1 else "")
@@ -200,7 +200,7 @@ class _Login:
             )
             await writer.drain()
         except (OSError, TimeoutError, ValueError):
-            pass  # a browser that went away
+            pass  # the browser disconnected
         finally:
             writer.close()
 

@@ -26,19 +26,19 @@ from ..values.messages import AssistantMessage, AudioBlock, ImageBlock, Message,
 from ..values.regular import read_regular
 
 RESOURCE_NOT_FOUND = -32002  # MCP specification, server/resources, Error Handling
-CHOICES = 100  # values that a completion may have (server/utilities/completion)
+CHOICES = 100  # maximum values of a completion (server/utilities/completion)
 MAX_FILE = 16 * 1024 * 1024
 MAX_SUBSCRIPTIONS = 1024
-LOOK_EVERY = 1.0  # seconds between two looks at resources that somebody has subscribed to
+LOOK_EVERY = 1.0  # seconds between checks of subscribed resources
 
 Read: TypeAlias = Callable[..., Any]
 
 
 class Resource(Struct, frozen=True, kw_only=True):
-    """Something to read: `read` is its text, its bytes, or a function that gives them, perhaps asynchronous.
+    """A readable resource: `read` is its text, its bytes, or a function that returns them, perhaps asynchronous.
 
-    A `uri` with variables in braces (`notes://{name}`) is a template: `read` gets their values by name. `version` gives
-    what differs after a change, for clients that have subscribed to it; without it, the content is compared.
+    A `uri` with variables in braces (`notes://{name}`) is a template: `read` receives their values by name. `version`
+    returns a value that changes with the content, for subscribed clients; by default, the content is compared.
     """
 
     uri: str
@@ -54,7 +54,7 @@ class Resource(Struct, frozen=True, kw_only=True):
         return "{" in self.uri
 
     def match(self, uri: str) -> dict[str, str] | None:
-        """The values of the variables, if the address is of this resource."""
+        """Returns the values of the variables if the URI belongs to this resource."""
         if not self.is_template:
             return {} if uri == self.uri else None
         parts = re.split(r"\{(\w+)\}", self.uri)
@@ -73,7 +73,9 @@ class Argument(Struct, frozen=True, kw_only=True):
 
 
 class Prompt(Struct, frozen=True, kw_only=True):
-    """A prompt for the client's user. `render` gets the arguments by name; it gives a text, a message, or several."""
+    """A prompt for the client's user. `render` receives the arguments by name and returns a text, a message, or
+    several.
+    """
 
     name: str
     render: Callable[..., Any]
@@ -126,10 +128,10 @@ def _found(resources: Sequence[Resource], uri: str) -> tuple[Resource, dict[str,
 
 
 class _Subscriptions:
-    """Tells clients of changes of the resources that they have subscribed to, which are looked at once in a while.
+    """Notifies clients of changes of subscribed resources, which are polled.
 
-    Until 2025-11-25 a client subscribes to an address (server/resources, Subscriptions); since 2026-07-28 it listens on
-    a stream of its own, which the official `ListenHandler` serves.
+    Until 2025-11-25 a client subscribes to a URI (server/resources, Subscriptions); since 2026-07-28 it listens on a
+    stream of its own, which the official `ListenHandler` serves.
     """
 
     def __init__(self, resources: Sequence[Resource]) -> None:
@@ -157,7 +159,7 @@ class _Subscriptions:
         return types.EmptyResult()
 
     def _others(self, uri: str, session: ServerSession) -> list[ServerSession]:
-        """The sessions of other clients. A session is made for each request; its client's parameters stay the same."""
+        """The sessions of other clients. A session is created per request; its client's parameters stay the same."""
         return [one for one in self._sessions.get(uri, ()) if one.client_params is not session.client_params]
 
     async def listen(
@@ -197,7 +199,7 @@ class _Subscriptions:
             if one.version is not None:
                 return await _awaited(one.version(**values))
             return await _awaited(one.read(**values)) if callable(one.read) else None
-        except (InterlinguaError, OSError) as error:  # a file that is gone has changed, too
+        except (InterlinguaError, OSError) as error:  # a deleted file has changed, too
             return describe(error)
 
     async def _tell(self, uri: str) -> None:
@@ -223,7 +225,7 @@ async def _contents(one: Resource, uri: str, values: dict[str, str]) -> Any:
 
 
 def file_resources(root: Path, patterns: Iterable[str]) -> list[Resource]:
-    """The files below `root` that match glob patterns, read on demand. Links that lead out are left out."""
+    """Returns the files below `root` that match glob patterns, read on demand. Links out of the root are omitted."""
     root = root.resolve()
     found: dict[Path, Resource] = {}
     for pattern in patterns:
@@ -271,7 +273,7 @@ def prompt_handlers(prompts: Sequence[Prompt]) -> dict[str, Any]:
     async def get(context: Any, params: types.GetPromptRequestParams) -> types.GetPromptResult:
         prompt = by_name.get(params.name)
         if prompt is None:
-            raise MCPError(types.INVALID_PARAMS, f"no prompt {params.name!r}; there are: {', '.join(by_name)}")
+            raise MCPError(types.INVALID_PARAMS, f"no prompt {params.name!r}; valid prompts: {', '.join(by_name)}")
         given = params.arguments or {}
         known = {argument.name for argument in prompt.arguments}
         missing = [one.name for one in prompt.arguments if one.required and one.name not in given]
@@ -300,7 +302,7 @@ def _offer(prompt: Prompt) -> types.Prompt:
 
 
 def _messages(made: Any) -> list[types.PromptMessage]:
-    """The messages of a prompt: MCP has one block in each."""
+    """Returns the messages of a prompt: MCP has one block in each."""
     messages: Sequence[Message | str] = [made] if isinstance(made, str | UserMessage | AssistantMessage) else [*made]
     found = []
     for message in messages:
@@ -315,7 +317,7 @@ _VARIABLE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
 
 
 def file_prompts(folder: Path) -> list[Prompt]:
-    """The Markdown and text files of a folder as prompts; `{{name}}` in one is an argument of it."""
+    """Returns the Markdown and text files of a folder as prompts; `{{name}}` in one is an argument."""
     if not folder.is_dir():
         raise FormatError(f"{folder}: no such folder", "--prompts")
     return [
@@ -347,7 +349,7 @@ async def _awaited(value: Any) -> Any:
 
 
 def content_of(block: Any) -> types.ContentBlock:
-    """A block in MCP form. Data without a type is typed by its bytes; a bare URL becomes text."""
+    """Returns a block in MCP form. Data without a type is typed by its bytes; a bare URL becomes text."""
     if isinstance(block, TextBlock):
         return types.TextContent(text=block.text)
     kind = block.mime_type or sniff(block.data or "") or "application/octet-stream"

@@ -1,4 +1,4 @@
-"""Tools as an MCP server. Every call goes through `call_tool`: validated, and checked against the policy."""
+"""Our tools as an MCP server. Every call goes through `call_tool`: validated, and checked against the policy."""
 
 import asyncio
 import hmac
@@ -42,10 +42,10 @@ def make_server(
     name: str = "interlingua",
     instructions: str | None = None,
 ) -> Server[Any]:
-    """A server with these tools, resources and prompts.
+    """Returns a server with these tools, resources and prompts.
 
-    Tools that the policy denies are listed, and refused when called. `approve_by_asking` as `approve` has the user of
-    the client asked. While a tool runs, `current_session()` is its client, and `log` writes to the log of that.
+    Tools that the policy denies are listed, and refused when called. Pass `approve_by_asking` as `approve` to ask the
+    user of the client. While a tool runs, `current_session()` is its client, and `log` sends it log messages.
     """
     offered = {tool.name: tool for tool in map(tool_of, tools)}
     one_by_one = asyncio.Lock()
@@ -86,7 +86,7 @@ def make_server(
     handlers: dict[str, Any] = {"on_list_tools": list_tools, "on_call_tool": call, "on_set_logging_level": _set_level}
     handlers |= resource_handlers([*resources]) | prompt_handlers([*prompts])
     with warnings.catch_warnings():
-        # Clients of the versions before 2026-07-28 still set a level; newer ones ask for logs with each request.
+        # Clients of versions before 2026-07-28 still set a level; newer ones request logs per request.
         warnings.simplefilter("ignore", MCPDeprecationWarning)
         return Server(name, version=__version__, instructions=instructions, **handlers)
 
@@ -95,12 +95,12 @@ _session: ContextVar[ServerSession | None] = ContextVar("mcp_session", default=N
 
 
 def current_session() -> ServerSession | None:
-    """The session with the client whose call runs here; None where no call of an MCP client is under way."""
+    """Returns the session of the client whose call is running; None outside a call."""
     return _session.get()
 
 
 async def log(level: types.LoggingLevel, data: Any, logger: str | None = None) -> None:
-    """Tells the client whose call runs here something; without one, nothing."""
+    """Sends a log message to the client whose call is running; does nothing outside a call."""
     session = _session.get()
     if session is not None:
         with warnings.catch_warnings():
@@ -110,7 +110,7 @@ async def log(level: types.LoggingLevel, data: Any, logger: str | None = None) -
 
 
 async def approve_by_asking(request: ApprovalRequest) -> bool:
-    """Asks the user of the client whether a call may run, by elicitation. A client that cannot ask refuses."""
+    """Asks the user of the client whether a call may run, by elicitation. A client without elicitation refuses."""
     session = _session.get()
     wanted = types.ClientCapabilities(elicitation=types.ElicitationCapability())
     if session is None or not session.check_client_capability(wanted):
@@ -126,7 +126,7 @@ async def approve_by_asking(request: ApprovalRequest) -> bool:
 
 
 async def _set_level(context: Any, params: types.SetLevelRequestParams) -> types.EmptyResult:
-    """Accepts a level. Everything that tools log is sent: it is little, and the client filters."""
+    """Accepts a level. All log messages of tools are sent: there are few, and the client filters."""
     return types.EmptyResult()
 
 
@@ -138,7 +138,7 @@ def _offer(tool: Tool) -> types.Tool:
 
 
 def _answer(result: ToolResult) -> types.CallToolResult:
-    """The content only: `details` are for programs, and an MCP client would show them to its model."""
+    """Returns the content only: `details` are for programs, and an MCP client would show them to its model."""
     return types.CallToolResult(content=[content_of(block) for block in result.content], is_error=result.is_error)
 
 

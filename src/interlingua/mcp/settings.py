@@ -43,11 +43,11 @@ class ServerUse(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     resources: bool = True
     enabled: bool = True
     disabled: bool = False
-    type: str | None = None  # of other programs' files; the fields say it
+    type: str | None = None  # from other programs' files; implied by the fields
 
 
 class NamedServer(NamedTuple):
-    """A server of the file, by its name; `server` is what `mcp_tools` takes."""
+    """A server of the file, by its name; `server` is the argument for `mcp_tools`."""
 
     name: str
     server: dict[str, Any]
@@ -55,7 +55,7 @@ class NamedServer(NamedTuple):
 
     @property
     def options(self) -> dict[str, Any]:
-        """Keywords for `mcp_tools`."""
+        """Keyword arguments for `mcp_tools`."""
         use = self.use
         options: dict[str, Any] = {
             "prefix": self.name if use.prefix is None else use.prefix or None,
@@ -68,14 +68,14 @@ class NamedServer(NamedTuple):
 
 
 class ServerList(NamedTuple):
-    """The servers of a file, and what is wrong with those that cannot be used."""
+    """The servers of a file, and the errors of those that cannot be used."""
 
     servers: tuple[NamedServer, ...] = ()
     problems: tuple[str, ...] = ()
 
 
 def read_servers(place: Path | None = None, env: Mapping[str, str] | None = None) -> ServerList:
-    """The servers of `mcp.toml`, those that are switched off included."""
+    """Reads the servers of `mcp.toml`, including disabled ones."""
     place = place or home() / FILE
     env = os.environ if env is None else env
     problems: list[str] = []
@@ -110,7 +110,7 @@ def _server(name: str, given: Any, env: Mapping[str, str]) -> NamedServer:
 
 
 def _expanded(value: Any, env: Mapping[str, str], path: str) -> Any:
-    """The value with `${NAME}` replaced by the variable: a key need not stand in the file."""
+    """Replaces `${NAME}` by the environment variable, so that the file needs no keys."""
     if isinstance(value, list):
         return [_expanded(item, env, path) for item in value]
     if isinstance(value, dict):
@@ -124,7 +124,7 @@ def _expanded(value: Any, env: Mapping[str, str], path: str) -> Any:
 
 
 def chosen_servers(names: Iterable[str] | None, known: ServerList) -> ServerList:
-    """The servers that are meant: all that are enabled for None, else those named.
+    """Returns the selected servers: all enabled ones for None, else those named.
 
     A name is that of a server of the file, a URL, or a command with its arguments.
     """
@@ -138,7 +138,7 @@ def chosen_servers(names: Iterable[str] | None, known: ServerList) -> ServerList
 
 
 def _unlisted(text: str, known: Mapping[str, Any]) -> NamedServer:
-    """A server that the file does not have: an address, or a command line."""
+    """Returns a server that is not in the file: a URL, or a command line."""
     if text.startswith(("http://", "https://")):
         host = urlsplit(text).hostname or "mcp"
         return NamedServer(re.sub(r"\W", "_", host), {"url": text}, ServerUse())
@@ -149,5 +149,5 @@ def _unlisted(text: str, known: Mapping[str, Any]) -> NamedServer:
     if len(command) > 1 or "/" in text:
         name = re.sub(r"\W", "_", Path(command[0]).stem)
         return NamedServer(name, {"command": command[0], "args": command[1:]}, ServerUse())
-    there = f"there are: {', '.join(known)}" if known else f"{home() / FILE} has none"
+    there = f"configured: {', '.join(known)}" if known else f"{home() / FILE} has none"
     raise FormatError(f"no MCP server {text!r}; {there}; or give a URL, or a command with its arguments", "--mcp")

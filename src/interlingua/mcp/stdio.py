@@ -1,7 +1,7 @@
 """The stdio transport: a server program, with JSON lines over its standard streams.
 
-The official transport keeps whatever a server writes before a newline, and all that it says on stderr is the caller's
-business. This one bounds both, keeps the last lines of stderr for the error message, and scrubs the environment.
+The official transport buffers an unlimited line, and leaves stderr to the caller. This one limits both, keeps the last
+lines of stderr for the error message, and scrubs the environment.
 """
 
 import asyncio
@@ -30,12 +30,12 @@ from .oauth import OAuth
 
 
 class StdioServer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A server program, started and ended by us, over its standard streams.
+    """A server program that we start and stop, over its standard streams.
 
-    It gets the environment that commands of the `exec` tool get, which holds no keys; what it needs beyond that is
-    given in `env`, or named in `inherit`. Where bubblewrap is there, it sees no other process (so no environment of
-    one) and nothing of Interlingua's own folder; with Landlock alone it sees no environment of another process.
-    `secluded=False` lets it see both.
+    It gets the environment of the `exec` tool's commands, which holds no keys; pass what it needs beyond that in `env`,
+    or name it in `inherit`. With bubblewrap, it sees no other process (so no environment of one) and nothing of
+    Interlingua's own folder; with Landlock alone it sees no environment of another process. `secluded=False` lets it
+    see both.
     """
 
     command: str
@@ -51,7 +51,7 @@ class StdioServer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class HttpServer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A server at a URL, over streamable HTTP, with `headers` such as a key, or a login as `oauth` says."""
+    """A server at a URL, over streamable HTTP, with `headers` such as a key, or a login by `oauth`."""
 
     url: str
     headers: dict[str, str] = {}
@@ -144,7 +144,7 @@ async def stdio_transport(server: StdioServer, ending: Ending, max_bytes: int) -
 
 
 def _program(server: StdioServer) -> str:
-    """The program's path: one that is missing is our error, not that of a sandbox around it."""
+    """Returns the program's path: a missing one is our error, not that of the sandbox around it."""
     if server.command.count("/"):
         return server.command
     found = shutil.which(server.command, path=server.env.get("PATH"))
@@ -209,7 +209,7 @@ async def _ended(process: asyncio.subprocess.Process) -> None:
     _signal(process.pid, signal.SIGKILL)
     transport = getattr(process, "_transport", None)
     if transport is not None:
-        transport.close()  # else a descendant with the pipe keeps it open
+        transport.close()  # otherwise a descendant with the pipe keeps it open
 
 
 async def _has_ended(process: asyncio.subprocess.Process) -> bool:

@@ -1,4 +1,4 @@
-"""Puts what a plugin registered where it is used, and takes it back."""
+"""Adds a plugin's registrations to the registries, and removes them again."""
 
 import inspect
 import logging
@@ -18,7 +18,7 @@ from ..values.errors import FormatError
 from ..values.interop import describe, must_propagate, with_arguments
 from .api import PluginApi, PluginFactory, PluginTool
 
-# Where plugins put things by name: what one covers comes back when it goes, in whatever order plugins go.
+# Registries with layers: a covered value returns when the covering plugin is removed, in any order.
 
 
 _log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class LayeredRegistry(Generic[_Value]):
         self._layers: dict[str, list[_Value]] = {}
 
     def push(self, name: str, value: _Value) -> Callable[[], None]:
-        """Puts a value under a name; returns what takes it away again."""
+        """Puts a value under a name; returns a function that removes it again."""
         layers = self._layers.setdefault(name, [])
         below = self.get(name)
         if below is not None and not (layers and layers[-1] is below):
@@ -62,7 +62,7 @@ class LayeredRegistry(Generic[_Value]):
 
 
 def tool_layer(registry: ToolRegistry) -> LayeredRegistry[Any]:
-    """The entries of a registry of tools, by id."""
+    """The entries of a tool registry, by id."""
     return _layer_of(
         registry, lambda: LayeredRegistry(registry.entry, lambda _, entry: registry.put(entry), registry.unregister)
     )
@@ -77,7 +77,7 @@ def connector_layer(registry: ConnectorRegistry) -> LayeredRegistry[Connector]:
 
 
 def _layer_of(registry: Any, make: Callable[[], LayeredRegistry[Any]]) -> LayeredRegistry[Any]:
-    """The layers that belong to a registry, stored on it."""
+    """Returns the layers of a registry, stored on it."""
     layers: LayeredRegistry[Any] | None = vars(registry).get("_layers")
     if layers is None:
         layers = vars(registry)["_layers"] = make()
@@ -91,7 +91,7 @@ dialect_layer: LayeredRegistry[Wire | FileFormat] = LayeredRegistry(
 
 
 class PluginDialect:
-    """A plugin's dialect. Detecting a format asks every dialect: one that fails then says nothing."""
+    """A plugin's dialect. Detection asks every dialect: one that fails gives no evidence."""
 
     def __init__(self, name: str, dialect: Any) -> None:
         self._name = name
@@ -118,7 +118,7 @@ class PluginDialect:
 
 
 class Additions:
-    """What one plugin added, so that it can be taken back."""
+    """The additions of one plugin, so that they can be removed."""
 
     def __init__(self) -> None:
         self._undo: list[Callable[[], None]] = []
@@ -130,7 +130,7 @@ class Additions:
         connectors: ConnectorRegistry | None,
         replace: Collection[str],
     ) -> list[str]:
-        """Adds everything that may be added; returns what was refused, and why."""
+        """Adds everything that is allowed; returns what was refused, and why."""
         refused: list[str] = []
         wanted: list[Callable[[], None]] = []
         if tools is not None:
@@ -145,7 +145,7 @@ class Additions:
         for add in wanted:
             try:
                 add()
-            except BaseException as error:  # of a connector's or a tool's own code, as well
+            except BaseException as error:  # raised by a connector's or a tool's own code, as well
                 if must_propagate(error):
                     raise
                 refused.append(describe(error))
@@ -216,7 +216,7 @@ def _meta(api: PluginApi, id: str, label: str, description: str) -> ToolMeta:
 def _guarded(
     factory: ToolFactory, registry: "weakref.ref[ToolRegistry]", id: str, replace: Collection[str]
 ) -> ToolFactory:
-    """The factory, whose tools are refused where they would take the place of another's."""
+    """Wraps a factory: its tools are refused if they would replace another's."""
 
     call = with_arguments(factory, ("context",), what=f"the factory {id}")
 

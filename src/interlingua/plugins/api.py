@@ -1,4 +1,4 @@
-"""What a plugin sees of us: the api that its `register` is called with, and the values that describe it."""
+"""The plugin API: the object passed to a plugin's `register`, and the values that describe it."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -28,18 +28,18 @@ RECORDED = (
     "register_command",
     "on",
 )
-"""Registrations that are recorded: hooks run (see `hooks`), the others have a meaning in OpenClaw and none here."""
+"""Registrations that are recorded: hooks run (see `hooks`), the others have an effect only in OpenClaw."""
 
 
 class Logger(Protocol):
-    """What a host may pass as a logger: a `logging.Logger`, or an object or mapping with `warn` for `warning`."""
+    """A host's logger: a `logging.Logger`, or an object or mapping with `warn` for `warning`."""
 
     def info(self, message: str, /) -> object: ...
     def error(self, message: str, /) -> object: ...
 
 
 class Log:
-    """The host's logger with the plugin's name before each line. Knows both `warn` and `warning`."""
+    """The host's logger with the plugin's name before each line. Supports both `warn` and `warning`."""
 
     def __init__(self, logger: Logger | Mapping[str, Any], prefix: str = "") -> None:
         self._logger: Any = SimpleNamespace(**logger) if isinstance(logger, Mapping) else logger
@@ -70,7 +70,7 @@ class Log:
 
 
 class PluginFactory(Struct, frozen=True, kw_only=True):
-    """A factory that a plugin registered: the tools it may make, and whether they must be asked for."""
+    """A factory that a plugin registered: the tools it may create, and whether they are optional."""
 
     factory: ToolFactory
     names: tuple[str, ...] = ()
@@ -86,7 +86,7 @@ class PluginTool(Struct, frozen=True, kw_only=True):
 
 
 class Registration(Struct, frozen=True, kw_only=True):
-    """One of the registrations that are only recorded: `kind` is the method in snake_case."""
+    """A registration that is only recorded: `kind` is the method in snake_case."""
 
     kind: str
     args: tuple[Any, ...] = ()
@@ -97,7 +97,7 @@ Register: TypeAlias = Callable[["PluginApi"], Any]
 
 
 class PluginDefinition(Struct, frozen=True, kw_only=True):
-    """A plugin as a value: what a module may hold as `plugin` instead of a function `register`."""
+    """A plugin as a value: a module may have it as `plugin` instead of a function `register`."""
 
     id: str | None = None
     name: str | None = None
@@ -110,9 +110,9 @@ class PluginDefinition(Struct, frozen=True, kw_only=True):
 
 
 class PluginApi:
-    """Handed to `register`. What is registered counts once `register` has returned; a failure takes it all back.
+    """Passed to `register`. Registrations take effect when `register` returns; a failure discards them all.
 
-    Every name is there in camelCase as well (`registerTool`, `pluginConfig`).
+    Every name exists in camelCase as well (`registerTool`, `pluginConfig`).
     """
 
     def __init__(
@@ -154,12 +154,13 @@ class PluginApi:
         names: Iterable[str] | None = None,
         optional: bool = False,
     ) -> None:
-        """Adds a tool, a list of tools, or a function that makes tools for a `ToolContext`.
+        """Adds a tool, a list of tools, or a function that creates tools for a `ToolContext`.
 
         A tool may be a mapping or any object with a tool's fields (`name`, `description`, `parameters`, `execute`;
-        perhaps `label` and `ownerOnly`).
-        `name` is the id of a tool; `name` or `names` are what a factory may make. An optional tool is used only where
-        somebody asks for it by name.
+        optionally `label` and `ownerOnly`).
+
+        `name` is the id of a tool; `name` or `names` are what a factory may create. An optional tool is used only if it
+        is requested by name.
         """
         self._refuse_late()
         options = options or {}
@@ -180,7 +181,7 @@ class PluginApi:
     def register_connector(self, connector: Connector | Mapping[str, Any] | Any) -> None:
         """Adds a connector: an object or a mapping with the names of `interlingua.Connector`.
 
-        `label`, `models` and `env_vars` may be absent.
+        `label`, `models` and `env_vars` are optional.
         """
         self._refuse_late()
         self._connectors.append(as_connector(connector))
@@ -205,7 +206,7 @@ class PluginApi:
         self._dialects[name] = dialect
 
     def resolve_path(self, path: str) -> str:
-        """The path of a file of the plugin. Raises when it lies elsewhere."""
+        """Returns the path of a file of the plugin. Raises if it is outside its folder."""
         if self._folder is None:
             raise FormatError(f"the plugin {self.id} has no folder to find {path!r} in")
         return str(inside(self._folder, path, "resolve_path"))

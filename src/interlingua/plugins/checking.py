@@ -1,7 +1,7 @@
-"""Loads one plugin in a process of its own, and says what it registers or why it does not.
+"""Loads one plugin in a separate process, and reports what it registers or why it fails.
 
 Run as `python -m interlingua.plugins.checking FOLDER CONFIG REPORT`: the report goes to a file, since the plugin may
-print what it likes.
+print anything.
 """
 
 import asyncio
@@ -28,10 +28,10 @@ SECONDS = 60.0
 
 
 def check_plugin(folder: Path, config: dict[str, Any] | None = None, *, seconds: float = SECONDS) -> dict[str, Any]:
-    """What the plugin in `folder` registers, under `plugins`, and what is wrong with it, under `problems`.
+    """Returns what the plugin in `folder` registers, under `plugins`, and its errors, under `problems`.
 
-    Its code runs in another process, without our keys, and in the sandbox where there is one: no network, no files but
-    its own and Python's, no view of other processes. Whatever it does there, this one goes on.
+    Its code runs in another process, without our keys, and in the sandbox if available: no network, no files except its
+    own and Python's, no view of other processes. It cannot affect this process.
     """
     if manifest_path(folder) is None:
         return _report([], [_problem(folder, "discover", "there is no manifest, interlingua.plugin.json, in it")])
@@ -60,7 +60,9 @@ def check_plugin(folder: Path, config: dict[str, Any] | None = None, *, seconds:
 
 
 def _readable(folder: Path) -> tuple[str, ...]:
-    """What the process needs beside the system: the plugin, Python, this package and the packages installed with it."""
+    """Returns the paths that the process needs beside the system: the plugin, Python, this package and installed
+    packages.
+    """
     packages = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
     ours = str(Path(__file__).resolve().parents[2])
     return tuple(dict.fromkeys((sys.prefix, sys.exec_prefix, ours, *packages, str(folder), str(folder.resolve()))))

@@ -1,8 +1,7 @@
-"""The hooks that plugins register (`register_hook`, `on`): any number of listeners for each name, none stops another.
+"""The hooks that plugins register (`register_hook`, `on`): any number of listeners per name, independent of each other.
 
 `before_tool_call` may block a call or change its parameters, `after_tool_call` and `tool_result_persist` may return
-another result; the rest observe. A listener that fails or takes too long is logged; before a call it has allowed
-nothing, so the call is not run.
+another result; the rest only observe. A listener that fails or times out is logged; before a call that blocks the call.
 """
 
 import logging
@@ -20,7 +19,7 @@ from ..values.messages import AssistantMessage, UserMessage
 from .loading import LoadedPlugin, awaited_in_time
 from .running import Failed, Work
 
-TIMEOUT = 30.0  # seconds for one listener
+TIMEOUT = 30.0  # timeout of one listener in seconds
 
 # Names of OpenClaw's hooks that run here, beside the types of agent events (`turn_end`, `tool_execution_start`, …).
 OFFERED = (
@@ -54,7 +53,7 @@ _log = logging.getLogger(__name__)
 
 
 class HookFailed(InterlinguaError):
-    """A listener that raised, or took too long."""
+    """A listener raised, or timed out."""
 
 
 class _Listener(NamedTuple):
@@ -64,7 +63,7 @@ class _Listener(NamedTuple):
     priority: float
 
     async def __call__(self, event: Mapping[str, Any]) -> Any:
-        """What the listener returns. A plain function runs in a thread: one that blocks stops nobody else."""
+        """Calls the listener. A plain function runs in a thread, so that it may block."""
         try:
             given = await awaited_in_time(Work("hook", lambda: self.call(event, {"hook": self.name})), TIMEOUT)
             return await awaited_in_time(given, TIMEOUT, "hook") if hasattr(given, "__await__") else given
@@ -73,7 +72,7 @@ class _Listener(NamedTuple):
 
 
 class Hooks:
-    """The listeners of the loaded plugins, by hook; those of higher `priority` first, then in order of registration."""
+    """The listeners of the loaded plugins, by hook; higher `priority` first, then in order of registration."""
 
     def __init__(self, plugins: Iterable[LoadedPlugin] = ()) -> None:
         found = [listener for plugin in plugins for listener in _listeners(plugin)]
@@ -85,7 +84,7 @@ class Hooks:
         return bool(self._listeners)
 
     async def emit(self, name: str, event: Mapping[str, Any]) -> None:
-        """Calls every listener of a hook that only observes; failures are logged."""
+        """Calls every listener of an observing hook; failures are logged."""
         for listener in self._listeners.get(name, ()):
             try:
                 await listener(event)
@@ -93,7 +92,7 @@ class Hooks:
                 _log.warning("%s", failure)
 
     def attach(self, agent: Agent[Any]) -> None:
-        """Calls the listeners with an agent's events, and lets them decide about its calls."""
+        """Calls the listeners with an agent's events, and lets them decide on its calls."""
         before = [partial(_before, one) for one in self._listeners.get("before_tool_call", ())]
         after = [
             partial(_after, one)
@@ -120,7 +119,7 @@ class Hooks:
 
 
 def _names(event: AgentEvent) -> Iterable[str]:
-    """The hooks that an event of an agent runs."""
+    """Returns the hooks that an agent event triggers."""
     yield str(event.__struct_config__.tag)
     if isinstance(event, AgentStart):
         yield "before_agent_start"
@@ -131,7 +130,9 @@ def _names(event: AgentEvent) -> Iterable[str]:
 
 
 async def _before(listener: _Listener, call: BeforeCall) -> Verdict | None:
-    """A listener's decision, in the format of OpenClaw's hook (`params`, `block`, `blockReason`) or of a `Verdict`."""
+    """Returns a listener's decision, in the format of OpenClaw's hook (`params`, `block`, `blockReason`) or of a
+    `Verdict`.
+    """
     given = await listener({"tool_name": call.call.name, "tool_call_id": call.call.id, "params": call.arguments})
     if given is None or isinstance(given, Verdict):
         return given
@@ -146,7 +147,7 @@ async def _before(listener: _Listener, call: BeforeCall) -> Verdict | None:
 
 
 async def _after(listener: _Listener, call: AfterCall) -> Any:
-    """Another result, if the listener returns one: a `ToolResult`, or a mapping with `content`."""
+    """Returns the replacement result, if the listener returns one: a `ToolResult`, or a mapping with `content`."""
     return await listener(
         {
             "tool_name": call.call.name,

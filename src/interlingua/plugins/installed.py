@@ -1,12 +1,11 @@
-"""What the user has installed, opened for every program in the same way.
+"""Opens what the user has installed, the same way for every program.
 
-Plugins are installed packages, folders in `<home>/plugins`, and directories that are named; MCP servers are those of
-`<home>/mcp.toml`. Whatever is broken, blocked or missing is a problem that is reported, and costs nothing but itself.
-`<home>/plugins.toml` switches plugins off and configures them:
+Plugins are installed packages, folders in `<home>/plugins`, and named directories; MCP servers are those of
+`<home>/mcp.toml`. Anything that is broken, blocked or missing is reported as a problem, and affects nothing else.
+`<home>/plugins.toml` disables plugins and configures them:
 
     disabled = ["tides"]
-    timeout = 60          # seconds that a plugin has to be imported, and to be registered
-
+    timeout = 60          # seconds for the import of a plugin, and for its registration
     [config.weather]
     unit = "F"
 
@@ -33,7 +32,7 @@ from .loading import PluginProblem, Plugins, SearchPath, aload_plugins
 FOLDER = "plugins"
 FILE = "plugins.toml"
 TOOLS_FILE = "tools.toml"
-SERVER_SECONDS = 20.0  # for a server to start and to list its tools
+SERVER_SECONDS = 20.0  # seconds for a server to start and list its tools
 
 
 class PluginSettings(Struct, frozen=True, kw_only=True):
@@ -45,7 +44,9 @@ class PluginSettings(Struct, frozen=True, kw_only=True):
 
 
 def tool_config() -> dict[str, Any]:
-    """The configuration of core tools for a `ToolContext`: `tools.toml` in the home folder, a table for each tool."""
+    """Returns the configuration of core tools for a `ToolContext`: `tools.toml` in the home folder, a table for each
+    tool.
+    """
     return {"tools": read_tables(home() / TOOLS_FILE, _tool_tables) or {}}
 
 
@@ -58,14 +59,16 @@ def _tool_tables(given: dict[str, Any]) -> dict[str, Any]:
 
 
 class Installed:
-    """The plugins, their hooks, and the tools of MCP servers; `problems` is what could not be opened, and why."""
+    """The plugins, their hooks, and the tools of MCP servers; `problems` are those that could not be opened, and
+    why.
+    """
 
     def __init__(self, plugins: Plugins, tools: ToolRegistry) -> None:
         self.plugins = plugins
         self.tools = tools
         self.hooks = Hooks(plugins)
         self.servers: dict[str, list[Tool]] = {}
-        self.failed_servers: dict[str, str] = {}  # by name, why an MCP server could not be opened
+        self.failed_servers: dict[str, str] = {}  # MCP servers that could not be opened, with the reason
         self.problems: list[str] = [str(problem) for problem in plugins.problems]
 
     @classmethod
@@ -74,13 +77,13 @@ class Installed:
         return cls(Plugins(), ToolRegistry())
 
     async def resolve(self, context: ToolContext | None = None) -> list[Tool]:
-        """The tools that came with plugins and servers, as far as the context allows them."""
+        """Returns the tools of plugins and servers that the context allows."""
         added = [meta.id for meta in self.tools if meta.source == "plugin"]
         return await self.tools.aresolve_all(context, include=added) if added else []
 
 
 class _Silent:
-    """A logger that says nothing: what matters is among the problems."""
+    """A silent logger: errors are among the problems."""
 
     def debug(self, message: object) -> None: ...
 
@@ -95,7 +98,7 @@ async def load_installed(
 ) -> Plugins:
     """Loads the plugins: of packages, of the home folder, and of further `paths`; connectors go to the default client.
 
-    A plugin of `paths` comes before an installed one of the same id.
+    A plugin of `paths` takes precedence over an installed one with the same id.
     """
     settings, problem = PluginSettings(), None
     try:
@@ -134,11 +137,11 @@ async def open_installed(
     elicit: Any = None,
     authorize: Any = None,
 ) -> AsyncGenerator[Installed, None]:
-    """Everything that is installed, within the context: tools in `tools`, connectors in the default client.
+    """Opens everything that is installed, within the context: tools in `tools`, connectors in the default client.
 
-    `servers` are the MCP servers to use: all that are enabled in `mcp.toml` for None, or names in it, URLs, commands.
-    `elicit` and `authorize` bring their questions and logins to the user; see `mcp_tools`. Only an unknown name raises.
-    Tools of a server have its name before them, and are in the section `mcp:NAME`.
+    `servers` are the MCP servers to use: all enabled ones of `mcp.toml` for None, or names in it, URLs, commands.
+    `elicit` and `authorize` pass their questions and logins to the user; see `mcp_tools`. Only an unknown name raises.
+    Tools of a server are prefixed with its name, and are in the section `mcp:NAME`.
     """
     tools = ToolRegistry() if tools is None else tools
     wanted = _servers(servers)
@@ -162,7 +165,7 @@ async def open_installed(
 
 
 def _servers(names: Sequence[str] | None) -> Any:
-    """The servers to open; None if there are none, so that nothing of MCP is imported."""
+    """Returns the servers to open; None if there are none, so that no MCP code is imported."""
     if (names is None and not (home() / "mcp.toml").exists()) or (names is not None and not names):
         return None
     from ..mcp.settings import chosen_servers, read_servers
@@ -171,22 +174,22 @@ def _servers(names: Sequence[str] | None) -> Any:
 
 
 async def _opened(stack: contextlib.AsyncExitStack, one: Any, elicit: Any, authorize: Any) -> list[Tool] | str:
-    """The tools of a server, open until the stack is closed; or why there are none."""
+    """Returns the tools of a server, open until the stack is closed; or the reason if there are none."""
     try:
         from ..mcp import mcp_tools
 
         context = mcp_tools(one.server, **one.options, elicit=elicit, authorize=authorize)
         tools = await asyncio.wait_for(context.__aenter__(), SERVER_SECONDS)
     except TimeoutError:
-        return f"the MCP server {one.name} did not start within {SERVER_SECONDS:g} s; it is left out"
+        return f"the MCP server {one.name} did not start within {SERVER_SECONDS:g} s; it is skipped"
     except (InterlinguaError, OSError) as error:
-        return f"the MCP server {one.name} is left out: {error}"
+        return f"the MCP server {one.name} is skipped: {error}"
     stack.push_async_exit(context)
     return tools
 
 
 def _register(stack: contextlib.AsyncExitStack, registry: ToolRegistry, name: str, tools: list[Tool]) -> list[str]:
-    """Puts a server's tools into the registry until the stack is closed; returns what was refused."""
+    """Adds a server's tools to the registry until the stack is closed; returns those that were refused."""
     section = f"mcp:{name}"
     registry.register_section({"id": section, "label": f"MCP server {name}"})
     problems = []

@@ -1,7 +1,7 @@
-"""Loads plugins: folders with a manifest, and installed packages. One that is broken is reported, and stops no other.
+"""Loads plugins: folders with a manifest, and installed packages. A broken one is reported, and affects no other.
 
-A plugin's code runs in this process and may do what we may: load only what you trust. What is guarded here is that a
-manifest leads nowhere else, that a failure stays with the plugin, and that unloading leaves nothing behind.
+A plugin's code runs in this process with our rights: load only what you trust. The loader guarantees that a manifest
+cannot point outside its folder, that a failure stays with the plugin, and that unloading leaves nothing behind.
 """
 
 import asyncio
@@ -41,13 +41,13 @@ from .running import (
 )
 
 GROUP = PLUGIN_GROUP
-TIMEOUT = 30.0  # seconds for a plugin's import, for its register, for its unregister
+TIMEOUT = 30.0  # seconds for a plugin's import, register and unregister, each
 
 SearchPath: TypeAlias = str | os.PathLike[str]
 
 
 class PluginProblem(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Something that went wrong with a plugin: where it lies, its id if it has one, how far it came, and what it is."""
+    """An error of a plugin: its path, its id if it has one, the stage, and the message."""
 
     path: str
     plugin_id: str | None
@@ -59,7 +59,7 @@ class PluginProblem(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class LoadedPlugin:
-    """A plugin that is loaded, and what it registered; `unload` takes all of it back."""
+    """A loaded plugin and its registrations; `unload` removes all of them."""
 
     def __init__(
         self, api: PluginApi, manifest: Manifest, module: ModuleType | None, end: Callable[[], Any], timeout: float
@@ -87,7 +87,7 @@ class LoadedPlugin:
         self._additions = Additions()
 
     def unload(self) -> None:
-        """Takes back everything that the plugin added. Its own `unregister` is called first; it may fail."""
+        """Removes everything that the plugin added. Its own `unregister` is called first; it may fail."""
         if not self.loaded:
             return
         self.loaded = False
@@ -96,7 +96,7 @@ class LoadedPlugin:
             if isinstance(ended, Awaitable):
                 drop(ended)
                 self._report("its unregister is asynchronous, and was not waited for")
-        except Failed as failed:  # a plugin's own code: whatever it raises, the rest goes on
+        except Failed as failed:  # a plugin's own code: whatever it raises, unloading continues
             self._report(str(failed))
         self._additions.take_back()
         self.registrations = ()
@@ -113,7 +113,7 @@ class LoadedPlugin:
 
 
 class Plugins(list[LoadedPlugin]):
-    """The plugins that were loaded, in order; `problems` are those of all that were found."""
+    """The loaded plugins, in order; `problems` are those of all that were found."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -152,11 +152,11 @@ def load_plugins(
 ) -> Plugins:
     """Loads the plugins in the search paths, and with `entry_points` those of installed packages.
 
-    A search path is a directory of plugin folders, or one plugin's own folder; `PluginLoaderOptions`, or a mapping with
-    its fields, may stand in the place of the paths. `config` holds each plugin's part under
-    its id. What plugins register goes into the registries that are given; `replace` names the tools and connectors that
-    they may put in the place of others. A plugin that takes longer than `timeout` seconds to be imported, or to be
-    registered, is given up and reported. One whose `register` is asynchronous needs `aload_plugins`.
+    A search path is a directory of plugin folders, or a single plugin's folder; `PluginLoaderOptions`, or a mapping
+    with its fields, may replace the paths. `config` holds each plugin's part under its id. Registrations go to the
+    given registries; `replace` names the tools and connectors that plugins may replace. A plugin whose import or
+    registration takes longer than `timeout` seconds is abandoned and reported. One with an asynchronous `register`
+    needs `aload_plugins`.
     """
     options = _options(search_paths, enabled_plugins, disabled_plugins, logger)
     loader = _Loader(options, config, tools, connectors, replace, timeout)
@@ -179,7 +179,7 @@ def load_plugins(
 
 
 def _in_time(waiting: Work | Awaitable[Any], timeout: float) -> Any:
-    """What came of the work, where nothing can be awaited."""
+    """Returns the result of the work, in callers that cannot await."""
     if not isinstance(waiting, Work):
         drop(waiting)
         raise Failed("register", "its register is asynchronous: use aload_plugins")
@@ -205,7 +205,7 @@ async def aload_plugins(
     replace: Collection[str] = (),
     timeout: float = TIMEOUT,
 ) -> Plugins:
-    """As `load_plugins`, with plugins whose `register` is asynchronous."""
+    """Like `load_plugins`, also for plugins with an asynchronous `register`."""
     options = _options(search_paths, enabled_plugins, disabled_plugins, logger)
     loader = _Loader(options, config, tools, connectors, replace, timeout)
     steps = loader.load(entry_points)
@@ -227,20 +227,22 @@ async def aload_plugins(
 
 
 async def awaited_in_time(waiting: Work | Awaitable[Any], timeout: float, stage: Stage = "register") -> Any:
-    """What came of work in a thread, or of an awaitable of this `stage`."""
+    """Returns the result of work in a thread, or of an awaitable of this `stage`."""
     work = waiting if isinstance(waiting, Work) else Work(stage, lambda: None)
     running = asyncio.wrap_future(work.start()) if waiting is work else asyncio.ensure_future(_outcome(waiting, stage))
     try:
         done, _ = await asyncio.wait({running}, timeout=timeout)
     finally:
-        running.cancel()  # of a thread this has no effect but that nobody waits for it
+        running.cancel()  # a thread cannot be cancelled; it is only no longer awaited
     if not done:
         raise work.overdue(timeout)
     return running.result()
 
 
 async def _outcome(waiting: Any, stage: Stage) -> Any:
-    """What asynchronous code of a plugin gives; in a task of its own, so its cancellation is not the loader's."""
+    """Returns the result of a plugin's asynchronous code; in its own task, so that its cancellation is not the
+    loader's.
+    """
     try:
         return await waiting
     except BaseException as error:
@@ -261,7 +263,7 @@ class _Found(Struct, frozen=True, kw_only=True):
 
 
 class _Code:
-    """The module of a plugin's folder. It may be forgotten while it is still being imported, in another thread."""
+    """The module of a plugin's folder. It may be dropped while another thread is still importing it."""
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         self._folder = folder
@@ -276,7 +278,7 @@ class _Code:
             raise Failed("entry", error.message) from None
         self._name = free_name(self._manifest.id)
         module = imported(self._name, entry, self._folder)
-        if self._forgotten:  # it came too late: what it has imported meanwhile goes too
+        if self._forgotten:  # it came too late: the modules that it imported meanwhile are dropped too
             forget(self._name)
         return module, module
 
@@ -287,7 +289,7 @@ class _Code:
 
 
 class _Loader:
-    """One run of loading."""
+    """One load operation."""
 
     def __init__(
         self,
@@ -311,7 +313,7 @@ class _Loader:
         self._seen: dict[str, str] = {}
 
     def load(self, points: bool | Iterable[EntryPoint]) -> Steps:
-        """Loads one plugin after the other."""
+        """Loads the plugins one after another."""
         ids: set[str] = set()
         for found in (*self._in_folders(self._paths), *self._installed(points)):
             ids.add(found.manifest.id)
@@ -321,7 +323,7 @@ class _Loader:
                 yield from self._load(found)
             except Failed as failed:
                 self._report(found.path, found.manifest.id, failed.stage, str(failed))
-        for name in sorted(self._config.keys() - ids):  # others may be the host's own
+        for name in sorted(self._config.keys() - ids):  # others may belong to the host
             if near := nearest(name, ids - self._config.keys(), 1):
                 message = f"configuration of unknown plugin {name!r}; did you mean {near[0]!r}?"
                 self._report(name, None, "config", message)
@@ -433,7 +435,7 @@ class _Loader:
 
 
 def _defined(found: _Found) -> tuple[PluginDefinition, ModuleType | None]:
-    """How a plugin wants to be registered. Its module runs here."""
+    """Returns the plugin's definition. Its module runs here."""
     value, module = found.bring()
     return contained("entry", lambda: definition_of(value)), module
 
@@ -444,7 +446,7 @@ def _defined(found: _Found) -> tuple[PluginDefinition, ModuleType | None]:
 def _options(
     given: SearchPaths, enabled: Collection[str] | None, disabled: Collection[str] | None, logger: Any
 ) -> PluginLoaderOptions:
-    """The options; what is given by its own name counts before what is in a mapping of options."""
+    """Returns the options; keyword arguments take precedence over a mapping of options."""
     if isinstance(given, Mapping):
         given = struct_of(given, PluginLoaderOptions, "options")
     base = given if isinstance(given, PluginLoaderOptions) else PluginLoaderOptions(search_paths=given)

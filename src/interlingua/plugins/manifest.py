@@ -1,4 +1,4 @@
-"""The manifest of a plugin folder: read without running anything; nothing in it leads out of the folder."""
+"""The manifest of a plugin folder: read without running code; none of its paths may leave the folder."""
 
 import os
 import re
@@ -23,7 +23,7 @@ _ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?!\.)){0,63}")
 
 
 class Manifest(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a plugin says of itself. What we do not know is kept in `extra`."""
+    """A plugin's description. Unknown fields are kept in `extra`."""
 
     id: str
     name: str | None = None
@@ -39,7 +39,7 @@ class Manifest(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def check_id(id: str) -> str:
-    """The id, if it may be one: it becomes part of module names, paths and messages."""
+    """Returns a valid id: it becomes part of module names, paths and messages."""
     if not _ID.fullmatch(id):
         shown = id if len(id) <= 80 else f"{id[:80]}…"
         raise FormatError(
@@ -51,12 +51,12 @@ def check_id(id: str) -> str:
 
 
 def manifest_path(folder: Path) -> Path | None:
-    """The manifest file of a folder, if it has one; ours counts before OpenClaw's."""
+    """Returns the manifest file of a folder, if it has one; ours takes precedence over OpenClaw's."""
     return next((path for name in NAMES if os.path.lexists(path := folder / name)), None)
 
 
 def read_manifest(path: Path) -> Manifest:
-    """The manifest in a file. Raises `FormatError` that says what is wrong with it."""
+    """Reads the manifest in a file. Raises `FormatError` with the reason if it is invalid."""
     value = jsontext.read(_content(path))
     if not isinstance(value, dict):
         raise FormatError("a manifest is a JSON object")
@@ -75,7 +75,7 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def _content(path: Path) -> bytes:
-    """The bytes of a regular file of bearable size; never those of a link, a pipe or a device."""
+    """Returns the bytes of a regular file within the size limit; never of a link, a pipe or a device."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
@@ -93,7 +93,9 @@ def _content(path: Path) -> bytes:
 
 
 def inside(folder: Path, name: str, place: str = "$") -> Path:
-    """The path of `name` in `folder`. Raises when it leads out, by `..`, as an absolute path or through a link."""
+    """Returns the path of `name` in `folder`. Raises if it leaves it, by `..`, as an absolute path or through a
+    link.
+    """
     parts = Path(name).parts
     if not parts or "\0" in name or "\\" in name or name.startswith("~") or Path(name).is_absolute() or ".." in parts:
         raise FormatError(f"{name!r} is not a path inside the plugin's folder", place)
@@ -105,7 +107,7 @@ def inside(folder: Path, name: str, place: str = "$") -> Path:
 
 
 def find_entry(folder: Path, manifest: Manifest) -> Path:
-    """The Python file with which a plugin begins. Raises `FormatError` when there is none that may be run."""
+    """Returns the Python entry file of a plugin. Raises `FormatError` if there is none that may be run."""
     if manifest.entry is not None:
         path = inside(folder, manifest.entry, "$.entry")
         if path.suffix != ".py" or not path.is_file():
@@ -126,7 +128,7 @@ def is_script(folder: Path) -> bool:
 
 
 def folders(root: Path) -> Iterator[Path]:
-    """The folders with a manifest: `root` itself, or those immediately below it, by name. Links are not followed."""
+    """Returns the folders with a manifest: `root` itself, or its direct subfolders, by name. Links are not followed."""
     if manifest_path(root) is not None:
         yield root
         return
@@ -138,11 +140,11 @@ def folders(root: Path) -> Iterator[Path]:
     yield from (root / name for name in found if manifest_path(root / name) is not None)
 
 
-# What extensions lie in a directory: read from their manifests, without running any code.
+# Extensions in a directory: read from their manifests, without running any code.
 
 
 class ExtensionInfo(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """An extension, as its manifest describes it. `entry_point` may be a file of another language."""
+    """An extension, as described by its manifest. `entry_point` may be a file in another language."""
 
     id: str
     name: str
@@ -154,7 +156,7 @@ class ExtensionInfo(Struct, frozen=True, kw_only=True, rename="camel", omit_defa
 
 
 def discover_extensions(directory: str | os.PathLike[str] | None) -> list[ExtensionInfo]:
-    """The extensions in the sub-directories of `directory`, by the names of these. What is no extension is left out."""
+    """Returns the extensions in the sub-directories of `directory`, sorted by directory name. Others are skipped."""
     if directory is None:
         return []
     found = (_read(folder) for folder in folders(Path(directory).expanduser()))
@@ -162,17 +164,17 @@ def discover_extensions(directory: str | os.PathLike[str] | None) -> list[Extens
 
 
 def get_extension_path(id: str, directory: str | os.PathLike[str] | None) -> str | None:
-    """Where the extension with this id lies."""
+    """Returns the path of the extension with this id."""
     return next((info.path for info in discover_extensions(directory) if info.id == id), None)
 
 
 def list_channel_extensions(directory: str | os.PathLike[str] | None) -> list[str]:
-    """The ids of the extensions that bring channels."""
+    """Returns the ids of extensions with channels."""
     return [info.id for info in discover_extensions(directory) if info.channels]
 
 
 def list_provider_extensions(directory: str | os.PathLike[str] | None) -> list[str]:
-    """The ids of the extensions that bring providers."""
+    """Returns the ids of extensions with providers."""
     return [info.id for info in discover_extensions(directory) if info.providers]
 
 
@@ -197,7 +199,7 @@ def _read(folder: Path) -> ExtensionInfo | None:
 
 
 def _entry_point(folder: Path, manifest: Manifest) -> Path | None:
-    """The file that an extension begins with: ours, else what package.json names, else the usual script."""
+    """Returns the entry file of an extension: ours, else the one in package.json, else the default script."""
     try:
         return find_entry(folder, manifest)
     except FormatError:
@@ -213,7 +215,7 @@ def _entry_point(folder: Path, manifest: Manifest) -> Path | None:
 
 
 def _named_in_package(folder: Path) -> list[str]:
-    """`openclaw.extensions[0]` of package.json, if that can be read."""
+    """Returns `openclaw.extensions[0]` of package.json, if that can be read."""
     path = folder / "package.json"
     try:
         if not path.is_file() or path.stat().st_size > MAX_BYTES:

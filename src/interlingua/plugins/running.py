@@ -1,7 +1,7 @@
-"""Runs a plugin's code: imports it, finds out how it wants to be registered, and keeps what it raises in its place.
+"""Runs a plugin's code: imports it, finds its definition, and contains its exceptions.
 
-Each step runs in a thread of its own, and for no longer than it may: a thread that does not come back is left behind,
-and ends with the process. So a Ctrl-C reaches the host, and never a plugin.
+Each step runs in its own thread with a timeout: a thread that does not return is abandoned, and ends with the process.
+So Ctrl-C reaches the host, and never a plugin.
 """
 
 import contextvars
@@ -26,13 +26,13 @@ Stage: TypeAlias = Literal["discover", "manifest", "config", "entry", "import", 
 
 
 class Work(NamedTuple):
-    """Code of a plugin that is to run, and the stage that it belongs to."""
+    """Plugin code to run, and its stage."""
 
     stage: Stage
     run: Callable[[], Any]
 
     def start(self) -> "Future[Any]":
-        """Runs it in a thread; what comes of it, or why it failed."""
+        """Runs it in a thread; returns the result, or why it failed."""
         future: Future[Any] = Future()
         context = contextvars.copy_context()
 
@@ -50,11 +50,11 @@ class Work(NamedTuple):
 
 
 Steps: TypeAlias = Generator[Work | Awaitable[Any], Any, None]
-"""Yields what is to run in a thread or to be awaited, and is sent what came of it."""
+"""Yields work for a thread or awaitables, and receives the results."""
 
 
 class Failed(Exception):
-    """A plugin that cannot be loaded: how far it came, and why."""
+    """A plugin that cannot be loaded: the stage, and the reason."""
 
     def __init__(self, stage: Stage, message: str) -> None:
         super().__init__(message)
@@ -62,7 +62,7 @@ class Failed(Exception):
 
 
 def contained(stage: Stage, run: Callable[[], Any]) -> Any:
-    """What a plugin's code gives. Whatever it raises fails this plugin only: no Ctrl-C arrives in its thread."""
+    """Runs a plugin's code. Any exception fails this plugin only: Ctrl-C is not delivered in its thread."""
     try:
         return run()
     except Failed:
@@ -72,7 +72,7 @@ def contained(stage: Stage, run: Callable[[], Any]) -> Any:
 
 
 def free_name(id: str) -> str:
-    """A name for a plugin's module that no other has."""
+    """Returns an unused name for a plugin's module."""
     name = base = "interlingua_plugin_" + re.sub(r"\W", "_", id)
     count = 1
     while name in sys.modules:
@@ -82,7 +82,7 @@ def free_name(id: str) -> str:
 
 
 def imported(name: str, entry: Path, folder: Path) -> ModuleType:
-    """The plugin's module, under a name of its own; below it, the other files of the folder (`from . import x`)."""
+    """Imports the plugin's module under its own name; below it, the other files of the folder (`from . import x`)."""
     spec = importlib.util.spec_from_file_location(name, entry, submodule_search_locations=[str(folder.resolve())])
     if spec is None or spec.loader is None:
         raise Failed("entry", f"{entry.name} cannot be imported")
@@ -102,7 +102,7 @@ def forget(name: str) -> None:
 
 
 def definition_of(value: Any) -> PluginDefinition:
-    """What a module, an object, a class or a function says of how it is registered."""
+    """Returns the definition in a module, an object, a class or a function."""
     if isinstance(value, PluginDefinition):
         return value
     if as_tool(value) is not None or _is_connector(value):
@@ -160,7 +160,7 @@ def registered(definition: PluginDefinition, api: PluginApi) -> Steps:
     if register is None:
         raise Failed("entry", "the definition has neither register nor activate")
     try:
-        # Also to look at its parameters is to run its code, if it is an object.
+        # Inspecting the parameters of an object may also run its code.
         answer = yield Work("register", lambda: with_arguments(register, ("api",), what="register")(api))
         if isinstance(answer, Awaitable):
             yield answer
@@ -169,7 +169,7 @@ def registered(definition: PluginDefinition, api: PluginApi) -> Steps:
 
 
 def settings_of(id: str, schema: dict[str, Any] | None, config: Mapping[str, Any]) -> dict[str, Any]:
-    """The plugin's part of the configuration, valid by its schema."""
+    """Returns the plugin's part of the configuration, validated by its schema."""
     given = config.get(id, {})
     if not isinstance(given, Mapping):
         raise Failed("config", f"the configuration of {id} is no object")
@@ -184,7 +184,7 @@ def settings_of(id: str, schema: dict[str, Any] | None, config: Mapping[str, Any
 
 
 def drop(waiting: Awaitable[Any]) -> None:
-    """Ends what will not be awaited."""
+    """Closes an awaitable that will not be awaited."""
     for name in ("close", "cancel"):
         if end := getattr(waiting, name, None):
             end()

@@ -1,4 +1,4 @@
-"""Everything a host needs in one call: tools, connectors, extensions and plugins, each in a registry of its own."""
+"""Toolkits: tools, connectors, extensions and plugins for a host in one call, each in its own registry."""
 
 import asyncio
 import os
@@ -20,7 +20,7 @@ from .loading import TIMEOUT
 
 
 class DiscoveryOptions(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Which core tools there shall be. `openclaw_root` is a checkout whose extensions are listed, and not run."""
+    """Which core tools to include. The extensions of the checkout `openclaw_root` are listed, not run."""
 
     openclaw_root: str | None = None
     include: Collection[str] | None = None
@@ -29,10 +29,10 @@ class DiscoveryOptions(Struct, frozen=True, kw_only=True, rename="camel", forbid
 
 
 class Toolkit:
-    """The registries, the extensions and the plugins. Two toolkits share nothing but the dialects of plugins.
+    """The registries, the extensions and the plugins. Two toolkits share only the dialects of plugins.
 
-    `await toolkit.ready` waits until all is loaded; it is already, unless the toolkit was made with `lazy`. Awaiting
-    the toolkit itself does the same, and gives the toolkit.
+    `await toolkit.ready` waits until everything is loaded; it already is, unless the toolkit was created with `lazy`.
+    Awaiting the toolkit itself does the same, and returns the toolkit.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Toolkit:
 
     @property
     def ready(self) -> "Ready":
-        """Awaitable. What goes wrong while a lazy toolkit is loaded is raised here."""
+        """Awaitable; errors while a lazy toolkit is loaded are raised here."""
         return Ready(self)
 
     def __await__(self) -> "Generator[Any, None, Toolkit]":
@@ -53,12 +53,12 @@ class Toolkit:
         return self
 
     def unload(self) -> None:
-        """Takes back what the plugins added, their dialects above all."""
+        """Removes what the plugins added, including their dialects."""
         self.plugins.unload()
 
 
 class Ready:
-    """That a toolkit is loaded, as something to await, any number of times."""
+    """An awaitable that is done when a toolkit is loaded; can be awaited repeatedly."""
 
     def __init__(self, toolkit: Toolkit) -> None:
         self._toolkit = toolkit
@@ -77,7 +77,7 @@ async def _rest_of(toolkit: Toolkit) -> None:
 
 
 class _Plan(Struct, frozen=True, kw_only=True):
-    """What a toolkit is to hold."""
+    """The contents of a toolkit to create."""
 
     discovery: DiscoveryOptions
     extensions_dir: str | os.PathLike[str] | None
@@ -87,7 +87,7 @@ class _Plan(Struct, frozen=True, kw_only=True):
     loading: dict[str, Any]
 
     def begin(self) -> Toolkit:
-        """A toolkit with the core tools and the extensions, which cost next to nothing."""
+        """Creates a toolkit with the core tools and the extensions, which is cheap."""
         toolkit = Toolkit()
         if not self.skip_core_tools:
             chosen = self.discovery
@@ -108,7 +108,7 @@ class _Plan(Struct, frozen=True, kw_only=True):
                     toolkit.connectors.register(connector)
 
     def options(self, toolkit: Toolkit) -> dict[str, Any]:
-        """What plugins are loaded with."""
+        """Returns the options for loading plugins."""
         return {**self.loading, "tools": toolkit.tools, "connectors": toolkit.connectors}
 
     def _root_extensions(self) -> Path | None:
@@ -133,12 +133,13 @@ def create_toolkit(
     logger: Logger | Mapping[str, Any] | None = None,
     timeout: float = TIMEOUT,
 ) -> Toolkit:
-    """Makes a toolkit. `plugins` are search paths; with `entry_points`, plugins of installed packages are loaded too.
+    """Creates a toolkit. `plugins` are search paths; with `entry_points`, plugins of installed packages are loaded too.
 
-    The extensions of `openclaw_root`, or in `extensions_dir`, are listed by their manifests, and none of their code is
-    run: to load plugins from there, name the directory in `plugins`.
-    With `lazy` the core tools and the extensions are there at once, connectors and plugins after `await toolkit.ready`.
-    Plugins that register asynchronously need `create_toolkit_async`, or `lazy`.
+    The extensions of `openclaw_root`, or in `extensions_dir`, are listed by their manifests, and their code is not run:
+    to load plugins from there, name the directory in `plugins`.
+
+    With `lazy` the core tools and the extensions are available at once, connectors and plugins after `await
+    toolkit.ready`. Plugins that register asynchronously need `create_toolkit_async`, or `lazy`.
     """
     plan = _Plan(
         discovery=_discovery(tools, openclaw_root),
@@ -166,7 +167,7 @@ def create_toolkit(
 
 
 async def create_toolkit_async(*, lazy: bool = False, **options: Any) -> Toolkit:
-    """As `create_toolkit`, with plugins that register asynchronously. With `lazy`, it loads in the background."""
+    """Like `create_toolkit`, also for plugins that register asynchronously. With `lazy`, it loads in the background."""
     toolkit = create_toolkit(lazy=True, **options)
     toolkit._loading = asyncio.ensure_future(_rest_of(toolkit))
     if not lazy:
@@ -180,6 +181,6 @@ async def _finish(plan: _Plan, toolkit: Toolkit) -> None:
 
 
 def _discovery(given: DiscoveryOptions | Mapping[str, Any] | None, openclaw_root: str | None) -> DiscoveryOptions:
-    """The options for core tools, from a mapping in either spelling; their own root counts before the toolkit's."""
+    """Returns the options for core tools, from a mapping in either spelling; their own root takes precedence."""
     options = struct_of(given or {}, DiscoveryOptions, "tools")
     return options if options.openclaw_root else msgspec.structs.replace(options, openclaw_root=openclaw_root)

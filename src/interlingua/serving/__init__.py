@@ -1,1 +1,1 @@
-"""What every HTTP server of this package shares: listening and stopping, access, browser defences, events, errors."""
+"""Shared by the HTTP servers: listening and graceful stop, access control, browser defences, SSE, errors."""

@@ -1,7 +1,7 @@
-"""Who may do what: one-time tokens, signed cookies for browsers, keys for programs.
+"""Access control: one-time tokens, signed cookies for browsers, keys for programs.
 
-A token is printed once and works once. It buys a cookie: an id, a scope and an end, signed with a secret that only this
-user can read, so that viewers stay logged in when the server restarts. Of keys only the digests are kept.
+A token is printed once and works once. It is exchanged for a cookie: an id, a scope and an expiry, signed with a secret
+that only this user can read, so that viewers stay logged in across restarts. Only the digests of keys are stored.
 """
 
 import base64
@@ -33,21 +33,21 @@ Scope: TypeAlias = Literal["read", "write"]
 
 LOCAL = "local"  # the name of this user's own programs on this machine
 COOKIE_LIFE = 7 * 24 * 3600  # seconds
-MAX_GUESSES = 20  # wrong tokens, keys and cookies within a minute, before all are refused for the rest of it
+MAX_GUESSES = 20  # failed tokens, keys and cookies per minute before all are refused for the rest of it
 _MINUTE = 60.0
 
 
 class Visitor(Struct, frozen=True):
-    """Whoever sends a request: the scope, and the CSRF token that a browser must send with what changes something."""
+    """The sender of a request: its scope, and the CSRF token that a browser must send with changes."""
 
     scope: Scope
     csrf: str | None = None
     name: str = ""
-    only: str | None = None  # the one thing that may be seen, for an embedded frame
+    only: str | None = None  # the only resource that an embedded frame may see
 
 
 class Key(Struct, frozen=True, omit_defaults=True):
-    """A key by its digest: the key itself is shown once, when it is made."""
+    """A key by its digest: the key itself is shown once, when it is created."""
 
     name: str
     scope: Scope
@@ -66,7 +66,7 @@ K = TypeVar("K", bound=_HasDigest)
 
 
 class KeyFile(Generic[K]):
-    """Keys in a file that only its owner can read. Programs that change it at once wait for each other."""
+    """Keys in a file that only its owner can read. Concurrent changes wait for each other."""
 
     def __init__(self, path: Path, kind: type[K]) -> None:
         self.path = path
@@ -96,7 +96,7 @@ class KeyFile(Generic[K]):
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[list[K]]:
-        """The keys, to be changed in place; written if they differ afterwards."""
+        """Yields the keys for changes in place; they are written if they differ afterwards."""
         private_folder(self.path.parent)
         with _locked(self.path.with_name(f".{self.path.name}.lock")):
             keys = self.keys()
@@ -118,25 +118,25 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 class KeyRing(KeyFile[Key]):
-    """The keys of a server that knows scopes."""
+    """The keys of a server with scopes."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, Key)
 
     def add(self, name: str, scope: Scope) -> str:
-        """A new key, to be shown once."""
+        """Adds a key; returns it, to be shown once."""
         value = new_key()
         self.insert(Key(name, scope, digest_of(value), time.time()))
         return value
 
     def has(self, digest: str) -> bool:
-        """Whether the key with this digest is still there."""
+        """Whether the key with this digest still exists."""
         return any(key.digest == digest for key in self.keys())
 
     def find(self, value: str) -> Key | None:
         digest = digest_of(value)
         found = None
-        for key in self.keys():  # all of them, against timing attacks
+        for key in self.keys():  # compares all of them, against timing attacks
             if hmac.compare_digest(key.digest, digest):
                 found = key
         return found
@@ -147,11 +147,11 @@ class _Claims(Struct, array_like=True, frozen=True):
     scope: Scope
     until: int
     only: str | None = None
-    key: str | None = None  # the digest of the key that bought the cookie: without that key it is worthless
+    key: str | None = None  # the digest of the key that the cookie was exchanged for: removing the key invalidates it
 
 
 class Access:
-    """Tokens, cookies and keys of one server. `folder` keeps the secret; without one it ends with the process."""
+    """Tokens, cookies and keys of one server. `folder` stores the secret; without one it ends with the process."""
 
     def __init__(self, folder: Path | None = None, keys: KeyRing | None = None) -> None:
         self._secret = secrets.token_bytes(32) if folder is None else _load_secret(folder / "secret")
@@ -166,13 +166,13 @@ class Access:
         return self._keys is not None and bool(self._keys.keys())
 
     def new_token(self, scope: Scope = "write", *, only: str | None = None) -> str:
-        """A token that works once."""
+        """Returns a token that works once."""
         token = secrets.token_urlsafe(24)
         self._tokens[digest_of(token)] = (scope, only)
         return token
 
     def redeem(self, token: str) -> str | None:
-        """The cookie that a token buys; None for one that is wrong or used. Too many wrong ones raise 429."""
+        """Exchanges a token for a cookie; None for an invalid or used one. Raises 429 after too many failures."""
         self._refuse_guessing()
         found = self._tokens.pop(digest_of(token), None)
         if found is None:
@@ -181,7 +181,7 @@ class Access:
         return self.cookie(found[0], only=found[1])
 
     def redeem_key(self, value: str) -> str | None:
-        """The cookie that a key buys; it is worthless once the key is removed."""
+        """Exchanges a key for a cookie, which is invalid once the key is removed."""
         visitor = self.by_key(value)
         if visitor is None:
             return None
@@ -216,11 +216,11 @@ class Access:
 
     @property
     def local_key(self) -> str:
-        """The key of whoever can read the secret: programs of this user on this machine."""
+        """Returns the key of this user's programs on this machine, which can read the secret."""
         return f"local-{_text(self._signature(b'local', b'key'))}"
 
     def revoke(self, cookie: str) -> None:
-        """Makes a cookie worthless before its end, over restarts too."""
+        """Invalidates a cookie before its expiry, also across restarts."""
         claims = _bytes(cookie.partition(".")[0])
         with contextlib.suppress(msgspec.MsgspecError):
             self._revoked.add(msgspec.msgpack.decode(claims, type=_Claims).id)
@@ -260,7 +260,7 @@ def write_private(path: Path, data: bytes) -> None:
 
 
 def _load_secret(path: Path) -> bytes:
-    """The secret in a file, created if missing; servers that start at once get the same one."""
+    """Returns the secret in a file, created if missing; servers that start concurrently get the same one."""
     private_folder(path.parent)
     with contextlib.suppress(FileExistsError):
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -287,5 +287,5 @@ def _text(data: bytes) -> str:
 def _bytes(text: str) -> bytes:
     try:
         return base64.urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
-    except ValueError:  # also what is not ASCII
+    except ValueError:  # not ASCII included
         return b""

@@ -1,9 +1,9 @@
-"""What keeps other web pages out: the checks of every request, and the headers of every response.
+"""Defences against other web pages: the checks of every request, and the headers of every response.
 
 - `Host` must be ours: a page that rebinds its own name to this machine's address still sends its own name.
-- `Origin` and `Sec-Fetch-Site`, where a browser sends them, must say that the request comes from our own pages. Other
+- `Origin` and `Sec-Fetch-Site`, if a browser sends them, must show that the request comes from our own pages. Other
   ports of this machine are other origins, but the same *site*, so `same-site` is refused as well.
-- What changes something needs a header that no form and no foreign script can send.
+- Changes require a header that no form and no foreign script can send.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from .access import Access, Visitor
 from .problems import HttpProblem, problem_of
 
 CSRF_HEADER = "X-Canvas-CSRF"
-VISITOR = "visitor"  # the key of a request under which its visitor is kept
+VISITOR = "visitor"  # request key of the visitor
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; media-src 'self' blob:;"
@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 
 class Guarded(Protocol):
-    """What the checks look at of a request, whoever read it."""
+    """The parts of a request that the checks use, independent of the HTTP library."""
 
     @property
     def method(self) -> str: ...
@@ -54,7 +54,7 @@ class Guarded(Protocol):
 
 
 def refuse_foreign_host(request: Guarded, names: Collection[str] = ()) -> None:
-    """Refuses a `Host` that is neither an address of this machine's nor one of the given names."""
+    """Refuses a `Host` that is neither an address of this machine nor one of the given names."""
     host = request.headers.get("Host", "")
     name, port = _split(host)
     if name not in names and name != "localhost" and not _is_address(name):
@@ -67,14 +67,14 @@ def refuse_foreign_host(request: Guarded, names: Collection[str] = ()) -> None:
 
 
 def refuse_foreign_origin(request: Guarded) -> None:
-    """Refuses what a browser says comes from another origin than our own pages."""
+    """Refuses requests that a browser marks as coming from another origin than our own pages."""
     origin, host = request.headers.get("Origin"), request.headers.get("Host", "")
     if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
         raise HttpProblem(
             403, f"the origin {origin!r} is not this server's", code="bad_origin", remedy="open the page itself"
         )
     site = request.headers.get("Sec-Fetch-Site", "none")
-    # A link that is clicked elsewhere, or typed, may open a page; nothing else may come from another site.
+    # A link on another site, or a typed address, may open a page; nothing else may come from another site.
     navigates = request.headers.get("Sec-Fetch-Mode") == "navigate" and request.method == "GET"
     if site not in ("same-origin", "none") and not (navigates and not is_private(request)):
         why = f"a request from another site ({site})"
@@ -82,7 +82,7 @@ def refuse_foreign_origin(request: Guarded) -> None:
 
 
 def refuse_browsers(request: web.Request) -> None:
-    """Refuses whatever a browser marks: for listeners that are meant for programs on this machine alone."""
+    """Refuses requests that a browser marks: for listeners that serve only programs on this machine."""
     for name in request.headers:
         if name.lower() in ("origin", "cookie", "referer") or name.lower().startswith("sec-"):
             raise HttpProblem(
@@ -91,12 +91,12 @@ def refuse_browsers(request: web.Request) -> None:
 
 
 def is_private(request: Guarded) -> bool:
-    """Whether the path shows what belongs to the user: pages and their scripts do not."""
+    """Whether the path shows user data: pages and their scripts do not."""
     return request.path.startswith(("/api", "/blobs", "/embed"))
 
 
 def authenticate(request: web.Request, access: Access, cookie_name: str) -> Visitor | None:
-    """The visitor by the key or the cookie of a request; None without either. A wrong one counts as none."""
+    """Returns the visitor by the key or the cookie of a request; None without a valid one."""
     given = request.headers.get("Authorization", "")
     if given.startswith("Bearer "):
         return access.by_key(given.removeprefix("Bearer ").strip())
@@ -123,7 +123,7 @@ def authorize(request: web.Request, visitor: Visitor | None) -> Visitor:
 
 
 def guarded(handler: Handler, *, policy: str = API_POLICY) -> Handler:
-    """A handler whose failures are answered in the error shape, with the headers that every response has."""
+    """Wraps a handler: failures become error responses, with the headers of every response."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         try:
@@ -140,7 +140,7 @@ def guarded(handler: Handler, *, policy: str = API_POLICY) -> Handler:
 
 
 async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
-    """A signal handler: every response gets the defensive headers, unless it has its own."""
+    """A signal handler that adds the defensive headers to every response, unless it has its own."""
     may_be_framed = "frame-ancestors *" in response.headers.get("Content-Security-Policy", "")
     for name, value in HEADERS.items():
         if not (may_be_framed and name == "X-Frame-Options"):
@@ -151,7 +151,7 @@ async def add_headers(request: web.Request, response: web.StreamResponse) -> Non
 
 
 def _split(host: str) -> tuple[str, int]:
-    """Name and port of a Host header."""
+    """Splits a Host header into name and port."""
     name, colon, port = host.rpartition(":")
     if not colon or (host.startswith("[") and not name.endswith("]")):
         name, port = host, "80"
@@ -159,7 +159,7 @@ def _split(host: str) -> tuple[str, int]:
 
 
 def _is_address(name: str) -> bool:
-    """An address as such cannot be rebound: only names can."""
+    """Whether a host is an IP address, which cannot be rebound: only names can."""
     try:
         ipaddress.ip_address(name)
     except ValueError:

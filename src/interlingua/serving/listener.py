@@ -1,4 +1,4 @@
-"""Listening: an aiohttp application on a port of this machine, started and stopped gracefully."""
+"""Listener: an aiohttp application on a local port, started and stopped gracefully."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ from aiohttp import web
 
 from ..values.errors import InterlinguaError
 
-GRACE = 3.0  # seconds that open requests have when the server stops
+GRACE = 3.0  # seconds for open requests to finish on stop
 
 
 def is_loopback(host: str) -> bool:
@@ -26,7 +26,7 @@ def is_loopback(host: str) -> bool:
 
 
 class Listener:
-    """One application on one port. `port` 0 takes any that is free; with `fallback` so does one that is taken."""
+    """One application on one port. `port` 0 takes any free one; with `fallback`, so does a port in use."""
 
     def __init__(self, app: web.Application, host: str = "127.0.0.1", port: int = 0, *, fallback: bool = False) -> None:
         self._app = app
@@ -53,7 +53,7 @@ class Listener:
             raise
 
     def _bind(self) -> socket.socket:
-        """The socket is bound here, so that another's port is an error and never shared."""
+        """Binds the socket here, so that a port in use is an error and never shared."""
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
         for port in (self._port, 0) if self._fallback and self._port else (self._port,):
             bound = socket.socket(family, socket.SOCK_STREAM)
@@ -84,7 +84,7 @@ class Listener:
 
 @contextlib.asynccontextmanager
 async def until_signalled() -> AsyncIterator[asyncio.Event]:
-    """An event that SIGINT and SIGTERM set; a second signal ends the process as usual."""
+    """Returns an event that SIGINT and SIGTERM set; a second signal ends the process as usual."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 

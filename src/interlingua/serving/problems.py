@@ -1,7 +1,7 @@
-"""Errors as HTTP says them: one JSON shape, `{"detail": {"error", "message", "path", "remedy"}}`.
+"""Errors as HTTP responses: one JSON shape, `{"detail": {"error", "message", "path", "remedy"}}`.
 
-It is the shape that the LLM Canvas server publishes, with the place and the remedy added; `error` is a code for
-programs, `message` a sentence for people.
+It is the shape that the LLM Canvas server publishes, with path and remedy added; `error` is a code for programs,
+`message` a sentence for people.
 """
 
 from typing import Any
@@ -32,7 +32,7 @@ STATUS_CODES = {
 
 
 class HttpProblem(InterlinguaError):
-    """A request that cannot be served: status, code, and where and what to do instead."""
+    """A request that cannot be served: status, code, path and remedy."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class HttpProblem(InterlinguaError):
 
 
 def problem_of(error: BaseException) -> HttpProblem:
-    """What a failure is in HTTP's terms; a failure that nobody foresaw is a 500 without its text."""
+    """Maps an exception to an HTTP error; an unexpected one is a 500 without its text."""
     match error:
         case HttpProblem():
             return error

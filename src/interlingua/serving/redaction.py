@@ -1,9 +1,8 @@
-"""What should not leave this machine with a conversation: keys, tokens, addresses, names of homes, numbers. Pure.
+"""Finds and redacts private data in conversations: keys, tokens, addresses, home folder names, numbers. Pure.
 
-`scan` lists every find in a JSON value, with its surroundings; `redact` replaces those that were chosen. Both walk the
-same strings in the same order: values, keys, and the text of text documents in base64. A find is known by its place and
-its text, so that a choice made after a scan means the same when the file is written. Equal texts get equal
-replacements, so that what belonged together still does.
+`scan` lists every match in a JSON value, with context; `redact` replaces the chosen ones. Both walk the same strings in
+the same order: values, keys, and the text of text documents in base64. A match is identified by its path and its text,
+so that a choice made after a scan is still valid when the file is written. Equal texts get equal replacements.
 """
 
 import base64
@@ -16,12 +15,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
-AROUND = 40  # characters shown before and after a find
+AROUND = 40  # characters shown before and after a match
 Path: TypeAlias = tuple[str | int, ...]
 
 
 class Find(Struct, frozen=True, kw_only=True):
-    """Something that looks private. `suggested` says that it is hardly ever anything else."""
+    """A match that looks private. `suggested`: it is almost certainly private."""
 
     id: str
     kind: str
@@ -34,17 +33,18 @@ class Find(Struct, frozen=True, kw_only=True):
 
 
 class Pattern(NamedTuple):
-    """What a kind of secret looks like; group 1, where there is one, is what is private about it."""
+    """A kind of secret; group 1, if there is one, is the private part."""
 
     kind: str
     regex: re.Pattern[str]
     suggested: bool = True
     check: Callable[[str], bool] = lambda text: True
-    needs: re.Pattern[str] | None = None  # found in every text with a match, and faster to look for
+    needs: re.Pattern[str] | None = None  # contained in every match, and faster to search for
 
 
-# --- what they look like ---------------------------------------------------------------------------------------------
-# Every expression is bounded, so that the time of a scan is proportional to the text.
+# --- patterns --------------------------------------------------------------------------------------------------------
+#
+# Every expression is bounded, so that a scan takes linear time.
 
 _ASSIGNED = r"(?:api[_-]?key|secret|token|passw(?:or)?d|pwd|passphrase|access[_-]?key|client[_-]?secret|credential)s?"
 SECRET_NAME = re.compile(rf"(?i)(?:^|[_-]|\b){_ASSIGNED}$")
@@ -53,7 +53,7 @@ _NO_DOMAIN = frozenset({"png", "jpg", "jpeg", "gif", "svg", "webp", "js", "ts", 
 
 
 def _looks_random(text: str) -> bool:
-    """A value that is no word, no variable and no call."""
+    """Whether a value is not a word, a variable or a call."""
     return (
         any(c.isdigit() for c in text)
         and any(c.isalpha() for c in text)
@@ -72,7 +72,7 @@ def _digits(text: str) -> str:
 
 
 def _is_card(text: str) -> bool:
-    """A number with the checksum and the beginning of a payment card's."""
+    """Whether a number has the checksum and prefix of a payment card."""
     digits = _digits(text)
     doubled = [int(c) * (2 if at % 2 else 1) for at, c in enumerate(reversed(digits))]
     is_valid = sum(n - 9 if n > 9 else n for n in doubled) % 10 == 0
@@ -95,7 +95,7 @@ def _is_public_address(text: str) -> bool:
 
 
 _DIGIT = re.compile(r"\d")
-_LONG = 60  # characters of a text above which it is worth while to look first for what a pattern needs
+_LONG = 60  # characters from which it pays to search for a pattern's fixed text first
 
 PATTERNS: tuple[Pattern, ...] = (
     Pattern(
@@ -175,23 +175,23 @@ PATTERNS: tuple[Pattern, ...] = (
 )
 
 
-# --- looking ---------------------------------------------------------------------------------------------------------
+# --- scanning --------------------------------------------------------------------------------------------------------
 
 
 def scan(value: Any, also: Collection[str] = ()) -> list[Find]:
-    """Every find in a JSON value, in the order of its text. `also` holds further texts to look for, in any case."""
+    """Returns every match in a JSON value, in text order. `also` holds further texts to find, case-insensitively."""
     patterns = (*_wanted(also), *PATTERNS)
     finds = [find for path, text in _texts(value, ()) for find in _in_text(path, text, patterns)]
     names = sorted({name for find in finds if find.kind == "path" and (name := _home_name(find.text)) is not None})
     if not names:
         return finds
-    # The owner of a home stands elsewhere, too: in listings, prompts and commits.
+    # The owner of a home folder is named elsewhere, too: in listings, prompts and commits.
     named = Pattern("name", re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, names))})(?!\w)"), suggested=False)
     return [find for path, text in _texts(value, ()) for find in _in_text(path, text, (*patterns, named))]
 
 
 def redact(value: Any, chosen: Collection[str], also: Collection[str] = (), replacement: str | None = None) -> Any:
-    """The value with the chosen finds replaced, by a text of one's own or by the kind and a number."""
+    """Returns the value with the chosen matches replaced, by a given text or by the kind and a number."""
     by_path: dict[Path, list[Find]] = {}
     for find in scan(value, also):
         if find.id in chosen:
@@ -209,7 +209,7 @@ def _home_name(path: str) -> str | None:
 
 
 def _texts(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
-    """Every text of a JSON value with its path; a key's path ends with `~key`."""
+    """Yields every text of a JSON value with its path; a key's path ends with `~key`."""
     match value:
         case str():
             yield path, value
@@ -232,7 +232,7 @@ def _is_media(block: dict[str, Any]) -> bool:
 
 
 def _document(block: dict[str, Any]) -> str | None:
-    """The text of a document in base64, where it is text."""
+    """Returns the text of a base64 document, if it is text."""
     kind, data = str(block.get("mimeType") or ""), block.get("data")
     if block.get("type") != "document" or not isinstance(data, str):
         return None
@@ -245,7 +245,7 @@ def _document(block: dict[str, Any]) -> str | None:
 
 
 def _in_text(path: Path, text: str, patterns: Sequence[Pattern]) -> list[Find]:
-    """The finds of one text; where two overlap, the one that its pattern stands first for."""
+    """Returns the matches of one text; of overlapping ones, that of the earlier pattern."""
     taken: list[tuple[int, int, Pattern]] = []
     if _is_secret_value(path, text):
         taken.append((0, len(text), _SECRET))
@@ -264,7 +264,7 @@ _SECRET = Pattern("secret", re.compile(""))
 
 
 def _is_secret_value(path: Path, text: str) -> bool:
-    """`{"password": "…"}`: the name of the field says what it is."""
+    """Whether the name of the field marks its value as a secret: `{"password": "…"}`."""
     name = path[-1] if path and isinstance(path[-1], str) else ""
     return bool(
         8 <= len(text) <= 4000 and SECRET_NAME.search(name) and not re.search(r"\s", text) and _looks_random(text)
@@ -314,7 +314,7 @@ class _Redactor:
         document = _document(value)
         for key, item in value.items():
             name = self._text(key, (*path, key, "~key"))
-            while name in out:  # two keys that differed only in what was replaced
+            while name in out:  # two keys that differed only in the replaced part
                 name += "_"
             if key == "data" and isinstance(item, str) and _is_media(value):
                 if document is not None and (*path, key) in self._finds:
@@ -322,7 +322,7 @@ class _Redactor:
                 out[name] = item
             else:
                 out[name] = self.value(item, (*path, key))
-        # A signature vouches for the thinking as it was; with another text it would only be refused.
+        # A signature covers the original thinking; with another text it would be refused.
         if value.get("type") == "thinking" and out.get("thinking") != value.get("thinking"):
             out.pop("thinkingSignature", None)
         return out

@@ -1,8 +1,8 @@
-"""Server-sent events for viewers: numbered, replayed after a lost connection, and never stale in silence.
+"""Server-sent events for viewers: numbered, replayed after a reconnect, and never silently stale.
 
-A `Channel` keeps the latest events, encoded once for all viewers. A viewer is a position in it: one that reads too
-slowly costs the others nothing, and must reload once what it missed is no longer stored. Ids are `EPOCH.NUMBER`;
-the epoch is the server's life, so that a number from before a restart is not mistaken for one of today.
+A `Channel` stores the latest events, encoded once for all viewers. A viewer is a position in it: a slow one costs the
+others nothing, and must reload once what it missed is no longer stored. Ids are `EPOCH.NUMBER`; the epoch identifies
+the server process, so that a number from before a restart is not mistaken for a current one.
 """
 
 import asyncio
@@ -17,19 +17,19 @@ from aiohttp import web
 from ..values import jsontext
 
 HEARTBEAT = 10.0  # seconds
-STALLED = 30.0  # seconds that a viewer's connection may take no bytes before it is closed
+STALLED = 30.0  # seconds without a write to a viewer before its connection is closed
 MAX_EVENTS = 4096
 MAX_BYTES = 8 << 20
 
 
 def frame(event: str, data: bytes, id: str | None = None) -> bytes:
-    """One event as it goes over the wire; JSON has no line breaks, so `data` is one line."""
+    """Encodes one event; JSON has no line breaks, so `data` is one line."""
     head = f"id:{id}\n" if id is not None else ""
     return f"{head}event:{event}\ndata:".encode() + data + b"\n\n"
 
 
 class Channel:
-    """Events that viewers follow. Used from one event loop."""
+    """A stream of events that viewers follow. Used from one event loop."""
 
     def __init__(self, epoch: str, *, max_events: int = MAX_EVENTS, max_bytes: int = MAX_BYTES) -> None:
         self.epoch = epoch
@@ -40,11 +40,11 @@ class Channel:
         self._max_events = max_events
         self._max_bytes = max_bytes
         self._changed = asyncio.Event()
-        self.closing: str | None = None  # the last event that viewers get: `shutdown`, `reload`, `deleted`
+        self.closing: str | None = None  # the last event for viewers: `shutdown`, `reload`, `deleted`
 
     @property
     def first(self) -> int:
-        """The number of the earliest event that is still kept."""
+        """The number of the earliest stored event."""
         return self.last - len(self._frames) + 1
 
     def publish(self, event: str, data: bytes) -> None:
@@ -52,7 +52,7 @@ class Channel:
         encoded = frame(event, data, f"{self.epoch}.{self.last}")
         self._frames.append(encoded)
         self._size += len(encoded)
-        # The latest event always stays: one that is larger than the limit must still be delivered.
+        # The latest event is always stored: one that exceeds the limit must still be delivered.
         while len(self._frames) > self._max_events or (self._size > self._max_bytes and len(self._frames) > 1):
             self._size -= len(self._frames.popleft())
         self._wake()
@@ -67,7 +67,7 @@ class Channel:
         self._changed = asyncio.Event()
 
     def position(self, id: str | None) -> int | None:
-        """The number in an id of this epoch from which on everything is still kept; None: begin with a snapshot."""
+        """Parses an id of this epoch whose successors are all stored; None: start with a snapshot."""
         epoch, _, number = (id or "").rpartition(".")
         if epoch != self.epoch or not number.isascii() or not number.isdecimal():
             return None
@@ -75,13 +75,13 @@ class Channel:
         return at if self.first - 1 <= at <= self.last else None
 
     def after(self, at: int) -> list[bytes] | None:
-        """The events behind a position; None when some of them are gone."""
+        """Returns the events after a position; None if some of them are gone."""
         if at < self.first - 1:
             return None
         return [self._frames[number - self.first] for number in range(at + 1, self.last + 1)]
 
     async def wait(self, at: int, timeout: float) -> None:
-        """Until there is something behind the position, the channel closes, or the time is over."""
+        """Waits until there are events after the position, the channel closes, or the timeout expires."""
         if at < self.last or self.closing is not None:
             return
         changed = self._changed
@@ -100,7 +100,7 @@ async def serve_events(
 ) -> web.StreamResponse:
     """Streams a channel to one viewer, from its `Last-Event-ID` (or `since`) on, else after a snapshot.
 
-    `snapshot` gives the number of the last event that it includes, and its JSON.
+    `snapshot` returns the number of the last event that it includes, and its JSON.
     """
     response = web.StreamResponse(
         headers={
@@ -121,7 +121,7 @@ async def serve_events(
             await viewer.write(frame("resume", b"{}", f"{channel.epoch}.{at}"))
         await _follow(viewer, channel, at, heartbeat)
     except (ConnectionResetError, TimeoutError):
-        # The viewer left, or took nothing for too long: its browser comes back with the last id that it saw.
+        # The viewer disconnected, or was too slow: its browser reconnects with the last id that it saw.
         if request.transport is not None:
             request.transport.abort()
     finally:
@@ -160,8 +160,9 @@ _CLOSING: dict[str, bytes] = {"reload": b'{"reason":"rewritten"}'}
 
 
 class Joiner:
-    """Joins pieces that come faster than a screen is drawn. Each frame costs some bytes of its own, so a frame waits a
-    little longer while there is little to send."""
+    """Joins deltas that arrive faster than the screen is drawn. Each frame has an overhead, so a frame waits a
+    little longer while there is little to send.
+    """
 
     def __init__(
         self,
@@ -193,7 +194,7 @@ class Joiner:
             self._timer = loop.call_at(due, self.flush)
 
     def flush(self) -> None:
-        """Sends what is waiting now: before anything that must come after it."""
+        """Sends pending deltas now: call it before any event that must come after them."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

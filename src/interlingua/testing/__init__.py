@@ -1,4 +1,4 @@
-"""A real local HTTP server that speaks every wire dialect, for tests of whatever talks to models.
+"""A real local HTTP server that speaks every wire dialect, for testing clients of models.
 
 with Server() as server:
     server.say("Hello!", fault=Cut(after_events=3, times=1))

@@ -6,7 +6,7 @@ from ..values.errors import InterlinguaError
 
 
 class Authority:
-    """Made anew each time; vouches for this machine's names alone."""
+    """A new authority each time; it signs certificates for this machine's names only."""
 
     def __init__(self) -> None:
         try:

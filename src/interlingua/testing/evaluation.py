@@ -1,6 +1,6 @@
-"""Conversations as samples of an evaluation: what was recorded once is asked again, of any model.
+"""Conversations as evaluation samples: sends recorded prompts to any model again.
 
-`inspect_sample` makes samples for Inspect AI (`pip install inspect-ai`).
+`inspect_sample` builds samples for Inspect AI (`pip install inspect-ai`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def prompt_and_answer(given: Given | Session) -> tuple[Conversation, str]:
-    """The conversation up to its last question (or tool result), and the text of the answers after that."""
+    """Returns the conversation up to its last question (or tool result), and the text of the answers after that."""
     if isinstance(given, Session):
         entries = tuple(Entry(message=message) for message in given.context_messages())  # type: ignore[arg-type]
         conversation = Conversation(entries=entries, title=given.title)
@@ -48,10 +48,10 @@ def inspect_sample(
     id: str | int | None = None,
     metadata: Mapping[str, Any] | None = None,
 ) -> "Sample":
-    """An Inspect AI sample that asks the last question again.
+    """Returns an Inspect AI sample that asks the last question again.
 
-    The `target` is the recorded answer, unless another is given. The model, the title, and what Inspect's messages
-    cannot hold (`losses`) are in the sample's metadata, beside yours.
+    The `target` is the recorded answer by default. The model, the title, and what Inspect's messages cannot hold
+    (`losses`) are in the sample's metadata, beside yours.
     """
     try:
         from inspect_ai.dataset import Sample
@@ -73,7 +73,7 @@ def inspect_sample(
 
 
 def inspect_samples(paths: Iterable[str | Path]) -> "Iterator[Sample]":
-    """A sample for each conversation of files in any format; its id is the file's name and the number in it."""
+    """Returns a sample for each conversation of files in any format; its id is the file's name and the number in it."""
     for path in paths:
         for number, conversation in enumerate(read(path), 1):
             yield inspect_sample(conversation, id=f"{Path(path).name}:{number}")

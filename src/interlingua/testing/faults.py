@@ -1,8 +1,8 @@
-"""What can go wrong between a provider and its client, as values that compose.
+"""Faults between a provider and its client, as values that compose.
 
-An `Answer` is what the server is about to send, as plain data; a fault is a function from one answer to another, and
-knows nothing of sockets. "Events" are counted in frames of the wire, from the first one that is sent. Every fault takes
-`times`: how many requests it strikes before it leaves the answer alone; None is all of them.
+An `Answer` is the pending response, as plain data; a fault is a function from one answer to another, and knows nothing
+of sockets. "Events" are counted in frames of the wire, from the first one that is sent. Every fault takes `times`: how
+many requests it affects; None is all of them.
 """
 
 import random
@@ -21,20 +21,20 @@ from ..values.errors import Overloaded, ProviderError, RateLimited
 
 
 class Piece(NamedTuple):
-    """Bytes to send in one go: a frame of the wire, until a fault cuts it otherwise."""
+    """Bytes to send at once: a frame of the wire, unless a fault splits it differently."""
 
     data: bytes
     terminal: bool = False
 
 
 class Wait(NamedTuple):
-    """Silence for a while; None is for ever."""
+    """A pause; None is forever."""
 
     seconds: float | None
 
 
 class HangUp(NamedTuple):
-    """The connection ends here, with a reset or without, and nothing more is sent."""
+    """Closes the connection here, with a reset or without; nothing more is sent."""
 
     reset: bool = False
 
@@ -44,9 +44,9 @@ Step: TypeAlias = Piece | Wait | HangUp
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What goes over the connection. Without `headers`, the pieces are all that does: it is no HTTP.
+    """The response to send. Without `headers`, only the pieces are sent: it is not HTTP.
 
-    `content_type` is that of the frames, whatever the headers claim; a body that comes whole is one piece.
+    `content_type` is that of the frames, whatever the headers claim; an unstreamed body is one piece.
     """
 
     api: str
@@ -59,9 +59,9 @@ class Answer:
 
 
 class Fault(Protocol):
-    """Any value with these three will do: a fault of your own is a dataclass.
+    """The protocol of a fault: write your own as a dataclass with these three members.
 
-    `replaces` says that nothing is left of the answer, so that no reply need be made for it.
+    `replaces`: the fault replaces the whole response, so no reply is built for it.
     """
 
     @property
@@ -73,7 +73,7 @@ class Fault(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class _Replacing:
-    """The provider's answer never comes; something else does."""
+    """Replaces the provider's response."""
 
     times: int | None = None
     replaces: ClassVar[bool] = True
@@ -81,13 +81,13 @@ class _Replacing:
 
 @dataclass(frozen=True, kw_only=True)
 class _Changing:
-    """The answer comes, and not as it should."""
+    """Changes the provider's response."""
 
     times: int | None = None
     replaces: ClassVar[bool] = False
 
 
-# --- instead of the answer -------------------------------------------------------------------------------------------
+# --- instead of the response -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class Status(_Replacing):
 class RateLimit(_Replacing):
     """A 429 in the dialect's shape. `retry_after`: seconds, a date, or any text; or `ms` in the header for that. Once.
 
-    The header alone tells the wait, so that a reader of the body finds nothing there.
+    Only the header has the delay, so that a reader of the body finds nothing there.
     """
 
     retry_after: str | float | datetime | None = None
@@ -135,7 +135,7 @@ class RateLimit(_Replacing):
 
 @dataclass(frozen=True)
 class Refuse(_Replacing):
-    """The connection closes before any byte of an answer."""
+    """Closes the connection before any byte of a response."""
 
     reset: bool = False
 
@@ -153,7 +153,7 @@ class Empty(_Replacing):
 
 @dataclass(frozen=True)
 class Html(_Replacing):
-    """200 with a page for people, as a captive portal or a wrong address gives it."""
+    """200 with an HTML page, as from a captive portal or a wrong URL."""
 
     page: str = "<!doctype html>\n<html><head><title>Welcome</title></head><body>Please log in.</body></html>\n"
     status: int = 200
@@ -164,9 +164,9 @@ class Html(_Replacing):
 
 @dataclass(frozen=True)
 class Garbage(_Replacing):
-    """Bytes that mean nothing: as the body, under the right content type, or instead of HTTP. The same ones each time.
+    """Random bytes: as the body, with the right content type, or instead of HTTP. The same ones each time.
 
-    No line end is among them, so that no framing takes a part of them for a frame.
+    They contain no line end, so that no framing finds a frame in them.
     """
 
     size: int = 512
@@ -179,12 +179,12 @@ class Garbage(_Replacing):
         return replace(answer, headers=None, steps=(Piece(noise), HangUp()))
 
 
-# --- when the answer comes -------------------------------------------------------------------------------------------
+# --- timing ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class SlowHeaders(_Changing):
-    """Silence before the status line."""
+    """A pause before the status line."""
 
     seconds: float
 
@@ -210,10 +210,10 @@ class Pace(_Changing):
 
 @dataclass(frozen=True)
 class Stall(_Changing):
-    """Silence after some events: for `seconds`, and then it goes on; without them, for ever. `pings` may break it.
+    """A pause after some events: for `seconds`, or forever. `pings` may interrupt it.
 
-    A ping has the wire's own form (an event of Anthropic's, a comment elsewhere) and comes `every` so many seconds.
-    Bedrock's Converse has none.
+    A ping has the wire's own form (an event on Anthropic's wire, a comment elsewhere) and is sent `every` so many
+    seconds. Bedrock's Converse has none.
     """
 
     after_events: int = 1
@@ -247,14 +247,14 @@ class Stall(_Changing):
             left = None if left is None else left - self.every
 
 
-# --- how far it comes ------------------------------------------------------------------------------------------------
+# --- truncation ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Cut(_Changing):
-    """The connection closes after so many events or bytes of the body, with a TCP `reset` or without.
+    """Closes the connection after so many events or bytes of the body, with a TCP `reset` or without.
 
-    `neat`: the HTTP body ends as if it were whole, as when a proxy gives up.
+    `neat`: the HTTP body ends as if it were complete, as when a proxy gives up.
     """
 
     after_events: int | None = None
@@ -284,7 +284,7 @@ class Cut(_Changing):
 
 @dataclass(frozen=True)
 class NoTerminal(_Changing):
-    """The stream ends neatly without the frames that say so."""
+    """Ends the stream cleanly without its terminal frames."""
 
     def apply(self, answer: Answer) -> Answer:
         return replace(answer, steps=(s for s in answer.steps if not (isinstance(s, Piece) and s.terminal)))
@@ -292,7 +292,7 @@ class NoTerminal(_Changing):
 
 @dataclass(frozen=True)
 class ErrorEvent(_Changing):
-    """An error inside the stream, as this wire says it, and then the end. An answer that comes whole is the error."""
+    """An error inside the stream, in the wire's form, and then the end. An unstreamed response is the error itself."""
 
     error: ProviderError | str = "the server is overloaded"
     after_events: int = 1
@@ -316,7 +316,7 @@ class ErrorEvent(_Changing):
         return replace(answer, steps=broken())
 
 
-# --- in what shape it comes ------------------------------------------------------------------------------------------
+# --- framing ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -347,7 +347,7 @@ class Split(_Changing):
 
 @dataclass(frozen=True)
 class Repeat(_Changing):
-    """Frames come twice: all of them, or the one numbered `at_event`, from 0."""
+    """Sends frames twice: all of them, or the one numbered `at_event`, from 0."""
 
     at_event: int | None = None
 
@@ -363,10 +363,10 @@ class Repeat(_Changing):
 
 @dataclass(frozen=True)
 class Corrupt(_Changing):
-    """One frame is damaged: its `json`, its `utf8`, or the `frame` around them. Counted from 0.
+    """Corrupts one frame: its `json`, its `utf8`, or the `frame` around them. Counted from 0.
 
-    The first two leave the frame whole, checksums included. A broken frame is one that runs into the next; in AWS
-    streams, one whose checksum is wrong.
+    The first two leave the framing intact, checksums included. A corrupt frame is one that runs into the next; in AWS
+    streams, one with a wrong checksum.
     """
 
     at_event: int = 1
@@ -393,13 +393,13 @@ def _damaged(frame: bytes, how: str, content_type: str) -> bytes:
 
 
 def _broken_json(data: bytes) -> bytes:
-    """Without its last closing bracket, or with one too many where it has none."""
+    """Removes the last closing bracket, or adds one if there is none."""
     at = data.rfind(b"}")
     return data[:at] + data[at + 1 :] if at >= 0 else data.rstrip(b"\n") + b"}" + data[len(data.rstrip(b"\n")) :]
 
 
 def _broken_utf8(data: bytes) -> bytes:
-    """With a byte that begins nothing, inside the last string that is a value."""
+    """Inserts an invalid byte into the last string value."""
     values = list(re.finditer(rb':\s*"', data))
     at = values[-1].end() if values else len(data.rstrip(b"\n"))
     return data[:at] + b"\xff" + data[at:]
@@ -417,7 +417,7 @@ def _broken_frame(frame: bytes, content_type: str) -> bytes:
 
 
 def _counted(steps: Iterable[Step]) -> Iterator[tuple[int, Step]]:
-    """Each step with the number of pieces before it. Only pieces have a number of their own; others bear -1."""
+    """Yields each step with the number of pieces before it; -1 for steps that are not pieces."""
     at = 0
     for step in steps:
         if isinstance(step, Piece):

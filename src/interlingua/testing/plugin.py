@@ -14,14 +14,14 @@ MARK = "conversations(*patterns): run the test with each conversation of these f
 
 @pytest.fixture
 def interlingua_server() -> Iterator[Server]:
-    """A server for one test, on a port of its own; by default it echoes the last user message."""
+    """A server for one test, on its own port; by default it echoes the last user message."""
     with Server() as server:
         yield server
 
 
 @pytest.fixture
 def interlingua_session(tmp_path: Path) -> Iterator[Session]:
-    """An empty session for one test, in a folder of its own."""
+    """An empty session for one test, in its own folder."""
     with Session.open("test", home=tmp_path / "interlingua") as session:
         yield session
 
@@ -31,9 +31,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Runs a test that takes `interlingua_conversation` once for each conversation of the files its mark names.
+    """Runs a test that takes `interlingua_conversation` once for each conversation of the files that its mark names.
 
-    Patterns are relative to the folder of the test. One that matches no file is an error, not a test without cases.
+    Patterns are relative to the folder of the test. A pattern that matches no file is an error.
     """
     name = "interlingua_conversation"
     if name not in metafunc.fixturenames:

@@ -1,4 +1,4 @@
-"""A forward proxy for tests: tunnels by CONNECT, plain HTTP by absolute address; and a record of what passed."""
+"""A forward proxy for tests: tunnels with CONNECT, plain HTTP with absolute URLs; and a record of the traffic."""
 
 import asyncio
 import base64
@@ -18,7 +18,7 @@ _PIECE = 64 * 1024
 
 @dataclass
 class Passed:
-    """One request through the proxy. For a tunnel, `target` is `host:port` and what went through it is only counted."""
+    """One request through the proxy. For a tunnel, `target` is `host:port` and its traffic is only counted."""
 
     method: str
     target: str
@@ -37,9 +37,10 @@ class _Head(NamedTuple):
 
 
 class ProxyServer:
-    """`with ProxyServer() as proxy:` and give `proxy.url` to the client. With `auth`, it wants this user and password.
+    """`with ProxyServer() as proxy:` and pass `proxy.url` to the client. With `auth`, it requires this user and
+    password.
 
-    A request over plain HTTP gets a connection of its own, so that each of them is seen.
+    Each plain HTTP request gets its own connection, so that every one is recorded.
     """
 
     def __init__(self, *, auth: tuple[str, str] | None = None, keep: int = 1000) -> None:
@@ -53,7 +54,7 @@ class ProxyServer:
 
     @property
     def url(self) -> str:
-        """Its address; without the credentials it asks for."""
+        """Its URL, without the credentials that it requires."""
         if self._port == 0:
             raise InterlinguaError("the proxy has not started: use `with ProxyServer() as proxy:`")
         return f"http://127.0.0.1:{self._port}"
@@ -94,14 +95,14 @@ class ProxyServer:
         self._port = self._server.sockets[0].getsockname()[1]
 
     async def _close(self) -> None:
-        """Ends every connection, and waits until it is really gone."""
+        """Closes every connection, and waits until it is really closed."""
         if self._server is not None:
             self._server.close()
         serving = [*self._serving]
         for task in serving:
             task.cancel()
         await asyncio.gather(*serving, return_exceptions=True)
-        await asyncio.sleep(0)  # a transport that was closed is gone one turn of the loop later
+        await asyncio.sleep(0)  # a closed transport is gone one iteration of the loop later
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -112,7 +113,7 @@ class ProxyServer:
             head = _parsed(await reader.readuntil(b"\r\n\r\n"))
             await self._pass(head, reader, writer)
         except (OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # a peer left, or never spoke HTTP: what passed is on record
+            pass  # a peer disconnected, or never spoke HTTP: the traffic is recorded
         finally:
             await _closed(writer)
 
@@ -158,7 +159,7 @@ _HOP = (b"proxy-", b"connection:", b"keep-alive:")
 
 
 def _onwards(head: _Head) -> tuple[str, int, bytes]:
-    """Host, port and the bytes to send first; none for a tunnel."""
+    """Returns host, port and the bytes to send first; none for a tunnel."""
     if head.method == "CONNECT":
         host, _, port = head.target.rpartition(":")
         return host.strip("[]"), int(port), b""
@@ -177,7 +178,7 @@ async def _refuse(passed: Passed, writer: asyncio.StreamWriter, status: int, tex
 
 
 async def _both(up: Any, down: Any) -> None:
-    """Runs until the far side has sent everything, or either side is gone."""
+    """Runs until the upstream has sent everything, or either side has disconnected."""
     tasks = [asyncio.create_task(up), asyncio.create_task(down)]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

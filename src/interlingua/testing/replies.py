@@ -1,4 +1,4 @@
-"""Builds the message to send from a test's reply: ids, stop reason and token counts filled in."""
+"""Builds the message to send from a test's reply: fills in ids, stop reason and token counts."""
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TypeAlias, get_args
@@ -45,7 +45,7 @@ def echo(request: Request) -> str:
 
 
 def message_of(given: Answered, request: Request, api: str, number: int, timestamp: int) -> AssistantMessage:
-    """The complete answer. Fields that `given` has are left as they are."""
+    """Returns the complete response. Fields that `given` has are unchanged."""
     match given:
         case AssistantMessage():
             message = given
@@ -77,7 +77,7 @@ def _completed(message: AssistantMessage, request: Request, api: str, number: in
 
 
 def usage_of(request: Request, content: Sequence[Block]) -> Usage:
-    """A count that is always the same for the same conversation: four characters to a token, 256 tokens to a file."""
+    """Returns a deterministic usage for a conversation: four characters per token, 256 tokens per file."""
     thinking = sum(_tokens(block) for block in content if isinstance(block, ThinkingBlock))
     context = request.context
     tools = sum(_spread(len(jsontext.compact([t.name, t.description, t.input_schema]))) for t in context.tools or ())
@@ -108,7 +108,7 @@ def _spread(characters: int) -> int:
 
 
 def frames(spoken: Wire, message: AssistantMessage, request: Request, chunk: int) -> Iterator[Piece]:
-    """The streamed answer, a frame of the wire at a time, written as it is asked for."""
+    """Yields the streamed response, one frame of the wire at a time, encoded lazily."""
     facts = spoken.http
     encoder = spoken.codec.StreamEncoder(request=request)
     for event in _events(message, facts, chunk):
@@ -118,7 +118,7 @@ def frames(spoken: Wire, message: AssistantMessage, request: Request, chunk: int
 
 def _pieces(data: bytes, facts: Http, terminal: bool) -> list[Piece]:
     cut = list(cut_frames(data, facts.content_type)) if data else []
-    # A line of NDJSON that is not the last carries content: Ollama says its calls just before the end.
+    # An NDJSON line before the last one has content: Ollama sends its calls just before the end.
     only_last = facts.content_type == NDJSON
     return [Piece(frame, terminal and (not only_last or at == len(cut) - 1)) for at, frame in enumerate(cut)]
 
@@ -132,7 +132,7 @@ def _events(message: AssistantMessage, facts: Http, chunk: int) -> Iterator[Stre
 
 
 def array(pieces: Iterator[Piece]) -> Iterator[Piece]:
-    """Google's other form of a stream: one JSON array, which arrives an element at a time."""
+    """Yields Google's other stream form: one JSON array, element by element."""
     before = b"["
     for piece in pieces:
         yield Piece(before + piece.data.removeprefix(b"data: ").rstrip(b"\n"), piece.terminal)

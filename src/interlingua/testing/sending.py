@@ -1,4 +1,4 @@
-"""An answer goes over its connection, as far as its steps say."""
+"""Sends an answer over its connection, step by step."""
 
 import asyncio
 import socket
@@ -8,7 +8,7 @@ from aiohttp import web
 
 from .faults import Answer, HangUp, Piece, Wait
 
-_NO_LINGER = struct.pack("ii", 1, 0)  # closing discards what is unsent and resets the connection
+_NO_LINGER = struct.pack("ii", 1, 0)  # closing discards unsent data and resets the connection
 
 
 async def send(http: web.Request, answer: Answer) -> web.StreamResponse:
@@ -24,7 +24,7 @@ async def send(http: web.Request, answer: Answer) -> web.StreamResponse:
         match step:
             case Piece():
                 await response.write(step.data)
-                await asyncio.sleep(0)  # let others send, and let this client leave
+                await asyncio.sleep(0)  # let others send, and let this client disconnect
             case Wait():
                 await _silence(step.seconds)
             case HangUp():
@@ -55,7 +55,7 @@ async def _silence(seconds: float | None) -> None:
 
 
 def _hang_up(http: web.Request, reset: bool) -> None:
-    """Closes the connection; aiohttp then finds it closed, and writes nothing after it."""
+    """Closes the connection; aiohttp then finds it closed, and writes nothing more."""
     transport = http.transport
     if transport is None:
         return

@@ -1,7 +1,8 @@
-"""A real HTTP server on this machine that speaks every wire dialect, sends scripted replies, and fails on demand.
+"""A real local HTTP server that speaks every wire dialect, sends scripted replies, and fails on demand.
 
-What is sent is made by the dialects' own server arrows (`decode_request`, `StreamEncoder`, `encode_response`,
-`encode_error`) and spoilt by `faults`; here are only the socket, the queue of replies and the record of requests.
+Responses are built by the dialects' own server side (`decode_request`, `StreamEncoder`, `encode_response`,
+`encode_error`) and modified by `faults`; this module has only the socket, the queue of replies and the record of
+requests.
 """
 
 import asyncio
@@ -39,16 +40,16 @@ _LARGEST_BODY = 512 * 1024 * 1024
 
 @dataclass(kw_only=True)
 class Received:
-    """One request as it arrived. `request` is None for a bad one and for a list of models; `message` what was answered.
+    """One received request. `request` is None for an invalid one and for a model listing; `message` is the response.
 
-    `error` says why it was refused, or what a reply's function raised. `index` counts all requests since the start.
+    `error` is why it was refused, or what a reply's function raised. `index` counts all requests since the start.
     """
 
     index: int
     api: str
     method: str
     path: str
-    headers: CIMultiDictProxy[str] = field(repr=False)  # keys are in there
+    headers: CIMultiDictProxy[str] = field(repr=False)  # contains keys
     body: bytes = field(repr=False)
     json: Any = field(default=None, repr=False)
     request: Request | None = field(default=None, repr=False)
@@ -59,7 +60,9 @@ class Received:
 
 @dataclass(frozen=True)
 class Disconnect:
-    """A client that left before its answer was complete: when (by `time.monotonic`), and the `index` of its request."""
+    """A client that left before its response was complete: when (by `time.monotonic`), and the `index` of its
+    request.
+    """
 
     time: float
     index: int
@@ -67,7 +70,7 @@ class Disconnect:
 
 @dataclass
 class _Entry:
-    """A reply in the queue, and how often it was given."""
+    """A reply in the queue, and how often it was sent."""
 
     reply: Reply
     times: int | None
@@ -77,7 +80,7 @@ class _Entry:
 
     @property
     def struck(self) -> int:
-        """How many requests its faults take away before the reply itself counts as given."""
+        """How many requests its faults affect before the reply itself counts as sent."""
         return max((fault.times or 0 for fault in self.faults), default=0)
 
     def is_over(self, more: bool) -> bool:
@@ -91,11 +94,11 @@ class _Entry:
 
 
 class Server:
-    """Starts with `with` or `async with` (or `start` and `stop`), in a thread and an event loop of its own.
+    """Start it with `with` or `async with` (or `start` and `stop`); it runs in its own thread and event loop.
 
-    By default it echoes the last user message. `chunk` is the size of its deltas in characters, `keep`
-    how many requests it remembers, `models` what it lists. With `strict` it refuses what a provider would refuse, as
-    `interlingua.check` finds it. With `tls` it speaks HTTPS, and `ca_pem` is the authority to trust.
+    By default it echoes the last user message. `chunk` is the size of its deltas in characters, `keep` how many
+    requests it records, `models` its model listing. With `strict` it refuses what a provider would refuse, as
+    `interlingua.check` finds it. With `tls` it serves HTTPS, and `ca_pem` is the authority to trust.
     """
 
     def __init__(
@@ -126,31 +129,31 @@ class Server:
         self._calls = 0
         self._streams = 0
 
-    # --- where it is -------------------------------------------------------------------------------------------------
+    # --- addresses ---------------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
         return f"Server({self.url!r})" if self._port else "Server(not started)"
 
     @property
     def url(self) -> str:
-        """Its address. A path without the name of an api is understood by its end (`/v1/messages`, `/api/chat`)."""
+        """Its URL. A path without an api name is matched by its end (`/v1/messages`, `/api/chat`)."""
         if self._port == 0:
             raise InterlinguaError("the server has not started: use `with Server() as server:`")
         return f"{'https' if self._authority else 'http'}://127.0.0.1:{self._port}"
 
     def base_url(self, api: str) -> str:
-        """The address to which a dialect's `path` is added. The vendors' own clients take it as their base URL, too."""
+        """The URL to which a dialect's `path` is appended; also the base URL for the vendors' own clients."""
         spoken = wire(api)
         return f"{self.url}/{spoken.api}{spoken.http.base}"
 
     @property
     def ca_pem(self) -> bytes:
-        """The certificate of the authority that vouches for this server (`tls=True`)."""
+        """The certificate of the authority that signed this server's (`tls=True`)."""
         if self._authority is None:
             raise InterlinguaError("this server speaks plain HTTP: make it with Server(tls=True)")
         return self._authority.pem
 
-    # --- what it says ------------------------------------------------------------------------------------------------
+    # --- replies -----------------------------------------------------------------------------------------------------
 
     def answer(
         self,
@@ -162,15 +165,15 @@ class Server:
     ) -> None:
         """Queues a reply: text, a block or several, a message, a ProviderError, or a function of the request.
 
-        Each answers one request, or `times`; requests that a fault with its own `times` struck do not count. The last
-        one stays, unless it has `times`: then the echo is back.
+        Each reply is for one request, or `times`; requests affected by a fault with its own `times` do not count. The
+        last one stays, unless it has `times`: then the echo is back.
         """
         faults = tuple(fault) if isinstance(fault, Iterable) else (fault,)
         with self._changed:
             self._queue.append(_Entry(reply, times, faults, chunk or self.chunk))
 
     def say(self, text: str, *, thinking: str | None = None, **how: Any) -> None:
-        """Queues text, after some thinking; the rest as for `answer`."""
+        """Queues text, after optional thinking; otherwise like `answer`."""
         thought: tuple[Block, ...] = (ThinkingBlock(thinking=thinking),) if thinking else ()
         self.answer((*thought, TextBlock(text=text)), **how)
 
@@ -183,7 +186,9 @@ class Server:
         text: str = "",
         **how: Any,
     ) -> None:
-        """Queues a call of a tool, after some text; the rest as for `answer`. Several at once are a list of blocks."""
+        """Queues a tool call, after optional text; otherwise like `answer`. Pass a list of blocks for several at
+        once.
+        """
         with self._changed:
             self._calls += 1
             number = self._calls
@@ -191,11 +196,11 @@ class Server:
         self.answer((TextBlock(text=text), call) if text else (call,), **how)
 
     def route(self, method: str, path: str, reply: Any) -> None:
-        """Answers a path that no dialect has: with JSON, `(status, JSON)`, or a function from `Received` to either."""
+        """Handles a path that no dialect has: with JSON, `(status, JSON)`, or a function from `Received` to either."""
         with self._changed:
             self._routes[method.upper(), path] = reply
 
-    # --- what it saw -------------------------------------------------------------------------------------------------
+    # --- recorded traffic --------------------------------------------------------------------------------------------
 
     @property
     def requests(self) -> list[Received]:
@@ -213,33 +218,33 @@ class Server:
 
     @property
     def disconnects(self) -> list[Disconnect]:
-        """The clients that left in the middle of an answer."""
+        """The clients that disconnected during a response."""
         with self._changed:
             return list(self._disconnects)
 
     @property
     def open_streams(self) -> int:
-        """Answers that are being sent."""
+        """The number of responses being sent."""
         return self._streams
 
     @property
     def open_connections(self) -> int:
-        """Connections that clients hold, idle ones included."""
+        """The number of open connections, idle ones included."""
         if self._runner is None:
             return 0
         return self._count() if self._thread.inside else self._thread.run(_awaited(self._count))
 
     def clear(self) -> None:
-        """Forgets received requests and queued replies."""
+        """Clears recorded requests and queued replies."""
         with self._changed:
             for pending in (self._queue, self._requests, self._disconnects, self._awaited):
                 pending.clear()
             self._routes.clear()
 
     def wait_for_disconnect(self, timeout: float = 5.0) -> Disconnect:
-        """Blocks until a client leaves in the middle of an answer; each such client is reported once.
+        """Blocks until a client disconnects during a response; each one is reported once.
 
-        Not for a thread whose event loop is the one that must close the connection: there, await `disconnected`.
+        Do not call it in a thread whose event loop must close the connection: await `disconnected` there.
         """
         with self._changed:
             if not self._changed.wait_for(lambda: bool(self._awaited), timeout):
@@ -247,7 +252,7 @@ class Server:
             return self._awaited.popleft()
 
     async def disconnected(self, timeout: float = 5.0) -> Disconnect:
-        """`wait_for_disconnect` for those with an event loop."""
+        """`wait_for_disconnect` for callers with an event loop."""
         return await asyncio.to_thread(self.wait_for_disconnect, timeout)
 
     def wait_for_requests(self, count: int, timeout: float = 5.0) -> None:
@@ -256,7 +261,7 @@ class Server:
             if not self._changed.wait_for(lambda: self._received >= count, timeout):
                 raise TimeoutError(f"{self._received} of {count} requests came within {timeout} seconds")
 
-    # --- life --------------------------------------------------------------------------------------------------------
+    # --- lifecycle ---------------------------------------------------------------------------------------------------
 
     def start(self) -> Self:
         self._stopping = False
@@ -264,7 +269,7 @@ class Server:
         return self
 
     def stop(self) -> None:
-        """Ends every answer and connection; the record stays readable."""
+        """Ends every response and connection; the record stays readable."""
         if self._thread.running:
             self._stopping = True
             self._thread.run(self._close())
@@ -285,7 +290,7 @@ class Server:
     async def _open(self) -> None:
         app = web.Application(client_max_size=_LARGEST_BODY)
         app.router.add_route("*", "/{path:.*}", self._handle)
-        # Handlers are cancelled when their client leaves: that is how a disconnect is seen at once.
+        # Handlers are cancelled when their client disconnects: that is how a disconnect is detected at once.
         runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.01)
         await runner.setup()
         tls = self._authority.server_context() if self._authority else None
@@ -301,7 +306,7 @@ class Server:
             await runner.cleanup()
             for transport in open_connections:
                 if transport is not None:
-                    transport.abort()  # what nobody reads any more would keep it open beyond the loop
+                    transport.abort()  # unread data would keep it open beyond the loop
             await asyncio.sleep(0)
 
     def _count(self) -> int:
@@ -323,7 +328,7 @@ class Server:
         return await self._serve(http, received, await self._answer(received, asked, http.query))
 
     def _record(self, http: web.Request, body: bytes, asked: Route) -> Received:
-        """Remembers a request, decoded: whoever waits for it finds it whole."""
+        """Records a request after decoding it: waiters find it complete."""
         received = Received(
             index=0,
             api=asked.api,
@@ -365,7 +370,7 @@ class Server:
         return web.Response(status=status, body=body, headers={**headers, "content-type": JSON})
 
     async def _answer(self, received: Received, asked: Route, query: Mapping[str, str]) -> Answer:
-        """What is to be sent: the reply of the queue, after its faults."""
+        """Returns the answer to send: the queued reply, after its faults."""
         request = received.request
         if request is None:
             return _refused(received, BadRequest(received.error or "the request cannot be read", status=400))
@@ -407,7 +412,7 @@ class Server:
         if isinstance(given, ProviderError):
             return _refused(received, given)
         codec = dialect(asked.api)
-        stamp = int(time.time()) * 1000  # no wire tells more than seconds
+        stamp = int(time.time()) * 1000  # no wire is finer than seconds
         try:
             message = message_of(given, request, asked.api, received.index + 1, stamp)
             blank = self._blank(received, _streams(request, asked), query)
@@ -422,7 +427,7 @@ class Server:
         return replace(blank, steps=array(pieces) if blank.content_type == JSON else pieces)
 
     def _blank(self, received: Received, streamed: bool, query: Mapping[str, str]) -> Answer:
-        """An answer of the right kind that says nothing yet."""
+        """Returns an empty answer of the right kind."""
         facts = wire(received.api).http
         kind = facts.content_type if streamed else JSON
         if streamed and facts.json_streams and query.get("alt") != "sse":
@@ -441,7 +446,7 @@ class Server:
             return await send(http, answer)
         except ConnectionError:
             self._left(received)
-            return web.Response()  # aiohttp finds nobody to send it to
+            return web.Response()  # aiohttp has nobody to send it to
         except asyncio.CancelledError:
             if not self._stopping:
                 self._left(received)

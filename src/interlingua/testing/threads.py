@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, so that what runs there serves callers with and without a loop."""
+"""An event loop in its own thread, for callers with and without a loop."""
 
 import asyncio
 import threading
@@ -24,7 +24,7 @@ class LoopThread:
 
     @property
     def inside(self) -> bool:
-        """Whether the caller runs in this very thread, where waiting for it would never end."""
+        """Whether the caller runs in this thread, where waiting would deadlock."""
         return threading.current_thread() is self._thread
 
     def start(self, first: Coroutine[Any, Any, None]) -> None:
@@ -42,12 +42,12 @@ class LoopThread:
             raise
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Runs it there and waits here."""
+        """Runs a coroutine in the thread and waits for it."""
         assert self._loop is not None
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
     def stop(self) -> None:
-        """Cancels what still runs, and returns when the thread is gone."""
+        """Cancels running tasks, and returns when the thread has ended."""
         if self._loop is None or self._thread is None:
             return
         self.run(_cancel_the_rest())
