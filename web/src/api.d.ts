@@ -6,7 +6,7 @@ export type AnsweredCall = {
   error?: boolean;
 };
 
-/** A call that waits for a person. `pattern` says what `always` would allow; absent: nothing. */
+/** A call that waits for approval. `pattern` is what `always` would allow; absent: nothing. */
 export type Approval = {
   run: string;
   callId: string;
@@ -61,7 +61,7 @@ export type BranchView = {
   merged?: boolean;
 };
 
-/** The first place at which a request differs from the one before: from there on nothing can be reused. */
+/** The first difference between a request and the previous one: nothing after it can be reused. */
 export type Broken = {
   path: string;
   entry?: string;
@@ -105,7 +105,7 @@ export type CallDifference = {
   args: ArgumentDifference[];
 };
 
-/** A call in its answer's row. Results are rows of their own; which belongs to which depends on the branch. */
+/** A call in its response's row. Results are separate rows; which belongs to which depends on the branch. */
 export type CallRow = {
   id: string;
   name: string;
@@ -123,7 +123,7 @@ export type CanvasList = {
   canvases: (Record<string, unknown>)[];
 };
 
-/** The same loss of several models, as one row. */
+/** The same loss for several models, as one row. */
 export type Cause = {
   what: string;
   why?: string;
@@ -197,7 +197,7 @@ export type ContextQuery = {
   model?: string;
 };
 
-/** What a model reads at an entry. `exact`: the total is the provider's count; `left` messages it does not read. */
+/** What a model reads at an entry. `exact`: the total is the provider's count; `left` messages are not read. */
 export type ContextView = {
   model?: string;
   window?: number;
@@ -211,7 +211,7 @@ export type ContextView = {
   answers?: Reading[];
 };
 
-/** Dollars. The parts are absent when only the total is known. */
+/** Cost in dollars. The parts are absent if only the total is known. */
 export type Cost = {
   input?: number;
   output?: number;
@@ -320,7 +320,7 @@ export type ExportLosses = {
   losses: LossView[];
 };
 
-/** `redact` names finds of a scan with the same choice; `replace` stands in their place. */
+/** `redact` names matches of a scan with the same choice; `replace` replaces them. */
 export type ExportRequest = {
   format: string;
   to?: string;
@@ -336,13 +336,13 @@ export type Fed = {
   events: number;
 };
 
-/** An event of an agent, and the entry at which its session stood then. */
+/** An agent event, and the current entry of its session then. */
 export type FeedEvent = {
   event: Record<string, unknown>;
   at?: string;
 };
 
-/** What an agent did since the last report; none says that it still works. */
+/** The events of an agent since the last report; none means that it is still working. */
 export type FeedRequest = {
   run: string;
   model?: string;
@@ -376,7 +376,7 @@ export type FindQuery = {
   cursor?: string;
 };
 
-/** Something that looks private. `suggested`: it is hardly ever anything else. */
+/** A match that looks private. `suggested`: it is almost certainly private. */
 export type FindView = {
   id: string;
   kind: string;
@@ -389,7 +389,7 @@ export type FindView = {
   suggested?: boolean;
 };
 
-/** `repaired`: sending repairs it on a copy; what is stored stays as it is. */
+/** `repaired`: sending repairs it on a copy; the stored value is unchanged. */
 export type FindingView = {
   n: number;
   path: string;
@@ -463,7 +463,7 @@ export type HeadView = {
   head?: string;
 };
 
-/** A match of the search. `number` counts messages on the way from the root. */
+/** A search hit. `number` counts messages from the root. */
 export type Hit = {
   key: string;
   title: string;
@@ -498,7 +498,7 @@ export type IndexState = {
   total: number;
 };
 
-/** A piece of what the user says: text, or media that were uploaded before. */
+/** A part of the user's input: text, or uploaded media. */
 export type InputBlock = {
   type: "audio" | "document" | "image" | "text";
   text?: string;
@@ -507,7 +507,7 @@ export type InputBlock = {
   title?: string;
 };
 
-/** A line of indented JSON. `source` is the stored path of a sent value; `cut` counts what is left out. */
+/** A line of indented JSON. `source` is the stored path of a sent value; `cut` counts the omitted characters. */
 export type JsonLine = {
   depth: number;
   text: string;
@@ -533,7 +533,7 @@ export type Link = {
   address: string;
 };
 
-/** An answer that is being written. */
+/** A response in progress. */
 export type LiveNode = {
   node: string;
   run: string;
@@ -585,7 +585,7 @@ export type Marker = {
   block?: number;
 };
 
-/** Who is asking, and what the server can do. */
+/** The current visitor, and the server's capabilities. */
 export type Me = {
   scope: "read" | "write";
   csrf?: string;
@@ -596,7 +596,7 @@ export type Me = {
   limits: Record<string, number>;
 };
 
-/** `from` names branches or entries. A squash may do without a message. */
+/** `from` names branches or entries. A squash needs no message. */
 export type MergeRequest = {
   into: string;
   from: string[];
@@ -604,7 +604,7 @@ export type MergeRequest = {
   strategy?: "explicit" | "linear" | "squash";
 };
 
-/** A message for the page: media by address, long texts cut with the number of characters left out. */
+/** A message for the page: media by URL, long texts truncated, with the number of omitted characters. */
 export type MessageView = {
   role: string;
   content: (TextView | ThinkingView | ImageView | AudioView | DocumentView | ToolCallView | ServerToolCallView | ServerToolResultView | OpaqueView)[];
@@ -635,7 +635,7 @@ export type ModelList = {
   total: number;
 };
 
-/** `cost` is the sum of what is known; `unpriced` counts the answers whose cost is not. */
+/** `cost` is the sum of known costs; `unpriced` counts the responses without one. */
 export type ModelTotals = {
   messages: Record<string, number>;
   tokens: Tokens;
@@ -673,7 +673,7 @@ export type ModelsQuery = {
   session?: string;
 };
 
-/** `expect` is where the branch must stand. */
+/** `expect` is the expected head of the branch. */
 export type NewEntry = {
   message: Record<string, unknown>;
   parent?: string | null;
@@ -716,7 +716,7 @@ export type OpenedFiles = {
   problems: FileProblem[];
 };
 
-/** One change. All of them may be sent again: what is done already is done once. `create` makes a canvas; `commit` adds a node (`node` in the `llm-canvas` format, or `message` in our own) and moves `branch` to it; `update` puts another message in its place; `branch` makes, moves or deletes a branch. */
+/** One change. Changes are idempotent and may be sent again. `create` creates a canvas; `commit` adds a node (`node` in the `llm-canvas` format, or `message` in our own) and moves `branch` to it; `update` replaces its message; `branch` creates, moves or deletes a branch. */
 export type Operation = {
   op: "branch" | "commit" | "create" | "update";
   canvas: string;
@@ -739,7 +739,7 @@ export type OtherDifference = {
   b?: unknown;
 };
 
-/** `head` is where a branch stands that the operation found elsewhere: the node is kept, the branch is not moved. */
+/** `head` is the head of a branch that had moved elsewhere: the node is kept, the branch is not moved. */
 export type Outcome = {
   ok?: boolean;
   head?: string;
@@ -789,7 +789,7 @@ export type RawQuery = {
   limit?: number;
 };
 
-/** What one answer read, in tokens. */
+/** What one response read, in tokens. */
 export type Reading = {
   entry: string;
   number: number;
@@ -815,7 +815,7 @@ export type Revision = {
   text?: string;
 };
 
-/** An entry of the tree, small enough to send all of them. `seq` grows in the order of the log. */
+/** An entry of the tree, small enough to send all of them. `seq` grows in log order. */
 export type Row = {
   seq: number;
   id: string;
@@ -870,7 +870,7 @@ export type RunOptions = {
   reasoning?: string | number | boolean;
 };
 
-/** Continue from an entry (the head if not given; null begins a new root), with or without a message, on models. `replaces` makes the message a new sibling of that entry. `key` makes the request idempotent. */
+/** Continue from an entry (default: the head; null begins a new root), with or without a message, on models. `replaces` makes the message a new sibling of that entry. `key` makes the request idempotent. */
 export type RunRequest = {
   from?: string | null;
   text?: string;
@@ -884,7 +884,7 @@ export type RunRequest = {
   key?: string;
 };
 
-/** An answer under way, or one that ended. `mine` is false for an agent elsewhere that only reports here. */
+/** A response in progress, or an ended one. `mine` is false for a remote agent that only reports here. */
 export type RunView = {
   id: string;
   session: string;
@@ -910,13 +910,13 @@ export type RunsQuery = {
   session?: string;
 };
 
-/** What was found, and how many bytes the file would have. */
+/** The matches, and the size of the file in bytes. */
 export type Scan = {
   finds: FindView[];
   bytes: number;
 };
 
-/** The path to an entry, or all branches. `patterns` holds further texts to look for. */
+/** The path to an entry, or all branches. `patterns` holds further texts to search for. */
 export type ScanRequest = {
   format: string;
   to?: string;
@@ -970,7 +970,7 @@ export type SessionList = {
   index: IndexState;
 };
 
-/** A session in the list. `shape` is a sketch of its tree: lanes of roles, 8 added where something failed. */
+/** A session in the list. `shape` is a sketch of its tree: lanes of roles, 8 added for failures. */
 export type SessionView = {
   key: string;
   title: string;
@@ -1066,7 +1066,7 @@ export type Spot = {
   block?: number;
 };
 
-/** `linked`: the session could not be written, and goes on in a linked fork of it. */
+/** `linked`: the session could not be written, and continues in a linked fork. */
 export type StartedRuns = {
   session: SessionView;
   linked?: boolean;
@@ -1078,7 +1078,7 @@ export type Steering = {
   text: string;
 };
 
-/** A piece of a long text. `line` is the line in the file that it is stored in, from one. */
+/** A part of a long text. `line` is the line in the file that it is stored in, from one. */
 export type TextPart = {
   text: string;
   offset: number;
@@ -1130,7 +1130,7 @@ export type Tokens = {
   total?: number;
 };
 
-/** `made` is what could be read of arguments that are no JSON object; such a call is never run. */
+/** `made` is what could be parsed of arguments that are not a JSON object; such a call is never run. */
 export type ToolCallView = {
   type: "toolCall";
   id: string;
@@ -1198,7 +1198,7 @@ export type Uploaded = {
   size: number;
 };
 
-/** Tokens in disjoint buckets: `input` excludes what was read from or written to the cache. `total_tokens` is all input plus output; `reasoning` is the part of `output` spent on thinking, where reported. `cost` absent means unknown, never zero. */
+/** Tokens in disjoint buckets: `input` excludes cache reads and writes. `total_tokens` is all input plus output; `reasoning` is the part of `output` spent on thinking, where reported. An absent `cost` means unknown, never zero. */
 export type Usage = {
   input: number;
   output: number;
@@ -1229,7 +1229,7 @@ export type WireQuery = {
   kept?: boolean;
 };
 
-/** `back`: the dialect is the conversation's own, and what is sent comes back value for value. */
+/** `back`: the dialect is the conversation's own, and the sent body round-trips exactly. */
 export type WireView = {
   dialect: string;
   model?: string;

@@ -1,1 +1,1 @@
-"""The canvas: branching conversations in the browser, to be seen, searched, compared and continued."""
+"""The canvas: a web page to view, search, compare and continue branching conversations."""

@@ -1,4 +1,4 @@
-"""What the list says of sessions and how they hang together, and search over all of them."""
+"""The list of sessions: search over all of them, descriptions, and relations between them."""
 
 import asyncio
 import contextlib
@@ -21,18 +21,19 @@ from .shapes import ForkedFrom, Hit, IndexState, SearchResult, SessionView, Snip
 from .trees import Tree
 
 # --- search ----------------------------------------------------------------------------------------------------------
-# Search over everything that the canvas shows, and the index behind it, which follows the sessions by itself.
+#
+# Search over everything that the canvas shows, and its index, which follows the sessions.
 
 
 OWN, CACHE = "own", "cache"
-PAUSE = 2.0  # seconds between looks for what is new, while something is
-IDLE_PAUSE = 30.0  # while nothing is
-LONGEST_PAUSE = 10.0  # while more comes all the time: one pass over it costs less, and does not slow the writers down
+PAUSE = 2.0  # seconds between updates, while there are changes
+IDLE_PAUSE = 30.0  # without changes
+LONGEST_PAUSE = 10.0  # under constant changes: one pass is cheaper, and does not slow the writers down
 _log = logging.getLogger(__name__)
 
 
 class Finder:
-    """The index of a library. Indexing is done in one thread of its own; searching never waits for it."""
+    """The search index of a library. Indexing runs in its own thread; searching never waits for it."""
 
     def __init__(self, library: Library) -> None:
         self._library = library
@@ -59,7 +60,7 @@ class Finder:
                 index.close()
 
     def poke(self) -> None:
-        """Says that something is new."""
+        """Signals that there are changes."""
         self._wake.set()
 
     async def _follow(self) -> None:
@@ -71,10 +72,10 @@ class Finder:
             try:
                 await asyncio.shield(thread)
             except asyncio.CancelledError:
-                await asyncio.wait({thread})  # it was asked to stop, and must not write after this
+                await asyncio.wait({thread})  # it was stopped, and must not write after this
                 raise
             except Exception as error:
-                _log.warning("the search index could not be brought up to date: %s", error)
+                _log.warning("the search index could not be updated: %s", error)
             finally:
                 self.is_following = False
             pause = PAUSE if self.progress != before else IDLE_PAUSE
@@ -84,14 +85,14 @@ class Finder:
                 await self._until_quiet()
 
     async def _until_quiet(self) -> None:
-        """Waits while more comes with what woke us."""
+        """Waits while further changes arrive."""
         last = time.monotonic() + LONGEST_PAUSE
         while self._wake.is_set() and time.monotonic() < last:
             self._wake.clear()
             await asyncio.sleep(PAUSE)
 
     def follow(self) -> None:
-        """Brings the index up to date; in a thread."""
+        """Updates the index; runs in a thread."""
         with self._lock:
             done = [index.follow(progress=self._note, stop=self._stopping.is_set) for index in self._opened()]
         self.progress = Progress(sum(one.done for one in done), sum(one.total for one in done))
@@ -100,7 +101,7 @@ class Finder:
         self.progress = progress
 
     def _opened(self) -> list[Any]:
-        """The sessions' own database does the searching where it can; an index beside the files does the rest."""
+        """Opens the index: the sessions' own database if it can search, else an index beside the files."""
         with self._opening:
             if not self._indexes:
                 library = self._library
@@ -119,7 +120,7 @@ class Finder:
         return IndexState(state=state, done=self.progress.done, total=self.progress.total)  # type: ignore[arg-type]
 
     def card(self, place: Place) -> tuple[int, int, Card] | None:
-        """The card of a session as of when it was last indexed, with its size and time by then."""
+        """Returns the card of a session when it was last indexed, with its size and time then."""
         store = CACHE if place.read_only else OWN
         with contextlib.suppress(InterlinguaError):
             for index in self._indexes:
@@ -129,7 +130,7 @@ class Finder:
         return None
 
     def forget(self, store: str, agent: str, id: str, session: Session | None = None) -> None:
-        """Takes a session out of the index; with the session itself, its texts for good."""
+        """Removes a session from the index; given the session itself, erases its texts too."""
         for index in self._opened():
             index.forget(store, agent, id, session)
 
@@ -140,7 +141,7 @@ class Finder:
     # --- searching ---------------------------------------------------------------------------------------------------
 
     def search(self, query: Query, within: Place | None = None) -> SearchResult:
-        """Hits in everything that is shown, the latest first; within one session, in the order of its log."""
+        """Returns hits in everything that is shown, the latest first; within one session, in log order."""
         began = time.perf_counter()
         results = [index.search(query) for index in self._opened()]
         found = [hit for one in results for hit in one.hits]
@@ -168,7 +169,7 @@ class Finder:
 
 
 class _Numbers:
-    """Which message on its path an entry is."""
+    """The position of an entry's message on its path."""
 
     def __init__(self, library: Library) -> None:
         self._library = library
@@ -210,7 +211,7 @@ def _next(results: list[Results]) -> int | None:
 
 
 def scope(source: str | None) -> dict[str, Any]:
-    """What a source of the side list means for a search."""
+    """Returns the search filter for a source of the side list."""
     match source:
         case "own" | "client" | "gateway":
             agent = {"client": CLIENT, "gateway": GATEWAY}.get(source)
@@ -224,15 +225,16 @@ def scope(source: str | None) -> dict[str, Any]:
 
 
 # --- descriptions ----------------------------------------------------------------------------------------------------
-# What the gallery says of sessions, and how they hang together: forks, linked forks, sub-agents.
+#
+# Sessions in the gallery, and their relations: forks, linked forks, sub-agents.
 
 
-_FRESH = 1.0  # seconds for which a list of all sessions is taken as it was
-_AT_ONCE = 4 << 20  # bytes of a session whose card is made while somebody waits
+_FRESH = 1.0  # seconds for which a list of all sessions is cached
+_AT_ONCE = 4 << 20  # bytes of a session whose card is computed synchronously
 
 
 class Describer:
-    """Views of sessions, from what a list knows and from cards, which are kept until their session changes."""
+    """Views of sessions, from list data and cards, which are cached until their session changes."""
 
     def __init__(self, library: Library, finder: Finder) -> None:
         self.library = library
@@ -243,7 +245,7 @@ class Describer:
         self._looked = 0.0
 
     def places(self, *, fresh: bool = False) -> list[Place]:
-        """All sessions, as of a moment ago."""
+        """Returns all sessions, from a recent list."""
         with self._lock:
             if fresh or time.monotonic() - self._looked > _FRESH:
                 self._places = list(self.library.places())
@@ -251,7 +253,7 @@ class Describer:
             return self._places
 
     def view(self, place: Place, *, wait: bool = True) -> SessionView:
-        """A session in the list; what takes long to find out is left out unless `wait`."""
+        """Returns a session for the list; slow parts are omitted unless `wait`."""
         info = place.info or self._info(place)
         card = self.card(place, info, wait=wait) or Card()
         name = place.name or place.id
@@ -304,10 +306,10 @@ class Describer:
             return self._cards[place.key][1]
         return None
 
-    # --- how they hang together --------------------------------------------------------------------------------------
+    # --- relations ---------------------------------------------------------------------------------------------------
 
     def links_of(self, place: Place) -> list[Place]:
-        """The sessions that go on for one that could not be written."""
+        """Returns the linked forks of a session that could not be written."""
         return [
             other
             for other in self.places()
@@ -315,7 +317,7 @@ class Describer:
         ]
 
     def open_tree(self, place: Place) -> Tree:
-        """The tree of a session with its linked forks, and with the sub-agents that its entries started."""
+        """Opens the tree of a session with its linked forks, and the sub-agents that its entries started."""
         tree = Tree(self.library, place)
         for link in self.links_of(place):
             tree.link(link.key, link)
@@ -324,7 +326,7 @@ class Describer:
         return tree
 
     def spawned_of(self, place: Place, tree: Tree) -> dict[str, list[str]]:
-        """By entry, the sessions of the sub-agents that it started."""
+        """Returns, by entry, the sessions of the sub-agents that it started."""
         found: dict[str, list[str]] = {}
         for other in self.places():
             origin = other.spawned_by or (other.info.spawned_by if other.info is not None else None)

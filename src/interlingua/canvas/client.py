@@ -1,7 +1,7 @@
-"""`CanvasClient` and `AsyncCanvasClient`: programs that show their conversations on a canvas.
+"""`CanvasClient` and `AsyncCanvasClient`: show a program's conversations on a canvas.
 
-Commits return at once. They are kept on disk, sent in batches, and sent again until the server has them; the server may
-be away for as long as it likes. What is read (`get_canvas`, `list_canvases`) is read from the server.
+Commits return immediately. They are stored on disk, sent in batches, and retried until the server has acknowledged
+them; the server may be offline for any time. Reads (`get_canvas`, `list_canvases`) go to the server.
 """
 
 import asyncio
@@ -26,12 +26,13 @@ from ..values.places import private_folder
 from ..values.regular import open_regular, read_regular
 
 # --- the outbox ------------------------------------------------------------------------------------------------------
-# Changes on their way to a canvas server: kept on disk until they are acknowledged, sent in batches, sent again.
 #
-# A file of lines, and beside it the number of bytes that were acknowledged. When everything was, both are emptied.
+# Changes to be sent to a canvas server: stored on disk until they are acknowledged, sent in batches, retried.
+#
+# A file of lines, and beside it the number of acknowledged bytes. When everything is acknowledged, both are emptied.
 
 
-MAX_BATCH = 1_000  # changes sent at once
+MAX_BATCH = 1_000  # changes per batch
 MAX_BATCH_BYTES = 4 << 20
 
 
@@ -50,7 +51,7 @@ class Outbox:
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
     def _recovered(self, path: Path) -> list[bytes]:
-        """What an earlier process left behind; half a line at the end was never promised to anybody."""
+        """Recovers what an earlier process left; half a line at the end was never acknowledged."""
         try:
             data = read_regular(path)
             self._done = int(read_regular(self._mark(path)).decode() or 0)
@@ -69,7 +70,7 @@ class Outbox:
         return len(self._waiting)
 
     def add(self, change: dict[str, Any]) -> None:
-        """Keeps a change; when it returns, the change survives this process."""
+        """Stores a change; when it returns, the change survives this process."""
         line = jsontext.write(change)
         with self._lock:
             if self._file >= 0:
@@ -77,7 +78,7 @@ class Outbox:
             self._waiting.append(line)
 
     def batch(self, limit: int = MAX_BATCH) -> list[bytes]:
-        """The oldest changes that wait, as JSON; they stay until they are acknowledged."""
+        """Returns the oldest pending changes, as JSON; they stay until they are acknowledged."""
         with self._lock:
             taken: list[bytes] = []
             size = 0
@@ -89,7 +90,7 @@ class Outbox:
             return taken
 
     def acknowledge(self, count: int) -> None:
-        """Forgets the oldest changes: the server has them."""
+        """Removes the oldest changes: the server has them."""
         with self._lock:
             self._done += sum(len(line) + 1 for line in self._waiting[:count])
             del self._waiting[:count]
@@ -110,11 +111,11 @@ class Outbox:
 
 
 # --- a canvas in a program -------------------------------------------------------------------------------------------
-# A canvas in a program: nodes, branches, merges. Pure: changes are passed to a function, which sends them on.
 #
-# The methods are those of the `llm-canvas` package, with two mistakes put right: a branch is a value of its own, so
-# that threads and tasks do not move each other's; and nothing is forgotten when a canvas is read back, branches
-# included.
+# A canvas in a program: nodes, branches, merges. Pure: changes are passed to a function, which sends them.
+#
+# The methods are those of the `llm-canvas` package, with two bugs fixed: a branch is a value of its own, so that
+# threads and tasks do not move each other's; and a canvas that is read back is complete, branches included.
 
 
 Node: TypeAlias = dict[str, Any]
@@ -124,7 +125,7 @@ _MESSAGES = (UserMessage, AssistantMessage, ToolResultMessage, SystemMessage, Cu
 
 
 class Branch:
-    """A line of nodes that grows. Two branches of one canvas never move each other."""
+    """A growing line of nodes. Two branches of one canvas never move each other."""
 
     def __init__(self, canvas: "LocalCanvas", info: dict[str, Any], *, detached: bool = False) -> None:
         self._canvas = canvas
@@ -151,11 +152,11 @@ class Branch:
         return None if self.head_node_id is None else self._canvas.get_node(self.head_node_id)
 
     def commit_message(self, message: Any, meta: dict[str, Any] | None = None, *, node_id: str | None = None) -> Node:
-        """Adds a message behind the head and moves the head to it; a message of the package, or one of ours."""
+        """Appends a message to the head and moves the head to it; a message of the package, or one of ours."""
         return self._canvas._commit(self, message, meta, node_id)
 
     def listener(self, agent: Any) -> Callable[[Any], None]:
-        """What `agent.watch(branch)` subscribes: commits the messages so far, and then each one as it ends."""
+        """The listener for `agent.watch(branch)`: commits the messages so far, and then each one as it ends."""
         for message in agent.history.messages:
             self.commit_message(message)
 
@@ -166,15 +167,15 @@ class Branch:
         return listen
 
     def update_message(self, node_id: str, updated: Any) -> Node:
-        """Puts another message in a node's place: the message, or a node with one."""
+        """Replaces a node's message: by a message, or by that of a node."""
         return self._canvas.update_message(node_id, updated)
 
     def checkout(self, name: str, description: str | None = None, create_if_not_exists: bool = False) -> "Branch":
-        """Another branch; a new one begins at this one's head."""
+        """Returns another branch; a new one begins at this one's head."""
         return self._canvas._branch(name, description, create_if_not_exists, self.head_node_id)
 
     def merge_from(self, source_branch_names: str | Sequence[str], merge_message: Any) -> Node:
-        """One node behind this branch's head that has the heads of other branches as further parents."""
+        """Appends one node to this branch's head that has the heads of other branches as further parents."""
         return self._canvas.merge(source_branch_names, merge_message, self.name)
 
 
@@ -200,7 +201,7 @@ class LocalCanvas:
         self._branches: dict[str, dict[str, Any]] = {MAIN: _info(MAIN, "Main conversation thread", None)}
 
     def listener(self, agent: Any) -> Callable[[Any], None]:
-        """What `agent.watch(canvas)` subscribes: the agent's messages are committed to `main`."""
+        """The listener for `agent.watch(canvas)`: commits the agent's messages to `main`."""
         return self.checkout(MAIN).listener(agent)
 
     # --- nodes -------------------------------------------------------------------------------------------------------
@@ -222,7 +223,7 @@ class LocalCanvas:
         meta: dict[str, Any] | None = None,
         node_id: str | None = None,
     ) -> Node:
-        """Adds a node behind another, or as a root; no branch moves."""
+        """Adds a node below another, or as a root; no branch moves."""
         with self._lock:
             if parent_node_id is not None and parent_node_id not in self._nodes:
                 raise KeyError(f"no node {parent_node_id!r}")
@@ -247,7 +248,7 @@ class LocalCanvas:
     ) -> Node:
         id = node_id or str(uuid.uuid4())
         if id in self._nodes:
-            raise ValueError(f"there is a node {id!r} already")
+            raise ValueError(f"node {id!r} already exists")
         node: Node = {
             "id": id,
             "message": _encoded(message),
@@ -267,7 +268,7 @@ class LocalCanvas:
         return node
 
     def update_message(self, node_id: str, updated: Any) -> Node:
-        """Puts another message (or the message of a node) in a node's place; id, parent and children stay."""
+        """Replaces a node's message; id, parent and children stay."""
         with self._lock:
             node = self._nodes.get(node_id)
             if node is None:
@@ -295,9 +296,10 @@ class LocalCanvas:
         create_if_not_exists: bool = False,
         commit_message: Node | None = None,
     ) -> Branch:
-        """A branch by its name; a new one where asked, at a node or at the head of main; or, without a name, a place.
+        """Returns a branch by its name, created on request at a node or at the head of main; or, without a name, a
+        detached head.
 
-        What is committed to a mere place moves no branch.
+        Commits to a detached head move no branch.
         """
         start = commit_message["id"] if commit_message is not None else None
         if start is not None and start not in self._nodes:
@@ -322,17 +324,17 @@ class LocalCanvas:
             return Branch(self, info)
 
     def delete_branch(self, name: str) -> None:
-        """Takes a branch away; its nodes stay. Main stays as well."""
+        """Deletes a branch; its nodes stay. `main` cannot be deleted."""
         with self._lock:
             if name not in self._branches:
                 raise ValueError(f"no branch {name!r}")
             if name == MAIN:
-                raise ValueError("main stays: delete another branch")
+                raise ValueError("branch 'main' cannot be deleted")
             del self._branches[name]
             self._changed({"op": "branch", "canvas": self.canvas_id, "branch": name, "deleted": True})
 
     def merge(self, source_branch_names: str | Sequence[str], merge_message: Any, target_branch_name: str) -> Node:
-        """One node behind the target's head that has the sources' heads as further parents. All or nothing."""
+        """Adds one node to the target's head that has the sources' heads as further parents. All or nothing."""
         names = [source_branch_names] if isinstance(source_branch_names, str) else list(source_branch_names)
         if not names:
             raise ValueError("name at least one branch to merge")
@@ -355,7 +357,7 @@ class LocalCanvas:
         """Commits to main."""
         return self.checkout(MAIN).commit_message(message, meta)
 
-    # --- as a whole --------------------------------------------------------------------------------------------------
+    # --- import and export -------------------------------------------------------------------------------------------
 
     def to_summary(self) -> dict[str, Any]:
         return {
@@ -381,7 +383,7 @@ class LocalCanvas:
 
     @classmethod
     def from_canvas_data(cls, data: dict[str, Any], changed: Callable[[Change], None] = lambda change: None) -> Any:
-        """A canvas as it was written down, with its branches."""
+        """Builds a canvas from its JSON, with its branches."""
         canvas = cls(changed, data["canvas_id"], data.get("title"), data.get("description"))
         canvas.created_at = data.get("created_at") or canvas.created_at
         canvas.last_updated = data.get("last_updated") or canvas.created_at
@@ -392,7 +394,7 @@ class LocalCanvas:
         return canvas
 
     def add_event_listener(self, listener: Callable[[dict[str, Any]], None]) -> None:
-        """Calls `listener` with each event of the package's own shape. What it raises does not reach the committer."""
+        """Calls `listener` with each event in the package's own shape. Its exceptions do not reach the committer."""
         self._listeners.append(listener)
 
     def remove_event_listener(self, listener: Callable[[dict[str, Any]], None]) -> None:
@@ -425,7 +427,7 @@ def _encoded(message: Any) -> Any:
 
 
 def _body(message: Any, node: Node) -> dict[str, Any]:
-    """A message of ours goes as it is; one of the package's as a node of its format."""
+    """Returns one of our messages unchanged; one of the package's as a node of its format."""
     if isinstance(message, _MESSAGES):
         return {"message": plain(message)}
     if not isinstance(message, dict) or "role" not in message:
@@ -441,11 +443,11 @@ TIMEOUT = 30.0
 
 
 class CanvasUnreachable(TransportError):
-    """No canvas server answers."""
+    """No canvas server responds."""
 
 
 class _Ask:
-    """One request to the server, as data: the clients differ only in who waits for it."""
+    """One request to the server, as data: the clients differ only in how they wait for it."""
 
     def __init__(self, method: str, path: str, body: bytes | None = None) -> None:
         self.method = method
@@ -454,7 +456,7 @@ class _Ask:
 
 
 class _Core:
-    """What both clients have in common: where the server is, what is on its way, and what the answers mean."""
+    """Shared by both clients: the server's address, the outbox, and the interpretation of responses."""
 
     def __init__(
         self,
@@ -477,7 +479,7 @@ class _Core:
 
     @property
     def address(self) -> str:
-        """Where the server is: as given, or as the last one on this machine left it."""
+        """The server's address: as given, or as recorded by the last server on this machine."""
         if self._address is not None:
             return self._address.rstrip("/")
         try:
@@ -510,14 +512,14 @@ class _Core:
         return canvas
 
     def sending(self) -> Generator[_Ask, tuple[int, Any], int]:
-        """Sends one batch; gives how many changes are no longer on their way."""
+        """Sends one batch; returns how many changes are done."""
         lines = self.outbox.batch(self._limit)
         if not lines:
             return 0
         status, answer = yield _Ask("POST", "/api/batch", b'{"operations":[' + b",".join(lines) + b"]}")
         if status in (401, 403, 404, 429) or status >= 500:
-            raise InterlinguaError(f"the canvas does not take changes now ({status}): {_reason(answer)}")
-        if status != 200 and len(lines) > 1:  # one of them is at fault: find it
+            raise InterlinguaError(f"the canvas accepts no changes now ({status}): {_reason(answer)}")
+        if status != 200 and len(lines) > 1:  # one of them is at fault: send them one by one
             self._limit = 1
             return 0
         outcomes = answer["outcomes"] if status == 200 else [{"ok": False, "error": answer}]
@@ -568,8 +570,8 @@ def _reason(answer: Any) -> str:
 class CanvasClient:
     """Shows conversations on a canvas, from any thread.
 
-    `address` is the server's; without it, the one that runs on this machine. `key` is one with the scope `write`; on
-    this machine none is needed. With `queue`, what could not be sent survives this process.
+    `address` is the server's; by default the one that runs on this machine. `key` is one with the scope `write`; on
+    this machine none is needed. With `queue`, unsent changes survive this process.
     """
 
     def __init__(
@@ -603,7 +605,7 @@ class CanvasClient:
         return self._core.new_canvas(title, description)
 
     def get_canvas(self, canvas_id: str) -> LocalCanvas | None:
-        """A canvas as the server has it, with its branches; None where there is none."""
+        """Returns a canvas from the server, with its branches; None if it does not exist."""
         self.flush()
         found: LocalCanvas | None = self._drive(self._core.getting(canvas_id))
         return found
@@ -626,35 +628,37 @@ class CanvasClient:
         return bool(self._drive(self._core.removing(canvas_id)))
 
     def check_server_health(self) -> bool:
-        """Whether the server answers, and lets us in."""
+        """Whether the server responds and accepts our credentials."""
         try:
             return bool(self._drive(self._core.checking()))
         except (OSError, InterlinguaError):
             return False
 
     def __len__(self) -> int:
-        """How many canvases this client knows."""
+        """The number of canvases that this client knows."""
         return len(self._core.canvases)
 
     @property
     def failures(self) -> list[dict[str, Any]]:
-        """Changes that the server refused, or branches that somebody else had moved: each with the server's answer."""
+        """Changes that the server refused, or branches that were moved concurrently: each with the server's
+        response.
+        """
         return list(self._core.failures)
 
     @property
     def pending(self) -> int:
-        """How many changes the server does not have yet."""
+        """The number of changes that the server does not have yet."""
         return len(self._core.outbox)
 
     # --- sending -----------------------------------------------------------------------------------------------------
 
     def flush(self, timeout: float | None = TIMEOUT) -> bool:
-        """Waits until the server has everything; False when the time is over. What waits is sent later."""
+        """Waits until the server has everything; False on timeout. Pending changes are sent later."""
         self._wake.set()
         return self._idle.wait(timeout)
 
     def close(self, timeout: float = 5.0) -> None:
-        """Sends what waits, for a while; the rest stays on disk for the next client."""
+        """Sends pending changes within a timeout; the rest stays on disk for the next client."""
         self.flush(timeout)
         self._closing = True
         self._wake.set()
@@ -695,7 +699,7 @@ class CanvasClient:
 
     def _exchange(self, ask: _Ask) -> tuple[int, Any]:
         with self._lock:
-            for again in (True, False):  # a connection that was kept may have been closed meanwhile
+            for again in (True, False):  # a kept-alive connection may have been closed meanwhile
                 try:
                     if self._connection is None:
                         parts = urlsplit(self._core.address)
@@ -717,7 +721,7 @@ class CanvasClient:
 
 
 class AsyncCanvasClient:
-    """As `CanvasClient`, for programs with an event loop. Commits need not be awaited: they return at once."""
+    """`CanvasClient` for programs with an event loop. Commits return immediately and need not be awaited."""
 
     def __init__(
         self,
@@ -796,7 +800,7 @@ class AsyncCanvasClient:
         return len(self._core.outbox)
 
     async def flush(self, timeout: float | None = TIMEOUT) -> bool:
-        """Waits until the server has everything; False when the time is over."""
+        """Waits until the server has everything; False on timeout."""
         self._wake.set()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):

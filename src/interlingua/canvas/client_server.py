@@ -1,4 +1,4 @@
-"""Canvases of programs over HTTP: routes for our own clients, and the second listener for `llm-canvas`."""
+"""Canvases of programs over HTTP: routes for our own clients, and a second listener for `llm-canvas`."""
 
 import asyncio
 import time
@@ -27,7 +27,8 @@ from .state import CanvasState
 from .writers import no_canvas
 
 # --- routes for our own clients --------------------------------------------------------------------------------------
-# Routes for our own canvas clients: canvases as a whole, and changes in batches, each of which may be sent twice.
+#
+# Routes for our own canvas clients: whole canvases, and idempotent changes in batches.
 
 
 MAX_OPERATIONS = 5_000
@@ -44,10 +45,10 @@ class CanvasBody(Shape, frozen=True, kw_only=True):
 
 
 class Operation(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """One change. All of them may be sent again: what is done already is done once.
+    """One change. Changes are idempotent and may be sent again.
 
-    `create` makes a canvas; `commit` adds a node (`node` in the `llm-canvas` format, or `message` in our own) and moves
-    `branch` to it; `update` puts another message in its place; `branch` makes, moves or deletes a branch.
+    `create` creates a canvas; `commit` adds a node (`node` in the `llm-canvas` format, or `message` in our own) and
+    moves `branch` to it; `update` replaces its message; `branch` creates, moves or deletes a branch.
     """
 
     op: Literal["create", "commit", "update", "branch"]
@@ -70,7 +71,7 @@ class Batch(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Outcome(Shape, frozen=True, kw_only=True):
-    """`head` is where a branch stands that the operation found elsewhere: the node is kept, the branch is not moved."""
+    """`head` is the head of a branch that had moved elsewhere: the node is kept, the branch is not moved."""
 
     ok: bool = True
     head: str | None = None
@@ -84,13 +85,13 @@ class Outcomes(Shape, frozen=True, kw_only=True):
 
 @route("GET", "/api/canvases", returns=CanvasList)
 async def canvases(call: Call) -> CanvasList:
-    """The canvases that programs made."""
+    """List the canvases that programs created."""
     return CanvasList(canvases=tuple(await asyncio.to_thread(call.canvas.nodes.summaries)))
 
 
 @route("GET", "/api/canvases/{id}", returns=CanvasBody)
 async def one_canvas(call: Call) -> CanvasBody:
-    """One canvas, with all its nodes and branches."""
+    """Get a canvas, with all its nodes and branches."""
 
     def data() -> dict[str, Any]:
         found: dict[str, Any] = call.canvas.nodes.data(call["id"])
@@ -111,7 +112,7 @@ async def one_canvas(call: Call) -> CanvasBody:
 
 @route("DELETE", "/api/canvases/{id}", returns=Nothing)
 async def delete_canvas(call: Call) -> Nothing:
-    """Delete a canvas; it can be restored as the session that it is."""
+    """Delete a canvas; it can be restored as a session."""
     canvas, id = call.canvas, call["id"]
     key = canvas.nodes.key(id)
     await canvas.lingering.let_go(key)
@@ -127,7 +128,7 @@ async def delete_canvas(call: Call) -> Nothing:
 
 @route("POST", "/api/batch", body=Batch, returns=Outcomes)
 async def batch(call: Call) -> Outcomes:
-    """Apply changes in order; one that fails does not keep the others from being applied."""
+    """Apply changes in order; a failed one does not prevent the others."""
     operations = call.body.operations
     if len(operations) > MAX_OPERATIONS:
         raise HttpProblem(413, f"more than {MAX_OPERATIONS} operations", path="$.operations", limit=MAX_OPERATIONS)
@@ -143,7 +144,7 @@ async def batch(call: Call) -> Outcomes:
 
 
 async def _apply(call: Call, operations: tuple[Operation, ...]) -> list[Outcome]:
-    """Changes of one canvas, in one go."""
+    """Applies the changes of one canvas."""
     canvas, id = call.canvas, operations[0].canvas
     nodes = canvas.nodes
     outcomes: list[Outcome] = []
@@ -172,7 +173,7 @@ async def _apply(call: Call, operations: tuple[Operation, ...]) -> list[Outcome]
 
 
 def _outcomes(nodes: Any, session: Session, operations: Sequence[Operation]) -> list[Outcome]:
-    """Applies changes in one write; raises SessionError if it fails: then the client sends them again."""
+    """Applies changes in one write; raises SessionError if it fails: the client then sends them again."""
     with session.grouped():
         return [_outcome(nodes, session, operation) for operation in operations]
 
@@ -220,7 +221,7 @@ def _commit(nodes: Any, session: Session, operation: Operation) -> None:
 
 
 def _branch_at_parent(session: Session, operation: Operation) -> str | None:
-    """The branch, if it stands where the node is to hang: then one write commits the node and moves the branch."""
+    """Returns the branch if its head is the node's parent: then one write commits the node and moves the branch."""
     if operation.branch is None or operation.parent is None or operation.expect not in (UNSET, operation.parent):
         return None
     known = session.marks.branches.get(operation.branch)
@@ -228,7 +229,7 @@ def _branch_at_parent(session: Session, operation: Operation) -> str | None:
 
 
 def _move(session: Session, operation: Operation) -> Outcome:
-    """Moves the branch to what was committed, unless it moved with it or somebody else moved it first."""
+    """Moves the branch to the committed node, unless it has moved already or was moved concurrently."""
     if operation.branch is None:
         return Outcome()
     known = session.marks.branches.get(operation.branch)
@@ -263,18 +264,19 @@ def _set_branch(session: Session, operation: Operation) -> Outcome:
 
 
 # --- the listener for llm-canvas -------------------------------------------------------------------------------------
+#
 # The server that the published `llm-canvas` client expects, on a second port: its ten routes, and nothing else.
 #
-# That client cannot send a token, so this listener is off unless asked for, on loopback alone, and refuses whatever a
-# browser marks. A canvas is a session of the agent `canvas`; a node is an entry (several, where one message of that
-# format is several of ours), and the codec of the `llm-canvas` dialect translates both ways, so that every block is
-# kept. Where this differs from the server it stands in for, that server is wrong: contents can be read more than
-# once, unknown blocks do not refuse a commit, a slow viewer gets an event, `last_updated` is when something
-# last changed, and everything is on disk before it is acknowledged.
+# That client cannot send a token, so this listener is off by default, on loopback only, and refuses requests of
+# browsers. A canvas is a session of the agent `canvas`; a node is an entry (several, where one message of that format
+# is several of ours), and the codec of the `llm-canvas` dialect translates both ways, so that every block is kept.
+# Differences from the original server are bug fixes: contents can be read more than once, unknown blocks do not refuse
+# a commit, a slow viewer gets an event, `last_updated` is the time of the last change, and everything is on disk before
+# it is acknowledged.
 
 
-BODY_LIMIT = 4 * JSON_LIMIT  # pictures travel in the JSON here
-SHORT = 16 << 10  # bytes of a body that is written at once
+BODY_LIMIT = 4 * JSON_LIMIT  # images are inline in the JSON here
+SHORT = 16 << 10  # bytes of a body that is written synchronously
 
 T = TypeVar("T")
 
@@ -453,7 +455,7 @@ class ClientListener:
         self._all.publish(event, jsontext.write({"type": event, "timestamp": time.time(), "data": data}))
 
     async def _changed(self, id: str, event: str, name: str) -> None:
-        """Has viewers of either kind know what was committed or changed."""
+        """Notifies viewers of both kinds of a commit or change."""
         key = self._nodes.key(id)
         await self._canvas.update_open(key)
         channel = self._channels.get(id)
@@ -464,7 +466,7 @@ class ClientListener:
 
 
 async def _written(session: Session, size: int, write: Callable[[], T]) -> T:
-    """Writes to a session. One short line to a file takes less time than to pass it to a thread and back."""
+    """Writes to a session. One short line to a file takes less time than a round trip to a thread."""
     if size <= SHORT and isinstance(session.store, FileStore):
         with session.unless_busy() as is_held:
             if is_held:
@@ -482,7 +484,7 @@ def _decoded(raw: bytes, shape: Any) -> Any:
 
 
 def _framework_422(problem: HttpProblem) -> web.Response:
-    """A 422 as the published server's framework says it, a list; with code and remedy beside."""
+    """Returns a 422 in the list form of the published server's framework, with code and remedy."""
     fields: dict[str, Any] = {"loc": ["body", problem.path or "$"], "msg": str(problem), "type": problem.code}
     fields |= {"error": problem.code, "path": problem.path, "remedy": problem.remedy}
     return web.Response(body=jsontext.write({"detail": [fields]}), status=422, content_type="application/json")

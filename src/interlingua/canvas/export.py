@@ -1,8 +1,8 @@
-"""A session as a file to take along: a page, Markdown, JSON, preference pairs, or any dialect.
+"""Exports a session to a file: an HTML page, Markdown, JSON, preference pairs, or any dialect.
 
-All of it is made from one `Material`: what is to leave, as JSON values, so that whatever is found in it can be replaced
-before anything is written (`redaction`). What a format does not show (extras of other programs, old versions,
-journals) is not part of its material.
+All formats are made from one `Material`: the exported data as JSON values, so that matches of a scan can be redacted
+before anything is written (`redaction`). What a format does not show (extras of other programs, old versions, journals)
+is not part of its material.
 """
 
 import asyncio
@@ -74,10 +74,11 @@ from .trees import Tree, row_of
 from .views import block_text, message_view, raw_of, totals_of, totals_view
 
 # --- markdown --------------------------------------------------------------------------------------------------------
-# A conversation as Markdown: the path first, then what each other branch has beside it. Pure.
 #
-# What a message says is Markdown already, and stays as it is, but for what a viewer would run or fetch: raw HTML is
-# escaped, pictures of other hosts become links, and addresses that run something lead nowhere.
+# A conversation as Markdown: the path first, then the other branches. Pure.
+#
+# Messages are Markdown already and stay unchanged, except for active content: raw HTML is escaped, images of other
+# hosts become links, and script URLs are removed.
 
 
 _CODE = re.compile(r"(?ms)^(`{3,}|~{3,})[^\n]*\n.*?(?:^\1[`~]*[ \t]*$|\Z)|(`+)(?!`).*?(?<!`)\2(?!`)")
@@ -89,7 +90,7 @@ _RUNS = re.compile(
 
 
 def markdown_of(title: str, conversation: Conversation) -> str:
-    """The whole document."""
+    """Returns the whole document."""
     path = conversation.path()
     on_path = {entry.id for entry in path}
     parts = [f"# {_line(title)}"]
@@ -107,7 +108,7 @@ def markdown_of(title: str, conversation: Conversation) -> str:
 
 
 def inert(text: str) -> str:
-    """Markdown in which nothing runs and nothing is fetched; code stays as it is."""
+    """Returns Markdown without active content or remote images; code is unchanged."""
     pieces, at = [], 0
     for code in _CODE.finditer(text):
         pieces += [_harmless(text[at : code.start()]), code[0]]
@@ -129,7 +130,7 @@ def _leaves(conversation: Conversation) -> list[Entry]:
 
 
 def _beside(conversation: Conversation, leaf: Entry, shown: set[str | None]) -> list[Entry]:
-    """The end of a branch that was not shown yet."""
+    """Returns the part of a branch that was not shown yet."""
     by_id = {entry.id: entry for entry in conversation.entries}
     branch: list[Entry] = []
     at: Entry | None = leaf
@@ -201,7 +202,7 @@ def _media(block: Any) -> str:
 
 
 def _fenced(text: str, language: str = "") -> str:
-    """A code block whose fence is longer than any in the text."""
+    """Returns a code block with a fence longer than any in the text."""
     longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}{language}\n{text}\n{fence}"
@@ -217,14 +218,14 @@ def _line(text: str) -> str:
 SHELL = Path(__file__).parent / "assets" / "export.html"
 PLACE = "<!--CANVAS-DATA-->"
 PAGE, MARKDOWN, JSON, PREFERENCES = "html", "markdown", "json", "preferences"
-ROWS = "rows"  # the tree without its contents: what the page draws as a picture
-_WHOLE = 1 << 60  # no text is cut
+ROWS = "rows"  # the tree without its contents, for the page's drawing
+_WHOLE = 1 << 60  # texts are not truncated
 _ENDINGS = {PAGE: "html", MARKDOWN: "md", JSON: "json", PREFERENCES: "jsonl", ROWS: "json"}
 _TYPES = {"html": "text/html", "md": "text/markdown", "json": "application/json", "jsonl": "application/x-ndjson"}
 
 
 class Choice(Struct, frozen=True, kw_only=True):
-    """What is to be written: the path to an entry, or all branches."""
+    """What to export: the path to an entry, or all branches."""
 
     format: str
     to: str | None = None
@@ -234,7 +235,7 @@ class Choice(Struct, frozen=True, kw_only=True):
 
 
 class Written(NamedTuple):
-    """A file: its bytes, its ending and type, and what the format could not say."""
+    """A file: its bytes, suffix and type, and the losses of the format."""
 
     data: bytes
     ending: str
@@ -243,9 +244,9 @@ class Written(NamedTuple):
 
 
 class Material(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What leaves, as JSON values. `numbers` are those that rows have beside their entries.
+    """The exported data, as JSON values. `numbers` are the row numbers of the entries.
 
-    `spawned` names, by entry, the sub-agents that it started; `agents` holds the conversations of all of them.
+    `spawned` has, by entry, the sub-agents that it started; `agents` holds the conversations of all of them.
     """
 
     title: str
@@ -270,11 +271,11 @@ def check_format(name: str) -> None:
 
 
 def material_of(tree: Tree, view: SessionView, choice: Choice, describer: Describer | None = None) -> Material:
-    """What of a session is to leave; where a describer can find them, with its sub-agents."""
+    """Returns the exported data of a session; with its sub-agents, if a describer can find them."""
     material = _material(tree, view, choice)
     if describer is None or choice.format != PAGE:
         return replace(material, spawned={})
-    names = {tree.place.key: ""}  # keys of sessions hold names of folders, which need not leave
+    names = {tree.place.key: ""}  # session keys contain folder names, which need not be exported
     agents: dict[str, Material] = {}
     missing = [key for keys in material.spawned.values() for key in keys]
     while missing:
@@ -282,7 +283,7 @@ def material_of(tree: Tree, view: SessionView, choice: Choice, describer: Descri
         if key in names:
             continue
         names[key] = f"agent-{len(names)}"
-        with contextlib.suppress(InterlinguaError, HttpProblem, OSError):  # what cannot be opened is named, not shown
+        with contextlib.suppress(InterlinguaError, HttpProblem, OSError):  # named, not shown
             place = describer.library.place(key)
             with contextlib.closing(describer.open_tree(place)) as other:
                 found = _material(other, describer.view(place), replace(choice, to=None, all=True))
@@ -324,7 +325,7 @@ def _material(tree: Tree, view: SessionView, choice: Choice) -> Material:
 
 
 def _ids(tree: Tree, choice: Choice) -> list[str]:
-    """The entries that are to leave, in the order of the log; for pairs, the whole tree."""
+    """Returns the exported entries in log order; for pairs, the whole tree."""
     if choice.all or choice.format == PREFERENCES:
         return [row.id for row in tree.rows(0, tree.total) if row.bad is None]
     if choice.to is None and tree.head() is None:
@@ -340,7 +341,7 @@ def _about(tree: Tree, id: str) -> tuple[str | None, int | None, list[dict[str, 
 
 
 def _with_extra(format: str) -> bool:
-    """Whether a format holds what other programs noted beside the messages."""
+    """Whether a format includes what other programs stored beside the messages."""
     return format == JSON or format in DIALECTS
 
 
@@ -349,7 +350,7 @@ def _bare(base: Conversation) -> Conversation:
 
 
 def _shown(entry: Entry, choice: Choice) -> Entry:
-    """An entry without what the choice, or the format, leaves out."""
+    """Returns an entry without the parts that the choice, or the format, excludes."""
     message: Any = entry.message
     if not isinstance(message, CustomMessage):
         if not choice.thinking:
@@ -368,7 +369,7 @@ def _without(message: Any, kind: type) -> Any:
 
 
 def _without_data(message: Any) -> Any:
-    """A message with a line in the place of each picture, recording or file."""
+    """Returns a message with a line of text in place of each image, recording or file."""
     if isinstance(message.content, str) or message.content is None:
         return message
     return replace(message, content=tuple(map(_noted, message.content)))
@@ -386,11 +387,11 @@ def _without_extra(message: Any) -> dict[str, Any]:
     return {"content": tuple(replace(b, extra={}) if getattr(b, "extra", None) else b for b in message.content)}
 
 
-# --- what is found in it ---------------------------------------------------------------------------------------------
+# --- redaction -------------------------------------------------------------------------------------------------------
 
 
 def finds_of(material: Material, also: Collection[str] = ()) -> list[FindView]:
-    """What looks private in a material, each with its surroundings and the message in which it is."""
+    """Returns what looks private in a material, each with its context and message."""
     value = _json(material)
     entries = value["conversation"].get("entries", [])
     return [_find_view(find, entries) for find in redaction.scan(value, also)]
@@ -428,14 +429,14 @@ def _place(path: Iterable[str | int]) -> str:
 def redacted(
     material: Material, chosen: Collection[str], also: Collection[str] = (), replacement: str | None = None
 ) -> Material:
-    """The material with the chosen finds replaced; 422 for one that is not there."""
+    """Returns the material with the chosen matches replaced; 422 for a missing one."""
     value = _json(material)
     known = {find.id for find in redaction.scan(value, also)}
     missing = [id for id in chosen if id not in known]
     if missing:
         raise HttpProblem(
             422,
-            f"there is no find {missing[0]!r}: the session has changed since it was scanned",
+            f"no match {missing[0]!r}: the session has changed since the scan",
             path=f"$.redact[{list(chosen).index(missing[0])}]",
             remedy="scan again",
         )
@@ -450,7 +451,7 @@ def _json(value: Any) -> Any:
 
 
 def write(material: Material, view: SessionView, choice: Choice) -> Written:
-    """The file."""
+    """Returns the file."""
     conversation: Conversation = build(material.conversation, Conversation)
     match choice.format:
         case "html":
@@ -478,7 +479,7 @@ def _encoded(conversation: Conversation, dialect: str) -> Written:
 
 
 def losses_of(material: Material, dialect: str) -> tuple[LossView, ...]:
-    """What a dialect could not say of a material."""
+    """Returns the losses of a material in a dialect."""
     conversation: Conversation = build(material.conversation, Conversation)
     path = conversation.path()
     views = []
@@ -496,7 +497,7 @@ def losses_of(material: Material, dialect: str) -> tuple[LossView, ...]:
 
 
 def _page(material: Material, conversation: Conversation, view: SessionView) -> bytes:
-    """The shell with the data in it. `<` is written as an escape: no text can end the script that holds the data."""
+    """Embeds the data in the page. `<` is escaped, so that no text can end the script that holds the data."""
     if not SHELL.is_file():
         raise InterlinguaError("the page of the canvas is not part of this installation; choose another format")
     blobs: dict[str, dict[str, str]] = {}
@@ -519,7 +520,7 @@ def _page(material: Material, conversation: Conversation, view: SessionView) -> 
 def _part(
     material: Material, conversation: Conversation, view: SessionView, blobs: dict[str, dict[str, str]]
 ) -> dict[str, Any]:
-    """One conversation of a page: the session itself, or a sub-agent of it."""
+    """One conversation of a page: the session itself, or one of its sub-agents."""
     entries = [entry for entry in conversation.entries if entry.id is not None]
     session = SessionView(
         key="export",
@@ -585,7 +586,7 @@ def _keep(block: Any, blobs: dict[str, dict[str, str]]) -> None:
 
 
 def _local(view: MessageView) -> MessageView:
-    """Media point into the file: `blob:SHA256`."""
+    """Media URLs that point into the file: `blob:SHA256`."""
     return replace(view, content=tuple(map(_local_block, view.content)))
 
 
@@ -599,9 +600,9 @@ def _local_block(block: BlockView) -> BlockView:
 
 
 def _pairs(conversation: Conversation, ratings: dict[str, int]) -> bytes:
-    """Answers to the same message that were rated differently: `{prompt, chosen, rejected}`, a line each.
+    """Yields responses to the same message that were rated differently: `{prompt, chosen, rejected}`, one per line.
 
-    It is the conversational preference format that TRL documents for DPO; messages are those of Chat Completions.
+    This is the conversational preference format that TRL documents for DPO; messages are those of Chat Completions.
     """
     answers: dict[str | None, list[Entry]] = {}
     for entry in conversation.entries:
@@ -627,7 +628,8 @@ def _chat(conversation: Conversation) -> list[Any]:
 
 
 # --- routes ----------------------------------------------------------------------------------------------------------
-# Routes that write files: first what was found, then the file; and the frame for notebooks.
+#
+# Export routes: first the scan, then the file; and the frame for notebooks.
 
 
 FRAME_POLICY = (
@@ -643,7 +645,7 @@ def _choice(asked: ScanRequest | ExportRequest) -> Choice:
 
 @route("POST", "/api/sessions/{key}/export/scan", body=ScanRequest, returns=Scan)
 async def scan(call: Call) -> Scan:
-    """List what looks private in a file, before it is written."""
+    """List what looks private in an export, before it is written."""
     hub = await call.canvas.hub(call["key"])
 
     def scanned() -> Scan:
@@ -656,7 +658,7 @@ async def scan(call: Call) -> Scan:
 
 @route("POST", "/api/sessions/{key}/export", body=ExportRequest)
 async def export(call: Call) -> web.Response:
-    """Write a session as a file, with the chosen finds replaced."""
+    """Export a session as a file, with the chosen matches replaced."""
     hub, asked = await call.canvas.hub(call["key"]), call.body
 
     def written() -> tuple[Any, str]:
@@ -681,13 +683,13 @@ async def export(call: Call) -> web.Response:
 
 
 def _plain_name(title: str) -> str:
-    """A title as a file's name."""
+    """Returns a title as a file name."""
     return re.sub(r"[^\w.-]+", "-", title)[:80].strip("-.") or "conversation"
 
 
 @route("POST", "/api/sessions/{key}/export/losses", body=ScanRequest, returns=ExportLosses)
 async def losses(call: Call) -> ExportLosses:
-    """What a dialect could not say of a session."""
+    """List the losses of a session in a dialect."""
     hub = await call.canvas.hub(call["key"])
 
     def lost() -> ExportLosses:
@@ -700,10 +702,10 @@ async def losses(call: Call) -> ExportLosses:
 
 
 async def frame(canvas: Any, request: web.Request) -> web.Response:
-    """A session for a notebook: the page of an export, in a sandbox of its own.
+    """A session for a notebook: the exported page, in its own sandbox.
 
-    The key in the address lets one in to this session alone, to read. A sandboxed frame has an origin of its own, so it
-    could use neither a cookie nor the API; all that it shows is in the page.
+    The key in the URL grants read access to this session only. A sandboxed frame has an origin of its own, so it can
+    use neither a cookie nor the API; everything that it shows is in the page.
     """
     key = request.match_info["key"]
     visitor = canvas.access.by_cookie(request.query.get("k", ""))

@@ -1,4 +1,4 @@
-"""What only a lossless format can show: aligned comparison, doctor, cache prefixes, what a model read."""
+"""The lossless views: aligned comparison, doctor, cache prefixes, and the model's context."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -46,7 +46,8 @@ from .trees import Tree
 from .views import totals_view
 
 # --- compare ---------------------------------------------------------------------------------------------------------
-# The compare view: two branches or two files, message by message, with what differs within.
+#
+# The compare view: two branches or two files, message by message, with their differences.
 
 
 _TEXT_LIMIT = 200_000  # characters of a text that are compared word by word
@@ -56,7 +57,7 @@ _KINDS = {"equal": "equal", "changed": "changed", "removed": "onlyA", "added": "
 def compare_view(
     a: Tree, a_to: str | None, b: Tree, b_to: str | None, titles: tuple[str, str], offset: int, limit: int
 ) -> Comparison:
-    """Two paths side by side, from where they part."""
+    """Compares two paths, from where they diverge."""
     left, right = (_spoken(tree, to) for tree, to in ((a, a_to), (b, b_to)))
     values = [[comparable(entry.message) for entry in side] for side in (left, right)]
     pairs = list(aligned(*values))
@@ -155,7 +156,7 @@ def _pair(a: float | None, b: float | None) -> Pair | None:
 
 
 def _calls(a: AgentMessage, b: AgentMessage) -> Iterator[CallDifference]:
-    """The calls of two answers: those of one tool in order, their arguments key by key."""
+    """Compares the calls of two responses: those of one tool in order, their arguments key by key."""
     left, right = _numbered_calls(a), _numbered_calls(b)
     for number, call in left:
         at = next((at for at, (_, other) in enumerate(right) if other.name == call.name), None)
@@ -186,7 +187,7 @@ def _arguments(a: dict[str, Any], b: dict[str, Any]) -> Iterator[ArgumentDiffere
 
 
 def _others(a: AgentMessage, b: AgentMessage) -> Iterator[OtherDifference]:
-    """What differs beside text and calls."""
+    """Returns differences beside text and calls."""
     left, right = (_rest(message) for message in (a, b))
     for key in dict.fromkeys((*left, *right)):
         if left.get(key) != right.get(key):
@@ -209,11 +210,12 @@ def _short(value: Any) -> Any:
 
 
 # --- doctor ----------------------------------------------------------------------------------------------------------
-# The doctor: what is wrong with a conversation for a chosen model, on every node, before anything is sent.
+#
+# The doctor: findings of a conversation for a chosen model, on every node, before anything is sent.
 
 
 def doctor_view(tree: Tree, to: str | None, target: ModelDescriptor | None) -> DoctorView:
-    """The findings at an entry; without a target, what any target would want repaired."""
+    """Returns the findings at an entry; without a target, those that apply to any target."""
     request, ids = tree.request_with_entries(to)
     found = check(request, target=target)
     losses = structural_repairs(request) if target is None else adapt(request, target).losses
@@ -265,16 +267,17 @@ def _too_long(tokens: int, window: int, entry: str | None) -> FindingView:
 
 
 # --- cache -----------------------------------------------------------------------------------------------------------
-# The cache view: which prefix each request shares, byte by byte, with the one before, and what broke it.
+#
+# The cache view: which prefix each request shares, to the byte, with the previous one, and what invalidated it.
 
 
-REQUESTS_SHOWN = 40  # the latest ones: each is a request of its own, to be encoded in full
-_MESSAGES_ENCODED = 10_000  # in all; of long conversations fewer answers are shown
+REQUESTS_SHOWN = 40  # the latest ones: each is a request that must be encoded in full
+_MESSAGES_ENCODED = 10_000  # total; fewer responses of long conversations are shown
 _SHOWN = 120  # characters around a difference
 
 
 def cache_view(tree: Tree, to: str | None, dialect: str | None) -> CacheView:
-    """The answers on the way to an entry, each with what its request shares with the one before."""
+    """Returns the responses on the path to an entry, each with what its request shares with the previous one."""
     path = tree.path(to)
     answers = [at for at, entry in enumerate(path) if isinstance(entry.message, AssistantMessage)]
     rows: list[CacheRow] = []
@@ -297,7 +300,7 @@ def cache_view(tree: Tree, to: str | None, dialect: str | None) -> CacheView:
 def _request(
     tree: Tree, path: Sequence[Entry], entry: Entry, dialect: str | None
 ) -> tuple[Sent, Request, list[str | None]]:
-    """The request that an answer was given to, as its own wire says it, or another."""
+    """Returns the request of a response in its own wire, or another."""
     message: AgentMessage = entry.message
     assert isinstance(message, AssistantMessage)
     api = dialect or (message.api if message.api in WIRES else DEFAULT_WIRE)
@@ -358,7 +361,7 @@ def _markers(request: Request, ids: Sequence[str | None]) -> Iterator[Marker]:
 
 
 def breaks(before: Sequence[Reading], usage: Usage) -> str | None:
-    """Whether an answer read from the cache less than the one before had left there; a first look, by figures alone."""
+    """Whether a response read less from the cache than the previous one had left there; a first check by usage only."""
     last = next((reading for reading in reversed(before) if reading.cache_read is not None), None)
     if last is None or last.cache_read is None or last.cache_write is None:
         return None
@@ -369,14 +372,15 @@ def breaks(before: Sequence[Reading], usage: Usage) -> str | None:
 
 
 # --- context ---------------------------------------------------------------------------------------------------------
-# The context ruler: what the model read at an entry, after compaction, and how much of its window that took.
+#
+# The context ruler: what the model read at an entry, after compaction, and how much of its window that used.
 
 
 ANSWERS_SHOWN = 200
 
 
 def context_view(tree: Tree, to: str | None, model: tuple[str | None, str | None] | None = None) -> ContextView:
-    """What is read at `to`: by the answer that it is, or by the answer that would come next."""
+    """Returns what is read at `to`: by this response, or by the next one."""
     at = to if to is not None else tree.head()
     if at is None:
         return ContextView(total=0, exact=True, segments=())
@@ -429,7 +433,7 @@ def _segments(request: Request, ids: Sequence[str | None], path: Sequence[Entry]
 def _total(
     answer: AssistantMessage | None, request: Request, segments: Sequence[Segment]
 ) -> tuple[int, bool, int | None]:
-    """The provider's count of what an answer read; an estimate of what the next one would read."""
+    """Returns the provider's count of what a response read; an estimate for the next one."""
     usage = answer.usage if answer is not None else None
     if usage is not None and (read := usage.input + usage.cache_read + usage.cache_write):
         return read, True, usage.cache_read

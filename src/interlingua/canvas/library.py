@@ -1,7 +1,7 @@
-"""Which sessions there are, and what each is called: the user's own, opened files, other programs' histories.
+"""The session library: the user's own sessions, opened files, and other programs' histories.
 
-Every session is one of ours on disk: what other programs wrote is imported into a cache first. A `key` names a session
-everywhere and stays the same over restarts: `own~AGENT~ID`, `file~ID`, `watch~SOURCE~ID`.
+Every session is one of ours on disk: files of other programs are imported into a cache first. A `key` identifies a
+session everywhere and is stable across restarts: `own~AGENT~ID`, `file~ID`, `watch~SOURCE~ID`.
 """
 
 import hashlib
@@ -37,17 +37,17 @@ from ..values.request import Conversation, Entry
 from .shapes import FileProblem, Source
 
 # --- importing files -------------------------------------------------------------------------------------------------
-# Files of any dialect as sessions: read once, kept in a cache as our own lines, so that all else sees sessions alone.
 #
-# The cache may be deleted at any time. A file that did not change since is not read again. One that has grown is
-# appended to its session where that is enough, so that viewers receive the new rows alone; else its session is
-# replaced.
+# Files of any dialect as sessions: read once and cached as our own lines, so that everything else sees only sessions.
+#
+# The cache may be deleted at any time. An unchanged file is not read again. A file that has grown is appended to its
+# session where possible, so that viewers receive only the new rows; else its session is replaced.
 
 
 OWN = "transcript"
-LINES = (".jsonl", ".ndjson")  # endings of files that grow line by line
-_CUTS = 20  # lines that are left out at the end of a broken document until the rest can be read
-_VERSION = 2  # of what is cached: raised when reading changes
+LINES = (".jsonl", ".ndjson")  # suffixes of files that grow line by line
+_CUTS = 20  # lines dropped at the end of a truncated document until the rest can be read
+_VERSION = 2  # version of the cache: incremented when reading changes
 
 
 class Imported(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -64,30 +64,30 @@ class Imported(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class FileNote(NamedTuple):
-    """Something wrong with a file, and the line it is about."""
+    """A problem of a file, and its line."""
 
     line: int | None
     message: str
 
 
 class ImportedFile(Struct, frozen=True, omit_defaults=True):
-    """What came of a file: its conversations, and what could not be read."""
+    """An imported file: its conversations, and what could not be read."""
 
     conversations: tuple[Imported, ...]
     problems: tuple[FileNote, ...] = ()
 
 
 class Cache:
-    """Imported files, as sessions of the agents of a store of its own."""
+    """Imported files, as sessions of the agents of a separate store."""
 
     def __init__(self, folder: Path) -> None:
         self.store = FileStore(folder)
         self._folder = folder
 
     def open_path(self, path: Path, agent: str, dialect: str | None = None, *, growing: bool = False) -> ImportedFile:
-        """The conversations of a file; from the cache where the file is as it was.
+        """Returns the conversations of a file; from the cache if the file is unchanged.
 
-        Of a file that is `growing`, a last line that another program is still writing is left for later.
+        With `growing`, an incomplete last line that another program is still writing is ignored for now.
         """
         state = path.stat()
         about = self._about(agent, str(path.absolute()))
@@ -108,14 +108,14 @@ class Cache:
         return found
 
     def open_data(self, data: bytes, agent: str, name: str, dialect: str | None = None) -> ImportedFile:
-        """The conversations of a file's bytes; the same bytes are the same conversations."""
+        """Returns the conversations of a file's bytes; the same bytes give the same conversations."""
         where = f"upload:{hashlib.sha256(data).hexdigest()[:32]}/{name}"
         found = self._import(sources.unpacked(data), agent, where, name, dialect, len(data), 0)
         _write_about(self._about(agent, where), found)
         return found
 
     def known(self, agent: str) -> Iterator[ImportedFile]:
-        """What was imported before and is still here."""
+        """Returns earlier imports that still exist."""
         folder = self._folder / "files" / agent
         for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
             found = _read_about(path)
@@ -136,7 +136,7 @@ class Cache:
         self.store.delete(agent, id)
 
     def _fits(self, one: Imported, agent: str, state: os.stat_result) -> bool:
-        """Whether a conversation in the cache is the file's as it is now."""
+        """Whether a cached conversation matches the file's current state."""
         same = (one.size, one.modified, one.version) == (state.st_size, state.st_mtime_ns, _VERSION)
         return same and self.store.path(agent, one.id).exists()
 
@@ -168,10 +168,10 @@ class Cache:
         return ImportedFile(tuple(conversations), tuple(problems))
 
     def _save(self, conversation: Conversation, agent: str, one: Imported) -> None:
-        """Ids that the file does not have are counted, so that a link to an entry stays good."""
+        """Generates ids by counting where the file has none, so that links to entries stay valid."""
         numbers = count(1)
         path = self.store.path(agent, one.id)
-        part = path.with_name(f".{one.id}{ENDING}")  # no name of a session: lists and indexes pass it over
+        part = path.with_name(f".{one.id}{ENDING}")  # not a valid session name: lists and indexes skip it
         _remove(part)
         stored = replace(conversation, entries=tuple(map(_with_free_places, conversation.entries)))
         save(stored, new_id=lambda: f"n{next(numbers)}", id=part, sync="never").close()
@@ -192,7 +192,7 @@ class Cache:
             os.utime(path, ns=(one.modified, one.modified))
 
     def _write_own(self, data: bytes, agent: str, one: Imported) -> None:
-        """Our own lines stay as they are, bad ones too."""
+        """Writes our own lines unchanged, invalid ones too."""
         path = self.store.path(agent, one.id)
         private_folder(path.parent)
         lines = data if data.endswith(b"\n") else data + b"\n"
@@ -205,7 +205,7 @@ class Cache:
 
 
 def _with_free_places(entry: Entry) -> Entry:
-    """A line's own keys name its place in the tree: what a foreign record has under these names moves to `record`."""
+    """Moves foreign fields that would clash with a line's own tree keys to `record`."""
     message = entry.message
     if not isinstance(message, CustomMessage) or message.fields.keys().isdisjoint(PLACES):
         return entry
@@ -215,7 +215,7 @@ def _with_free_places(entry: Entry) -> Entry:
 
 
 def _header(line: bytes, agent: str, one: Imported, conversation: Conversation) -> bytes:
-    """The first line of a session: its time is that of the first message, so that it is the same each time."""
+    """Returns the first line of a session: its time is that of the first message, so that it is deterministic."""
     times = (getattr(entry.message, "timestamp", None) for entry in conversation.entries)
     created = next((at for at in times if isinstance(at, int)), one.modified // 1_000_000)
     about = {"role": "session", "version": 1, **jsontext.read(line), "id": one.id, "createdAt": created}
@@ -226,9 +226,9 @@ _HEAD = b'{"role":"head",'
 
 
 def _appended(before: list[bytes], now: list[bytes]) -> list[bytes] | None:
-    """The lines that lead from a session to the same one grown; None where it is another by now.
+    """Returns the lines that extend a session to its grown version; None if it has changed otherwise.
 
-    A `head` line says where a conversation stands. It is no part of the tree, and moves as the tree grows.
+    A `head` line gives the current entry. It is not part of the tree, and moves as the tree grows.
     """
     old = [line for line in before if not line.startswith(_HEAD)]
     new = [line for line in now if not line.startswith(_HEAD)]
@@ -238,14 +238,14 @@ def _appended(before: list[bytes], now: list[bytes]) -> list[bytes] | None:
     if len(new) == len(old) and heads == [line for line in before[-1:] if line.startswith(_HEAD)]:
         return []
     if len(new) == len(old) and not heads:
-        return None  # it stands at its last entry again
+        return None  # it is at its last entry again
     return new[len(old) :] + heads
 
 
 def _conversations(
     data: bytes, name: str, dialect: str | None, problems: list[FileNote]
 ) -> Iterator[tuple[Conversation, str, int | None]]:
-    """The conversations in a file, their dialects, and their lines where a file holds several."""
+    """Returns the conversations in a file, their dialects, and their lines if a file holds several."""
     notes: list[sources.Problem] = []
     for document in sources.documents_of(data, name, dialect, notes):
         try:
@@ -261,7 +261,9 @@ def _conversations(
 def _or_repaired(
     found: Iterator[tuple[Conversation, str, int | None]], data: bytes, dialect: str | None, problems: list[FileNote]
 ) -> Iterator[tuple[Conversation, str, int | None]]:
-    """What was found; if that is nothing, as much as can be made of the file, with what is wrong with each line."""
+    """Returns the conversations found; if there are none, what can be recovered from the file, with a problem for
+    each line.
+    """
     nothing = True
     for one in found:
         nothing = False
@@ -271,7 +273,7 @@ def _or_repaired(
 
 
 def _cut(data: bytes, dialect: str | None, problems: list[FileNote]) -> list[tuple[Conversation, str, int | None]]:
-    """The conversation of a document that is sound up to some byte, and the line of that byte."""
+    """Returns the conversation of a document that is valid up to some byte, and the line of that byte."""
     if not data.lstrip().startswith((b"{", b"[")):
         return []
     message = _not_json(data)
@@ -287,7 +289,8 @@ def _cut(data: bytes, dialect: str | None, problems: list[FileNote]) -> list[tup
             kind = dialect or _detected(value)
             conversation = conversion.decode(value, kind)
         except (ValueError, InterlinguaError) as error:
-            # jiter is the stricter of the two: a text in which a line ends is wrong from there on, not where it closes.
+            # jiter is the stricter of the two: a string with a line break is invalid from there on, not where it
+            # closes.
             found = re.search(r" at line (\d+) column", str(error))
             line = min(line, int(found[1])) if found else line
             end = max(data.rfind(b"\n", 0, end), 0)
@@ -300,7 +303,7 @@ def _cut(data: bytes, dialect: str | None, problems: list[FileNote]) -> list[tup
 
 
 def _repaired(data: bytes, problems: list[FileNote]) -> list[tuple[Conversation, str, int | None]]:
-    """What lines of our own amount to without the broken ones."""
+    """Returns our own lines without the invalid ones."""
     if b"\n" not in data.strip():
         return []
     repaired = examine(data)
@@ -312,7 +315,7 @@ def _repaired(data: bytes, problems: list[FileNote]) -> list[tuple[Conversation,
 
 
 def _whole_lines(data: bytes) -> tuple[bytes, FileNote | None]:
-    """The data without a last line that is being written."""
+    """Returns the data without an incomplete last line."""
     end = data.rfind(b"\n") + 1
     if not end or end == len(data):
         return data, None
@@ -322,7 +325,7 @@ def _whole_lines(data: bytes) -> tuple[bytes, FileNote | None]:
 
 
 def _not_json(data: bytes) -> str | None:
-    """Why bytes are no JSON value."""
+    """Returns why bytes are not a JSON value."""
     try:
         msgspec.json.decode(data)
     except msgspec.DecodeError as error:
@@ -338,12 +341,12 @@ def _detected(value: object) -> str:
 
 
 def _is_own(data: bytes) -> bool:
-    """Whether the file is a session of ours: lines, of which the first says so."""
+    """Whether the file is one of our sessions: lines, the first of which says so."""
     return data.lstrip().startswith(b'{"role":"session"') and b"\n" in data
 
 
 def imported_id(path: Path) -> str:
-    """The id of the first conversation of a file."""
+    """Returns the id of the first conversation of a file."""
     return _digest(f"{path.absolute()}#0")
 
 
@@ -383,13 +386,13 @@ def session_of(cache: Cache, agent: str, one: Imported) -> Session:
 # --- the library -----------------------------------------------------------------------------------------------------
 
 
-FILES = "opened"  # the agent under which opened files are kept in the cache
-CLIENT = "canvas"  # the agent whose sessions programs made through a canvas client
+FILES = "opened"  # the agent of opened files in the cache
+CLIENT = "canvas"  # the agent of sessions that canvas clients created
 GATEWAY = "gateway"
 
 
 class Place(Struct, frozen=True, kw_only=True):
-    """Where a session is, and what it is to the viewer."""
+    """The location of a session, and its role for the viewer."""
 
     key: str
     agent: str
@@ -401,13 +404,13 @@ class Place(Struct, frozen=True, kw_only=True):
     where: str | None = None
     name: str | None = None
     project: str | None = None
-    spawned_by: SpawnedBy | None = None  # the session whose sub-agent this is, where another program's file says so
+    spawned_by: SpawnedBy | None = None  # the parent session of a sub-agent, where another program's file has it
     problems: tuple[FileNote, ...] = ()
     info: SessionInfo | None = None
 
 
 class Library:
-    """The sessions of one canvas. May be asked from several threads."""
+    """The sessions of one canvas. Thread-safe."""
 
     def __init__(self, home: Path | None = None, store: Store | str | None = None) -> None:
         self.home = home or default_home()
@@ -419,13 +422,13 @@ class Library:
         for found in self.cache.known(FILES):
             self._register(found)
 
-    # --- names -------------------------------------------------------------------------------------------------------
+    # --- keys --------------------------------------------------------------------------------------------------------
 
     def own_key(self, agent: str, id: str) -> str:
         return f"own~{quote(agent, safe='')}~{quote(id, safe=':@+=')}"
 
     def place(self, key: str) -> Place:
-        """Where the session of a key is; raises 404 for one that cannot be."""
+        """Returns the location of the session with this key; raises 404 for an invalid one."""
         with self._lock:
             known = self._opened.get(key)
         if known is not None:
@@ -437,7 +440,7 @@ class Library:
         raise HttpProblem(404, f"no session {key!r}", code="session_not_found", remedy="reload the list of sessions")
 
     def current(self, place: Place) -> Place:
-        """A place as it is known now: what is wrong with a file changes as it grows."""
+        """Returns the current state of a place: the problems of a file change as it grows."""
         with self._lock:
             return self._opened.get(place.key, place)
 
@@ -446,7 +449,7 @@ class Library:
         return Place(key=self.own_key(agent, id), agent=agent, id=id, source=source, group=agent, info=info)
 
     def open(self, place: Place, *, read_only: bool = True) -> Session:
-        """The session at a place; raises SessionNotFound, SessionBusy."""
+        """Opens the session at a place; raises SessionNotFound, SessionBusy."""
         if not read_only and place.read_only:
             raise HttpProblem(409, f"{place.key} is read-only", code="read_only", remedy="continue in a linked fork")
         return Session.open(place.id, agent=place.agent, store=self.store_of(place), create=False, read_only=read_only)
@@ -457,7 +460,7 @@ class Library:
     # --- lists -------------------------------------------------------------------------------------------------------
 
     def places(self) -> Iterator[Place]:
-        """All sessions, the latest of each agent first, with what a list shows of them."""
+        """Returns all sessions, the latest of each agent first, with their list data."""
         for agent in self.store.agents():
             for info in self.store.sessions(agent):
                 if info.messages or info.bad_lines or info.title or agent == CLIENT:
@@ -473,14 +476,14 @@ class Library:
             yield replace(place, info=infos.get((place.agent, place.id)))
 
     def known(self) -> list[Place]:
-        """Opened files and other programs' histories, without what a list shows of them."""
+        """Returns opened files and other programs' histories, without list data."""
         with self._lock:
             return list(self._opened.values())
 
     # --- files -------------------------------------------------------------------------------------------------------
 
     def open_path(self, path: Path, dialect: str | None = None) -> tuple[list[Place], list[FileProblem]]:
-        """Opens a file: a session of ours where it is one, else its conversations, read-only."""
+        """Opens a file: as one of our sessions, else its conversations, read-only."""
         own = self.own_session(path)
         if own is not None:
             return [own], []
@@ -500,7 +503,7 @@ class Library:
         return self._register(found), _problems(name, found)
 
     def close_file(self, place: Place) -> None:
-        """Takes an opened file out of the list; the file itself is not touched."""
+        """Removes an opened file from the list; the file itself is not touched."""
         with self._lock:
             self._opened.pop(place.key, None)
         self.cache.forget(FILES, place.id)
@@ -508,7 +511,7 @@ class Library:
     def register_watched(
         self, agent: str, label: str, found: ImportedFile, project: str | None, spawned_by: SpawnedBy | None
     ) -> list[Place]:
-        """Adds what another program wrote to the list."""
+        """Adds another program's conversations to the list."""
         places = self._register(found, "watch", agent, label)
         about = {place.key: replace(place, project=project, spawned_by=spawned_by) for place in places}
         with self._lock:
@@ -516,7 +519,7 @@ class Library:
         return list(about.values())
 
     def unregister(self, where: str) -> list[Place]:
-        """Takes the conversations of a file that is gone out of the list."""
+        """Removes the conversations of a missing file from the list."""
         with self._lock:
             gone = [place for place in self._opened.values() if place.where == where and place.source == "watch"]
             for place in gone:
@@ -524,7 +527,7 @@ class Library:
         return gone
 
     def own_session(self, path: Path) -> Place | None:
-        """The session of this home that a file is; None for other files."""
+        """Returns the session of this home that a file is; None for other files."""
         resolved = path.resolve()
         if not isinstance(self.store, FileStore) or resolved.suffix != ENDING:
             return None
@@ -561,7 +564,7 @@ def _problems(name: str, found: ImportedFile) -> list[FileProblem]:
 
 
 def expand(paths: Iterable[Path]) -> Iterator[Path]:
-    """Files, and those in folders that may hold conversations."""
+    """Returns files, and those in folders that may hold conversations."""
     from ..conversion import sources
 
     for source in sources.expand([str(path) for path in paths]):

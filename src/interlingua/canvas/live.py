@@ -1,6 +1,6 @@
-"""What is being written now: an agent's events as nodes that grow on every viewer's screen, token by token.
+"""Live updates: an agent's events as nodes that grow on every viewer's screen, token by token.
 
-Only deltas are sent, joined per frame; a viewer that comes later gets what there is so far in its snapshot.
+Only deltas are sent, joined per frame; a viewer that connects later gets the content so far in its snapshot.
 """
 
 import time
@@ -51,14 +51,14 @@ from .shapes import (
 )
 from .views import message_view
 
-FRAME = 1 / 30  # seconds between deltas where much is written
-SLOW_FRAME = 0.12  # where little is: what goes with each delta must not outweigh it
-ENOUGH = 256  # characters that are worth a frame
+FRAME = 1 / 30  # seconds between deltas under high traffic
+SLOW_FRAME = 0.12  # under low traffic: the overhead of a delta must not outweigh it
+ENOUGH = 256  # characters that justify a frame
 PROGRESS_SHOWN = 2_000  # characters of a tool's progress
 
 
 class _Block:
-    """A block that grows. Its pieces are joined when somebody asks."""
+    """A growing block. Its pieces are joined on access."""
 
     def __init__(self, kind: str, id: str = "", name: str = "", whole: BlockView | None = None) -> None:
         self.kind = kind
@@ -79,7 +79,7 @@ class _Block:
 
 
 class Node:
-    """An answer under way."""
+    """A response in progress."""
 
     def __init__(self, name: str, run: str, message: AssistantMessage, parent: str | None, losses: LossCounts | None):
         self.name = name
@@ -100,7 +100,7 @@ class Node:
 
 
 class Feed:
-    """Shows one agent's events on a hub. `at` says behind which entry the agent stands in its session."""
+    """Shows one agent's events on a hub. `at` is the current entry of the agent in its session."""
 
     def __init__(
         self,
@@ -181,7 +181,7 @@ class Feed:
         self._publish_block(index)
 
     def _replace(self, index: int, message: AssistantMessage) -> None:
-        """A block that is whole. Media have no address before they are stored."""
+        """Sends a complete block. Media have no address before they are stored."""
         assert self._node is not None
         (view,) = message_view(message, "", lambda name: None).content or (OpaqueView(dialect=""),)
         if isinstance(view, Media):
@@ -207,7 +207,7 @@ class Feed:
         self._hub.publish("settled", {"node": node.name, **{key: value for key, value in fields.items() if value}})
 
     def close(self) -> None:
-        """Takes away what was left unfinished, when the agent ended without ending it."""
+        """Removes unfinished nodes when the agent ended without ending them."""
         node, self._node = self._node, None
         if node is not None and self._hub.live.pop(node.name, None) is not None:
             self._hub.publish("settled", {"node": node.name})
@@ -220,7 +220,7 @@ class Feed:
 
 
 def _progress(result: Any) -> str:
-    """The end of what a tool has given so far."""
+    """Returns the end of a tool's output so far."""
     content = result.get("content") if isinstance(result, dict) else getattr(result, "content", None)
     if isinstance(content, list):
         text = "".join(str(block.get("text", "")) for block in content if isinstance(block, dict))
@@ -229,26 +229,27 @@ def _progress(result: Any) -> str:
     return text[-PROGRESS_SHOWN:]
 
 
-# --- reports from agents elsewhere -----------------------------------------------------------------------------------
-# Agents elsewhere that report here: their answers grow on the canvas while they are written.
+# --- reports of remote agents ----------------------------------------------------------------------------------------
 #
-# What they say is stored by themselves, in their sessions, which the canvas follows; a report brings only what is
-# under way. One that falls silent is taken to have ended.
+# Remote agents report here: their responses grow on the canvas while they stream.
+#
+# They store their messages in their own sessions, which the canvas follows; a report has only what is in progress. An
+# agent that stops reporting is considered ended.
 
 
-SILENCE = 60.0  # seconds without a report after which an agent is taken to have ended
+SILENCE = 60.0  # seconds without a report after which an agent is considered ended
 MAX_FEEDS = 200
 
 
 class FeedEvent(Shape, frozen=True, kw_only=True):
-    """An event of an agent, and the entry at which its session stood then."""
+    """An agent event, and the current entry of its session then."""
 
     event: dict[str, Any]
     at: str | None = None
 
 
 class FeedRequest(Shape, frozen=True, kw_only=True):
-    """What an agent did since the last report; none says that it still works."""
+    """The events of an agent since the last report; none means that it is still working."""
 
     run: str
     model: str = ""
@@ -260,7 +261,7 @@ class Fed(Shape, frozen=True, kw_only=True):
 
 
 class ReportedRun:
-    """A run of an agent elsewhere."""
+    """A run of a remote agent."""
 
     def __init__(self, hub: Hub, id: str, model: str) -> None:
         self.hub = hub
@@ -318,7 +319,7 @@ class Feeds:
         return [run for run in self._runs.values() if key in (None, run.key)]
 
     async def take(self, hub: Hub, asked: FeedRequest) -> int:
-        """Shows what an agent did; raises FormatError for an event that is none."""
+        """Shows an agent's events; raises FormatError for an invalid one."""
         events = [(_event(item.event, number), item.at) for number, item in enumerate(asked.events)]
         run = self._runs.get(asked.run)
         if run is None or not run.is_active or run.hub is not hub:
@@ -335,7 +336,7 @@ class Feeds:
         return len(events)
 
     def sweep(self) -> None:
-        """Ends what has been silent for too long."""
+        """Ends runs that have been silent for too long."""
         for id, run in list(self._runs.items()):
             if run.is_active and time.monotonic() - run.last_received > SILENCE:
                 run.end("stopped")

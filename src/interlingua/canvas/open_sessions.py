@@ -1,4 +1,4 @@
-"""The sessions that viewers have open, and the events for whoever follows the list of all sessions."""
+"""The sessions that viewers have open, and the events for followers of the list of sessions."""
 
 import asyncio
 import contextlib
@@ -19,9 +19,10 @@ from .shapes import BranchView, IndexState, LiveState, Row, SessionView, encode
 from .trees import Tree
 
 # --- one open session ------------------------------------------------------------------------------------------------
-# A session that somebody looks at: its tree, the events that its viewers follow, and what is being written now.
 #
-# All of it belongs to one event loop; what reads the disk runs in threads, one look at a time.
+# An open session: its tree, the events for its viewers, and what is in progress.
+#
+# It belongs to one event loop; disk access runs in threads, one at a time.
 
 
 ROWS_AT_ONCE = 500  # rows in one event
@@ -35,7 +36,7 @@ class Hub:
         self.place = tree.place
         self.channel = Channel(epoch)
         self.used = time.monotonic()
-        self.live: dict[str, Any] = {}  # nodes that are being written, by their names
+        self.live: dict[str, Any] = {}  # nodes in progress, by name
         self.runs: dict[str, Any] = {}
         self.committed: dict[str, str] = {}  # entries that a live node became
         self._describe = describe
@@ -52,7 +53,7 @@ class Hub:
         return not self.channel.viewers and not self.live and not any(run.is_active for run in self.runs.values())
 
     def start(self) -> None:
-        """Follows what other processes append."""
+        """Follows appends of other processes."""
         for session in self.tree.sessions:
             self._tasks.append(asyncio.ensure_future(self._follow(session)))
 
@@ -71,7 +72,7 @@ class Hub:
                 self._publish_rows(rows, self._head)
 
     def commit(self, entry: str, node: str) -> None:
-        """Says that a live node became an entry, so that viewers put the row in its place."""
+        """Reports that a live node became an entry, so that viewers replace it by the row."""
         self.committed[entry] = node
         while len(self.committed) > 1000:
             del self.committed[next(iter(self.committed))]
@@ -96,7 +97,7 @@ class Hub:
     # --- what changed ------------------------------------------------------------------------------------------------
 
     async def update(self) -> None:
-        """Takes in what the logs have gained, and has the viewers know. When it returns, they know."""
+        """Reads new log lines and notifies the viewers before it returns."""
         async with self._lock:
             if self.channel.closing is not None:
                 return
@@ -118,7 +119,7 @@ class Hub:
         fresh = {row.id for row in rows}
         for id in tree.take_changed():
             if id not in fresh:
-                with contextlib.suppress(HttpProblem):  # a mark may name what is not there
+                with contextlib.suppress(HttpProblem):  # a mark may reference a missing entry
                     rows.append(tree.row(id))
         self._known = total
         return rows, True, tree.head(), tree.branches()
@@ -131,12 +132,12 @@ class Hub:
         self._head = head if rows else self._head
 
     def publish(self, event: str, data: Any) -> None:
-        """Sends an event to every viewer, after the deltas that came before it."""
+        """Sends an event to every viewer, after earlier deltas."""
         self.deltas.flush()
         self.channel.publish(event, encode(data))
 
     def _publish_deltas(self, pieces: list[tuple[str, int, str]]) -> None:
-        """Pieces of text since the last frame, joined by node and block."""
+        """Sends deltas since the last frame, joined by node and block."""
         nodes: dict[str, list[tuple[int, list[str]]]] = {}
         for node, block, text in pieces:
             parts = nodes.setdefault(node, [])
@@ -149,7 +150,7 @@ class Hub:
             self.channel.publish("delta", encode({"node": node, "parts": reported}))
 
     async def snapshot(self) -> tuple[int, bytes]:
-        """All that a viewer needs to begin with, but the rows: those are read page by page."""
+        """Returns a viewer's initial state, except for the rows, which are read page by page."""
         async with self._lock:
             described = await asyncio.to_thread(self._describe, self.place)
             data = {
@@ -168,7 +169,7 @@ class Hub:
 
 
 class LiveRun(Protocol):
-    """A run in a session: one of this canvas, or one that an agent elsewhere reports."""
+    """A run in a session: one of this canvas, or one that a remote agent reports."""
 
     @property
     def key(self) -> str: ...
@@ -178,7 +179,7 @@ class LiveRun(Protocol):
 
 
 class OpenSessions(ABC):
-    """Opens, describes and closes sessions; what runs in them is known to the canvas built on this."""
+    """Opens, describes and closes sessions; the canvas built on this knows their runs."""
 
     def __init__(self, library: Library) -> None:
         self.library = library
@@ -191,10 +192,10 @@ class OpenSessions(ABC):
 
     @abstractmethod
     def _all_runs(self, key: str | None = None) -> Sequence[LiveRun]:
-        """The runs of one session, or of all."""
+        """Returns the runs of one session, or of all."""
 
     async def hub(self, key: str) -> Hub:
-        """The open session of a key; opened if it is not."""
+        """Returns the open session of a key; opens it if necessary."""
         opening = self._hubs.get(key)
         if opening is not None and opening.done() and (opening.exception() or opening.result().channel.closing):
             opening = None
@@ -211,13 +212,13 @@ class OpenSessions(ABC):
         return hub
 
     def describe(self, place: Place) -> SessionView:
-        """What the list says of a session, with what runs in it now."""
+        """Returns the list view of a session, with its current runs."""
         view = self.describer.view(place if place.info is not None else self.library.current(place))
         live = self.live_state(place.key)
         return view if live is None else replace(view, live=live)
 
     def live_state(self, key: str) -> LiveState | None:
-        """What runs in a session now; what waits for a person comes first."""
+        """Returns what runs in a session now; what waits for the user comes first."""
         active = [run.live_state() for run in self._all_runs(key) if run.is_active]
         if not active:
             return None
@@ -225,7 +226,7 @@ class OpenSessions(ABC):
         return replace(active[0], runs=len(active))
 
     async def update_open(self, key: str) -> None:
-        """Has the viewers of a session know what was just written, if it has any."""
+        """Notifies the viewers of a session, if any, of what was just written."""
         opening = self._hubs.get(key)
         if opening is not None and opening.done() and not opening.exception():
             await opening.result().update()
@@ -241,7 +242,7 @@ class OpenSessions(ABC):
         self.events.publish("gone", encode({"key": key}))
 
     def session_changed(self, place: Place) -> None:
-        """Has whoever follows the list know that a session is another by now."""
+        """Notifies followers of the list that a session has changed."""
         self.finder.poke()
         if not self.events.viewers:
             return
@@ -258,19 +259,19 @@ class OpenSessions(ABC):
         return self.finder.state()
 
     def sources_changed(self) -> None:
-        """Has whoever follows the list know that there may be other sessions in it."""
+        """Notifies followers of the list that its sessions may have changed."""
         self.describer.forget("")
         self.finder.poke()
         self.events.publish("sources", b"{}")
 
     async def update_spawned(self, key: str) -> None:
-        """Shows the sub-agents that were started since in an open tree."""
+        """Shows newly started sub-agents in an open tree."""
         opening = self._hubs.get(key)
         if opening is not None and opening.done() and not opening.exception():
             hub = opening.result()
             await hub.set_spawned(await asyncio.to_thread(self.describer.spawned_of, hub.place, hub.tree))
 
     def live_sessions(self) -> list[SessionView]:
-        """The sessions in which something runs now."""
+        """Returns the sessions with current runs."""
         keys = dict.fromkeys(run.key for run in self._all_runs() if run.is_active)
         return [self.describe(self.library.place(key)) for key in keys]

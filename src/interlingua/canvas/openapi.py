@@ -1,4 +1,4 @@
-"""The API as an OpenAPI 3.1 document, made from the routes and their shapes; and the same as TypeScript types.
+"""The API as an OpenAPI 3.1 document, generated from the routes and their shapes; and as TypeScript types.
 
 `python -m interlingua.canvas.openapi FILE.json` or `FILE.d.ts` writes one or the other.
 """
@@ -40,7 +40,7 @@ class ErrorBody(Shape, frozen=True, kw_only=True):
 
 @route("GET", "/api/openapi.json", returns=dict[str, Any])
 async def openapi(call: Call) -> web.Response:
-    """This document."""
+    """Get this document."""
     return web.Response(body=jsontext.write(document()), content_type="application/json")
 
 
@@ -192,14 +192,14 @@ def _ts_object(schema: dict[str, Any], depth: int) -> str:
     for name, value in fields.items():
         kind = _ts(value, depth + 1)
         is_optional = name not in required
-        if is_optional and "default" in value:  # absent means null, unless null has a meaning of its own
+        if is_optional and "default" in value:  # absent means null, unless null has its own meaning
             kind = " | ".join(part for part in kind.split(" | ") if part != "null") or "null"
         lines.append(f"{pad}{name}{'?' if is_optional else ''}: {kind};")
     return "{\n" + "\n".join(lines) + "\n" + "  " * depth + "}"
 
 
 def shapes() -> list[type[Struct]]:
-    """Every shape that a route takes or gives."""
+    """Returns every shape that a route takes or returns."""
     return [kind for kind in _types([*ROUTES, reading_routes.BLOB]) if isinstance(kind, type)]
 
 

@@ -1,7 +1,7 @@
-"""A canvas from code: `open_canvas()` finds the one that runs on this machine, or runs one beside the program.
+"""A canvas from code: `open_canvas()` finds the one that runs on this machine, or starts one in this program.
 
 canvas = open_canvas()
-agent.watch(canvas)                         # the agent's answers grow on the canvas
+agent.watch(canvas)                         # the agent's responses grow on the canvas
 host = AgentHost(..., on_event=canvas.on_event)
 session.open_canvas()                       # the session, in the browser; in a notebook, in a frame
 """
@@ -35,14 +35,14 @@ from .library import Library
 from .routing import BYTES, JSON
 from .server import PORT, Canvas
 
-FRAME = 1 / 30  # seconds for which events are gathered
+FRAME = 1 / 30  # seconds for which events are batched
 ALIVE = 15.0  # seconds after which a quiet agent is reported as still working
-KEPT = 2000  # events that wait for a session which is not on disk yet
+KEPT = 2000  # events queued for a session that is not on disk yet
 TIMEOUT = 10.0
 
 
 class OpenCanvas:
-    """A canvas that this program can show sessions on. Shown in a notebook, it is a frame with its session."""
+    """A canvas on which this program can show sessions. In a notebook, it displays a frame with its session."""
 
     def __init__(self, home: Path, store: Store | None = None) -> None:
         self.home = home
@@ -58,7 +58,7 @@ class OpenCanvas:
         return self._server.address
 
     def close(self) -> None:
-        """Stops the server, if it is this program's."""
+        """Stops the server, if this program started it."""
         self._reporter.close()
         if self._server is not None:
             self._server.close()
@@ -75,7 +75,7 @@ class OpenCanvas:
     # --- showing -----------------------------------------------------------------------------------------------------
 
     def show(self, session: Session | None = None, *, browser: bool = True) -> "OpenCanvas":
-        """Opens a session, or the list, in the browser; without one, `link()` says where it is."""
+        """Opens a session, or the list, in the browser; without a browser, use `link()`."""
         self._key = self.key_of(session) if session is not None else None
         if browser:
             with contextlib.suppress(webbrowser.Error):
@@ -83,12 +83,12 @@ class OpenCanvas:
         return self
 
     def link(self) -> str:
-        """An address that lets one browser in, once."""
+        """Returns a one-time URL for a browser."""
         found = self.ask("POST", "/api/links", {})["address"]
         return str(found).replace("/?", f"/s/{self._key}/canvas?", 1) if self._key is not None else str(found)
 
     def key_of(self, session: Session) -> str:
-        """What the canvas calls a session; one that it cannot see by itself is opened as a file."""
+        """Returns the key of a session on the canvas; one that it cannot see is opened as a file."""
         store = session.store
         kept = FileStore(self.home).folder(session.agent)
         if isinstance(store, FileStore) and Path(session.where).parent.resolve() != kept.resolve():
@@ -110,7 +110,7 @@ class OpenCanvas:
     # --- agents ------------------------------------------------------------------------------------------------------
 
     def listener(self, agent: Any) -> Callable[[AgentEvent], None]:
-        """What `agent.watch(canvas)` subscribes: shows the agent's answers while they are written."""
+        """The listener for `agent.watch(canvas)`: shows the agent's responses while they stream."""
         session = getattr(agent.history, "session", None)
         if isinstance(session, Session):
             return _Follower(self._reporter, self.key_of(session), lambda: session.head)
@@ -124,7 +124,7 @@ class OpenCanvas:
         return listen
 
     def on_event(self, key: str, event: AgentEvent) -> None:
-        """What an `AgentHost` is given as `on_event`: shows the answers of all its agents."""
+        """The callback for `AgentHost(on_event=…)`: shows the responses of all its agents."""
         _, agent, id = key.split(":", 2) if key.count(":") >= 2 else ("", "main", key)
         followers = self._reporter.followers
         if key not in followers:
@@ -135,7 +135,7 @@ class OpenCanvas:
     async def invoke(
         self, command: str, params: dict[str, Any], *, node: str | None = None, idempotency_key: str = ""
     ) -> Any:
-        """What the `canvas` tool does here: shows a session, or the list. No foreign page is shown, no code is run."""
+        """Runs a command of the `canvas` tool: shows a session, or the list. Foreign pages and code are refused."""
         if command not in ("canvas.present", "canvas.navigate"):
             raise ToolInputError(f"canvas: {command} is not possible on this canvas; present a session")
         target = str(params.get("url") or "")
@@ -151,7 +151,7 @@ class OpenCanvas:
         return {"ok": True}
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """Asks the server as this user's program."""
+        """Sends a request to the server as this user's program."""
         is_bytes = isinstance(body, bytes)
         data = body if is_bytes else jsontext.write(body) if body is not None else None
         status, answer = self.asked(method, path, data, BYTES if is_bytes else JSON)
@@ -161,7 +161,7 @@ class OpenCanvas:
         return answer
 
     def asked(self, method: str, path: str, data: bytes | None, kind: str = JSON) -> tuple[int, Any]:
-        """Status and JSON of an answer; raises TransportError without one."""
+        """Returns status and JSON of a response; raises TransportError without one."""
         place = urlsplit(self.address)
         connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=TIMEOUT)
         headers = {"Authorization": f"Bearer {self._access.local_key}", "Content-Type": kind}
@@ -185,7 +185,7 @@ _lock = threading.Lock()
 
 
 def open_canvas(home: str | Path | None = None, store: Store | str | None = None) -> OpenCanvas:
-    """The canvas of a home (or of a database): the one that runs, or one beside this program, which ends with it."""
+    """Returns the canvas of a home (or of a database): the running one, or one in this program, which ends with it."""
     place = Path(home).expanduser().absolute() if home is not None else default_home()
     if isinstance(store, FileStore):
         place, store = (store.home if home is None else place).absolute(), None
@@ -201,12 +201,12 @@ def open_canvas(home: str | Path | None = None, store: Store | str | None = None
 
 
 def show(session: Session, *, browser: bool = True) -> OpenCanvas:
-    """What `session.open_canvas()` does."""
+    """Implements `session.open_canvas()`."""
     return open_canvas(store=session.store).show(session, browser=browser)
 
 
 def _running(home: Path) -> str | None:
-    """The address of a canvas of this home that answers."""
+    """Returns the address of a responding canvas of this home."""
     try:
         found = jsontext.read(read_regular(home / "canvas" / "server.json"))
         place = urlsplit(str(found["address"]))
@@ -264,7 +264,7 @@ class _Server:
 
 
 class _Follower:
-    """Turns one agent's events into reports; each run has an id of its own."""
+    """Turns one agent's events into reports; each run has its own id."""
 
     def __init__(self, reporter: "_Reporter", key: str, at: Callable[[], str | None]) -> None:
         self._reporter = reporter
@@ -276,7 +276,7 @@ class _Follower:
     def __call__(self, event: AgentEvent) -> None:
         if isinstance(event, AgentStart):
             self._run = secrets.token_hex(4)
-        if not isinstance(event, MessageUpdate):  # nothing is stored while an answer grows
+        if not isinstance(event, MessageUpdate):  # nothing is stored while a response streams
             self._stood = self._at()
         at = self._stood
         item = b'{"event":' + dump(event) + (b',"at":' + jsontext.write(at) if at is not None else b"") + b"}"
@@ -284,7 +284,7 @@ class _Follower:
 
 
 class _Mirror:
-    """A session for an agent that has none: what it says is kept beside the other sessions of the home."""
+    """A session for an agent that has none, stored beside the other sessions of the home."""
 
     def __init__(self, canvas: OpenCanvas, agent: Any) -> None:
         self.session = Session.open(home=canvas.home, store=canvas._store)
@@ -306,14 +306,15 @@ def _head(home: Path, store: Store | None, agent: str, id: str) -> str | None:
 
 
 class _Reporter:
-    """Sends reports in a thread, joined per frame. What is under way is not worth keeping: without a server it is lost,
-    and the messages are in the sessions all the same."""
+    """Sends reports in a thread, joined per frame. Events in progress are not stored: without a server they are
+    lost, and the messages are in the sessions anyway.
+    """
 
     def __init__(self, canvas: OpenCanvas) -> None:
         self._canvas = canvas
         self._queue: queue.SimpleQueue[tuple[str, str, bytes, bool] | None] = queue.SimpleQueue()
         self._waiting: dict[tuple[str, str], list[bytes]] = {}
-        self._active: dict[tuple[str, str], float] = {}  # runs under way, and when each was last reported
+        self._active: dict[tuple[str, str], float] = {}  # active runs, and when each was last reported
         self._thread: threading.Thread | None = None
         self.followers: dict[str, _Follower] = {}
 
@@ -339,7 +340,7 @@ class _Reporter:
                 return
 
     def _gather(self) -> bool:
-        """Waits for something to report, and for what comes right after it; whether it is the last."""
+        """Waits for events to report, and those right after them; returns whether they are the last."""
         try:
             item = self._queue.get(timeout=ALIVE if self._active else None)
         except queue.Empty:
@@ -365,7 +366,7 @@ class _Reporter:
         return True
 
     def _send(self, key: str, run: str, items: list[bytes]) -> bool:
-        """Whether the report need not be sent again: a session may not be on disk yet."""
+        """Returns whether the report is done; it is not if its session is not on disk yet."""
         body = b'{"run":' + jsontext.write(run) + b',"events":[' + b",".join(items) + b"]}"
         with contextlib.suppress(InterlinguaError):
             status, _ = self._canvas.asked("POST", f"/api/sessions/{key}/feed", body)

@@ -1,4 +1,4 @@
-"""Routes that read: getting in, events, media; sessions, trees, contents, figures and the lossless views."""
+"""Read routes: login, events, media; sessions, trees, contents, statistics and the lossless views."""
 
 import asyncio
 import re
@@ -51,14 +51,15 @@ from .state import LIMITS, MAX_STREAMS
 from .targets import target, wire_view
 from .views import timeline, totals_of, totals_view
 
-# --- getting in, events, media ---------------------------------------------------------------------------------------
-# Routes for whoever looks: getting in, events, blobs, and what the page keeps for itself.
+# --- login, events, media --------------------------------------------------------------------------------------------
+#
+# Routes for viewers: login, events, blobs, and view state.
 
 
-OPEN = frozenset({"/api/login"})  # what needs no login
+OPEN = frozenset({"/api/login"})  # routes without login
 VIEW_LIMIT = 256 << 10
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-# Types that a browser draws without running anything in them. Others, SVG above all, are given a sandbox of their own.
+# Types that a browser renders without active content. Others, above all SVG, are sandboxed.
 _DRAWN = re.compile(r"image/(png|jpeg|gif|webp|avif|bmp)|audio/[\w.+-]+|video/[\w.+-]+|application/pdf|text/plain")
 _SANDBOX = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 
@@ -90,13 +91,13 @@ class BlobQuery(Shape, frozen=True, kw_only=True):
 
 @route("GET", "/api/me", returns=Me)
 async def me(call: Call) -> Me:
-    """Who is asking, and what this server can do."""
+    """Get the current visitor, and the server's capabilities."""
     return call.canvas.me(call.visitor)
 
 
 @route("POST", "/api/login", body=Login, returns=Me)
 async def login(call: Call) -> web.Response:
-    """Trade a one-time token or a key for a cookie."""
+    """Exchange a one-time token or a key for a cookie."""
     access, body = call.canvas.access, call.body
     cookie = access.redeem(body.token) if body.token else access.redeem_key(body.key) if body.key else None
     visitor = access.by_cookie(cookie) if cookie else None
@@ -109,7 +110,7 @@ async def login(call: Call) -> web.Response:
 
 @route("POST", "/api/logout", body=Nothing, returns=Nothing)
 async def logout(call: Call) -> web.Response:
-    """Make the cookie worthless."""
+    """Invalidate the cookie."""
     cookie = call.request.cookies.get(call.canvas.cookie_name)
     if cookie is not None:
         call.canvas.access.revoke(cookie)
@@ -120,7 +121,7 @@ async def logout(call: Call) -> web.Response:
 
 @route("POST", "/api/links", body=Nothing, returns=Link)
 async def links(call: Call) -> Link:
-    """Make one more address that works once, for another browser."""
+    """Create another one-time URL, for another browser."""
     return Link(address=call.canvas.link())
 
 
@@ -154,7 +155,7 @@ async def _streamed(call: Call, channel: Any, snapshot: Any) -> web.StreamRespon
 
 
 async def blob(call: Call) -> web.Response:
-    """The data of a block, by its hash."""
+    """Get the data of a block, by its hash."""
     name = call["sha256"]
     key, _, entry = call.query.in_.partition("/")
     if not _SHA256.fullmatch(name):
@@ -177,7 +178,7 @@ async def blob(call: Call) -> web.Response:
 
 
 def _ranged(request: web.Request, data: bytes, kind: str, headers: dict[str, str]) -> web.Response:
-    """All of it, or the part that a player asks for."""
+    """Returns all of it, or the range that a player requests."""
     try:
         asked = request.http_range
     except ValueError:
@@ -192,15 +193,15 @@ def _ranged(request: web.Request, data: bytes, kind: str, headers: dict[str, str
     return web.Response(status=206, body=data[start:stop], content_type=kind, headers=headers)
 
 
-BLOB = Route("GET", "/blobs/{sha256}", blob, "The data of a block, by its hash.", BlobQuery)
+BLOB = Route("GET", "/blobs/{sha256}", blob, "Get the data of a block, by its hash.", BlobQuery)
 
 
-# --- what the page keeps for itself ----------------------------------------------------------------------------------
+# --- view state ------------------------------------------------------------------------------------------------------
 
 
 @route("GET", "/api/sessions/{key}/view", returns=dict[str, Any])
 async def view(call: Call) -> web.Response:
-    """What the page keeps of a session: positions, folds."""
+    """Get the page's view state of a session: positions, folds."""
     path = _view_path(call)
     data = read_regular(path) if path.is_file() else b"{}"
     return web.Response(body=data, content_type="application/json")
@@ -208,7 +209,7 @@ async def view(call: Call) -> web.Response:
 
 @route("PUT", "/api/sessions/{key}/view", body=dict[str, Any], returns=Nothing)
 async def keep_view(call: Call) -> Nothing:
-    """Keep what the page knows of a session."""
+    """Store the page's view state of a session."""
     data = jsontext.write(call.body)
     if len(data) > VIEW_LIMIT:
         raise HttpProblem(413, f"more than {VIEW_LIMIT:,} bytes", path="$", limit=VIEW_LIMIT, remedy="keep less")
@@ -225,7 +226,8 @@ def _view_path(call: Call) -> Any:
 
 
 # --- sessions, trees, contents ---------------------------------------------------------------------------------------
-# Routes that read: sessions, trees, contents, figures, and the views that only a lossless format can show.
+#
+# Read routes: sessions, trees, contents, statistics, and the lossless views.
 
 
 PAGE_LIMIT = 10_000
@@ -235,7 +237,7 @@ T = TypeVar("T")
 
 
 async def in_thread(call: Call, key: str, work: Callable[..., T], *values: Any) -> T:
-    """Does something with an open session's tree, in a thread."""
+    """Calls a function on an open session's tree, in a thread."""
     hub = await call.canvas.hub(key)
     return await asyncio.to_thread(work, hub.tree, *values)
 
@@ -301,7 +303,7 @@ _SORTS: dict[str, Callable[[SessionView], Any]] = {
 
 @route("GET", "/api/sessions/{key}", returns=SessionView)
 async def session(call: Call) -> SessionView:
-    """One session of the list."""
+    """Get a session of the list."""
     hub = await call.canvas.hub(call["key"])
     return await asyncio.to_thread(call.canvas.describe, hub.place)
 
@@ -331,7 +333,7 @@ async def files(call: Call) -> OpenedFiles:
 
 @route("GET", "/api/sources", returns=SourceList)
 async def sources(call: Call) -> SourceList:
-    """Where sessions come from."""
+    """List the sources of sessions."""
     return await asyncio.to_thread(_sources, call.canvas)
 
 
@@ -370,7 +372,7 @@ class TreeQuery(Shape, frozen=True, kw_only=True):
 
 @route("GET", "/api/sessions/{key}/tree", query=TreeQuery, returns=TreePage)
 async def tree(call: Call) -> TreePage:
-    """A page of the tree's rows, in the order of the log. After the end of a path, the whole is read from `next` on."""
+    """Get a page of the tree's rows, in log order. After the end of a path, the whole is read from `next` on."""
     query, hub = call.query, await call.canvas.hub(call["key"])
     limit = _within(query.limit, 1, PAGE_LIMIT, "query.limit")
 
@@ -409,7 +411,7 @@ class EntriesQuery(Shape, frozen=True, kw_only=True):
 
 @route("GET", "/api/sessions/{key}/entries", query=EntriesQuery, returns=EntryPage)
 async def entries(call: Call) -> EntryPage:
-    """Contents of entries: those named, or the end of a path."""
+    """Get the contents of entries: those named, or the end of a path."""
     query = call.query
 
     def page(tree: Any) -> EntryPage:
@@ -435,7 +437,7 @@ async def entries(call: Call) -> EntryPage:
 
 @route("GET", "/api/sessions/{key}/entries/{id}", returns=EntryView)
 async def entry(call: Call) -> EntryView:
-    """One entry with its contents."""
+    """Get an entry with its contents."""
     return await in_thread(call, call["key"], lambda tree: tree.view(tree.entry(call["id"])))
 
 
@@ -447,7 +449,7 @@ class TextQuery(Shape, frozen=True, kw_only=True):
 
 @route("GET", "/api/sessions/{key}/entries/{id}/text", query=TextQuery, returns=TextPart)
 async def text(call: Call) -> TextPart:
-    """A piece of a long block."""
+    """Get a part of a long block."""
     query = call.query
     limit = _within(query.limit, 1, TEXT_LIMIT, "query.limit")
     offset = _within(query.offset, 0, 1 << 40, "query.offset")
@@ -461,7 +463,7 @@ class RawQuery(Shape, frozen=True, kw_only=True):
 
 @route("GET", "/api/sessions/{key}/entries/{id}/raw", query=RawQuery, returns=TextPart)
 async def raw(call: Call) -> TextPart:
-    """A piece of an entry's stored JSON, indented."""
+    """Get a part of an entry's stored JSON, indented."""
     limit = _within(call.query.limit, 1, TEXT_LIMIT, "query.limit")
     offset = _within(call.query.offset, 0, 1 << 40, "query.offset")
     return await in_thread(call, call["key"], lambda tree: tree.raw(call["id"], offset, limit))
@@ -469,11 +471,11 @@ async def raw(call: Call) -> TextPart:
 
 @route("GET", "/api/sessions/{key}/entries/{id}/versions", returns=Versions)
 async def versions(call: Call) -> Versions:
-    """The content of an entry at each version."""
+    """Get the content of an entry at each version."""
     return await in_thread(call, call["key"], lambda tree: Versions(versions=tree.versions(call["id"])))
 
 
-# --- figures ---------------------------------------------------------------------------------------------------------
+# --- statistics ------------------------------------------------------------------------------------------------------
 
 
 class ToQuery(Shape, frozen=True, kw_only=True):
@@ -482,7 +484,7 @@ class ToQuery(Shape, frozen=True, kw_only=True):
 
 @route("GET", "/api/sessions/{key}/stats", query=ToQuery, returns=TotalsView)
 async def stats(call: Call) -> TotalsView:
-    """Totals of a branch, or of the whole tree."""
+    """Get totals of a branch, or of the whole tree."""
 
     def counted(tree: Any) -> TotalsView:
         if call.query.to is None:
@@ -495,7 +497,7 @@ async def stats(call: Call) -> TotalsView:
 
 @route("GET", "/api/sessions/{key}/timeline", query=ToQuery, returns=Timeline)
 async def times(call: Call) -> Timeline:
-    """Times, tokens and costs along a branch."""
+    """Get times, tokens and costs along a branch."""
 
     def rows(tree: Any) -> Timeline:
         return timeline(tree.path_rows(call.query.to, 2000))
@@ -503,7 +505,7 @@ async def times(call: Call) -> Timeline:
     return await in_thread(call, call["key"], rows)
 
 
-# --- what only a lossless format can show ----------------------------------------------------------------------------
+# --- lossless views --------------------------------------------------------------------------------------------------
 
 
 class FindQuery(Shape, frozen=True, kw_only=True):
@@ -564,7 +566,7 @@ class CompareQuery(Shape, frozen=True, kw_only=True):
 
 @route("GET", "/api/compare", query=CompareQuery, returns=Comparison)
 async def compare(call: Call) -> Comparison:
-    """Two branches, or two sessions, message by message."""
+    """Compare two branches, or two sessions, message by message."""
     query, canvas = call.query, call.canvas
     left, right = await canvas.hub(query.a), await canvas.hub(query.b)
 
@@ -579,7 +581,7 @@ async def compare(call: Call) -> Comparison:
 
 @route("GET", "/api/dialects", returns=Dialects)
 async def dialects(call: Call) -> Dialects:
-    """The formats that conversations can be shown and written in."""
+    """List the formats in which conversations can be shown and exported."""
     return Dialects(
         wires=tuple(DialectView(id=name, label=name) for name in WIRES),
         files=tuple(DialectView(id=name, label=name) for name in FORMATS),
@@ -597,7 +599,7 @@ class WireQuery(Shape, frozen=True, kw_only=True):
 
 @route("GET", "/api/sessions/{key}/wire", query=WireQuery, returns=WireView)
 async def wire(call: Call) -> WireView:
-    """The request or answer as a dialect would say it, each loss where it applies."""
+    """Get the request or response as a dialect encodes it, each loss at its position."""
     query = call.query
 
     def seen(tree: Any) -> WireView:
@@ -612,7 +614,7 @@ async def wire(call: Call) -> WireView:
 
 
 def _usual_wire(tree: Any) -> str:
-    """The wire of the model in use, where it is one."""
+    """Returns the wire of the current model, if it has one."""
     model = tree.session.base.model or tree.session.model
     return model.api if model is not None and model.api in WIRES else DEFAULT_WIRE
 
@@ -624,7 +626,7 @@ class DoctorQuery(Shape, frozen=True, kw_only=True):
 
 @route("GET", "/api/sessions/{key}/doctor", query=DoctorQuery, returns=DoctorView)
 async def doctor(call: Call) -> DoctorView:
-    """What is wrong with the conversation for a model, before anything is sent."""
+    """Check the conversation for a model, before anything is sent."""
     query = call.query
 
     def examined(tree: Any) -> DoctorView:
@@ -640,7 +642,7 @@ class CacheQuery(Shape, frozen=True, kw_only=True):
 
 @route("GET", "/api/sessions/{key}/cache", query=CacheQuery, returns=CacheView)
 async def cache(call: Call) -> CacheView:
-    """Which prefix each request shares with the one before, and what broke it."""
+    """Show which prefix each request shares with the previous one, and what invalidated it."""
     if call.query.as_ is not None and call.query.as_ not in WIRES:
         raise HttpProblem(422, f"no wire {call.query.as_!r}", path="query.as", remedy="see /api/dialects")
     return await in_thread(call, call["key"], lambda tree: cache_view(tree, call.query.to, call.query.as_))
@@ -653,7 +655,7 @@ class ContextQuery(Shape, frozen=True, kw_only=True):
 
 @route("GET", "/api/sessions/{key}/context", query=ContextQuery, returns=ContextView)
 async def context(call: Call) -> ContextView:
-    """What the model read at an entry, and how much of its window that took."""
+    """Get what the model read at an entry, and how much of its window that used."""
     query = call.query
 
     def measured(tree: Any) -> ContextView:

@@ -1,7 +1,8 @@
-"""Routes as data: method, path, the shapes of query, body and answer. The OpenAPI document is made from them.
+"""Routes as data: method, path, and the shapes of query, body and response. The OpenAPI document is generated from
+them.
 
-A handler takes a `Call` and gives a shape; reading the request, checking it against the shapes and answering in the
-published error shape is done here, once.
+A handler takes a `Call` and returns a shape; parsing and validating the request, and responding in the published error
+shape, is done here, once.
 """
 
 from collections.abc import Awaitable, Callable
@@ -27,7 +28,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Call:
-    """One request, checked: path parameters, query and body in their shapes, and who asks."""
+    """One validated request: path parameters, query and body in their shapes, and the visitor."""
 
     canvas: CanvasState
     request: web.Request
@@ -36,7 +37,7 @@ class Call:
     body: Any
 
     def __getitem__(self, name: str) -> str:
-        """A part of the path by its name."""
+        """Returns a path parameter by its name."""
         return self.request.match_info[name]
 
 
@@ -79,7 +80,7 @@ def route(
 
 
 async def answer(found: Route, canvas: CanvasState, request: web.Request, visitor: Visitor) -> web.StreamResponse:
-    """Reads a request into its shapes, calls the handler, and writes what it gives."""
+    """Parses a request into its shapes, calls the handler, and writes the response."""
     query = _query(request, found.query) if found.query is not None else None
     body = await _body(request, found.body) if found.body not in (None, BYTES) else None
     given = await found.handler(Call(canvas, request, visitor, query, body))
@@ -107,7 +108,7 @@ async def _body(request: web.Request, shape: Any) -> Any:
 
 
 async def read_limited(request: web.Request, limit: int) -> bytes:
-    """The body of a request; 413 as soon as it is known to be larger than the limit."""
+    """Reads the body of a request; 413 as soon as it exceeds the limit."""
     if (request.content_length or 0) > limit:
         raise _too_large(limit)
     pieces: list[bytes] = []
@@ -121,7 +122,7 @@ async def read_limited(request: web.Request, limit: int) -> bytes:
 
 
 def _too_large(limit: int) -> HttpProblem:
-    # The rest of the body is not read, so the connection cannot be used again.
+    # The rest of the body is not read, so the connection cannot be reused.
     return HttpProblem(
         413,
         f"the body is larger than {limit:,} bytes",

@@ -1,7 +1,7 @@
-"""Going on: an answer from one model or from several at once, streamed into the tree, stopped, approved, steered.
+"""Runs: responses from one or several models at once, streamed into the tree; stop, approval and steering.
 
-A run is an agent on a branch of a session. Several runs of one session share the one writer that a session may have;
-where another process is that writer, or the session is another program's, they write a linked fork of it.
+A run is an agent on a branch of a session. Several runs of one session share its single writer; if another process is
+that writer, or the session is another program's, they write a linked fork of it.
 """
 
 import asyncio
@@ -65,11 +65,12 @@ from .targets import counted, described
 from .writers import AGENT, BranchHistory, Writers
 
 # --- tools -----------------------------------------------------------------------------------------------------------
-# The tools that the canvas lends to its runs: none, unless it was started with some.
+#
+# The tools that the canvas offers to its runs: none, unless it was started with some.
 
 
 class Toolbox:
-    """Tools of a profile that work below one folder; what changes something is asked for first."""
+    """Tools of a profile, confined to one folder; changes require approval."""
 
     def __init__(self, profile: str = "none", root: Path | None = None, policy: Policy | None = None) -> None:
         self.permissions = Permissions(policy or ASK)
@@ -88,12 +89,12 @@ class Toolbox:
         self._sections = {meta.id: meta.section_id for meta in registry.list()}
 
     def chosen(self, names: tuple[str, ...]) -> list[Tool]:
-        """The tools of these names; 422 for one that is not lent."""
+        """Returns the tools with these names; 422 for one that is not offered."""
         for at, name in enumerate(names):
             if name not in self._tools:
                 raise HttpProblem(
                     422,
-                    f"no tool {name!r} is lent here",
+                    f"tool {name!r} is not available here",
                     path=f"$.tools[{at}]",
                     remedy="start the canvas with --tools, or choose one of /api/tools",
                 )
@@ -115,7 +116,8 @@ class Toolbox:
 
 
 # --- uploads ---------------------------------------------------------------------------------------------------------
-# Media that the page uploads before it says something: kept by their hash until they are used, or a day.
+#
+# Media that the page uploads before sending a message: stored by hash until they are used, or for a day.
 
 
 LIFE = 24 * 3600.0  # seconds
@@ -153,13 +155,13 @@ class Uploads:
 
 
 MAX_RUNS = 8
-KEPT = 200  # runs that ended, for viewers that come back
+KEPT = 200  # ended runs, for viewers that reconnect
 _MEDIA = {"image": ImageBlock, "audio": AudioBlock, "document": DocumentBlock}
 _log = logging.getLogger(__name__)
 
 
 class Run:
-    """One model's answer, with the tools that it was lent."""
+    """One model's response, with its tools."""
 
     def __init__(self, view: RunView, hub: Hub, agent: Agent, history: BranchHistory) -> None:
         self._view = view
@@ -189,12 +191,12 @@ class Run:
         )
 
     def turn(self, state: RunState, **more: Any) -> None:
-        """Changes the state and has the viewers know."""
+        """Changes the state and notifies the viewers."""
         self._view = replace(self._view, state=state, **more)
         self.hub.publish("run", self.view())
 
     def add_usage(self, message: AssistantMessage) -> None:
-        """Sums up what the answers of the run used; a price that is not known makes the sum unknown."""
+        """Sums up the usage of the run's responses; an unknown price makes the sum unknown."""
         usage, before = message.usage, self._view.usage
         if usage is None:
             return
@@ -245,10 +247,10 @@ class Runs:
             raise HttpProblem(404, f"no run {id!r}", code="run_not_found", remedy="reload the session")
         return run
 
-    # --- beginning ---------------------------------------------------------------------------------------------------
+    # --- start -------------------------------------------------------------------------------------------------------
 
     async def start(self, hub: Hub, asked: RunRequest) -> StartedRuns:
-        """Says what was asked, and begins an answer of each model behind it."""
+        """Appends the prompt, and starts a response of each model below it."""
         if asked.key is not None and asked.key in self._started:
             return self._started[asked.key]
         self._check(asked)
@@ -294,7 +296,7 @@ class Runs:
             raise HttpProblem(422, "nothing to put in its place", path="$.text", remedy="say what should stand there")
 
     def _beginning(self, hub: Hub, asked: RunRequest) -> str | None:
-        """The entry behind which the run begins."""
+        """Returns the entry below which the run begins."""
         if asked.replaces is not None:
             return hub.tree.entry(asked.replaces).parent_id
         if asked.start is UNSET:
@@ -327,7 +329,7 @@ class Runs:
         return block
 
     async def _writer(self, hub: Hub, at: str | None) -> tuple[Place, Session, bool]:
-        """The session to write: the one that holds the entry, or a linked fork where that cannot be written."""
+        """Returns the session to write: the one that holds the entry, or a linked fork if that cannot be written."""
         key = await asyncio.to_thread(hub.tree.key_at, at)
         place = self._canvas.library.place(key)
         if not place.read_only:
@@ -350,7 +352,7 @@ class Runs:
     async def _say(
         self, session: Session, at: str | None, message: UserMessage | None, hub: Hub, asked: RunRequest
     ) -> str | None:
-        """Appends the prompt; gives the entry that the models answer."""
+        """Appends the prompt; returns the entry that the models respond to."""
         if message is None:
             return at
         branch = await asyncio.to_thread(self._moving, session, asked, at)
@@ -360,7 +362,7 @@ class Runs:
         return history.at
 
     def _moving(self, session: Session, asked: RunRequest, at: str | None) -> str | None:
-        """The named branch that the prompt moves along: the one asked for, or the one that ends here."""
+        """Returns the named branch that the prompt moves: the requested one, or the one that ends here."""
         if asked.branch is not None:
             if asked.branch not in session.branches():
                 session.set_branch(asked.branch, at)
@@ -370,7 +372,9 @@ class Runs:
         return next((branch.name for branch in session.branches().values() if branch.head == at), None)
 
     def _branch(self, session: Session, asked: RunRequest, at: str | None, number: int, count: int) -> str | None:
-        """The branch of one model's answer: the prompt's own for the first; for further ones, names after that."""
+        """Returns the branch of one model's response: the prompt's own for the first; numbered names for further
+        ones.
+        """
         ends_here = next((branch.name for branch in session.branches().values() if branch.head == at), None)
         if number == 0:
             return ends_here if asked.branch is not None or count == 1 else None
@@ -435,10 +439,10 @@ class Runs:
         agent.approve = lambda request: self._approve(run, request)
         return run
 
-    # --- under way ---------------------------------------------------------------------------------------------------
+    # --- execution ---------------------------------------------------------------------------------------------------
 
     async def _carry(self, run: Run, place: Place, hub: Hub) -> None:
-        """Runs to the end, whatever comes; viewers see how it ended."""
+        """Runs to the end; viewers see the outcome."""
 
         def doing(name: str | None) -> None:
             run.doing = name
@@ -476,7 +480,7 @@ class Runs:
         self._canvas.session_changed(hub.place)
 
     async def _approve(self, run: Run, request: ApprovalRequest) -> bool:
-        """Has a person decide; the run waits."""
+        """Waits for the user's approval."""
         rule = standing_rule(request.tool_name, request.params)
         approval = Approval(
             run=run.id,
@@ -504,7 +508,7 @@ class Runs:
                 self._canvas.session_changed(run.hub.place)
 
     def answer(self, run: Run, call_id: str, allow: bool, always: bool) -> None:
-        """What a person decided about a call that waits."""
+        """Resolves a call that waits for approval."""
         self._refuse_over(run)
         waiting = run.waiting.get(call_id)
         if waiting is None:
@@ -525,7 +529,7 @@ class Runs:
         run.agent.abort("stopped")
 
     def steer(self, run: Run, text: str) -> None:
-        """Says something to a running agent; it is read as soon as all calls under way have results."""
+        """Queues input for a running agent; it is sent as soon as all running calls have results."""
         self._refuse_over(run)
         if not text.strip():
             raise HttpProblem(422, "nothing to say", path="$.text", remedy="write something")
@@ -537,7 +541,7 @@ class Runs:
             raise HttpProblem(409, f"the run {run.id} is over", code="run_over", remedy="continue from its end")
 
     async def close(self) -> None:
-        """Stops every run, in order, and lets the sessions go. What had come of the answers is kept."""
+        """Stops every run and closes the sessions. Partial responses are kept."""
         tasks = [run.task for run in self._runs.values() if run.task is not None and not run.task.done()]
         for run in self._runs.values():
             if run.is_active:
@@ -572,7 +576,7 @@ def _options(asked: RunRequest) -> dict[str, Any]:
 
 
 def _as_text(model: ModelDescriptor) -> Any:
-    """A transform that gives the model other models' thoughts as plain text."""
+    """A transform that gives the model other models' thinking as plain text."""
 
     def transform(messages: Sequence[AgentMessage], signal: Any) -> Any:
         context = Context(messages=tuple(messages))  # type: ignore[arg-type]
@@ -582,7 +586,7 @@ def _as_text(model: ModelDescriptor) -> Any:
 
 
 def _losses(history: BranchHistory, system: Any, model: ModelDescriptor, thinking: Any) -> LossCounts:
-    """What the hand-over to this model loses, as counts."""
+    """Counts the losses of the hand-over to this model."""
     from ..agent.history import for_models
 
     if not model.api:

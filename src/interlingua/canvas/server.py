@@ -1,4 +1,4 @@
-"""The canvas server: sessions on HTTP for a page on this machine, and for programs with a key."""
+"""The canvas server: sessions over HTTP for a local page, and for programs with a key."""
 
 import asyncio
 import contextlib
@@ -30,9 +30,9 @@ from .watchers import follow_home
 
 ASSETS = Path(__file__).parent / "assets"
 PORT = 8642
-IDLE = 60.0  # seconds after which a session that nobody looks at is closed
+IDLE = 60.0  # seconds after which a session without viewers is closed
 PURGE_EVERY = 3600.0  # seconds
-_HASHED = re.compile(r"[.-][A-Za-z0-9_-]{8,}\.\w+$")  # a file name with a hash of its content in it
+_HASHED = re.compile(r"[.-][A-Za-z0-9_-]{8,}\.\w+$")  # a file name with a content hash
 _NO_PAGE = (
     b"<!doctype html><meta charset=utf-8><title>Interlingua canvas</title>"
     b"<p>The page of the canvas is not part of this installation; the API is at /api."
@@ -40,7 +40,7 @@ _NO_PAGE = (
 
 
 class Canvas(CanvasState):
-    """One canvas on HTTP: its routes, its page, and its life."""
+    """One canvas over HTTP: its routes, its page, and its lifecycle."""
 
     def __init__(
         self,
@@ -66,7 +66,8 @@ class Canvas(CanvasState):
         self.address, self.port = self._listener.address, self._listener.port
         self.client_listener = ClientListener(self, client_port) if client_port is not None else None
 
-    # --- life --------------------------------------------------------------------------------------------------------
+    # --- lifecycle
+    # -----------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         self._is_stopping = False
@@ -88,7 +89,7 @@ class Canvas(CanvasState):
         self._tasks = [asyncio.ensure_future(one) for one in followed]
 
     async def stop(self) -> None:
-        """Tells viewers, lets open requests end, closes every session."""
+        """Notifies viewers, lets open requests finish, and closes every session."""
         self._is_stopping = True
         self.events.close("shutdown")
         for task in self._tasks:
@@ -104,7 +105,7 @@ class Canvas(CanvasState):
         self._hubs.clear()
         await self.finder.stop()
         await self._listener.stop()
-        await self.lingering.close()  # what requests that were still on their way have opened
+        await self.lingering.close()  # sessions that late requests have opened
 
     async def __aenter__(self) -> "Canvas":
         await self.start()
@@ -114,7 +115,7 @@ class Canvas(CanvasState):
         await self.stop()
 
     async def _sweep(self) -> None:
-        """Closes what nobody looks at, and removes for good what was deleted long enough ago."""
+        """Closes sessions without viewers, and purges what was deleted long ago."""
         purged = 0.0
         while True:
             if time.monotonic() - purged > PURGE_EVERY or not purged:
@@ -148,7 +149,7 @@ class Canvas(CanvasState):
         async def handle(request: web.Request) -> web.StreamResponse:
             guard.refuse_foreign_host(request, self._names)
             guard.refuse_foreign_origin(request)
-            if self._is_stopping:  # a viewer that comes back at once would keep it from stopping
+            if self._is_stopping:  # a viewer that reconnects at once would prevent the stop
                 raise HttpProblem(503, "the server stops", remedy="try again when it is back")
             visitor = guard.authenticate(request, self.access, self.cookie_name)
             if found.path not in reading_routes.OPEN:
@@ -159,7 +160,7 @@ class Canvas(CanvasState):
         return handle
 
     async def _frame(self, request: web.Request) -> web.StreamResponse:
-        """A page of another origin may hold this frame; the key in its address is what lets it in."""
+        """Allows pages of other origins to embed this frame; the key in its URL grants access."""
         guard.refuse_foreign_host(request, self._names)
         return await export.frame(self, request)
 
@@ -170,7 +171,7 @@ class Canvas(CanvasState):
         raise HttpProblem(404, f"no route {request.method} {request.path}", remedy="see /api/openapi.json")
 
     async def _page(self, request: web.Request) -> web.StreamResponse:
-        """The page and its files; a one-time token in the address is taken here."""
+        """Serves the page and its files; a one-time token in the URL is redeemed here."""
         guard.refuse_foreign_host(request, self._names)
         guard.refuse_foreign_origin(request)
         if "token" in request.query:
@@ -186,12 +187,12 @@ class Canvas(CanvasState):
         return _file(index, immutable=False)
 
     def _let_in(self, request: web.Request) -> web.StreamResponse:
-        # A browser that only prepares a page must not use the token up.
+        # A browser that only prefetches a page must not use up the token.
         if "prefetch" in request.headers.get("Sec-Purpose", request.headers.get("Purpose", "")):
             raise HttpProblem(403, "the address works once, and is not for prefetching")
         cookie = self.access.redeem(request.query["token"])
         rest = request.rel_url.without_query_params("token")
-        # Browsers read a backslash as a slash, and two of either as the beginning of another host.
+        # Browsers read a backslash as a slash, and two of either as the start of another host.
         target = rest.path_qs if re.match(r"/(?![/\\])", rest.path_qs) else "/"
         response = web.Response(status=303, headers={"Location": target if cookie else "/?login=failed"})
         if cookie is not None:
@@ -200,7 +201,7 @@ class Canvas(CanvasState):
 
 
 def _refuse_other_sessions(request: web.Request, visitor: Visitor) -> None:
-    """An embedded frame sees the one session that it was made for."""
+    """Restricts an embedded frame to the one session that it was created for."""
     if visitor.only is None:
         return
     named = request.match_info.get("key") or request.query.get("in", "").partition("/")[0]
@@ -209,7 +210,7 @@ def _refuse_other_sessions(request: web.Request, visitor: Visitor) -> None:
 
 
 def _inside(folder: Path, name: str) -> Path | None:
-    """A file below a folder; None for anything that leads out of it, through links too."""
+    """Returns a file below a folder; None for anything outside, through links too."""
     if not name or "\0" in name or name.startswith("/"):
         return None
     try:

@@ -1,6 +1,6 @@
-"""What the canvas says over HTTP: every JSON shape of its API, as values. The OpenAPI document is made from these.
+"""Every JSON shape of the canvas API, as values. The OpenAPI document is generated from these.
 
-Absent means default or unknown; a `cost` that is absent is unknown, never zero. Times are milliseconds.
+Absent means default or unknown; an absent `cost` is unknown, never zero. Times are milliseconds.
 """
 
 from typing import Any, Literal, TypeAlias
@@ -46,7 +46,7 @@ class SpawnedBy(Shape, frozen=True, kw_only=True):
 
 
 class SessionView(Shape, frozen=True, kw_only=True):
-    """A session in the list. `shape` is a sketch of its tree: lanes of roles, 8 added where something failed."""
+    """A session in the list. `shape` is a sketch of its tree: lanes of roles, 8 added for failures."""
 
     key: str
     title: str
@@ -125,7 +125,7 @@ class SourceList(Shape, frozen=True, kw_only=True):
 
 
 class Me(Shape, frozen=True, kw_only=True):
-    """Who is asking, and what the server can do."""
+    """The current visitor, and the server's capabilities."""
 
     scope: Literal["read", "write"]
     csrf: str | None = None
@@ -149,7 +149,7 @@ class RowUsage(Shape, frozen=True, kw_only=True):
 
 
 class CallRow(Shape, frozen=True, kw_only=True):
-    """A call in its answer's row. Results are rows of their own; which belongs to which depends on the branch."""
+    """A call in its response's row. Results are separate rows; which belongs to which depends on the branch."""
 
     id: str
     name: str
@@ -165,7 +165,7 @@ class AnsweredCall(Shape, frozen=True, kw_only=True):
 
 
 class Row(Shape, frozen=True, kw_only=True):
-    """An entry of the tree, small enough to send all of them. `seq` grows in the order of the log."""
+    """An entry of the tree, small enough to send all of them. `seq` grows in log order."""
 
     seq: int
     id: str
@@ -234,7 +234,7 @@ class TreePage(Shape, frozen=True, kw_only=True):
 
 
 class Media(Shape, frozen=True, kw_only=True):
-    """Where a block's data is: `src` on this server, or a remote `url` that is never loaded unasked."""
+    """Where a block's data is: `src` on this server, or a remote `url` that is never loaded automatically."""
 
     mime_type: str | None = None
     src: str | None = None
@@ -276,7 +276,7 @@ class DocumentView(Media, frozen=True, kw_only=True, tag_field="type", tag="docu
 
 
 class ToolCallView(Shape, frozen=True, kw_only=True, tag_field="type", tag="toolCall"):
-    """`made` is what could be read of arguments that are no JSON object; such a call is never run."""
+    """`made` is what could be parsed of arguments that are not a JSON object; such a call is never run."""
 
     id: str
     name: str
@@ -325,7 +325,7 @@ BlockView: TypeAlias = (
 
 
 class MessageView(Shape, frozen=True, kw_only=True):
-    """A message for the page: media by address, long texts cut with the number of characters left out."""
+    """A message for the page: media by URL, long texts truncated, with the number of omitted characters."""
 
     role: str
     content: tuple[BlockView, ...]
@@ -372,7 +372,7 @@ class EntryPage(Shape, frozen=True, kw_only=True):
 
 
 class TextPart(Shape, frozen=True, kw_only=True):
-    """A piece of a long text. `line` is the line in the file that it is stored in, from one."""
+    """A part of a long text. `line` is the line in the file that it is stored in, from one."""
 
     text: str
     offset: int
@@ -390,7 +390,7 @@ class Versions(Shape, frozen=True, kw_only=True):
     versions: tuple[Version, ...]
 
 
-# --- figures ---------------------------------------------------------------------------------------------------------
+# --- statistics ------------------------------------------------------------------------------------------------------
 
 
 class Tokens(Shape, frozen=True, kw_only=True):
@@ -403,7 +403,7 @@ class Tokens(Shape, frozen=True, kw_only=True):
 
 
 class ModelTotals(Shape, frozen=True, kw_only=True):
-    """`cost` is the sum of what is known; `unpriced` counts the answers whose cost is not."""
+    """`cost` is the sum of known costs; `unpriced` counts the responses without one."""
 
     messages: dict[str, int]
     tokens: Tokens
@@ -437,7 +437,7 @@ class Timeline(Shape, frozen=True, kw_only=True):
     points: tuple[Point, ...]
 
 
-# --- find ------------------------------------------------------------------------------------------------------------
+# --- search ----------------------------------------------------------------------------------------------------------
 
 
 class SnippetPart(Shape, frozen=True, kw_only=True):
@@ -451,7 +451,7 @@ HitKind: TypeAlias = Literal[
 
 
 class Hit(Shape, frozen=True, kw_only=True):
-    """A match of the search. `number` counts messages on the way from the root."""
+    """A search hit. `number` counts messages from the root."""
 
     key: str
     title: str
@@ -552,7 +552,7 @@ class Comparison(Shape, frozen=True, kw_only=True):
     next: int | None = None
 
 
-# --- what only a lossless format can show ----------------------------------------------------------------------------
+# --- lossless views --------------------------------------------------------------------------------------------------
 
 
 class DialectView(Shape, frozen=True, kw_only=True):
@@ -567,7 +567,7 @@ class Dialects(Shape, frozen=True, kw_only=True):
 
 
 class JsonLine(Shape, frozen=True, kw_only=True):
-    """A line of indented JSON. `source` is the stored path of a sent value; `cut` counts what is left out."""
+    """A line of indented JSON. `source` is the stored path of a sent value; `cut` counts the omitted characters."""
 
     depth: int
     text: str
@@ -594,7 +594,7 @@ class LossView(Shape, frozen=True, kw_only=True):
 
 
 class WireView(Shape, frozen=True, kw_only=True):
-    """`back`: the dialect is the conversation's own, and what is sent comes back value for value."""
+    """`back`: the dialect is the conversation's own, and the sent body round-trips exactly."""
 
     dialect: str
     model: str | None = None
@@ -610,7 +610,7 @@ class WireView(Shape, frozen=True, kw_only=True):
 
 
 class FindingView(Shape, frozen=True, kw_only=True):
-    """`repaired`: sending repairs it on a copy; what is stored stays as it is."""
+    """`repaired`: sending repairs it on a copy; the stored value is unchanged."""
 
     n: int
     path: str
@@ -648,7 +648,7 @@ class CacheTokens(Shape, frozen=True, kw_only=True):
 
 
 class Broken(Shape, frozen=True, kw_only=True):
-    """The first place at which a request differs from the one before: from there on nothing can be reused."""
+    """The first difference between a request and the previous one: nothing after it can be reused."""
 
     path: str
     entry: str | None = None
@@ -690,7 +690,7 @@ class CompactionMark(Shape, frozen=True, kw_only=True):
 
 
 class Reading(Shape, frozen=True, kw_only=True):
-    """What one answer read, in tokens."""
+    """What one response read, in tokens."""
 
     entry: str
     number: int
@@ -705,7 +705,7 @@ class Reading(Shape, frozen=True, kw_only=True):
 
 
 class ContextView(Shape, frozen=True, kw_only=True):
-    """What a model reads at an entry. `exact`: the total is the provider's count; `left` messages it does not read."""
+    """What a model reads at an entry. `exact`: the total is the provider's count; `left` messages are not read."""
 
     model: str | None = None
     window: int | None = None
@@ -719,7 +719,7 @@ class ContextView(Shape, frozen=True, kw_only=True):
     answers: tuple[Reading, ...] = ()
 
 
-# --- going on --------------------------------------------------------------------------------------------------------
+# --- runs ------------------------------------------------------------------------------------------------------------
 
 
 class Price(Shape, frozen=True, kw_only=True):
@@ -783,7 +783,7 @@ RunState: TypeAlias = Literal["starting", "running", "waiting", "done", "stopped
 
 
 class RunView(Shape, frozen=True, kw_only=True):
-    """An answer under way, or one that ended. `mine` is false for an agent elsewhere that only reports here."""
+    """A response in progress, or an ended one. `mine` is false for a remote agent that only reports here."""
 
     id: str
     session: str
@@ -810,7 +810,7 @@ class RunList(Shape, frozen=True, kw_only=True):
 
 
 class LiveNode(Shape, frozen=True, kw_only=True):
-    """An answer that is being written."""
+    """A response in progress."""
 
     node: str
     run: str
@@ -824,7 +824,7 @@ class LiveNode(Shape, frozen=True, kw_only=True):
 
 
 class Approval(Shape, frozen=True, kw_only=True):
-    """A call that waits for a person. `pattern` says what `always` would allow; absent: nothing."""
+    """A call that waits for approval. `pattern` is what `always` would allow; absent: nothing."""
 
     run: str
     call_id: str
@@ -835,7 +835,7 @@ class Approval(Shape, frozen=True, kw_only=True):
 
 
 class InputBlock(Shape, frozen=True, kw_only=True):
-    """A piece of what the user says: text, or media that were uploaded before."""
+    """A part of the user's input: text, or uploaded media."""
 
     type: Literal["text", "image", "document", "audio"]
     text: str | None = None
@@ -851,7 +851,7 @@ class RunOptions(Shape, frozen=True, kw_only=True):
 
 
 class RunRequest(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Continue from an entry (the head if not given; null begins a new root), with or without a message, on models.
+    """Continue from an entry (default: the head; null begins a new root), with or without a message, on models.
 
     `replaces` makes the message a new sibling of that entry. `key` makes the request idempotent.
     """
@@ -869,7 +869,7 @@ class RunRequest(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class StartedRuns(Shape, frozen=True, kw_only=True):
-    """`linked`: the session could not be written, and goes on in a linked fork of it."""
+    """`linked`: the session could not be written, and continues in a linked fork."""
 
     session: SessionView
     linked: bool = False
@@ -918,7 +918,7 @@ class CauseCount(Shape, frozen=True, kw_only=True):
 
 
 class Cause(Shape, frozen=True, kw_only=True):
-    """The same loss of several models, as one row."""
+    """The same loss for several models, as one row."""
 
     what: str
     why: str | None = None
@@ -955,7 +955,7 @@ class Uploaded(Shape, frozen=True, kw_only=True):
 
 
 class ScanRequest(Shape, frozen=True, kw_only=True):
-    """The path to an entry, or all branches. `patterns` holds further texts to look for."""
+    """The path to an entry, or all branches. `patterns` holds further texts to search for."""
 
     format: str
     to: str | None = None
@@ -966,7 +966,7 @@ class ScanRequest(Shape, frozen=True, kw_only=True):
 
 
 class FindView(Shape, frozen=True, kw_only=True):
-    """Something that looks private. `suggested`: it is hardly ever anything else."""
+    """A match that looks private. `suggested`: it is almost certainly private."""
 
     id: str
     kind: str
@@ -980,14 +980,14 @@ class FindView(Shape, frozen=True, kw_only=True):
 
 
 class Scan(Shape, frozen=True, kw_only=True):
-    """What was found, and how many bytes the file would have."""
+    """The matches, and the size of the file in bytes."""
 
     finds: tuple[FindView, ...]
     bytes: int
 
 
 class ExportRequest(Shape, frozen=True, kw_only=True):
-    """`redact` names finds of a scan with the same choice; `replace` stands in their place."""
+    """`redact` names matches of a scan with the same choice; `replace` replaces them."""
 
     format: str
     to: str | None = None
@@ -1007,7 +1007,7 @@ _encoder = msgspec.json.Encoder()
 
 
 def encode(value: Any) -> bytes:
-    """The JSON of a shape; halves of surrogate pairs, which a file may hold, are written as U+FFFD."""
+    """Returns the JSON of a shape; unpaired surrogates, which a file may contain, are written as U+FFFD."""
     try:
         return _encoder.encode(value)
     except UnicodeEncodeError:

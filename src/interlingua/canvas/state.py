@@ -1,4 +1,4 @@
-"""What a canvas shows and who may see it: what every route of it works on. The HTTP server is built on it."""
+"""The state of a canvas and its access control, which every route works on. The HTTP server is built on it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -56,15 +56,17 @@ class CanvasState(OpenSessions):
 
     @property
     def cookie_name(self) -> str:
-        """Cookies do not tell ports apart, so the name does: two canvases on one machine do not log each other out."""
+        """Cookies do not distinguish ports, so their name does: two canvases on one machine do not log each other
+        out.
+        """
         return f"interlingua_canvas_{self.port}"
 
     def link(self, path: str = "/", *, scope: Any = "write") -> str:
-        """An address that lets one browser in, once."""
+        """Returns a one-time URL for a browser."""
         return f"{self.address}{path}?token={self.access.new_token(scope)}"
 
     def frame_link(self, key: str) -> str:
-        """An address at which a notebook shows one session, to read."""
+        """Returns a URL at which a notebook shows one session, read-only."""
         return f"{self.address}/embed/{key}?k={self.access.cookie('read', only=key)}"
 
     def watched_sources(self, counts: dict[str, int]) -> list[SourceView]:

@@ -1,4 +1,4 @@
-"""Models as targets: a request as each would get it, every loss where it applies, and what a hand-over costs."""
+"""Models as targets: a request as each model would receive it, with every loss, and the cost of a hand-over."""
 
 import base64
 import bisect
@@ -62,7 +62,8 @@ from .shapes import (
 from .trees import Tree
 
 # --- models ----------------------------------------------------------------------------------------------------------
-# Models by their names: what is known of them, and whether they can be asked.
+#
+# Models by name: what is known of them, and whether they can be called.
 
 
 DEBUG_PROVIDERS = frozenset({"debug", "clawfice-debug"})
@@ -70,7 +71,7 @@ LOCAL_PROVIDERS = frozenset({"ollama", "lmstudio", "llamacpp", "vllm"})
 
 
 def described(name: str, client: Client | None = None) -> ModelDescriptor:
-    """A model by `provider/id`, with its wire and its limits; 422 for one that nobody serves."""
+    """Returns a model by `provider/id`, with its wire and limits; 422 for an unknown one."""
     try:
         connector, model = (client or default_client()).find(name)
     except InterlinguaError as error:
@@ -85,25 +86,25 @@ def described(name: str, client: Client | None = None) -> ModelDescriptor:
 
 
 def target(name: str, client: Client | None = None) -> ModelDescriptor:
-    """A model, or the wire of this name."""
+    """Returns a model, or the wire with this name."""
     return ModelDescriptor(id="", api=name) if name in WIRES else described(name, client)
 
 
 @functools.lru_cache(maxsize=512)
 def window_of(provider: str | None, model: str | None) -> tuple[int | None, int | None]:
-    """How much a model reads and writes, where that is known."""
+    """Returns the context window and the output limit of a model, where known."""
     if not model:
         return None, None
     known = catalogue.describe(provider, model) if provider else None
     if known is None:
-        # An alias, a family or an id without its provider: what a call with this name would ask.
+        # An alias, a family or an id without its provider: the model that a call with this name uses.
         with contextlib.suppress(InterlinguaError):
             known = default_client().find_known(model, catalogue.default())[1]
     return (known.context_window, known.max_tokens) if known is not None else (None, None)
 
 
 def listed(client: Client, text: str, limit: int, used: Iterable[str], only_ready: bool) -> ModelList:
-    """Models whose name has every word, those in use first, then those that can be asked at once."""
+    """Returns models whose name contains every word: those in use first, then those that are ready."""
     used = set(used)
     providers = {connector.provider: _provider(connector) for connector in client.connectors}
     found: list[ModelView] = []
@@ -136,7 +137,7 @@ def _provider(connector: Connector) -> ProviderView:
 
 
 def _is_ready(connector: Connector) -> tuple[bool, str | None]:
-    """Whether a key was found, or none is needed; never the key itself."""
+    """Whether a key was found, or none is needed; never returns the key itself."""
     if connector.provider in DEBUG_PROVIDERS:
         return True, "offline"
     if not isinstance(connector, HttpConnector):
@@ -176,7 +177,8 @@ def _view(model: ModelDescriptor, connector: Connector, about: ProviderView, use
 
 
 # --- paths into a request --------------------------------------------------------------------------------------------
-# JSON paths into a request, and the entries and blocks that they are about.
+#
+# JSON paths into a request, and their entries and blocks.
 
 
 _MESSAGE = re.compile(r"\$\.messages\[(\d+)\](?:\.content\[(\d+)\])?")
@@ -190,7 +192,7 @@ class Position(NamedTuple):
 
 
 def spot(path: str) -> Position | None:
-    """The message and block in which a path lies; None for what is beside the messages."""
+    """Returns the message and block of a path; None outside the messages."""
     found = _MESSAGE.match(path)
     if found is None:
         return None
@@ -198,7 +200,7 @@ def spot(path: str) -> Position | None:
 
 
 def entry_of(path: str, ids: Sequence[str | None]) -> tuple[str | None, int | None]:
-    """The entry and the block of a path, when `ids` are the entries of the request's messages."""
+    """Returns the entry and the block of a path; `ids` are the entries of the request's messages."""
     found = spot(path)
     if found is None or found.message >= len(ids):
         return None, None
@@ -206,18 +208,19 @@ def entry_of(path: str, ids: Sequence[str | None]) -> tuple[str | None, int | No
 
 
 # --- sending ---------------------------------------------------------------------------------------------------------
-# A request as a target would get it: adapted, encoded, with every loss, and where each sent value came from.
+#
+# A request as a target would receive it: adapted, encoded, with every loss, and the origin of each sent value.
 
 
-# Characters of the private use area: no conversation's own text is confused with a mark.
+# Private use characters: a conversation's own text is not confused with a marker.
 _OPEN, _CLOSE = "\ue0f0", "\ue0f1"
 _MARK = re.compile(f"{_OPEN}(\\d+)\\.(-?\\d+){_CLOSE}")
 
 
 class Sent(NamedTuple):
-    """What goes over the wire: the body, what it could not say (paths into the source), and how it was adapted.
+    """The body as sent, its losses (paths into the source), and how it was adapted.
 
-    The losses are found when they are first looked at: not everyone who sends wants to know.
+    The losses are computed on first access.
     """
 
     api: str
@@ -229,7 +232,7 @@ class Sent(NamedTuple):
 def send(
     request: Request, target: ModelDescriptor, *, thinking: Literal["drop", "text"] = "drop", own: bool = False
 ) -> Sent:
-    """The request for a target. `own`: it goes back to the dialect that it came from, and is not adapted."""
+    """Builds the request for a target. `own`: it goes back to its own dialect, and is not adapted."""
     wire = wire_of(target.api)
     if own:
         encoded = wire.encode_request(request)
@@ -240,29 +243,29 @@ def send(
 
 
 def wire_of(api: str) -> Any:
-    """The codec of a wire; 422 for what is none."""
+    """Returns the codec of a wire; 422 for anything else."""
     if api not in WIRES:
         raise HttpProblem(422, f"no wire {api!r}", path="query.as", remedy=f"choose one of {', '.join(sorted(WIRES))}")
     return dialect(api)
 
 
 def _joined(adapted: Adapted, losses: Sequence[Loss]) -> tuple[Loss, ...]:
-    """What adapting and encoding cost, each once, at its place in the source."""
+    """Returns the losses of adapting and encoding, each once, with their paths in the source."""
     found = list(adapted.losses)
     for loss in losses:
         path = adapted.source(loss.path)
-        if path is not None:  # what was added by adapting, the source never had
+        if path is not None:  # added by adapting: the source never had it
             found.append(loss if path == loss.path else replace(loss, path=path))
     return tuple(dict.fromkeys(found))
 
 
-# --- where a sent value came from ------------------------------------------------------------------------------------
+# --- origins of sent values ------------------------------------------------------------------------------------------
 
 
 def origins(request: Request, sent: Sent) -> dict[str, str]:
-    """By the path of a sent value, the path in the source of what it says.
+    """Maps the path of each sent value to its path in the source.
 
-    The codecs do not tell; so a copy of the request whose texts are marks is encoded, and the marks are looked for.
+    Codecs do not report this; so a copy of the request with markers for texts is encoded, and the markers are located.
     """
     source = sent.adapted.request if sent.adapted is not None else request
     marked = replace(
@@ -291,7 +294,7 @@ def origins(request: Request, sent: Sent) -> dict[str, str]:
 
 
 def _ancestors(path: str) -> Iterator[str]:
-    """The values around a value, up to the list that holds the messages."""
+    """Yields the values around a value, up to the list of messages."""
     while (cut := max(path.rfind("."), path.rfind("["))) > 0:
         path = path[:cut]
         if "[" not in path:
@@ -323,7 +326,7 @@ def _mark(at: int, number: int, block: Block) -> Block:
 
 
 def _decoded(text: str) -> str:
-    """Base64 as text, in case it is a mark."""
+    """Returns base64 as text, in case it is a marker."""
     encoded = text.rpartition(",")[2]
     if len(encoded) > 64:
         return ""
@@ -345,10 +348,11 @@ def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
 
 
 # --- the wire view ---------------------------------------------------------------------------------------------------
-# The wire view: what is stored, what a dialect would send, and every loss between, each where it applies.
+#
+# The wire view: what is stored, what a dialect would send, and every loss between, each at its position.
 
 
-STRING_SHOWN = 240  # characters of a string on a line
+STRING_SHOWN = 240  # characters of a string per line
 MESSAGES_SHOWN = 200  # the latest ones
 _MEDIA = ("data", "image_url", "file_data", "bytes", "url")
 
@@ -390,7 +394,7 @@ def wire_view(
 
 
 def before_answer(tree: Tree, to: str | None) -> str | None:
-    """What an answer read ends before it; other entries are read themselves."""
+    """What a response read ends before it; other entries are included themselves."""
     at = to if to is not None else tree.head()
     if at is None:
         raise HttpProblem(404, "the session is empty", code="entry_not_found", remedy="say something first")
@@ -400,7 +404,7 @@ def before_answer(tree: Tree, to: str | None) -> str | None:
 
 
 def _shown(request: Request) -> tuple[Request, int]:
-    """The request with its latest messages alone, and how many are left out."""
+    """Returns the request with only its latest messages, and how many are omitted."""
     first = max(0, len(request.context.messages) - MESSAGES_SHOWN)
     if not first:
         return request, 0
@@ -408,7 +412,7 @@ def _shown(request: Request) -> tuple[Request, int]:
 
 
 def _stored(request: Request) -> dict[str, Any]:
-    """A request as it is stored, with the paths that losses have."""
+    """Returns a request as it is stored, with the paths that losses use."""
     context = plain(request.context)
     body = {"system": context.pop("systemPrompt", None), **context, "options": plain(request.options)}
     return {key: value for key, value in {"model": plain(request.model), **body}.items() if value}
@@ -418,7 +422,9 @@ def _stored(request: Request) -> dict[str, Any]:
 
 
 def _numbered(losses: Sequence[Loss], ids: Sequence[str | None]) -> Iterator[LossView]:
-    """In order of appearance: by message and block, what is beside the messages first; bookkeeping last."""
+    """Numbers losses in order of appearance: by message and block, those beside the messages first; bookkeeping
+    last.
+    """
     ordered = sorted(losses, key=lambda loss: (loss.severity == "record", _order(loss.path)))
     for n, loss in enumerate(ordered, 1):
         entry, block = entry_of(loss.path, ids)
@@ -439,7 +445,7 @@ def _order(path: str) -> tuple[int, int, str]:
 
 
 def _with_ghosts(losses: Sequence[LossView], lines: Sequence[JsonLine]) -> Iterator[LossView]:
-    """Where on the sent side something is missing: before the first line that came from behind it."""
+    """Locates missing values on the sent side: before the first line from after them."""
     known = [(_order(line.source), at) for at, line in enumerate(lines) if line.source is not None]
     known.sort()
     for loss in losses:
@@ -451,7 +457,7 @@ def _with_ghosts(losses: Sequence[LossView], lines: Sequence[JsonLine]) -> Itera
 
 
 def _with_keepers(losses: Sequence[LossView], request: Request, sent: Sent, wanted: bool) -> Sequence[LossView]:
-    """Which other wires would not lose it."""
+    """Adds the other wires that would not lose it."""
     if not wanted or len(request.context.messages) > MESSAGES_SHOWN:
         return losses
     lost: dict[str, set[str]] = {}
@@ -483,9 +489,9 @@ def _lines(
     shift: int = 0,
     first: int = 0,
 ) -> Iterator[JsonLine]:
-    """JSON as indented lines, each with its path, where it came from, and the losses that are about it.
+    """Returns JSON as indented lines, each with its path, its origin, and its losses.
 
-    What came from messages before `first` is left out.
+    Values from messages before `first` are omitted.
     """
     by_path: dict[str, list[int]] = {}
     for loss in losses:
@@ -513,7 +519,7 @@ def _lines(
 
 
 def _early(came: dict[str, str], first: int) -> set[str]:
-    """The paths of sent items that came from messages before the first one that is shown."""
+    """Returns the paths of sent items from messages before the first one that is shown."""
     if not first:
         return set()
     items = ((path, spot(origin)) for path, origin in came.items() if path.endswith("]") and path.count("[") == 1)
@@ -534,7 +540,7 @@ def _about(source: str, by_path: dict[str, list[int]]) -> list[int]:
 def _walk(
     value: Any, path: str, label: str, depth: int, last: bool = True, skipped: Collection[str] = ()
 ) -> Iterator[tuple[int, str, str, int | None]]:
-    """Depth, text, path and characters left out of each line."""
+    """Yields depth, text, path and omitted characters of each line."""
     comma = "" if last else ","
     if isinstance(value, dict | list | tuple) and value:
         is_object = isinstance(value, dict)
@@ -568,7 +574,7 @@ def _media_sizes(value: Any) -> Iterator[int]:
             yield from _media_sizes(item)
 
 
-# --- answers ---------------------------------------------------------------------------------------------------------
+# --- responses -------------------------------------------------------------------------------------------------------
 
 
 def _answer_view(tree: Tree, to: str | None, target: ModelDescriptor, part: str) -> WireView:
@@ -611,7 +617,8 @@ def _left(line: str) -> int | None:
 
 
 # --- hand-over -------------------------------------------------------------------------------------------------------
-# What a hand-over would cost: which of some models could read how much of a conversation. Nothing is sent.
+#
+# The cost of a hand-over: how much of a conversation each of several models could read. Nothing is sent.
 
 
 def handover_view(
@@ -623,7 +630,7 @@ def handover_view(
     replaces: str | None = None,
     thinking: Literal["drop", "text"] = "drop",
 ) -> Handover:
-    """For each model what it would not read, what it would refuse, whether it fits, and what reading costs."""
+    """Returns for each model what it would not read, what it would refuse, whether it fits, and the input cost."""
     at = tree.entry(replaces).parent_id if replaces is not None else to
     request, ids = (
         tree.request_with_entries(at) if at is not None or replaces is None else tree.request_of((), tree.session, None)
@@ -640,7 +647,7 @@ def handover_view(
 
 
 def counted(losses: Sequence[Any]) -> LossCounts:
-    """How many losses there are of each kind."""
+    """Counts the losses of each kind."""
     kinds = [loss.severity for loss in losses]
     return LossCounts(dropped=kinds.count("dropped"), weakened=kinds.count("weakened"), record=kinds.count("record"))
 
@@ -648,7 +655,7 @@ def counted(losses: Sequence[Any]) -> LossCounts:
 def _model(
     request: Request, ids: Sequence[str | None], name: str, model: ModelDescriptor, thinking: Literal["drop", "text"]
 ) -> HandoverModel:
-    # A model that has no wire (the offline ones) reads the conversation as it is.
+    # A model without a wire (the offline ones) reads the conversation unchanged.
     sent = send(request, model, thinking=thinking) if model.api in WIRES else None
     losses = loss_views(sent.losses if sent is not None else (), ids)
     tokens = budget.taken(sent.adapted.request.context if sent is not None and sent.adapted else request.context)
@@ -671,13 +678,13 @@ def _model(
 
 
 def _cost(model: ModelDescriptor, tokens: int) -> float | None:
-    """What reading this would cost, as far as it is known, with nothing cached."""
+    """Returns the input cost, if known, with nothing cached."""
     cost = catalogue.cost(Usage.of(tokens, 0), model)
     return cost.total if cost is not None else None
 
 
 def _refusals(request: Request, model: ModelDescriptor) -> list[FindingView]:
-    """What is still wrong after the repairs that sending makes."""
+    """Returns what is still invalid after the repairs that sending makes."""
     return [
         FindingView(
             n=n,
@@ -704,7 +711,7 @@ def _too_long(tokens: int, window: int) -> FindingView:
 
 
 def _is_same_family(request: Request, model: ModelDescriptor) -> bool:
-    """Whether the model can verify the thoughts of the last answer."""
+    """Whether the model can verify the thinking of the last response."""
     answers = [m for m in request.context.messages if isinstance(m, AssistantMessage) and m.model]
     if not answers:
         return False
@@ -713,7 +720,7 @@ def _is_same_family(request: Request, model: ModelDescriptor) -> bool:
 
 
 def _causes(models: Sequence[HandoverModel]) -> list[Cause]:
-    """Losses of the same kind as rows, the models as columns."""
+    """Returns losses of the same kind as rows, with the models as columns."""
     rows: dict[tuple[str, str], list[tuple[str, LossView]]] = {}
     for model in models:
         for loss in model.losses:

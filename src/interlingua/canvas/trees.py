@@ -1,7 +1,7 @@
-"""An open session as the page sees it: one tree, whose rows are numbered in the order in which they came.
+"""An open session as the page sees it: one tree, with rows numbered in order of arrival.
 
-A session that could not be written goes on in linked forks; their entries are rows of the same tree. Nothing is kept in
-memory but where the parts are: rows are made from the log when they are asked for. All of it blocks: use threads.
+A session that could not be written continues in linked forks; their entries are rows of the same tree. Only the
+position of the parts is in memory: rows are built from the log on demand. All methods block: use threads.
 """
 
 import base64
@@ -42,19 +42,20 @@ from .shapes import AnsweredCall, BranchView, CallRow, EntryView, LineProblem, N
 from .views import MediaData, block_text, message_view, pretty, raw_of
 
 # --- rows ------------------------------------------------------------------------------------------------------------
-# An entry as a row of the tree: what a card, an outline line or a dot on the map needs to know of it. Pure.
+#
+# An entry as a row of the tree: the data for a card, an outline line or a dot on the map. Pure.
 
 
 TEXT_SHOWN = 160
 ARGUMENT_SHOWN = 120
-_SCANNED = 4 * TEXT_SHOWN  # characters of a text that are looked at for its first line: most of it may be blanks
+_SCANNED = 4 * TEXT_SHOWN  # characters of a text that are searched for its first line: most of it may be blank
 _CUSTOM_TEXTS = ("summary", "text", "content", "model")  # fields of custom messages that may be shown for them
-# The argument that tells most of a call, by the names that tools use for it.
+# The most descriptive argument of a call, by common names.
 DESCRIPTIVE = ("command", "path", "file_path", "filePath", "pattern", "query", "url", "prompt", "description", "name")
 
 
 def row_of(entry: Entry, seq: int, **more: Any) -> Row:
-    """The row of an entry; `more` holds what only its session knows (label, notes, duration, …)."""
+    """Returns the row of an entry; `more` holds what only its session knows (label, notes, duration, …)."""
     message: AgentMessage = entry.message
     place = {"seq": seq, "id": entry.id or "", "parent": entry.parent_id, "parents": getattr(entry, "parents", ())}
     match message:
@@ -141,7 +142,7 @@ def _content(content: Any) -> dict[str, Any]:
 
 
 def emitter(arguments: Any) -> str:
-    """The argument that says most about a call: by its name, else the first text."""
+    """Returns the most descriptive argument of a call: by its name, else the first text."""
     if not isinstance(arguments, Mapping):
         return arguments if isinstance(arguments, str) else ""
     named = next((arguments[key] for key in DESCRIPTIVE if isinstance(arguments.get(key), str)), None)
@@ -149,7 +150,7 @@ def emitter(arguments: Any) -> str:
 
 
 def _line(text: str | None, most: int) -> str:
-    """The beginning of a text in one line."""
+    """Returns the beginning of a text in one line."""
     line = " ".join((text or "")[: max(_SCANNED, most)].split())
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
@@ -157,8 +158,8 @@ def _line(text: str | None, most: int) -> str:
 # --- trees -----------------------------------------------------------------------------------------------------------
 
 
-LOOKED_BACK = 64  # lines before a page in which the beginnings of its calls are looked for
-END_STAMPED = frozenset({"claude-code", "codex-cli", "gemini-cli"})  # formats that note when a message was complete
+LOOKED_BACK = 64  # lines before a page that are searched for the start of its calls
+END_STAMPED = frozenset({"claude-code", "codex-cli", "gemini-cli"})  # formats that record when a message was complete
 
 
 class Part(NamedTuple):
@@ -203,7 +204,7 @@ class Tree:
 
     @property
     def total(self) -> int:
-        """The number that the next row gets."""
+        """The number of the next row."""
         return self._spans[-1].start + self._spans[-1].size if self._spans else 0
 
     def close(self) -> None:
@@ -211,7 +212,7 @@ class Tree:
             for part in self._parts:
                 part.session.close()
 
-    # --- growing -----------------------------------------------------------------------------------------------------
+    # --- growth ------------------------------------------------------------------------------------------------------
 
     def link(self, key: str, place: Place) -> bool:
         """Adds a linked fork to the tree; False if it is part of it already."""
@@ -229,7 +230,7 @@ class Tree:
             return True
 
     def refresh(self) -> bool:
-        """Takes in what came since; False where the log was replaced, so that the numbers of rows mean others."""
+        """Reads new lines; False if the log was replaced, which invalidates row numbers."""
         with self._lock:
             for at, part in enumerate(self._parts):
                 part.session.refresh()
@@ -253,7 +254,7 @@ class Tree:
     # --- rows --------------------------------------------------------------------------------------------------------
 
     def rows(self, since: int, limit: int) -> list[Row]:
-        """The rows of `limit` lines from `since` on; lines beside the tree are no rows."""
+        """Returns the rows of `limit` lines from `since` on; lines beside the tree are no rows."""
         with self._lock:
             rows: list[Row] = []
             for span in self._spans:
@@ -276,7 +277,7 @@ class Tree:
                 yield row
 
     def path_rows(self, to: str | None, last: int) -> list[Row]:
-        """The rows of the end of a path."""
+        """Returns the rows of the end of a path."""
         with self._lock:
             if to is None and self.head() is None:
                 return []
@@ -295,7 +296,7 @@ class Tree:
             return rows
 
     def _span(self, part: int, number: int) -> Span | None:
-        """The span that a line of a part stands in; None for the lines that a fork has in common with its origin."""
+        """Returns the span of a part's line; None for the lines that a fork shares with its origin."""
         for span in self._spans:
             if span.part == part and span.first <= number < span.first + span.size:
                 return span
@@ -332,23 +333,23 @@ class Tree:
         raise _no_entry(id)
 
     def session_at(self, id: str | None) -> Session:
-        """The session in which the path to an entry is whole."""
+        """Returns the session in which the path to an entry is complete."""
         return self.session if id is None else self._parts[self._find(id)[0]].session
 
     def key_at(self, id: str | None) -> str:
-        """The key of the session in which an entry is stored."""
+        """Returns the key of the session in which an entry is stored."""
         part = 0 if id is None else self._find(id)[0]
         return self._parts[part].key or self.place.key
 
     def entry(self, id: str) -> Entry:
-        """An entry with large media as addresses."""
+        """Returns an entry with large media as URLs."""
         return self.session_at(id).entry(id, media=False)
 
     def path(self, to: str | None, last: int | None = None) -> tuple[Entry, ...]:
         return self.session_at(to).path(to=to, last=last)
 
     def view(self, entry: Entry) -> EntryView:
-        """An entry as the page shows it."""
+        """Returns an entry as the page shows it."""
         id = entry.id or ""
         session = self.session_at(id)
         address = f"?in={quote(self.place.key, safe='~')}/{quote(id, safe='')}"
@@ -369,7 +370,7 @@ class Tree:
         )
 
     def text(self, id: str, block: int, offset: int, limit: int) -> TextPart:
-        """A piece of a block's text."""
+        """Returns a part of a block's text."""
         message: AgentMessage = self.entry(id).message
         if isinstance(message, CustomMessage):
             text = pretty(message.fields)
@@ -381,7 +382,7 @@ class Tree:
         return TextPart(text=text[offset : offset + limit], offset=offset, total=len(text))
 
     def raw(self, id: str, offset: int, limit: int) -> TextPart:
-        """A piece of an entry's line, indented."""
+        """Returns a part of an entry's line, indented."""
         part, number = self._find(id)
         raw = self._parts[part].session.raw(number)
         try:
@@ -391,7 +392,7 @@ class Tree:
         return TextPart(text=text[offset : offset + limit], offset=offset, total=len(text), line=number + 1)
 
     def blob(self, id: str, sha256: str) -> tuple[bytes, str | None] | None:
-        """The data with this hash in an entry (or in one of its versions), and its media type."""
+        """Returns the data with this hash in an entry (or in one of its versions), and its media type."""
         session = self.session_at(id)
         for message in reversed(session.versions(id)):
             if isinstance(message, CustomMessage):
@@ -410,7 +411,7 @@ class Tree:
         return raw if hashlib.sha256(raw).hexdigest() == sha256 else None
 
     def _measure(self, session: Session, name: str) -> MediaData | None:
-        """Size and pixels of a blob, read once."""
+        """Returns size and pixels of a blob, read once."""
         if name not in self._measured:
             data = session.blob(name)
             picture = look(base64.b64encode(data[: 48 * 1024]).decode()) if data is not None else None
@@ -421,20 +422,20 @@ class Tree:
     # --- what a model reads ------------------------------------------------------------------------------------------
 
     def request(self, to: str | None, model: ModelDescriptor | None = None) -> Request:
-        """What a model is asked with at an entry: the conversation's own, up to there, after compaction."""
+        """Returns the request at an entry: the conversation up to there, after compaction."""
         return self.request_with_entries(to, model)[0]
 
     def request_with_entries(
         self, to: str | None, model: ModelDescriptor | None = None
     ) -> tuple[Request, list[str | None]]:
-        """The request at an entry, and for each of its messages the entry that it is; None for a summary's."""
+        """Returns the request at an entry, and the entry of each of its messages; None for a summary's."""
         session = self.session_at(to)
         return self.request_of(session.context_entries(to=to), session, model or session.base.model or session.model)
 
     def request_of(
         self, entries: Sequence[Entry], session: Session, model: ModelDescriptor | None
     ) -> tuple[Request, list[str | None]]:
-        """The request that the end of a path amounts to."""
+        """Returns the request for the end of a path."""
         base = session.base
         read = compaction.context_pairs(entries)
         request = Request(
@@ -451,7 +452,7 @@ class Tree:
         )
         return request, [id for id, _ in read]
 
-    # --- what is beside the tree -------------------------------------------------------------------------------------
+    # --- beside the tree ---------------------------------------------------------------------------------------------
 
     def head(self) -> str | None:
         return self.session.head
@@ -466,7 +467,7 @@ class Tree:
         return tuple(views.values())
 
     def problems(self) -> tuple[LineProblem, ...]:
-        """What is wrong with the stored lines, each with the entry that it follows."""
+        """Returns the problems of the stored lines, each with the entry that it follows."""
         place = self._library.current(self.place)
         noted = [LineProblem(line=note.line, message=note.message) for note in place.problems]
         found = [
@@ -477,7 +478,7 @@ class Tree:
         return tuple(dict.fromkeys((*found, *noted)))
 
     def _before(self, line: int | None) -> str | None:
-        """The entry before a line of the session itself."""
+        """Returns the entry before a line of the session itself."""
         if line is None or self.place.written_as != "transcript":
             return None
         for number in range(min(line - 1, self.session.line_count) - 1, max(-1, line - 1000), -1):
@@ -487,7 +488,7 @@ class Tree:
         return None
 
     def take_changed(self) -> list[str]:
-        """Entries whose marks (notes, labels, …) changed since the last call."""
+        """Returns entries whose marks (notes, labels, …) changed since the last call."""
         with self._lock:
             changed: dict[str, None] = {}
             for part in self._parts:
@@ -497,13 +498,13 @@ class Tree:
             return list(changed)
 
     def set_spawned(self, spawned: dict[str, list[str]]) -> list[str]:
-        """Which sub-agents' sessions each entry started; gives the entries for which that changed."""
+        """Sets the sub-agent sessions that each entry started; returns the entries for which that changed."""
         with self._lock:
             before, self._spawned = self._spawned, spawned
             return [id for id in {**before, **spawned} if before.get(id) != spawned.get(id)]
 
     def spawner(self, call_id: str | None, entry: str | None) -> str | None:
-        """The entry that started a sub-agent: the one named, or the one with that call."""
+        """Returns the entry that started a sub-agent: the one named, or the one with that call."""
         if entry is not None or call_id is None:
             return entry
         for line in self.session.lines():
@@ -515,19 +516,19 @@ class Tree:
 
 
 class _RowMaker:
-    """Rows of a part, with what only the lines around them tell: durations, and marks."""
+    """Builds the rows of a part, with what only surrounding lines contain: durations, and marks."""
 
     def __init__(self, part: Part, place: Place, spawned: dict[str, list[str]]) -> None:
         self._part = part
         self._session = part.session
         self._marks = part.session.marks
         self._spawned = spawned
-        self._begun: dict[str, int] = {}  # by call id, when the call began
-        self._times: dict[str, int] = {}  # by entry, when it came
+        self._begun: dict[str, int] = {}  # start time by call id
+        self._times: dict[str, int] = {}  # time by entry
         self._end_stamped = place.written_as in END_STAMPED
 
     def note(self, line: Line) -> None:
-        """Takes in a line before the first row."""
+        """Processes a line before the first row."""
         if line.kind == JOURNAL and line.fields is not None:
             call, at = line.fields.get("callId"), line.fields.get("timestamp")
             if line.fields.get("kind") == "tool_start" and isinstance(call, str) and isinstance(at, int):

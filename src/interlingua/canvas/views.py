@@ -1,6 +1,6 @@
-"""A message as the page shows it: media by address, long texts cut with the number of characters left out. Pure.
+"""Messages as the page shows them: media by URL, long texts truncated. Pure.
 
-What the blocks hold beside that (signatures, extras) is behind the raw view.
+The rest of the blocks (signatures, extras) is in the raw view.
 """
 
 import hashlib
@@ -52,11 +52,11 @@ from .shapes import (
     TotalsView,
 )
 
-TEXT_LIMIT = 20_000  # characters of a block that are sent unasked
+TEXT_LIMIT = 20_000  # characters of a block that are sent initially
 
 
 class MediaData(NamedTuple):
-    """What is known of a block's data: its hash, size in bytes, and pixels where it is a picture."""
+    """A block's data: its hash, size in bytes, and pixels if it is an image."""
 
     sha256: str
     size: int
@@ -65,11 +65,11 @@ class MediaData(NamedTuple):
     mime_type: str | None = None
 
 
-Locate = Callable[[str], MediaData | None]  # what is known of a blob by its hash; None when it is missing
+Locate = Callable[[str], MediaData | None]  # metadata of a blob by its hash; None if it is missing
 
 
 def message_view(message: AgentMessage, address: str, locate: Locate, limit: int = TEXT_LIMIT) -> MessageView:
-    """A message for the page. `address` is what follows `/blobs/HASH`, so that data can be found again."""
+    """Returns a message for the page. `address` is appended to `/blobs/HASH`, so that the data can be found."""
     viewer = _Viewer(address, locate, limit)
     if isinstance(message, CustomMessage):
         return _custom_view(message, limit)
@@ -212,7 +212,7 @@ class _Viewer:
 
 
 def data_of(encoded: str) -> MediaData:
-    """What base64 in a block amounts to. What is no base64 is hashed as it stands, and cannot be drawn."""
+    """Returns metadata of base64 in a block. Invalid base64 is hashed as text, and cannot be displayed."""
     data = raw_of(encoded)
     picture = look(encoded)
     width, height = (picture.width, picture.height) if picture is not None else (0, 0)
@@ -234,7 +234,7 @@ def _cut(text: str, limit: int) -> tuple[str, int | None]:
 
 
 def _cut_json(value: Any, limit: int) -> tuple[Any, int | None]:
-    """A JSON value; beyond the limit the beginning of its text, and how much is missing."""
+    """Returns a JSON value; beyond the limit the beginning of its text, and how much is missing."""
     if value is None or isinstance(value, bool | int | float):
         return value, None
     text = jsontext.compact(value)
@@ -242,7 +242,7 @@ def _cut_json(value: Any, limit: int) -> tuple[Any, int | None]:
 
 
 def block_text(block: Block) -> str:
-    """All of a block as text: its text, or its JSON, indented."""
+    """Returns a whole block as text: its text, or its JSON, indented."""
     match block:
         case TextBlock():
             return block.text
@@ -268,7 +268,8 @@ def pretty(value: Any) -> str:
     return msgspec.json.format(jsontext.write(value), indent=2).decode()
 
 
-# --- figures ---------------------------------------------------------------------------------------------------------
+# --- statistics ------------------------------------------------------------------------------------------------------
+#
 # Totals and timelines of paths.
 
 
@@ -309,7 +310,9 @@ def _fields(totals: Totals) -> dict[str, Any]:
 
 
 def elapsed(messages: Sequence[AgentMessage]) -> int | None:
-    """The time between the first and the last message, less the time that a person took to write: None if unknown."""
+    """Returns the time between the first and the last message, without the time in which the user typed; None if
+    unknown.
+    """
     total, before, known = 0, None, False
     for message in messages:
         at = getattr(message, "timestamp", None)

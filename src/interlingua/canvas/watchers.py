@@ -1,6 +1,6 @@
-"""Conversations that other programs are writing: their files are followed, and read, never written.
+"""Watches conversations that other programs are writing; their files are read, never written.
 
-A `Watcher` imports the changed files of one program (or of any folder) and has viewers know; `follow_home` does the
+A `Watcher` imports the changed files of one program (or of any folder) and notifies viewers; `follow_home` does the
 same for the sessions of this home that other processes write.
 """
 
@@ -26,7 +26,7 @@ from .library import Library, Place, imported_id
 from .open_sessions import OpenSessions
 from .shapes import SourceView
 
-SETTLE = 0.15  # seconds: a program writes an answer in several pieces
+SETTLE = 0.15  # seconds: a program writes a response in several pieces
 BUSY_SHARE = 4  # a file that takes a second to read is read again after as many seconds
 _log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class Watcher:
         return name.endswith(ENDINGS) and not name.startswith(".")
 
     async def follow(self, canvas: OpenSessions) -> None:
-        """Imports what is there and then what changes, until cancelled."""
+        """Imports existing files and then changes, until cancelled."""
         watch = FolderWatch(self.root, self._wants, self._program.depth if self._program is not None else None)
         due: dict[Path, float] = {}  # files to read, and when
         free: dict[Path, float] = {}  # when a file may be read again
@@ -84,7 +84,7 @@ class Watcher:
             watch.close()
 
     def _register_known(self) -> None:
-        """Lists what was read before, so that links are good while the files are looked at again."""
+        """Lists earlier imports, so that links are valid while the files are checked again."""
         for found in self._library.cache.known(self.id):
             self._library.register_watched(self.id, self.label, found, None, None)
 
@@ -102,7 +102,7 @@ class Watcher:
     async def _take(self, canvas: OpenSessions, path: Path) -> None:
         try:
             places, gone = await asyncio.to_thread(self._read, path)
-        except Exception as error:  # one file must not end the watching of the others
+        except Exception as error:  # one file must not stop the watcher
             self.error = f"{path.name}: {error}"
             _log.warning("%s could not be read: %s", path, error)
             return
@@ -139,7 +139,7 @@ class Watcher:
 
 
 def _folder_id(root: Path) -> str:
-    """A name for a folder's sessions in the cache."""
+    """Returns the cache name of a folder's sessions."""
     name = re.sub(r"[^A-Za-z0-9_-]", "-", root.name).lstrip("-") or "folder"
     return f"{name[:40]}-{hashlib.blake2b(str(root).encode('utf-8', 'surrogateescape'), digest_size=4).hexdigest()}"
 
@@ -153,7 +153,7 @@ def _beginning(path: Path) -> bytes:
 
 
 class _Origin(NamedTuple):
-    """The file of the parent, what names the sub-agent in it, and the text with which it was started."""
+    """The file of the parent, what identifies the sub-agent in it, and its initial prompt."""
 
     parent: Path
     name: str
@@ -161,11 +161,11 @@ class _Origin(NamedTuple):
 
 
 class Parents:
-    """Which conversation, and which call in it, started a sub-agent's: each program has its own way of saying so."""
+    """Finds the conversation and the call that started a sub-agent: each program records this differently."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._threads: dict[str, Path] = {}  # files of Codex and Gemini by the ids of their sessions
+        self._threads: dict[str, Path] = {}  # files of Codex and Gemini by session id
 
     def of(self, path: Path, head: bytes) -> SpawnedBy | None:
         found = self._origin(path, head)
@@ -199,7 +199,7 @@ class Parents:
         return _Origin(self._threads[parent], own) if parent in self._threads else None
 
     def _gemini(self, path: Path, header: dict[str, Any]) -> "_Origin | None":
-        # A sub-agent's file is in a folder that is named by its parent's session.
+        # A sub-agent's file is in a folder named after its parent's session.
         if header.get("kind") != "subagent" or path.parent.name == "chats":
             return None
         parent = path.parent.name
@@ -225,7 +225,9 @@ def _claude(path: Path, lines: list[bytes]) -> "_Origin | None":
 
 
 def _call_of(parent: Path, name: str, prompt: str | None) -> str | None:
-    """The call that started a sub-agent: its result names the agent; until there is one, its arguments are the text."""
+    """Returns the call that started a sub-agent: its result names the agent; before that, its arguments contain the
+    prompt.
+    """
     started = None
     with stream_regular(parent) as stream:
         for raw in stream:
@@ -239,7 +241,7 @@ def _call_of(parent: Path, name: str, prompt: str | None) -> str | None:
 
 
 def _answered(line: dict[str, Any], name: str) -> str | None:
-    """The call whose result, or progress, says that it started this sub-agent."""
+    """Returns the call whose result, or progress, names this sub-agent."""
     data, result, payload = line.get("data"), line.get("toolUseResult"), line.get("payload")
     if isinstance(data, dict) and data.get("agentId") == name and isinstance(line.get("parentToolUseID"), str):
         return str(line["parentToolUseID"])
@@ -274,7 +276,7 @@ def _object(raw: bytes) -> dict[str, Any]:
 
 
 def _is_plain(name: str) -> bool:
-    """Whether a name can be part of a file's name and no pattern."""
+    """Whether a name can be part of a file name and is not a pattern."""
     return re.fullmatch(r"[A-Za-z0-9_-]{1,200}", name) is not None
 
 
@@ -282,7 +284,7 @@ def _is_plain(name: str) -> bool:
 
 
 async def follow_home(canvas: OpenSessions) -> None:
-    """Has the list know of sessions that other processes write: agents, the gateway's recordings, a host."""
+    """Notifies the list of sessions that other processes write: agents, the gateway's recordings, a host."""
     library = canvas.library
     root = library.home / "agents"
     watch = FolderWatch(root, lambda path: path.suffix == ENDING and path.parent.name == "sessions", depth=2)

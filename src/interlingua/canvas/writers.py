@@ -1,4 +1,4 @@
-"""Sessions that the canvas writes: shared writers, histories of agents, merges, canvases of clients."""
+"""Sessions that the canvas writes: shared writers, agent histories, merges, canvases of clients."""
 
 import asyncio
 import contextlib
@@ -20,14 +20,15 @@ from ..values.request import Conversation, Entry
 from .library import CLIENT, Library, Place
 
 # --- writers ---------------------------------------------------------------------------------------------------------
+#
 # Sessions that the canvas writes, and the histories of its agents in them: several may grow in one session at once.
 
 
-AGENT = "main"  # whose sessions linked forks are
+AGENT = "main"  # the agent of linked forks
 
 
 class Writers:
-    """Sessions open for writing, each once, as long as somebody writes."""
+    """Sessions open for writing, each once, as long as there is a writer."""
 
     def __init__(self, library: Library) -> None:
         self._library = library
@@ -35,7 +36,7 @@ class Writers:
         self._lock = asyncio.Lock()
 
     async def take(self, place: Place) -> Session:
-        """The session at a place, open for writing; raises SessionBusy. Give it back."""
+        """Opens the session at a place for writing; raises SessionBusy. Release it afterwards."""
         async with self._lock:
             known = self._open.get(place.key)
             session = known[0] if known is not None else await asyncio.to_thread(self._opened, place)
@@ -46,12 +47,12 @@ class Writers:
         return self._library.open(place, read_only=False)
 
     async def keep(self, key: str, session: Session) -> None:
-        """Takes over a session that was just made, open for writing. Give it back."""
+        """Takes over a new session, open for writing. Release it afterwards."""
         async with self._lock:
             self._open[key] = (session, 1)
 
     def current(self, key: str) -> Session:
-        """A session that is open for writing already."""
+        """Returns a session that is already open for writing."""
         return self._open[key][0]
 
     async def give_back(self, key: str) -> None:
@@ -79,7 +80,7 @@ class Writers:
 
 
 class Lingering:
-    """Sessions that stay open for writing for a while after each use: commits come in rows."""
+    """Sessions that stay open for writing for a while after each use: commits come in bursts."""
 
     def __init__(self, writers: Writers, seconds: float = 10.0) -> None:
         self._writers = writers
@@ -88,7 +89,7 @@ class Lingering:
         self._closing: set[asyncio.Task[None]] = set()
 
     async def take(self, place: Place) -> Session:
-        """A session to write now; it need not be given back."""
+        """Returns a session for writing; it need not be released."""
         timer = self._timers.pop(place.key, None)
         if timer is not None:
             timer.cancel()
@@ -143,7 +144,7 @@ class BranchHistory(Journal):
         if self.branch is not None:
             try:
                 return self.session.append(message, branch=self.branch, expect=self.at)
-            except StaleHead:  # somebody moved the branch: it is theirs now, and this goes on without a name
+            except StaleHead:  # the branch was moved concurrently: leave it, and continue without a name
                 self.branch = None
         return self.session.append(message, parent_id=self.at)
 
@@ -183,11 +184,12 @@ class BranchHistory(Journal):
 
 
 # --- merging ---------------------------------------------------------------------------------------------------------
-# Merging branches of a session into one: as an entry with several parents, as a mere continuation, or as one message.
 #
-# - *explicit*: the new entry follows the target and names the heads of the sources as further parents;
-# - *linear*: the new entry follows the target alone; where it came from is noted with it;
-# - *squash*: the sources' messages since they parted from the target are joined in one message behind the target.
+# Merging branches of a session: as an entry with several parents, as a continuation, or as one message.
+#
+# - *explicit*: the new entry follows the target and has the heads of the sources as further parents;
+# - *linear*: the new entry follows the target only; its sources are noted with it;
+# - *squash*: the sources' messages since they diverged from the target are joined in one message after the target.
 
 
 SELF = "interlingua"
@@ -200,7 +202,9 @@ def merged(
     message: AgentMessage | None,
     strategy: Literal["explicit", "linear", "squash"],
 ) -> Entry:
-    """The entry that merges branches (or entries) into a branch, which moves there; the sources stay as they are."""
+    """Returns the entry that merges branches (or entries) into a branch, which moves there; the sources are
+    unchanged.
+    """
     branches = session.branches()
     if into not in branches:
         raise HttpProblem(404, f"no branch {into!r}", code="branch_not_found", path="$.into", remedy="make it first")
@@ -243,10 +247,11 @@ def _squashed(session: Session, target: str | None, heads: Sequence[str], strate
 
 
 # --- canvases of clients ---------------------------------------------------------------------------------------------
-# Canvases as the `llm-canvas` format has them, kept as sessions: nodes in, nodes out, nothing lost between.
+#
+# Canvases in the `llm-canvas` format, stored as sessions without loss.
 #
 # A canvas is a session of the agent `canvas`. A node is an entry, or several where one message of that format is
-# several of ours; the last of them has the node's id. All of it blocks: use threads.
+# several of ours; the last of them has the node's id. All methods block: use threads.
 
 
 API = "llm-canvas"
@@ -272,7 +277,7 @@ class Nodes:
             raise no_canvas(id) from None
 
     def create(self, title: str | None, description: str | None, id: str | None = None) -> str:
-        """A new canvas. One that is there already is not made twice."""
+        """Creates a canvas; an existing one is not created twice."""
         name = id or str(uuid.uuid4())
         about = {key: value for key, value in (("title", title), ("description", description)) if value}
         given = Conversation(extra={"interlingua": {"canvas": about}})
@@ -299,7 +304,7 @@ class Nodes:
     ) -> None:
         """Commits a node. The same node again is the same commit; another with its id is refused.
 
-        `branch` stands at the node's parent, and moves along where the node is one entry.
+        `branch` is at the node's parent, and moves along if the node is one entry.
         """
         *parts, last = _entries(name, node)
         parent = node.get("parent_id")
@@ -329,10 +334,10 @@ class Nodes:
         self._pending.pop((id, name), None)
 
     def revise(self, session: Session, id: str, name: str, node: dict[str, Any]) -> list[str]:
-        """Takes in what a node says now; gives the nodes that changed by it.
+        """Applies the current state of a node; returns the nodes that changed.
 
         The client sends the whole parent with each new child, whose id it has not committed yet: children follow from
-        parents, so that alone changes nothing. A child that hangs elsewhere is a merge.
+        parents, so that alone changes nothing. A child with another parent is a merge.
         """
         if not _has(session, name):
             raise HttpProblem(
@@ -354,7 +359,7 @@ class Nodes:
         return list(dict.fromkeys(changed))
 
     def _merge(self, session: Session, id: str, source: str, child: str) -> bool:
-        """Whether a child that a node names is a merge that did not know of it."""
+        """Whether a child that a node names is a merge without that parent."""
         if not _has(session, child):
             waiting = self._pending.setdefault((id, child), [])
             if source not in waiting:
@@ -369,7 +374,7 @@ class Nodes:
         return True
 
     def data(self, id: str) -> dict[str, Any]:
-        """A canvas as a whole, as the client reads it."""
+        """Returns a whole canvas, as the client reads it."""
         with self.reading(id) as session:
             about = session.about.get("canvas")
             conversation = session.conversation()
@@ -413,7 +418,7 @@ class Nodes:
 
 
 def _entries(name: str, node: dict[str, Any]) -> Sequence[Entry]:
-    """The entries of a node, of which the last has its name."""
+    """Returns the entries of a node, the last of which has its id."""
     return decode_node(name, {**node, "id": name, "child_ids": []})
 
 

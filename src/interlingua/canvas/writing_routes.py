@@ -1,4 +1,4 @@
-"""Routes that change something: runs, entries, branches, notes, sessions."""
+"""Write routes: runs, entries, branches, notes, sessions."""
 
 import asyncio
 import contextlib
@@ -56,7 +56,7 @@ class ModelsQuery(Shape, frozen=True, kw_only=True):
 
 @route("GET", "/api/models", query=ModelsQuery, returns=ModelList)
 async def models(call: Call) -> ModelList:
-    """Models to choose from, those in use first."""
+    """List the models, those in use first."""
     query = call.query
     used: tuple[str, ...] = ()
     if query.session is not None:
@@ -73,13 +73,13 @@ def _used(hub: Hub) -> tuple[str, ...]:
 
 @route("GET", "/api/tools", returns=ToolList)
 async def tools(call: Call) -> ToolList:
-    """The tools that runs may be lent."""
+    """List the tools that runs may use."""
     return call.canvas.runs.toolbox.listed()
 
 
 @route("POST", "/api/sessions/{key}/handover", body=HandoverRequest, returns=Handover)
 async def handover(call: Call) -> Handover:
-    """What some models would not read, before anything is sent."""
+    """Show what some models would not read, before anything is sent."""
     body, hub = call.body, await call.canvas.hub(call["key"])
 
     def seen() -> Handover:
@@ -103,19 +103,19 @@ class RunsQuery(Shape, frozen=True, kw_only=True):
 
 @route("GET", "/api/runs", query=RunsQuery, returns=RunList)
 async def runs(call: Call) -> RunList:
-    """Runs, those that ended included."""
+    """List runs, ended ones included."""
     return RunList(runs=tuple(run.view() for run in call.canvas.runs.all(call.query.session)))
 
 
 @route("GET", "/api/runs/{run}", returns=RunView)
 async def one_run(call: Call) -> RunView:
-    """One run."""
+    """Get a run."""
     return call.canvas.runs.find(call["run"]).view()
 
 
 @route("POST", "/api/runs/{run}/stop", body=Nothing, returns=RunView)
 async def stop(call: Call) -> RunView:
-    """Stop a run; what has come of the answer is kept."""
+    """Stop a run; the partial response is kept."""
     found: Run = call.canvas.runs.find(call["run"])
     call.canvas.runs.stop(found)
     return found.view()
@@ -127,7 +127,7 @@ class Steering(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 @route("POST", "/api/runs/{run}/steer", body=Steering, returns=RunView)
 async def steer(call: Call) -> RunView:
-    """Say something to a running agent."""
+    """Send input to a running agent."""
     found: Run = call.canvas.runs.find(call["run"])
     call.canvas.runs.steer(found, call.body.text)
     return found.view()
@@ -141,7 +141,7 @@ class Decision(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 @route("POST", "/api/runs/{run}/approve", body=Decision, returns=RunView)
 async def approve(call: Call) -> RunView:
-    """Allow or refuse a call that waits."""
+    """Approve or refuse a waiting call."""
     found: Run = call.canvas.runs.find(call["run"])
     call.canvas.runs.answer(found, call.body.call_id, call.body.allow, call.body.always)
     return found.view()
@@ -169,7 +169,7 @@ class NewSession(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 @route("POST", "/api/sessions", body=NewSession, returns=SessionView, status=201)
 async def new_session(call: Call) -> SessionView:
-    """Begin an empty session."""
+    """Create an empty session."""
     body, library = call.body, call.canvas.library
 
     def made() -> Place:
@@ -190,7 +190,7 @@ class Title(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 @route("PATCH", "/api/sessions/{key}", body=Title, returns=SessionView)
 async def rename(call: Call) -> SessionView:
-    """Give a session a title."""
+    """Set the title of a session."""
     async with _writing(call) as (hub, session):
         await asyncio.to_thread(session.label, None, call.body.title)
     call.canvas.describer.forget(hub.place.key)
@@ -227,7 +227,7 @@ async def delete_session(call: Call) -> DeletedSession:
 
 @route("POST", "/api/sessions/{key}/restore", body=Nothing, returns=SessionView)
 async def restore_session(call: Call) -> SessionView:
-    """Bring a deleted session back."""
+    """Restore a deleted session."""
     canvas = call.canvas
     place = canvas.library.place(call["key"])
     await asyncio.to_thread(gc.restore, canvas.library.store, place.agent, place.id)
@@ -243,7 +243,7 @@ class ForkRequest(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 @route("POST", "/api/sessions/{key}/fork", body=ForkRequest, returns=SessionView, status=201)
 async def fork(call: Call) -> SessionView:
-    """Copy one path as a session of its own."""
+    """Copy one path as a new session."""
     body, canvas = call.body, call.canvas
     hub = await canvas.hub(call["key"])
 
@@ -266,7 +266,7 @@ async def fork(call: Call) -> SessionView:
 
 @contextlib.asynccontextmanager
 async def _writing(call: Call, entry: str | None = None) -> AsyncIterator[tuple[Hub, Session]]:
-    """The session that holds an entry, open for writing; viewers know what was done before this ends."""
+    """Opens the session that holds an entry for writing; viewers are notified before it returns."""
     hub = await call.canvas.hub(call["key"])
     key = await asyncio.to_thread(hub.tree.key_at, entry)
     place = call.canvas.library.place(key)
@@ -277,7 +277,7 @@ async def _writing(call: Call, entry: str | None = None) -> AsyncIterator[tuple[
 
 
 async def _done(work: Callable[..., T], *values: Any, **named: Any) -> T:
-    """Does something with a session, in a thread; a refusal becomes an HTTP problem."""
+    """Calls a function on a session, in a thread; a refusal becomes an HTTP error."""
     try:
         return await asyncio.to_thread(lambda: work(*values, **named))
     except StaleHead as error:
@@ -304,7 +304,7 @@ def _message(value: Any, path: str = "$.message") -> AgentMessage:
 
 
 class NewEntry(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`expect` is where the branch must stand."""
+    """`expect` is the expected head of the branch."""
 
     message: dict[str, Any]
     parent: str | UnsetType | None = UNSET
@@ -339,7 +339,7 @@ class Revision(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 @route("POST", "/api/sessions/{key}/entries/{id}/revisions", body=Revision, returns=Row)
 async def revise(call: Call) -> Row:
-    """Put another message in an entry's place; what it was is kept."""
+    """Replace the message of an entry; earlier versions are kept."""
     body, id = call.body, call["id"]
     async with _writing(call, id) as (hub, session):
         if body.message is not None:
@@ -362,7 +362,7 @@ class NewNote(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 @route("POST", "/api/sessions/{key}/entries/{id}/notes", body=NewNote, returns=Note, status=201)
 async def note(call: Call) -> Note:
-    """Put a note on an entry, or a rating of it."""
+    """Add a note to an entry, or a rating."""
     body = call.body
     if body.rating is None and not (body.text or "").strip():
         raise HttpProblem(422, "an empty note says nothing", path="$.text", remedy="give a text or a rating")
@@ -373,7 +373,7 @@ async def note(call: Call) -> Note:
 
 @route("DELETE", "/api/sessions/{key}/entries/{id}/notes/{note}", returns=Nothing)
 async def delete_note(call: Call) -> Nothing:
-    """Take a note back."""
+    """Delete a note."""
     async with _writing(call, call["id"]) as (_, session):
         await _done(session.delete_note, call["note"])
     return Nothing()
@@ -385,7 +385,7 @@ class Label(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 @route("PUT", "/api/sessions/{key}/entries/{id}/label", body=Label, returns=Row)
 async def label(call: Call) -> Row:
-    """Name an entry, or take its name away."""
+    """Label an entry, or remove its label."""
     async with _writing(call, call["id"]) as (hub, session):
         await _done(session.label, call["id"], call.body.label)
     return await asyncio.to_thread(hub.tree.row, call["id"])
@@ -400,7 +400,7 @@ class BranchList(Shape, frozen=True, kw_only=True):
 
 @route("GET", "/api/sessions/{key}/branches", returns=BranchList)
 async def branches(call: Call) -> BranchList:
-    """The named branches."""
+    """List the named branches."""
     hub = await call.canvas.hub(call["key"])
     return BranchList(branches=await asyncio.to_thread(hub.tree.branches))
 
@@ -414,7 +414,7 @@ class SetBranch(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 @route("PUT", "/api/sessions/{key}/branches/{name}", body=SetBranch, returns=BranchView)
 async def set_branch(call: Call) -> BranchView:
-    """Make or move a branch; `expect` refuses if it stands elsewhere."""
+    """Create or move a branch; refused if `expect` is not its head."""
     body, name = call.body, call["name"]
     expected = {} if body.expect is UNSET else {"expect": body.expect}
     async with _writing(call, body.head) as (_, session):
@@ -426,7 +426,7 @@ async def set_branch(call: Call) -> BranchView:
 
 @route("DELETE", "/api/sessions/{key}/branches/{name}", returns=Nothing)
 async def delete_branch(call: Call) -> Nothing:
-    """Take a branch's name away; its entries stay."""
+    """Delete a branch name; its entries stay."""
     async with _writing(call) as (_, session):
         await _done(session.delete_branch, call["name"])
     return Nothing()
@@ -443,7 +443,7 @@ class HeadView(Shape, frozen=True, kw_only=True):
 
 @route("POST", "/api/sessions/{key}/checkout", body=Checkout, returns=HeadView)
 async def checkout(call: Call) -> HeadView:
-    """Stand on a branch, or at an entry."""
+    """Check out a branch, or an entry."""
     body = call.body
     if (body.branch is None) == (body.entry is None):
         raise HttpProblem(422, "name a branch or an entry", path="$", remedy="send one of branch and entry")
@@ -457,7 +457,7 @@ async def checkout(call: Call) -> HeadView:
 
 
 class MergeRequest(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`from` names branches or entries. A squash may do without a message."""
+    """`from` names branches or entries. A squash needs no message."""
 
     into: str
     sources: tuple[str, ...] = field(name="from")
@@ -477,6 +477,6 @@ async def merge(call: Call) -> Row:
 
 @route("POST", "/api/sessions/{key}/feed", body=FeedRequest, returns=Fed)
 async def feed(call: Call) -> Fed:
-    """Report what an agent elsewhere does in a session."""
+    """Report the events of a remote agent in a session."""
     hub = await call.canvas.hub(call["key"])
     return Fed(events=await call.canvas.feeds.take(hub, call.body))

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     )
     from .session import Session, UnfinishedCall, save, store_at
 
-# Loaded on first use: to list the sessions of a store, no dialects are needed.
+# Loaded on first use: listing the sessions of a store needs no dialects.
 _LAZY = {
     "Session": "session",
     "UnfinishedCall": "session",
@@ -64,7 +64,7 @@ _LAZY = {
     "summary_request": "operations",
 }
 
-if not TYPE_CHECKING:  # to a type checker every name would be there
+if not TYPE_CHECKING:  # for type checkers every name exists
 
     def __getattr__(name: str) -> Any:
         if name not in _LAZY:

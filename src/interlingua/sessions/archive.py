@@ -1,7 +1,7 @@
-"""One searchable archive: other programs' histories, exports and folders, beside the sessions of this home.
+"""A searchable archive: other programs' histories, exports and folders, together with the sessions of this home.
 
-Nothing is copied or changed: files are read where they are, and the index follows them. The sources that were added are
-in `<home>/archive.json`; the index itself may be deleted at any time, and is built again.
+Nothing is copied or changed: files are read in place, and the index follows them. The added sources are in
+`<home>/archive.json`; the index may be deleted at any time, and is rebuilt.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ from .texts import Query
 from .watching import RESCAN, FolderWatch, PathWatch, walk
 
 OWN = "own"
-_LISTED = 512 << 10  # bytes of the list of sources
+_LISTED = 512 << 10  # maximum bytes of the list of sources
 
 
 class ArchiveError(InterlinguaError):
@@ -56,7 +56,7 @@ class ArchiveError(InterlinguaError):
 
 
 class Source(NamedTuple):
-    """What was added: a program, a folder or a file."""
+    """An added source: a program, a folder or a file."""
 
     name: str
     root: Path
@@ -64,7 +64,7 @@ class Source(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A file that a source names. `searched` files were found in a folder and need not be conversations."""
+    """A file of a source. `searched` files were found in a folder and need not be conversations."""
 
     stamp: Stamp
     dialect: str | None
@@ -72,7 +72,7 @@ class Candidate(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """Bytes and files that were read, of those that are new or changed."""
+    """Bytes and files read, of those that are new or changed."""
 
     done: int
     total: int
@@ -81,7 +81,7 @@ class Progress(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """What could not be read, and where."""
+    """A file, or part of one, that could not be read."""
 
     path: str
     message: str
@@ -90,13 +90,13 @@ class Problem(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What an update did. `indexed` are files of which something was read."""
+    """The outcome of an update. `indexed` are files of which something was read."""
 
     indexed: int = 0
     removed: int = 0
     moved: int = 0
     unchanged: int = 0
-    skipped: int = 0  # files of a folder that are no conversations
+    skipped: int = 0  # files of a folder that are not conversations
     size: int = 0
     seconds: float = 0.0
     complete: bool = True
@@ -104,7 +104,7 @@ class Report(NamedTuple):
 
 
 class SourceState(NamedTuple):
-    """A source with what the index has of it."""
+    """A source with its state in the index."""
 
     source: Source
     files: int
@@ -113,7 +113,7 @@ class SourceState(NamedTuple):
 
 
 class Archive:
-    """The archive of a home. `price` gives the cost of answers whose files state none."""
+    """The archive of a home. `price` returns the cost of responses whose files state none."""
 
     def __init__(
         self,
@@ -142,13 +142,13 @@ class Archive:
     # --- sources -----------------------------------------------------------------------------------------------------
 
     def sources(self) -> list[Source]:
-        """What was added, in order."""
+        """The added sources, in order."""
         try:
             names = msgspec.json.decode(read_regular(self._place, _LISTED), type=_Listed).sources
         except FileNotFoundError:
             return []
         except msgspec.MsgspecError as error:
-            raise ArchiveError(f"{self._place}: no list of sources ({error}); correct or delete it") from None
+            raise ArchiveError(f"{self._place}: not a list of sources ({error}); correct or delete it") from None
         return [self._source(name) for name in names]
 
     def _source(self, name: str) -> Source:
@@ -179,11 +179,11 @@ class Archive:
         if not path.is_dir() and (kind := kind_of(path)) is not None:
             raise ArchiveError(f"{name} is {kind}; give a regular file or a folder")
         if path == self.home or path.is_relative_to(self.home):
-            raise ArchiveError(f"{name}: the sessions of this home are in the archive already; add another folder")
+            raise ArchiveError(f"{name}: sessions of this home are always in the archive; add another folder")
         return Source(str(path), path)
 
     def remove(self, given: Iterable[str]) -> None:
-        """Removes sources; the next update forgets what no other source names."""
+        """Removes sources; the next update removes their files from the index, unless another source has them."""
         known = self.sources()
         names = {source.name for source in known}
         gone = set[str]()
@@ -209,7 +209,7 @@ class Archive:
         progress: Callable[[Progress], object] = lambda progress: None,
         stop: Callable[[], bool] = lambda: False,
     ) -> Report:
-        """Brings the index up to date with all sources and with the sessions of this home; `stop` may end it."""
+        """Updates the index for all sources and the sessions of this home; `stop` may interrupt it."""
         began = time.monotonic()
         self.index.follow(stop=stop)
         problems: list[Problem] = []
@@ -239,7 +239,7 @@ class Archive:
         )
 
     def _scan(self, problems: list[Problem]) -> tuple[dict[str, Candidate], list[Path]]:
-        """The files of all sources, and the roots that are missing."""
+        """Returns the files of all sources, and the missing roots."""
         found: dict[str, Candidate] = {}
         missing: list[Path] = []
         seen: set[tuple[int, int]] = set()
@@ -248,7 +248,7 @@ class Archive:
                 for path, state in self._files(source, problems):
                     identity = (state.st_dev, state.st_ino)
                     if str(path) in found or (state.st_ino and identity in seen):
-                        continue  # named by two sources, or the same file under another name
+                        continue  # in two sources, or the same file under another name
                     seen.add(identity)
                     searched = source.dialect is None and path != source.root
                     found[str(path)] = Candidate(Stamp.of(path, state), source.dialect, searched)
@@ -277,7 +277,7 @@ class Archive:
     def _move(
         self, gone: Mapping[str, KnownFile], known: Mapping[str, KnownFile], wanted: Mapping[str, Candidate]
     ) -> set[int]:
-        """Renames files that have the inode, size and time of one that is gone."""
+        """Renames files that have the inode, size and time of a missing one."""
         stamps = {file.stamp: file for file in gone.values() if file.stamp is not None}
         moved: set[int] = set()
         for path, one in wanted.items():
@@ -299,7 +299,7 @@ class Archive:
         waiting: list[FileParts] = []
         done = files = size = 0
         progress(Progress(0, total, 0, len(changed)))
-        # The latest last: of the hits of a search, those with the highest rows are shown first.
+        # The latest last: search results with the highest rows come first.
         for path, one in sorted(changed.items(), key=lambda item: item[1].stamp.modified):
             for parts in read_file(Path(path), one.dialect, one.stamp, searched=one.searched, known=known.get(path)):
                 if stop():
@@ -332,7 +332,7 @@ class Archive:
         return SourceWatch([*watches, PathWatch(files)] if files else watches)
 
     def problems(self) -> list[Problem]:
-        """What could not be read, by file."""
+        """The files that could not be read, with the reason."""
         return _problems(self.index.files())
 
     def states(self) -> list[SourceState]:
@@ -349,7 +349,7 @@ class Archive:
     # --- finding -----------------------------------------------------------------------------------------------------
 
     def query(self, text: str = "", *, tool: str | None = None, **filters: object) -> Query:
-        """A query; `tool` is a program whose conversations to search, or a tool that was called."""
+        """Builds a query; `tool` is a program whose conversations to search, or a tool that was called."""
         given: dict[str, object] = {"text": text, "stores": (OWN, ARCHIVE), **filters}
         if tool == OURS:
             given["stores"] = (OWN,)
@@ -360,24 +360,24 @@ class Archive:
         return Query(**given)  # type: ignore[arg-type]
 
     def search(self, query: Query) -> Results:
-        """The texts that match a query, the latest first."""
+        """Returns the texts that match a query, the latest first."""
         return self.index.search(query)
 
     def about(self, hit: Found) -> Archived | None:
-        """The conversation of a hit."""
+        """Returns the conversation of a hit."""
         found = self.index.conversations(Query(stores=(hit.store,), agent=hit.agent, limit=1), id=hit.id)
         return found[0] if found and found[0].id == hit.id else None
 
     def conversations(self, query: Query) -> list[Archived]:
-        """The conversations that pass the filters of a query, the latest first."""
+        """Returns the conversations that match the filters of a query, the latest first."""
         return self.index.conversations(query)
 
     def totals(self, group: str, query: Query) -> list[Total]:
-        """Tokens and cost by day, model, project or tool, each answer counted once."""
+        """Returns tokens and cost by day, model, project or tool, each response counted once."""
         return self.index.totals(group, query)
 
     def find(self, id: str) -> Archived:
-        """A conversation by its id or the beginning of it."""
+        """Returns a conversation by its id or a prefix of it."""
         found = self.index.conversations(Query(stores=(OWN, ARCHIVE), limit=6), id=id) if id else []
         exact = [one for one in found if one.id == id]
         if not found:
@@ -387,7 +387,7 @@ class Archive:
         return (exact or found)[0]
 
     def open(self, one: Archived) -> Conversation:
-        """A conversation, read from its file or session as it is now."""
+        """Reads a conversation from its file or session, as it is now."""
         if one.path is None:
             with Session.open(one.id, agent=one.tool, store=self._store, read_only=True, create=False) as session:
                 return session.conversation()
@@ -409,7 +409,7 @@ class SourceWatch:
         self._tasks: dict[asyncio.Task[None], FolderWatch | PathWatch] = {}
 
     async def start(self) -> None:
-        """Notes how the files are now; later changes are reported."""
+        """Records the state of the files; later changes are reported."""
         for watch in self._watches:
             if isinstance(watch, FolderWatch):
                 await watch.scan()

@@ -1,8 +1,8 @@
-"""Other programs' files in the search index: their texts, their conversations, and what their answers used.
+"""Other programs' files in the search index: their texts, conversations and usage.
 
-A file is followed by its size and time. Its texts are kept compressed, because a JSON document or a zip cannot be read
-from the middle, and are erased with it. What was read is written in transactions of several files; a large file takes
-several, and counts as indexed after the last: after a crash it is begun anew, so nothing is doubled.
+A file is tracked by its size and time. Its texts are stored compressed, because a JSON document or a zip cannot be read
+from the middle, and are deleted with it. Files are written in transactions of several; a large file takes several
+transactions, and counts as indexed after the last: after a crash it is indexed again, so nothing is duplicated.
 """
 
 import contextlib
@@ -23,15 +23,15 @@ from .text_index import TextIndex, part_of
 from .texts import Query, Text, spaced
 
 ARCHIVE = "archive"
-OURS = "interlingua"  # the program whose conversations the sessions of this home are
+OURS = "interlingua"  # the program name of this home's own sessions
 NOTE, FAILED, SKIPPED = "note", "failed", "skipped"
-READER = 2  # version of what is read of files: raised when reading changes
-KEPT_CHARS = 64 << 10  # characters in one compressed block: a hit reads one block
+READER = 2  # version of the reader: incremented when reading changes
+KEPT_CHARS = 64 << 10  # characters per compressed block: a hit reads one block
 _TEXTS = msgspec.msgpack.Decoder(list[tuple[Text, str]])
 
 
 class Stamp(NamedTuple):
-    """The state of a file by which a change is noticed."""
+    """The state of a file, for detecting changes."""
 
     device: int
     inode: int
@@ -40,7 +40,7 @@ class Stamp(NamedTuple):
 
     @classmethod
     def of(cls, path: Path, found: os.stat_result | None = None) -> "Stamp":
-        """Of an SQLite database, its write-ahead log counts too: the file itself changes later."""
+        """For an SQLite database, its write-ahead log counts too: the file itself changes later."""
         found = path.stat() if found is None else found
         size, modified = found.st_size, found.st_mtime_ns
         if path.suffix in (".db", ".sqlite", ".vscdb"):
@@ -51,7 +51,7 @@ class Stamp(NamedTuple):
 
 
 class FileProblem(NamedTuple):
-    """What could not be read of a file: part of it (`NOTE`), or nothing (`FAILED`); `SKIPPED` was found in a folder."""
+    """A file that could not be read: partly (`NOTE`) or at all (`FAILED`); `SKIPPED` was found in a folder."""
 
     message: str
     line: int | None = None
@@ -59,7 +59,7 @@ class FileProblem(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What was read of a conversation: all of it, or its next lines. `number` counts the conversations of a file."""
+    """A conversation that was read, or its next lines. `number` counts the conversations of a file."""
 
     number: int
     dialect: str
@@ -78,9 +78,9 @@ class Part(NamedTuple):
 
 
 class FileParts(NamedTuple):
-    """Parts of a file to be written. `first` replaces what was known; `last` says that the file is complete.
+    """Parts of a file to be written. `first` replaces earlier parts; `last` marks the file as complete.
 
-    Of a file of lines these are the bytes from `start` to `covered`; `state` is what reading needs to go on from there.
+    For a file of lines these are the bytes from `start` to `covered`; `state` is needed to continue reading from there.
     """
 
     path: str
@@ -130,7 +130,7 @@ class Archived(NamedTuple):
 
 
 class ArchiveIndex(TextIndex):
-    """The search index with the files of other programs. `price` gives the cost of answers that state none."""
+    """The search index with the files of other programs. `price` returns the cost of responses that state none."""
 
     def __init__(self, path: Path, stores: Mapping[str, Store], price: Price | None = None) -> None:
         super().__init__(path, stores)
@@ -150,7 +150,7 @@ class ArchiveIndex(TextIndex):
         return {row[1]: _known(row) for row in rows}
 
     def write(self, several: Iterable[FileParts]) -> None:
-        """Writes what was read of files, in one transaction."""
+        """Writes parts of files, in one transaction."""
         with self._writing() as database:
             for one in several:
                 self._write_file(database, one)
@@ -214,7 +214,9 @@ class ArchiveIndex(TextIndex):
         return session
 
     def _session_of(self, database: sqlite3.Connection, file: int, path: str, part: Part) -> int:
-        """The number of a conversation's row, which is made with its first part and grows with the others."""
+        """Returns the row number of a conversation; the row is created with its first part and updated with the
+        others.
+        """
         row = database.execute(
             "SELECT n, models FROM sessions WHERE file = ? AND number = ?", (file, part.number)
         ).fetchone()
@@ -235,7 +237,7 @@ class ArchiveIndex(TextIndex):
         return number
 
     def forget_files(self, paths: Iterable[str]) -> None:
-        """Removes files that are gone, their texts with them."""
+        """Removes missing files and their texts."""
         for path in paths:
             with self._writing() as database:
                 row = database.execute("SELECT n FROM files WHERE path = ?", (path,)).fetchone()
@@ -257,7 +259,7 @@ class ArchiveIndex(TextIndex):
         database.execute("DELETE FROM files WHERE n = ?", (file,))
 
     def move_file(self, file: KnownFile, path: str) -> None:
-        """Gives a file that was moved its new path."""
+        """Sets the new path of a moved file."""
         with self._writing() as database:
             database.execute("UPDATE files SET path = ? WHERE n = ?", (path, file.n))
             for n, number in database.execute("SELECT n, number FROM sessions WHERE file = ?", (file.n,)).fetchall():
@@ -279,7 +281,7 @@ class ArchiveIndex(TextIndex):
         return _TEXTS.decode(self._unpacker.decompress(data))
 
     def conversations(self, query: Query, *, id: str | None = None) -> list[Archived]:
-        """Conversations that pass the filters of a query, the latest first; `id` is a prefix of an id."""
+        """Returns conversations that match the filters of a query, the latest first; `id` is a prefix of an id."""
         where, values = _filters(query)
         if id is not None:
             where, values = f"{where} AND sessions.id >= ? AND sessions.id < ?", [*values, id, id + "\U0010ffff"]
@@ -293,19 +295,19 @@ class ArchiveIndex(TextIndex):
         return [_archived(*row) for row in rows]
 
     def names(self) -> dict[str, int]:
-        """The programs whose conversations are in the index, and how many there are of each."""
+        """Returns the programs in the index, with their number of conversations."""
         with self._reading_rows() as database:
             rows = database.execute("SELECT agent, COUNT(*) FROM sessions WHERE store = ? GROUP BY agent", (ARCHIVE,))
             return dict(rows.fetchall())
 
     def counts(self) -> dict[int, int]:
-        """How many conversations each file has."""
+        """Returns the number of conversations of each file."""
         with self._reading_rows() as database:
             rows = database.execute("SELECT file, COUNT(*) FROM sessions WHERE file IS NOT NULL GROUP BY file")
             return dict(rows.fetchall())
 
     def totals(self, group: str, query: Query) -> list[Total]:
-        """Tokens and cost by day, model, project or tool, each answer counted once."""
+        """Returns tokens and cost by day, model, project or tool, each response counted once."""
         if group not in GROUPS:
             raise InterlinguaError(f"unknown group {group!r}; valid groups: {', '.join(GROUPS)}")
         where, values = _filters(query, "usage.at")
@@ -315,13 +317,13 @@ class ArchiveIndex(TextIndex):
             return totals(database, group, where, values)
 
     def size(self) -> int:
-        """Bytes of the index on disk."""
+        """Returns the size of the index on disk in bytes."""
         found = (Path(f"{self._path}{suffix}") for suffix in ("", "-wal", "-shm"))
         return sum(path.stat().st_size for path in found if path.exists())
 
 
 def conversation_id(path: str, number: int) -> str:
-    """The id of a conversation of a file: the same as on the canvas."""
+    """Returns the id of a conversation of a file: the same as on the canvas."""
     return hashlib.blake2b(f"{path}#{number}".encode("utf-8", "surrogateescape"), digest_size=10).hexdigest()
 
 

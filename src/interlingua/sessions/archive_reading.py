@@ -1,4 +1,4 @@
-"""What the archive reads of a file: its conversations, with their texts and what their answers used."""
+"""Reads files for the archive: conversations, with their texts and usage."""
 
 import hashlib
 from collections.abc import Iterator
@@ -33,8 +33,8 @@ from .programs import HEAD, project_of
 from .spending import Used, used_by, used_in
 from .texts import Text, message_texts
 
-MAX_BODY = 512 << 20  # bytes of a file that must be read as a whole
-FLUSH_CHARS = 12 << 20  # characters that are handed on at once
+MAX_BODY = 512 << 20  # maximum bytes of a file that must be read as a whole
+FLUSH_CHARS = 12 << 20  # characters per portion
 UNKNOWN = "no known format"
 _TITLE = 80
 
@@ -42,7 +42,7 @@ _TITLE = 80
 def read_file(
     path: Path, dialect: str | None, stamp: Stamp, *, searched: bool = False, known: KnownFile | None = None
 ) -> Iterator[FileParts]:
-    """The parts of a file, in portions. What cannot be read is a problem of the file; nothing is raised.
+    """Yields the parts of a file. Unreadable content is a problem of the file; nothing is raised.
 
     A file that was `searched`, found in a folder, need not be a conversation. A file of lines that has only grown since
     it was `known` is read from there on.
@@ -65,7 +65,7 @@ def read_file(
             if size > FLUSH_CHARS:
                 yield FileParts(str(path), stamp, waiting, first=first, last=False)
                 waiting, size, first = [], 0, False
-    except Exception as error:  # whatever is wrong with one file must not end the reading of the others
+    except Exception as error:  # an error in one file must not prevent reading the others
         problems.append(FileProblem(_reason(error, path)))
     if not count:
         problems = [_failure(path, problems, searched)]
@@ -73,14 +73,14 @@ def read_file(
 
 
 def _failure(path: Path, problems: list[FileProblem], searched: bool) -> FileProblem:
-    """Why nothing could be read of a file; it is skipped if it need not be a conversation."""
+    """Returns why nothing of a file could be read; it is skipped if it need not be a conversation."""
     found = problems[0] if problems else FileProblem("no conversation in it")
-    plain = path.suffix.lower() in (".txt", ".md", ".log")  # any text may be in these
+    plain = path.suffix.lower() in (".txt", ".md", ".log")  # these may contain any text
     return found._replace(kind=SKIPPED if searched and (plain or found.message.startswith(UNKNOWN)) else FAILED)
 
 
 def conversations(path: Path, dialect: str | None, problems: list[FileProblem]) -> Iterator[tuple[str, Conversation]]:
-    """The conversations of a file with their dialects, numbered like those of an opened file on the canvas."""
+    """Yields the conversations of a file with their dialects, numbered like those of an opened file on the canvas."""
     notes: list[sources.Problem] = []
     for document in sources.documents(sources.Source(path), dialect, notes, limit=MAX_BODY):
         try:
@@ -101,7 +101,7 @@ def _detected(value: object) -> str:
 
 
 def part_of(number: int, dialect: str, conversation: Conversation, project: str | None) -> Part:
-    """A whole conversation."""
+    """Returns a whole conversation as a part."""
     messages = [entry.message for entry in conversation.entries if not is_aside(entry)]
     times = [at for message in messages if isinstance(at := getattr(message, "timestamp", None), int)]
     models = dict.fromkeys(filter(None, map(model_of, messages)))
@@ -134,24 +134,24 @@ def part_of(number: int, dialect: str, conversation: Conversation, project: str 
     )
 
 
-# Lines that are no message, but have text of a person or a model.
+# Lines that are not messages, but have text of a person or a model.
 _SPOKEN = frozenset({"user", "assistant", "response_item", "compaction", "compacted"})
 
 
 def _is_bookkeeping(entry: Entry) -> bool:
-    """Whether an entry is a program's own record (a snapshot, an event of the screen, …) in which nobody searches."""
+    """Whether an entry is a program's own record (a snapshot, a screen event, …) that is not searched."""
     if not isinstance(entry.message, CustomMessage) or entry.message.role in _SPOKEN:
         return False
     return any(isinstance(kept, dict) and ("~record" in kept or "~line" in kept) for kept in entry.extra.values())
 
 
 def _first_text(conversation: Conversation) -> str:
-    """What a person asked first."""
+    """Returns the first text of the user."""
     return next((text for entry in conversation.entries if (text := _asked(entry.message))), "")
 
 
 def _asked(message: AgentMessage) -> str:
-    """What a person asked; "" for any other message."""
+    """Returns the text of a user message; "" for any other message."""
     is_asked = isinstance(message, UserMessage) and message.origin is None
     return text_of(message.content).strip() if is_asked else ""  # type: ignore[union-attr]
 
@@ -176,15 +176,15 @@ def _reason(error: Exception, path: Path) -> str:
 
 # --- files of lines --------------------------------------------------------------------------------------------------
 
-BLOCK = 4 << 20  # bytes of lines that are read before what they hold is handed on
+BLOCK = 4 << 20  # bytes of lines per portion
 MAX_LINE = 64 << 20
-_FIRST = 64  # lines by which the format is recognised
+_FIRST = 64  # lines for detecting the format
 _SAMPLE = 4096
-_ANSWERS = 20  # ids of answers that further lines may belong to: results of parallel calls stand between them
+_ANSWERS = 20  # ids of responses that may continue in later lines: results of parallel calls are in between
 
 
 class _Lines:
-    """A file of lines that is read line by line, and from where the last reading ended when it has grown."""
+    """Reads a file line by line, and from the last position when it has grown."""
 
     def __init__(self, path: Path, kind: str, skim: Skim, head: bytes, at: int, state: dict[str, Any]) -> None:
         self._path = path
@@ -197,7 +197,7 @@ class _Lines:
 
     @classmethod
     def of(cls, path: Path, head: bytes, dialect: str | None, known: KnownFile | None) -> "_Lines | None":
-        """None for a file that must be read as a whole."""
+        """Returns None for a file that must be read as a whole."""
         first = _objects(head)
         if not first:
             return None
@@ -236,7 +236,7 @@ class _Lines:
                 start = self._at
 
     def _block(self, stream: BinaryIO) -> tuple[Part, bool]:
-        """What the next lines hold, and whether they are the last."""
+        """Returns the content of the next lines, and whether they are the last."""
         found: list[tuple[str, AgentMessage]] = []
         self._skim.title = None
         size, is_last = 0, False
@@ -252,7 +252,7 @@ class _Lines:
                 self._at += _passed(stream)
             elif line.strip():
                 value = self._value(line, number, whole)
-                if value is None and not whole:  # it is being written: read again when it is complete
+                if value is None and not whole:  # being written: read again when it is complete
                     self._state["lines"] = number - 1
                     is_last = True
                     break
@@ -307,7 +307,7 @@ class _Lines:
         )
 
     def _is_new(self, message: AgentMessage) -> bool:
-        """Whether a message is one of its own, not a further line of the same answer."""
+        """Whether a message is new, not a further line of the same response."""
         if isinstance(message, CustomMessage) or (isinstance(message, SystemMessage) and message.timestamp is None):
             return False  # a record, or the instructions of the whole conversation
         if not isinstance(message, AssistantMessage):
@@ -328,14 +328,14 @@ class _Lines:
 
 
 def _objects(head: bytes) -> list[dict[str, Any]]:
-    """The first lines of a file; none if they are no JSON objects."""
+    """Returns the first lines of a file; none if they are not JSON objects."""
     found: list[dict[str, Any]] = []
     for line in as_utf8(head).split(b"\n")[:_FIRST]:
         if line.strip():
             try:
                 value = jsontext.read(line)
             except FormatError:
-                continue  # torn, or cut off by the end of the head
+                continue  # truncated, by its writer or by the end of the head
             if not isinstance(value, dict):
                 return []
             found.append(value)
@@ -343,7 +343,7 @@ def _objects(head: bytes) -> list[dict[str, Any]]:
 
 
 def _continued(path: Path, known: KnownFile | None) -> dict[str, Any] | None:
-    """The state from which reading goes on; None if the file is not the one that was read, grown."""
+    """Returns the state to continue from; None if the file is not the known one, grown."""
     if known is None or not known.covered or known.state is None or known.reader != READER:
         return None
     with stream_regular(path) as stream:
@@ -365,7 +365,7 @@ def sample(stream: BinaryIO, covered: int) -> bytes:
 
 
 def _passed(stream: BinaryIO) -> int:
-    """Passes over the rest of a line; returns its bytes."""
+    """Skips the rest of a line; returns its bytes."""
     size = 0
     while line := stream.readline(MAX_LINE):
         size += len(line)

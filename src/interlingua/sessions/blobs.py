@@ -82,7 +82,7 @@ def _inline(block: Any, blobs: Blobs, missing: list[str]) -> Any:
 
 
 def is_name(name: str) -> bool:
-    """Whether it can name a blob; a session line may hold any other text, such as a path."""
+    """Whether it is a valid blob name; a session line may hold any other text, such as a path."""
     return len(name) == 64 and not name.strip("0123456789abcdef")
 
 
@@ -108,7 +108,7 @@ class FileBlobs:
                 stream.flush()
                 os.fsync(stream.fileno())
             Path(part).replace(path)
-            sync_folder(self._folder)  # a line that is synced may name it
+            sync_folder(self._folder)  # a synced line may reference it
         except BaseException:
             Path(part).unlink(missing_ok=True)
             raise

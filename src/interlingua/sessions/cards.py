@@ -1,4 +1,4 @@
-"""Cards: what a gallery shows of a session (models, cost, branches, shape of the tree), and totals over messages."""
+"""Cards: the gallery's summary of a session (models, cost, branches, shape of the tree), and totals over messages."""
 
 from collections import Counter
 from typing import Any
@@ -42,9 +42,9 @@ class Totals:
         self._used: dict[bytes, Used] = {}
 
     def add_conversation(self, conversation: Conversation, price: Price | None = None) -> None:
-        """Counts a conversation as the archive does: the usage of an answer once, however many copies were added.
+        """Counts a conversation as the archive does: the usage of each response once, even if copies were added.
 
-        `price` gives the cost of answers that state none.
+        `price` returns the cost of responses that state none.
         """
         self.conversations += 1
         for entry in conversation.entries:
@@ -76,7 +76,7 @@ class Totals:
                     totals._use(message.usage)
 
     def _of(self, model: str | None) -> tuple["Totals", ...]:
-        """The totals of a model; none for the mark of a program that wrote in its place."""
+        """Returns the totals of a model; none if a program wrote the message."""
         return () if model in PROGRAM_MARKS else (self.models.setdefault(model or "unknown", Totals()),)
 
     def _count(self, message: AgentMessage) -> None:

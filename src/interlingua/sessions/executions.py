@@ -14,7 +14,7 @@ from ..values.messages import AgentMessage, AssistantMessage, ToolCall, ToolResu
 from .tree import ASSISTANT, ENTRY, JOURNAL, PLACES, RESULT, ROOT, USER, Place, decode_line, read_line
 
 START, END = "tool_start", "tool_end"
-STATUS_UNKNOWN = "unknown"  # in the details of a result whose call has an unknown outcome
+STATUS_UNKNOWN = "unknown"  # in the details of a result with an unknown outcome
 UNKNOWN = (
     "It is not known whether this call took effect: the program ended while it was running. "
     "It was not run again. Check its effects before you repeat it."

@@ -1,8 +1,8 @@
 """Sessions as JSON lines in files: `<home>/agents/<agent>/sessions/<id>.jsonl`.
 
-A line is valid when its newline is written, and an append is one write of whole lines. The next writer moves what a
-crash left behind the last newline to another file; after a failed write (disk full) the file is truncated at once.
-Only regular files are opened, and none through a link: somebody else may write in the folder.
+A line is valid once its newline is written, and an append is one write of whole lines. After a crash, the next writer
+moves what follows the last newline to another file; after a failed write (disk full) the file is truncated at once.
+Only regular files are opened, and none through a link: others may be able to write to the folder.
 """
 
 import contextlib
@@ -50,7 +50,7 @@ _SAVED_EVERY = 512  # lines between two saves of the index
 _MAX_CATALOGUE = 1 << 28  # bytes
 _MAX_LINE = 1 << 28  # bytes; large media are blobs
 _MAX_BLANK = 1_000_000  # blank lines in one file: each costs a record of the index
-_OURS = (".lock", ".idx")  # endings of files beside a session, which cannot be one
+_OURS = (".lock", ".idx")  # suffixes of files beside a session, which cannot be one
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:@+=-]{0,200}")
 
 
@@ -621,7 +621,7 @@ def _summary(log: FileLog, base: SessionInfo) -> SessionInfo:
 
 
 def _read_catalogue(place: Path) -> dict[str, msgspec.Raw]:
-    """The rows by session, each to be decoded when it is needed: a list of a few needs no more."""
+    """Returns the rows by session, each decoded on demand."""
     try:
         data = authenticated(read_regular(place, _MAX_CATALOGUE, follow=False))
         return {} if data is None else msgspec.msgpack.decode(data, type=dict[str, msgspec.Raw])
@@ -641,7 +641,7 @@ def _write_catalogue(place: Path, rows: Mapping[str, _Row | msgspec.Raw]) -> Non
 
 
 def _lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file; none if it is no regular file."""
+    """Returns the lines of a file; none if it is not a regular file."""
     with contextlib.suppress(IrregularFile), os.fdopen(open_regular(path), "rb") as stream:
         yield from stream
 
@@ -668,7 +668,7 @@ def _backup(path: Path) -> Path:
 
 
 def make_folder(folder: Path) -> None:
-    """Creates a folder and those above it, synced, for this user alone."""
+    """Creates a folder and its parents, synced, with mode 0700."""
     if not folder.is_dir():
         if folder.parent != folder:
             make_folder(folder.parent)

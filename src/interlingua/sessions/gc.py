@@ -93,7 +93,7 @@ def purge(
 
 
 def purge_one(store: Store, agent: str, one: Deleted, *, grace: float = DELETION_GRACE) -> int:
-    """Removes a deleted session for good; returns the number of blobs that went with it."""
+    """Removes a deleted session permanently; returns the number of removed blobs."""
     named = {found.decode() for text in store.trashed_texts(agent, one) for found in NAME.findall(text)}
     store.purge(agent, one)
     removed = 0

@@ -1,10 +1,10 @@
-"""The index of a session file: for each line its place in the file and in the tree; 24 bytes a line, 6 in memory.
+"""The index of a session file: the position of each line in the file and in the tree; 24 bytes a line, 6 in memory.
 
 It is a cache. The header has the bytes covered and a fingerprint of the file (size, time, first and last bytes); later
-lines are read from the file, and an index that does not match is rebuilt. An index is believed only if it was made by
-this user: header and records are authenticated with the key in `<home>/index.key`, so one that was damaged, cut or
-made by somebody else is rebuilt too. It is read into memory, not mapped: another process may truncate the file at any
-time. Readers verify each line that they look up through the index.
+lines are read from the file, and an index that does not match is rebuilt. Header and records are authenticated with the
+key in `<home>/index.key`, so an index that is corrupt, truncated or not this user's is rebuilt too. It is read into
+memory, not mapped: another process may truncate the file at any time. Readers verify each line that they look up
+through the index.
 """
 
 import functools
@@ -35,7 +35,7 @@ _SIZE = _RECORD.size
 _SAMPLE = 4096  # bytes of the session file hashed at either end
 _CODE = 16
 _COUNT = 1024  # records in a segment
-_SEGMENT = _COUNT * _SIZE  # bytes of records authenticated at once, each with the code of those before
+_SEGMENT = _COUNT * _SIZE  # bytes of records per authentication step, each including the previous code
 
 ORPHAN = 1
 
@@ -58,7 +58,7 @@ def check_of(id: str | None) -> int:
 
 
 class _Columns(NamedTuple):
-    """What is compressed of a segment."""
+    """The compressed parts of a segment."""
 
     offsets: tuple[int, ...]
     lengths: tuple[int, ...]
@@ -66,7 +66,7 @@ class _Columns(NamedTuple):
 
 
 class _Segment:
-    """1024 records that do not change any more. What is searched is plain, the rest is compressed.
+    """1024 final records. Searched columns are plain, the rest is compressed.
 
     Lengths and parents are compressed byte by byte (all first bytes, all second bytes, …): that is mostly repetition.
     """
@@ -106,7 +106,7 @@ _shared: WeakValueDictionary[bytes, _Segment] = WeakValueDictionary()
 
 
 def _joined(planes: Sequence[bytes | bytearray]) -> bytes:
-    """Values of several bytes, from all their first bytes, all their second bytes, and so on."""
+    """Joins multi-byte values from all their first bytes, all their second bytes, and so on."""
     out = bytearray(len(planes) * len(planes[0]))
     for at, plane in enumerate(planes):
         out[at :: len(planes)] = plane
@@ -119,7 +119,7 @@ def _unpacked(segment: _Segment) -> _Columns:
 
 
 def _segment(raw: bytes | bytearray, name: bytes) -> _Segment:
-    """The segment of these records, whose digest is `name`; readers of one file have it in common."""
+    """Returns the segment of these records, with the digest `name`; shared by the readers of one file."""
     found = _shared.get(name)
     if found is None:
         found = _shared[name] = _Segment(raw)
@@ -132,7 +132,7 @@ class Index:
     def __init__(self) -> None:
         self._segments: list[_Segment] = []
         self._tail = bytearray()  # the records behind the last whole segment
-        self._tail_checks = bytearray()  # their checksums alone: an id that is new is looked for in every one
+        self._tail_checks = bytearray()  # only their checksums: a new id is searched in all of them
         self._on_disk = 0  # bytes of records in the index file
         self._sealed = (0, bytes(_CODE))  # the bytes in whole segments, and the code of the last of them
         self.covered = 0  # bytes of the session file that are indexed
@@ -284,7 +284,7 @@ class Index:
         return len(self._segments) * _SEGMENT + len(self._tail)
 
     def _since(self, saved: int) -> Iterator[tuple[int, bytes | bytearray]]:
-        """The records behind those that are saved, each piece with its place."""
+        """Yields the unsaved records, each piece with its offset."""
         for at in range(saved // _SEGMENT, len(self._segments)):
             skipped = max(saved - at * _SEGMENT, 0)
             yield at * _SEGMENT + skipped, self._segments[at].raw()[skipped:]
@@ -295,9 +295,10 @@ class Index:
     def save(self, path: Path, file: int) -> None:
         """Writes the records that are not on disk, then the header; raises OSError.
 
-        Not synced: after a power cut the code in the header does not match records that were lost, and appends need not
-        wait for a disk.
-        A file in its place that is no index of ours is left alone, and nothing is saved.
+        Not synced: after a power cut the code in the header does not match the lost records, and appends need not wait
+        for a disk.
+
+        A foreign file in its place is not overwritten, and nothing is saved.
         """
         there = _existing(path)
         saved = self._on_disk if there == _HEADER.size + self._on_disk else 0
@@ -327,7 +328,7 @@ class Index:
 
 
 def discard(path: Path) -> None:
-    """Removes the index at `path`; not a file that is none."""
+    """Removes the index at `path`, unless it is another file."""
     try:
         _existing(path)
     except OSError:
@@ -352,7 +353,7 @@ def _existing(path: Path) -> int:
 
 @functools.lru_cache(maxsize=8)
 def _known_key(folder: Path) -> bytes:
-    """Reads the key, or makes it; raises OSError."""
+    """Reads or creates the key; raises OSError."""
     place = folder / "index.key"
     try:
         handle = open_regular(place)
@@ -380,7 +381,7 @@ def _known_key(folder: Path) -> bytes:
 
 
 def _key(folder: Path, *, create: bool = False) -> bytes | None:
-    """The key of indexes; None if there is none and it cannot be made, and then no index is used."""
+    """Returns the key of indexes; None if there is none and it cannot be created, in which case no index is used."""
     try:
         return _known_key(folder) if create or (folder / "index.key").exists() else None
     except OSError:
@@ -398,7 +399,7 @@ def _authenticated(key: bytes, *parts: bytes | bytearray) -> bytes:
 
 
 def authenticate(data: bytes) -> bytes:
-    """The data of another cache behind its code; raises OSError if there is no key."""
+    """Returns the data of another cache, prefixed with its code; raises OSError if there is no key."""
     key = _key(home(), create=True)
     if key is None:
         raise FileNotFoundError(f"{home()} has no key for caches")
@@ -406,13 +407,13 @@ def authenticate(data: bytes) -> bytes:
 
 
 def authenticated(data: bytes) -> bytes | None:
-    """The data behind a code that this user made; None for any other."""
+    """Returns the data after a valid code of this user; None otherwise."""
     key, code, data = _key(home()), data[:_CODE], data[_CODE:]
     return data if key is not None and _is_same(code, _authenticated(key, b"cache", data)) else None
 
 
 def _places(values: bytes | bytearray, key: bytes, size: int, field: int) -> Iterator[int]:
-    """The records of this size that have the key at a field, the last first."""
+    """Yields the records of this size that have the key at a field, the last first."""
     end = len(values)
     while (found := values.rfind(key, 0, end)) >= 0:
         number, where = divmod(found, size)

@@ -1,6 +1,6 @@
-"""What the commands `sessions` and `doctor` do, as functions.
+"""The operations behind the commands `sessions` and `doctor`, as functions.
 
-A session is given by its id, the beginning of its id, or its file; None is the latest one. `agent`, `home` and `store`
+A session is given by its id, a prefix of its id, or its file; None is the latest one. `agent`, `home` and `store`
 select the sessions, as in `Session.open`.
 """
 
@@ -42,7 +42,7 @@ View: TypeAlias = Literal["tree", "path", "context"]
 
 
 class Where(TypedDict, total=False):
-    """Which sessions: those of an agent (default: `main`) in a store (default: the files under `home`)."""
+    """Selects sessions: those of an agent (default: `main`) in a store (default: the files under `home`)."""
 
     agent: str
     home: str | Path | None
@@ -73,7 +73,7 @@ class _Place:
 
     @contextlib.contextmanager
     def index(self) -> Iterator[ArchiveIndex]:
-        """The search index: of files that of the home, shared with canvas and archive; else a temporary one."""
+        """The search index: for files that of the home, shared with canvas and archive; else a temporary one."""
         with contextlib.ExitStack() as ends:
             if isinstance(self.store, FileStore):
                 path = self.store.home / "canvas" / "search.db"
@@ -97,7 +97,7 @@ def _place(where: Where) -> Iterator[_Place]:
 
 
 def _matching(name: str, ids: Iterable[str], agent: str, what: str = "session") -> str:
-    """The id by itself or by its beginning."""
+    """Returns the id by itself or by its prefix."""
     ids = list(ids)
     found = [name] if name in ids else [id for id in ids if id.startswith(name)]
     if len(found) > 1:
@@ -134,7 +134,7 @@ def list_sessions(
 def find_sessions(
     names: str | Iterable[str] | None = None, *, before: datetime.datetime | None = None, **where: Unpack[Where]
 ) -> list[str]:
-    """The ids of the named sessions (default: all), or of those among them that have not changed since `before`."""
+    """Returns the ids of the named sessions (default: all), or of those that have not changed since `before`."""
     names = [names] if isinstance(names, str) else names
     with _place(where) as place:
         ids = place.ids()
@@ -205,14 +205,14 @@ def search_sessions(text: str, *, model: str | None = None, limit: int = 20, **w
 
 
 class SessionTotals(NamedTuple):
-    """Answers, tokens and cost: of each model or day, and of all."""
+    """Responses, tokens and cost: of each model or day, and in total."""
 
     rows: list[Total]
     all: list[Total]
 
 
 def session_totals(by: Literal["model", "day"] = "model", **where: Unpack[Where]) -> SessionTotals:
-    """Counts answers, tokens and cost; an answer that was copied to other sessions counts once."""
+    """Counts responses, tokens and cost; a response that was copied to other sessions counts once."""
     with _place(where) as place, place.index() as index:
         index.follow(agent=place.agent)
         query = Query(agent=place.agent, stores=(OWN,))
@@ -275,7 +275,7 @@ def export_session(
     strict: bool = False,
     **where: Unpack[Where],
 ) -> Encoded:
-    """A session in another format, with what was lost. `output` is a file to write; `strict` raises for a loss."""
+    """Encodes a session in another format, with the losses. `output` is a file to write; `strict` raises for a loss."""
     source = foreign_file(name, **where)
     conversation = read_session(name, view=view, **where)
     if output is not None:
@@ -291,7 +291,7 @@ def export_session(
 
 
 def payload_of(encoded: Encoded) -> bytes:
-    """The bytes of a file with an encoded conversation: they end with a newline."""
+    """Returns the bytes of a file with an encoded conversation: they end with a newline."""
     return encoded.bytes() + (b"" if isinstance(encoded.body, Lines) else b"\n")
 
 
@@ -340,7 +340,7 @@ def summary_request(
     focus: str | None = None,
     **where: Unpack[Where],
 ) -> SummaryRequest:
-    """What to ask a model for, so that `compact_session` can take its answer."""
+    """Returns the prompt for a summary; `compact_session` takes the model's response."""
     with open_session(name, **where) as session:
         cut = _cut(session, keep)
         return SummaryRequest(session.id, cut.first_kept, cut.tokens_before, _prompt(cut, focus))
@@ -356,7 +356,7 @@ def compact_session(
 ) -> CompactedSession:
     """Replaces all but the latest `keep` tokens by a summary in what the model reads; the session keeps every entry.
 
-    `summary` is the text, or a function that gets the prompt and returns it. Raises SessionError if there is nothing
+    `summary` is the text, or a function that takes the prompt and returns it. Raises SessionError if there is nothing
     to summarize.
     """
     with open_session(name, write=True, **where) as session:
@@ -383,16 +383,16 @@ def _prompt(cut: compaction.Cut, focus: str | None) -> str:
 
 
 class DeletedSessions(NamedTuple):
-    """What was deleted, and when each can be restored no more (milliseconds; None if it is gone for good)."""
+    """The deleted sessions, and until when each can be restored (milliseconds; None if it is permanently removed)."""
 
     until: dict[str, int | None]
     problems: list[Problem]
 
 
 def delete_sessions(names: str | Iterable[str], *, purge: bool = False, **where: Unpack[Where]) -> DeletedSessions:
-    """Deletes sessions; `restore_sessions` brings them back for a week, unless `purge` removes them at once.
+    """Deletes sessions; `restore_sessions` restores them within a week, unless `purge` removes them at once.
 
-    Their texts leave the search index at once. `find_sessions` selects them by age.
+    Their texts are removed from the search index immediately. `find_sessions` selects them by age.
     """
     ids = find_sessions(names, **where)
     done, problems = dict[str, int | None](), list[Problem]()
@@ -418,7 +418,7 @@ def deleted_sessions(**where: Unpack[Where]) -> list[Deleted]:
 
 
 def restore_sessions(names: str | Iterable[str], **where: Unpack[Where]) -> list[Deleted]:
-    """Brings deleted sessions back."""
+    """Restores deleted sessions."""
     with _place(where) as place:
         kept = {one.id: one for one in sorted(place.store.trashed(place.agent), key=lambda one: one.at)}
         given = [names] if isinstance(names, str) else names
@@ -429,7 +429,7 @@ def restore_sessions(names: str | Iterable[str], **where: Unpack[Where]) -> list
 
 
 def purge_sessions(*, everything: bool = False, **where: Unpack[Where]) -> Purged:
-    """Removes for good what was deleted more than a week ago, or with `everything` all that was deleted."""
+    """Permanently removes sessions deleted more than a week ago, or with `everything` all deleted ones."""
     undo, grace = (0.0, 0.0) if everything else (gc.UNDO, gc.DELETION_GRACE)
     with _place(where) as place:
         return gc.purge(place.store, place.agent, undo=undo, grace=grace)
@@ -472,9 +472,9 @@ def collect_garbage(
 def repair_session(
     source: str | Path | bytes, output: str | Path | None = None, *, overwrite: bool = False
 ) -> Examined:
-    """What is wrong with a session file, and its bytes without that; `output` is a new file to write them to.
+    """Returns the defects of a session file, and its repaired bytes; `output` is a new file for them.
 
-    The file itself is never changed. Raises InterlinguaError if it is no session file.
+    The file itself is never changed. Raises InterlinguaError if it is not a session file.
     """
     path = None if isinstance(source, bytes) else Path(source)
     data = source if isinstance(source, bytes) else sources.read_all(sources.Source(path))
@@ -494,17 +494,17 @@ def repair_session(
 
 
 def _refuse_other_formats(name: str, data: bytes) -> None:
-    """Raises for a file without a line of a session: repairing it would leave nothing. The error names its format."""
+    """Raises for a file without a session line: repairing it would leave nothing. The error names its format."""
     lines = [line for line in data.splitlines() if line.strip()]
     if not lines:
-        raise InterlinguaError(f"{name} is empty, so no session file; there is nothing to repair")
+        raise InterlinguaError(f"{name} is empty; there is nothing to repair")
     if is_foreign(lines[0]) or any(map(_has_role, lines)):
         return
     found = conversion.detect(data)
     if found is None and any(line.lstrip().startswith(b"{") for line in lines):
         return  # torn lines, perhaps of a session
     if found is None:
-        raise InterlinguaError(f"{name} is no session file and no known format; `interlingua dialects` lists them")
+        raise InterlinguaError(f"{name} is not a session file and no known format; `interlingua dialects` lists them")
     raise InterlinguaError(
         f"{name} is {found.dialect} ({found.reason}), not a session file; "
         "`interlingua check` reports its problems, `interlingua convert -t transcript` makes a session of it"

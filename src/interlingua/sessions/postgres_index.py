@@ -1,7 +1,7 @@
-"""Full text search in PostgreSQL by its own means: a `tsvector` for each text, in the database of the sessions.
+"""Full text search in PostgreSQL: a `tsvector` for each text, in the database of the sessions.
 
-The same interface as the index beside files. Words are taken as they are written (the configuration `simple`), since
-sessions hold many languages and much code.
+The same interface as the index beside files. Words are not stemmed (the configuration `simple`), since sessions contain
+many languages and much code.
 """
 
 import contextlib
@@ -57,7 +57,7 @@ class PostgresTextIndex:
         progress: Callable[[Progress], object] = lambda progress: None,
         stop: Callable[[], bool] = lambda: False,
     ) -> Progress:
-        """Brings the index up to date with every session, the latest first; `stop` may end it at any time."""
+        """Updates the index for every session, the latest first; `stop` may interrupt it at any time."""
         sessions = [(agent, info) for agent in self._store.agents() for info in self._store.sessions(agent)]
         sessions.sort(key=lambda one: -one[1].modified)
         there = {(agent, info.id) for agent, info in sessions}

@@ -1,4 +1,4 @@
-"""Where other programs keep their conversations, and which project a conversation is about."""
+"""Locations of other programs' conversations, and the project of a conversation."""
 
 import contextlib
 import os
@@ -11,12 +11,12 @@ from ..values import jsontext
 from ..values.errors import InterlinguaError
 from ..values.regular import read_regular
 
-HEAD = 64 << 10  # bytes at the beginning of a file that name the project
+HEAD = 64 << 10  # bytes at the beginning of a file that contain the project
 _CWD = re.compile(rb'"cwd"\s*:\s*("(?:[^"\\]|\\.)*")')
 
 
 class Program(NamedTuple):
-    """Where a program keeps its conversations. `variable` is the environment variable that moves `home`."""
+    """Where a program stores its conversations. `variable` is the environment variable that overrides `home`."""
 
     name: str
     variable: str
@@ -58,7 +58,7 @@ PROGRAMS = {
 
 
 def project_of(path: Path, head: bytes) -> str | None:
-    """The name of the folder in which the program was started, from the beginning of a conversation's file."""
+    """Returns the name of the folder in which the program was started, from the beginning of a conversation's file."""
     found = _CWD.search(head)
     if found is not None:
         with contextlib.suppress(InterlinguaError):

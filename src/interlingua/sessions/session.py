@@ -625,7 +625,9 @@ class Session:
 
     @contextlib.contextmanager
     def unless_busy(self) -> Iterator[bool]:
-        """Holds the session if no other thread does, and tells whether it is held: inside, calls wait for nobody."""
+        """Locks the session unless another thread holds it, and yields whether it is locked; calls inside do not
+        wait.
+        """
         is_held = self._lock.acquire(blocking=False)
         try:
             yield is_held
@@ -957,11 +959,11 @@ class Session:
         return 0
 
     def open_canvas(self, *, browser: bool = True) -> Any:
-        """Shows the session on a canvas: in the browser, and as what this gives in a notebook.
+        """Shows the session on a canvas: in the browser, or in a notebook as the returned value.
 
-        The canvas is the one that runs for this home, or one beside this program, which ends with it.
+        The canvas is the one that runs for this home, or one started by this program, which ends with it.
         """
-        show = importlib.import_module("interlingua.canvas.opened").show  # a program: imported on first use
+        show = importlib.import_module("interlingua.canvas.opened").show  # imported on first use
         return show(self, browser=browser)
 
     def close(self) -> None:
@@ -1208,7 +1210,7 @@ def _is_path(name: str) -> bool:
 
 
 def _absolute(name: str | Path) -> Path:
-    """The path, without following a link at its end; raises ValueError for what can be none."""
+    """Returns the absolute path, without following a link at its end; raises ValueError if it is invalid."""
     path = Path(name).expanduser().absolute()
     os.fsencode(path)
     if "\0" in str(path):

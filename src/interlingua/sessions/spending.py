@@ -1,4 +1,4 @@
-"""What answers used, so that each is counted once: programs copy answers when a session is resumed or forked."""
+"""Usage of responses, each counted once: programs copy responses when a session is resumed or forked."""
 
 import hashlib
 import sqlite3
@@ -13,7 +13,9 @@ BUCKETS = ("input", "output", "cache_read", "cache_write", "reasoning")
 
 
 class Used(NamedTuple):
-    """The usage of one answer. Copies of the answer have the same `key`; without a known price there is no `cost`."""
+    """The usage of one response. Copies of the response have the same `key`; without a known price there is no
+    `cost`.
+    """
 
     key: bytes
     at: int | None
@@ -37,7 +39,7 @@ class Used(NamedTuple):
 
 
 def used_by(message: AgentMessage) -> Iterator[Used]:
-    """The usage of a message, if it is an answer that has one."""
+    """Returns the usage of a message, if it is a response that has one."""
     usage = message.usage if isinstance(message, AssistantMessage) else None
     if isinstance(message, AssistantMessage) and usage is not None:
         numbers = _numbers(usage)
@@ -48,20 +50,20 @@ def used_by(message: AgentMessage) -> Iterator[Used]:
 
 
 def answer_key(id: str | None, at: int | None, model: str | None, numbers: tuple[int, ...], text: str) -> bytes:
-    """Identifies an answer: by the provider's id of it, else by its time, content and usage."""
+    """Identifies a response: by the provider's id, else by its time, content and usage."""
     identity = ("id", id) if id else (at, model, numbers, text)
     return hashlib.blake2b(repr(identity).encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def used_in(conversation: Conversation) -> list[Used]:
-    """The usage of all answers, and what the file states beyond them as used in all."""
+    """Returns the usage of all responses, and what the file's own total states beyond them."""
     found = [one for entry in conversation.entries if not is_aside(entry) for one in used_by(entry.message)]
     rest = _beyond(conversation, found)
     return found if rest is None else [*found, rest]
 
 
 def _beyond(conversation: Conversation, found: list[Used]) -> Used | None:
-    """Some programs state a total that exceeds the sum over the answers: the difference, as used at the end."""
+    """Returns the difference between a stated total and the sum over the responses, as used at the end."""
     stated = conversation.usage
     if stated is None:
         return None
@@ -84,7 +86,7 @@ def _numbers(usage: Usage) -> tuple[int, int, int, int, int]:
 
 
 def add_usage(database: sqlite3.Connection, session: int, used: Iterable[Used], price: Price | None = None) -> None:
-    """Writes the usage of a session's answers; `price` gives the cost of those that state none."""
+    """Writes the usage of a session's responses; `price` returns the cost of those that state none."""
     database.executemany(
         "INSERT INTO usage (session, key, at, model, input, output, cache_read, cache_write, reasoning, cost)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -96,7 +98,7 @@ def add_usage(database: sqlite3.Connection, session: int, used: Iterable[Used], 
 
 
 class Total(NamedTuple):
-    """A sum over answers; `unpriced` counts those whose cost is unknown."""
+    """A sum over responses; `unpriced` counts those with an unknown cost."""
 
     name: str | None
     answers: int
@@ -109,7 +111,7 @@ class Total(NamedTuple):
     unpriced: int
 
 
-# Of copies the one with the most output counts: a line that was written while the answer grew has less of it.
+# Of copies the one with the most output counts: a line written during streaming has less of it.
 _ONCE = (
     "SELECT usage.*, sessions.project, sessions.store, sessions.agent, MAX(output) FROM usage"
     " JOIN sessions ON sessions.n = usage.session WHERE {where} GROUP BY key"
@@ -124,7 +126,7 @@ GROUPS = {
 
 
 def totals(database: sqlite3.Connection, group: str, where: str = "TRUE", values: Iterable[object] = ()) -> list[Total]:
-    """Sums by one of `GROUPS`, each answer counted once."""
+    """Returns sums by one of `GROUPS`, each response counted once."""
     sums = ", ".join(f"SUM({bucket})" for bucket in BUCKETS)
     rows = database.execute(
         f"SELECT {GROUPS[group]} AS name, COUNT(*), {sums}, SUM(cost), SUM(cost IS NULL)"

@@ -166,11 +166,11 @@ class SqlLog:
         return first
 
     def grouped(self) -> AbstractContextManager[None]:
-        """Each append is a transaction of its own, inside a group too."""
+        """Each append is its own transaction, inside a group too."""
         return contextlib.nullcontext()
 
     def _is_saved(self, first: int, lines: Sequence[bytes]) -> bool:
-        """Whether a commit that was reported as failed took place: the server's answer may have been lost."""
+        """Whether a commit that was reported as failed took place: the server's response may have been lost."""
         try:
             found = self._rows("SELECT line FROM lines WHERE session = ? AND n >= ? ORDER BY n", first)
         except SessionError:

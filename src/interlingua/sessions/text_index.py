@@ -1,8 +1,8 @@
 """Full text search over sessions: a contentless SQLite FTS5 index that follows the logs.
 
-The text of a hit is read from its session: the index has none of it. It may be deleted at any time, and is rebuilt.
-Each row has tags (session, store, role, tool, model, failed), so that a filter costs as much as another search term.
-Rows are numbered in the order of indexing; the latest are found first.
+The index does not store texts: the text of a hit is read from its session. It may be deleted at any time, and is
+rebuilt. Each row has tags (session, store, role, tool, model, failed), so that a filter costs as much as another search
+term. Rows are numbered in the order of indexing; the latest are found first.
 
 Several programs share the file: each sees the sessions of its own stores. `archive_index.py` adds other programs' files
 and the usage of their messages.
@@ -32,8 +32,8 @@ from .tree import ENTRY
 VERSION = 3
 BATCH_LINES = 800
 BATCH_CHARS = 4 << 20
-PENDING = 16 << 20  # bytes of terms that FTS5 holds in memory: more than a batch has, so that each is one segment
-SEGMENTS = 16  # of one level that FTS5 merges into one: fewer merges, and the segments of a batch are large
+PENDING = 16 << 20  # bytes of terms that FTS5 buffers: more than a batch has, so that each is one segment
+SEGMENTS = 16  # segments of one level that FTS5 merges into one: fewer merges, and the segments of a batch are large
 COUNTED = 10_000  # hits counted at most
 COUNTED_SESSIONS = 1000  # hits whose sessions are counted
 STALE_SHARE = 0.25  # share of unreferenced rows that triggers a rebuild
@@ -110,7 +110,7 @@ class TextIndex:
         self._reader: sqlite3.Connection | None = None
         self._reading = threading.Lock()
         self._names: dict[str, int] = {}
-        self._shown_stores = tuple(self._stores)  # those that are searched if a query names none
+        self._shown_stores = tuple(self._stores)  # searched if a query names none
 
     # --- following ---------------------------------------------------------------------------------------------------
 
@@ -121,9 +121,9 @@ class TextIndex:
         progress: Callable[[Progress], object] = lambda progress: None,
         stop: Callable[[], bool] = lambda: False,
     ) -> Progress:
-        """Brings the index up to date with every session, the latest first; `stop` may end it at any time.
+        """Updates the index for every session, the latest first; `stop` may interrupt it at any time.
 
-        With `agent`, only the sessions of that agent are looked at, the latest last: hits are in the order of rows.
+        With `agent`, only the sessions of that agent are checked, the latest last: hits are in the order of rows.
         """
         sessions = [
             (name, whose, info)
@@ -146,7 +146,7 @@ class TextIndex:
                 except IndexUnusable:
                     raise
                 except (InterlinguaError, OSError):
-                    pass  # what is wrong with one session does not keep the others from being found
+                    pass  # an error in one session must not prevent indexing the others
             done = Progress(number, len(sessions))
             progress(done)
         self._shrink(stop)
@@ -210,7 +210,7 @@ class TextIndex:
         return end
 
     def _next_row(self, database: sqlite3.Connection) -> int:
-        """The number of the next row: above those that have lost their session, too."""
+        """Returns the number of the next row: also above rows without a session."""
         last = "MAX((SELECT COALESCE(MAX(n), 0) FROM texts), (SELECT COALESCE(MAX(id), 0) FROM words_docsize))"
         return int(database.execute(f"SELECT {last} + 1").fetchone()[0])
 
@@ -332,7 +332,7 @@ class TextIndex:
             self.delete()
 
     def _shrink(self, stop: Callable[[], bool]) -> None:
-        """Returns the pages to the file system that merged segments of terms have left, a few at a time."""
+        """Returns pages freed by merged segments to the file system, a few at a time."""
         while not stop():
             with self._lock:
                 database = self._opened()
@@ -462,13 +462,13 @@ class TextIndex:
                 if text is None:
                     continue
                 shown = snippet(text.text, terms)
-                # Where the log has been revised or replaced since, the index may speak of another text.
+                # If the log has been revised or replaced since, the index may refer to another text.
                 is_certain = not text.entry or text.entry not in opened[number].marks.revisions
                 if (is_certain and any(part.is_hit for part in shown)) or is_in(text.text, terms, exact=exact):
                     yield Found(store, agent, id, title, line, text, shown)
 
     def _kept_text(self, n: int) -> Text | None:
-        """The text of a row that the index itself keeps."""
+        """Returns the text of a row that the index itself stores."""
         return None
 
     # --- the file ----------------------------------------------------------------------------------------------------
@@ -534,7 +534,7 @@ def _open(path: Path) -> sqlite3.Connection:
         try:
             database.execute("PRAGMA auto_vacuum = INCREMENTAL")  # only counts before anything else is written
             database.execute("PRAGMA journal_mode = WAL")
-            database.execute("PRAGMA journal_size_limit = 4194304")  # else the log stays as large as it ever was
+            database.execute("PRAGMA journal_size_limit = 4194304")  # otherwise the log keeps its maximum size
             database.execute("PRAGMA synchronous = NORMAL")  # lines lost in a power cut are indexed again
             database.execute("PRAGMA secure_delete = ON")
             version = database.execute("PRAGMA user_version").fetchone()[0]
@@ -560,7 +560,7 @@ def _open(path: Path) -> sqlite3.Connection:
 
 
 def _unusable(path: Path, error: sqlite3.OperationalError) -> IndexUnusable:
-    """What keeps the index from being read or written, and what to do about it."""
+    """Returns the error for an index that cannot be read or written, with a remedy."""
     why = str(error)
     remedies = {"locked": "try again", "full": "free some space there, or use another home"}
     remedy = next((remedy for word, remedy in remedies.items() if word in why), "check the disk and the permissions")
@@ -568,7 +568,7 @@ def _unusable(path: Path, error: sqlite3.OperationalError) -> IndexUnusable:
 
 
 def _stores_in(database: sqlite3.Connection) -> set[str]:
-    """The stores whose sessions the index has: one step in the index of sessions for each."""
+    """Returns the stores in the index: one index step for each."""
     found: set[str] = set()
     name = database.execute("SELECT MIN(store) FROM sessions").fetchone()[0]
     while name is not None:
@@ -578,7 +578,7 @@ def _stores_in(database: sqlite3.Connection) -> set[str]:
 
 
 def _delete_rows(database: sqlite3.Connection, session: int) -> None:
-    """Deletes what leads from terms to a session; the terms themselves stay until the index is rebuilt."""
+    """Deletes the rows that link terms to a session; the terms themselves stay until the index is rebuilt."""
     if database.execute("DELETE FROM texts WHERE session = ?", (session,)).rowcount:
         database.execute(f"PRAGMA application_id = {LEFT_ROWS}")
     database.execute("DELETE FROM usage WHERE session = ?", (session,))
