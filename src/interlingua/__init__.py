@@ -133,7 +133,7 @@ _LAZY = {
 }
 
 
-if not TYPE_CHECKING:  # to a type checker every name would be there
+if not TYPE_CHECKING:  # for type checkers every name exists
 
     def __getattr__(name: str) -> Any:
         if name == "sync":

@@ -1,3 +1,3 @@
-"""The version of the package, in a module of its own so that every layer can read it."""
+"""The version of the package, in its own module so that every layer can import it."""
 
 __version__ = "0.1.0"

@@ -1,7 +1,7 @@
-"""Conversion over columns, for corpora that one machine does not hold: a function that any engine can map over batches.
+"""Conversion of Arrow columns: a function that any engine (Spark, Ray, DuckDB, …) can map over batches.
 
-Needs the extra `arrow`. A row whose conversation cannot be converted does not stop the batch: its `error` says why.
-`il.read` gives the conversations of a Parquet or Arrow file, and `table` makes one of conversations.
+Requires the extra `arrow`. A row that cannot be converted does not stop the batch: its `error` column has the reason.
+`il.read` yields the conversations of a Parquet or Arrow file, and `table` builds one from conversations.
 """
 
 from collections.abc import Iterable
@@ -22,9 +22,9 @@ LOSSES = pa.list_(
 def convert_batch(
     batch: Any, to: str, *, column: str = "conversation", dialect: str | None = None, strict: bool = False
 ) -> Any:
-    """A table or record batch with `column` (JSON text or bytes) converted into `to`.
+    """Converts `column` (JSON text or bytes) of a table or record batch to the format `to`.
 
-    Adds the columns `<column>_converted` (JSON text, null where it failed), `<column>_losses` and `<column>_error`.
+    Adds the columns `<column>_converted` (JSON text, null on failure), `<column>_losses` and `<column>_error`.
     """
     rows = [_converted(value.as_py(), to, dialect, strict) for value in batch.column(column)]
     bodies, losses, errors = ([row[at] for row in rows] for at in range(3))
@@ -52,7 +52,7 @@ def _converted(
 
 
 def table(conversations: Iterable[Conversation], dialect: str, *, strict: bool = False) -> Any:
-    """A table with one row for each conversation in a format whose body is an object: its fields are the columns.
+    """Returns a table with one row per conversation, for a format whose body is an object: its fields are the columns.
 
     For a training set such as `openai-finetune` or `sharegpt`; `pyarrow.parquet.write_table` writes it to a file.
     """

@@ -1,12 +1,12 @@
-"""The names of the clawtools documents, in snake_case: what they show runs with these, JSON in either spelling.
+"""The names of the clawtools documents, in snake_case; their examples run with these, with JSON in either spelling.
 
     from interlingua import clawtools
-
+>
     ct = clawtools.create_clawtools({"skipBuiltinConnectors": True})
     bridge = clawtools.create_node_bridge("/my/project")
     tools = ct.tools.resolve_all({"workspaceDir": "/my/project", "root": "/my/project", "bridge": bridge})
 
-A name that this package has too is the same thing here. `project` and `unproject` translate stream events.
+A name that this package also has is the same object. `project` and `unproject` translate stream events.
 """
 
 from collections.abc import Iterable, Mapping
@@ -87,7 +87,7 @@ SerializedModel: TypeAlias = dict[str, Any]
 
 
 class UsageInfo(TypedDict, total=False):
-    """Usage as the events of the protocol have it; a count that is absent is unknown, not zero."""
+    """Usage in the protocol's events; an absent count is unknown, not zero."""
 
     inputTokens: int
     outputTokens: int
@@ -119,7 +119,7 @@ class BooleanParamOptions(TypedDict, total=False):
 
 
 class ClawtoolsOptions(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a toolkit is made of."""
+    """The options of a toolkit."""
 
     openclaw_root: str | None = None
     tools: DiscoveryOptions | Mapping[str, Any] | None = None
@@ -130,7 +130,7 @@ class ClawtoolsOptions(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def create_clawtools(options: ClawtoolsOptions | Mapping[str, Any] | None = None, **more: Any) -> Clawtools:
-    """A toolkit with the core tools, the built-in connectors and the list of extensions. It may be awaited."""
+    """Creates a toolkit with the core tools, the built-in connectors and the list of extensions. It may be awaited."""
     return toolkit.create_toolkit(**_fields(options, ClawtoolsOptions), **more)
 
 
@@ -140,19 +140,19 @@ create_clawtools_sync = create_clawtools_async = create_clawtools
 def discover_core_tools(
     registry: ToolRegistry, options: DiscoveryOptions | Mapping[str, Any] | None = None, **more: Any
 ) -> None:
-    """Registers the core tools that the options choose; they are made when they are resolved."""
+    """Registers the selected core tools; they are created when they are resolved."""
     catalog.discover_core_tools(registry, **_fields(options, DiscoveryOptions), **more)
 
 
 async def discover_core_tools_async(
     registry: ToolRegistry, options: DiscoveryOptions | Mapping[str, Any] | None = None, **more: Any
 ) -> None:
-    """As `discover_core_tools`, which never waits."""
+    """`discover_core_tools` as a coroutine; it never waits."""
     discover_core_tools(registry, options, **more)
 
 
 async def discover_builtin_connectors() -> list[Connector]:
-    """The built-in connectors, each an object of its own."""
+    """Returns the built-in connectors, each a separate object."""
     return builtin_connectors().list()
 
 
@@ -160,12 +160,12 @@ discover_builtin_connectors_async = discover_builtin_connectors
 
 
 def extract_tool_schemas(tools: Iterable[Any], provider_or_api: str | None = None) -> list[ToolSpec]:
-    """The tools as a `StreamContext` takes them; `interlingua.tools.extract_tool_schemas` also tells what was lost."""
+    """Returns the tools for a `StreamContext`; `interlingua.tools.extract_tool_schemas` also returns the losses."""
     return schemas.extract_tool_schemas(tools, provider_or_api)[0]
 
 
 def _fields(options: Any, kind: type[Struct]) -> dict[str, Any]:
-    """What options say, by the names of arguments."""
+    """Returns the fields of options, by argument names."""
     given = struct_of(options or {}, kind, "options")
     return {name: value for name, value in structs.asdict(given).items() if value is not None}
 

@@ -1,4 +1,4 @@
-"""The same calls for programs without an event loop: `sync.complete`, `sync.stream`; `sync.run` for any coroutine."""
+"""Synchronous API: `sync.complete`, `sync.stream`; `sync.run` for any coroutine."""
 
 from .connect.blocking import SyncStream, close, complete, embed, run, stream
 

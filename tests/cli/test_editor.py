@@ -48,7 +48,7 @@ def test_the_editor_begins_with_the_prompt_that_was_given(tmp_path: Path) -> Non
 def test_nothing_written_is_nothing_sent(body: str, tmp_path: Path) -> None:
     """One line, an exit code, and no run in the log."""
     code, shown = edited(tmp_path, body)
-    assert 1 == code and shown.startswith("interlingua: nothing written in the editor, so nothing was sent")
+    assert 1 == code and shown.startswith("interlingua: the text from the editor is empty; nothing was sent")
     assert [] == kept(tmp_path)
 
 

@@ -1,7 +1,8 @@
-"""The Agent Client Protocol over standard input and output: editors as front ends of the agent. Needs the extra `acp`.
+"""The Agent Client Protocol over standard input and output: editors as front ends of the agent. Requires the extra
+`acp`.
 
-Each session of the editor is an agent with a session in the home, in the folder that the editor names. Calls that the
-policy asks about are put to the editor's user. See https://agentclientprotocol.com.
+Each session of the editor is an agent with a session in the home folder, in the folder that the editor names. Approval
+requests go to the editor's user. See https://agentclientprotocol.com.
 """
 
 import asyncio
@@ -58,14 +59,14 @@ SYSTEM = (
     "You are a helpful agent in an editor. You work in the folder {root}; your tools see nothing outside it. "
     "Say briefly what you do and what the result is. Answers are shown as Markdown."
 )
-# What the editor's user can choose between; the ids are those of the options of `interlingua chat`.
+# The modes that the editor's user can choose; the ids are the options of `interlingua chat`.
 MODES = {
     "ask": ("Ask", "Ask before calls that change something.", ASK),
     "edit": ("Edit", "Allow changes of files in the folder; ask before commands.", EDIT),
     "read-only": ("Read only", "Allow reading only.", READ_ONLY),
     "yes": ("Allow all", "Allow every call without asking.", ALLOW),
 }
-# The kinds of calls for which editors have icons.
+# The kinds of calls that editors have icons for.
 KINDS: dict[str, Any] = {
     "read": "read",
     "ls": "read",
@@ -85,7 +86,7 @@ OPTIONS = (
     schema.PermissionOption(option_id="always", name="Always allow", kind="allow_always"),
     schema.PermissionOption(option_id="no", name="Reject", kind="reject_once"),
 )
-MAX_TEXT = 100_000  # characters of a result that the editor shows
+MAX_TEXT = 100_000  # maximum characters of a result in the editor
 
 
 class EditorSession:
@@ -134,7 +135,7 @@ class EditorSession:
         self.agent.policy = self.permissions
 
     async def replay(self) -> None:
-        """Shows the editor the conversation so far."""
+        """Sends the conversation so far to the editor."""
         for message in [entry.message for entry in self.session.path()]:
             for update in _past(message):
                 await self.update(update)
@@ -165,7 +166,7 @@ class EditorSession:
                 await self.update(helpers.update_tool_call(event.tool_call_id, status=status, content=shown))
 
     async def _approve(self, request: ApprovalRequest) -> bool:
-        """Asks the editor's user. An `always` allows the like for the rest of this session."""
+        """Asks the editor's user. An `always` allows similar calls for the rest of this session."""
         if self.permissions.decide(request.tool_name, request.params).action == "allow":
             return True  # allowed by an `always` meanwhile
         rule = approval.standing_rule(request.tool_name, request.params)
@@ -285,7 +286,7 @@ class EditorAgent:
         raise acp.RequestError.method_not_found(method)
 
     async def ext_notification(self, method: str, params: dict[str, Any]) -> None:
-        """Extensions that this agent does not have are ignored, as the protocol says."""
+        """Ignores unknown extensions, as the protocol requires."""
 
     async def close(self) -> None:
         while self._sessions:
@@ -339,7 +340,7 @@ def _modes(current: str) -> schema.SessionModeState:
 
 
 async def _editors_tools(stack: contextlib.AsyncExitStack, servers: Sequence[Any]) -> list[Any]:
-    """The tools of the MCP servers that the editor names. One that fails is an error: the user has configured it."""
+    """Returns the tools of the editor's MCP servers. A failure is an error: the user configured the server."""
     tools: list[Any] = []
     for server in servers:
         from ..mcp import mcp_tools
@@ -357,7 +358,7 @@ async def _editors_tools(stack: contextlib.AsyncExitStack, servers: Sequence[Any
 
 
 def _block(block: Any) -> Any:
-    """A block of the editor's prompt. A file that it embeds is a document; a link stays a link."""
+    """Converts a block of the editor's prompt. An embedded file is a document; a link stays a link."""
     match block:
         case schema.TextContentBlock():
             return TextBlock(text=block.text)
@@ -374,7 +375,7 @@ def _block(block: Any) -> Any:
             if kind.startswith("image/"):
                 return ImageBlock(data=resource.blob, mime_type=kind)
             return DocumentBlock(data=resource.blob, mime_type=kind, title=Path(_path(resource.uri)).name)
-    raise _refused(f"a block that is not understood: {type(block).__name__}")
+    raise _refused(f"unsupported block: {type(block).__name__}")
 
 
 def _path(uri: str) -> str:
@@ -383,7 +384,7 @@ def _path(uri: str) -> str:
 
 
 def _title(name: str, params: Any) -> str:
-    """What a call is shown as: the tool, and the file or the command that it is about."""
+    """Returns the title of a call: the tool, and its file or command."""
     given = params if isinstance(params, Mapping) else {}
     about = next(
         (given[key] for key in ("path", "file_path", "command", "pattern", "url", "query") if key in given), ""
@@ -398,7 +399,7 @@ def _started(id: str, name: str, params: Any, status: Any) -> schema.ToolCallSta
 
 
 def _shown(content: Any) -> list[Any]:
-    """A result's blocks as the editor shows them."""
+    """Converts a result's blocks for the editor."""
     blocks: list[Any] = []
     for block in blocks_of(content):
         if isinstance(block, TextBlock):
@@ -409,7 +410,7 @@ def _shown(content: Any) -> list[Any]:
 
 
 def _past(message: AgentMessage) -> list[Any]:
-    """A message of the session as updates for an editor that loads it."""
+    """Converts a message of the session to updates for an editor that loads it."""
     if isinstance(message, UserMessage):
         return [helpers.update_user_message_text(text_of(message.content))]
     if isinstance(message, ToolResultMessage):

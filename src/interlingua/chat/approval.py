@@ -31,7 +31,7 @@ class Answer(NamedTuple):
 
 
 def answer_of(line: str) -> Answer | None:
-    """The answer in a line; None for any other text, which is never taken for a yes."""
+    """Parses an answer; None for any other text, which never counts as a yes."""
     first, _, rest = line.strip().partition(" ")
     verdict = _VERDICTS.get(first.rstrip(",.:!").lower())
     if verdict is None or (rest.strip() and verdict != "no"):
@@ -50,7 +50,7 @@ def choices(rule: Rule | None) -> str:
 
 
 async def preview(tool: str, params: Mapping[str, Any], bridge: FsBridge | None) -> str | None:
-    """The diff that a call would make, as far as its arguments show."""
+    """Returns the diff that a call would make, as far as its arguments show."""
     if tool == "apply_patch":
         return next((value for value in params.values() if isinstance(value, str)), None)
     if tool == "edit":
@@ -88,7 +88,7 @@ async def _present(bridge: FsBridge, path: str) -> str:
         found = await bridge.stat(path)
         readable = found is not None and found.is_file and found.size <= _COMPARED_BYTES
         return await bridge.read_file(path) if readable else ""
-    except Exception:  # a bridge is foreign code; a path that cannot be read is the tool's to report
+    except Exception:  # a bridge is foreign code; the tool reports an unreadable path
         return ""
 
 

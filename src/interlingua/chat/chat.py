@@ -1,7 +1,7 @@
 """The chat controller: an agent with a session, user input, and questions. It draws nothing.
 
-One piece of work is under way at a time: a run of the agent, or a command. What is typed meanwhile answers the question
-that stands, if it is an answer; otherwise it steers the agent.
+One task runs at a time: a run of the agent, or a command. Input during that time answers the current question, if it is
+a valid answer; otherwise it steers the agent.
 """
 
 import asyncio
@@ -67,10 +67,9 @@ class _Log(logging.Handler):
 class Settings(Struct, frozen=True, kw_only=True):
     """Settings of a chat. `sandboxed` refuses commands outside the sandbox.
 
-    `usual_model` returns the default model if neither the user nor the session has one. `options` are for every call of
-    the model. `added` are tools beside those of the profile, and `hooks` the listeners, of what is installed;
-    `problems` is what could not be loaded of it. The user is notified of the end of a run that took `notify_after`
-    seconds or more; None: never.
+    `usual_model` returns the default model if neither the user nor the session has one. `options` apply to every model
+    call. `added` are tools beside those of the profile, `hooks` the listeners of installed plugins, and `problems`
+    their errors. The user is notified of the end of a run that took `notify_after` seconds or more; None: never.
     """
 
     root: Path
@@ -90,7 +89,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
 
 def tool_context(settings: Settings) -> ToolContext:
-    """What the tools of a chat may use."""
+    """Returns the context for the tools of a chat."""
     root = str(settings.root)
     return ToolContext(
         root=root,
@@ -132,7 +131,7 @@ class Screen(Protocol):
         ...
 
     def notify(self, text: str) -> None:
-        """Calls a user who looks elsewhere, if there is a terminal."""
+        """Notifies a user who looks elsewhere, if there is a terminal."""
         ...
 
     def refresh(self) -> None: ...
@@ -174,7 +173,7 @@ class Chat:
         self._turn = asyncio.Event()
         self._turn.set()
         self._pressed = float("-inf")
-        self._unattended: float | None = None  # since when the user waits: the start of the run, or the last answer
+        self._unattended: float | None = None  # start of the wait: the run, or the last answer
         self._log = _Log(self._report_logged)
         self._context = tool_context(settings)
         self._bridge = local_bridge(str(settings.root))
@@ -406,7 +405,7 @@ class Chat:
             left = [message for message in self.agent.take_queued() if isinstance(message, UserMessage)]
         self.queued.clear()
         await self._report_end(result)
-        if result.reason != "aborted":  # who stopped it knows
+        if result.reason != "aborted":  # the user stopped it
             self._notify("the run failed" if result.reason == "error" else "the answer is ready")
         if left:
             self.screen.offer("\n".join(text_of(message.content) for message in left))
@@ -515,7 +514,9 @@ class Chat:
                 self.screen.display.diffs[call.call.id] = diff
 
     async def elicit(self, form: Form) -> dict[str, Any] | bool | None:
-        """Puts a question of an MCP server to the user: the fields' values, whether to go on, or None for a no."""
+        """Asks the user a question of an MCP server; returns the fields' values, whether to continue, or None to
+        decline.
+        """
         asked = f"the MCP server {one_line(form.server)} asks: {one_line(form.message)}"
         if form.url is not None:
             asked += f" Open {one_line(form.url)} in a browser, then say yes."
@@ -541,7 +542,7 @@ class Chat:
         return found or True
 
     async def send(self, messages: Sequence[Message]) -> None:
-        """Runs the agent with messages that came from elsewhere: a prompt of a server."""
+        """Runs the agent with messages from elsewhere: a prompt of a server."""
         await self._ran(self.agent.prompt(list(messages)))
 
     # --- status ------------------------------------------------------------------------------------------------------
@@ -571,7 +572,7 @@ class Chat:
             await self._ran(self.agent.continue_())
 
     def status(self, width: int = 1000) -> str:
-        """The status line, in so many cells: what is looked at least is left out first."""
+        """The status line, in so many cells: the least important parts are dropped first."""
         share = f" ({self.spent.context * 100 // self.window}%)" if self.window and self.spent.context else ""
         parts = {
             "model": one_line(self.model),
@@ -587,7 +588,7 @@ class Chat:
 
 
 def _full(name: str | None) -> str | None:
-    """The `provider/id` of a model that was named in short."""
+    """Returns the `provider/id` of a model given in short form."""
     return full_name(name, default_client().connectors) if name else None
 
 

@@ -42,9 +42,9 @@ def attach(text: str, root: Path) -> Attached:
 
 
 def images_mentioned(pasted: str, root: Path) -> str:
-    """Pasted text as mentions, if it is nothing but names of image files: plain, quoted, escaped, or `file:` URLs.
+    """Converts pasted text to mentions if it consists of image file names: plain, quoted, escaped, or `file:` URLs.
 
-    So terminals paste files that are dropped on them.
+    Terminals paste dropped files like this.
     """
     try:
         parts = shlex.split(pasted)
@@ -58,13 +58,13 @@ def images_mentioned(pasted: str, root: Path) -> str:
 
 
 def _is_image(name: str, root: Path) -> bool:
-    """Whether a mention can name it, and it is an image that exists."""
+    """Whether it can be mentioned, and is an existing image."""
     is_image = (mimetypes.guess_type(name)[0] or "").startswith("image/")
     return is_image and '"' not in name and "\n" not in name and place(name, root).is_file()
 
 
 def is_file_name(name: str) -> bool:
-    """Whether a mention must mean a file: it ends as a known type does, unlike `@app.route` or `@types/node`."""
+    """Whether a mention must be a file: it has a known suffix, unlike `@app.route` or `@types/node`."""
     return mimetypes.guess_type(name.rstrip(_ENDINGS))[0] is not None
 
 
@@ -95,7 +95,7 @@ class Run(Protocol):
 
 
 class Command(NamedTuple):
-    """A command. An `instant` one changes nothing in the conversation, so it may run while the agent works."""
+    """A command. An `instant` one does not change the conversation, so it may run while the agent works."""
 
     name: str
     takes: str

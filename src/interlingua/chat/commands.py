@@ -126,7 +126,7 @@ def tree_lines(rows: Sequence[tree.Row]) -> list[RenderableType]:
 
 
 class _Marked:
-    """A line with marks behind it, for which it is cut on a terminal."""
+    """A line with trailing marks; it is truncated for them on a terminal."""
 
     def __init__(self, line: Text, marks: Text) -> None:
         self._line = line
@@ -186,7 +186,7 @@ async def _diff(chat: Chat, name: str) -> None:
 
 
 def _differences(chat: Chat, name: str) -> list[Difference]:
-    """What this branch changes from an entry of the session, a file or another session. Blocking."""
+    """Returns the changes from an entry of the session, a file or another session to this branch. Blocking."""
     session = chat.session
     here = replace(session.base, entries=session.path())
     rows, entries = _tree_of(chat)
@@ -210,7 +210,7 @@ def _differences(chat: Chat, name: str) -> list[Difference]:
 
 
 def _spoken(conversation: Conversation) -> Conversation:
-    """The conversation without bookkeeping: switches of the model and the like."""
+    """Returns the conversation without bookkeeping, such as model switches."""
     messages: Iterable[Any] = (message for message in conversation.messages if not is_bookkeeping(message))
     return Conversation(system=conversation.system, entries=tuple(Entry(message=message) for message in messages))
 
@@ -247,7 +247,7 @@ async def _export(chat: Chat, argument: str) -> None:
 
 
 def _export_arguments(argument: str) -> tuple[str, str]:
-    """The file and the format of `FILE [FORMAT]` or `FILE -t FORMAT`, in any order; names may be quoted."""
+    """Parses the file and the format of `FILE [FORMAT]` or `FILE -t FORMAT`, in any order; names may be quoted."""
     usage = "/export FILE [-t FORMAT]"
     try:
         given = shlex.split(argument)
@@ -267,14 +267,14 @@ def _write(path: Path, encoded: Encoded) -> None:
 
 
 async def _canvas(chat: Chat, _: str) -> None:
-    """Shows the session on the canvas that runs, or on one that ends with the chat."""
+    """Shows the session on the running canvas, or on one that ends with the chat."""
     if chat.session.head is None:
         raise InterlinguaError("the session is empty; there is nothing to show on the canvas yet")
     # Without a desktop, the webbrowser module may start a text browser, which would take over this terminal.
     has_desktop = sys.platform in ("darwin", "win32") or bool({"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys())
     browser = chat.screen.is_terminal and has_desktop
     address = await asyncio.to_thread(lambda: chat.session.open_canvas(browser=browser).link())
-    await chat.screen.show(note("the canvas, until the chat ends (the address lets one browser in):"), Text(address))
+    await chat.screen.show(note("the canvas, until the chat ends (a one-time URL for one browser):"), Text(address))
 
 
 async def _sessions(chat: Chat, text: str) -> None:
@@ -297,7 +297,7 @@ async def _resume(chat: Chat, argument: str) -> None:
 
 
 async def _picked(chat: Chat, text: str) -> str | None:
-    """The session that is meant by an id, or by a part of its title; asks while there are several. None: stay."""
+    """Returns the session with an id or a part of its title; asks while there are several. None: stay."""
     while True:
         found = await asyncio.to_thread(_searched, text)
         if text:

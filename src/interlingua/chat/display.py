@@ -69,9 +69,9 @@ class Display:
         self._preparing: str | None = None
         self._waiting = False
         self._broken: str | None = None
-        self._shown: list[str] = []  # what is printed of the current answer
-        self._repeated: list[str] = []  # what is printed of the answer before it, which was cut off
-        self._pending: list[Piece] = []  # the last piece of a text: if the answer was cut off, a retry writes it anew
+        self._shown: list[str] = []  # the printed part of the current response
+        self._repeated: list[str] = []  # the printed part of the previous, truncated response
+        self._pending: list[Piece] = []  # the last piece of a text: a retry rewrites it if the response was truncated
         self._running: dict[str, _Running] = {}
         self._announced: set[str] = set()
         self._residual: set[str] = set()
@@ -139,7 +139,7 @@ class Display:
         if not parts and self._waiting:
             waited = duration(self._clock() - self._since)
             parts.append(("wait", Text(f"· waiting for the model, {waited}", "dim")))
-        # Apart from what is above just as it will be when it is finished, so that nothing jumps then.
+        # Separated from the text above exactly as when it is finished, so that nothing jumps.
         shown: list[RenderableType] = []
         before = self._before
         for kind, part in parts:
@@ -185,7 +185,7 @@ class Display:
         return self._spaced("thought", unfolded(text) if self.open_thoughts else folded(seconds, text))
 
     def _written(self, pieces: list[Piece]) -> list[RenderableType]:
-        """The pieces of a text, without those that a retried answer repeats."""
+        """Yields the pieces of a text, without those that a retry repeats."""
         parts: list[RenderableType] = []
         for piece in pieces:
             if not piece.text.strip():
@@ -264,7 +264,7 @@ class Display:
         return self._spaced("call", part)
 
     def _spaced(self, kind: str, part: RenderableType, *, joined: bool = False) -> list[RenderableType]:
-        """A part with a blank line before it, if the previous part is of another kind or a paragraph."""
+        """Adds a blank line before a part, if the previous part is of another kind or a paragraph."""
         apart = not joined and self._before is not None and (kind != self._before or kind == "text")
         self._before = kind
         return [Text(""), part] if apart else [part]

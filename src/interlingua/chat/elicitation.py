@@ -1,4 +1,4 @@
-"""Questions of MCP servers to the user of a chat: one field after another, checked as the form wants it."""
+"""Questions of MCP servers to the user of a chat: one field after another, validated against the form."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -10,7 +10,7 @@ NO = ("n", "no", "false", "0", "off")
 
 
 class Form(Protocol):
-    """A question, as `interlingua.mcp.Elicitation` has it."""
+    """A question; the same fields as `interlingua.mcp.Elicitation`."""
 
     server: str
     message: str
@@ -19,11 +19,11 @@ class Form(Protocol):
 
 
 class NotAnAnswer(Exception):
-    """Input that the field does not take; the message says what it takes."""
+    """Input that the field does not accept; the message says what it accepts."""
 
 
 def label(name: str, field: Mapping[str, Any], *, required: bool) -> str:
-    """What is asked for a field: its title, what it takes, and what it is if nothing is given."""
+    """Returns the prompt for a field: its title, accepted values, and default."""
     title = one_line(str(field.get("title") or name))
     about = f" ({one_line(str(field['description']))})" if field.get("description") else ""
     takes = _takes(field)
@@ -42,7 +42,7 @@ def _takes(field: Mapping[str, Any]) -> str:
 
 
 def choices(field: Mapping[str, Any]) -> list[str]:
-    """The values that a field may have, in each form that a schema of an elicitation can give them."""
+    """Returns the allowed values of a field, in each form that an elicitation schema allows."""
     if field.get("type") == "array":
         return choices(field["items"]) if isinstance(field.get("items"), Mapping) else []
     if isinstance(field.get("enum"), list):
@@ -52,7 +52,7 @@ def choices(field: Mapping[str, Any]) -> list[str]:
 
 
 def value_of(field: Mapping[str, Any], text: str) -> Any:
-    """The value that a line means for a field."""
+    """Parses a line as a field's value."""
     text = text.strip()
     kind, options = field.get("type"), choices(field)
     if kind == "array":

@@ -23,7 +23,7 @@ def recent(limit: int | None = RECENT) -> list[SessionInfo]:
 
 
 def matching(infos: Sequence[SessionInfo], text: str) -> list[SessionInfo]:
-    """Those of the sessions that have every word of the text in their title, model or id, in the same order."""
+    """Returns the sessions that have every word of the text in their title, model or id, in the same order."""
     terms = text.casefold().split()
     about = [(info, f"{info.title or ''} {info.model or ''} {info.id}".casefold()) for info in infos]
     return [info for info, where in about if all(term in where for term in terms)]
@@ -56,7 +56,7 @@ def open_session(name: str | None, *, resume: bool, system: str | None) -> Sessi
 
 
 def recalled(messages: Sequence[AgentMessage]) -> list[RenderableType]:
-    """The last exchange, for orientation: what the user wrote last, and the answer to that."""
+    """Returns the last exchange, for orientation: the user's last message, and the answer."""
     asked = [at for at, m in enumerate(messages) if isinstance(m, UserMessage) and m.origin != "program"]
     if not asked:
         return []
@@ -132,7 +132,7 @@ class Spending(Struct):
 
 
 def spent_in(session: Session) -> Spending:
-    """The usage of a session so far, all branches; the context is that of the branch it stands on. Blocking."""
+    """Returns the usage of a session so far, all branches; the context is that of the current branch. Blocking."""
     spent = Spending()
     for entry in session.entries():
         if isinstance(entry.message, AssistantMessage):

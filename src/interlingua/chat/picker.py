@@ -1,4 +1,4 @@
-"""The picker of sessions on a terminal: a list, the latest first, narrowed by what is typed."""
+"""The session picker on a terminal: a list, the latest first, filtered by typed text."""
 
 import time
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class SessionPicker:
         self, infos: Sequence[SessionInfo], *, input: Input | None = None, output: Output | None = None
     ) -> None:
         self._infos = infos
-        self._at = 0  # the index of the chosen row among those found
+        self._at = 0  # the index of the selected row among the matches
         self._search = Buffer(multiline=False, on_text_changed=self._narrow)
         self._found = list(infos)
         search = Window(BufferControl(self._search, input_processors=[BeforeInput("session › ")]), height=1)
@@ -98,7 +98,7 @@ class SessionPicker:
 
         @keys.add("enter", filter=Condition(lambda: not self._found))
         def _(event: KeyPressEvent) -> None:
-            """Nothing is found: nothing is opened."""
+            """Does nothing without a match."""
 
         @keys.add("c-c")
         @keys.add("c-d")

@@ -1,7 +1,7 @@
-"""The chat line by line, for pipes and for terminals that can do nothing else: no escapes at all.
+"""The line-by-line chat, for pipes and simple terminals: no escape sequences.
 
-Answers and what was asked for go to standard output, all else to standard error. From a pipe, a line is taken when its
-turn has come: when the work before it is done, or a question stands. At a keyboard, any line may steer.
+Responses and requested output go to standard output, the rest to standard error. From a pipe, a line is read when the
+previous work is done, or there is a question. At a keyboard, any line may steer.
 """
 
 import asyncio
@@ -78,13 +78,13 @@ class PlainScreen:
                     await self._or_left(chat.wait_for_turn())
                 return
             if not self._interactive:
-                self._note(safe(line))  # behind the prompt, as a terminal would show it
+                self._note(safe(line))  # after the prompt, as a terminal would show it
             self._prompted = False
             await chat.take(line)
             self.refresh()
 
     async def _or_left(self, waiting: Coroutine[Any, Any, object]) -> str | None:
-        """The result, or None if the user has left meanwhile."""
+        """Returns the result, or None if the user has left meanwhile."""
         task = asyncio.ensure_future(waiting)
         left = asyncio.ensure_future(self._leaving.wait())
         try:
@@ -158,7 +158,7 @@ class PlainScreen:
         self._note(f"to edit: {safe(text)}")
 
     def notify(self, text: str) -> None:
-        """Does nothing: what reads a pipe is not called by a bell."""
+        """Does nothing: a pipe has no bell."""
 
     def refresh(self) -> None:
         """Shows the prompt when input is possible."""
@@ -199,7 +199,7 @@ class PlainScreen:
 
 
 def _width(file: TextIO) -> int:
-    """The columns of a terminal; a pipe has a hundred."""
+    """The columns of a terminal; a hundred for a pipe."""
     try:
         return os.get_terminal_size(file.fileno()).columns or _WIDTH
     except (OSError, ValueError):  # no terminal, or no file

@@ -1,7 +1,7 @@
 """Renderables for conversations (rich). Nothing here writes to a terminal.
 
-Whatever a model or a tool says is foreign text: it passes through `safe` before it is drawn, so that it cannot move the
-cursor, change the title or hide behind other text.
+Text of a model or a tool is untrusted: it passes through `safe` before it is drawn, so that it cannot move the cursor,
+change the title or hide behind other text.
 """
 
 import itertools
@@ -35,8 +35,8 @@ from ..values.messages import AgentMessage, CustomMessage, TextBlock, blocks_of,
 
 # Streaming Markdown, split where the earlier part can no longer change.
 #
-# A finished piece is printed once; only the short tail is redrawn as it grows. So an answer takes linear time, and the
-# scrollback stays.
+# A finished piece is printed once; only the short tail is redrawn as it grows. So a response takes linear time, and the
+# scrollback stays intact.
 
 
 MAX_LINES = 60
@@ -182,7 +182,7 @@ def one_line(text: str, limit: int = _WIDTH) -> str:
 
 
 class Indented:
-    """A part two cells to the right, wrapped lines included; without spaces behind its lines."""
+    """Indents a part by two cells, wrapped lines included; without trailing spaces."""
 
     def __init__(self, part: RenderableType) -> None:
         self._part = part
@@ -196,7 +196,7 @@ class Indented:
 
 
 class _Heading(Heading):
-    LEVEL_ALIGN = {}  # all to the left: an answer is read from there
+    LEVEL_ALIGN = {}  # left-aligned: a response is read from there
 
 
 class _CodeBlock(CodeBlock):
@@ -208,12 +208,12 @@ class _Table(TableElement):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for part in super().__rich_console__(console, options):
             if isinstance(part, Table):
-                part.show_edge = False  # blank lines, which the parts have between them anyway
+                part.show_edge = False  # blank lines, which parts have between them anyway
             yield part
 
 
 class _Markdown(Markdown):
-    """Without blank lines around it: these are for those to add who put parts together."""
+    """Markdown without blank lines around it: callers that join parts add these."""
 
     elements = {
         **Markdown.elements,
@@ -234,7 +234,7 @@ class _Markdown(Markdown):
 
 
 def markdown(text: str) -> Markdown:
-    """Markdown whose links show their URL, so that the target is visible; in colours of the terminal's palette."""
+    """Markdown whose links show their URL, so that the target is visible; in the terminal's palette."""
     return _Markdown(safe(text), code_theme="ansi_dark", hyperlinks=False)
 
 
@@ -348,7 +348,7 @@ _REMEDIES: tuple[tuple[type[BaseException], str], ...] = (
 
 
 def error_line(error: BaseException, text: str | None = None) -> Text:
-    """What went wrong, in one line, and what to do about it."""
+    """Returns the error in one line, with a remedy."""
     remedy = next((message for kind, message in _REMEDIES if isinstance(error, kind)), None)
     message = text or str(error) or type(error).__name__
     return Text.assemble(("✗ ", "bold red"), (one_line(message, 400), "red"), (f" — {remedy}" if remedy else "", "dim"))
@@ -389,7 +389,7 @@ def session_rows(infos: Sequence[SessionInfo], current: str) -> Table:
 
 
 def loss_report(name: str, losses: Sequence[Loss]) -> RenderableType:
-    """What did not get across, without bookkeeping."""
+    """Returns the losses, without bookkeeping."""
     reported = [loss for loss in losses if loss.severity != "record"]
     if not reported:
         return Text(f"{name}: nothing lost")

@@ -1,8 +1,7 @@
-"""The chat on a terminal: what is finished scrolls by, what is under way and the input stay at the bottom.
+"""The chat on a terminal: finished output scrolls, work in progress and the input stay at the bottom.
 
-Finished parts are written once, above; the tail of an answer, running calls, the question that stands and the line that
-is typed are drawn by prompt-toolkit, which sends only what has changed. Nothing here is foreign text that was not made
-safe before (see rendering.py).
+Finished parts are written once, above; the tail of a response, running calls, the current question and the input line
+are drawn by prompt-toolkit, which sends only changes. All untrusted text is sanitized before (see rendering.py).
 """
 
 import asyncio
@@ -54,7 +53,7 @@ from .terminal import safe_console
 from .themes import DARK, THEMES, Theme
 
 _MENU = 8  # lines for completions
-_TICK = 0.5  # seconds between looks at the clock, while something runs
+_TICK = 0.5  # seconds between clock updates, while something runs
 _STYLES = {
     theme.name: Style.from_dict({"status": "reverse", "prompt": theme.prompt, "asking": theme.asking})
     for theme in THEMES.values()
@@ -110,7 +109,7 @@ class TerminalScreen:
             loop.add_signal_handler(number, self.leave)
         beside = [loop.create_task(self._tick()), loop.create_task(self._consume(chat, prompt))]
         try:
-            with patch_stdout():  # what libraries print appears above, without its escapes
+            with patch_stdout():  # library output appears above, without its escapes
                 if not self._left:
                     await self.app.run_async()
                 await _ended(beside)
@@ -140,7 +139,7 @@ class TerminalScreen:
         self.refresh()
 
     async def show(self, *parts: RenderableType) -> None:
-        """Writes parts above the input, whole; they are never touched again."""
+        """Writes parts above the input; they are never redrawn."""
         if not parts:
             return
         output = self.app.output
@@ -216,7 +215,7 @@ class TerminalScreen:
         return [("", f" {self._chat.status(self._width - 1) if self._chat is not None else ''}")]
 
     def _live(self) -> StyleAndTextTuples:
-        """What is under way, drawn once for each time that the screen is; the last lines where it is too long."""
+        """Returns the work in progress, rendered once per redraw; only the last lines if it is too long."""
         counter = self.app.render_counter
         if self._drawn[0] != counter:
             text = drawn(self._under_way(), self._width, self.theme).rstrip("\n")
@@ -308,10 +307,11 @@ class TerminalScreen:
 
 
 def notification(text: str, environment: Mapping[str, str]) -> str:
-    """The bell, and the escape sequence of a desktop notification that this terminal knows.
+    """Returns the bell, and the escape sequence of a desktop notification that this terminal supports.
 
-    One of the two in use, since some terminals would show both: OSC 777 of rxvt-unicode, which foot and VTE read, or
-    OSC 9 of iTerm2, which kitty, WezTerm, Ghostty and Windows Terminal read. The Linux console would print them.
+    Only one of the two common ones, since some terminals would show both: OSC 777 of rxvt-unicode, which foot and VTE
+    read, or OSC 9 of iTerm2, which kitty, WezTerm, Ghostty and Windows Terminal read. The Linux console would print
+    them.
     """
     term = environment.get("TERM", "")
     if term == "linux":
@@ -322,7 +322,7 @@ def notification(text: str, environment: Mapping[str, str]) -> str:
 
 
 def drawn(parts: Any, width: int, theme: Theme = DARK) -> str:
-    """Parts as text with escapes, for this terminal."""
+    """Renders parts as text with escapes, for this terminal."""
     out = io.StringIO()
     console = safe_console(theme=theme, file=out, force_terminal=True, width=width, legacy_windows=False)
     for part in parts:
@@ -331,7 +331,7 @@ def drawn(parts: Any, width: int, theme: Theme = DARK) -> str:
 
 
 def _own_file(path: Path) -> Path:
-    """The file, made so that nobody else can read it."""
+    """Creates the file with mode 0600."""
     private_folder(path.parent)
     os.close(open_regular(path, os.O_RDWR | os.O_CREAT, follow=True))  # a FIFO in its place would block the prompt
     return path

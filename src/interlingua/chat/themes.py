@@ -1,7 +1,7 @@
-"""Themes: the colours of everything that is drawn on a terminal, for dark and light backgrounds, or none.
+"""Themes: the terminal colours, for dark and light backgrounds, or none.
 
-Chosen by `chat --theme`, else by the variable INTERLINGUA_THEME, else by `theme` in `settings.toml` of the home folder.
-They never bring colours back: NO_COLOR (https://no-color.org) and terminals without colours have the last word.
+Selected by `chat --theme`, else by the variable INTERLINGUA_THEME, else by `theme` in `settings.toml` of the home
+folder. NO_COLOR (https://no-color.org) and terminals without colours take precedence.
 """
 
 import os
@@ -59,7 +59,7 @@ THEMES = {
 
 
 def usual_theme(env: Mapping[str, str] | None = None) -> Theme:
-    """The theme of the variable, of the settings, or the dark one."""
+    """Returns the theme of the variable, of the settings, or the dark one."""
     env = os.environ if env is None else env
     given = env.get(VARIABLE, "").strip()
     if given:
@@ -68,7 +68,7 @@ def usual_theme(env: Mapping[str, str] | None = None) -> Theme:
 
 
 def named(name: str, where: str) -> Theme:
-    """The theme of this name. Raises `FormatError`, which lists the names."""
+    """Returns the theme with this name. Raises `FormatError`, which lists the names."""
     if name not in THEMES:
         raise FormatError(f"unknown theme {name!r}; valid themes: {', '.join(THEMES)}", where)
     return THEMES[name]
@@ -92,12 +92,12 @@ def _stored(place: Path) -> Theme | None:
 
 
 def store(theme: Theme) -> Path:
-    """Writes the theme into the settings, for later programs; comments stay. Returns the file."""
+    """Writes the theme to the settings; comments stay. Returns the file."""
     from ..conversion.local_files import atomic
     from ..values.regular import read_regular
 
     place = home() / _FILE
-    _stored(place)  # a file that cannot be understood is not changed
+    _stored(place)  # an invalid file is not changed
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     text = read_regular(place).decode() if place.exists() else ""
     line = f'theme = "{theme.name}"'

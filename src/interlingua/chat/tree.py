@@ -1,7 +1,7 @@
-"""The tree of a session as rows to choose from, and where the session may stand. Pure.
+"""The tree of a session as selectable rows, and the valid positions of its head. Pure.
 
-Results are not rows: an answer and the results of its calls are one place, for a conversation that ends between them
-would owe a result.
+Results are not rows: a response and its results are one position, since a conversation that ends between them would
+lack a result.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ _ROLES = {UserMessage: "you", AssistantMessage: "model", ToolResultMessage: "res
 
 
 class Row(Struct, frozen=True, kw_only=True):
-    """A line of the tree; `depth` grows where branches part."""
+    """A line of the tree; `depth` increases at branches."""
 
     id: str
     depth: int
@@ -29,7 +29,7 @@ class Row(Struct, frozen=True, kw_only=True):
 
 
 class Target(NamedTuple):
-    """Where to go: the new head (None: before the first), and text to edit and send again."""
+    """A position to move to: the new head (None: before the first), and text to edit and send again."""
 
     at: str | None
     text: str | None = None
@@ -59,7 +59,7 @@ def _role(message: AgentMessage) -> str:
 
 
 def _drawn(entries: Sequence[Entry]) -> Iterator[tuple[int, Entry]]:
-    """Each entry once; a root too is whoever hangs from an entry that is not there, or from itself."""
+    """Yields each entry once; an entry whose parent is missing, or itself, is a root."""
     children = _children(entries)
     known = {entry.id for entry in entries}
     drawn: set[int] = set()
@@ -85,7 +85,7 @@ def _children(entries: Sequence[Entry]) -> dict[str | None, list[Entry]]:
 
 
 def _shown_for(known: Mapping[str | None, Entry], id: str | None) -> str | None:
-    """The row that stands for an entry: its own, or that of the answer whose result it is."""
+    """Returns the row of an entry: its own, or that of the response whose result it is."""
     entry, seen = known.get(id), set()
     while entry is not None and isinstance(entry.message, ToolResultMessage) and entry.id not in seen:
         seen.add(entry.id)
@@ -94,7 +94,9 @@ def _shown_for(known: Mapping[str | None, Entry], id: str | None) -> str | None:
 
 
 def target(entries: Sequence[Entry], id: str) -> Target:
-    """The target of choosing an entry: after an answer and its results, or before a user message, to edit it."""
+    """Returns the target of choosing an entry: after a response and its results, or before a user message, to edit
+    it.
+    """
     known = {entry.id: entry for entry in entries}
     chosen = known[id]
     message: AgentMessage = chosen.message
@@ -107,13 +109,13 @@ def target(entries: Sequence[Entry], id: str) -> Target:
 
 
 def end_of(entries: Sequence[Entry], id: str) -> str:
-    """The last entry that a row stands for: its own, or the last result of its calls."""
+    """Returns the last entry of a row: its own, or the last result of its calls."""
     chosen = next(entry for entry in entries if entry.id == id)
     return [chosen, *_results_of(entries, chosen)][-1].id or id
 
 
 def _results_of(entries: Sequence[Entry], answer: Entry) -> list[Entry]:
-    """The results below an answer, at most one for each of its calls."""
+    """Returns the results below a response, at most one for each of its calls."""
     children, at, found = _children(entries), answer, list[Entry]()
     calls = answer.message.tool_calls if isinstance(answer.message, AssistantMessage) else ()
     while len(found) < len(calls) and (below := _result_below(children, at)) is not None:
@@ -127,7 +129,7 @@ def _result_below(children: dict[str | None, list[Entry]], entry: Entry) -> Entr
 
 
 def last_turn(path: Sequence[Entry]) -> Target | None:
-    """The target before the last user message, with its text; None if there is none."""
+    """Returns the target before the last user message, with its text; None if there is none."""
     for entry in reversed(path):
         message: AgentMessage = entry.message
         if isinstance(message, UserMessage):
@@ -136,7 +138,7 @@ def last_turn(path: Sequence[Entry]) -> Target | None:
 
 
 def find(shown: Sequence[Row], name: str) -> Row | None:
-    """A row by its number in the list, its label, or the beginning of its id."""
+    """Finds a row by its number in the list, its label, or a prefix of its id."""
     if name.isdecimal() and 0 < int(name) <= len(shown):
         return shown[int(name) - 1]
     exact = [row for row in shown if row.label == name or row.id == name]

@@ -18,10 +18,10 @@ from ..values.spelling import unknown
 
 COMMANDS = {
     "run": "Send a prompt to a model and stream the answer.",
-    "logs": "List, search, show, export and delete the runs that were kept.",
-    "templates": "List, show, write and delete templates of prompts.",
-    "chat": "Talk with an agent that has tools, in the terminal.",
-    "batch": "Ask a model about many conversations, at the batch price.",
+    "logs": "List, search, show, export and delete logged runs.",
+    "templates": "List, show, edit and delete prompt templates.",
+    "chat": "Chat with an agent that has tools, in the terminal.",
+    "batch": "Send many requests to a model, at the batch price.",
     "convert": "Convert conversations between formats and report losses.",
     "check": "Report problems of a conversation and how to fix them.",
     "detect": "Detect the format of files.",
@@ -33,7 +33,7 @@ COMMANDS = {
     "auth": "List, store, remove and check keys and logins.",
     "tools": "List, show, run or serve (MCP) the tools.",
     "canvas": "View, search, compare and continue conversations in the browser.",
-    "serve": "Serve any model to programs of any format, from one address.",
+    "serve": "Serve any model to clients of any format (gateway).",
     "sessions": "List, show, import, export, fork, compact and clean up sessions.",
     "archive": "Search every program's conversations; totals of tokens and cost.",
     "doctor": "Check the installation, or diagnose and repair a session file.",
@@ -46,7 +46,8 @@ COMMANDS = {
 # Commands that are not `command` in a module of their name.
 _MODULES = {name: ("formats", f"{name}_command") for name in ("check", "detect", "dialects", "completion")}
 
-# Commands that load plugins themselves, with their tools, or need none. All others get their dialects and connectors.
+# Commands that load plugins themselves, with their tools, or need none. All others load the plugins' dialects and
+# connectors.
 _WITHOUT_PLUGINS = (
     *("run", "logs", "templates", "chat", "tools", "serve", "plugins"),
     *("auth", "demo", "completion", "doctor"),
@@ -57,7 +58,7 @@ class _Group(click.Group):
     """Imports a command's module when the command is used."""
 
     def main(self, *arguments: Any, **options: Any) -> Any:
-        """Runs a command with safe output: text of models, files and servers does not steer the terminal."""
+        """Runs a command with safe output: text of models, files and servers cannot control the terminal."""
         with safe_streams():
             return super().main(*arguments, **options)
 
@@ -98,7 +99,7 @@ def main(arguments: list[str] | None = None) -> Any:
     """The entry point: expected errors are one line on stderr."""
     if arguments is None:
         _use_utf8()
-        install_safe_streams()  # to the end: for tracebacks, too
+        install_safe_streams()  # until exit, for tracebacks too
         hide_process()
     try:
         return group(args=arguments, prog_name="interlingua", standalone_mode=True)
@@ -116,7 +117,9 @@ def main(arguments: list[str] | None = None) -> Any:
 
 
 def hide_process() -> None:
-    """Makes this process non-dumpable (prctl(2)): others of the same user read neither its environment nor memory."""
+    """Makes this process non-dumpable (prctl(2)): other processes of the user can read neither its environment nor
+    memory.
+    """
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE

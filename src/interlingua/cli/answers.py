@@ -1,4 +1,4 @@
-"""How `run` prints an answer: text on standard output, everything else on standard error."""
+"""Prints the responses of `run`: text to standard output, everything else to standard error."""
 
 import re
 import sys
@@ -19,7 +19,7 @@ _SHOWN = 200  # characters of a tool's result
 
 
 class Printer:
-    """Prints text as it comes, for pipes and files."""
+    """Prints text as it arrives, for pipes and files."""
 
     def __init__(self, *, notes: bool) -> None:
         self._out = sys.stdout
@@ -109,12 +109,12 @@ class MarkdownPrinter(Printer):
         self._print(self._blocks.close())
         self._stop()
         if not self._fresh:
-            self._console.print()  # what comes next is no part of the answer
+            self._console.print()  # the following output is not part of the response
         self._fresh = True
 
 
 class SilentPrinter(Printer):
-    """Prints no text: it is printed when all of it is there."""
+    """Prints no text until it is complete."""
 
     def _write(self, text: str) -> None:
         pass
@@ -142,7 +142,7 @@ def code_in(text: str, *, last: bool = False) -> str:
 
 
 def figures(answer: AssistantMessage, usage: Any = None) -> str:
-    """The usage of an answer, or of a run: model, tokens, cost, and the stop reason if unusual."""
+    """The usage of a response, or of a run: model, tokens, cost, and the stop reason if unusual."""
     usage = usage or answer.usage
     parts = [f"{answer.provider}/{answer.model}"]
     if usage is not None:

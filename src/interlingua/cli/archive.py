@@ -1,4 +1,4 @@
-"""`interlingua archive`: finds every conversation of every program in one search, with totals of tokens and cost."""
+"""`interlingua archive`: searches the conversations of every program, with totals of tokens and cost."""
 
 import asyncio
 import contextlib
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 SHOWN_PROBLEMS = 20
-SETTLE = 0.5  # seconds: a program writes an answer in several pieces
-SHORT = 10  # characters of an id that are shown; any unambiguous beginning is accepted
+SETTLE = 0.5  # seconds: a program writes a response in several pieces
+SHORT = 10  # characters of an id that are shown; any unambiguous prefix is accepted
 
 _home = click.option(
     "--home", type=click.Path(path_type=Path, file_okay=False), help="The directory of the sessions and of the index."
@@ -42,9 +42,9 @@ _no_update = click.option("--no-update", is_flag=True, help="Do not look for new
 
 @click.group("archive", cls=Group)
 def command() -> None:
-    """Search every conversation: other programs' histories, exports and folders, beside your own sessions.
+    """Search every conversation: other programs' histories, exports and folders, and your own sessions.
 
-    Files are read where they are and never changed. The index follows them and may be deleted at any time.
+    Files are read in place and never changed. The index follows them and may be deleted at any time.
     """
 
 
@@ -73,7 +73,7 @@ def _price(used: "Used") -> float | None:
 def add(sources: tuple[str, ...], watch: bool, home: Path | None, as_json: bool) -> None:
     """Index programs' histories (claude-code, codex-cli, gemini-cli), folders, exports and any other files.
 
-    Without arguments, brings the index up to date with what was added before.
+    Without arguments, updates the index for the sources added before.
     """
     with _opened(home) as archive:
         if sources:
@@ -91,7 +91,7 @@ def add(sources: tuple[str, ...], watch: bool, home: Path | None, as_json: bool)
 @click.argument("sources", nargs=-1, required=True, metavar="PROGRAM|FOLDER|FILE…")
 @_home
 def remove(sources: tuple[str, ...], home: Path | None) -> None:
-    """Remove sources from the archive, and what was indexed of them; the files themselves stay."""
+    """Remove sources and their index entries from the archive; the files themselves stay."""
     with _opened(home) as archive:
         archive.remove(sources)
         report = _update(archive)
@@ -102,7 +102,7 @@ def remove(sources: tuple[str, ...], home: Path | None) -> None:
 @_home
 @_json
 def status(home: Path | None, as_json: bool) -> None:
-    """Show the sources, the size of the index, and what could not be read."""
+    """Show the sources, the size of the index, and files that could not be read."""
     with _opened(home) as archive:
         states, problems, size = archive.states(), archive.problems(), archive.index.size()
         own = len(archive.conversations(archive.query(tool="interlingua", limit=10_000_000)))
@@ -141,8 +141,8 @@ _SOURCES = (
 
 
 def _update(archive: "Archive", *, quiet: bool = False) -> "Report":
-    """Brings the index up to date; on a terminal, with bytes, rate and time left."""
-    gc.set_threshold(100_000, 20, 100)  # reading makes many objects and no cycles; looking for cycles takes a fifth
+    """Updates the index; on a terminal, with bytes, rate and time left."""
+    gc.set_threshold(100_000, 20, 100)  # many objects, no cycles; collection takes a fifth of the time
     if quiet or not sys.stderr.isatty():
         return archive.update()
     with output.progress_bar() as bar:
@@ -173,7 +173,7 @@ def _say_report(report: "Report", as_json: bool) -> None:
 
 
 def _say_problems(problems: "tuple[Problem, ...] | list[Problem]", limit: int | None = SHOWN_PROBLEMS) -> None:
-    """What could not be read: files first of which nothing could."""
+    """Prints problems: first files of which nothing could be read."""
     ordered = sorted(problems, key=lambda problem: problem.kind != "failed")
     for problem in ordered[:limit]:
         line = f":{problem.line}" if problem.line is not None else ""
@@ -194,7 +194,7 @@ async def _watch(archive: "Archive", as_json: bool) -> None:
     watch = archive.watch()
     try:
         await watch.start()
-        changed = True  # while the watch was not there yet
+        changed = True  # changes before the watch was active
         print("interlingua: watching; Ctrl-C ends", file=sys.stderr)
         while True:
             if not changed and await watch.wait(RESCAN):
@@ -213,7 +213,7 @@ async def _watch(archive: "Archive", as_json: bool) -> None:
 
 
 def _filters(command: F) -> F:
-    """Adds the options that select conversations, and passes them on as `filters`."""
+    """Adds the options that select conversations, and passes them as `filters`."""
 
     @functools.wraps(command)
     def called(
@@ -266,7 +266,7 @@ class _When(click.ParamType[int, str]):
             found = datetime.fromisoformat(str(value).strip())
             return self._day(found) if len(text) <= 10 else int(found.timestamp() * 1000)
         except (ValueError, OverflowError):
-            self.fail(f"{value!r} is no date; write 2026-05-31, 2026-05-31T14:00, yesterday, 7d or 12h", param, ctx)
+            self.fail(f"invalid date {value!r}; use 2026-05-31, 2026-05-31T14:00, yesterday, 7d or 12h", param, ctx)
 
     def _day(self, moment: datetime) -> int:
         start = datetime(moment.year, moment.month, moment.day)
@@ -301,14 +301,14 @@ def search(
     home: Path | None,
     as_json: bool,
 ) -> None:
-    """Find texts in all conversations, the latest first.
+    """Search texts in all conversations, the latest first.
 
-    All terms must occur; "a phrase" in quotes, -word to exclude. Open a find by its id:
-    interlingua archive show|chat|canvas ID.
+    All terms must occur; "a phrase" in quotes, -word to exclude. Open a hit by its id: interlingua archive
+    show|chat|canvas ID.
     """
     with _opened(home) as archive:
         if not no_update:
-            _update(archive)  # what goes wrong with files is for `add` and `status` to list
+            _update(archive)  # problems of files are listed by `add` and `status`
         query = archive.query(
             " ".join(text), role=role, is_error=True if failed else None, limit=limit, offset=offset, **filters
         )
@@ -370,7 +370,7 @@ def _say_hits(results: "Results", about: "dict[tuple[str, str], Archived | None]
 
 
 def _dollars(cost: float) -> str:
-    """In cents; a part of one is not nothing."""
+    """Formats dollars in cents; fractions of a cent are not rounded to zero."""
     return "<$0.01" if 0 < cost < 0.005 else f"${cost:,.2f}"
 
 
@@ -390,7 +390,7 @@ def list_(filters: dict[str, Any], limit: int, no_update: bool, home: Path | Non
     """List the conversations of the archive, the latest first."""
     with _opened(home) as archive:
         if not no_update:
-            _update(archive)  # what goes wrong with files is for `add` and `status` to list
+            _update(archive)  # problems of files are listed by `add` and `status`
         rows = archive.conversations(archive.query(limit=limit, **filters))
     if as_json:
         output.say_json([_archived_json(one) for one in rows])
@@ -448,13 +448,13 @@ def _archived_json(one: "Archived") -> dict[str, Any]:
 def totals(by: tuple[str, ...], filters: dict[str, Any], no_update: bool, home: Path | None, as_json: bool) -> None:
     """Sum tokens and cost per day, model and project.
 
-    An answer that occurs in several files, because a session was resumed or copied, is counted once. Costs that files
+    A response that occurs in several files, because a session was resumed or copied, is counted once. Costs that files
     do not state are computed from list prices.
     """
     groups = by or ("day", "model", "project")
     with _opened(home) as archive:
         if not no_update:
-            _update(archive)  # what goes wrong with files is for `add` and `status` to list
+            _update(archive)  # problems of files are listed by `add` and `status`
         query = archive.query(**filters)
         if query.tool is not None:
             raise click.UsageError(f"no program {filters['tool']!r} in the archive; totals are by program, not by call")

@@ -99,7 +99,7 @@ def _login(provider: str, found: ResolvedAuth | None, store: CredentialStore) ->
 @click.option("--client-secret", "ask_secret", is_flag=True, help="Ask for the secret of the client.")
 @click.option("--port", type=click.IntRange(0, 65535), help="The local port of the redirect URL.")
 @click.option("--no-browser", is_flag=True, help="Print the URL only.")
-@click.option("--unlisted", is_flag=True, help="For a provider that only a program of your own knows.")
+@click.option("--unlisted", is_flag=True, help="Store a key for a provider that is not listed.")
 @click.option("--store", "backend", type=click.Choice(["file", "keyring"]), help="Where to store it.")
 @click.pass_context
 def login(
@@ -141,7 +141,7 @@ def login(
 
 
 def _known(provider: str, otherwise: str = "") -> str:
-    """The provider of this name, before anybody types a key for one that does not exist."""
+    """Returns the provider with this name, before a key is typed for one that does not exist."""
     from ..connect.names import PROVIDER_ALIASES
 
     known = [*known_rows(), *CredentialStore().providers()]

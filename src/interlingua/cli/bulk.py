@@ -1,7 +1,8 @@
-"""Conversion of files of any size: cut into pieces, converted on all cores, put together in order, in bounded memory.
+"""Bulk conversion: files of any size are split into pieces, converted on all cores and joined in order, in bounded
+memory.
 
-A piece is a stretch of whole lines or of elements of an array where each is a conversation, a few documents of a
-container, or a whole file. Lines of a session that the target has in the same form are copied at C speed.
+A piece is a range of whole lines or array elements that are each a conversation, a few documents of a container, or a
+whole file. Session lines that are the same in the target format are copied at C speed.
 """
 
 import contextlib
@@ -35,33 +36,33 @@ from ..values.request import ModelDescriptor
 from .output import LossSummary
 
 PIECE = 2 * 1024 * 1024
-FEW = 4  # documents of a container, which may be large, that go to a worker at once
-ROWS = 200  # the same for rows of columns, which are small
+FEW = 4  # documents of a container per worker task: they may be large
+ROWS = 200  # the same for rows of columnar files, which are small
 LARGE = 8 * 1024 * 1024
 TWINS = frozenset({"transcript", "openclaw"})
 
 
 class Task(NamedTuple):
-    """What every piece is converted with."""
+    """The settings that apply to every piece."""
 
     origin: str | None
     target: str
     model: str | None
     strict: bool
     limit: int
-    rows: bool = False  # results and losses one by one, for programs
+    rows: bool = False  # individual results and losses, for programs
     bodies: bool = True
-    packing: str | None = None  # of the output: `.gz` or `.zst`
-    rejects: bool = False  # what fails is given back
+    packing: str | None = None  # compression of the output: `.gz` or `.zst`
+    rejects: bool = False  # failed documents are returned
     columns: Mapping[str, str] = {}  # the names of a format's columns -> those of the file
 
 
 class Piece(NamedTuple):
-    """A part of a source that is converted by itself.
+    """An independently converted part of a source.
 
     `kind` is `lines`, `array`, `documents`, `session` (lines that are copied), `file` or `problem`. `first` is the
     number of lines or elements before it. `data` is its content, None if the worker reads the bytes from `start` to
-    `end` itself; `position` is where it ends in the file as it is packed.
+    `end` itself; `position` is its end offset in the compressed file.
     """
 
     source: Source
@@ -74,12 +75,12 @@ class Piece(NamedTuple):
 
 
 class PieceResult:
-    """What became of a piece."""
+    """The result of a piece."""
 
     def __init__(self) -> None:
         self.count = 0
         self.payload = b""  # bodies, one a line
-        self.sessions: list[tuple[int | None, bytes]] = []  # conversations that are files of their own, by their number
+        self.sessions: list[tuple[int | None, bytes]] = []  # conversations that get their own files, by number
         self.numbered = False  # whether the source holds several conversations
         self.rows: list[dict[str, Any]] = []
         self.losses = LossSummary()
@@ -87,13 +88,13 @@ class PieceResult:
         self.rejected: list[bytes] = []
 
 
-# --- cutting ---------------------------------------------------------------------------------------------------------
+# --- splitting -------------------------------------------------------------------------------------------------------
 
 
 def pieces(source: Source, task: Task, *, copy: bool = False) -> Iterator[Piece]:
-    """The pieces of a source; the same ones each time.
+    """Yields the pieces of a source; deterministic.
 
-    With `copy`, the lines of a large session that the target has in the same form are cut, too.
+    With `copy`, the lines of a large session that are the same in the target format are split, too.
     """
     try:
         raw = stream_regular(source.path) if source.path is not None else None
@@ -116,11 +117,11 @@ def pieces(source: Source, task: Task, *, copy: bool = False) -> Iterator[Piece]
         yield Piece(source, "problem", str(error).removeprefix(f"{source.name}: "))
 
 
-_PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", containers.ZIP)  # of little size, perhaps, and much content
+_PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", containers.ZIP)  # a small file may decompress to much content
 
 
 def _pieces_in(source: Source, stream: IO[bytes], raw: IO[bytes] | None, task: Task) -> Iterator[Piece]:
-    """The pieces of an unpacked stream; `raw` is the file that it comes from, if there is one."""
+    """Yields the pieces of a decompressed stream; `raw` is its file, if there is one."""
     found = sources.look(stream, task.origin, task.columns)
     if found.kind == "lines":
         if raw is stream:
@@ -138,7 +139,7 @@ def _pieces_in(source: Source, stream: IO[bytes], raw: IO[bytes] | None, task: T
 
 
 def _cut(source: Source, kind: str, stream: IO[bytes], raw: IO[bytes] | None, limit: int) -> Iterator[Piece]:
-    """Stretches of whole lines."""
+    """Yields ranges of whole lines."""
     first = start = 0
     while data := stream.read(PIECE):
         if not data.endswith(b"\n"):
@@ -153,7 +154,7 @@ def _cut(source: Source, kind: str, stream: IO[bytes], raw: IO[bytes] | None, li
 
 
 def _elements(source: Source, found: sources.Look, raw: IO[bytes] | None) -> Iterator[Piece]:
-    """Stretches of the elements of an array."""
+    """Yields ranges of array elements."""
     batch: list[bytes] = []
     size = number = 0
     failure = None
@@ -175,7 +176,7 @@ def _elements(source: Source, found: sources.Look, raw: IO[bytes] | None) -> Ite
 
 
 def _members(source: Source, stream: IO[bytes], task: Task) -> Iterator[Piece]:
-    """The pieces of each file in a zip; a few documents at a time where a format knows the zip as a whole."""
+    """Yields the pieces of each file in a zip; a few documents at a time if a format recognises the zip as a whole."""
     members = containers.Members(stream, source.name, task.limit)
     names = [member for member in sorted(members) if sources.is_ours(Path(member))]
     if not names or containers.in_archive(members, task.origin) is not None:
@@ -188,7 +189,7 @@ def _members(source: Source, stream: IO[bytes], task: Task) -> Iterator[Piece]:
 
 
 def _documents(source: Source, few: int, stream: IO[bytes] | None, task: Task) -> Iterator[Piece]:
-    """A few documents at a time, read here."""
+    """Yields a few documents at a time, read here."""
     problems: list[Problem] = []
     batch: list[Document] = []
     for document in sources.documents(
@@ -205,7 +206,7 @@ def _documents(source: Source, few: int, stream: IO[bytes] | None, task: Task) -
 
 
 def _is_twin(source: Source, task: Task) -> bool:
-    """Whether a file is a session whose lines the target has in the same form."""
+    """Whether a file is a session whose lines are the same in the target format."""
     assert source.path is not None
     if task.target != "transcript" or task.origin not in (None, *TWINS) or source.path.stat().st_size < LARGE:
         return False
@@ -224,7 +225,7 @@ def _is_twin(source: Source, task: Task) -> bool:
 
 
 def convert(piece: Piece, task: Task) -> PieceResult:
-    """Converts a piece; what cannot be converted is among its problems."""
+    """Converts a piece; failures are among its problems."""
     result = PieceResult()
     if piece.kind == "problem":
         given = piece.data
@@ -247,7 +248,7 @@ def _convert_document(document: Document, task: Task, result: PieceResult, bodie
     name = task.origin or document.dialect or _detected(document)
     conversation = conversion.decode(document.data, name)
     if task.model is not None:
-        # The api stays that of the source: it says whose the conversation is, and so what must be adapted.
+        # The api stays that of the source: it decides what must be adapted.
         provider, _, id = task.model.partition("/")
         api = conversation.model.api if conversation.model is not None else ""
         conversation = replace(conversation, model=ModelDescriptor(id=id, provider=provider, api=api))
@@ -284,12 +285,12 @@ def _reject(result: PieceResult, task: Task, problem: Problem, data: Any) -> Non
         row = {"source": problem.name, "line": problem.line, "error": problem.message, "data": text}
         try:
             result.rejected.append(jsontext.write(row))
-        except FormatError:  # what JSON has no word for stands in the source
+        except FormatError:  # the source contains what JSON cannot express
             result.rejected.append(jsontext.write({**row, "data": None}))
 
 
 def _read(piece: Piece, task: Task, result: PieceResult) -> Iterator[tuple[Document, bytes | None]]:
-    """The documents of a piece, with their text where they have one of their own."""
+    """Yields the documents of a piece, with their text where they have their own."""
     if piece.kind == "documents":
         for document in piece.data:
             yield document, None
@@ -318,7 +319,7 @@ def _read_file(piece: Piece, task: Task, result: PieceResult) -> Iterator[tuple[
 def _read_each(
     source: Source, lines: Iterable[bytes], first: int, task: Task, result: PieceResult
 ) -> Iterator[tuple[Document, bytes | None]]:
-    """Lines or elements that are conversations; `first` are before them."""
+    """Yields lines or elements that are conversations; `first` is the number before them."""
     for number, line in enumerate(lines, first + 1):
         if not line.strip():
             continue
@@ -335,7 +336,7 @@ def _read_each(
 
 
 def read_lines(piece: Piece) -> Iterable[bytes]:
-    """The lines of a piece, with their ends."""
+    """Yields the lines of a piece, with their line ends."""
     if piece.data is not None:
         return io.BytesIO(piece.data)
     assert piece.source.path is not None
@@ -345,7 +346,7 @@ def read_lines(piece: Piece) -> Iterable[bytes]:
 
 
 def _copy(piece: Piece, result: PieceResult, bodies: list[bytes]) -> None:
-    """The lines of a session: plain ones as they are, those with packed ids or signatures one by one."""
+    """Copies the lines of a session: plain ones unchanged, those with packed ids or signatures one by one."""
     copy = transcript.copy_line
     for number, line in enumerate(read_lines(piece), piece.first + 1):
         line = line.strip()
@@ -366,7 +367,7 @@ def _unpacked(line: bytes) -> bytes:
 
 
 def packed(data: bytes, packing: str | None) -> bytes:
-    """Bytes as a member of a gzip file or a frame of a zstd file: such files may be put one after the other."""
+    """Compresses bytes as a gzip member or a zstd frame: such files may be concatenated."""
     if packing == ".gz":
         return gzip.compress(data, 6, mtime=0)
     return zstandard.ZstdCompressor().compress(data) if packing == ".zst" else data
@@ -376,7 +377,7 @@ def packed(data: bytes, packing: str | None) -> bytes:
 
 
 def run(tasks: Iterable[tuple[int, Piece]], task: Task, workers: int) -> Generator[tuple[int, Piece, PieceResult]]:
-    """The pieces with what became of them, in order. No more are under way than keep the workers busy."""
+    """Yields the pieces with their results, in order. Only as many are pending as keep the workers busy."""
     if workers == 1:
         for index, piece in tasks:
             yield index, piece, convert(piece, task)
@@ -402,8 +403,8 @@ def _finished(waiting: "deque[tuple[int, Piece, Future[PieceResult]]]") -> tuple
 
 
 def _end_with_parent() -> None:
-    """Ends this process when the one that started it is gone, even if it was killed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends what is under way
+    """Ends this process when its parent has died, even if it was killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     parent = multiprocessing.parent_process()
     if parent is not None:
         sentinel = parent.sentinel

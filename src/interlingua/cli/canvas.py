@@ -132,7 +132,7 @@ async def _serve(
 
 
 def _limit_arenas() -> None:
-    """Has threads share two heaps: glibc makes up to eight per core, and each keeps what its threads free."""
+    """Makes threads share two heaps: glibc creates up to eight per core, and each retains freed memory."""
     import ctypes
 
     with contextlib.suppress(AttributeError, OSError, TypeError):  # another C library
@@ -163,7 +163,7 @@ def _opened(library: "Library", inputs: tuple[str, ...]) -> "list[Place]":
 
 
 def _numbered(given: str) -> tuple[Path, int | None]:
-    """The file of `FILE#3`, and which of its conversations is meant."""
+    """Returns the file of `FILE#3`, and the number of the conversation in it."""
     name, _, number = given.rpartition("#")
     if name and number.isdecimal() and int(number) and not Path(given).exists() and Path(name).is_file():
         return Path(name), int(number)

@@ -152,7 +152,7 @@ async def _talk(
     prompt: str | None,
     wanted: tuple[tuple[Path, ...], tuple[str, ...] | None] | None,
 ) -> tuple[int, str | None]:
-    """Runs the chat with what is installed: plugins of further directories, and all or some of the MCP servers."""
+    """Runs the chat with the installed plugins, those of further directories, and all or some of the MCP servers."""
     chat: Chat | None = None
 
     async def elicit(form: Any) -> Any:
@@ -180,7 +180,7 @@ async def _talk(
 
 
 def call_options(*, reasoning: str | None, temperature: float | None, base_url: str | None) -> dict[str, Any]:
-    """What the command line says of every call; a number as reasoning is a budget of tokens."""
+    """Returns the call options of the command line; a number as reasoning is a token budget."""
     level = int(reasoning) if reasoning is not None and reasoning.isdecimal() else reasoning
     given = {"reasoning": level, "temperature": temperature, "base_url": base_url}
     return {name: value for name, value in given.items() if value is not None}
@@ -193,7 +193,7 @@ def _is_terminal() -> bool:
 
 
 def _picked() -> str | None:
-    """The session that the user picks; None where there is no choice, so that the latest is taken."""
+    """Returns the session that the user picks; None if there is no choice, so that the latest is used."""
     infos = opening.recent(None)
     if len(infos) < 2:
         return None
@@ -206,7 +206,7 @@ def _picked() -> str | None:
 
 
 def _terminal() -> Any:
-    """Standard output for prompt-toolkit, which writes what is safe already."""
+    """Standard output for prompt-toolkit, whose text is already sanitized."""
     from prompt_toolkit.output import create_output
 
     return create_output(cast(TextIO, TextStream(behind(sys.stdout))))

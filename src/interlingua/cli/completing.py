@@ -1,4 +1,4 @@
-"""What the shell offers for arguments: models, sessions, providers, tools. Errors offer nothing."""
+"""Shell completion of arguments: models, sessions, providers, tools. Errors offer nothing."""
 
 import contextlib
 
@@ -6,7 +6,7 @@ import click
 
 from ..values.errors import InterlinguaError
 
-_MOST = 400  # a shell that is offered more only asks whether to show them
+_MOST = 400  # with more candidates a shell only asks whether to show them
 
 
 def complete_models(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -42,7 +42,7 @@ def complete_providers(context: click.Context, parameter: click.Parameter, incom
 
 
 def complete_sessions(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """The ids of the sessions of the agent that is asked for, the latest first."""
+    """The ids of the selected agent's sessions, the latest first."""
     from ..sessions.files import FileStore
 
     with contextlib.suppress(InterlinguaError, OSError):

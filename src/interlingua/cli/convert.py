@@ -29,15 +29,16 @@ from .bulk import Piece, Task
 from .completing import complete_models
 from .outputs import ColumnarOutput, Done, FolderOutput, Journal, Output, Rejects, SingleConversation, Tally
 
-PARALLEL = 4 * 1024 * 1024  # bytes of input that are worth more processes; or so many files:
+PARALLEL = 4 * 1024 * 1024  # bytes of input that justify more processes; or so many files:
 MANY = 8
 PROGRESS_EVERY = 5.0  # seconds between lines of progress where there is no terminal
 
 
 class Registered(click.ParamType[str]):
-    """The name of a dialect, those of plugins included, or an alias (`openai`, `anthropic`, `gemini`) of one.
+    """The name of a dialect, including plugins', or an alias (`openai`, `anthropic`, `gemini`).
 
-    `writable`: only formats that can be written from any conversation are offered; another writes what it has read.
+    `writable`: only formats that can be written from any conversation are offered; others only write what they have
+    read.
     """
 
     name = "format"
@@ -101,9 +102,9 @@ TARGETS = Registered(lambda: (*DIALECTS, conversion.SELF), writable=True)
     type=click.Choice(["skip", "stop", "keep"]),
     default="skip",
     show_default=True,
-    help="What fails is reported and skipped, ends the run, or is also kept in OUT.errors.jsonl.",
+    help="Report and skip failures, stop at the first, or also keep them in OUT.errors.jsonl.",
 )
-@click.option("--resume", is_flag=True, help="Go on with a run to the same output that was killed or interrupted.")
+@click.option("--resume", is_flag=True, help="Resume an interrupted run to the same output.")
 @click.option("--progress/--no-progress", default=None, help="Bytes, rate and time left; on a terminal by default.")
 @click.option("--json", "as_json", is_flag=True, help="Results and losses as JSON, for programs.")
 @click.option("-j", "--jobs", type=click.IntRange(1), default=None, help="Processes; all cores by default.")
@@ -171,7 +172,7 @@ def command(
     workers = (jobs or os.cpu_count() or 1) if total is None or total >= PARALLEL or len(found) >= MANY else 1
     with tempfile.TemporaryFile() as rows:
         try:
-            # The rows are in a file without a name; outputs name themselves.
+            # The rows are in an unnamed file; outputs name themselves.
             with naming(tempfile.gettempdir()), _progress(total, progress) as advance, into, rejects:
                 run.write(into, rejects, rows, workers, advance)
         except SingleConversation as error:
@@ -193,7 +194,7 @@ def command(
 
 
 def _columns(given: str | None) -> dict[str, str]:
-    """`NAME=COLUMN,…` as a mapping."""
+    """Parses `NAME=COLUMN,…`."""
     pairs = [pair.partition("=") for pair in given.split(",")] if given else []
     for name, _, column in pairs:
         if not name.strip() or not column.strip():
@@ -209,7 +210,7 @@ def _full_name(model: str) -> str:
 
 
 def _tell(tally: Tally, target: str, rows: IO[bytes], *, as_json: bool, report: bool, records: bool) -> None:
-    """What a run came to: rows for programs, losses and problems for people."""
+    """Reports the outcome of a run: rows for programs, losses and problems for people."""
     if as_json:
         errors = [{"source": problem.name, "message": problem.message} for problem in tally.problems]
         sys.stdout.buffer.write(b'{"to":%s,"results":[' % jsontext.write(target))
@@ -237,7 +238,7 @@ def _rejects_path(out: Path | None, folder: Path | None) -> Path | None:
 def _journal(
     found: list[Source], out: Path | None, folder: Path | None, task: Task, *, as_json: bool, resume: bool
 ) -> Journal | None:
-    """The journal of a run that can be taken up again: from files, into files."""
+    """The journal of a resumable run: from files, into files."""
     regular = out is not None and (folder is not None or not out.exists() or out.is_file())
     if not regular or as_json or any(source.path is None for source in found):
         if resume:
@@ -245,7 +246,7 @@ def _journal(
         return None
     assert out is not None
     if not resume and sum(_state(source)[0] for source in found) < bulk.LARGE:
-        return None  # done again in a moment
+        return None  # quick to redo
     path = out.with_name(f".{out.name}.progress") if folder is None else folder / ".convert.progress"
     files = [[source.name, *_state(source)] for source in found]
     options = {**task._asdict(), "piece": bulk.PIECE, "version": __version__}
@@ -273,7 +274,7 @@ class _Run:
         self.tally = Tally()
 
     def size(self) -> int | None:
-        """The bytes of all sources; None where one is a stream."""
+        """The bytes of all sources; None if one is a stream."""
         if any(source.path is None for source in self._found):
             return None
         return sum(_state(source)[0] for source in self._found)
@@ -286,9 +287,9 @@ class _Run:
         workers: int,
         advance: Callable[[int, int], None],
     ) -> None:
-        """Converts everything that is not done yet, and notes each piece in the journal when it is written."""
+        """Converts everything that is not done yet, and records each piece in the journal when it is written."""
         written = Done() if self._journal is None else self._journal.done
-        number, before = written.pieces, 0  # pieces of this source; bytes of the sources before
+        number, before = written.pieces, 0  # pieces of this source; bytes of earlier sources
         index = written.source
         with contextlib.closing(bulk.run(self._pieces(into), self._task, workers)) as results:
             for at, piece, result in results:
@@ -332,7 +333,9 @@ class _Run:
 
 @contextlib.contextmanager
 def _progress(total: int | None, asked: bool | None) -> Iterator[Callable[[int, int], None]]:
-    """Takes how many bytes are done of how many conversations: a bar on a terminal, else a line now and then."""
+    """Returns a function that reports bytes and conversations done: as a bar on a terminal, else as occasional
+    lines.
+    """
     terminal = sys.stderr.isatty()
     if asked is False or (asked is None and (not terminal or (total or 0) < bulk.LARGE)):
         yield lambda position, count: None

@@ -111,7 +111,7 @@ async def _demo(folder: Path, *, keep: bool) -> None:
 
 
 async def _show(out: Console, home: Path) -> None:
-    """Offers the session on a canvas until the user has seen enough."""
+    """Shows the session on a canvas until the user ends it."""
     from ..canvas.library import Library
     from ..canvas.server import PORT, Canvas
     from ..serving.listener import until_signalled

@@ -56,7 +56,7 @@ State = Literal["ok", "note", "problem"]
 
 
 class Check(NamedTuple):
-    """One thing that was looked at; `remedy` says what to do where it is not well."""
+    """One check of the installation; `remedy` says what to do if it fails."""
 
     name: str
     state: State
@@ -64,7 +64,7 @@ class Check(NamedTuple):
     remedy: str = ""
 
 
-# What for; without them something else is done, or a tool is missing.
+# What each is for; without it a feature falls back or a tool is missing.
 _PROGRAMS = {"git": "plugins and the tools of agents", "less": "paging", "rg": "fast searches", "bwrap": "the sandbox"}
 _PACKAGES = {
     "botocore": "bedrock",
@@ -130,7 +130,7 @@ def _checks() -> Iterator[Check]:
 def _is_installed(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # of the package that it is in
+    except ModuleNotFoundError:  # the version of its package
         return False
 
 
@@ -143,7 +143,7 @@ def _locale_check() -> Check:
 
 def _home_checks(place: Path) -> Iterator[Check]:
     if not place.exists():
-        yield Check("home", "note", f"{short(place)} does not exist yet; it is made when it is needed")
+        yield Check("home", "note", f"{short(place)} does not exist yet; it is created on first use")
         return
     if not place.is_dir() or not os.access(place, os.R_OK | os.W_OK | os.X_OK):
         yield Check("home", "problem", f"{place} cannot be written", "repair its permissions, or set INTERLINGUA_HOME")

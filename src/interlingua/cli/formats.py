@@ -33,7 +33,7 @@ def check_command(inputs: tuple[str, ...], origin: str | None, target: str | Non
     problems: list[sources.Problem] = []
     files = sources.expand(inputs)
     rows: list[tuple[str, tuple[Finding, ...]]] = []
-    faultless: dict[str, tuple[int, int]] = {}  # file -> how many of its conversations have no finding, of how many
+    faultless: dict[str, tuple[int, int]] = {}  # file -> number of conversations without findings, and their total
     with output.progress("checking", files) as advance:
         for source in files:
             clean = count = 0
@@ -114,7 +114,7 @@ def detect_command(inputs: tuple[str, ...], as_json: bool) -> None:
 @click.argument("name", required=False, type=Registered(lambda: DIALECTS), metavar="[NAME]")
 @click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
 def dialects_command(name: str | None, as_json: bool) -> None:
-    """List the formats: provider wires (requests, answers, streams) and files; or show the rules of one."""
+    """List the formats: provider wires (requests, responses, streams) and files; or show the rules of one."""
     if name is not None:
         found = dialect(name)
         rules = inspect.cleandoc(getattr(found, "module", found).__doc__ or "")

@@ -1,4 +1,4 @@
-"""Groups of commands that suggest the one that was meant. Imports little: `logs` must start as fast as a history."""
+"""Command groups that suggest the nearest command. Imports little: `logs` must start as fast as a shell history."""
 
 import click
 
@@ -6,7 +6,7 @@ from ..values.spelling import unknown
 
 
 class Group(click.Group):
-    """A group of commands that suggests the one that was meant."""
+    """A command group that suggests the nearest command."""
 
     def resolve_command(
         self, context: click.Context, arguments: list[str]
@@ -18,4 +18,4 @@ class Group(click.Group):
         return super().resolve_command(context, arguments)
 
 
-Group.group_class = Group  # of groups within
+Group.group_class = Group  # of nested groups

@@ -1,4 +1,4 @@
-"""What a prompt is made of: arguments, standard input, the editor, fragments, attachments, a schema."""
+"""The inputs of a prompt: arguments, standard input, the editor, fragments, attachments, a schema."""
 
 import os
 import re
@@ -14,7 +14,7 @@ from ..values.places import home
 from ..values.regular import kind_of, read_regular
 
 STDIN = "-"
-WAIT = 1.0  # seconds for the first byte of an input that may only have been inherited
+WAIT = 1.0  # seconds to wait for the first byte of an input that may only be inherited
 MAX_FRAGMENT = 20_000_000  # bytes
 _UNREAD = "standard input is open but empty: not read; use --prompt-file - to wait for it, or < /dev/null"
 
@@ -23,10 +23,10 @@ _UNREAD = "standard input is open but empty: not read; use --prompt-file - to wa
 
 
 def piped_bytes(*, wait: bool) -> bytes | None:
-    """What is on standard input; None on a terminal, or if it is closed.
+    """Returns the content of standard input; None on a terminal, or if it is closed.
 
-    Without `wait`, an open pipe that has nothing to say is not waited for: a program that starts another one often
-    leaves its own input open. A pipeline (`slow | il run …`) is waited for however long it takes.
+    Without `wait`, an open but idle pipe is not waited for: a program often leaves its own input open for the programs
+    that it starts. A pipeline (`slow | il run …`) is waited for indefinitely.
     """
     try:
         source = sys.stdin.fileno()
@@ -48,7 +48,7 @@ def piped_text(*, wait: bool) -> str | None:
 
 
 def _arrives(source: int) -> bool:
-    """Whether input or its end comes: False for a pipe that only our ancestors, or nobody we can see, could fill."""
+    """Whether input or its end arrives: False for a pipe that only our ancestors, or no visible process, could fill."""
     poll = select.poll()
     poll.register(source, select.POLLIN)
     while not poll.poll(WAIT * 1000):
@@ -58,9 +58,9 @@ def _arrives(source: int) -> bool:
 
 
 def _is_pipeline(source: int) -> bool:
-    """Whether a process beside us could still write: one in a pipeline is no ancestor, whoever started us is.
+    """Whether another process could still write: one in a pipeline is not an ancestor, our starter is.
 
-    Where there is no /proc it cannot be known; then we wait, since input that is on its way must not be lost.
+    Without /proc this is unknown; then we wait, since pending input must not be lost.
     """
     try:
         pipe = Path(f"/proc/self/fd/{source}").readlink()
@@ -110,7 +110,7 @@ def _decoded(data: bytes, what: str) -> str:
 
 
 def prompt_text(prompt: str | None, file: str | None, *, piped: bool = True, optional: bool = False) -> str:
-    """The prompt: the argument, then the file, then what is piped in."""
+    """The prompt: the argument, then the file, then standard input."""
     parts = [] if prompt is None else [prompt]
     if file is not None and file != STDIN:
         parts.append(_file_text(Path(file).expanduser(), "--prompt-file", "a prompt"))
@@ -128,14 +128,14 @@ def prompt_text(prompt: str | None, file: str | None, *, piped: bool = True, opt
 
 
 def edited(text: str) -> str:
-    """The text after the user has changed it in `$VISUAL` or `$EDITOR`."""
+    """Returns the text after the user has edited it in `$VISUAL` or `$EDITOR`."""
     import click
 
     if not sys.stdin.isatty():
         raise FormatError("the editor needs a terminal; give the prompt as an argument", "--edit")
     changed = click.edit(text, extension=".md", require_save=not text)
     if changed is None or not changed.strip():
-        raise FormatError("nothing written in the editor, so nothing was sent", "--edit")
+        raise FormatError("the text from the editor is empty; nothing was sent", "--edit")
     return changed.rstrip("\n")
 
 
@@ -156,7 +156,9 @@ def fragments_folder() -> Path:
 
 
 def fragment(source: str) -> str:
-    """A text to put before a prompt: a name in `<home>/fragments`, a file, an address, or `-` for standard input."""
+    """Returns a text to put before a prompt: from a name in `<home>/fragments`, a file, a URL, or `-` for standard
+    input.
+    """
     if source == STDIN:
         return piped_text(wait=True) or ""
     if source.startswith(("http://", "https://")):
@@ -180,7 +182,7 @@ def _downloaded(url: str) -> str:
         with urllib.request.urlopen(request, timeout=30) as answer:
             data: bytes = answer.read(MAX_FRAGMENT + 1)
             missing = (answer.length or 0) if len(data) <= MAX_FRAGMENT else 0
-    except http.client.HTTPException as error:  # its text is the server's
+    except http.client.HTTPException as error:  # its text comes from the server
         raise FormatError(f"{url}: no valid HTTP answer ({type(error).__name__}); check the address", "-f") from None
     except (OSError, ValueError) as error:  # URLError is an OSError; ValueError: no valid address
         raise FormatError(f"{url}: not fetched: {getattr(error, 'reason', error)}; check the address", "-f") from None
@@ -195,7 +197,7 @@ def _downloaded(url: str) -> str:
 
 
 def attachment(source: str, mime_type: str | None = None) -> Any:
-    """The block for a file, an address, or `-` for standard input; `mime_type` counts before what the bytes show."""
+    """Returns the block for a file, a URL, or `-` for standard input; `mime_type` overrides the detected type."""
     from ..conversion.attachments import attached, attached_bytes
 
     if source != STDIN:
@@ -213,7 +215,9 @@ _FIELD = re.compile(r"([A-Za-z_]\w*)(?:\s+([A-Za-z]+))?\s*(?::\s*(.*))?", re.DOT
 
 
 def schema(text: str, *, many: bool = False) -> dict[str, Any]:
-    """A JSON Schema from JSON, a file, or the shorthand `name, age int, bio: one sentence`; `many`: a list of them."""
+    """Returns a JSON Schema from JSON, a file, or the shorthand `name, age int, bio: one sentence`; `many`: a list
+    of them.
+    """
     from ..values import jsontext
 
     try:
@@ -231,7 +235,7 @@ def schema(text: str, *, many: bool = False) -> dict[str, Any]:
 
 
 def _shorthand(text: str) -> dict[str, Any]:
-    """Fields on lines of their own, or between commas: a name, a type (str), and behind a colon what it means."""
+    """Parses fields, one per line or comma-separated: a name, a type (default str), and after a colon a description."""
     parts = text.strip().splitlines() if "\n" in text.strip() else text.split(",")
     properties: dict[str, Any] = {}
     for part in filter(None, (part.strip() for part in parts)):
@@ -239,12 +243,12 @@ def _shorthand(text: str) -> dict[str, Any]:
         kind = _TYPES.get(found[2] or "str") if found is not None else None
         if found is None or kind is None:
             raise FormatError(
-                f"{part!r} is no field; write NAME, NAME TYPE or NAME TYPE: DESCRIPTION, with the types"
+                f"invalid field {part!r}; write NAME, NAME TYPE or NAME TYPE: DESCRIPTION, with the types"
                 f" {', '.join(_TYPES)}, or give JSON or a file",
                 "--schema",
             )
         if found[1] in properties:
-            raise FormatError(f"the field {found[1]!r} is there twice; name each once", "--schema")
+            raise FormatError(f"duplicate field {found[1]!r}; name each once", "--schema")
         properties[found[1]] = {"type": kind, **({"description": found[3].strip()} if found[3] else {})}
     if not properties:
         raise FormatError("no fields; write for example 'name, age int'", "--schema")
@@ -252,7 +256,7 @@ def _shorthand(text: str) -> dict[str, Any]:
 
 
 def listed(one: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a list of these."""
+    """Returns the schema of a list of these."""
     # The root of an output schema has to be an object (OpenAI, Structured Outputs, "Root objects must not be anyOf and
     # must be an object").
     return {"type": "object", "properties": {"items": {"type": "array", "items": one}}, "required": ["items"]}

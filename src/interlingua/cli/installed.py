@@ -1,4 +1,4 @@
-"""Options of commands that use what the user has installed: plugins and MCP servers."""
+"""Options for installed plugins and MCP servers."""
 
 import asyncio
 import os
@@ -12,11 +12,11 @@ PLUGINS = click.option(
 MCP = click.option(
     "--mcp", "servers", multiple=True, metavar="SERVER", help="Use this MCP server only: a name in mcp.toml, or a URL."
 )
-BARE = click.option("--no-plugins", "bare", is_flag=True, help="Leave out whatever is installed: plugins and servers.")
+BARE = click.option("--no-plugins", "bare", is_flag=True, help="Use no installed plugins and MCP servers.")
 
 
 def _use_home(context: click.Context, option: click.Parameter, given: Path | None) -> Path | None:
-    """Makes the directory the home of this process, and of those that it starts."""
+    """Sets the home folder of this process, and of its children."""
     if given is not None:
         os.environ["INTERLINGUA_HOME"] = str(given.expanduser().absolute())
     return given
@@ -37,9 +37,9 @@ def warn(message: str) -> None:
 
 
 def load_plugins() -> None:
-    """Loads the installed plugins for a command that works with formats and models: dialects and connectors.
+    """Loads the installed plugins for commands that use formats and models: dialects and connectors.
 
-    Their tools, hooks and servers are for the commands that have an agent.
+    Their tools, hooks and servers are for the commands with an agent.
     """
     from ..plugins.installed import load_installed
 

@@ -1,7 +1,7 @@
-"""`interlingua logs`: the runs that `interlingua run` has kept, each a session of the agent `run`.
+"""`interlingua logs`: the logged runs of `interlingua run`, each a session of the agent `run`.
 
-The list is made from the catalogue of the sessions alone, and the rest is that of `interlingua sessions`, imported when
-it is used: this command must start as fast as a shell history.
+The list comes from the session catalogue alone, and the other commands are those of `interlingua sessions`, imported on
+use: this command must start as fast as a shell history.
 """
 
 import sys
@@ -14,14 +14,14 @@ import click
 from ..values.places import has_plugins, home, private_folder
 from .groups import Group
 
-RUNS = "run"  # the agent whose sessions the runs are
+RUNS = "run"  # the agent of logged runs
 _SHARED = ("show", "search", "export", "delete", "restore", "purge", "totals")  # commands of `sessions`
 _LISTED = 20
-_WIDE, _NARROW = 100, 72  # columns from which on models have their provider, and below which they are left out
+_WIDE, _NARROW = 100, 72  # columns from which models are shown with their provider, and below which they are omitted
 
 
 def switch() -> Path:
-    """The file whose presence turns the log off."""
+    """The file whose presence turns logging off."""
     return home() / "logs-off"
 
 
@@ -30,7 +30,7 @@ def is_logging() -> bool:
 
 
 def session_id(name: str | None) -> str:
-    """The id of a run: of the latest, or by the start of its id. Opens no session."""
+    """Returns the id of a run: the latest, or by a prefix of its id. Opens no session."""
     from ..sessions.files import FileStore
     from ..sessions.store import SessionError, SessionNotFound
 
@@ -61,7 +61,7 @@ class _Logs(Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in _SHARED:
             return super().get_command(context, name)
-        if has_plugins():  # their dialects may be exported to
+        if has_plugins():  # plugins' dialects are export formats
             from .installed import load_plugins
 
             load_plugins()
@@ -72,7 +72,7 @@ class _Logs(Group):
 
 @click.group("logs", cls=_Logs)
 def command() -> None:
-    """List, search, show, export and delete the runs that were kept; turn keeping them on or off."""
+    """List, search, show, export and delete logged runs; turn logging on or off."""
 
 
 @command.command("list")
@@ -95,7 +95,7 @@ def list_(limit: int, model: str | None, as_json: bool) -> None:
         output.say_json([plain(info) for info in shown])
         return
     if not is_logging():
-        click.echo("interlingua: runs are not kept; `interlingua logs on` keeps them", err=True)
+        click.echo("interlingua: logging is off; `interlingua logs on` turns it on", err=True)
     for line in _lines(shown):
         click.echo(line)
     if count > len(shown):
@@ -105,11 +105,11 @@ def list_(limit: int, model: str | None, as_json: bool) -> None:
 
 
 def _lines(rows: list[Any]) -> list[str]:
-    """The rows in columns, cut at the width of the terminal; in a pipe nothing is cut."""
+    """Returns the rows in columns, truncated to the width of the terminal; in a pipe nothing is truncated."""
     import shutil
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    # Of a narrow terminal the title takes most: the provider is left out, then the model.
+    # On a narrow terminal the title has priority: the provider is dropped, then the model.
     names = [(info.model or "") if width is None or width >= _WIDE else _bare(info.model) for info in rows]
     models = max(map(len, names), default=0)
     if width is not None and width < _NARROW:
@@ -128,7 +128,7 @@ def _bare(model: str | None) -> str:
 
 
 def _fitted(line: str, width: int) -> str:
-    """The line cut at this many cells; a character of Chinese or Japanese takes two."""
+    """Truncates the line to this many cells; a Chinese or Japanese character takes two."""
     if len(line) <= width and line.isascii():
         return line
     if line.isascii():
@@ -140,17 +140,17 @@ def _fitted(line: str, width: int) -> str:
 
 @command.command("on")
 def on() -> None:
-    """Keep runs: the default."""
+    """Turn logging on: the default."""
     switch().unlink(missing_ok=True)
-    click.echo("runs are kept")
+    click.echo("logging is on")
 
 
 @command.command("off")
 def off() -> None:
-    """Do not keep runs any more; what is kept stays."""
+    """Turn logging off; logged runs stay."""
     private_folder(switch().parent)
     switch().touch(mode=0o600)
-    click.echo("runs are not kept any more; `interlingua run --log` keeps one")
+    click.echo("logging is off; `interlingua run --log` logs one run")
 
 
 @command.command("path")

@@ -37,7 +37,7 @@ _COLUMNS = (
 )
 _DEFAULT = "default"
 _VARIABLE = "INTERLINGUA_MODEL"
-# Families that people ask for by these names; what they mean is looked up.
+# Model families that users refer to by these names; their ids are looked up.
 _FAMILIES = (
     "opus",
     "sonnet",
@@ -78,8 +78,8 @@ def command() -> None:
 @command.command("list")
 @click.argument("terms", nargs=-1, metavar="[FILTER]…")
 @click.option("-p", "--provider", shell_complete=complete_providers, help="Only the models of this provider.")
-@click.option("-a", "--all", "everything", is_flag=True, help="Also without a key, and models that do not chat.")
-@click.option("--live", is_flag=True, help="Ask the provider which models it serves.")
+@click.option("-a", "--all", "everything", is_flag=True, help="Also models without a key, and models that do not chat.")
+@click.option("--live", is_flag=True, help="Fetch the list from the provider.")
 @click.option("--pager/--no-pager", default=None, help="Page the output; on a terminal by default, if it is long.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
 def list_(
@@ -87,9 +87,9 @@ def list_(
 ) -> None:
     """List models: context window, maximum output, inputs, reasoning, dollars per million tokens.
 
-    Shown are the chat models of providers whose key is found. FILTER: texts that the provider, id or name must contain.
-    Unknown values are `?`, and null in JSON. `$read` and `$write` are for the prompt cache; a price with `+` is higher
-    for long inputs. A local server (`-p ollama`) is asked what is installed.
+    Lists the chat models of providers with a key. FILTER: texts that the provider, id or name must contain. Unknown
+    values are `?`, and null in JSON. `$read` and `$write` are for the prompt cache; a price with `+` is higher for long
+    inputs. The models of a local server (`-p ollama`) are fetched from it.
     """
     providers = _providers()
     if provider is not None and provider not in providers:
@@ -123,7 +123,7 @@ def list_(
 
 
 def _no_match(name: str, provider: str | None) -> str:
-    """That no model matches, with those that may be meant."""
+    """The message that no model matches, with suggestions."""
     from ..connect.client import default_client
 
     if provider is not None:
@@ -141,7 +141,7 @@ def _providers() -> list[str]:
 
 
 def _is_local(provider: str) -> bool:
-    """Whether only the provider knows its models: a server of the user's own."""
+    """Whether only the provider knows its models: a local server."""
     row = known_rows().get(provider)
     return row is not None and row.keyless and row.prices is None
 
@@ -161,7 +161,7 @@ def _listed(providers: Iterable[str], terms: tuple[str, ...]) -> list[ModelDescr
 
 
 def _live(providers: list[str], terms: tuple[str, ...]) -> tuple[list[ModelDescriptor], bool]:
-    """What the providers list themselves, and the user's own; whether one could not be asked."""
+    """Returns the providers' own lists, and the user's models; and whether a provider did not respond."""
     from ..connect.client import default_client
     from ..connect.listing import list_models
 
@@ -255,10 +255,10 @@ def _steps(rate: pricing.Rate) -> list[dict[str, float]]:
 
 @command.command("default")
 @click.argument("model", required=False, shell_complete=complete_models)
-@click.option("--remove", is_flag=True, help="Have no default.")
+@click.option("--remove", is_flag=True, help="Remove the default.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
 def default_(model: str | None, remove: bool, as_json: bool) -> None:
-    """Show or set the model that is used where none is given."""
+    """Show or set the default model."""
     if model is not None and remove:
         raise click.UsageError("a model and --remove exclude each other; give one")
     if remove:
@@ -282,7 +282,7 @@ def default_(model: str | None, remove: bool, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
 @click.pass_context
 def aliases(context: click.Context, as_json: bool) -> None:
-    """List, set and remove short names of models."""
+    """List, set and remove model aliases."""
     if context.invoked_subcommand is not None:
         return
     own = own_notes().aliases
@@ -309,7 +309,7 @@ def _meaning(name: str) -> str | None:
 @click.argument("alias")
 @click.argument("model", shell_complete=complete_models)
 def set_(alias: str, model: str) -> None:
-    """Let ALIAS stand for MODEL."""
+    """Set ALIAS to MODEL."""
     if not alias.strip() or "/" in alias:
         raise FormatError(f"{alias!r} cannot be an alias; use a name without a slash", "ALIAS")
     _set(alias, model)

@@ -1,4 +1,4 @@
-"""What commands print: results on standard output, losses and problems on standard error."""
+"""Output of commands: results on standard output, losses and problems on standard error."""
 
 import contextlib
 import os
@@ -39,16 +39,16 @@ _WIDE = 4000  # columns without a terminal: nothing is truncated or wrapped
 
 @contextlib.contextmanager
 def paged(pager: bool | None = None) -> Iterator[Console]:
-    """A console whose output goes through the pager on a terminal; `pager` forces or forbids it.
+    """Returns a console that pages its output on a terminal; `pager` forces or forbids it.
 
-    `less -RFX` shows what fits on the screen and ends; only what is longer waits for keys. `PAGER` names another.
+    `less -RFX` prints what fits on the screen and exits; only longer output waits for keys. `PAGER` overrides it.
     """
     command = _pager() if pager or (pager is None and _is_screen()) else None
     if command is None:
         yield safe_console() if sys.stdout.isatty() else console()
         return
     size = shutil.get_terminal_size()
-    # In the encoding of the terminal, which the pager passes on.
+    # in the terminal's encoding, which the pager passes through
     encoding = behind(sys.stdout).encoding or "utf-8"
     process = subprocess.Popen(command, stdin=subprocess.PIPE, text=True, encoding=encoding, errors=LOOK_ALIKES)
     assert process.stdin is not None
@@ -57,7 +57,7 @@ def paged(pager: bool | None = None) -> Iterator[Console]:
     try:
         yield out
     except BrokenPipeError:
-        pass  # left before the end
+        pass  # the user left before the end
     finally:
         with contextlib.suppress(BrokenPipeError):
             process.stdin.close()
@@ -66,7 +66,7 @@ def paged(pager: bool | None = None) -> Iterator[Console]:
                 process.wait()
                 break
             except KeyboardInterrupt:
-                continue  # Ctrl-C is the pager's: it stops a search
+                continue  # Ctrl-C belongs to the pager: it stops a search
 
 
 def _left() -> None:
@@ -86,7 +86,9 @@ def _pager() -> list[str] | None:
 
 
 class Column(NamedTuple):
-    """A column of a table. On a narrow terminal `cut` ones are shortened, then those of the highest `rank` left out."""
+    """A column of a table. On a narrow terminal `cut` ones are truncated first, then those of the highest `rank`
+    dropped.
+    """
 
     name: str
     right: bool = False
@@ -94,11 +96,11 @@ class Column(NamedTuple):
     cut: bool = False
 
 
-_SHORTEST = 24  # cells to which a column is cut before others are left out
+_SHORTEST = 24  # minimum cells of a column before others are dropped
 
 
 def table(out: Console, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
-    """Prints a table that fits the terminal; in a pipe all of it, without padding at the ends of lines."""
+    """Prints a table that fits the terminal; in a pipe in full, without trailing padding."""
     widths = [max(map(cell_len, (column.name, *cells))) for column, *cells in zip(columns, *rows, strict=True)]
     shown = list(range(len(columns)))
     room = out.width if out.is_terminal else sys.maxsize
@@ -133,7 +135,9 @@ def _cell(text: str, width: int, right: bool) -> str:
 
 @contextlib.contextmanager
 def progress(label: str, found: Sequence[Source]) -> Iterator[Callable[[int], None]]:
-    """A bar with bytes, rate and time left, on a terminal and for large inputs; gives what counts the bytes done."""
+    """Returns a progress bar with bytes, rate and time left, for large inputs on a terminal; yields its byte
+    counter.
+    """
     total = sum(map(size_of, found))
     if not sys.stderr.isatty() or total < _LARGE:
         yield lambda count: None
@@ -144,7 +148,9 @@ def progress(label: str, found: Sequence[Source]) -> Iterator[Callable[[int], No
 
 
 def progress_bar() -> "Progress":
-    """What is done, a bar, bytes, rate and time left, as wide as the terminal allows; the bar gives way first."""
+    """Returns a bar with description, bytes, rate and time left, as wide as the terminal allows; the bar shrinks
+    first.
+    """
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
     out = console(err=True)
@@ -158,7 +164,7 @@ _FIGURES = 60  # cells that the figures beside a bar may need
 _SHORTEST_BAR = 8
 
 
-_LARGE = 8 << 20  # bytes from which on a bar is shown
+_LARGE = 8 << 20  # bytes from which a bar is shown
 
 
 def size_of(source: Source) -> int:
@@ -207,14 +213,14 @@ def _hidden_note(count: int) -> str:
     return f" (and {count} bookkeeping fields that requests do not carry)" if count else ""
 
 
-EXAMPLES = 3  # places that a summary names for each kind of loss
-MAX_GROUPS = 500  # kinds of losses that a summary tells apart
+EXAMPLES = 3  # examples per kind of loss in a summary
+MAX_GROUPS = 500  # maximum kinds of losses in a summary
 _INDEX = re.compile(r"\[\d+\]")
 _OTHER = ("$", "further kinds of losses")
 
 
 class LossSummary:
-    """Losses of many conversations, grouped by place and reason, with a few examples of each group."""
+    """Losses of many conversations, grouped by path and reason, with a few examples of each group."""
 
     def __init__(self) -> None:
         self.conversations = 0
@@ -233,7 +239,7 @@ class LossSummary:
             self._count((loss.severity, _INDEX.sub("[]", loss.path), loss.why), 1, [f"{name} {loss.path}"])
 
     def merge(self, other: "LossSummary") -> None:
-        """Counts all that another summary has counted, after this one's."""
+        """Adds the counts of another summary after this one's."""
         self.conversations += other.conversations
         self.lossy += other.lossy
         self.severities += other.severities
@@ -277,7 +283,7 @@ def note_losses(name: str, losses: Sequence[Sequence[Loss]], remedy: str = REMED
 
 
 def note_summary(name: str, losses: LossSummary, remedy: str = REMEDY) -> None:
-    """The same of losses that were counted."""
+    """The same for a summary."""
     counts = losses.severities
     text = ", ".join(f"{counts[severity]} {severity}" for severity in ("dropped", "weakened") if counts[severity])
     if not text:
@@ -287,7 +293,7 @@ def note_summary(name: str, losses: LossSummary, remedy: str = REMEDY) -> None:
 
 
 def report_summary(name: str, target: str, losses: LossSummary, *, records: bool = False) -> None:
-    """Prints the losses of one conversation, or of many: grouped by place and reason, with examples."""
+    """Prints the losses of one conversation, or of many: grouped by path and reason, with examples."""
     if losses.only is not None and losses.conversations == 1:
         first, found = losses.only
         report_losses(f"{first} → {target}", found, records=records)
@@ -313,7 +319,7 @@ _ORDER = {"dropped": 0, "weakened": 1, "record": 2}
 
 
 def report_problems(problems: Sequence[Problem], count: int | None = None) -> None:
-    """Prints what failed, one line each; of many, the first, and how many there are."""
+    """Prints failures, one line each; of many, the first ones and their number."""
     shown = problems if count is None else problems[:MAX_SHOWN]
     for problem in shown:
         print(f"interlingua: {problem.name}: {problem.message}", file=sys.stderr)
@@ -325,5 +331,5 @@ MAX_SHOWN = 50
 
 
 def note(text: str, *, style: str = "dim") -> None:
-    """Prints a line beside the result, on standard error."""
+    """Prints a line to standard error, beside the result."""
     console(err=True).print(Text(text, style))

@@ -1,8 +1,8 @@
-"""Where converted conversations go: a stream, a file, or a folder; with a journal, from which a cut run goes on.
+"""Outputs of a conversion: a stream, a file, or a folder; with a journal for resuming an interrupted run.
 
-The journal is a file beside the output, with one JSON line for each piece that was written: how many pieces of which
-source are done, how long the output then was, and what was lost. After a kill, the output's unfinished part is cut back
-to the last line of the journal and the next piece follows: nothing is doubled, nothing is missing.
+The journal is a file beside the output, with one JSON line for each written piece: how many pieces of which source are
+done, the length of the output then, and the losses. On resume, the output is truncated to the last line of the journal
+and continues with the next piece: nothing is duplicated or missing.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from ..values.regular import naming, read_regular
 from .bulk import PieceResult, packed
 from .output import LossSummary
 
-MAX_PROBLEMS = 1000  # that are kept to be listed; all are counted
+MAX_PROBLEMS = 1000  # maximum listed problems; all are counted
 
 
 class SingleConversation(InterlinguaError):
@@ -32,14 +32,14 @@ class SingleConversation(InterlinguaError):
 
 
 class Tally:
-    """What a run came to so far."""
+    """The totals of a run so far."""
 
     def __init__(self) -> None:
         self.losses = LossSummary()
         self.problems: list[Problem] = []
         self.failed = 0
         self.count = 0
-        self.names: set[str] = set()  # of the sources that conversations came from
+        self.names: set[str] = set()  # sources with conversations
 
     def add(self, source: Source, result: PieceResult) -> None:
         if result.count and len(self.names) < MAX_PROBLEMS:
@@ -57,7 +57,9 @@ class Tally:
 
 
 class Done(NamedTuple):
-    """How far a cut run came: `pieces` of the source number `source` are written, with `length` bytes of `name`."""
+    """The progress of an interrupted run: `pieces` of the source number `source` are written, with `length` bytes of
+    `name`.
+    """
 
     source: int = 0
     pieces: int = 0
@@ -67,22 +69,22 @@ class Done(NamedTuple):
 
 
 class Journal:
-    """The pieces that a run has written, one JSON line each; the first line says of what run."""
+    """The written pieces of a run, one JSON line each; the first line identifies the run."""
 
     def __init__(self, path: Path, run: dict[str, Any]) -> None:
         self._path = path
         self._run = run
         self._file: IO[bytes] | None = None
         self.done = Done()
-        self.names: list[str] = []  # of files that are begun or written
+        self.names: list[str] = []  # started or finished files
 
     def resume(self, tally: Tally) -> None:
-        """Takes up the run of which there is a journal; without one, everything is still to be done."""
+        """Resumes the run of an existing journal; without one, everything is still to be done."""
         with contextlib.suppress(FileNotFoundError):
-            lines = read_regular(self._path).split(b"\n")[:-1]  # what follows the last line end was being written
+            lines = read_regular(self._path).split(b"\n")[:-1]  # an incomplete last line was being written
             if lines and jsontext.read(lines[0]) != self._run:
                 raise InterlinguaError(
-                    f"{self._path}: of another run: its inputs, options or version differ;"
+                    f"{self._path}: belongs to another run (other inputs, options or version);"
                     " run without --resume to start over"
                 )
             try:
@@ -103,7 +105,7 @@ class Journal:
         tally.problems += [Problem(*problem) for problem in row["problems"]]
 
     def open(self) -> None:
-        """Writes what is known again, so that a torn last line is gone, and goes on from there."""
+        """Rewrites the known lines, without an incomplete last one, and continues after them."""
         kept = b""
         if self.done != Done():
             kept = b"\n".join(read_regular(self._path).split(b"\n")[:-1]) + b"\n"
@@ -113,7 +115,7 @@ class Journal:
         self._file = self._path.open("ab")
 
     def write(self, done: Done, source: Source, result: PieceResult, names: list[str]) -> None:
-        """Notes a piece, once its output is written."""
+        """Records a piece, once its output is written."""
         assert self._file is not None
         row = {
             "done": list(done),
@@ -139,9 +141,9 @@ class Journal:
 
 
 class Output:
-    """One place for everything: standard output or a file, which appears whole when all is done.
+    """A single output: standard output or a file, which appears atomically when everything is done.
 
-    Bodies are written one a line; a conversation that has lines of its own must be the only one.
+    Bodies are written one per line; a conversation that is itself several lines must be the only one.
     """
 
     def __init__(
@@ -156,13 +158,13 @@ class Output:
         self._session: bytes | None = None  # written at the end if it is the only one
 
     def resume(self, source: Source) -> None:
-        """Takes up the file that was being written."""
+        """Resumes the partial file."""
         assert self._journal is not None
         if self._journal.done.name is not None:
             self._opened(self._journal.done.length)
 
     def put(self, source: Source, result: PieceResult) -> list[str]:
-        """Writes a piece; returns the names of the files that are complete with it."""
+        """Writes a piece; returns the names of the files that it completes."""
         if not self._write:
             return []
         if result.sessions:
@@ -177,11 +179,11 @@ class Output:
 
     @property
     def is_pending(self) -> bool:
-        """Whether something that was put is not written yet."""
+        """Whether something is not written yet."""
         return self._session is not None
 
     def place(self) -> tuple[str | None, int]:
-        """The file that is being written, and its length; what is written so far is on the disk."""
+        """Returns the current file and its length, after syncing it."""
         if self._stream is None or self._out is None:
             return None, 0
         return self._out.name, local_files.synced(self._stream)
@@ -206,7 +208,7 @@ class Output:
 
 
 class ColumnarOutput(Output):
-    """A Parquet or Arrow file: rows wait in a file beside, until all are known and with them the columns."""
+    """A Parquet or Arrow file: rows are buffered in a file until all of them, and so the columns, are known."""
 
     def __init__(self, out: Path, kind: str) -> None:
         super().__init__(out)
@@ -214,7 +216,7 @@ class ColumnarOutput(Output):
         self._place, self._kind = out, kind
 
     def put(self, source: Source, result: PieceResult) -> list[str]:
-        """Writes a piece; returns the names of the files that are complete with it."""
+        """Writes a piece; returns the names of the files that it completes."""
         if result.sessions:
             raise InterlinguaError(
                 f"{self._place}: a row of columns is a conversation, and a session file has a row for each line;"
@@ -239,7 +241,7 @@ def _writing(path: Path, length: int, journal: Journal | None) -> contextlib.Abs
 
 
 class FolderOutput:
-    """One file for each source; for each conversation, if a file of the format has only one."""
+    """One file per source; or per conversation, if a file of the format has only one."""
 
     is_pending = False
 
@@ -254,7 +256,7 @@ class FolderOutput:
         self._names = {name.casefold() for name in journal.names} if journal is not None else set[str]()
 
     def put(self, source: Source, result: PieceResult) -> list[str]:
-        """Writes a piece; returns the names of the files that are complete with it."""
+        """Writes a piece; returns the names of the files that it completes."""
         names = []
         for number, session in result.sessions:
             stem = f"{source.stem}-{number}" if number is not None else source.stem
@@ -269,7 +271,7 @@ class FolderOutput:
         return names
 
     def resume(self, source: Source) -> None:
-        """Takes up the file that was being written, with conversations of this source."""
+        """Resumes the partial file, with conversations of this source."""
         assert self._journal is not None
         if self._journal.done.name is not None:
             self._open(source, self._journal.done.name, self._journal.done.length)
@@ -280,7 +282,7 @@ class FolderOutput:
         self._stream = self._stack.enter_context(_writing(self._path, length, self._journal))
 
     def place(self) -> tuple[str | None, int]:
-        """The file that is being written, and its length; what is written so far is on the disk."""
+        """Returns the current file and its length, after syncing it."""
         if self._stream is None or self._path is None:
             return None, 0
         return self._path.name, local_files.synced(self._stream)
@@ -306,7 +308,7 @@ class FolderOutput:
 
 
 class Rejects:
-    """A file of what could not be converted: one JSON line each, with where it stood, why, and its text."""
+    """A file of failed conversations: one JSON line each, with position, reason and text."""
 
     def __init__(self, path: Path | None, journal: Journal | None) -> None:
         self._path = path

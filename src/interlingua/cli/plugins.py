@@ -114,14 +114,14 @@ def _package_row(point: Any) -> dict[str, Any]:
 
 @command.command("install")
 @click.argument("sources", nargs=-1, required=True, metavar="PACKAGE|DIR…")
-@click.option("-U", "--upgrade", is_flag=True, help="Replace what is installed by a newer one.")
+@click.option("-U", "--upgrade", is_flag=True, help="Replace an installed plugin.")
 @click.option("-e", "--editable", is_flag=True, help="Use a package's directory as it is, for its development.")
 def install_command(sources: tuple[str, ...], upgrade: bool, editable: bool) -> None:
     """Install plugins for every command.
 
-    A directory with a plugin's manifest is copied to ~/.interlingua/plugins; all else (a package's name, a wheel, a
-    project's directory, a git URL) is given to pip, for this Python. A plugin runs with your rights: install only
-    what you trust.
+    A directory with a plugin's manifest is copied to ~/.interlingua/plugins; anything else (a package name, a wheel, a
+    project directory, a git URL) is passed to pip, for this Python. A plugin runs with your rights: install only what
+    you trust.
     """
     for source in sources:
         folder = Path(source).expanduser()
@@ -133,7 +133,7 @@ def install_command(sources: tuple[str, ...], upgrade: bool, editable: bool) -> 
 
 @command.command("uninstall")
 @click.argument("names", nargs=-1, required=True, metavar="ID|PACKAGE…")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 def uninstall_command(names: tuple[str, ...], yes: bool) -> None:
     """Remove plugins: a folder of ~/.interlingua/plugins, or an installed package."""
     for name in names:
@@ -152,7 +152,7 @@ def uninstall_command(names: tuple[str, ...], yes: bool) -> None:
 
 
 def _install_folder(folder: Path, upgrade: bool) -> None:
-    """Copies a plugin's folder. The new one is complete before it takes the place of the old one."""
+    """Copies a plugin's folder. The new one is complete before it replaces the old one."""
     path = manifest_path(folder)
     assert path is not None
     manifest = read_manifest(path)
@@ -191,7 +191,7 @@ def _install_package(source: str, upgrade: bool, editable: bool) -> None:
 
 
 def _installed_folder(id: str) -> Path | None:
-    """The folder of the home in which a plugin is, by its id."""
+    """Returns the folder of an installed plugin, by its id."""
     for folder in folders(home() / FOLDER):
         path = manifest_path(folder)
         with contextlib.suppress(FormatError):
@@ -208,25 +208,25 @@ def _package_plugins() -> dict[str, str]:
 
 
 def _package_of(name: str) -> str | None:
-    """The package that has this plugin, or this name."""
+    """Returns the package that has this plugin, or this name."""
     plugins = _package_plugins()
     return plugins.get(name) or next((package for package in plugins.values() if _same(name, package)), None)
 
 
 def _same(one: str, other: str) -> bool:
-    """Whether two names are one package's (https://packaging.python.org/specifications/name-normalization)."""
+    """Whether two names refer to the same package (https://packaging.python.org/specifications/name-normalization)."""
     return re.sub(r"[-_.]+", "-", one).lower() == re.sub(r"[-_.]+", "-", other).lower()
 
 
 def _pip(action: str, *arguments: str) -> None:
-    """Runs pip, or uv where there is no pip, for this Python; what it prints goes to standard error."""
+    """Runs pip, or uv if there is no pip, for this Python; its output goes to standard error."""
     yes = ["--yes"] if action == "uninstall" else []
     if importlib.util.find_spec("pip") is not None:
         command = [sys.executable, "-m", "pip", action, "--disable-pip-version-check", *yes, *arguments]
     elif (uv := shutil.which("uv")) is not None:
         command = [uv, "pip", action, "--python", sys.executable, *arguments]
     else:
-        raise InterlinguaError(f"neither pip nor uv is there to {action} packages; install pip: python -m ensurepip")
+        raise InterlinguaError(f"cannot {action} packages: neither pip nor uv found; install pip: python -m ensurepip")
     code = subprocess.run(command, check=False, stdout=sys.stderr.fileno()).returncode
     if code:
         raise InterlinguaError(f"pip could not {action} {arguments[-1]} (status {code}); see above")

@@ -1,13 +1,13 @@
-"""List prices for answers whose files state no cost."""
+"""List prices for responses whose files state no cost."""
 
 from ..connect import models
 from ..sessions.spending import Used
 
-_MAKERS = ("anthropic", "openai", "google")  # asked for the price of a model whose provider the file does not state
+_MAKERS = ("anthropic", "openai", "google")  # used for the price of a model whose provider the file does not state
 
 
 def list_price(used: Used) -> float | None:
-    """The list price of an answer at its time; None if it is not known."""
+    """Returns the list price of a response at its time; None if unknown."""
     if not used.model:
         return None
     found = models.cost(used.usage(), used.model, used.provider, used.at)

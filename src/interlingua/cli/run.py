@@ -1,6 +1,6 @@
-"""`interlingua run`: sends a prompt to a model, with tools if asked for, and streams the answer.
+"""`interlingua run`: sends a prompt to a model, optionally with tools, and streams the answer.
 
-Each run is kept as a session of the agent `run`, unless `--no-log` or `interlingua logs off` says otherwise.
+Each run is logged as a session of the agent `run`, unless `--no-log` or `interlingua logs off` disables it.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from .completing import complete_models
 from .installed import BARE
 from .logs import RUNS, is_logging, session_id
 
-if TYPE_CHECKING:  # imported where they are used: a run starts with what it needs
+if TYPE_CHECKING:  # imported on use: a run loads only what it needs
     from ..plugins.installed import Installed
     from ..sessions import Session
     from ..values.losses import Loss
@@ -38,7 +38,7 @@ NO_TOOLS = "none"
 
 
 class _PromptCommand(click.Command):
-    """Help in groups: a long list of options is hard to read."""
+    """Groups the options in the help."""
 
     GROUPS = {
         "Prompt": "system system_fragments fragments attachments typed_attachments prompt_file edit context_file",
@@ -62,10 +62,10 @@ class _PromptCommand(click.Command):
 def _pairs(
     context: click.Context, parameter: click.Parameter, given: tuple[tuple[str, str], ...]
 ) -> tuple[tuple[str, str], ...]:
-    """Refuses NAME=VALUE, which would take the prompt for its value."""
+    """Refuses NAME=VALUE, which would consume the prompt as its value."""
     for name, _ in given:
         if "=" in name:
-            raise click.BadParameter(f"{name!r}; write name and value apart: -o {name.replace('=', ' ', 1)}")
+            raise click.BadParameter(f"{name!r}; separate name and value: -o {name.replace('=', ' ', 1)}")
     return given
 
 
@@ -106,8 +106,8 @@ def _pairs(
 @click.option("--context", "context_file", type=click.Path(), help="A conversation to continue, in any format.")
 @click.option("-c", "--continue", "latest", is_flag=True, help="Continue the latest run.")
 @click.option("--cid", "--conversation", "cid", metavar="ID", help="Continue this run: its id or the start of it.")
-@click.option("-n", "--no-log", "no_log", is_flag=True, help="Do not keep this run.")
-@click.option("--log", is_flag=True, help="Keep this run, even after `logs off`.")
+@click.option("-n", "--no-log", "no_log", is_flag=True, help="Do not log this run.")
+@click.option("--log", is_flag=True, help="Log this run, even after `logs off`.")
 @click.option("--save", "save", type=click.Path(), help="Write the conversation here, as a transcript.")
 @click.option(
     *("-t", "--template", "chosen"),
@@ -117,7 +117,7 @@ def _pairs(
     help="Use a template; several are joined.",
 )
 @click.option("-p", "--param", "parameters", nargs=2, multiple=True, metavar="NAME VALUE", help="Fill a template.")
-@click.option("--save-template", metavar="NAME", help="Save all this as a template, and send nothing.")
+@click.option("--save-template", metavar="NAME", help="Save these options as a template, and send nothing.")
 @click.option(
     *("-T", "--tool", "tools"),
     multiple=True,
@@ -158,7 +158,7 @@ def _pairs(
 @click.option("--schema-multi", metavar="SCHEMA", help='The same for a list of answers, as {"items": […]}.')
 @click.option("-x", "--extract", is_flag=True, help="Only the first code block of the answer.")
 @click.option("--xl", "--extract-last", "extract_last", is_flag=True, help="Only the last code block.")
-@click.option("--plain", "as_plain", is_flag=True, help="Text as it comes; Markdown is drawn on a terminal.")
+@click.option("--plain", "as_plain", is_flag=True, help="Plain text; by default Markdown is rendered on a terminal.")
 @click.option("--json", "as_json", is_flag=True, help="The answer as one JSON message.")
 @click.option("--events", is_flag=True, help="The stream events as JSON lines.")
 @click.option("-q", "--quiet", is_flag=True, help="Only the answer: no thinking, no usage.")
@@ -180,7 +180,7 @@ def command(prompt: str | None, **options: Any) -> None:
 
 
 async def _run(prompt: str | None, template: templates.Template, options: dict[str, Any]) -> int:
-    """Runs with what is installed, and returns the exit code; where nothing is needed of it, nothing is imported."""
+    """Runs with installed plugins and returns the exit code; imports nothing that is not needed."""
     async with contextlib.AsyncExitStack() as stack:
         found: Installed | None = None
         if _wants_tools(template, options) or (has_plugins() and not options["bare"]):
@@ -216,11 +216,11 @@ def _refuse_contradictions(options: dict[str, Any]) -> None:
 _FLAGS = {"latest": "--continue", "context_file": "--context", "as_json": "--json"}
 
 
-# --- what is sent -----------------------------------------------------------------------------------------------------
+# --- the request ------------------------------------------------------------------------------------------------------
 
 
 class _Thread:
-    """The conversation of a run: what came before, and, if it is logged, the session that keeps it."""
+    """The conversation of a run: earlier messages, and its session if it is logged."""
 
     def __init__(self, history: "Conversation", session: "Session | None", *, is_logged: bool) -> None:
         self.history = history
@@ -255,7 +255,7 @@ class _Thread:
 
 
 def _followed(history: "Conversation", message: Any) -> "Conversation":
-    """The conversation with a message appended to its head; other branches stay."""
+    """Returns the conversation with a message appended to its head; other branches stay."""
     import secrets
 
     from ..values.request import Entry
@@ -267,7 +267,7 @@ def _followed(history: "Conversation", message: Any) -> "Conversation":
 
 
 class _Job(Struct, kw_only=True):
-    """A run, ready to be sent."""
+    """A run that is ready to be sent."""
 
     thread: _Thread
     message: Any  # the UserMessage
@@ -275,15 +275,15 @@ class _Job(Struct, kw_only=True):
     system: Any
     tools: tuple[str, ...]
     functions: tuple[str, ...]
-    plugins: tuple[str, ...]  # the directories whose tools are offered
+    plugins: tuple[str, ...]  # directories whose tools are offered
     schema: dict[str, Any] | None
     call: dict[str, Any]  # options of the call
     extract: str | None  # "first" or "last" code block
-    title: str | None  # of the log, where the message begins with something else
+    title: str | None  # the log title, if the message begins with something else
 
 
 def _job(prompt: str | None, template: templates.Template, options: dict[str, Any]) -> _Job:
-    """Reads all that the prompt is made of, and opens the session: everything that can be wrong is found out here."""
+    """Reads all inputs of the prompt, and opens the session: every error is found here."""
     filled = _filled(prompt, template, options)
     system = _system(options["system"] or filled.system, (*filled.system_fragments, *options["system_fragments"]))
     fragments = [inputs.fragment(source) for source in (*filled.fragments, *options["fragments"])]
@@ -321,7 +321,7 @@ def _job(prompt: str | None, template: templates.Template, options: dict[str, An
 
 
 def _filled(prompt: str | None, template: templates.Template, options: dict[str, Any]) -> templates.Template:
-    """The template with the prompt in its place."""
+    """Returns the template with the prompt in its place."""
     is_input = not any(source == inputs.STDIN for source in _sources(template, options))
     has_more = bool((template.prompt and not template.takes_input) or [*_sources(template, options)] or options["edit"])
     text = inputs.prompt_text(prompt, options["prompt_file"], piped=is_input, optional=has_more)
@@ -374,7 +374,7 @@ def _extracted(template: templates.Template, options: dict[str, Any]) -> str | N
 
 
 def call_options(stored: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
-    """The options of the call: the template's, then `-o`, then those with a name of their own."""
+    """Returns the call options: the template's, then `-o`, then the named options."""
     from ..connect.call import options_of
 
     level = options["reasoning"]
@@ -393,7 +393,7 @@ def call_options(stored: dict[str, Any], options: dict[str, Any]) -> dict[str, A
 
 
 def _value(text: str) -> Any:
-    """A number, true, false, or a JSON value where the text is one."""
+    """Parses a number, true, false, or a JSON value; else returns the text."""
     from ..values import jsontext
 
     try:
@@ -452,7 +452,7 @@ def _earlier(options: dict[str, Any]) -> _Thread:
 
 
 def _check_model(name: str) -> None:
-    """Raises if there is no such model: a misspelt name is nothing to keep."""
+    """Raises for an unknown model: a misspelt name should not be logged."""
     from ..connect.client import default_client
 
     default_client().find(name)
@@ -478,13 +478,13 @@ def _begin_log(job: _Job, tools: "tuple[ToolSpec, ...] | None" = None) -> None:
 
 
 def _model_of(thread: _Thread) -> str | None:
-    """The model that answered last."""
+    """Returns the model of the last response."""
     found = thread.session.model if thread.session is not None else None
     return None if found is None or not found.provider else f"{found.provider}/{found.id}"
 
 
 def _tool_names(template: templates.Template, options: dict[str, Any], thread: _Thread) -> tuple[str, ...]:
-    """The tools asked for; a continued run keeps the core tools that it had."""
+    """Returns the requested tools; a continued run keeps the core tools that it had."""
     given = options["tools"]
     if NO_TOOLS in given:
         return tuple(name for name in given if name != NO_TOOLS)
@@ -497,7 +497,7 @@ def _tool_names(template: templates.Template, options: dict[str, Any], thread: _
 
 
 def _refuse_overwriting(save: Path, context: Path) -> None:
-    """Raises if the input would be overwritten, unless it is a transcript, which is written again in full."""
+    """Raises if the input would be overwritten, unless it is a transcript, which is rewritten in full."""
     from ..conversion import detect, local_files
     from ..sessions.summary import is_foreign
     from ..values.regular import read_regular
@@ -509,7 +509,7 @@ def _refuse_overwriting(save: Path, context: Path) -> None:
 
 
 def usual_model() -> str:
-    """The default model: the user's choice, or without any key the offline one."""
+    """Returns the default model: the user's choice, or the offline one without any key."""
     from ..connect.auth.resolver import resolve_auth
     from ..connect.models import known_rows, own_notes
 
@@ -529,11 +529,11 @@ def usual_model() -> str:
     return OFFLINE
 
 
-# --- asking -----------------------------------------------------------------------------------------------------------
+# --- sending ----------------------------------------------------------------------------------------------------------
 
 
 class _Outcome(Struct, kw_only=True):
-    """What came of a run. `usage` is that of all its answers."""
+    """The outcome of a run. `usage` is that of all its responses."""
 
     answer: Any  # AssistantMessage, or None
     failure: InterlinguaError | None
@@ -572,7 +572,7 @@ _SIGNALS = (signals.SIGINT, signals.SIGTERM, signals.SIGHUP)
 
 
 async def _ask(job: _Job, stop: Abort, options: dict[str, Any]) -> _Outcome:
-    """One answer, without tools of ours."""
+    """Sends one request, without local tools."""
     from ..connect.client import default_client
     from ..values.request import Context
 
@@ -593,7 +593,7 @@ async def _ask(job: _Job, stop: Abort, options: dict[str, Any]) -> _Outcome:
     )
     show: Callable[[Any], None] | None = None
     async for event in stream:
-        if show is None:  # what prints is imported when the request has left
+        if show is None:  # printers are imported after the request has been sent
             show, end = _shown(job, options)
         show(event)
     answer = await stream.result()
@@ -604,7 +604,7 @@ async def _ask(job: _Job, stop: Abort, options: dict[str, Any]) -> _Outcome:
 
 
 async def _work(job: _Job, found: "Installed | None", stop: Abort, options: dict[str, Any]) -> _Outcome:
-    """A run of the agent, with tools and the hooks of plugins."""
+    """Runs the agent, with tools and the hooks of plugins."""
     from ..agent import Agent
     from ..agent.loop import Limits
     from ..tools.policy import ALLOW, ASK, Permissions
@@ -661,7 +661,7 @@ async def _work(job: _Job, found: "Installed | None", stop: Abort, options: dict
 
 
 def _shown(job: _Job, options: dict[str, Any]) -> tuple[Callable[[Any], None], Callable[[], None]]:
-    """What shows an event, and what ends the output."""
+    """Returns the functions that show an event, and that end the output."""
     if options["events"]:
         from ..values.canonical import dump
 
@@ -710,7 +710,7 @@ def _report_losses(job: _Job, outcome: _Outcome, options: dict[str, Any]) -> Non
 
 
 def _ended(job: _Job, outcome: _Outcome, options: dict[str, Any], received: list[int]) -> int:
-    """Prints what is left to print; the exit code."""
+    """Prints the rest; returns the exit code."""
     answer: AssistantMessage | None = outcome.answer
     if answer is not None:
         _print_rest(job, outcome, options)

@@ -1,4 +1,4 @@
-"""The tools of a run: core tools, plugins, functions of a file, MCP servers; and the questions before their calls."""
+"""The tools of a run: core tools, plugins, functions of a file, MCP servers; and the approval of calls."""
 
 import asyncio
 import contextlib
@@ -24,12 +24,14 @@ from ..values.interop import describe, must_propagate
 from ..values.regular import kind_of, read_regular
 from . import installed, output
 
-_FUNCTIONS = "interlingua_functions"  # the module name of the code of --functions
+_FUNCTIONS = "interlingua_functions"  # module name of the code of --functions
 
 
 @contextlib.asynccontextmanager
 async def opened(plugins: Sequence[str], servers: Sequence[str], *, bare: bool) -> AsyncIterator[Installed]:
-    """The core tools, and what is installed: all plugins, those of further directories, and the named MCP servers."""
+    """Opens the core tools and what is installed: all plugins, those of further directories, and the named MCP
+    servers.
+    """
     registry = ToolRegistry()
     discover_core_tools(registry, on_load_warning=installed.warn)
     if bare:
@@ -38,7 +40,7 @@ async def opened(plugins: Sequence[str], servers: Sequence[str], *, bare: bool) 
     paths = [Path(path) for path in plugins]
     async with open_installed(tools=registry, paths=paths, servers=tuple(servers)) as found:
         for problem in found.failed_servers.values():
-            raise InterlinguaError(problem)  # each was asked for, by its name, address or command
+            raise InterlinguaError(problem)  # each was requested by its name, URL or command
         for problem in found.problems:
             installed.warn(problem)
         yield found
@@ -47,7 +49,7 @@ async def opened(plugins: Sequence[str], servers: Sequence[str], *, bare: bool) 
 async def chosen(
     found: Installed, names: Sequence[str], functions: Sequence[str], plugins: Sequence[str], context: ToolContext
 ) -> list[Tool]:
-    """The tools that were asked for: by id, group (`group:fs`) or profile, of directories, servers and functions."""
+    """Returns the requested tools: by id, group (`group:fs`) or profile; of directories, servers and functions."""
     registry = found.tools
     folders = [Path(path).resolve() for path in plugins]
     of_plugins = {one.id for one in found.plugins for folder in folders if folder in _parents(Path(one.source))}
@@ -121,7 +123,7 @@ def functions_of(code: str) -> list[Tool]:
 
 
 def _code_file(given: str) -> Path | None:
-    """The file that is named; None for code."""
+    """Returns the named file; None for code."""
     if "\n" in given or not given.strip():
         return None
     path = Path(given).expanduser()
@@ -138,19 +140,19 @@ def _code_file(given: str) -> Path | None:
 
 
 class Approval:
-    """Asks the user at the terminal, even when standard input is a pipe; without a terminal, nothing is approved."""
+    """Asks the user at the terminal, even if standard input is a pipe; without a terminal, nothing is approved."""
 
     def __init__(self, permissions: Permissions, bridge: Any) -> None:
         self._permissions = permissions
         self._bridge = bridge
         self._asking = asyncio.Lock()
-        self.denied = False  # a call was refused for want of a terminal
+        self.denied = False  # a call was refused because there is no terminal
 
     async def __call__(self, request: ApprovalRequest) -> bool:
         async with self._asking:
             decision = self._permissions.decide(request.tool_name, request.params)
             if decision.action == "allow":
-                return True  # by an `always` meanwhile
+                return True  # allowed by an `always` meanwhile
             try:
                 terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
             except OSError:
@@ -178,7 +180,7 @@ class Approval:
 
 
 async def _line(terminal: int) -> str:
-    """The next line that is typed."""
+    """Returns the next typed line."""
     loop = asyncio.get_running_loop()
     typed = asyncio.Event()
     loop.add_reader(terminal, typed.set)

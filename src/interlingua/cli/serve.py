@@ -1,4 +1,4 @@
-"""`interlingua serve`: one address where programs of any format reach any model; keys, usage, checks, replays."""
+"""`interlingua serve`: the gateway: any model for clients of any format; keys, usage, checks, replays."""
 
 import asyncio
 import contextlib
@@ -43,7 +43,7 @@ CONFIG = click.option(
 )
 JSON = click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
 
-# Who reads which variable, and what it holds; `{url}` is the gateway's address.
+# Which clients read which variable, and its value; `{url}` is the gateway's URL.
 POINTERS = (
     ("Anthropic SDKs, Claude Code", {"ANTHROPIC_BASE_URL": "{url}"}),
     ("OpenAI SDKs, Codex", {"OPENAI_BASE_URL": "{url}/v1"}),
@@ -51,7 +51,7 @@ POINTERS = (
     ("AWS SDKs (Bedrock)", {"AWS_ENDPOINT_URL_BEDROCK_RUNTIME": "{url}"}),
     ("Ollama", {"OLLAMA_HOST": "{url}"}),
 )
-# Variables in which those programs look for a key. A program that the gateway starts gets the gateway's own in all.
+# Variables in which clients look for a key. A program that the gateway starts gets the gateway's own in all of them.
 KEY_VARIABLES = (
     "ANTHROPIC_API_KEY",
     "ANTHROPIC_AUTH_TOKEN",
@@ -73,10 +73,10 @@ class _Serve(Group):
 
 @click.group("serve", cls=_Serve)
 def command() -> None:
-    """Serve any model to programs of any format, from one address.
+    """Serve any model to clients of any format, at one URL.
 
     Without a command, `run`: interlingua serve [OPTIONS] [-- PROGRAM [ARGUMENTS]…]. With a program, the gateway runs as
-    long as the program, which is pointed at it: interlingua serve -- claude
+    long as the program, which is configured to use it: interlingua serve -- claude
     """
 
 
@@ -92,7 +92,7 @@ def command() -> None:
 @click.option("--tls-cert", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="The certificate (PEM).")
 @click.option("--tls-key", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Its key (PEM).")
 @click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="Processes that serve.")
-@click.option("--record/--no-record", default=None, help="Keep the traffic as sessions.")
+@click.option("--record/--no-record", default=None, help="Record the traffic as sessions.")
 @click.option("--access-log", metavar="FILE|-", help="One JSON line per request.")
 @click.option(
     "--drain", type=click.FloatRange(0), default=30.0, show_default=True, help="Seconds to end open requests."
@@ -110,7 +110,7 @@ def run(
     home: Path | None,
     **given: Any,
 ) -> None:
-    """Listen, and serve. Prints how to point SDKs and programs at it."""
+    """Start the gateway. Prints how to configure SDKs and programs for it."""
     folder = _home(home)
     config = config or (folder / "gateway.toml" if (folder / "gateway.toml").exists() else None)
     settings = _settings(config, given, is_private=bool(program), reuse_port=worker)
@@ -138,7 +138,7 @@ def _home(home: Path | None) -> Path:
 def _settings(
     config: Path | None, given: dict[str, Any], *, is_private: bool, reuse_port: bool = False
 ) -> "ServeSettings":
-    """The file's settings, with what the command line says."""
+    """Returns the file's settings, overridden by the command line."""
     from ..gateway.settings_file import ServeSettings, load_settings
 
     settings = load_settings(config) if config is not None else ServeSettings()
@@ -199,7 +199,7 @@ async def _serve(made: "Callable[[], Service]", program: Sequence[str], drain: f
 
 
 async def _load_plugins(service: "Service") -> "Callable[[str, dict[str, Any]], Coroutine[Any, Any, None]]":
-    """Loads the installed plugins: their connectors serve models, their wires serve clients; what runs their hooks.
+    """Loads the installed plugins: their connectors and wires; returns the function that runs their hooks.
 
     The gateway runs no tools, so MCP servers are not opened: its clients have their own.
     """
@@ -244,7 +244,7 @@ def _print_pointers(service: "Service") -> None:
 
 
 def program_environment(url: str, secret: str, environment: dict[str, str]) -> dict[str, str]:
-    """The environment of a program that shall use the gateway: its address, and its key in place of the providers'."""
+    """Returns the environment of a program that uses the gateway: its URL, and its key instead of the providers'."""
     addresses = {name: value.format(url=url) for _, variables in POINTERS for name, value in variables.items()}
     return {**environment, **addresses, **dict.fromkeys(KEY_VARIABLES, secret), "NO_PROXY": _no_proxy(environment)}
 
@@ -255,7 +255,7 @@ def _no_proxy(environment: dict[str, str]) -> str:
 
 
 def program_arguments(program: Sequence[str], url: str) -> list[str]:
-    """The command line of a program; Codex takes the address of a provider from its settings, not from a variable."""
+    """Returns the command line of a program; Codex takes a base URL from its settings, not from a variable."""
     if Path(program[0]).name != "codex":
         return list(program)
     provider = f'{{name="Interlingua",base_url="{url}/v1",wire_api="responses",env_key="OPENAI_API_KEY"}}'
@@ -264,12 +264,12 @@ def program_arguments(program: Sequence[str], url: str) -> list[str]:
 
 
 async def _accompany(service: "Service", program: Sequence[str]) -> int:
-    """Runs a program that is pointed at the gateway, to its end; its exit code."""
+    """Runs a program configured for the gateway until it ends; returns its exit code."""
     if shutil.which(program[0]) is None:
         raise InterlinguaError(f"no program {program[0]!r} on PATH; install it, or give its path")
     url, secret = service.gateway.url, service.keys.own_secret()
     environment = program_environment(url, secret, dict(os.environ))
-    if Path(program[0]).name == "claude":  # with a key of its own it would ask the user whether to use it
+    if Path(program[0]).name == "claude":  # with a key of its own it would ask the user which one to use
         environment.pop("ANTHROPIC_API_KEY")
     process = await asyncio.create_subprocess_exec(*program_arguments(program, url), env=environment)
     try:
@@ -283,7 +283,7 @@ async def _accompany(service: "Service", program: Sequence[str]) -> int:
 
 
 class _Workers:
-    """Several processes on one port. The kernel shares out the connections; one that ends is started again."""
+    """Several processes on one port. The kernel distributes the connections; a process that ends is restarted."""
 
     def __init__(self, count: int, settings: "ServeSettings", drain: float) -> None:
         listen = settings.gateway.listen
@@ -292,7 +292,7 @@ class _Workers:
         self._count = count
         self._drain = drain
         self._host = listen.host
-        # Bound and never listened to: it keeps the port for this user's processes.
+        # Bound but not listening: it reserves the port for this user's processes.
         self._socket = socket.socket(socket.AF_INET6 if ":" in listen.host else socket.AF_INET)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         try:
@@ -319,7 +319,7 @@ class _Workers:
             return self._keep(folder)
 
     def _is_listening(self) -> bool:
-        """Waits for the first worker; False where one ended instead."""
+        """Waits for the first worker; False if one ended instead."""
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self._host, self._host)
         while all(process.poll() is None for process, _ in self._processes.values()):
             with contextlib.suppress(OSError), socket.create_connection((host, self._port), 1):
@@ -339,7 +339,7 @@ class _Workers:
         )
 
     def _keep(self, folder: str) -> int:
-        """Until all have ended after a signal. One that cannot even start ends them all."""
+        """Runs until all have ended after a signal. A worker that fails to start ends them all."""
         while self._processes:
             for at, (process, started) in list(self._processes.items()):
                 with contextlib.suppress(subprocess.TimeoutExpired):
@@ -361,7 +361,7 @@ class _Workers:
 
 
 def _without_workers(arguments: list[str]) -> list[str]:
-    """The command line for one worker: the parent decides on their number and port."""
+    """Returns the command line for one worker: the parent decides on their number and port."""
     kept, skip = [], False
     for argument in arguments:
         if skip:
@@ -381,7 +381,7 @@ def _without_workers(arguments: list[str]) -> list[str]:
 @JSON
 @HOME
 def check(config: Path | None, as_json: bool, home: Path | None) -> None:
-    """Check the settings: every alias, its price and fallbacks, and what is lost between formats."""
+    """Check the settings: every alias, its price and fallbacks, and the losses between formats."""
     from ..gateway.checking import check_settings
     from ..gateway.settings_file import ServeSettings, load_settings, resolved_address
 
@@ -439,7 +439,7 @@ def usage(
     as_json: bool,
     home: Path | None,
 ) -> None:
-    """Show what was used and what it cost, by day, key and model."""
+    """Show usage and cost, by day, key and model."""
     from ..gateway.ledger import COLUMNS, Ledger
     from ..gateway.settings_file import resolved_address
 
@@ -449,7 +449,7 @@ def usage(
             raise click.UsageError(f"unknown column {name!r}; choose from {', '.join(COLUMNS)}")
     for day in (since, until):
         if day is not None and not re.fullmatch(r"\d{4}-\d{2}-\d{2}", day):
-            raise click.UsageError(f"{day!r} is no day; write it as 2026-01-31")
+            raise click.UsageError(f"invalid day {day!r}; use 2026-01-31")
     folder = _home(home)
     config = config or (folder / "gateway.toml" if (folder / "gateway.toml").exists() else None)
     address = _settings(config, {}, is_private=False).state.ledger
@@ -494,7 +494,7 @@ def _show_usage(rows: list[Any], columns: "list[Column]", as_json: bool) -> None
 @click.option("--agent", default="gateway", show_default=True, help="Whose sessions: recordings are the gateway's.")
 @HOME
 def replay(sessions: tuple[str, ...], port: int, store: str | None, agent: str, home: Path | None) -> None:
-    """Answer from recordings, offline: the same requests get the same answers, in any format.
+    """Serve recorded responses, offline: the same requests get the same responses, in any format.
 
     Without SESSION, from all recorded sessions.
     """
@@ -556,7 +556,7 @@ def _keys(home: Path | None, config: Path | None) -> "ClientKeys":
 @click.option("--budget", type=click.FloatRange(0), help="Dollars, in a --period.")
 @click.option("--period", type=click.Choice(["day", "month", "total"]), default="total", help="Of the budget.")
 @click.option("--expires", metavar="WHEN", help="A duration (90d, 12h) or a date (2027-01-31, UTC).")
-@click.option("--passthrough", is_flag=True, help="May use paths that are only passed on, such as embeddings.")
+@click.option("--passthrough", is_flag=True, help="May use passthrough paths, such as embeddings.")
 @CONFIG
 @HOME
 def add_key(
@@ -592,14 +592,14 @@ def add_key(
 
 
 def _end(given: str) -> float:
-    """The time that a duration or a date names, in seconds since 1970."""
+    """Returns the time of a duration or a date, in seconds since 1970."""
     duration = re.fullmatch(r"(\d{1,6})([smhdw])", given)
     if duration is not None:
         return time.time() + int(duration[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}[duration[2]]
     try:
         found = datetime.fromisoformat(given)
     except ValueError:
-        raise click.UsageError(f"{given!r} is no time; write 90d, 12h or 2027-01-31") from None
+        raise click.UsageError(f"invalid time {given!r}; use 90d, 12h or 2027-01-31") from None
     return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp()
 
 
@@ -637,7 +637,7 @@ def list_keys(config: Path | None, as_json: bool, home: Path | None) -> None:
 
 @keys.command("rotate")
 @click.argument("name")
-@click.option("--grace", default="0s", help="How long the former key stays good (1h).")
+@click.option("--grace", default="0s", help="How long the old key stays valid (1h).")
 @CONFIG
 @HOME
 def rotate_key(name: str, grace: str, config: Path | None, home: Path | None) -> None:

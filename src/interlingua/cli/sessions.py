@@ -29,7 +29,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _about_sessions(command: F) -> F:
-    """Adds the options that select the sessions; the command gets them as one argument for the functions."""
+    """Adds the options that select the sessions; the command gets them as one argument."""
 
     def called(home: str | None, store: str | None, agent: str, **given: Any) -> Any:
         return command(Where(home=home, store=store, agent=agent), **given)
@@ -50,7 +50,7 @@ as_json_option = click.option("--json", "as_json", is_flag=True, help="As JSON, 
 
 
 def of_agent(name: str, agent: str) -> click.Command:
-    """A command of this group for the sessions of one agent."""
+    """Returns a command of this group for the sessions of one agent."""
     found = command.commands[name]
     callback: Any = found.callback
     return click.Command(
@@ -157,7 +157,7 @@ def show(
 
 
 def _say_answer(session: Session, extract: bool) -> None:
-    """Prints the text of the last answer, or the code in it."""
+    """Prints the text of the last response, or the code in it."""
     from .answers import code_in
 
     answers = [message for message in session.messages if isinstance(message, AssistantMessage)]
@@ -354,8 +354,8 @@ def compact(where: Where, name: str, summary: str | None, keep: int, focus: str 
 @_about_sessions
 @click.option("--before", metavar="DAYS", type=click.FloatRange(0), help="Sessions unchanged for this many days.")
 @click.option("--all", "everything", is_flag=True, help="All sessions of the agent.")
-@click.option("--purge", is_flag=True, help="For good, at once: nothing can be restored.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask before more than one is deleted.")
+@click.option("--purge", is_flag=True, help="Permanently and at once: nothing can be restored.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask before deleting more than one.")
 @as_json_option
 def delete(
     where: Where,
@@ -382,7 +382,7 @@ def delete(
         output.say_json({"deleted": rows, "errors": [problem._asdict() for problem in problems]})
     elif until:
         day = time.strftime("%Y-%m-%d", time.localtime(min(at or 0 for at in until.values()) / 1000))
-        how = "for good" if purge else f"`{_name_of(where)} restore ID` brings one back until then: {day}"
+        how = "for good" if purge else f"`{_name_of(where)} restore ID` restores one until {day}"
         output.console().print(Text(f"{len(until):,} deleted, {how}"))
     elif not problems:
         output.console().print("nothing to delete")
@@ -407,7 +407,7 @@ def _name_of(where: Where) -> str:
 @_about_sessions
 @as_json_option
 def restore(where: Where, names: tuple[str, ...], as_json: bool) -> None:
-    """Bring deleted sessions back; without one, list what can be restored."""
+    """Restore deleted sessions; without one, list what can be restored."""
     shown = operations.restore_sessions(names, **where) if names else operations.deleted_sessions(**where)
     if as_json:
         output.say_json([{"id": one.id, "deleted": one.at} for one in shown])
@@ -421,15 +421,15 @@ def restore(where: Where, names: tuple[str, ...], as_json: bool) -> None:
 
 @command.command("purge")
 @_about_sessions
-@click.option("--all", "everything", is_flag=True, help="Also what could still be restored.")
+@click.option("--all", "everything", is_flag=True, help="Also sessions that could still be restored.")
 @as_json_option
 def purge_command(where: Where, everything: bool, as_json: bool) -> None:
-    """Remove for good what was deleted more than a week ago: lines, blobs, backups, recordings."""
+    """Permanently remove sessions deleted more than a week ago: lines, blobs, backups, recordings."""
     gone = operations.purge_sessions(everything=everything, **where)
     if as_json:
         output.say_json(gone._asdict())
     else:
-        output.console().print(Text(f"{gone.sessions:,} sessions and {gone.blobs:,} blobs removed for good"))
+        output.console().print(Text(f"{gone.sessions:,} sessions and {gone.blobs:,} blobs permanently removed"))
 
 
 @command.command("gc")
@@ -501,7 +501,7 @@ def search(where: Where, terms: tuple[str, ...], limit: int, model: str | None, 
 @click.option("--by", type=click.Choice(["model", "day"]), default="model", show_default=True)
 @as_json_option
 def totals(where: Where, by: Literal["model", "day"], as_json: bool) -> None:
-    """Count answers, tokens and cost, by model or day; a copied answer counts once."""
+    """Count responses, tokens and cost, by model or day; a copied response counts once."""
     rows, whole = operations.session_totals(by, **where)
     if as_json:
         output.say_json({"by": by, "rows": [row._asdict() for row in rows], "all": [row._asdict() for row in whole]})

@@ -126,7 +126,7 @@ class _View:
             yield Text(f"({hidden} {'entry' if hidden == 1 else 'entries'} on other branches)", style="dim")
 
     def _results(self, messages: tuple[AgentMessage, ...]) -> dict[int, Any]:
-        """Results by their call, within a turn: several assistant messages in a row are one."""
+        """Returns results by their call, within a turn: several assistant messages in a row are one."""
         pairs: dict[int, Any] = {}
         pending: dict[str, list[ToolCall]] = {}
         before: AgentMessage | None = None
@@ -208,7 +208,7 @@ def _prefixed(part: RenderableType) -> RenderableType:
 
 
 def named_block(block: Block) -> str:
-    """What a block without text is: its kind, title, type and size, or where it is."""
+    """Describes a block without text: its kind, title, type and size, or location."""
     kind = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(block).__name__.removesuffix("Block")).lower()
     if isinstance(block, OpaqueBlock):
         inner = block.value.get("type") if isinstance(block.value, dict) else None
@@ -226,7 +226,7 @@ def _bytes(size: int) -> str:
 
 
 def _is_bookkeeping(entry: Entry) -> bool:
-    """Whether an entry is a line of a program's session file that holds no message."""
+    """Whether an entry is a line of a program's session file without a message."""
     if not isinstance(entry.message, CustomMessage) or entry.message.role in ("compaction", "compacted"):
         return False
     return any(isinstance(kept, dict) and ("~record" in kept or "~line" in kept) for kept in entry.extra.values())

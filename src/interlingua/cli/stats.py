@@ -30,7 +30,7 @@ def command(inputs: tuple[str, ...], origin: str | None, tokenizer: str | None, 
     problems: list[sources.Problem] = []
     totals = Totals()
     count = None if tokenizer is None else counter(tokenizer)
-    sizes = array("Q")  # of the conversations, in tokens
+    sizes = array("Q")  # tokens per conversation
     found = sources.expand(inputs)
     with output.progress("counting", found) as advance:
         for source in found:
@@ -55,7 +55,7 @@ def command(inputs: tuple[str, ...], origin: str | None, tokenizer: str | None, 
 
 
 def _price(used: Used) -> float | None:
-    from .pricing import list_price  # the price lists take longer to load than most files to count
+    from .pricing import list_price  # price lists load slower than most files are counted
 
     return list_price(used)
 
@@ -76,7 +76,7 @@ _COLUMNS = (
 def _show(totals: Totals) -> None:
     out = output.console()
     spoken = Counter({role: count for role, count in totals.messages.items() if role in _ROLES})
-    lines = totals.messages.total() - spoken.total()  # of a program's own kinds: snapshots, notices, nodes
+    lines = totals.messages.total() - spoken.total()  # a program's own line types: snapshots, notices, nodes
     counts = ", ".join(f"{count:,} {role}" for role, count in spoken.most_common())
     if lines:
         counts += f"{', ' if counts else ''}{lines:,} other {'line' if lines == 1 else 'lines'}"
@@ -98,7 +98,7 @@ def _show(totals: Totals) -> None:
 
 
 def _spread(sizes: "array[int]") -> dict[str, int]:
-    """All tokens, and how they are spread over the conversations."""
+    """Total tokens, and their distribution over the conversations."""
     ordered = sorted(sizes) or [0]
     at = {"min": 0, "median": len(ordered) // 2, "p95": len(ordered) * 95 // 100, "max": len(ordered) - 1}
     return {"total": sum(sizes), **{name: ordered[place] for name, place in at.items()}}

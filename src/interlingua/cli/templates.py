@@ -1,7 +1,7 @@
 """`interlingua templates`: prompts with parameters, options, tools and a schema, stored by name for `run -t NAME`.
 
-A template is a TOML file in `<home>/templates`. `$name` in its texts is a parameter, `$input` what `run` was given,
-`$$` a dollar sign.
+A template is a TOML file in `<home>/templates`. `$name` in its texts is a parameter, `$input` the input of `run`, `$$`
+a dollar sign.
 """
 
 import re
@@ -41,7 +41,7 @@ $input
 
 
 class Template(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a run can be given beforehand."""
+    """The stored arguments of a run."""
 
     prompt: str | None = None
     system: str | None = None
@@ -62,7 +62,7 @@ class Template(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_de
 
     @property
     def parameters(self) -> list[str]:
-        """The names that a text mentions, without `input`."""
+        """The names in the texts, without `input`."""
         found = [two or three for _, two, three in _PARAMETER.findall(f"{self.prompt or ''}\n{self.system or ''}")]
         return [name for name in dict.fromkeys(found) if name and name != "input"]
 
@@ -71,7 +71,7 @@ class Template(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_de
         return any("input" in found for found in _PARAMETER.findall(f"{self.prompt or ''}\n{self.system or ''}"))
 
     def filled(self, given: Mapping[str, str], input: str) -> "Template":
-        """The template with its parameters replaced. A prompt that does not mention `$input` is put before it."""
+        """Returns the template with its parameters replaced. A prompt without `$input` is put before the input."""
         unknown = [name for name in given if name not in self.parameters and name not in self.defaults]
         if unknown:
             known = ", ".join(self.parameters) or "none"
@@ -86,7 +86,7 @@ class Template(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_de
         return msgspec.structs.replace(self, prompt=prompt, system=system)
 
     def joined(self, other: "Template") -> "Template":
-        """Both: texts and lists one after the other; of anything else the `other`'s counts."""
+        """Joins two templates: texts and lists are concatenated; otherwise `other` wins."""
         fields: dict[str, Any] = {}
         for name in self.__struct_fields__:
             mine, theirs = getattr(self, name), getattr(other, name)
@@ -113,7 +113,7 @@ def folder() -> Path:
 
 
 def path_of(name: str) -> Path:
-    """The file of a template: by its name, or a path that ends in .toml."""
+    """Returns the file of a template: by its name, or a path that ends in .toml."""
     if name.endswith(".toml"):
         return Path(name).expanduser()
     if not _NAME.fullmatch(name):
@@ -140,7 +140,7 @@ def load(name: str) -> Template:
 
 
 def read(text: str, where: str) -> Template:
-    """A template from TOML."""
+    """Parses a template from TOML."""
     try:
         value = tomllib.loads(text)
         value = {key: (value[key],) if key in _LISTS and isinstance(value[key], str) else value[key] for key in value}
@@ -154,7 +154,7 @@ _LISTS = ("fragments", "system_fragments", "attachments", "tools", "functions", 
 
 
 def save(name: str, template: Template) -> Path:
-    """Writes a template; whole or not at all."""
+    """Writes a template atomically."""
     from ..conversion import local_files
 
     path = path_of(name)
@@ -192,7 +192,7 @@ def _toml_value(value: Any) -> str:
 
 
 def combined(chosen: Sequence[str]) -> Template:
-    """The named templates as one."""
+    """Returns the named templates as one."""
     template = Template()
     for name in chosen:
         template = template.joined(load(name))
@@ -205,7 +205,7 @@ def combined(chosen: Sequence[str]) -> Template:
 @click.group("templates", cls=Group, invoke_without_command=True)
 @click.pass_context
 def command(context: click.Context) -> None:
-    """List, show, write and delete the templates of `run -t NAME`."""
+    """List, show, edit and delete the templates of `run -t NAME`."""
     if context.invoked_subcommand is None:
         context.invoke(list_)
 
@@ -253,7 +253,7 @@ def show(name: str, as_json: bool) -> None:
 @command.command("edit")
 @click.argument("name")
 def edit(name: str) -> None:
-    """Write a template in `$EDITOR`; what is no template is not saved."""
+    """Edit a template in `$EDITOR`; an invalid one is not saved."""
     from ..conversion import local_files
 
     path = path_of(name)

@@ -37,7 +37,7 @@ command.add_command(tools_serve.command)
 
 
 def _installed(command: _Command) -> _Command:
-    """The options that say what of the installed is used."""
+    """Adds the options that select installed plugins and servers."""
     return installed.PLUGINS(installed.MCP(installed.BARE(installed.HOME(command))))
 
 
@@ -120,7 +120,7 @@ def run_command(name: str, arguments: str, root: Path, as_json: bool, yes: bool,
 @click.argument("server", metavar="SERVER")
 @installed.HOME
 def login_command(server: str) -> None:
-    """Log in at an MCP server that wants it: a name in mcp.toml, or a URL. Opens a browser, and stores the login."""
+    """Log in at an MCP server that requires it: a name in mcp.toml, or a URL. Opens a browser, and stores the login."""
 
     async def login() -> int:
         from ..mcp import mcp_tools
@@ -137,18 +137,18 @@ def login_command(server: str) -> None:
 @click.argument("server", metavar="SERVER")
 @installed.HOME
 def logout_command(server: str) -> None:
-    """Forget the login at an MCP server."""
+    """Remove the login at an MCP server."""
     from ..mcp.oauth import OAuth, TokenFile
     from ..mcp.settings import chosen_servers, read_servers
 
     (one,) = chosen_servers((server,), read_servers()).servers
     if not TokenFile(one.server.get("url", ""), OAuth()).forget():
-        raise InterlinguaError(f"there is no login at {server}")
+        raise InterlinguaError(f"no stored login at {server}")
     click.echo(f"{server}: logged out")
 
 
 async def _browse(url: str) -> None:
-    """Opens the address of a login; printed too, for a browser elsewhere."""
+    """Opens the URL of a login; printed too, for a browser elsewhere."""
     import webbrowser
 
     click.echo(f"open this address to log in: {url}", err=True)

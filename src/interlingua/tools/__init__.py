@@ -1,4 +1,4 @@
-"""Tools: what they are, the registry, the core tools, the rules under which they run."""
+"""Tools: their types, the registry, the core tools, and the policy under which they run."""
 
 import importlib
 from typing import TYPE_CHECKING, Any
@@ -106,7 +106,7 @@ _LATER = {
 }
 
 
-if not TYPE_CHECKING:  # to a type checker every name would be there
+if not TYPE_CHECKING:  # for type checkers every name exists
 
     def __getattr__(name: str) -> Any:
         module = _LATER.get(name)

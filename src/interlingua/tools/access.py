@@ -1,9 +1,9 @@
-"""Which paths and hosts the running call may touch: set from its policy by `call_tool`, asked by whoever opens them.
+"""Path and host access of the running call: set from its policy by `call_tool`, checked wherever one is opened.
 
-A policy first judges the arguments of a call as they are written. But a path may lead through a link, a search finds
-paths that no argument names, and a server redirects. Each path is therefore judged again where it was located, before
-it is opened or shown, and each redirect before it is followed. No policy may open Interlingua's own folder of keys and
-settings: see `home_below`.
+A policy first checks the arguments of a call as written. But a path may go through a link, a search finds paths that no
+argument names, and a server redirects. Each path is therefore checked again where it was located, before it is opened
+or shown, and each redirect before it is followed. No policy may open Interlingua's own folder of keys and settings: see
+`home_below`.
 """
 
 import os
@@ -60,9 +60,9 @@ _current: ContextVar[PathAccess | None] = ContextVar("path_access", default=None
 
 
 def enter_access(policy: Any, tool: str, granted: Any) -> PathAccess | None:
-    """Begins to judge located paths and redirects in the current task, inside what judges them already.
+    """Starts checking located paths and redirects in the current task, in addition to existing checks.
 
-    None if no rule is for paths or hosts. A judge of the user's own without `decide_path` judges arguments only.
+    Returns None if no rule is for paths or hosts. A custom judge without `decide_path` checks arguments only.
     """
     paths = _judge(policy, "judges_paths", "decide_path", tool)
     hosts = _judge(policy, "judges_hosts", "decide_host", tool)

@@ -1,4 +1,4 @@
-"""A tool's arguments as one Struct: the schema that the model sees and the values that the tool reads are one thing."""
+"""Tool arguments as one Struct: it defines the schema that the model sees and the values that the tool reads."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -12,7 +12,7 @@ Arguments = TypeVar("Arguments", bound=Struct)
 
 
 def schema_of(kind: type[Struct]) -> dict[str, Any]:
-    """The JSON Schema of a flat Struct, written in place: no `$ref`, no title, a type beside every enum."""
+    """Returns the JSON Schema of a flat Struct, inlined: no `$ref`, no title, a type beside every enum."""
     _, parts = msgspec.json.schema_components([kind], ref_template="#/{name}")
     whole = {key: value for key, value in parts[kind.__name__].items() if key not in ("title", "description")}
     whole["properties"] = {name: _typed(schema) for name, schema in whole["properties"].items()}
@@ -20,7 +20,7 @@ def schema_of(kind: type[Struct]) -> dict[str, Any]:
 
 
 def read_arguments(tool: str, params: Mapping[str, Any], kind: type[Arguments]) -> Arguments:
-    """The arguments as a value of `kind`; null means absent. Raises `ToolInputError` that names the argument."""
+    """Parses the arguments as a value of `kind`; null means absent. Raises `ToolInputError` that names the argument."""
     given = {name: value for name, value in params.items() if value is not None}
     try:
         return msgspec.convert(given, kind, strict=False)

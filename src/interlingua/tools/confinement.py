@@ -1,7 +1,7 @@
-"""What a program gives up for itself and all it starts: files (Landlock), system calls (seccomp), capabilities.
+"""Confines this process and its children: files (Landlock), system calls (seccomp), capabilities.
 
 It runs standalone, as `python -I -S -c <this file> OPTION… -- PROGRAM ARGUMENT…`, so it imports nothing from this
-package. It is started inside the sandbox of bubblewrap, after the mounts: Landlock forbids to mount anything.
+package. It is started inside the sandbox of bubblewrap, after the mounts: Landlock forbids mounting.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import stat
 import struct
 import sys
 
-TYPE_CHECKING = False  # typing takes as long to import as all the rest, and each command waits for this program
+TYPE_CHECKING = False  # typing takes as long to import as the rest, and each command waits for this program
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
@@ -25,8 +25,8 @@ _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _MAKE_DEVICES = 1 << 6 | 1 << 11
 _RIGHTS = ((1, (1 << 13) - 1), (2, 1 << 13), (3, 1 << 14), (5, 1 << 15))  # all; REFER, TRUNCATE, IOCTL_DEV
 _OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | 1 << 14 | 1 << 15  # the other rights are those of directories
-_SOCKETS, _SIGNALS = 1 << 0, 1 << 1  # that stay inside: abstract UNIX sockets, signals
-SCOPES = 6  # the version from which they can be kept inside
+_SOCKETS, _SIGNALS = 1 << 0, 1 << 1  # scopes that stay inside: abstract UNIX sockets, signals
+SCOPES = 6  # the version from which they can be confined
 
 # The system calls that a sandboxed command may not make (seccomp(2)), by machine. The session keyring is shared with
 # the rest of the session; a set-uid file would outlive the sandbox; a user namespace gives all capabilities inside it;
@@ -66,9 +66,9 @@ FAMILIES = {"none": (), "inet": (2, 10), "confined": (1, 2, 10, 16)}
 
 
 def seccomp_filter(machine: str, families: tuple[int, ...] = FAMILIES["confined"]) -> bytes | None:
-    """The filter for a machine, as the instructions of BPF; None for one that is not known.
+    """Returns the filter for a machine, as BPF instructions; None for an unknown one.
 
-    `families` are the kinds of sockets that may be made.
+    `families` are the allowed socket families.
     """
     facts: Any = _MACHINES.get(machine)
     if facts is None:
@@ -102,7 +102,7 @@ def seccomp_filter(machine: str, families: tuple[int, ...] = FAMILIES["confined"
 
 
 def landlock_abi() -> int:
-    """The version of Landlock's interface in this kernel; 0 if it has none, or does not use it."""
+    """Returns the version of Landlock's interface in this kernel; 0 if it has none, or it is disabled."""
     if sys.platform != "linux":
         return 0
     # LANDLOCK_CREATE_RULESET_VERSION
@@ -110,9 +110,9 @@ def landlock_abi() -> int:
 
 
 def confine_files(readable: list[str], writable: list[str]) -> None:
-    """Leaves this process the files below `readable` and `writable`; without any path it keeps all files.
+    """Restricts this process to the files below `readable` and `writable`; without any path it keeps all files.
 
-    In both cases it can mount nothing, and neither look into a process outside nor send it a signal.
+    In both cases it can mount nothing, and can neither inspect nor signal a process outside.
     """
     version = landlock_abi()
     known = sum(rights for since, rights in _RIGHTS if version >= since)
@@ -133,7 +133,7 @@ def _allow_below(ruleset: int, path: str, rights: int) -> None:
     try:
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except FileNotFoundError:
-        return  # what is not there needs no permission
+        return  # a missing path needs no permission
     try:
         if not stat.S_ISDIR(os.fstat(place).st_mode):
             rights &= _OF_FILES
@@ -144,7 +144,7 @@ def _allow_below(ruleset: int, path: str, rights: int) -> None:
 
 
 def confine_calls(families: tuple[int, ...]) -> None:
-    """Installs the filter of system calls. A machine that is not known has none; a kernel without seccomp raises."""
+    """Installs the filter of system calls. An unknown machine has none; a kernel without seccomp raises."""
     code = seccomp_filter(os.uname().machine, families)
     if code is None:
         return
@@ -158,7 +158,7 @@ _IGNORED = (13, 25)  # SIGPIPE and SIGXFSZ, by Python; programs expect to be end
 
 
 def drop_capabilities() -> None:
-    """Takes from root what makes it root: the program that is started has no capability (capabilities(7))."""
+    """Drops root's capabilities: the started program has none (capabilities(7))."""
     libc = ctypes.CDLL(None)
     libc.prctl(PR_CAP_AMBIENT, 4, 0, 0, 0)
     for capability in range(64):

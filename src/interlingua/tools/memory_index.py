@@ -358,7 +358,7 @@ def _forget(db: sqlite3.Connection, path: str) -> None:
 
 
 def _changed(note: NoteFile, known: Known | None) -> bool:
-    """Whether a note must be read again: its time or size is another, or it had not settled when it was last read."""
+    """Whether a note must be read again: its time or size differs, or it had not settled when it was last read."""
     try:
         state = note.state()
     except (OSError, ToolInputError):
@@ -367,7 +367,7 @@ def _changed(note: NoteFile, known: Known | None) -> bool:
 
 
 def _update(db: sqlite3.Connection, path: str, note: NoteFile, known: Known | None) -> None:
-    """Reads a note, and indexes it again if its content is another. One that cannot be read is forgotten."""
+    """Reads a note, and indexes it again if its content differs. An unreadable one is removed."""
     now = time.time_ns()
     try:
         data, state = note.read()

@@ -33,7 +33,7 @@ class OutsideRoot(ToolAuthorizationError):
 
 
 def name_bytes(name: str) -> bytes:
-    """A name as the disk has it: UTF-8 whatever the locale, which `os.fsencode` would follow."""
+    """Returns a name as bytes on disk: UTF-8 whatever the locale, which `os.fsencode` would follow."""
     try:
         return name.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -41,12 +41,12 @@ def name_bytes(name: str) -> bytes:
 
 
 def name_text(name: bytes) -> str:
-    """The name with these bytes; what is no UTF-8 in it is escaped as Python does."""
+    """Returns the name with these bytes; invalid UTF-8 is escaped as Python does."""
     return name.decode("utf-8", "surrogateescape")
 
 
 def root_bytes(root: str | os.PathLike[str]) -> bytes:
-    """A path of the program that uses us, so one in the locale's encoding if that can be."""
+    """Returns a path of the host program as bytes, in the locale's encoding if possible."""
     try:
         return os.fsencode(root)
     except UnicodeEncodeError:
@@ -66,10 +66,11 @@ def spellings(path: str, roots: tuple[str, ...] = ("/",), home: Callable[[], str
 
 
 def readings(path: str, home: Callable[[], str | None] = nowhere) -> list[str]:
-    """What `path` may mean, as plain paths: the text itself, and without the `@` and the spaces of chat clients.
+    """Returns the possible readings of `path`, as plain paths: the text itself, and without the `@` and spaces of chat
+    clients.
 
-    Whoever judges a path reads it with this function, and so does whoever opens it. Raises `OutsideRoot` for what no
-    reading of is opened.
+    Policy checks and file access both use this function. Raises `OutsideRoot` for a path that has no reading that can
+    be opened.
     """
     _refuse_strange(path)
     meant = _SPACES.sub(" ", path.removeprefix("@"))
@@ -109,7 +110,7 @@ def patch_lines(text: str) -> list[str]:
 
 
 def patch_paths(text: str) -> list[str]:
-    """The paths that a patch names, wherever one may stand."""
+    """Returns the paths in a patch, at any position that may hold one."""
     heads = (line for line in patch_lines(text) if line.startswith(PATCH_HEADERS))
     return [line.partition(": ")[2].strip() for line in heads]
 

@@ -54,9 +54,9 @@ _COMMAND_KEYS = (
 _ARGUMENT_KEYS = ("args", "arguments", "argv")  # beside a command: the rest of it
 _ENV_KEYS = ("env", "envs", "environ", "environment", "env_vars", "environment_variables")
 _HOST_KEYS = ("url", "urls", "uri", "uris", "href", "host", "hosts", "hostname", "base_url", "endpoint")
-# Names that say nothing: what stands under them belongs to the name around them, as in `{"path": {"value": "x"}}`.
+# Generic names: values under them belong to the enclosing name, as in `{"path": {"value": "x"}}`.
 _NAMELESS = ("", "name", "value", "values", "item", "items", "list")
-# Names that end so are such arguments too: `shellCommand`, `outputPath`, `config_file`, `gatewayUrl`.
+# Suffixes of names that are such arguments too: `shellCommand`, `outputPath`, `config_file`, `gatewayUrl`.
 _COMMAND_ENDINGS = ("command", "commands", "cmd", "cmds", "cmdline", "_script", "_scripts", "_argv", "_executable")
 _PATH_ENDINGS = ("_path", "_paths", "_file", "_files", "_filename", "_dir", "_directory", "_folder")
 _HOST_ENDINGS = ("_url", "_urls", "_uri", "_host", "_hostname", "_endpoint")
@@ -428,7 +428,7 @@ def _shell_line(params: Mapping[str, Any]) -> ShellLine:
 
 
 def _commands(params: Mapping[str, Any]) -> Iterator[tuple[str, Any, list[Any]]]:
-    """The arguments that are commands, at any depth: name, value, and the further arguments that stand beside it."""
+    """Returns the arguments that are commands, at any depth: name, value, and the further arguments beside it."""
     waiting: deque[Any] = deque([params])
     while waiting:
         value = waiting.popleft()
@@ -449,10 +449,10 @@ def _commands(params: Mapping[str, Any]) -> Iterator[tuple[str, Any, list[Any]]]
 
 
 def _command_readings(name: str, value: Any, further: list[Any], doubts: list[str]) -> Iterator[tuple[str, bool]]:
-    """The ways to read a command as a line, each with whether it is `inner`.
+    """Returns the ways to read a command as a line, each with whether it is `inner`.
 
-    A text is a line; a list is one command of literal arguments, or in `commands` and `script` one line each. What is
-    nested, or neither text nor number, is read in every way and remains uncertain.
+    A text is a line; a list is one command of literal arguments, or in `commands` and `script` one line each. A nested
+    value, or one that is neither text nor number, is read in every way and remains uncertain.
     """
     if value is None or isinstance(value, bool):  # `shell: true`
         return
@@ -478,7 +478,7 @@ def _command_readings(name: str, value: Any, further: list[Any], doubts: list[st
 
 
 def _flattened(value: Any) -> tuple[list[str], list[list[str]], str]:
-    """The texts in a value in their order, those of each inner list or object, and why they are uncertain."""
+    """Returns the texts in a value in order, those of each inner list or object, and why they are uncertain."""
     words: list[str] = []
     groups: list[list[str]] = []
     doubt = ""
@@ -741,7 +741,7 @@ def _host_pattern(pattern: str) -> tuple[str, int | None]:
 
 
 def _fields(params: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The arguments and what they hold, at any depth, each with its name."""
+    """Yields the arguments and their contents, at any depth, each with its name."""
     waiting: deque[tuple[str, Any]] = deque([("", params)])
     while waiting:
         around, value = waiting.popleft()
@@ -756,7 +756,7 @@ def _fields(params: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _texts(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The texts of the arguments, at any depth, each with the name under which it stands."""
+    """Yields the texts of the arguments, at any depth, each with its name."""
     for name, value in _fields(params):
         waiting = [value]
         while waiting:
@@ -781,7 +781,7 @@ def text_size(value: Any) -> int:
 
 
 def _snake(key: str) -> str:
-    """A name in one spelling: `shellCommand`, `shell-command` and `ShellCommand2` are `shell_command`."""
+    """Normalizes a name: `shellCommand`, `shell-command` and `ShellCommand2` become `shell_command`."""
     parted = re.sub(r"(?<=[a-z\d])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", unicodedata.normalize("NFKC", key))
     return re.sub(r"[\W_]+", "_", parted).rstrip("_0123456789").lstrip("_").lower()
 

@@ -1,11 +1,11 @@
-"""The sandbox of commands: bubblewrap and Landlock, as far as they are there and permitted, and the reason if not.
+"""The sandbox of commands: bubblewrap and Landlock, as far as available and permitted, and the reason if not.
 
-Inside, a command sees the root (writable), the system's programs and libraries (read-only), a private /tmp and home,
-a /proc of its own processes, and no network unless allowed. It sees no home directory, no /run, no /var, no other
+Inside, a command sees the root (writable), the system's programs and libraries (read-only), a private /tmp and home, a
+/proc of its own processes, and no network unless allowed. It sees no home directory, no /run, no /var, no other
 process, and of /etc only what programs need to run. It has no capabilities and cannot gain privileges.
 
-Bubblewrap makes that view; inside it, the program of confinement.py gives up files (Landlock) and system calls before
-it becomes the command. Where there is no bubblewrap, Landlock alone keeps a command to the same files.
+Bubblewrap creates that view; inside it, the program of confinement.py drops access to files (Landlock) and system calls
+before it becomes the command. Without bubblewrap, Landlock alone restricts a command to the same files.
 """
 
 import functools
@@ -134,7 +134,7 @@ def _absolute_path(path: str) -> str:
 
 
 HOME = "/tmp/home"  # inside the sandbox, where /tmp is private
-# Files that bubblewrap does not show are there under Landlock alone, and forbidden: git gives up over its settings.
+# Under Landlock alone, files that bubblewrap hides exist and are forbidden: git fails on its settings.
 LANDLOCK_ENV = {"GIT_CONFIG_NOSYSTEM": "1"}
 
 _SYSTEM = ("/usr", "/nix/store", "/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d")
@@ -204,7 +204,9 @@ def sandbox_status() -> SandboxStatus:
 
 
 def _landlock_status(problem: str) -> SandboxStatus:
-    """Landlock as the only sandbox, where it keeps signals inside and sockets can be refused; `problem` is why."""
+    """Landlock as the only sandbox, if it confines signals and sockets can be refused; `problem` is why bubblewrap
+    is not used.
+    """
     known = confinement.seccomp_filter(os.uname().machine) is not None
     if confinement.landlock_abi() >= confinement.SCOPES and known:
         line = _confined([*_file_options(Sandbox(root="/tmp")), "calls=none", "drop"], ["/bin/sh", "-c", ":"])
@@ -260,31 +262,31 @@ def _file_options(sandbox: Sandbox) -> list[str]:
 
 
 def _confined(options: Sequence[str], argv: Sequence[str]) -> list[str]:
-    """The command line that gives up what the options name and then runs `argv`; see confinement.py."""
+    """Returns the command line that applies the options and then runs `argv`; see confinement.py."""
     return [os.path.realpath(sys.executable), "-I", "-S", "-c", _confinement_source(), *options, "--", *argv]
 
 
 @functools.cache
 def _confinement_source() -> str:
-    """The program itself, since its file may lie where a sandbox does not reach."""
+    """Returns the program's source, since its file may be outside the sandbox."""
     return Path(confinement.__file__).read_text(encoding="utf-8")
 
 
 def _hidden_home() -> list[str]:
-    """Lays an empty directory over Interlingua's own folder, if it exists."""
+    """Mounts an empty directory over Interlingua's own folder, if it exists."""
     place = os.path.realpath(home())
     return ["--tmpfs", place] if os.path.isdir(place) else []  # noqa: PTH112
 
 
 def secluded(argv: Sequence[str]) -> list[str]:
-    """The command line that hides Interlingua's own folder and all other processes from a program of strangers.
+    """Returns the command line that hides Interlingua's own folder and all other processes from an untrusted program.
 
-    It has the files and the network of this machine otherwise. Without bubblewrap, Landlock keeps it from looking into
+    Otherwise it has the files and the network of this machine. Without bubblewrap, Landlock prevents it from inspecting
     other processes; without either it is `argv` itself.
     """
     status = sandbox_status()
     if confinement.landlock_abi() >= confinement.SCOPES and status.confined:
-        argv = _confined(["files", "drop"], argv)  # with CAP_PERFMON, root reads environments all the same
+        argv = _confined(["files", "drop"], argv)  # with CAP_PERFMON, root can still read environments
     if status.program is None:
         return list(argv)
     view = ["--bind", "/", "/", "--dev-bind", "/dev", "/dev", "--proc", "/proc", *_hidden_home()]

@@ -1,10 +1,10 @@
-"""Settings of the core tools, in one shape everywhere: a mapping from the name of a tool to its settings.
+"""Settings of the core tools, in one shape: a mapping from the name of a tool to its settings.
 
     il.Agent(model, ["exec"], tool_settings={"exec": {"network": True}})
     il.ToolContext(root=".", config={"tools": {"exec": {"network": True}}})
 
 The programs read the same from `tools.toml` in the home folder, a table for each tool. Names of settings are in
-snake_case or camelCase. An unknown tool or setting is refused, with the one that may be meant.
+snake_case or camelCase. An unknown tool or setting is refused, with a suggestion.
 """
 
 import importlib
@@ -22,7 +22,7 @@ S = TypeVar("S", bound=Struct)
 
 CONFIG = "tools"  # the key of the settings in `ToolContext.config`
 
-# The tools that have settings, and where the type of them is. `memory` is for memory_search and memory_get.
+# The tools with settings, and the location of their types. `memory` is for memory_search and memory_get.
 _TYPES = {
     "exec": "core.exec:ExecSettings",
     "image": "core.image:ImageSettings",
@@ -30,17 +30,19 @@ _TYPES = {
     "web_fetch": "core.web_fetch:WebFetchSettings",
     "web_search": "core.web_search:WebSearchSettings",
 }
-# Where earlier versions had them, at the top of the configuration; still read.
+# Locations in earlier versions, at the top of the configuration; still read.
 _EARLIER = {"imageModel": "image", "memory": "memory", "webFetch": "web_fetch", "webSearch": "web_search"}
 
 
 def read_settings(tool: str, kind: type[S], context: ToolContext) -> S:
-    """The settings of a tool as its type. Raises `FormatError` that names an unknown or wrong one."""
+    """Returns the settings of a tool as its type. Raises `FormatError` that names an unknown or invalid one."""
     return _read(tool, kind, _by_tool(context.config).get(tool, {}))
 
 
 def check_settings(config: Mapping[str, Any] | None, others: Collection[str] = ()) -> None:
-    """Raises `FormatError` for an unknown tool, or a wrong setting of one. `others` are tools that check their own."""
+    """Raises `FormatError` for an unknown tool, or an invalid setting of one. `others` are tools that check their
+    own.
+    """
     for name in config or {}:
         if name in _TYPES and name not in _EARLIER and name not in others:
             raise FormatError(f"settings of {name} outside {CONFIG!r}; write {{{CONFIG!r}: {{{name!r}: …}}}}", "config")
@@ -53,7 +55,7 @@ def check_settings(config: Mapping[str, Any] | None, others: Collection[str] = (
 
 
 def with_settings(context: ToolContext, settings: Mapping[str, Any] | None) -> ToolContext:
-    """The context with settings of tools in place of those that it has for them; they are checked."""
+    """Returns the context with the settings of tools replaced, after validation."""
     if not settings:
         return context
     config = {**(context.config or {}), CONFIG: {**_by_tool(context.config), **_mapping(settings, "tool_settings")}}
@@ -78,7 +80,7 @@ def _read(tool: str, kind: type[S], given: Any) -> S:
     for name, value in _mapping({} if given is None else given, path).items():
         key = names.get(name, name)
         if key not in names.values():
-            spelled = names if str(name).islower() else names.values()  # as they spell the others
+            spelled = names if str(name).islower() else names.values()  # in the user's own spelling
             near = nearest(str(name), spelled, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"valid settings: {', '.join(names)}"
             raise FormatError(f"unknown setting {name!r} of {tool}; {hint}", path)

@@ -1,7 +1,7 @@
-"""canvas: shows something on a canvas beside the conversation, drives it, and looks at it.
+"""`canvas`: shows, controls and captures a canvas beside the conversation.
 
 The tool knows no window: each action is one command to `context.canvas`, which may be a canvas in the browser
-(`interlingua.canvas.opened`), a device, or whatever an application has. The names are those of clawtools.
+(`interlingua.canvas.opened`), a device, or an application's own. The names are those of clawtools.
 """
 
 import base64
@@ -43,10 +43,10 @@ Length: TypeAlias = Annotated[float, Meta(ge=0, le=100_000)]
 
 @runtime_checkable
 class CanvasNode(Protocol):
-    """What shows a canvas. `invoke` gives a command's result, and raises for one that it cannot do.
+    """Shows a canvas. `invoke` returns a command's result, and raises for an unsupported one.
 
     Results: for `canvas.eval` {"result": text}; for `canvas.snapshot` {"format", "base64"}; for others anything.
-    `idempotency_key` is new for each call, so that a command that is sent twice is done once.
+    `idempotency_key` is new for each call, so that a command that is sent twice is executed once.
     """
 
     async def invoke(
@@ -76,7 +76,7 @@ class CanvasArguments(Struct, frozen=True, kw_only=True, rename="camel", forbid_
 
 
 def canvas_tool(context: ToolContext) -> Tool:
-    """The tool, for a context whose `canvas` is a `CanvasNode`."""
+    """Returns the tool, for a context whose `canvas` is a `CanvasNode`."""
     needed(context, "canvas")
     node: CanvasNode = context.canvas
 
@@ -98,12 +98,12 @@ def canvas_tool(context: ToolContext) -> Tool:
         description=DESCRIPTION,
         parameters=schema_of(CanvasArguments),
         execute=execute,
-        sequential=True,  # what is shown, and then looked at, comes in order
+        sequential=True,  # a snapshot must follow what was shown before it
     )
 
 
 async def _params(context: ToolContext, asked: CanvasArguments) -> dict[str, Any]:
-    """The parameters of the command; raises ToolInputError where one is missing."""
+    """Returns the parameters of the command; raises ToolInputError if one is missing."""
     match asked.action:
         case "present":
             place = {"x": asked.x, "y": asked.y, "width": asked.width, "height": asked.height}
@@ -136,7 +136,7 @@ async def _jsonl(context: ToolContext, asked: CanvasArguments) -> str:
     if asked.jsonl:
         text = asked.jsonl
     elif asked.jsonl_path:
-        try:  # the bridge keeps to its root, through links too
+        try:  # the bridge stays in its root, through links too
             bridge = context_bridge(structs.replace(context, root=context.root or context.workspace_dir))
         except MissingContext:
             raise ToolInputError("canvas: no files can be read here; give jsonl") from None
