@@ -147,7 +147,7 @@ def test_killed_while_adding_it_completes_on_the_next_run(
         (("add", "nowhere"), "no such file or folder"),
         (("remove", "nowhere"), "no source of the archive"),
         (("show", "ffff"), "no conversation 'ffff' in the archive"),
-        (("search", "x", "--since", "soon"), "'soon' is no date"),
+        (("search", "x", "--since", "soon"), "invalid date 'soon'"),
         (("totals", "--tool", "Bash"), "totals are by program"),
     ],
     ids=["program", "file", "remove", "show", "date", "totals"],

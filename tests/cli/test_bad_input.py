@@ -50,7 +50,7 @@ def il(*arguments: str, given: str = "") -> Outcome:
         ("run -m debug/parrot-1 hi --schema fifo", "not readable as a schema: is a FIFO"),
         ("run -m debug/parrot-1 hi --schema bad.json", "not a JSON Schema"),
         ("run -m debug/parrot-1 hi --schema number.json", "not a JSON Schema; use an object"),
-        ("run -m debug/parrot-1 hi --schema a-b", "is no field"),
+        ("run -m debug/parrot-1 hi --schema a-b", "invalid field"),
         ("run -m debug/parrot-1 hi --prompt-file folder", "not readable as a prompt: is a folder"),
         ("run -m debug/parrot-1 hi --functions nofile.py", "nofile.py: No such file or directory; give a Python file"),
         ("run -m debug/parrot-1 hi --functions bad.json", "bad.json: not a Python file; give one that ends in .py"),

@@ -243,7 +243,7 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path, packing: str) -> None
         assert -signal.SIGKILL == killed_at(moment, path, *to, out)
         assert not out.exists()
     done = run("convert", path, *to, out, "--resume")
-    assert "of another run" in done.err and 1 == done.code  # the pieces are of another size here
+    assert "another run" in done.err and 1 == done.code  # the pieces are of another size here
     assert 1 == killed_at(0, path, *to, out)
     assert whole.read_bytes() == out.read_bytes()
     assert Path(f"{whole}.errors.jsonl").read_bytes() == Path(f"{out}.errors.jsonl").read_bytes()
