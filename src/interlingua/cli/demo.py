@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import click
@@ -147,8 +148,8 @@ class _Reporter:
             self.end()
             self._out.print(Text(f"  → {event.tool_name} {_short(compact(event.args), 90)}", "cyan"))
         elif isinstance(event, ToolExecutionEnd):
-            text = "\n".join(block.get("text", "") for block in event.result["content"]).strip()
-            for line in _short(text, 400).splitlines()[:6]:
+            text = "\n".join(block.get("text", "") for block in event.result["content"]).expandtabs(4)
+            for line in dedent(_short(text.strip("\n"), 400)).splitlines()[:6]:
                 self._out.print(Text(f"    {line}", "red" if event.is_error else "dim"))
 
     def _text(self, event: Any) -> None:
