@@ -21,7 +21,7 @@ from ..connect.client import Client
 from ..connect.debug import DebugConnector, ScriptedCall, Step
 from ..connect.registry import ConnectorRegistry
 from ..conversion import encode
-from ..dialects import DIALECTS, dialect
+from ..dialects import DIALECTS
 from ..sessions.session import Session
 from ..tools.catalog import discover_core_tools
 from ..tools.registry import ToolRegistry
@@ -31,6 +31,7 @@ from ..values.events import AgentEvent, MessageUpdate, TextDelta, ThinkingDelta,
 from ..values.jsontext import compact
 from ..values.request import Conversation
 from . import output
+from .convert import is_writable
 
 PROMPT = "Write a program that prints the first ten prime numbers, run it, and fix it if it is wrong."
 PROGRAM = """\
@@ -177,8 +178,8 @@ def _tour(conversation: Conversation) -> Table:
     for column in ("format", "bytes", "losses"):
         table.add_column(column, justify="right" if column == "bytes" else "left")
     for name in DIALECTS:
-        if getattr(dialect(name), "RETURNED", False):
-            continue  # only returned as received, not encoded from other formats
+        if not is_writable(name):
+            continue  # encodes only what was decoded from it
         try:
             encoded = encode(conversation, name)
         except InterlinguaError as error:
