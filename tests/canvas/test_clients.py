@@ -23,7 +23,7 @@ from canvas.test_live import Viewer
 from interlingua.canvas.client import AsyncCanvasClient, CanvasClient, LocalCanvas, Outbox
 from interlingua.canvas.library import Library
 from interlingua.canvas.server import Canvas
-from interlingua.sessions import Session
+from interlingua.sessions import Session, SessionBusy
 from interlingua.sessions.files import FileLog
 
 HELLO = {"role": "user", "content": "Hello"}
@@ -566,6 +566,25 @@ async def test_a_stopped_canvas_has_no_session_open(tmp_path: Path, monkeypatch:
         monkeypatch.setattr(canvas.runs, "close", close)
     with Session.open(made.canvas_id, agent="canvas", home=tmp_path) as session:
         assert 1 == len(session.path())
+
+
+async def test_a_stop_closes_the_session_that_requests_share(tmp_path: Path) -> None:
+    """Requests that arrive together count as one user, and stopped runs leave them their session."""
+    async with canvas_at(tmp_path) as canvas, AsyncCanvasClient(canvas.address, home=tmp_path) as client:
+        made = await client.create_canvas("T")
+        made.commit_message(HELLO)
+        assert await client.flush(30)
+        place = canvas.nodes.place(made.canvas_id)
+        await canvas.lingering.let_go(place.key)
+        first, second = await asyncio.gather(canvas.lingering.take(place), canvas.lingering.take(place))
+        assert first is second
+        await canvas.lingering.let_go(place.key)
+        Session.open(made.canvas_id, agent="canvas", home=tmp_path).close()  # nobody else writes it now
+        await canvas.lingering.take(place)
+        await canvas.runs.close()
+        with pytest.raises(SessionBusy):
+            Session.open(made.canvas_id, agent="canvas", home=tmp_path)
+    Session.open(made.canvas_id, agent="canvas", home=tmp_path).close()
 
 
 def test_an_outbox_survives_its_process(tmp_path: Path) -> None:

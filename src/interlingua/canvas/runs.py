@@ -541,7 +541,7 @@ class Runs:
             raise HttpProblem(409, f"the run {run.id} is over", code="run_over", remedy="continue from its end")
 
     async def close(self) -> None:
-        """Stops every run and closes the sessions. Partial responses are kept."""
+        """Stops every run. Partial responses are kept; the writers stay open for requests in progress."""
         tasks = [run.task for run in self._runs.values() if run.task is not None and not run.task.done()]
         for run in self._runs.values():
             if run.is_active:
@@ -551,7 +551,6 @@ class Runs:
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
-        await self.writers.close()
 
     def _forget_old(self) -> None:
         over = [id for id, run in self._runs.items() if not run.is_active]

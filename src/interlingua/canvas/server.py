@@ -97,7 +97,6 @@ class Canvas(CanvasState):
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self.client_listener is not None:
             await self.client_listener.stop()
-        await self.lingering.close()
         await self.runs.close()
         for opening in list(self._hubs.values()):
             with contextlib.suppress(Exception, asyncio.CancelledError):
@@ -105,7 +104,9 @@ class Canvas(CanvasState):
         self._hubs.clear()
         await self.finder.stop()
         await self._listener.stop()
-        await self.lingering.close()  # sessions that late requests have opened
+        # Last: until the listener has stopped, requests in progress may still open and write sessions.
+        await self.lingering.close()
+        await self.runs.writers.close()
 
     async def __aenter__(self) -> "Canvas":
         await self.start()

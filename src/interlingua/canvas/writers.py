@@ -87,18 +87,23 @@ class Lingering:
         self._seconds = seconds
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._closing: set[asyncio.Task[None]] = set()
+        self._opening = asyncio.Lock()
 
     async def take(self, place: Place) -> Session:
         """Returns a session for writing; it need not be released."""
-        timer = self._timers.pop(place.key, None)
+        if place.key not in self._timers:
+            async with self._opening:  # requests that arrive together count as one user
+                if place.key not in self._timers:
+                    await self._writers.take(place)
+                    self._restart(place.key)
+        self._restart(place.key)
+        return self._writers.current(place.key)
+
+    def _restart(self, key: str) -> None:
+        timer = self._timers.pop(key, None)
         if timer is not None:
             timer.cancel()
-            session = self._writers.current(place.key)
-        else:
-            session = await self._writers.take(place)
-        loop = asyncio.get_running_loop()
-        self._timers[place.key] = loop.call_later(self._seconds, self._later, place.key)
-        return session
+        self._timers[key] = asyncio.get_running_loop().call_later(self._seconds, self._later, key)
 
     def _later(self, key: str) -> None:
         task = asyncio.ensure_future(self.let_go(key))
