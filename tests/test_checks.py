@@ -79,6 +79,50 @@ def test_other_wires_spellings_are_mistakes(dialect: str, messages: list[Any], p
     assert any(remedy in finding.remedy for finding in found)
 
 
+FOREIGN = {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "f", "input": {}}]}
+SESSION = {"type": "session", "version": 3, "id": "s", "timestamp": "2025-01-01T00:00:00Z", "cwd": "/"}
+LINE = {"type": "message", "parentId": None, "timestamp": "2025-01-01T00:00:00Z"}
+CONTAINERS = [
+    ("interlingua", {"model": {"id": "m", "api": ""}, "context": {"messages": [USER, FOREIGN]}}, "$.messages[1]"),
+    ("interlingua", {"messages": [USER, FOREIGN]}, "$.messages[1]"),
+    (
+        "interlingua",
+        {"entries": [{"id": "1", "message": USER}, {"id": "2", "parentId": "1", "message": FOREIGN}]},
+        "$.entries[1].message",
+    ),
+    ("transcript", [USER, FOREIGN], "$[1]"),
+    ("openclaw", [SESSION, {**LINE, "id": "1", "message": FOREIGN}], "$[1].message"),
+]
+
+
+@pytest.mark.parametrize(("dialect", "data", "path"), CONTAINERS)
+def test_a_mistake_has_its_path_in_every_container_of_ours(dialect: str, data: Any, path: str) -> None:
+    """In requests, contexts, conversations, session lines and OpenClaw lines; each once."""
+    (finding,) = il.check(data, dialect)
+    assert (f"{path}.content[0]", "error") == (finding.path, finding.severity)
+
+
+def test_mistakes_in_the_log_of_another_program_are_warnings() -> None:
+    """A log is not rewritten, and is repaired when it is sent; for a target the same mistake is an error."""
+    result = {"type": "tool_result", "tool_use_id": "nothing", "content": "x"}
+    line = {"type": "user", "sessionId": "s", "uuid": "a", "parentUuid": None}
+    log = [{**line, "message": {"role": "user", "content": [result]}}]
+    assert {"warning"} == {finding.severity for finding in il.check(log, "claude-code")}
+    assert "error" in {finding.severity for finding in il.check(log, "claude-code", "anthropic-messages")}
+
+
+def test_only_the_last_call_of_a_record_may_be_without_a_result() -> None:
+    """A call that the conversation went on from without its result is a mistake in every record."""
+    other = {"type": "toolCall", "id": "d", "name": "f", "arguments": {}}
+    called = {"role": "assistant", "content": [{**other, "id": "c"}]}
+    last = {"role": "assistant", "content": [other]}
+    result = {"role": "toolResult", "toolCallId": "d", "toolName": "f", "content": [], "isError": False}
+    assert () == il.check([USER, last], "transcript")
+    assert ["$.messages[1].content[0]"] == [one.path for one in il.check([USER, called, USER, last], "transcript")]
+    assert il.check([USER, called, USER], "transcript")
+    assert () == il.check([USER, last, result], "transcript")
+
+
 def test_a_mistake_in_a_context_is_found_by_its_path() -> None:
     """
     Also when nobody says that it is one: `systemPrompt` tells.
