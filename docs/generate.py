@@ -1,9 +1,8 @@
-"""Writes the generated parts of docs/dialects.md (what becomes of every field, and what a crossing costs), of
-docs/formats.md (every file format and its rules), of docs/generations.md (what each generation of models is sent), of
-docs/gateway.md (what each pair of wires loses), of docs/comparison.md (lines of code by task), the module table of
-CONTRIBUTING.md, and the plots.
+"""Writes the generated parts of docs/dialects.md (field support, and losses between dialects), docs/formats.md (every
+file format and its rules), docs/generations.md (requests by model generation), docs/gateway.md (losses between
+wires), docs/comparison.md (lines of code by task), the module table of CONTRIBUTING.md, and the plots.
 
-`make docs` writes them; a test fails when a page is older than the code.
+`make docs` writes them; a test fails if a page is outdated.
 """
 
 import ast
@@ -30,7 +29,7 @@ def support(name: str) -> dict[str, Support]:
 
 
 def bases() -> dict[str, dict[str, Support]]:
-    """The tables by dialect; variants share that of their base, and formats that are only returned have none."""
+    """Returns the tables by dialect; variants share that of their base, formats without an encoder have none."""
     return {
         name: support(name)
         for name, value in DIALECTS.items()
@@ -55,7 +54,7 @@ def is_supported(table: dict[str, Support], field: str) -> bool:
 
 
 def pair_table(tables: dict[str, dict[str, Support]]) -> str:
-    """For each pair: how many fields the first can say and the second drops / says in part."""
+    """For each pair: how many fields the first supports and the second drops / supports in part."""
     rows = ["| from ↓ to → | " + " | ".join(tables) + " |", "|---|" + ":-:|" * len(tables)]
     for name, table in tables.items():
         cells = []
@@ -84,22 +83,22 @@ def generated() -> str:
     tables = bases()
     return f"""{MARK}
 
-## What becomes of every field
+## Field support
 
 ● kept · ◐ in some cases (the rest is reported) · `·` dropped (reported) · – bookkeeping that this format does not carry
 
-Session files, exports and logs that are read and returned, not made from other formats, are in
-[formats](formats.md): whatever they hold comes back to them.
+Session files, exports and logs that are read and returned, but not written from other formats, are in
+[formats](formats.md): they round-trip losslessly.
 
 {field_table(tables)}
 
-## What a crossing costs
+## Losses between dialects
 
-Fields that the first dialect can say and the second drops / says only in some cases. Within one, nothing is lost.
+Fields that the first dialect supports and the second drops / supports only in some cases. Within one, nothing is lost.
 
 {pair_table(tables)}
 
-## Why
+## Reasons
 
 {reasons(tables)}
 """
@@ -109,7 +108,7 @@ FORMATS_PAGE = PAGE.with_name("formats.md")
 
 
 def contents(form: FileFormat) -> str:
-    """What a file of the format is."""
+    """The file types of the format."""
     kinds = ["Markdown or text" if form.text else "JSON lines" if form.lines else "JSON"]
     kinds += ["zip"] if form.archive is not None else []
     kinds += ["SQLite"] if form.database is not None else []
@@ -143,9 +142,9 @@ GENERATIONS = PAGE.with_name("generations.md")
 def generations() -> str:
     return f"""{MARK}
 
-## What is sent, and what is reported
+## Requests by generation
 
-Each cell is what one request becomes for the model in its row. ⚠ marks what is reported, with the reason.
+Each cell is the adapted request for the model in its row. ⚠ marks losses, with the reason.
 
 {generation_table()}
 """
@@ -158,7 +157,7 @@ BEGIN, END = "<!-- modules: written by `make docs` -->", "<!-- end of modules --
 
 def module_table() -> str:
     """Every module with the first sentence of its docstring, folder by folder."""
-    rows = ["| module | what it has |", "|---|---|"]
+    rows = ["| module | content |", "|---|---|"]
     for path in sorted(PACKAGE.rglob("*.py"), key=lambda path: (path.parent.relative_to(PACKAGE).parts, path.name)):
         text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
         sentence = " ".join(text.split("\n\n")[0].split()).split(". ")[0].rstrip(".").replace("|", "\\|")
@@ -185,9 +184,9 @@ def comparison() -> str:
 
 ## {len(TASKS)} tasks, in lines of code
 
-How many lines a task takes, in the files of `interop/library_tasks`: those of the task itself, formatted alike,
-without imports and without what a file's tasks share. `make interop` runs them all, each package in an environment of
-its own against one local server, and checks the results and what was sent. A dash: the package has no way of its own.
+Lines of code per task, in the files of `interop/library_tasks`: formatted alike, without imports and shared code.
+`make interop` runs them all, each package in its own environment against one local server, and checks results and
+requests. A dash: the package does not support the task.
 
 {table()}
 """
@@ -197,7 +196,7 @@ GATEWAY = Path(__file__).parent / "gateway.md"
 
 
 def pairs() -> str:
-    """What each pair loses of what programs ask for."""
+    """The losses of each pair of wires by scenario."""
     wires = front_wires()
     rows = []
     for client in wires:
@@ -205,7 +204,7 @@ def pairs() -> str:
         unsaid = [name for name in SCENARIOS if scenario_body(client, name) is None]
         rows.append(f"| {client.api} | {' | '.join(cells)} | {', '.join(unsaid) or '-'} |")
     names = " | ".join(wire.api for wire in wires)
-    return f"| client \\ provider | {names} | cannot ask for |\n|{'---|' * (len(wires) + 2)}\n" + "\n".join(rows)
+    return f"| client \\ provider | {names} | unsupported |\n|{'---|' * (len(wires) + 2)}\n" + "\n".join(rows)
 
 
 def pair_cell(client: Wire, target: Wire) -> str:
@@ -219,7 +218,7 @@ def pair_cell(client: Wire, target: Wire) -> str:
 
 
 def crossings() -> str:
-    """What each pair of wires loses at the gateway."""
+    """The losses of each pair of wires at the gateway."""
     wires = {name: table for name, table in bases().items() if name in WIRES}
     lost = {}
     for name, table in wires.items():
@@ -232,17 +231,17 @@ def crossings() -> str:
     return (
         f"""{MARK}
 
-## What each pair loses
+## Losses by pair
 
 Text, usage, stop reasons, thinking with its signatures over three turns, parallel tools with their results, images,
-documents, structured output, caching marks, errors before and within a stream, and clients that leave: each client
-format in front of each provider format is tested with the vendors' packages (`tests/gateway/test_pairs.py`,
-`test_recall.py`, `test_faults.py`). A cell names what the provider does not get of {", ".join(SCENARIOS)}; each loss
+documents, structured output, cache markers, errors before and within a stream, and disconnecting clients: each client
+format is tested in front of each provider format with the vendors' packages (`tests/gateway/test_pairs.py`,
+`test_recall.py`, `test_faults.py`). A cell lists the losses of {", ".join(SCENARIOS)}; each loss
 is in the header `x-interlingua-losses`.
 
 {pairs()}
 
-Fields that the client's wire can say and the provider's drops, each reported. Within one wire nothing is lost.
+Fields that the client's wire supports and the provider's drops, each reported. Within one wire nothing is lost.
 
 | client | provider | dropped |
 |---|---|---|

@@ -1,6 +1,6 @@
-"""The generated part of docs/generations.md: what each generation of models is sent, and what is reported.
+"""The generated part of docs/generations.md: requests by model generation, and their losses.
 
-Nothing is written by hand: each cell is what `adapt` and the encoder of the wire make of the same request.
+Nothing is written by hand: each cell is the output of `adapt` and the wire's encoder for the same request.
 """
 
 from functools import cache
@@ -20,7 +20,7 @@ from interlingua.values.jsontext import compact
 from interlingua.values.losses import Loss
 from interlingua.values.messages import CacheMarker
 
-# Who serves the models that a row is shown with: the first of these that the model's name begins with.
+# The provider of the models in a row: the first prefix that matches the model's name.
 SERVED = {
     "claude": "anthropic",
     "gpt-oss": "groq",
