@@ -250,7 +250,7 @@ def test_channels_know_their_sinks() -> None:
         channels.actions,
         Channels([terminal, web], bound=("terminal", None)).actions,
     )
-    with pytest.raises(FormatError, match="there are terminal, ops"):
+    with pytest.raises(FormatError, match="known: terminal, ops"):
         channels.sink("email")
     with pytest.raises(FormatError):
         Channels([terminal], default="email")

@@ -55,7 +55,7 @@ def test_no_id_is_a_path(yard: Yard, record_property: Any) -> None:
         if isinstance(name, str):
             with pytest.raises(SessionError, match="invalid"):
                 yard.runs.place.session(Order(id="x", agent="echo", session=name, prompt=()))
-            with mine.grave(name):
+            with mine.dead(name):
                 pass
             with pytest.raises(RunError):
                 yard.runs.status(name)

@@ -325,7 +325,7 @@ class Agent(Generic[T]):
             with agent_span(named(self._model), getattr(getattr(self.history, "session", None), "id", None)) as span:
                 reason = await _to_the_end(asyncio.ensure_future(loop.run(prompts, pending=pending, poll=poll)), own)
                 if span is not None:
-                    _tell(span, prompts, loop, reason)
+                    _record_span(span, prompts, loop, reason)
         finally:
             self._signal = None
             self.state.is_streaming = False
@@ -626,7 +626,7 @@ def _read(messages: Iterable[Any], path: str) -> list[AgentMessage]:
     return meant(given)
 
 
-def _tell(span: RunSpan, prompts: Sequence[AgentMessage], loop: Loop, reason: str) -> None:
+def _record_span(span: RunSpan, prompts: Sequence[AgentMessage], loop: Loop, reason: str) -> None:
     """Records usage and outcome on the span of a run."""
     answers = [message for message in loop.new if isinstance(message, AssistantMessage)]
     span.set_content(input__messages=prompts, output__messages=answers[-1:])

@@ -184,7 +184,7 @@ class Batch:
         with tool_span(call.name, call.id, tool.description) as span:
             try:
                 result = await call_tool(
-                    replace(tool, execute=self._hooked(tool, call)),
+                    replace(tool, execute=self._with_hooks(tool, call)),
                     call.id,
                     call.arguments if call.parse_error is None else call.arguments_text,
                     signal=self._signal,
@@ -202,7 +202,7 @@ class Batch:
                     span.fail("tool_error")
             return result
 
-    def _hooked(self, tool: Tool, call: ToolCall) -> Any:
+    def _with_hooks(self, tool: Tool, call: ToolCall) -> Any:
         """Wraps the tool: runs the hook first, then records the start in the journal."""
 
         async def execute(id: str, params: dict[str, Any], signal: Any = None, on_update: Any = None) -> Any:

@@ -188,7 +188,7 @@ class Loop:
             if answer.stop_reason in ("error", "aborted"):
                 failures += 1
                 await self._end_turn(answer, ())
-                if not await self._worth_another(answer, failures):
+                if not await self._should_retry(answer, failures):
                     return self._cut() or ("aborted" if answer.stop_reason == "aborted" else "error")
                 over = self._over()
             else:
@@ -241,7 +241,7 @@ class Loop:
         verify = self._setup.verify
         return verify(answer) if verify is not None and not answer.tool_calls else None
 
-    async def _worth_another(self, answer: AssistantMessage, failures: int) -> bool:
+    async def _should_retry(self, answer: AssistantMessage, failures: int) -> bool:
         """Whether to retry a failed response, after a delay. Finished calls are in the history."""
         failure, retry = self.failure, self._setup.retry
         if self._signal.aborted or failure is None:

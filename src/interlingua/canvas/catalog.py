@@ -59,7 +59,7 @@ class Finder:
             for index in self._indexes:
                 index.close()
 
-    def poke(self) -> None:
+    def wake(self) -> None:
         """Signals that there are changes."""
         self._wake.set()
 

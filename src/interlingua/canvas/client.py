@@ -530,7 +530,7 @@ class _Core:
         self._limit = MAX_BATCH
         return len(lines)
 
-    def getting(self, canvas_id: str) -> Generator[_Ask, tuple[int, Any], LocalCanvas | None]:
+    def fetch_canvas(self, canvas_id: str) -> Generator[_Ask, tuple[int, Any], LocalCanvas | None]:
         status, answer = yield _Ask("GET", f"/api/canvases/{quote(canvas_id, safe='')}")
         if status == 404:
             return None
@@ -582,7 +582,7 @@ class CanvasClient:
         home: str | Path | None = None,
         queue: bool = True,
     ) -> None:
-        self._core = _Core(address, key, home, queue, self._poke)
+        self._core = _Core(address, key, home, queue, self._notify_sender)
         self._lock = threading.Lock()
         self._connection: http.client.HTTPConnection | None = None
         self._wake = threading.Event()
@@ -595,7 +595,7 @@ class CanvasClient:
             self._idle.set()
         self._thread.start()
 
-    def _poke(self) -> None:
+    def _notify_sender(self) -> None:
         self._idle.clear()
         self._wake.set()
 
@@ -607,7 +607,7 @@ class CanvasClient:
     def get_canvas(self, canvas_id: str) -> LocalCanvas | None:
         """Returns a canvas from the server, with its branches; None if it does not exist."""
         self.flush()
-        found: LocalCanvas | None = self._drive(self._core.getting(canvas_id))
+        found: LocalCanvas | None = self._drive(self._core.fetch_canvas(canvas_id))
         return found
 
     def list_canvases(self) -> list[LocalCanvas]:
@@ -664,7 +664,7 @@ class CanvasClient:
         self._wake.set()
         self._thread.join(timeout)
         with self._lock:
-            self._hang_up()
+            self._disconnect()
         self._core.outbox.close()
 
     def __enter__(self) -> Self:
@@ -709,12 +709,12 @@ class CanvasClient:
                     raw = response.read()
                     return response.status, jsontext.read(raw) if raw else None
                 except (OSError, http.client.HTTPException):
-                    self._hang_up()
+                    self._disconnect()
                     if not again:
                         raise
             raise AssertionError
 
-    def _hang_up(self) -> None:
+    def _disconnect(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -731,7 +731,7 @@ class AsyncCanvasClient:
         home: str | Path | None = None,
         queue: bool = True,
     ) -> None:
-        self._core = _Core(address, key, home, queue, self._poke)
+        self._core = _Core(address, key, home, queue, self._notify_sender)
         self._session: Any = None
         self._task: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
@@ -749,7 +749,7 @@ class AsyncCanvasClient:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def _poke(self) -> None:
+    def _notify_sender(self) -> None:
         if self._loop is not None:
             self._idle.clear()
             with contextlib.suppress(RuntimeError):
@@ -760,7 +760,7 @@ class AsyncCanvasClient:
 
     async def get_canvas(self, canvas_id: str) -> LocalCanvas | None:
         await self.flush()
-        found: LocalCanvas | None = await self._drive(self._core.getting(canvas_id))
+        found: LocalCanvas | None = await self._drive(self._core.fetch_canvas(canvas_id))
         return found
 
     async def list_canvases(self) -> list[LocalCanvas]:

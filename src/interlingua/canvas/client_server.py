@@ -115,7 +115,7 @@ async def delete_canvas(call: Call) -> Nothing:
     """Delete a canvas; it can be restored as a session."""
     canvas, id = call.canvas, call["id"]
     key = canvas.nodes.key(id)
-    await canvas.lingering.let_go(key)
+    await canvas.lingering.close_one(key)
     try:
         await asyncio.to_thread(gc.delete, canvas.library.store, CLIENT, id, index=canvas.finder)
     except SessionNotFound:
@@ -165,7 +165,7 @@ async def _apply(call: Call, operations: tuple[Operation, ...]) -> list[Outcome]
     try:
         outcomes += await asyncio.to_thread(_outcomes, nodes, session, rest)
     except SessionError as error:
-        await canvas.lingering.let_go(nodes.key(id))  # the next attempt opens the file again
+        await canvas.lingering.close_one(nodes.key(id))  # the next attempt opens the file again
         raise HttpProblem(503, str(error), code="not_saved", remedy="send the batch again") from None
     await canvas.update_open(nodes.key(id))
     canvas.session_changed(nodes.place(id))
@@ -376,14 +376,14 @@ class ClientListener:
         self._canvas.describer.forget(self._nodes.key(id))
         self._canvas.session_changed(self._nodes.place(id))
         summary = await asyncio.to_thread(self._nodes.summary, id)
-        self._tell_all("canvas_created", summary)
+        self._publish_all("canvas_created", summary)
         return _json({"canvas_id": id, "message": "Canvas created successfully"})
 
     async def _delete(self, request: web.Request) -> web.Response:
         from ..sessions import gc
 
         id = request.match_info["id"]
-        await self._canvas.lingering.let_go(self._nodes.key(id))
+        await self._canvas.lingering.close_one(self._nodes.key(id))
         try:
             store, finder = self._canvas.library.store, self._canvas.finder
             await asyncio.to_thread(gc.delete, store, CLIENT, id, index=finder)
@@ -395,7 +395,7 @@ class ClientListener:
         channel = self._channels.pop(id, None)
         if channel is not None:
             channel.close("canvas_deleted")
-        self._tell_all("canvas_deleted", {"canvas_id": id})
+        self._publish_all("canvas_deleted", {"canvas_id": id})
         return _json({"canvas_id": id, "message": "Canvas deleted successfully"})
 
     async def _commit(self, request: web.Request) -> web.Response:
@@ -451,7 +451,7 @@ class ClientListener:
 
         return await serve_events(request, channel, nothing)
 
-    def _tell_all(self, event: str, data: Any) -> None:
+    def _publish_all(self, event: str, data: Any) -> None:
         self._all.publish(event, jsontext.write({"type": event, "timestamp": time.time(), "data": data}))
 
     async def _changed(self, id: str, event: str, name: str) -> None:

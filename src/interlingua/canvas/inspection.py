@@ -58,7 +58,7 @@ def compare_view(
     a: Tree, a_to: str | None, b: Tree, b_to: str | None, titles: tuple[str, str], offset: int, limit: int
 ) -> Comparison:
     """Compares two paths, from where they diverge."""
-    left, right = (_spoken(tree, to) for tree, to in ((a, a_to), (b, b_to)))
+    left, right = (_messages_to(tree, to) for tree, to in ((a, a_to), (b, b_to)))
     values = [[comparable(entry.message) for entry in side] for side in (left, right)]
     pairs = list(aligned(*values))
     common = next((at for at, pair in enumerate(pairs) if pair.kind != "equal"), len(pairs))
@@ -78,7 +78,7 @@ def compare_view(
     )
 
 
-def _spoken(tree: Tree, to: str | None) -> list[Entry]:
+def _messages_to(tree: Tree, to: str | None) -> list[Entry]:
     return [entry for entry in tree.path(to) if not is_bookkeeping(entry.message)]
 
 
@@ -472,10 +472,10 @@ def _marks(path: Sequence[Entry]) -> list[CompactionMark]:
 
 def _answers(tree: Tree, path: Sequence[Entry]) -> tuple[Reading, ...]:
     found: list[Reading] = []
-    spoken = 0
+    counted_messages = 0
     for entry in path:
         message: AgentMessage = entry.message
-        spoken += not is_bookkeeping(message)
+        counted_messages += not is_bookkeeping(message)
         if not isinstance(message, AssistantMessage):
             continue
         usage = message.usage
@@ -483,7 +483,7 @@ def _answers(tree: Tree, path: Sequence[Entry]) -> tuple[Reading, ...]:
         found.append(
             Reading(
                 entry=entry.id or "",
-                number=spoken,
+                number=counted_messages,
                 read=usage.input + usage.cache_read + usage.cache_write if usage is not None else None,
                 fresh=usage.input if usage is not None else None,
                 cache_read=usage.cache_read if usage is not None else None,

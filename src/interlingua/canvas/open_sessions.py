@@ -243,15 +243,15 @@ class OpenSessions(ABC):
 
     def session_changed(self, place: Place) -> None:
         """Notifies followers of the list that a session has changed."""
-        self.finder.poke()
+        self.finder.wake()
         if not self.events.viewers:
             return
 
-        async def tell() -> None:
+        async def notify() -> None:
             view = await asyncio.to_thread(self.describe, place)
             self.events.publish("session", encode(view))
 
-        task = asyncio.ensure_future(tell())
+        task = asyncio.ensure_future(notify())
         self._emitter.add(task)
         task.add_done_callback(self._emitter.discard)
 
@@ -261,7 +261,7 @@ class OpenSessions(ABC):
     def sources_changed(self) -> None:
         """Notifies followers of the list that its sessions may have changed."""
         self.describer.forget("")
-        self.finder.poke()
+        self.finder.wake()
         self.events.publish("sources", b"{}")
 
     async def update_spawned(self, key: str) -> None:

@@ -154,13 +154,13 @@ class OpenCanvas:
         """Sends a request to the server as this user's program."""
         is_bytes = isinstance(body, bytes)
         data = body if is_bytes else jsontext.write(body) if body is not None else None
-        status, answer = self.asked(method, path, data, BYTES if is_bytes else JSON)
+        status, answer = self.request(method, path, data, BYTES if is_bytes else JSON)
         if status >= 400:
             detail = answer.get("detail", {}) if isinstance(answer, dict) else {}
             raise InterlinguaError(f"the canvas refused {method} {path}: {detail.get('message', status)}")
         return answer
 
-    def asked(self, method: str, path: str, data: bytes | None, kind: str = JSON) -> tuple[int, Any]:
+    def request(self, method: str, path: str, data: bytes | None, kind: str = JSON) -> tuple[int, Any]:
         """Returns status and JSON of a response; raises TransportError without one."""
         place = urlsplit(self.address)
         connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=TIMEOUT)
@@ -369,6 +369,6 @@ class _Reporter:
         """Returns whether the report is done; it is not if its session is not on disk yet."""
         body = b'{"run":' + jsontext.write(run) + b',"events":[' + b",".join(items) + b"]}"
         with contextlib.suppress(InterlinguaError):
-            status, _ = self._canvas.asked("POST", f"/api/sessions/{key}/feed", body)
+            status, _ = self._canvas.request("POST", f"/api/sessions/{key}/feed", body)
             return status != 404
         return True

@@ -268,14 +268,14 @@ class Runs:
                 run = await self._make(hub, place, session, at, name, model, branch, asked, tools, message is not None)
                 runs.append(run)
         except BaseException:
-            await self.writers.give_back(place.key)
+            await self.writers.release(place.key)
             raise
         for run in runs:
             await self.writers.take(place)
             self._runs[run.id] = run
             hub.runs[run.id] = run
-            run.task = asyncio.ensure_future(self._carry(run, place, hub))
-        await self.writers.give_back(place.key)
+            run.task = asyncio.ensure_future(self._execute(run, place, hub))
+        await self.writers.release(place.key)
         self._forget_old()
         started = StartedRuns(
             session=await asyncio.to_thread(self._canvas.describe, place),
@@ -441,7 +441,7 @@ class Runs:
 
     # --- execution ---------------------------------------------------------------------------------------------------
 
-    async def _carry(self, run: Run, place: Place, hub: Hub) -> None:
+    async def _execute(self, run: Run, place: Place, hub: Hub) -> None:
         """Runs to the end; viewers see the outcome."""
 
         def doing(name: str | None) -> None:
@@ -474,7 +474,7 @@ class Runs:
             for _, future, _ in run.waiting.values():
                 future.cancel()
             run.waiting.clear()
-            await self.writers.give_back(place.key)
+            await self.writers.release(place.key)
         await hub.update()
         run.turn(state, error=error, ended=_now())
         self._canvas.session_changed(hub.place)

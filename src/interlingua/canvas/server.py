@@ -176,7 +176,7 @@ class Canvas(CanvasState):
         guard.refuse_foreign_host(request, self._names)
         guard.refuse_foreign_origin(request)
         if "token" in request.query:
-            return self._let_in(request)
+            return self._redeem_token(request)
         path = _inside(self._assets, request.match_info["path"])
         if path is not None and path.is_file():
             return _file(path, immutable=bool(_HASHED.search(path.name)))
@@ -187,7 +187,7 @@ class Canvas(CanvasState):
             return web.Response(body=_NO_PAGE, content_type="text/html")
         return _file(index, immutable=False)
 
-    def _let_in(self, request: web.Request) -> web.StreamResponse:
+    def _redeem_token(self, request: web.Request) -> web.StreamResponse:
         # A browser that only prefetches a page must not use up the token.
         if "prefetch" in request.headers.get("Sec-Purpose", request.headers.get("Purpose", "")):
             raise HttpProblem(403, "the address works once, and is not for prefetching")

@@ -52,7 +52,7 @@ class Watcher:
         self.is_watching = False
         self._parents = Parents(self.root)
 
-    def _wants(self, path: Path) -> bool:
+    def _matches(self, path: Path) -> bool:
         if self._program is not None:
             return self._program.has(path, self.root)
         name = path.name.lower()
@@ -62,7 +62,7 @@ class Watcher:
 
     async def follow(self, canvas: OpenSessions) -> None:
         """Imports existing files and then changes, until cancelled."""
-        watch = FolderWatch(self.root, self._wants, self._program.depth if self._program is not None else None)
+        watch = FolderWatch(self.root, self._matches, self._program.depth if self._program is not None else None)
         due: dict[Path, float] = {}  # files to read, and when
         free: dict[Path, float] = {}  # when a file may be read again
         self.is_watching = True

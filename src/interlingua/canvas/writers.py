@@ -55,7 +55,7 @@ class Writers:
         """Returns a session that is already open for writing."""
         return self._open[key][0]
 
-    async def give_back(self, key: str) -> None:
+    async def release(self, key: str) -> None:
         async with self._lock:
             session, users = self._open[key]
             if users > 1:
@@ -70,7 +70,7 @@ class Writers:
         try:
             yield session
         finally:
-            await self.give_back(place.key)
+            await self.release(place.key)
 
     async def close(self) -> None:
         async with self._lock:
@@ -106,20 +106,20 @@ class Lingering:
         self._timers[key] = asyncio.get_running_loop().call_later(self._seconds, self._later, key)
 
     def _later(self, key: str) -> None:
-        task = asyncio.ensure_future(self.let_go(key))
+        task = asyncio.ensure_future(self.close_one(key))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
-    async def let_go(self, key: str) -> None:
+    async def close_one(self, key: str) -> None:
         """Closes a session now, if it was kept open."""
         timer = self._timers.pop(key, None)
         if timer is not None:
             timer.cancel()
-            await self._writers.give_back(key)
+            await self._writers.release(key)
 
     async def close(self) -> None:
         for key in list(self._timers):
-            await self.let_go(key)
+            await self.close_one(key)
         await asyncio.gather(*self._closing, return_exceptions=True)
 
 

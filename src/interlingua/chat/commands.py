@@ -206,10 +206,10 @@ def _differences(chat: Chat, name: str) -> list[Difference]:
         # Read-only, since another chat may be writing to it.
         with Session.open(id, agent=opening.AGENT, create=False, read_only=True) as other:
             there = replace(other.base, entries=other.path())
-    return list(differences(_spoken(there), _spoken(here), for_reading=True))
+    return list(differences(_without_bookkeeping(there), _without_bookkeeping(here), for_reading=True))
 
 
-def _spoken(conversation: Conversation) -> Conversation:
+def _without_bookkeeping(conversation: Conversation) -> Conversation:
     """Returns the conversation without bookkeeping, such as model switches."""
     messages: Iterable[Any] = (message for message in conversation.messages if not is_bookkeeping(message))
     return Conversation(system=conversation.system, entries=tuple(Entry(message=message) for message in messages))

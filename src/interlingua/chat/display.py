@@ -95,7 +95,7 @@ class Display:
                 self._before = self._broken = None
             case TurnStart():
                 self._wait()
-                return self._again()
+                return self._retry()
             case MessageStart():
                 self._streamed = False
                 if isinstance(event.message, UserMessage):
@@ -165,7 +165,7 @@ class Display:
                     self._thought, self._since = [], self._clock()
                 self._thought.append(event.delta)
             case ThinkingEnd():
-                return self._thought_over(event.content)
+                return self._finished_thinking(event.content)
             case TextDelta():
                 return self._written(self._blocks.feed(event.delta))
             case TextEnd():
@@ -176,7 +176,7 @@ class Display:
                 pass
         return []
 
-    def _thought_over(self, text: str) -> list[RenderableType]:
+    def _finished_thinking(self, text: str) -> list[RenderableType]:
         seconds = self._clock() - self._since if self._thought is not None else None
         self._thought = None
         if not text.strip():
@@ -204,7 +204,7 @@ class Display:
     def _end(self, message: AssistantMessage) -> list[RenderableType]:
         parts: list[RenderableType] = []
         if self._thought is not None:  # truncated
-            parts += self._thought_over("".join(self._thought))
+            parts += self._finished_thinking("".join(self._thought))
         if not self._streamed:
             parts += self._whole(message)
         self._preparing = None
@@ -217,12 +217,12 @@ class Display:
         parts: list[RenderableType] = []
         for block in blocks_of(message.content):
             if isinstance(block, ThinkingBlock):
-                parts += self._thought_over(block.thinking)
+                parts += self._finished_thinking(block.thinking)
             elif isinstance(block, TextBlock):
                 parts += self._written([*self._blocks.feed(block.text), *self._blocks.close()])
         return parts
 
-    def _again(self) -> list[RenderableType]:
+    def _retry(self) -> list[RenderableType]:
         broken, self._broken = self._broken, None
         self._pending = []
         self._repeated, self._shown = (self._shown if broken is not None else []), []

@@ -218,13 +218,13 @@ class TerminalScreen:
         """Returns the work in progress, rendered once per redraw; only the last lines if it is too long."""
         counter = self.app.render_counter
         if self._drawn[0] != counter:
-            text = drawn(self._under_way(), self._width, self.theme).rstrip("\n")
+            text = drawn(self._in_progress(), self._width, self.theme).rstrip("\n")
             room = max(3, self.app.output.get_size().rows - self._buffer.text.count("\n") - 4)
             lines = text.split("\n")[-room:]
             self._drawn = counter, to_formatted_text(ANSI("\n".join(lines))) if text else []
         return self._drawn[1]
 
-    def _under_way(self) -> list[RenderableType]:
+    def _in_progress(self) -> list[RenderableType]:
         parts = self.display.live()
         chat = self._chat
         if chat is None:

@@ -79,7 +79,7 @@ def add(sources: tuple[str, ...], watch: bool, home: Path | None, as_json: bool)
         if sources:
             archive.add(sources)
         report = _update(archive, quiet=as_json)
-        _say_report(report, as_json)
+        _print_report(report, as_json)
         if watch:
             with contextlib.suppress(KeyboardInterrupt):
                 asyncio.run(_watch(archive, as_json))
@@ -118,7 +118,7 @@ def status(home: Path | None, as_json: bool) -> None:
             for state in states
         ]
         found = [_problem_json(problem) for problem in problems]
-        output.say_json({"sources": rows, "ownSessions": own, "indexBytes": size, "problems": found})
+        output.print_json({"sources": rows, "ownSessions": own, "indexBytes": size, "problems": found})
         return
     table = []
     for state in states:
@@ -129,7 +129,7 @@ def status(home: Path | None, as_json: bool) -> None:
     out = output.console()
     output.table(out, _SOURCES, table)
     out.print(f"index: {_bytes(size)}")
-    _say_problems(problems, limit=None)
+    _print_problems(problems, limit=None)
 
 
 _SOURCES = (
@@ -155,10 +155,10 @@ def _update(archive: "Archive", *, quiet: bool = False) -> "Report":
         return archive.update(progress=show)
 
 
-def _say_report(report: "Report", as_json: bool) -> None:
+def _print_report(report: "Report", as_json: bool) -> None:
     if as_json:
         fields = {name: value for name, value in report._asdict().items() if name != "problems"}
-        output.say_json({**fields, "problems": [_problem_json(problem) for problem in report.problems]})
+        output.print_json({**fields, "problems": [_problem_json(problem) for problem in report.problems]})
         sys.stdout.flush()
         return
     parts = [f"{report.indexed:,} {_plural(report.indexed, 'file')} indexed ({_bytes(report.size)})"]
@@ -169,10 +169,10 @@ def _say_report(report: "Report", as_json: bool) -> None:
         parts.append(f"{report.skipped:,} without conversations")
     output.console().print(", ".join(parts) + f" in {report.seconds:.1f} s")
     sys.stdout.flush()
-    _say_problems(report.problems)
+    _print_problems(report.problems)
 
 
-def _say_problems(problems: "tuple[Problem, ...] | list[Problem]", limit: int | None = SHOWN_PROBLEMS) -> None:
+def _print_problems(problems: "tuple[Problem, ...] | list[Problem]", limit: int | None = SHOWN_PROBLEMS) -> None:
     """Prints problems: first files of which nothing could be read."""
     ordered = sorted(problems, key=lambda problem: problem.kind != "failed")
     for problem in ordered[:limit]:
@@ -204,7 +204,7 @@ async def _watch(archive: "Archive", as_json: bool) -> None:
             report = await asyncio.to_thread(archive.update)
             fresh = tuple(problem for problem in report.problems if problem not in before)
             if report.indexed or report.removed or report.moved or fresh:
-                _say_report(report._replace(problems=fresh), as_json)
+                _print_report(report._replace(problems=fresh), as_json)
     finally:
         watch.close()
 
@@ -316,9 +316,10 @@ def search(
         about = {(hit.agent, hit.id): archive.about(hit) for hit in results.hits}
     if as_json:
         hits = [_hit_json(hit, about[hit.agent, hit.id]) for hit in results.hits]
-        output.say_json({"hits": hits, "total": results.total, "conversations": results.sessions, "next": results.next})
+        counts = {"total": results.total, "conversations": results.sessions, "next": results.next}
+        output.print_json({"hits": hits, **counts})
         return
-    _say_hits(results, about, query)
+    _print_hits(results, about, query)
 
 
 def _hit_json(hit: "Found", one: "Archived | None") -> dict[str, Any]:
@@ -340,7 +341,7 @@ def _hit_json(hit: "Found", one: "Archived | None") -> dict[str, Any]:
     }
 
 
-def _say_hits(results: "Results", about: "dict[tuple[str, str], Archived | None]", query: "Query") -> None:
+def _print_hits(results: "Results", about: "dict[tuple[str, str], Archived | None]", query: "Query") -> None:
     out = output.console()
     if not results.hits:
         out.print("nothing found" if not query.offset else "no more hits")
@@ -393,7 +394,7 @@ def list_(filters: dict[str, Any], limit: int, no_update: bool, home: Path | Non
             _update(archive)  # problems of files are listed by `add` and `status`
         rows = archive.conversations(archive.query(limit=limit, **filters))
     if as_json:
-        output.say_json([_archived_json(one) for one in rows])
+        output.print_json([_archived_json(one) for one in rows])
         return
     if not rows:
         output.console().print("no conversations; add some with: interlingua archive add claude-code")
@@ -462,7 +463,7 @@ def totals(by: tuple[str, ...], filters: dict[str, Any], no_update: bool, home: 
         whole = archive.totals("all", query)
     if as_json:
         groups_json = {group: [_total_json(total) for total in rows] for group, rows in found.items()}
-        output.say_json({**groups_json, "all": _total_json(whole[0]) if whole else None})
+        output.print_json({**groups_json, "all": _total_json(whole[0]) if whole else None})
         return
     out = output.console()
     for group, rows in found.items():

@@ -41,7 +41,7 @@ def list_(as_json: bool) -> None:
     store = CredentialStore()
     rows = [_row(provider, store) for provider in dict.fromkeys((*known_rows(), *store.providers()))]
     if as_json:
-        output.say_json(rows)
+        output.print_json(rows)
         return
     columns = [output.Column(name) for name in ("provider", "key", "mode", "from")]
     cells = [
@@ -246,7 +246,7 @@ def check(provider: str | None, live: bool, offline: bool, as_json: bool) -> Non
     checks = [_check(name, store, live) for name in names if provider or _row(name, store)["found"]]
     problems = store.problems()
     if as_json:
-        output.say_json({"store": str(store.path), "problems": problems, "providers": checks})
+        output.print_json({"store": str(store.path), "problems": problems, "providers": checks})
     else:
         _show_checks(checks, problems)
     if problems or any(check["problem"] for check in checks):
@@ -288,7 +288,7 @@ def _order(provider: str, store: CredentialStore) -> list[dict[str, Any]]:
 def _show_checks(checks: list[dict[str, Any]], problems: list[str]) -> None:
     out = output.console()
     for row in checks:
-        out.print(Text.assemble((row["provider"], "bold"), f": {row['problem'] or _fine(row)}"))
+        out.print(Text.assemble((row["provider"], "bold"), f": {row['problem'] or _source_text(row)}"))
         for place in row["order"]:
             mark = "→" if place["counts"] else "✓" if place["there"] else "·"
             out.print(Text(f"  {mark} {place['place']}", style="" if place["counts"] else "dim"))
@@ -298,7 +298,7 @@ def _show_checks(checks: list[dict[str, Any]], problems: list[str]) -> None:
         out.print(Text(problem, style="red"))
 
 
-def _fine(row: dict[str, Any]) -> str:
+def _source_text(row: dict[str, Any]) -> str:
     if not row["found"]:
         return "needs no key"
     text = f"{row['mode']} from {row['source']}"

@@ -134,7 +134,7 @@ def status(name: str | None, key: str | None, as_json: bool) -> None:
     """Show the progress of a batch; without a name, of all batches."""
     rows = asyncio.run(_status(name, key))
     if as_json:
-        output.say_json(rows if name is None else rows[0])
+        output.print_json(rows if name is None else rows[0])
         return
     if not rows:
         output.note("no batches; `interlingua batch submit FILE -m MODEL` creates one")

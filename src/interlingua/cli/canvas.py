@@ -340,7 +340,7 @@ def list_keys(as_json: bool, home: Path | None) -> None:
     """List the keys: names, scopes, and creation times."""
     found = _ring(home).keys()
     if as_json:
-        output.say_json([{"name": key.name, "scope": key.scope, "created": int(key.created * 1000)} for key in found])
+        output.print_json([{"name": key.name, "scope": key.scope, "created": int(key.created * 1000)} for key in found])
         return
     if not found:
         output.console().print("no keys")

@@ -126,7 +126,7 @@ def command(
     if resume and _is_terminal():
         name = _picked()
     with opening.open_session(name, resume=resume, system=system) as session:
-        code, resumable = asyncio.run(_talk(settings, session, prompt, None if bare else (plugins, servers or None)))
+        code, resumable = asyncio.run(_chat(settings, session, prompt, None if bare else (plugins, servers or None)))
     if resumable is not None:
         output.console(err=True).print(Text(f"to go on: interlingua chat --session {resumable}", "dim"))
     sys.exit(code)
@@ -146,7 +146,7 @@ def _serve_editor(settings: Settings, policy: str, plugins: tuple[Path, ...], se
     asyncio.run(run(EditorAgent(settings, policy, plugins, servers)))
 
 
-async def _talk(
+async def _chat(
     settings: Settings,
     session: Session,
     prompt: str | None,

@@ -188,7 +188,7 @@ def command(
             raise
         if journal is not None:
             journal.remove()
-        _tell(run.tally, target, rows, as_json=as_json, report=report, records=records)
+        _report_outcome(run.tally, target, rows, as_json=as_json, report=report, records=records)
     if run.tally.failed:
         sys.exit(1)
 
@@ -209,7 +209,7 @@ def _full_name(model: str) -> str:
     return full_name(model, default_client().connectors)
 
 
-def _tell(tally: Tally, target: str, rows: IO[bytes], *, as_json: bool, report: bool, records: bool) -> None:
+def _report_outcome(tally: Tally, target: str, rows: IO[bytes], *, as_json: bool, report: bool, records: bool) -> None:
     """Reports the outcome of a run: rows for programs, losses and problems for people."""
     if as_json:
         errors = [{"source": problem.name, "message": problem.message} for problem in tally.problems]

@@ -22,7 +22,7 @@ def command(first: str, second: str, origin: str | None, everything: bool, as_js
     a, b = sources.only_conversation(first, origin), sources.only_conversation(second, origin)
     rows = list(differences(a, b, everything=everything))
     if as_json:
-        output.say_json([{"kind": row.kind, "a": row.a, "b": row.b, "changes": row.changes} for row in rows])
+        output.print_json([{"kind": row.kind, "a": row.a, "b": row.b, "changes": row.changes} for row in rows])
     else:
         _show(rows)
     if rows:

@@ -43,7 +43,7 @@ def command(file: str | None, place: str | None, force: bool, as_json: bool) -> 
     source = sources.Source(None if file == sources.STDIN else Path(file))
     found = repair_session(source.path or sources.read_all(source), place, overwrite=force)
     if as_json:
-        output.say_json(_shown(source, found, place))
+        output.print_json(_shown(source, found, place))
     else:
         _say(source, found, place)
     if found.findings and place is None:
@@ -80,7 +80,7 @@ def _check_installation(as_json: bool) -> None:
     checks = [*_checks()]
     failed = any(check.state == "problem" for check in checks)
     if as_json:
-        output.say_json({"healthy": not failed, "checks": [check._asdict() for check in checks]})
+        output.print_json({"healthy": not failed, "checks": [check._asdict() for check in checks]})
     else:
         _print_checks(checks)
     if failed:

@@ -46,7 +46,7 @@ def check_command(inputs: tuple[str, ...], origin: str | None, target: str | Non
             few = too_few(count, target)
             rows += [] if few is None else [(source.name, (few,))]
     if as_json:
-        output.say_json(
+        output.print_json(
             {
                 "results": [
                     {"source": name, "findings": [{k: getattr(f, k) for k in f.__struct_fields__} for f in found]}
@@ -95,7 +95,7 @@ def detect_command(inputs: tuple[str, ...], as_json: bool) -> None:
             else:
                 rows.append((document.name, found))
     if as_json:
-        output.say_json(
+        output.print_json(
             [
                 {"source": name, "dialect": found.dialect, "reason": found.reason, "others": list(found.others)}
                 for name, found in rows
@@ -119,13 +119,13 @@ def dialects_command(name: str | None, as_json: bool) -> None:
         found = dialect(name)
         rules = inspect.cleandoc(getattr(found, "module", found).__doc__ or "")
         if as_json:
-            output.say_json({"name": name, "kind": "file" if name in FORMATS else "wire", "rules": rules})
+            output.print_json({"name": name, "kind": "file" if name in FORMATS else "wire", "rules": rules})
         else:
             click.echo(f"{name}\n\n{rules}")
         return
     rows = [(name, "file" if name in FORMATS else "wire", _summary(name)) for name in DIALECTS]
     if as_json:
-        output.say_json([{"name": name, "kind": kind, "summary": summary} for name, kind, summary in rows])
+        output.print_json([{"name": name, "kind": kind, "summary": summary} for name, kind, summary in rows])
         return
     output.table(output.console(), [output.Column(name) for name in ("name", "kind", "description")], rows)
 

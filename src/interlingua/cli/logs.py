@@ -92,7 +92,7 @@ def list_(limit: int, model: str | None, as_json: bool) -> None:
         from ..values.canonical import plain
         from . import output
 
-        output.say_json([plain(info) for info in shown])
+        output.print_json([plain(info) for info in shown])
         return
     if not is_logging():
         click.echo("interlingua: logging is off; `interlingua logs on` turns it on", err=True)

@@ -107,7 +107,7 @@ def list_(
     if not everything:
         found = [model for model in found if is_chat(model.id)]
     if as_json:
-        output.say_json([_plain(model) for model in found])
+        output.print_json([_plain(model) for model in found])
     elif found:
         with output.paged(pager) as out:
             output.table(out, _COLUMNS, [[f"{model.provider}/{model.id}", *_cells(model)] for model in found])
@@ -270,7 +270,7 @@ def default_(model: str | None, remove: bool, as_json: bool) -> None:
     variable, own = os.environ.get(_VARIABLE), own_notes().aliases.get(_DEFAULT)
     found = variable or own
     if as_json:
-        output.say_json({"model": found, "source": _VARIABLE if variable else "models.toml" if own else None})
+        output.print_json({"model": found, "source": _VARIABLE if variable else "models.toml" if own else None})
     elif found is None:
         raise FormatError("no default model; set one with `interlingua models default MODEL`", "models.toml")
     else:
@@ -288,7 +288,7 @@ def aliases(context: click.Context, as_json: bool) -> None:
     own = own_notes().aliases
     families = {name: meant for name in _FAMILIES if name not in own and (meant := _meaning(name)) is not None}
     if as_json:
-        output.say_json({"aliases": own, "families": families})
+        output.print_json({"aliases": own, "families": families})
         return
     rows = [(name, target, "models.toml") for name, target in own.items()]
     rows += [(name, target, "newest") for name, target in families.items()]

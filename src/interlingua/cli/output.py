@@ -181,7 +181,7 @@ def typed_in(*, line: bool = False) -> str:
         ) from None
 
 
-def say_json(value: Any) -> None:
+def print_json(value: Any) -> None:
     from ..values import jsontext
 
     sys.stdout.buffer.write(jsontext.write(value) + b"\n")

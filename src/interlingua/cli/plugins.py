@@ -45,7 +45,7 @@ def list_command(directories: tuple[Path, ...], as_json: bool) -> None:
         *(_package_row(point) for point in sorted(entry_points(group=GROUP), key=lambda point: point.name)),
     ]
     if as_json:
-        output.say_json(rows)
+        output.print_json(rows)
         return
     if not rows:
         output.console(err=True).print("no plugins found")
@@ -240,7 +240,7 @@ def check_command(folder: Path, config: Path | None, as_json: bool) -> None:
     """Load a plugin in a separate process, and show what it registers, or its errors."""
     report = check_plugin(folder.absolute(), _configuration(config))
     if as_json:
-        output.say_json(report)
+        output.print_json(report)
     else:
         _show(report)
     sys.exit(1 if report["problems"] or not report["plugins"] else 0)

@@ -734,7 +734,7 @@ def _print_rest(job: _Job, outcome: _Outcome, options: dict[str, Any]) -> None:
     if options["as_json"]:
         from ..values.canonical import plain
 
-        output.say_json(plain(answer))
+        output.print_json(plain(answer))
     elif job.extract is not None:
         code = answers.code_in(answer.text, last=job.extract == "last")
         sys.stdout.write(code if not code or code.endswith("\n") else f"{code}\n")

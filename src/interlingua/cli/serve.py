@@ -185,7 +185,7 @@ async def _serve(made: "Callable[[], Service]", program: Sequence[str], drain: f
             collect_seldom()
             await emit("gateway_start", {"url": service.gateway.url})
             if program:
-                return await _accompany(service, program)
+                return await _run_program(service, program)
             if not is_quiet:
                 _print_pointers(service)
             await stop.wait()
@@ -263,7 +263,7 @@ def program_arguments(program: Sequence[str], url: str) -> list[str]:
     return [program[0], *options, *program[1:]]
 
 
-async def _accompany(service: "Service", program: Sequence[str]) -> int:
+async def _run_program(service: "Service", program: Sequence[str]) -> int:
     """Runs a program configured for the gateway until it ends; returns its exit code."""
     if shutil.which(program[0]) is None:
         raise InterlinguaError(f"no program {program[0]!r} on PATH; install it, or give its path")
@@ -397,7 +397,7 @@ def check(config: Path | None, as_json: bool, home: Path | None) -> None:
     if as_json:
         import msgspec
 
-        output.say_json([msgspec.to_builtins(report) for report in found])
+        output.print_json([msgspec.to_builtins(report) for report in found])
     elif found:
         table = Table(box=None)
         for title in ("alias", "target", "role", "format", "context", "price", "problem"):
@@ -468,7 +468,7 @@ def _show_usage(rows: list[Any], columns: "list[Column]", as_json: bool) -> None
     if as_json:
         import msgspec
 
-        output.say_json([msgspec.to_builtins(row) for row in rows])
+        output.print_json([msgspec.to_builtins(row) for row in rows])
         return
     if not rows:
         output.console().print("nothing was used")
@@ -613,7 +613,7 @@ def list_keys(config: Path | None, as_json: bool, home: Path | None) -> None:
 
     found = _keys(home, config).keys()
     if as_json:
-        output.say_json([{**msgspec.to_builtins(key.client), "created": int(key.created * 1000)} for key in found])
+        output.print_json([{**msgspec.to_builtins(key.client), "created": int(key.created * 1000)} for key in found])
         return
     if not found:
         output.console().print("no keys")

@@ -82,7 +82,7 @@ def list_(where: Where, everybody: bool, limit: int | None, as_json: bool) -> No
     agent = None if everybody else where["agent"]
     rows = operations.list_sessions(agent, limit=limit, home=where["home"], store=where["store"])
     if as_json:
-        output.say_json([plain(info) for info in rows])
+        output.print_json([plain(info) for info in rows])
     elif rows:
         _table(rows, with_agent=everybody)
     else:
@@ -142,21 +142,21 @@ def show(
         conversation = operations.read_session(name, **where)
         if as_tree:
             path = conversation.path()
-            _say_tree(_nodes_of(conversation), path[-1].id if path else None, {}, as_json)
+            _print_tree(_nodes_of(conversation), path[-1].id if path else None, {}, as_json)
         else:
             _say(conversation, view, as_json)
         return
     with operations.open_session(name, **where) as session:
         if response or extract:
-            _say_answer(session, extract)
+            _print_answer(session, extract)
         elif as_tree:
-            _say_tree(session.nodes(), session.head, session.labels(), as_json)
+            _print_tree(session.nodes(), session.head, session.labels(), as_json)
         else:
             _say(operations.view_of(session, "context" if as_context else "path", last), view, as_json)
         output.report_problems([sources.Problem(session.where, str(problem)) for problem in session.problems])
 
 
-def _say_answer(session: Session, extract: bool) -> None:
+def _print_answer(session: Session, extract: bool) -> None:
     """Prints the text of the last response, or the code in it."""
     from .answers import code_in
 
@@ -176,7 +176,7 @@ def _say(conversation: Conversation, view: _View, as_json: bool) -> None:
             out.print(part)
 
 
-def _say_tree(nodes: Sequence[Node], head: str | None, labels: dict[str, str], as_json: bool) -> None:
+def _print_tree(nodes: Sequence[Node], head: str | None, labels: dict[str, str], as_json: bool) -> None:
     rows = [
         {
             "id": node.entry.id,
@@ -190,7 +190,7 @@ def _say_tree(nodes: Sequence[Node], head: str | None, labels: dict[str, str], a
         for node in nodes
     ]
     if as_json:
-        output.say_json({"head": head, "entries": rows})
+        output.print_json({"head": head, "entries": rows})
         return
     out = output.console()
     ends = [node.number for node in nodes if node.on_path]
@@ -260,7 +260,7 @@ def import_(where: Where, inputs: tuple[str, ...], origin: str | None, new_id: s
     """Save conversations of any format as sessions."""
     rows, problems = operations.import_sessions(inputs or sources.STDIN, dialect=origin, id=new_id, **where)
     if as_json:
-        output.say_json({"sessions": [row._asdict() for row in rows], "errors": [p._asdict() for p in problems]})
+        output.print_json({"sessions": [row._asdict() for row in rows], "errors": [p._asdict() for p in problems]})
     for row in rows if not as_json else ():
         output.console().print(Text(f"{row.source} → {row.id} ({row.messages:,} messages)"))
     output.report_problems(problems)
@@ -293,7 +293,7 @@ def export(
     if as_json:
         losses = [output.loss_json(loss) for loss in encoded.losses]
         body = {} if out is not None else {"body": encoded.body}
-        output.say_json({"to": target, "output": out, "losses": losses, **body})
+        output.print_json({"to": target, "output": out, "losses": losses, **body})
     elif out is None:
         sys.stdout.buffer.write(operations.payload_of(encoded))
         sys.stdout.flush()
@@ -316,7 +316,7 @@ def fork(where: Where, name: str, at: str | None, new_id: str | None, as_json: b
     """Copy the path to an entry into a new session."""
     new = operations.fork_session(name, at, id=new_id, **where)
     if as_json:
-        output.say_json({"id": new.id, "where": new.where, "head": new.head, "forkedFrom": new.forked_from})
+        output.print_json({"id": new.id, "where": new.where, "head": new.head, "forkedFrom": new.forked_from})
     else:
         output.console().print(Text(f"{new.forked_from} → {new.id}"))
 
@@ -337,14 +337,14 @@ def compact(where: Where, name: str, summary: str | None, keep: int, focus: str 
         asked = operations.summary_request(name, keep=keep, focus=focus, **where)
         if as_json:
             row = {"id": asked.id, "firstKept": asked.first_kept, "tokensBefore": asked.tokens_before}
-            output.say_json({**row, "request": asked.prompt})
+            output.print_json({**row, "request": asked.prompt})
         else:
             click.echo(asked.prompt)
         return
     text = output.typed_in() if summary == sources.STDIN else summary
     id, first, before, after = operations.compact_session(name, text, keep=keep, **where)
     if as_json:
-        output.say_json({"id": id, "firstKept": first, "tokensBefore": before, "tokensAfter": after})
+        output.print_json({"id": id, "firstKept": first, "tokensBefore": before, "tokensAfter": after})
     else:
         output.console().print(Text(f"{id}: {before:,} → {after:,} tokens, first kept entry {first}"))
 
@@ -379,7 +379,7 @@ def delete(
     until, problems = operations.delete_sessions(ids, purge=purge, **where)
     if as_json:
         rows = [{"id": id, "undoUntil": at} for id, at in until.items()]
-        output.say_json({"deleted": rows, "errors": [problem._asdict() for problem in problems]})
+        output.print_json({"deleted": rows, "errors": [problem._asdict() for problem in problems]})
     elif until:
         day = time.strftime("%Y-%m-%d", time.localtime(min(at or 0 for at in until.values()) / 1000))
         how = "for good" if purge else f"`{_name_of(where)} restore ID` restores one until {day}"
@@ -410,7 +410,7 @@ def restore(where: Where, names: tuple[str, ...], as_json: bool) -> None:
     """Restore deleted sessions; without one, list what can be restored."""
     shown = operations.restore_sessions(names, **where) if names else operations.deleted_sessions(**where)
     if as_json:
-        output.say_json([{"id": one.id, "deleted": one.at} for one in shown])
+        output.print_json([{"id": one.id, "deleted": one.at} for one in shown])
         return
     for one in shown:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.at / 1000))
@@ -427,7 +427,7 @@ def purge_command(where: Where, everything: bool, as_json: bool) -> None:
     """Permanently remove sessions deleted more than a week ago: lines, blobs, backups, recordings."""
     gone = operations.purge_sessions(everything=everything, **where)
     if as_json:
-        output.say_json(gone._asdict())
+        output.print_json(gone._asdict())
     else:
         output.console().print(Text(f"{gone.sessions:,} sessions and {gone.blobs:,} blobs permanently removed"))
 
@@ -450,15 +450,15 @@ def gc(where: Where, names: tuple[str, ...], branches: bool, delete: bool, grace
         names or None, branches=branches, keep_backup=not delete, grace=grace, **where
     )
     rows = [*done.items(), ("blobs", blobs)]
-    _say_collected(rows, as_json)
+    _print_collected(rows, as_json)
     output.report_problems(problems)
     if problems:
         sys.exit(1)
 
 
-def _say_collected(rows: list[tuple[str, Collected]], as_json: bool) -> None:
+def _print_collected(rows: list[tuple[str, Collected]], as_json: bool) -> None:
     if as_json:
-        output.say_json([{"of": name, **collected._asdict()} for name, collected in rows])
+        output.print_json([{"of": name, **collected._asdict()} for name, collected in rows])
         return
     for name, (items, size, backup) in rows:
         what = "blobs" if name == "blobs" else "lines"
@@ -481,7 +481,7 @@ def search(where: Where, terms: tuple[str, ...], limit: int, model: str | None, 
     if as_json:
         rows = [{"id": hit.id, "title": hit.title, "entry": hit.text.entry, "at": hit.text.at, "role": hit.text.role,
                  "snippet": "".join(part.text for part in hit.snippet)} for hit in found.hits]  # fmt: skip
-        output.say_json({"total": found.total, "sessions": found.sessions, "hits": rows})
+        output.print_json({"total": found.total, "sessions": found.sessions, "hits": rows})
         return
     out = output.console()
     for hit in found.hits:
@@ -504,7 +504,7 @@ def totals(where: Where, by: Literal["model", "day"], as_json: bool) -> None:
     """Count responses, tokens and cost, by model or day; a copied response counts once."""
     rows, whole = operations.session_totals(by, **where)
     if as_json:
-        output.say_json({"by": by, "rows": [row._asdict() for row in rows], "all": [row._asdict() for row in whole]})
+        output.print_json({"by": by, "rows": [row._asdict() for row in rows], "all": [row._asdict() for row in whole]})
         return
     table = []
     for row in (*rows, *(whole if len(rows) > 1 else ())):

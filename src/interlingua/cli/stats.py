@@ -44,7 +44,7 @@ def command(inputs: tuple[str, ...], origin: str | None, tokenizer: str | None, 
                     problems.append(sources.Problem(document.name, str(error)))
     spread = {} if tokenizer is None else {"tokenizer": {"name": tokenizer, **_spread(sizes)}}
     if as_json:
-        output.say_json({**totals.plain(), **spread})
+        output.print_json({**totals.plain(), **spread})
     else:
         _show(totals)
         if tokenizer is not None:
@@ -75,9 +75,9 @@ _COLUMNS = (
 
 def _show(totals: Totals) -> None:
     out = output.console()
-    spoken = Counter({role: count for role, count in totals.messages.items() if role in _ROLES})
-    lines = totals.messages.total() - spoken.total()  # a program's own line types: snapshots, notices, nodes
-    counts = ", ".join(f"{count:,} {role}" for role, count in spoken.most_common())
+    by_role = Counter({role: count for role, count in totals.messages.items() if role in _ROLES})
+    lines = totals.messages.total() - by_role.total()  # a program's own line types: snapshots, notices, nodes
+    counts = ", ".join(f"{count:,} {role}" for role, count in by_role.most_common())
     if lines:
         counts += f"{', ' if counts else ''}{lines:,} other {'line' if lines == 1 else 'lines'}"
     conversations = "conversation" if totals.conversations == 1 else "conversations"

@@ -225,7 +225,7 @@ def list_(as_json: bool = False) -> None:
             row = {"name": name, "error": str(error)}
         rows.append(row)
     if as_json:
-        output.say_json(rows)
+        output.print_json(rows)
         return
     width = max((len(row["name"]) for row in rows), default=0)
     for row in rows:
@@ -245,7 +245,7 @@ def show(name: str, as_json: bool) -> None:
 
     template = load(name)
     if as_json:
-        output.say_json({"name": name, **msgspec.to_builtins(template), "parameters": template.parameters})
+        output.print_json({"name": name, **msgspec.to_builtins(template), "parameters": template.parameters})
     else:
         click.echo(read_regular(path_of(name)).decode().rstrip("\n"))
 

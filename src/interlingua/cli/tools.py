@@ -57,7 +57,7 @@ def list_command(
             metas = registry.select(profile, include=include or None, exclude=exclude)
             report = await registry.areport(_context(Path.cwd()))
             if as_json:
-                output.say_json([_meta_json(meta, report) for meta in metas])
+                output.print_json([_meta_json(meta, report) for meta in metas])
             else:
                 _show_list(registry, metas, report)
 
@@ -77,7 +77,7 @@ def show_command(name: str, as_json: bool, **wanted: Any) -> None:
 
     tool = asyncio.run(found())
     if as_json:
-        output.say_json(_tool_json(tool))
+        output.print_json(_tool_json(tool))
     else:
         _show_tool(tool)
 
@@ -267,7 +267,7 @@ class _Updates:
 
 def _show_result(result: ToolResult, as_json: bool) -> None:
     if as_json:
-        output.say_json(_result_json(result))
+        output.print_json(_result_json(result))
         return
     for block in result.content:
         if isinstance(block, TextBlock):

@@ -113,7 +113,7 @@ def check(data: Any, dialect: str | None = None, target: ModelDescriptor | str |
         unread = Finding(error.path, "error", error.message, "write it as the format has it, or name the format")
         return mistakes or (unread,)
     name, unnamed = _name(value, dialect), dialect is None
-    findings = _excused(_checked(conversation.request(), target), conversation, target, name, unnamed)
+    findings = _applicable(_checked(conversation.request(), target), conversation, target, name, unnamed)
     if mistakes:  # which describe the same in more detail
         findings = tuple(finding for finding in findings if not finding.message.startswith(f"{SHAPE}: "))
     return (*mistakes, *_broken_tree(conversation), *findings)
@@ -157,7 +157,7 @@ _UNANSWERED = "tool result: none for the call"
 _UNASKED = "tool result: no call is without a result"
 
 
-def _excused(
+def _applicable(
     findings: tuple[Finding, ...],
     conversation: Conversation,
     target: ModelDescriptor | str | None,

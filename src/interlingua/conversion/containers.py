@@ -164,7 +164,7 @@ def _bomb(limit: int) -> str:
 
 def in_archive(members: Mapping[str, bytes], dialect: str | None) -> tuple[str, Iterable[Any]] | None:
     """Returns the format that recognises these members, and its documents."""
-    for form in _asked(dialect):
+    for form in _candidates(dialect):
         with _guarded(form.name):
             documents = form.archive(members) if form.archive is not None else None
         if documents is not None:
@@ -191,7 +191,7 @@ def _guarded(name: str) -> Iterator[None]:
 
 def in_database(connection: sqlite3.Connection, dialect: str | None) -> tuple[str, Iterable[Any]] | None:
     """Returns the format that recognises these tables, and its documents."""
-    for form in _asked(dialect):
+    for form in _candidates(dialect):
         # A table or column that only some versions of a format have is not corruption.
         with contextlib.suppress(sqlite3.OperationalError), _guarded(form.name):
             documents = form.database(connection) if form.database is not None else None
@@ -200,7 +200,7 @@ def in_database(connection: sqlite3.Connection, dialect: str | None) -> tuple[st
     return None
 
 
-def _asked(dialect: str | None) -> list[Any]:
+def _candidates(dialect: str | None) -> list[Any]:
     if dialect is not None:
         return [FORMATS[dialect]] if dialect in FORMATS else []
     return list(ordered().formats)

@@ -30,10 +30,10 @@ from .detection import (
     chunks_of,
     detect,
     detect_name,
+    gc_paused,
     is_response,
     stream_kind,
     text_of_file,
-    uncollected,
     value_of,
 )
 from .inputs import Given, conversation_of
@@ -55,14 +55,14 @@ def decode(data: Any, dialect: str | None = None) -> Conversation:
     module: Any = form.codec
     if isinstance(form, FileFormat):
         if form.read is not None and type(data) is bytes:
-            with uncollected(data.count(b"\n")):
+            with gc_paused(data.count(b"\n")):
                 found = form.read(io.BytesIO(data))
             if found is not None:
                 return found
         value = text_of_file(data) if form.text and isinstance(data, bytes | str) else value_of(data)
         try:
             if type(value) is Lines:
-                with uncollected(len(value)):
+                with gc_paused(len(value)):
                     conversation = _conversation(module.decode(value))
             else:
                 conversation = _conversation(module.decode(value))

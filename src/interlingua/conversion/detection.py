@@ -50,7 +50,7 @@ def lines_in(stream: IO[bytes]) -> Lines | None:
     if stream_kind(head) is not None or not _begins_lines(head) or _known_text(head) is not None:
         return None
     stream.seek(0)
-    with uncollected():
+    with gc_paused():
         return _parsed(stream)
 
 
@@ -86,7 +86,7 @@ def _known_text(data: bytes | bytearray | str, size: int | None = None) -> Text 
 
 
 @contextlib.contextmanager
-def uncollected(size: int | None = None) -> Iterator[None]:
+def gc_paused(size: int | None = None) -> Iterator[None]:
     """Disables garbage collection while the values of a large file of `size` lines are created.
 
     They have no cycles, and collection takes a quarter of the time. Only the caller that disabled the collector enables
@@ -100,7 +100,7 @@ def uncollected(size: int | None = None) -> Iterator[None]:
         yield
     finally:
         if gc.get_count()[0] > _MANY_VALUES:
-            _call_old()
+            _promote()
         gc.enable()
 
 
@@ -110,7 +110,7 @@ _promotions = itertools.count(1)
 _UNSEEN = 16  # promotions between full collections
 
 
-def _call_old() -> None:
+def _promote() -> None:
     """Promotes new objects to the oldest generation without a collection, which takes as long as decoding them.
 
     Every 16th time a full collection runs, so that the garbage of a program that reads many large files is not hidden.
@@ -125,7 +125,7 @@ def _call_old() -> None:
 
 def _lines(data: bytes | bytearray | str) -> Lines | None:
     """Returns the values of a file of JSON lines, without truncated lines; None if most lines are invalid."""
-    with uncollected(data.count("\n") if isinstance(data, str) else data.count(b"\n")):
+    with gc_paused(data.count("\n") if isinstance(data, str) else data.count(b"\n")):
         # Not str.splitlines(): U+2028 may appear unescaped in a JSON string.
         return _parsed(data.split("\n") if isinstance(data, str) else io.BytesIO(data))
 

@@ -30,8 +30,8 @@ from . import containers
 from .arrays import CHUNK, Splitter, elements
 from .containers import SourceError
 from .converting import decode, split, stands_alone
-from .detection import Detection, detect, detect_name, is_stream, lines_in, uncollected, value_of
-from .subagents import files_of_subagents, kin_of, spawned, subagents_of
+from .detection import Detection, detect, detect_name, gc_paused, is_stream, lines_in, value_of
+from .subagents import files_of_subagents, relatives_of, spawned, subagents_of
 
 _log = logging.getLogger(__name__)
 
@@ -587,7 +587,7 @@ def _with_subagents(
     above: Conversation | None = None,
 ) -> Iterator[Conversation]:
     """Yields a conversation, linked to the one that started it, and its sub-agents."""
-    kin = kin_of(conversation, path or Path())
+    kin = relatives_of(conversation, path or Path())
     if above is None or kin.parent is not None:
         yield spawned(conversation, kin, above)
         yield from subagents_of(conversation)
@@ -595,7 +595,7 @@ def _with_subagents(
         if file not in seen:
             seen.add(file)
             for child in _readable(file, dialect):
-                if kin_of(child, file).parent == kin.id:
+                if relatives_of(child, file).parent == kin.id:
                     yield from _with_subagents(child, file, dialect, seen, conversation)
 
 
@@ -618,7 +618,7 @@ def _conversations_in(source: Any, dialect: str | None, columns: Mapping[str, st
     while True:
         # The values of a large file are checked for cycles once, when only the conversation is left. Later
         # conversations of a file are small.
-        with uncollected() if waiting is None else _AS_USUAL:
+        with gc_paused() if waiting is None else _AS_USUAL:
             document = next(documents, None)
             if document is None:
                 break

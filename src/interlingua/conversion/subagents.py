@@ -63,7 +63,7 @@ def _alone(entries: list[Entry], origin: dict[str, Any]) -> Conversation:
 _HEAD = 1 << 18  # bytes at the beginning of a file that may name its parent session
 
 
-def kin_of(conversation: Conversation, path: PurePath) -> Kin:
+def relatives_of(conversation: Conversation, path: PurePath) -> Kin:
     """Returns where a conversation's relatives are, according to its format; empty if it does not know."""
     for name in conversation.extra:
         form = FORMATS.get(name)

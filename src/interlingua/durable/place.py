@@ -67,7 +67,7 @@ class Place(Struct, frozen=True, kw_only=True):
 
     def client(self) -> "DBOSClient":
         """A connection to the database, which is created if missing."""
-        with dbos_at_hand():
+        with dbos_installed():
             from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer
 
         _hide_parameters(self.url)
@@ -142,7 +142,7 @@ class Place(Struct, frozen=True, kw_only=True):
         return Session.open(order.session, agent=AGENT, home=self.home, store=self.sessions, sync="always")
 
     @property
-    def troubles(self) -> tuple[type[Exception], ...]:
+    def transient_errors(self) -> tuple[type[Exception], ...]:
         """Returns the exceptions of a database or session store that is temporarily unreachable."""
         if self.sessions is None or not self.sessions.startswith("postgres"):
             return (SessionError, TimedOut, OSError, sqlite3.Error)
@@ -152,7 +152,7 @@ class Place(Struct, frozen=True, kw_only=True):
 
 
 @contextlib.contextmanager
-def dbos_at_hand() -> Iterator[None]:
+def dbos_installed() -> Iterator[None]:
     try:
         yield
     except ImportError:

@@ -28,7 +28,7 @@ _KEEPALIVE = "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keep
 class Presence(Protocol):
     """This worker's liveness lock, and those of others."""
 
-    def grave(self, worker: str) -> AbstractContextManager[bool]:
+    def dead(self, worker: str) -> AbstractContextManager[bool]:
         """Whether a worker has certainly died; until the end of the context no other worker checks it."""
         ...
 
@@ -58,7 +58,7 @@ class _Locks:
         return self._folder / f"{worker}.lock"
 
     @contextlib.contextmanager
-    def grave(self, worker: str) -> Iterator[bool]:
+    def dead(self, worker: str) -> Iterator[bool]:
         if not _WORKER.fullmatch(worker):  # not a worker of ours, and not a file name
             yield True
             return
@@ -98,7 +98,7 @@ class _Advisory:
         return connection
 
     @contextlib.contextmanager
-    def grave(self, worker: str) -> Iterator[bool]:
+    def dead(self, worker: str) -> Iterator[bool]:
         taken = self._connection.execute("SELECT pg_try_advisory_lock(%s)", [_key(worker)]).fetchone()
         if not taken or not taken[0]:
             yield False

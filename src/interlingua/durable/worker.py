@@ -127,7 +127,7 @@ class Worker:
         except BaseException:
             self._runs.close()
             raise
-        self._watch = threading.Thread(target=self._look_after, name="interlingua-worker", daemon=True)
+        self._watch = threading.Thread(target=self._supervise, name="interlingua-worker", daemon=True)
         self._watch.start()
 
     def _launch(self) -> None:
@@ -234,7 +234,7 @@ class Worker:
     async def _life(self, order: Order) -> Outcome | None:
         """The outcome of a run; None if it was left to another worker."""
         life = _Life(order.id)
-        with self._having(life):
+        with self._registered(life):
             if self._stopping.is_set():
                 return None
             _log.info("%s: agent %s, session %s", order.id, order.agent, order.session)
@@ -256,7 +256,7 @@ class Worker:
             self._runs.count(id, lives=lives, left=left + 1)
 
     @contextlib.contextmanager
-    def _having(self, life: _Life) -> Iterator[None]:
+    def _registered(self, life: _Life) -> Iterator[None]:
         with self._changed:
             self._lives[life.id] = life
         try:
@@ -275,7 +275,7 @@ class Worker:
                 with await self._session(order, life) as life.session:
                     async with self._turn(order, life):
                         return await executed(order, life.session, life.signal)
-            except self.place.troubles as error:
+            except self.place.transient_errors as error:
                 failures += 1
                 if failures == _TRIES or life.left is not None:
                     raise
@@ -306,13 +306,13 @@ class Worker:
             raise RunFailed(f"given up after {deaths} workers died with it; its session records what was done")
         is_suspect = deaths >= max(1, min(_SUSPECT, self._give_up))
         await self._admitted(life, is_suspect)
-        timer = asyncio.get_running_loop().call_later(_ALONE, self._trust, life.id)
+        timer = asyncio.get_running_loop().call_later(_ALONE, self._end_isolation, life.id)
         try:
             await asyncio.to_thread(self._runs.count, order.id, lives=lives + 1, left=left)
             yield
         finally:
             timer.cancel()
-            self._trust(life.id)
+            self._end_isolation(life.id)
             with self._changed:
                 self._begun.discard(life.id)
 
@@ -325,7 +325,7 @@ class Worker:
         while True:
             if self._total is not None and not await asyncio.to_thread(self._is_in_total, life.id):
                 if life.left is not None:
-                    self._trust(life.id)
+                    self._end_isolation(life.id)
                     raise RunError(life.left)
                 await _pause(self._poll / 4, life.signal)
                 continue
@@ -336,7 +336,7 @@ class Worker:
                     self._begun.add(life.id)
                     return
             if life.left is not None:
-                self._trust(life.id)
+                self._end_isolation(life.id)
                 raise RunError(life.left)
             await _pause(self._poll / 4, life.signal)
 
@@ -349,7 +349,7 @@ class Worker:
         ids = [row.workflow_id for row in sorted(rows, key=lambda row: (row.created_at or 0, row.workflow_id))]
         return id not in ids or ids.index(id) < (self._total or 1)
 
-    def _trust(self, id: str) -> None:
+    def _end_isolation(self, id: str) -> None:
         """Allows other runs beside a suspect again."""
         with self._changed:
             if id in self._suspects:
@@ -357,7 +357,7 @@ class Worker:
 
     # --- supervision -----------------------------------------------------------------------------------------------
 
-    def _look_after(self) -> None:
+    def _supervise(self) -> None:
         while True:
             try:
                 self._look()
@@ -372,9 +372,9 @@ class Worker:
         owners = {row.workflow_id: row.executor_id for row in self._runs.running()}
         for life in mine:
             if owners.get(life.id) != self.name:
-                self._let_go(life)
+                self._release_lost(life)
         for worker in sorted({owner for owner in owners.values() if owner not in (None, self.name)}):
-            with self._presence.grave(worker) as is_dead:
+            with self._presence.dead(worker) as is_dead:
                 if is_dead:
                     self._resume_runs_of(worker)
 
@@ -385,7 +385,7 @@ class Worker:
                 _log.info("%s: resumed, its worker %s died", row.workflow_id, worker)
                 self._runs.resume(row.workflow_id, row.queue_name or self._queue)
 
-    def _let_go(self, life: _Life) -> None:
+    def _release_lost(self, life: _Life) -> None:
         """Releases a run that is no longer ours: cancelled, or reassigned because our lock was lost."""
         state = self._runs.status(life.id).state
         if state == "cancelled":

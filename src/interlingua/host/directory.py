@@ -455,7 +455,7 @@ class Directory:
         """Returns the latest messages of a session as another may read them; `offset` skips that many of the latest."""
         key = self.seen(session, by)
         wanted = limit + offset + 1
-        messages = self._spoken(key, wanted, include_tools)
+        messages = self._visible_messages(key, wanted, include_tools)
         more = len(messages) >= wanted
         chosen = messages[max(len(messages) - offset - limit, 0) : len(messages) - offset]
         given = excerpt(chosen, tools=include_tools)
@@ -473,7 +473,7 @@ class Directory:
             "bytes": given.size,
         }
 
-    def _spoken(self, key: str, wanted: int, tools: bool) -> Sequence[AgentMessage]:
+    def _visible_messages(self, key: str, wanted: int, tools: bool) -> Sequence[AgentMessage]:
         """Returns the last visible messages, without reading more of the session than necessary."""
         size = wanted * 2
         while True:

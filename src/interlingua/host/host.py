@@ -344,7 +344,7 @@ class AgentHost(Directory):
     async def _prepared(self, run: Run, by: Caller | None) -> list[AgentMessage]:
         """Writes the first lines of a child's session; returns its first messages."""
         task, (agent, id) = run.task, parts(run.key)
-        fields: dict[str, Any] = {"depth": run.depth, "runId": run.id, **self._handed_down(run)}
+        fields: dict[str, Any] = {"depth": run.depth, "runId": run.id, **self._inherited(run)}
         fields |= {name: value for name in ("model", "thinking") if (value := getattr(task, name))}
         if task.sandbox == "require" or (by is not None and by.sandboxed):
             fields["sandboxed"] = True
@@ -365,7 +365,7 @@ class AgentHost(Directory):
         text = task.text if not paths else f"{task.text}\n\nAttached files: {', '.join(paths)}"
         return [between(text, run.parent, SPAWN, run.id)]
 
-    def _handed_down(self, run: Run) -> dict[str, Any]:
+    def _inherited(self, run: Run) -> dict[str, Any]:
         """Returns the default directory of a child: that of its parent, if the parent is a child too."""
         if run.parent is None or parts(run.parent)[0] != parts(run.key)[0]:
             return {}
@@ -468,9 +468,9 @@ class AgentHost(Directory):
                 lane.on_message()
             return
         signal = next((run.signal for run in self._active(key=lane.key)), None)
-        self._begin(self._quietly(self.run([message], lane.key, signal=signal), lane.key))
+        self._begin(self._in_background(self.run([message], lane.key, signal=signal), lane.key))
 
-    async def _quietly(self, work: Awaitable[Any], key: str) -> None:
+    async def _in_background(self, work: Awaitable[Any], key: str) -> None:
         """Runs background work; failures are logged."""
         try:
             await work

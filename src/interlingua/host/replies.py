@@ -164,27 +164,27 @@ class Cleaner:
         text = self._returned + text
         self._returned = "\r" * text.endswith("\r")
         self._rest += visible(text.removesuffix("\r"))
-        self._go_on(final=False)
+        self._advance(final=False)
         return self._taken()
 
     def end(self, *, complete: bool = True) -> str:
         """Returns the rest of the buffered text. Half a token at the end of a truncated text is not shown."""
-        self._go_on(final=True, complete=complete)
+        self._advance(final=True, complete=complete)
         opening, self._opening = self._opening, None
         if opening is not None:
-            self._say_opening("".join(opening), complete)
+            self._emit_opening("".join(opening), complete)
         return self._taken()
 
     def _taken(self) -> str:
         out, self._out = "".join(self._out), []
         return out
 
-    def _go_on(self, *, final: bool, complete: bool = True) -> None:
+    def _advance(self, *, final: bool, complete: bool = True) -> None:
         text, at = self._before + self._rest, len(self._before)
         limits: dict[bool, int] = {}  # up to where the text may be read, in code and outside
         while at < len(text):
             if self._in_thought:
-                at = self._after_thought(text, at, final)
+                at = self._reasoning_end(text, at, final)
                 if self._in_thought:
                     break
                 continue
@@ -197,7 +197,7 @@ class Cleaner:
                 at = limit
                 break
             self._pass(text[at : found.start()])
-            at = self._obeyed(found)
+            at = self._apply_directive(found)
         self._rest, self._before = text[at:], text[max(at - 1, 0) : at]
 
     def _safe(self, text: str, at: int) -> int:
@@ -206,7 +206,7 @@ class Cleaner:
         found = pending.search(text, max(at, len(text) - _TAIL))
         return found.start() if found is not None else len(text)
 
-    def _after_thought(self, text: str, at: int, final: bool) -> int:
+    def _reasoning_end(self, text: str, at: int, final: bool) -> int:
         """Returns where reasoning ends, or as far as it is known to go."""
         found = _CLOSING.search(text, at)
         if found is not None:
@@ -215,7 +215,7 @@ class Cleaner:
         pending = None if final else _PARTIAL_CLOSING.search(text, max(at, len(text) - 48))
         return len(text) if pending is None else pending.start()
 
-    def _obeyed(self, found: re.Match[str]) -> int:
+    def _apply_directive(self, found: re.Match[str]) -> int:
         """Applies a directive; returns where the text continues after it."""
         given = found.groupdict()
         if given.get("token"):
@@ -284,7 +284,7 @@ class Cleaner:
             self._out.append("".join(self._opening).lstrip())
             self._opening = None
 
-    def _say_opening(self, text: str, complete: bool) -> None:
+    def _emit_opening(self, text: str, complete: bool) -> None:
         """Emits text that is only a token, a prefix of one, or punctuation, unless it means silence."""
         core = self._core
         half = core and ("_" in core or not complete)

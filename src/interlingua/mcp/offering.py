@@ -190,7 +190,7 @@ class _Subscriptions:
                 version = await self._version(uri)
                 if version != self._versions[uri]:
                     self._versions[uri] = version
-                    await self._tell(uri)
+                    await self._notify(uri)
         self._versions = {}
 
     async def _version(self, uri: str) -> Any:
@@ -202,7 +202,7 @@ class _Subscriptions:
         except (InterlinguaError, OSError) as error:  # a deleted file has changed, too
             return describe(error)
 
-    async def _tell(self, uri: str) -> None:
+    async def _notify(self, uri: str) -> None:
         for session in self._sessions.get(uri, ()):
             with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError, MCPError):  # it is gone
                 await session.send_resource_updated(uri)

@@ -98,12 +98,12 @@ class PluginDialect:
         self._dialect = dialect
 
     def sniff(self, value: Any) -> Any:
-        return self._asked("sniff", value)
+        return self._call_test("sniff", value)
 
     def split(self, value: Any) -> Any:
-        return self._asked("split", value)
+        return self._call_test("split", value)
 
-    def _asked(self, question: str, value: Any) -> Any:
+    def _call_test(self, question: str, value: Any) -> Any:
         ask = getattr(self._dialect, question, None)
         if ask is None:
             return None

@@ -317,7 +317,7 @@ class _Loader:
         ids: set[str] = set()
         for found in (*self._in_folders(self._paths), *self._installed(points)):
             ids.add(found.manifest.id)
-            if not self._wanted(found):
+            if not self._is_enabled(found):
                 continue
             try:
                 yield from self._load(found)
@@ -370,7 +370,7 @@ class _Loader:
             except FormatError as error:
                 self._report(point.value, None, "manifest", str(error))
 
-    def _wanted(self, found: _Found) -> bool:
+    def _is_enabled(self, found: _Found) -> bool:
         id = found.manifest.id
         if id in self._disabled:
             self._log.info(f"{id}: disabled")

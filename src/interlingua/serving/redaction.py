@@ -180,7 +180,7 @@ PATTERNS: tuple[Pattern, ...] = (
 
 def scan(value: Any, also: Collection[str] = ()) -> list[Find]:
     """Returns every match in a JSON value, in text order. `also` holds further texts to find, case-insensitively."""
-    patterns = (*_wanted(also), *PATTERNS)
+    patterns = (*_literal_patterns(also), *PATTERNS)
     finds = [find for path, text in _texts(value, ()) for find in _in_text(path, text, patterns)]
     names = sorted({name for find in finds if find.kind == "path" and (name := _home_name(find.text)) is not None})
     if not names:
@@ -199,7 +199,7 @@ def redact(value: Any, chosen: Collection[str], also: Collection[str] = (), repl
     return _Redactor(by_path, replacement).value(value, ()) if by_path else value
 
 
-def _wanted(also: Collection[str]) -> list[Pattern]:
+def _literal_patterns(also: Collection[str]) -> list[Pattern]:
     return [Pattern("pattern", re.compile(re.escape(text), re.IGNORECASE)) for text in also if text]
 
 

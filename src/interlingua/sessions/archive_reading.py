@@ -147,13 +147,13 @@ def _is_bookkeeping(entry: Entry) -> bool:
 
 def _first_text(conversation: Conversation) -> str:
     """Returns the first text of the user."""
-    return next((text for entry in conversation.entries if (text := _asked(entry.message))), "")
+    return next((text for entry in conversation.entries if (text := _user_text(entry.message))), "")
 
 
-def _asked(message: AgentMessage) -> str:
+def _user_text(message: AgentMessage) -> str:
     """Returns the text of a user message; "" for any other message."""
-    is_asked = isinstance(message, UserMessage) and message.origin is None
-    return text_of(message.content).strip() if is_asked else ""  # type: ignore[union-attr]
+    is_user = isinstance(message, UserMessage) and message.origin is None
+    return text_of(message.content).strip() if is_user else ""  # type: ignore[union-attr]
 
 
 def _short(text: str) -> str | None:
@@ -289,7 +289,7 @@ class _Lines:
         if title is not None:
             texts.append(Text("", None, "title", "", title))
         elif not self._state.get("titled"):
-            title = next((text for _, message in found if (text := _asked(message))), None)
+            title = next((text for _, message in found if (text := _user_text(message))), None)
         self._state["titled"] = bool(self._state.get("titled") or title)
         times = [at for _, message in found if isinstance(at := getattr(message, "timestamp", None), int)]
         models = dict.fromkeys(model for _, message in found if (model := model_of(message)))

@@ -157,7 +157,7 @@ def _living(session: Session) -> Iterator[bytes]:
     latest = _latest_branch_lines(session)
     head = ROOT  # of the new session
     for number in range(len(log)):
-        if _lives(session, number, alive, labels) and (number in latest or not _is_branch(session, number)):
+        if _is_kept(session, number, alive, labels) and (number in latest or not _is_branch(session, number)):
             yield log.line(number)
             head = number if log.place(number).kind >= ENTRY else head
             for note in journal.get(number, ()):
@@ -183,7 +183,7 @@ def _is_branch(session: Session, number: int) -> bool:
     return session._log.place(number).kind == MARK and parse_place(session._log.line(number)).role == "branch"
 
 
-def _lives(session: Session, number: int, alive: set[int], labels: dict[str, str]) -> bool:
+def _is_kept(session: Session, number: int, alive: set[int], labels: dict[str, str]) -> bool:
     kind = session._log.place(number).kind
     if kind >= ENTRY:
         return number in alive

@@ -125,7 +125,7 @@ class ProxyServer:
             return await _refuse(
                 passed, writer, 407, 'Proxy Authentication Required\r\nProxy-Authenticate: Basic realm="t"'
             )
-        host, port, opening = _onwards(head)
+        host, port, opening = _upstream(head)
         try:
             up_reader, up_writer = await asyncio.open_connection(host, port)
         except OSError:
@@ -158,7 +158,7 @@ def _parsed(data: bytes) -> _Head:
 _HOP = (b"proxy-", b"connection:", b"keep-alive:")
 
 
-def _onwards(head: _Head) -> tuple[str, int, bytes]:
+def _upstream(head: _Head) -> tuple[str, int, bytes]:
     """Returns host, port and the bytes to send first; none for a tunnel."""
     if head.method == "CONNECT":
         host, _, port = head.target.rpartition(":")

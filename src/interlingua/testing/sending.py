@@ -28,7 +28,7 @@ async def send(http: web.Request, answer: Answer) -> web.StreamResponse:
             case Wait():
                 await _silence(step.seconds)
             case HangUp():
-                _hang_up(http, step.reset)
+                _close_connection(http, step.reset)
                 return response
     await response.write_eof()
     return response
@@ -43,7 +43,7 @@ async def _send_raw(http: web.Request, answer: Answer) -> web.StreamResponse:
             case Wait():
                 await _silence(step.seconds)
             case HangUp():
-                _hang_up(http, step.reset)
+                _close_connection(http, step.reset)
     return web.Response()
 
 
@@ -54,7 +54,7 @@ async def _silence(seconds: float | None) -> None:
         await asyncio.sleep(seconds)
 
 
-def _hang_up(http: web.Request, reset: bool) -> None:
+def _close_connection(http: web.Request, reset: bool) -> None:
     """Closes the connection; aiohttp then finds it closed, and writes nothing more."""
     transport = http.transport
     if transport is None:

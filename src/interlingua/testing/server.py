@@ -79,15 +79,15 @@ class _Entry:
     used: int = 0
 
     @property
-    def struck(self) -> int:
+    def affected(self) -> int:
         """How many requests its faults affect before the reply itself counts as sent."""
         return max((fault.times or 0 for fault in self.faults), default=0)
 
     def is_over(self, more: bool) -> bool:
         """Whether the next request gets another reply; the last one of the queue stays, unless it has `times`."""
         if self.times is not None:
-            return self.used >= self.struck + self.times
-        return more and self.used > self.struck
+            return self.used >= self.affected + self.times
+        return more and self.used > self.affected
 
     def active(self) -> tuple[Fault, ...]:
         return tuple(fault for fault in self.faults if fault.times is None or self.used < fault.times)
@@ -379,7 +379,7 @@ class Server:
             answer = self._blank(received, _streams(request, asked), query)
         else:
             given = await self._encoded(entry.reply, request, received)
-            answer = self._spoken(given, request, received, asked, query, entry.chunk)
+            answer = self._encoded_answer(given, request, received, asked, query, entry.chunk)
         for fault in faults:
             answer = fault.apply(answer)
         return answer
@@ -406,7 +406,7 @@ class Server:
             received.error = f"{type(error).__name__}: {error}"
             return ProviderError(f"the function that makes the reply failed: {received.error}", status=500)
 
-    def _spoken(
+    def _encoded_answer(
         self, given: Answered, request: Request, received: Received, asked: Route, query: Mapping[str, str], chunk: int
     ) -> Answer:
         if isinstance(given, ProviderError):

@@ -234,7 +234,7 @@ class Tree:
     ) -> Iterator[_Place]:
         """Walks to `path`. `make` creates missing directories; `exact` matches no similar name."""
         try:
-            parts = spellings(path, self._roots, home)[0] if exact else self._meant(path)
+            parts = spellings(path, self._roots, home)[0] if exact else self._resolved_parts(path)
             with self._walk(parts, path, make, follow_last) as place:
                 yield place
         except OSError as error:
@@ -242,10 +242,10 @@ class Tree:
 
     def variant(self, path: str) -> str | None:
         """The similar path that is read instead of `path`, if `path` does not exist."""
-        literal, found = spellings(path, self._roots, home)[0], self._meant(path)
+        literal, found = spellings(path, self._roots, home)[0], self._resolved_parts(path)
         return None if found == literal else "/".join(found)
 
-    def _meant(self, path: str) -> Parts:
+    def _resolved_parts(self, path: str) -> Parts:
         """The path itself if it exists or nothing is similar; else the similar one."""
         literal, *others = spellings(path, self._roots, home)
         if not has_variants(path):

@@ -175,7 +175,7 @@ def _execute(function: Function, parameters: list[_Parameter]) -> Execute:
         for parameter in parameters:
             if parameter.special is not None:
                 value = signal if parameter.special == "signal" else on_update
-                given[parameter.name] = _stand_in(parameter) if value is None else value
+                given[parameter.name] = _placeholder(parameter) if value is None else value
         args = [
             given.pop(parameter.name) for parameter in parameters if parameter.positional and parameter.name in given
         ]
@@ -188,7 +188,7 @@ def _execute(function: Function, parameters: list[_Parameter]) -> Execute:
     return execute
 
 
-def _stand_in(parameter: _Parameter) -> Any:
+def _placeholder(parameter: _Parameter) -> Any:
     """The value for a signal or callback parameter if the caller passes none."""
     if _without_none(parameter.hint) is not parameter.hint:
         return None

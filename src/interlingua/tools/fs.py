@@ -300,11 +300,11 @@ class MemoryBridge:
         return parts
 
     def _parts(self, path: str) -> Parts:
-        parts = self._meant(path)
+        parts = self._resolved_parts(path)
         require_permission(path, "/".join(parts) or ".")
         return parts
 
-    def _meant(self, path: str) -> Parts:
+    def _resolved_parts(self, path: str) -> Parts:
         """The path itself if it exists or nothing is similar; else the similar one."""
         literal, *others = spellings(path)
         if literal in self._files or literal in self._directories or not has_variants(path):

@@ -348,17 +348,17 @@ def _given(error: ValidationError, schema: dict[str, Any]) -> Iterator[str]:
             known = _properties(schema, error)
             given = error.instance if isinstance(error.instance, dict) else {}
             strangers = [other for other in given if other not in known]
-            yield f"{_path([*error.instance_path, name])}: is required{_meant(name, strangers, 'given as')}"
+            yield f"{_path([*error.instance_path, name])}: is required{_suggestion(name, strangers, 'given as')}"
         case Kind.AdditionalProperties(unexpected=names) | Kind.UnevaluatedProperties(unexpected=names):
             known = _properties(schema, error)
             for name in names:
-                allowed = f"; allowed: {', '.join(known) or 'none'}"
-                yield f"{_path([*error.instance_path, name])}: unknown argument{_meant(name, list(known)) or allowed}"
+                hint = _suggestion(name, list(known)) or f"; allowed: {', '.join(known) or 'none'}"
+                yield f"{_path([*error.instance_path, name])}: unknown argument{hint}"
         case Kind.Type(types=types):
             yield f"{path}: expected {' or '.join(types)}{got}"
         case Kind.Enum(options=options):
             names = [option for option in options if isinstance(option, str)]
-            meant = _meant(error.instance, names) if isinstance(error.instance, str) else ""
+            meant = _suggestion(error.instance, names) if isinstance(error.instance, str) else ""
             yield f"{path}: must be one of {', '.join(map(shown, options[:50]))}{got}{meant}"
         case Kind.AnyOf(context=branches) | Kind.OneOfNotValid(context=branches):
             yield from _described_union(error, branches, schema)
@@ -384,7 +384,7 @@ def _path(path: Sequence[str | int]) -> str:
     return out.removeprefix(".") or "(arguments)"
 
 
-def _meant(name: str, candidates: list[str], text: str = "did you mean") -> str:
+def _suggestion(name: str, candidates: list[str], text: str = "did you mean") -> str:
     folded = {_folded(candidate): candidate for candidate in candidates}
     near = difflib.get_close_matches(_folded(name), folded, n=1, cutoff=0.6)
     return f"; {text} {shown(folded[near[0]])}?" if near else ""

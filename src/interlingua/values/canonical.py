@@ -86,7 +86,7 @@ def load(data: bytes | str, type: Any = Conversation) -> Any:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             pass
         else:
-            return _unshown(value) if isinstance(value, MessageUpdate) else value
+            return _without_shown(value) if isinstance(value, MessageUpdate) else value
     return build(jsontext.read(data), type)
 
 
@@ -115,7 +115,7 @@ def _with_partial(value: Any) -> Any:
     return out
 
 
-def _unshown(update: MessageUpdate) -> MessageUpdate:
+def _without_shown(update: MessageUpdate) -> MessageUpdate:
     """Drops an update's message if its event includes it anyway, so that both JSON forms compare equal."""
     known = update.shown is not None and update.shown == message_in(update.assistant_message_event)
     return MessageUpdate(update.assistant_message_event) if known else update
@@ -251,7 +251,7 @@ def _build_struct(value: Any, struct: type[Struct], path: str) -> Any:
     made = struct(**given)
     if isinstance(made, StreamPart) and partial is not None:
         return _showing(made, _build(partial, AssistantMessage, f"{path}.partial"))
-    return _unshown(made) if isinstance(made, MessageUpdate) else made
+    return _without_shown(made) if isinstance(made, MessageUpdate) else made
 
 
 def _showing(event: StreamPart, partial: AssistantMessage) -> StreamPart:

@@ -24,7 +24,7 @@ from .ids import rename_ids
 from .media_blocks import accompany_documents, fit_media, move_result_media
 from .options import fit_options
 from .pairing import drop_failed, pair
-from .text import clean_text, say_failures
+from .text import clean_text, mark_failures
 from .thinking import verify_thinking
 from .tools import fit_schemas, rename_tools
 from .turns import end_with_user, part_results_from_user, place_system, take_turns
@@ -173,7 +173,7 @@ _PASSES: tuple[Callable[[Work], None], ...] = (
     fit_arguments,
     fit_media,
     clean_text,
-    say_failures,
+    mark_failures,
     rename_ids,
     rename_tools,
     move_result_media,

@@ -119,7 +119,7 @@ def _fit_reasoning(options: Options, work: Work) -> Options:
     fitted = fit(asked, _budgeted(work), work.rules.reasoning, room=room)
     if work.open_foreign_turn and _needs_its_thinking(fitted.reasoning, work):
         fitted = Fitted(Reasoning(enabled=False), "off while a tool turn is open that lacks this model's own thinking")
-    fitted = _shown(_least_in_own_word(fitted, work), work)
+    fitted = _shown(_minimal_value(fitted, work), work)
     if fitted.reasoning == asked:
         return options
     work.lost("$.options.reasoning", "reasoning", fitted.why, fitted.severity)
@@ -145,7 +145,7 @@ def _needs_its_thinking(reasoning: Reasoning | None, work: Work) -> bool:
     return reasoning.budget is not None or not work.generation.adaptive
 
 
-def _least_in_own_word(fitted: Fitted, work: Work) -> Fitted:
+def _minimal_value(fitted: Fitted, work: Work) -> Fitted:
     """Sends "off" as the wire's own value for minimal reasoning, where it has one."""
     reasoning, word, api = fitted.reasoning, work.generation.off_word, work.rules.api
     if word is None or reasoning is None or reasoning.enabled is not False or not work.rules.off_values:

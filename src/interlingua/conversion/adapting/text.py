@@ -62,7 +62,7 @@ def _clean_system(work: Work) -> None:
         work.system = kept or None
 
 
-def say_failures(work: Work) -> None:
+def mark_failures(work: Work) -> None:
     """Puts failure into the result's text where the wire has no flag for it, so that the model does not mistake it
     for output.
     """

@@ -169,12 +169,12 @@ class _Processes:
 
 async def _poll(session: ProcessSession, arguments: ProcessArguments, signal: Abort | None) -> ToolResult:
     end = time.monotonic() + min(arguments.timeout, MAX_POLL_MS) / 1000
-    over, data, passed = _news(session)
+    over, data, passed = _new_output(session)
     while not data and not over and time.monotonic() < end:
         if signal is not None and signal.aborted:
             return _failed("aborted while waiting; the command runs on")
         await session.wait(0.05)
-        over, data, passed = _news(session)
+        over, data, passed = _new_output(session)
     session.seen += passed + len(data)
     gap = f"[… {passed:,} bytes passed over; see action log …]\n" if passed else ""
     shown = plain(data).strip("\n")
@@ -185,7 +185,7 @@ async def _poll(session: ProcessSession, arguments: ProcessArguments, signal: Ab
     )
 
 
-def _news(session: ProcessSession) -> tuple[bool, bytes, int]:
+def _new_output(session: ProcessSession) -> tuple[bool, bytes, int]:
     """Whether the command has ended, its new output in whole characters, and the number of skipped bytes."""
     over = session.exit is not None
     data, passed = session.output.since(session.seen, SHOWN_BYTES)
