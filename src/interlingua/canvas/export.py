@@ -638,9 +638,9 @@ FRAME_POLICY = (
 )
 
 
-def _choice(asked: ScanRequest | ExportRequest) -> Choice:
-    check_format(asked.format)
-    return Choice(format=asked.format, to=asked.to, all=asked.all, thinking=asked.thinking, media=asked.media)
+def _choice(request: ScanRequest | ExportRequest) -> Choice:
+    check_format(request.format)
+    return Choice(format=request.format, to=request.to, all=request.all, thinking=request.thinking, media=request.media)
 
 
 @route("POST", "/api/sessions/{key}/export/scan", body=ScanRequest, returns=Scan)
@@ -659,13 +659,13 @@ async def scan(call: Call) -> Scan:
 @route("POST", "/api/sessions/{key}/export", body=ExportRequest)
 async def export(call: Call) -> web.Response:
     """Export a session as a file, with the chosen matches replaced."""
-    hub, asked = await call.canvas.hub(call["key"]), call.body
+    hub, request = await call.canvas.hub(call["key"]), call.body
 
     def written() -> tuple[Any, str]:
-        choice, view = _choice(asked), call.canvas.describe(hub.place)
+        choice, view = _choice(request), call.canvas.describe(hub.place)
         material = material_of(hub.tree, view, choice, call.canvas.describer)
-        if asked.redact:
-            material = redacted(material, asked.redact, asked.patterns, asked.replace)
+        if request.redact:
+            material = redacted(material, request.redact, request.patterns, request.replace)
         return write(material, view, choice), material.title
 
     file, title = await asyncio.to_thread(written)

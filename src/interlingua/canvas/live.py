@@ -318,12 +318,12 @@ class Feeds:
     def all(self, key: str | None = None) -> list[ReportedRun]:
         return [run for run in self._runs.values() if key in (None, run.key)]
 
-    async def take(self, hub: Hub, asked: FeedRequest) -> int:
+    async def take(self, hub: Hub, request: FeedRequest) -> int:
         """Shows an agent's events; raises FormatError for an invalid one."""
-        events = [(_event(item.event, number), item.at) for number, item in enumerate(asked.events)]
-        run = self._runs.get(asked.run)
+        events = [(_event(item.event, number), item.at) for number, item in enumerate(request.events)]
+        run = self._runs.get(request.run)
         if run is None or not run.is_active or run.hub is not hub:
-            run = self._runs[asked.run] = hub.runs[asked.run] = ReportedRun(hub, asked.run, asked.model)
+            run = self._runs[request.run] = hub.runs[request.run] = ReportedRun(hub, request.run, request.model)
             run.begin()
             self._canvas.session_changed(hub.place)
             while len(self._runs) > MAX_FEEDS:

@@ -180,12 +180,12 @@ async def blob(call: Call) -> web.Response:
 def _ranged(request: web.Request, data: bytes, kind: str, headers: dict[str, str]) -> web.Response:
     """Returns all of it, or the range that a player requests."""
     try:
-        asked = request.http_range
+        byte_range = request.http_range
     except ValueError:
         return web.Response(status=416, headers={"Content-Range": f"bytes */{len(data)}"})
     headers["Accept-Ranges"] = "bytes"
-    start, stop, _ = slice(asked.start, asked.stop).indices(len(data))
-    if (asked.start, asked.stop) == (None, None):
+    start, stop, _ = slice(byte_range.start, byte_range.stop).indices(len(data))
+    if (byte_range.start, byte_range.stop) == (None, None):
         return web.Response(body=data, content_type=kind, headers=headers)
     if start >= stop:
         return web.Response(status=416, headers={"Content-Range": f"bytes */{len(data)}"})
@@ -537,7 +537,7 @@ async def search(call: Call) -> SearchResult:
         if hub is not None:
             places = [hub.place, *canvas.describer.links_of(hub.place)]
             within = {"sessions": tuple((place.agent, place.id) for place in places)}
-        asked = Query(
+        search_query = Query(
             text=query.q,
             role=query.role,
             tool=query.tool,
@@ -550,7 +550,7 @@ async def search(call: Call) -> SearchResult:
             offset=offset,
             **within,
         )
-        return canvas.finder.search(asked, hub.place if hub is not None else None)
+        return canvas.finder.search(search_query, hub.place if hub is not None else None)
 
     return await asyncio.to_thread(found)
 

@@ -249,23 +249,25 @@ class Runs:
 
     # --- start -------------------------------------------------------------------------------------------------------
 
-    async def start(self, hub: Hub, asked: RunRequest) -> StartedRuns:
+    async def start(self, hub: Hub, request: RunRequest) -> StartedRuns:
         """Appends the prompt, and starts a response of each model below it."""
-        if asked.key is not None and asked.key in self._started:
-            return self._started[asked.key]
-        self._check(asked)
-        models = [await asyncio.to_thread(described, name, self.client) for name in asked.models]
-        tools = self.toolbox.chosen(asked.tools)
-        at = await asyncio.to_thread(self._beginning, hub, asked)
-        message = await asyncio.to_thread(self._message, asked)
+        if request.key is not None and request.key in self._started:
+            return self._started[request.key]
+        self._check(request)
+        models = [await asyncio.to_thread(described, name, self.client) for name in request.models]
+        tools = self.toolbox.chosen(request.tools)
+        at = await asyncio.to_thread(self._beginning, hub, request)
+        message = await asyncio.to_thread(self._message, request)
         place, session, linked = await self._writer(hub, at)
         try:
-            at = await self._say(session, at, message, hub, asked)
+            at = await self._say(session, at, message, hub, request)
             await asyncio.to_thread(self._refuse_finished, session, at)
             runs = []
-            for number, (name, model) in enumerate(zip(asked.models, models, strict=True)):
-                branch = await asyncio.to_thread(self._branch, session, asked, at, number, len(models))
-                run = await self._make(hub, place, session, at, name, model, branch, asked, tools, message is not None)
+            for number, (name, model) in enumerate(zip(request.models, models, strict=True)):
+                branch = await asyncio.to_thread(self._branch, session, request, at, number, len(models))
+                run = await self._make(
+                    hub, place, session, at, name, model, branch, request, tools, message is not None
+                )
                 runs.append(run)
         except BaseException:
             await self.writers.release(place.key)
@@ -283,36 +285,38 @@ class Runs:
             prompt=at if message is not None else None,
             runs=tuple(run.view() for run in runs),
         )
-        if asked.key is not None:
-            self._started[asked.key] = started
+        if request.key is not None:
+            self._started[request.key] = started
         return started
 
-    def _check(self, asked: RunRequest) -> None:
-        if not 1 <= len(asked.models) <= MAX_RUNS:
-            raise HttpProblem(422, f"{len(asked.models)} models", path="$.models", remedy=f"choose 1 to {MAX_RUNS}")
-        if sum(run.is_active for run in self._runs.values()) + len(asked.models) > MAX_RUNS:
+    def _check(self, request: RunRequest) -> None:
+        if not 1 <= len(request.models) <= MAX_RUNS:
+            raise HttpProblem(422, f"{len(request.models)} models", path="$.models", remedy=f"choose 1 to {MAX_RUNS}")
+        if sum(run.is_active for run in self._runs.values()) + len(request.models) > MAX_RUNS:
             raise HttpProblem(429, f"more than {MAX_RUNS} runs at once", remedy="wait for one to end, or stop one")
-        if asked.replaces is not None and not (asked.text or asked.content):
+        if request.replaces is not None and not (request.text or request.content):
             raise HttpProblem(422, "nothing to put in its place", path="$.text", remedy="say what should stand there")
 
-    def _beginning(self, hub: Hub, asked: RunRequest) -> str | None:
+    def _beginning(self, hub: Hub, request: RunRequest) -> str | None:
         """Returns the entry below which the run begins."""
-        if asked.replaces is not None:
-            return hub.tree.entry(asked.replaces).parent_id
-        if asked.start is UNSET:
+        if request.replaces is not None:
+            return hub.tree.entry(request.replaces).parent_id
+        if request.start is UNSET:
             return hub.tree.head()
-        start: Any = asked.start
+        start: Any = request.start
         if start is not None:
             hub.tree.entry(start)
         return None if start is None else str(start)
 
-    def _message(self, asked: RunRequest) -> UserMessage | None:
+    def _message(self, request: RunRequest) -> UserMessage | None:
         blocks: list[Block] = []
-        for at, given in enumerate(asked.content):
+        for at, given in enumerate(request.content):
             blocks.append(self._block(given, at))
-        if not blocks and not (asked.text or "").strip():
+        if not blocks and not (request.text or "").strip():
             return None
-        content: Any = asked.text if not blocks else (*blocks, *([TextBlock(text=asked.text)] if asked.text else []))
+        content: Any = (
+            request.text if not blocks else (*blocks, *([TextBlock(text=request.text)] if request.text else []))
+        )
         return UserMessage(content=content, timestamp=_now())
 
     def _block(self, given: InputBlock, at: int) -> Block:
@@ -350,37 +354,37 @@ class Runs:
         return source.fork(at, agent=agent, store=self._canvas.library.store, linked=True, empty=at is None)
 
     async def _say(
-        self, session: Session, at: str | None, message: UserMessage | None, hub: Hub, asked: RunRequest
+        self, session: Session, at: str | None, message: UserMessage | None, hub: Hub, request: RunRequest
     ) -> str | None:
         """Appends the prompt; returns the entry that the models respond to."""
         if message is None:
             return at
-        branch = await asyncio.to_thread(self._moving, session, asked, at)
+        branch = await asyncio.to_thread(self._moving, session, request, at)
         history = BranchHistory(session, at, branch)
         await asyncio.to_thread(history.append, message)
         await hub.update()
         return history.at
 
-    def _moving(self, session: Session, asked: RunRequest, at: str | None) -> str | None:
+    def _moving(self, session: Session, request: RunRequest, at: str | None) -> str | None:
         """Returns the named branch that the prompt moves: the requested one, or the one that ends here."""
-        if asked.branch is not None:
-            if asked.branch not in session.branches():
-                session.set_branch(asked.branch, at)
-            return asked.branch
-        if asked.replaces is not None or at is None:
+        if request.branch is not None:
+            if request.branch not in session.branches():
+                session.set_branch(request.branch, at)
+            return request.branch
+        if request.replaces is not None or at is None:
             return None
         return next((branch.name for branch in session.branches().values() if branch.head == at), None)
 
-    def _branch(self, session: Session, asked: RunRequest, at: str | None, number: int, count: int) -> str | None:
+    def _branch(self, session: Session, request: RunRequest, at: str | None, number: int, count: int) -> str | None:
         """Returns the branch of one model's response: the prompt's own for the first; numbered names for further
         ones.
         """
         ends_here = next((branch.name for branch in session.branches().values() if branch.head == at), None)
         if number == 0:
-            return ends_here if asked.branch is not None or count == 1 else None
-        if asked.branch is None:
+            return ends_here if request.branch is not None or count == 1 else None
+        if request.branch is None:
             return None
-        name = f"{asked.branch}-{number + 1}"
+        name = f"{request.branch}-{number + 1}"
         session.set_branch(name, at)
         return name
 
@@ -403,13 +407,13 @@ class Runs:
         name: str,
         model: ModelDescriptor,
         branch: str | None,
-        asked: RunRequest,
+        request: RunRequest,
         tools: Sequence[Any],
         prompted: bool,
     ) -> Run:
         history = await asyncio.to_thread(BranchHistory, session, at, branch)
         base = session.base
-        options = _options(asked)
+        options = _options(request)
         agent = Agent(
             model,
             tools,
@@ -417,12 +421,12 @@ class Runs:
             client=self.client,
             context=self.toolbox.context,
             policy=self.toolbox.permissions,
-            transform_context=_as_text(model) if asked.thinking == "text" else None,
+            transform_context=_as_text(model) if request.thinking == "text" else None,
             compaction=Compaction(),
             **options,
         )
         agent.history = history
-        losses = await asyncio.to_thread(_losses, history, base.system, model, asked.thinking)
+        losses = await asyncio.to_thread(_losses, history, base.system, model, request.thinking)
         view = RunView(
             id=secrets.token_hex(4),
             session=place.key,
@@ -433,7 +437,7 @@ class Runs:
             state="starting",
             began=_now(),
             losses=losses,
-            tools=asked.tools,
+            tools=request.tools,
         )
         run = Run(view, hub, agent, history)
         agent.approve = lambda request: self._approve(run, request)
@@ -566,8 +570,8 @@ async def _aborted(agent: Agent) -> None:
         await agent.signal.wait()
 
 
-def _options(asked: RunRequest) -> dict[str, Any]:
-    given = asked.options
+def _options(request: RunRequest) -> dict[str, Any]:
+    given = request.options
     if given is None:
         return {}
     named = {"max_tokens": given.max_tokens, "temperature": given.temperature, "reasoning": given.reasoning}

@@ -368,8 +368,8 @@ def wire_view(
 ) -> WireView:
     if part != "request":
         return _answer_view(tree, to, target, part)
-    asked = before_answer(tree, to)
-    request, ids = tree.request_with_entries(asked, None)
+    end = before_answer(tree, to)
+    request, ids = tree.request_with_entries(end, None)
     own = request.model.api == target.api and not target.provider
     sent = send(request, target, thinking=thinking, own=own)
     shown, first = _shown(request)

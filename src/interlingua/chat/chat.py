@@ -517,10 +517,10 @@ class Chat:
         """Asks the user a question of an MCP server; returns the fields' values, whether to continue, or None to
         decline.
         """
-        asked = f"the MCP server {one_line(form.server)} asks: {one_line(form.message)}"
+        question = f"the MCP server {one_line(form.server)} asks: {one_line(form.message)}"
         if form.url is not None:
-            asked += f" Open {one_line(form.url)} in a browser, then say yes."
-        answer = await self.ask(f"{asked} answer it? y yes · n no", approval.answer_of)
+            question += f" Open {one_line(form.url)} in a browser, then say yes."
+        answer = await self.ask(f"{question} answer it? y yes · n no", approval.answer_of)
         if answer is None or answer.verdict == "no":
             return None
         found: dict[str, Any] = {}

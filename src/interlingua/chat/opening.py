@@ -57,10 +57,10 @@ def open_session(name: str | None, *, resume: bool, system: str | None) -> Sessi
 
 def recalled(messages: Sequence[AgentMessage]) -> list[RenderableType]:
     """Returns the last exchange, for orientation: the user's last message, and the answer."""
-    asked = [at for at, m in enumerate(messages) if isinstance(m, UserMessage) and m.origin != "program"]
-    if not asked:
+    users = [at for at, m in enumerate(messages) if isinstance(m, UserMessage) and m.origin != "program"]
+    if not users:
         return []
-    question, later = messages[asked[-1]], messages[asked[-1] + 1 :]
+    question, later = messages[users[-1]], messages[users[-1] + 1 :]
     assert isinstance(question, UserMessage)
     answered = next((m for m in reversed(later) if isinstance(m, AssistantMessage) and text_of(m.content)), None)
     parts: list[RenderableType] = [

@@ -224,8 +224,8 @@ def results(
 @_key
 def cancel(name: str, key: str | None) -> None:
     """Cancel a batch at the provider. Answers available by then can still be read with `results`."""
-    asked = asyncio.run(_cancel(name, key))
-    what = "is being cancelled" if asked else "has ended already"
+    was_active = asyncio.run(_cancel(name, key))
+    what = "is being cancelled" if was_active else "has ended already"
     output.note(f"the batch {name!r} {what}; `interlingua batch results {name}` has the answers that there are")
 
 
@@ -320,11 +320,11 @@ class _Writer:
         if name in WIRES:
             response: Encoded = WIRES[name].codec.encode_response(answer.message)
             return response
-        asked = Conversation.of(build(answer.row.request, Request))
+        source = Conversation.of(build(answer.row.request, Request))
         whole = Conversation(
-            entries=(*asked.entries, Entry(message=answer.message)),
-            system=asked.system,
-            tools=asked.tools,
-            model=asked.model,
+            entries=(*source.entries, Entry(message=answer.message)),
+            system=source.system,
+            tools=source.tools,
+            model=source.model,
         )
         return encode(whole, name)

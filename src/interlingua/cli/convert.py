@@ -332,12 +332,12 @@ class _Run:
 
 
 @contextlib.contextmanager
-def _progress(total: int | None, asked: bool | None) -> Iterator[Callable[[int, int], None]]:
+def _progress(total: int | None, enabled: bool | None) -> Iterator[Callable[[int, int], None]]:
     """Returns a function that reports bytes and conversations done: as a bar on a terminal, else as occasional
     lines.
     """
     terminal = sys.stderr.isatty()
-    if asked is False or (asked is None and (not terminal or (total or 0) < bulk.LARGE)):
+    if enabled is False or (enabled is None and (not terminal or (total or 0) < bulk.LARGE)):
         yield lambda position, count: None
     elif terminal:
         with output.progress_bar() as bar:

@@ -167,14 +167,14 @@ def _live(providers: list[str], terms: tuple[str, ...]) -> tuple[list[ModelDescr
 
     known = catalogue.default()
     connectors = [default_client().connectors.get_by_provider(provider) for provider in providers]
-    asked = [one for one in connectors if isinstance(one, HttpConnector)]
+    queried = [one for one in connectors if isinstance(one, HttpConnector)]
 
     async def ask() -> list[list[ModelDescriptor] | BaseException]:
-        return await asyncio.gather(*(list_models(one, known) for one in asked), return_exceptions=True)
+        return await asyncio.gather(*(list_models(one, known) for one in queried), return_exceptions=True)
 
     found: list[ModelDescriptor] = []
     failed = False
-    for connector, answer in zip(asked, asyncio.run(ask()), strict=True):
+    for connector, answer in zip(queried, asyncio.run(ask()), strict=True):
         own = known.models(connector.provider) if _is_local(connector.provider) else []
         if isinstance(answer, InterlinguaError):
             print(f"interlingua: {answer}", file=sys.stderr)

@@ -334,12 +334,12 @@ def compact(where: Where, name: str, summary: str | None, keep: int, focus: str 
     Without --summary, prints the prompt that requests one from a model.
     """
     if summary is None:
-        asked = operations.summary_request(name, keep=keep, focus=focus, **where)
+        request = operations.summary_request(name, keep=keep, focus=focus, **where)
         if as_json:
-            row = {"id": asked.id, "firstKept": asked.first_kept, "tokensBefore": asked.tokens_before}
-            output.print_json({**row, "request": asked.prompt})
+            row = {"id": request.id, "firstKept": request.first_kept, "tokensBefore": request.tokens_before}
+            output.print_json({**row, "request": request.prompt})
         else:
-            click.echo(asked.prompt)
+            click.echo(request.prompt)
         return
     text = output.typed_in() if summary == sources.STDIN else summary
     id, first, before, after = operations.compact_session(name, text, keep=keep, **where)

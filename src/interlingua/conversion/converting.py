@@ -140,9 +140,9 @@ def _encode_file(conversation: Conversation, form: FileFormat) -> Encoded:
     branches = [loss for loss in _unencoded_branches(conversation) if loss.path != "$.title"]
     # A session may end with a response, but a request may not: the next user message is added as a placeholder.
     view = compacted(conversation)
-    asked = (conversation if view is None else view.conversation).request()
-    messages = (*asked.context.messages, UserMessage(content="?"))
-    request = replace(asked, context=replace(asked.context, messages=messages))
+    source = (conversation if view is None else view.conversation).request()
+    messages = (*source.context.messages, UserMessage(content="?"))
+    request = replace(source, context=replace(source.context, messages=messages))
     adapted = adapter.adapt(request, form.adapted_for)
     session = replace(adapted.request.context, messages=adapted.request.context.messages[:-1])
     kept = {"title": conversation.title, "options": conversation.options, "extra": conversation.extra}

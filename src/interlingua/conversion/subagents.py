@@ -100,19 +100,19 @@ def spawned(child: Conversation, kin: Kin, parent: Conversation | None = None) -
 def _call_in(parent: Conversation, id: str | None, child: Conversation) -> dict[str, str]:
     """Returns the call whose result names the sub-agent, else the one with the sub-agent's first prompt."""
     callers: dict[str, str | None] = {}  # call -> entry
-    asking: dict[Any, str] = {}  # prompt -> call
+    calls_by_prompt: dict[Any, str] = {}  # prompt -> call
     for entry in parent.entries:
         message = entry.message
         if isinstance(message, AssistantMessage):
             for call in message.tool_calls:
                 callers[call.id] = entry.id
-                asking.setdefault(call.arguments.get("prompt") or call.arguments.get("message"), call.id)
+                calls_by_prompt.setdefault(call.arguments.get("prompt") or call.arguments.get("message"), call.id)
         elif isinstance(message, ToolResultMessage) and id and message.tool_call_id in callers:
             details = message.details if isinstance(message.details, dict) else {}
             if details.get("agentId") == id or id in message.text:
                 return _place(message.tool_call_id, callers)
-    asked = next((entry.message.text for entry in child.entries if isinstance(entry.message, UserMessage)), None)
-    return _place(asking[asked], callers) if asked in asking and asked else {}
+    prompt = next((entry.message.text for entry in child.entries if isinstance(entry.message, UserMessage)), None)
+    return _place(calls_by_prompt[prompt], callers) if prompt in calls_by_prompt and prompt else {}
 
 
 def _place(call: str, callers: dict[str, str | None]) -> dict[str, str]:

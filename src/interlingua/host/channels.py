@@ -306,8 +306,8 @@ class WebhookSink:
 
 def _refused(name: str, answer: Fetched) -> ProviderError:
     """Returns the error of a refused delivery, which tells whether to retry."""
-    asked = answer.headers.get("retry-after", "")
-    after = float(asked) if re.fullmatch(r"\d{1,6}", asked) else None
+    header = answer.headers.get("retry-after", "")
+    after = float(header) if re.fullmatch(r"\d{1,6}", header) else None
     kind = RateLimited if answer.status == 429 else Overloaded if answer.status in (408, 503) else ProviderError
     return kind(
         f"the webhook {name} answered with status {answer.status}",

@@ -61,11 +61,11 @@ def message_tool(context: ToolContext) -> Tool:
         signal: Abort | None = None,
         on_update: ToolUpdateCallback | None = None,
     ) -> ToolResult:
-        asked = read_arguments("message", params, MessageArguments)
-        if asked.action not in actions:
-            raise ToolInputError(f"message: the channels here cannot {asked.action}; they can {', '.join(actions)}")
+        args = read_arguments("message", params, MessageArguments)
+        if args.action not in actions:
+            raise ToolInputError(f"message: the channels here cannot {args.action}; they can {', '.join(actions)}")
         try:
-            return await _Sending(context, channels, asked, signal).run()
+            return await _Sending(context, channels, args, signal).run()
         except FormatError as error:
             raise ToolInputError(f"message: {error.message}") from None
 
@@ -91,25 +91,25 @@ def _narrowed(schema: dict[str, Any], actions: tuple[str, ...]) -> dict[str, Any
 class _Sending:
     """One call: its arguments are validated, then executed for each target."""
 
-    def __init__(self, context: ToolContext, channels: Channels, asked: MessageArguments, signal: Abort | None) -> None:
+    def __init__(self, context: ToolContext, channels: Channels, args: MessageArguments, signal: Abort | None) -> None:
         self._context = context
         self._channels = channels
-        self._asked = asked
+        self._args = args
         self._signal = signal
 
     async def run(self) -> ToolResult:
-        asked = self._asked
+        args = self._args
         places = self._places()
         for sink, _ in places:
-            if asked.action not in sink.actions:
-                raise ToolInputError(f"message: the channel {sink.name} cannot {asked.action}")
-        if asked.action == "react":
+            if args.action not in sink.actions:
+                raise ToolInputError(f"message: the channel {sink.name} cannot {args.action}")
+        if args.action == "react":
             return await self._react(places)
         files = self._files()
         payload = await self._payload(files)
         here = all(self._is_here(sink.name, target) for sink, target in places)
         fields: dict[str, Any] = {"text": payload.text, "here": here} if payload.text else {"here": here}
-        if asked.dry_run:
+        if args.dry_run:
             return json_result({"status": "dryRun", **fields, "to": [_named(sink, target) for sink, target in places]})
         sent, failed = [], []
         for sink, target in places:
@@ -128,22 +128,22 @@ class _Sending:
         )
 
     async def _react(self, places: list[tuple[Sink, str | None]]) -> ToolResult:
-        asked = self._asked
-        if not asked.message_id or not asked.emoji:
+        args = self._args
+        if not args.message_id or not args.emoji:
             raise ToolInputError("message: react needs messageId and emoji")
-        if asked.dry_run:
+        if args.dry_run:
             return json_result({"status": "dryRun", "to": [_named(sink, target) for sink, target in places]})
-        how: dict[str, Any] = {"remove": asked.remove, "signal": self._signal}
+        how: dict[str, Any] = {"remove": args.remove, "signal": self._signal}
         able: list[tuple[Any, str | None]] = [*places]  # a sink with the action `react` has the method
-        receipts = [await sink.react(asked.message_id, asked.emoji, target=target, **how) for sink, target in able]
+        receipts = [await sink.react(args.message_id, args.emoji, target=target, **how) for sink, target in able]
         return json_result({"status": "sent", "receipts": [*map(msgspec.to_builtins, receipts)]})
 
     def _places(self) -> list[tuple[Sink, str | None]]:
-        asked = self._asked
-        if asked.target and asked.targets:
+        args = self._args
+        if args.target and args.targets:
             raise ToolInputError("message: give target or targets, not both")
-        targets: list[str | None] = [*dict.fromkeys(asked.targets)] if asked.targets else [asked.target or None]
-        return [self._channels.place(asked.channel or None, target) for target in targets]
+        targets: list[str | None] = [*dict.fromkeys(args.targets)] if args.targets else [args.target or None]
+        return [self._channels.place(args.channel or None, target) for target in targets]
 
     def _is_here(self, channel: str, target: str | None) -> bool:
         """Whether a place is the conversation that the agent replies to anyway."""
@@ -157,26 +157,26 @@ class _Sending:
             return None
 
     async def _payload(self, files: FsBridge | None) -> ReplyPayload:
-        asked = self._asked
-        text = without_reasoning(asked.message or asked.caption or "")
+        args = self._args
+        text = without_reasoning(args.message or args.caption or "")
         media = await self._media(files)
         if not text and not media:
             raise ToolInputError("message: there is nothing to send: give message or media")
-        if asked.action == "reply" and not asked.reply_to:
+        if args.action == "reply" and not args.reply_to:
             raise ToolInputError("message: reply needs replyTo")
-        marks = {"audioAsVoice": True} if asked.as_voice else {}
-        marks |= {"silent": True} if asked.silent else {}
+        marks = {"audioAsVoice": True} if args.as_voice else {}
+        marks |= {"silent": True} if args.silent else {}
         return ReplyPayload(
             text=text or None,
             media_url=media[0] if media else None,
             media_urls=media or None,
-            reply_to_id=asked.reply_to or None,
+            reply_to_id=args.reply_to or None,
             extra={SELF: marks} if marks else {},
         )
 
     async def _media(self, files: FsBridge | None) -> tuple[str, ...]:
-        asked = self._asked
-        given = [place.strip() for place in (asked.media, asked.path, asked.file_path) if place and place.strip()]
+        args = self._args
+        given = [place.strip() for place in (args.media, args.path, args.file_path) if place and place.strip()]
         return tuple([await self._checked(place, files) for place in dict.fromkeys(given)])
 
     async def _checked(self, place: str, files: FsBridge | None) -> str:

@@ -69,19 +69,19 @@ class ListArguments(Struct, frozen=True, kw_only=True, rename="camel", forbid_un
 
 def sessions_list_tool(context: ToolContext) -> Tool:
     async def run(params: dict[str, Any], signal: Abort | None) -> ToolResult:
-        asked = read_arguments("sessions_list", params, ListArguments)
-        kinds = [kind for kind in asked.kinds if kind in _KINDS]
-        if asked.kinds and not kinds:
+        args = read_arguments("sessions_list", params, ListArguments)
+        kinds = [kind for kind in args.kinds if kind in _KINDS]
+        if args.kinds and not kinds:
             raise ToolInputError(f"sessions_list: there are no such kinds; there are {', '.join(_KINDS)}")
         rows = context.sessions.list(
             context.sessions.caller(context),
             kinds=kinds,
-            limit=asked.limit,
-            active_minutes=asked.active_minutes or None,
-            message_limit=asked.message_limit,
-            label=asked.label or None,
-            agent=asked.agent_id or None,
-            search=asked.search or None,
+            limit=args.limit,
+            active_minutes=args.active_minutes or None,
+            message_limit=args.message_limit,
+            label=args.label or None,
+            agent=args.agent_id or None,
+            search=args.search or None,
         )
         return json_result({"count": len(rows), "sessions": rows})
 
@@ -101,14 +101,14 @@ class HistoryArguments(Struct, frozen=True, kw_only=True, rename="camel", forbid
 
 def sessions_history_tool(context: ToolContext) -> Tool:
     async def run(params: dict[str, Any], signal: Abort | None) -> ToolResult:
-        asked = read_arguments("sessions_history", params, HistoryArguments)
+        args = read_arguments("sessions_history", params, HistoryArguments)
         return json_result(
             context.sessions.history(
-                asked.session_key,
+                args.session_key,
                 by=context.sessions.caller(context),
-                limit=asked.limit,
-                offset=asked.offset,
-                include_tools=asked.include_tools,
+                limit=args.limit,
+                offset=args.offset,
+                include_tools=args.include_tools,
             )
         )
 
@@ -131,12 +131,12 @@ class SendArguments(Struct, frozen=True, kw_only=True, rename="camel", forbid_un
 
 def sessions_send_tool(context: ToolContext) -> Tool:
     async def run(params: dict[str, Any], signal: Abort | None) -> ToolResult:
-        asked = read_arguments("sessions_send", params, SendArguments)
-        if bool(asked.session_key) == bool(asked.label):
+        args = read_arguments("sessions_send", params, SendArguments)
+        if bool(args.session_key) == bool(args.label):
             raise ToolInputError("sessions_send: give sessionKey or label, one of them")
         by = context.sessions.caller(context)
-        key = asked.session_key or context.sessions.labelled(asked.label, by, agent=asked.agent_id or None)
-        return json_result(await context.sessions.send(key, asked.message, by=by, seconds=asked.timeout_seconds))
+        key = args.session_key or context.sessions.labelled(args.label, by, agent=args.agent_id or None)
+        return json_result(await context.sessions.send(key, args.message, by=by, seconds=args.timeout_seconds))
 
     text = "Says something in another session and waits for its answer. What is not answered in time goes on there."
     return _tool(context, "sessions_send", text, SendArguments, run)
@@ -183,9 +183,9 @@ def sessions_spawn_tool(context: ToolContext) -> Tool:
         for key in _DELIVERY:
             if key in params:
                 raise ToolInputError(f"sessions_spawn takes no {key}: the sub-agent reports to this session")
-        asked = read_arguments("sessions_spawn", params, SpawnArguments)
+        args = read_arguments("sessions_spawn", params, SpawnArguments)
         begun = await context.sessions.spawn(
-            asked.task, **_how(asked), by=context.sessions.caller(context), signal=signal
+            args.task, **_how(args), by=context.sessions.caller(context), signal=signal
         )
         fields = {
             "status": "accepted",
@@ -206,29 +206,29 @@ def sessions_spawn_tool(context: ToolContext) -> Tool:
     return tool
 
 
-def _how(asked: SpawnArguments) -> dict[str, Any]:
+def _how(args: SpawnArguments) -> dict[str, Any]:
     """Returns the options of the task for the host."""
-    if asked.runtime == "acp":
+    if args.runtime == "acp":
         raise InterlinguaError("the runtime acp is not served here: leave runtime out")
-    if asked.stream_to is not UNSET:
+    if args.stream_to is not UNSET:
         raise ToolInputError("sessions_spawn: streamTo is for the runtime acp alone")
-    mode = asked.mode or ("session" if asked.thread else "run")
-    if mode == "session" and not asked.thread:
+    mode = args.mode or ("session" if args.thread else "run")
+    if mode == "session" and not args.thread:
         raise ToolInputError("sessions_spawn: mode session needs thread")
-    seconds = asked.timeout_seconds if asked.run_timeout_seconds is UNSET else asked.run_timeout_seconds
-    mount = asked.attach_as.mount_path if isinstance(asked.attach_as, AttachAs) else None
+    seconds = args.timeout_seconds if args.run_timeout_seconds is UNSET else args.run_timeout_seconds
+    mount = args.attach_as.mount_path if isinstance(args.attach_as, AttachAs) else None
     return {
-        "label": asked.label or None,
-        "agent_id": asked.agent_id or None,
-        "model": asked.model or None,
-        "thinking": asked.thinking or None,
-        "cwd": asked.cwd or None,
+        "label": args.label or None,
+        "agent_id": args.agent_id or None,
+        "model": args.model or None,
+        "thinking": args.thinking or None,
+        "cwd": args.cwd or None,
         "seconds": None if isinstance(seconds, UnsetType) else seconds,
         "mode": mode,
-        "cleanup": asked.cleanup,
-        "sandbox": asked.sandbox,
-        "context": asked.context,
-        "attachments": _attachments(asked.attachments),
+        "cleanup": args.cleanup,
+        "sandbox": args.sandbox,
+        "context": args.context,
+        "attachments": _attachments(args.attachments),
         "mount": mount or None,
     }
 
@@ -268,16 +268,16 @@ class SubagentsArguments(Struct, frozen=True, kw_only=True, rename="camel", forb
 
 def subagents_tool(context: ToolContext) -> Tool:
     async def run(params: dict[str, Any], signal: Abort | None) -> ToolResult:
-        asked = read_arguments("subagents", params, SubagentsArguments)
+        args = read_arguments("subagents", params, SubagentsArguments)
         by = context.sessions.caller(context)
-        runs = context.sessions.descendants(by, recent_seconds=asked.recent_minutes * 60)
-        if asked.action == "list":
+        runs = context.sessions.descendants(by, recent_seconds=args.recent_minutes * 60)
+        if args.action == "list":
             return _listed(runs)
-        chosen = _chosen(asked, runs)
-        if asked.action == "wait":
-            return await _waited(chosen, asked.timeout_seconds, signal)
-        if asked.action == "steer":
-            return _steered(context.sessions, chosen, asked, by)
+        chosen = _chosen(args, runs)
+        if args.action == "wait":
+            return await _waited(chosen, args.timeout_seconds, signal)
+        if args.action == "steer":
+            return _steered(context.sessions, chosen, args, by)
         stopped = [run for run in chosen if run.active]
         for one in stopped:
             one.kill("cancelled by the session that began it")
@@ -304,14 +304,14 @@ def _listed(runs: list[Any]) -> ToolResult:
     return json_result(details)
 
 
-def _chosen(asked: SubagentsArguments, runs: list[Any]) -> list[Any]:
+def _chosen(args: SubagentsArguments, runs: list[Any]) -> list[Any]:
     names = [
-        *(asked.run_ids or []),
-        *([asked.run_id] if asked.run_id else []),
-        *([asked.target] if asked.target else []),
+        *(args.run_ids or []),
+        *([args.run_id] if args.run_id else []),
+        *([args.target] if args.target else []),
     ]
     if not names:
-        raise ToolInputError(f"subagents: {asked.action} needs runId, runIds or target")
+        raise ToolInputError(f"subagents: {args.action} needs runId, runIds or target")
     found: dict[str, Any] = {}
     for name in names:
         matches = runs if name == "all" else [run for at, run in enumerate(runs, 1) if _is_called(run, at, name)]
@@ -335,11 +335,11 @@ async def _waited(runs: list[Any], seconds: float, signal: Abort | None) -> Tool
     return json_result({"status": "timeout" if left else "ok", "runs": [*map(_given, runs)]})
 
 
-def _steered(host: Any, runs: list[Any], asked: SubagentsArguments, by: Any) -> ToolResult:
-    if not asked.message or not asked.message.strip():
+def _steered(host: Any, runs: list[Any], args: SubagentsArguments, by: Any) -> ToolResult:
+    if not args.message or not args.message.strip():
         raise ToolInputError("subagents: steer needs message")
     for run in runs:
-        host.steer(run, asked.message, by=by)
+        host.steer(run, args.message, by=by)
     return json_result({"status": "ok", "steered": [run.id for run in runs]})
 
 
@@ -373,11 +373,11 @@ class StatusArguments(Struct, frozen=True, kw_only=True, rename="camel", forbid_
 
 def session_status_tool(context: ToolContext) -> Tool:
     async def run(params: dict[str, Any], signal: Abort | None) -> ToolResult:
-        asked = read_arguments("session_status", params, StatusArguments)
+        args = read_arguments("session_status", params, StatusArguments)
         by = context.sessions.caller(context)
-        key = asked.session_key or "current"
-        if asked.model:
-            context.sessions.set_model(key, asked.model, by=by)
+        key = args.session_key or "current"
+        if args.model:
+            context.sessions.set_model(key, args.model, by=by)
         given = context.sessions.status(key, by=by)
         return text_result(_card(given), details=given)
 

@@ -32,13 +32,13 @@ def prompt_and_answer(given: Given | Session) -> tuple[Conversation, str]:
         answers.insert(0, path.pop().message.text)
     if not path:
         raise FormatError("a sample needs a question; this conversation has only answers", "conversation")
-    asked = Conversation(
+    prompt = Conversation(
         entries=tuple(Entry(message=entry.message) for entry in path),
         system=conversation.system,
         model=conversation.model,
         title=conversation.title,
     )
-    return asked, "\n\n".join(answers)
+    return prompt, "\n\n".join(answers)
 
 
 def inspect_sample(
@@ -57,9 +57,9 @@ def inspect_sample(
         from inspect_ai.dataset import Sample
     except ModuleNotFoundError:
         raise InterlinguaError("Inspect AI is not installed; pip install inspect-ai") from None
-    asked, answer = prompt_and_answer(given)
-    messages = chat_messages(asked)
-    about: dict[str, Any] = {"title": asked.title, "model": asked.model and asked.model.id}
+    prompt, answer = prompt_and_answer(given)
+    messages = chat_messages(prompt)
+    about: dict[str, Any] = {"title": prompt.title, "model": prompt.model and prompt.model.id}
     if messages.losses:
         about["losses"] = [str(loss) for loss in messages.losses]
     return Sample.model_validate(

@@ -81,8 +81,8 @@ def usage_of(request: Request, content: Sequence[Block]) -> Usage:
     thinking = sum(_tokens(block) for block in content if isinstance(block, ThinkingBlock))
     context = request.context
     tools = sum(_spread(len(jsontext.compact([t.name, t.description, t.input_schema]))) for t in context.tools or ())
-    asked = _spread(len(context.system_prompt)) + tools + sum(map(_tokens_of_message, context.messages))
-    return Usage.of(asked, sum(map(_tokens, content)), reasoning=thinking or None)
+    sent = _spread(len(context.system_prompt)) + tools + sum(map(_tokens_of_message, context.messages))
+    return Usage.of(sent, sum(map(_tokens, content)), reasoning=thinking or None)
 
 
 def _tokens_of_message(message: Message) -> int:

@@ -316,22 +316,22 @@ class Server:
     # --- one request -------------------------------------------------------------------------------------------------
 
     async def _handle(self, http: web.Request) -> web.StreamResponse:
-        asked = route(http.rel_url.raw_path, http.headers)
-        received = self._record(http, await http.read(), asked)
+        matched = route(http.rel_url.raw_path, http.headers)
+        received = self._record(http, await http.read(), matched)
         own = self._routes.get((http.method, http.path))
         if own is not None:
             return _json(*_status_and_value(own(received) if callable(own) else own))
-        if asked.listing and http.method == "GET":
-            return _json(200, wire(asked.api).http.list_models(self.models))
-        if not asked.known or http.method != "POST":
+        if matched.listing and http.method == "GET":
+            return _json(200, wire(matched.api).http.list_models(self.models))
+        if not matched.known or http.method != "POST":
             return self._unknown(received)
-        return await self._serve(http, received, await self._answer(received, asked, http.query))
+        return await self._serve(http, received, await self._answer(received, matched, http.query))
 
-    def _record(self, http: web.Request, body: bytes, asked: Route) -> Received:
+    def _record(self, http: web.Request, body: bytes, matched: Route) -> Received:
         """Records a request after decoding it: waiters find it complete."""
         received = Received(
             index=0,
-            api=asked.api,
+            api=matched.api,
             method=http.method,
             path=http.rel_url.raw_path_qs,
             headers=http.headers,
@@ -340,8 +340,8 @@ class Server:
         )
         try:
             received.json = jsontext.read(body) if body else None
-            if asked.known and not asked.listing:
-                received.request = self._decoded(body, asked)
+            if matched.known and not matched.listing:
+                received.request = self._decoded(body, matched)
         except InterlinguaError as error:
             received.error = str(error)
         with self._changed:
@@ -351,11 +351,11 @@ class Server:
             self._changed.notify_all()
         return received
 
-    def _decoded(self, body: bytes, asked: Route) -> Request:
-        request = dialect(asked.api).decode_request(body, model=asked.model, stream=asked.stream)
+    def _decoded(self, body: bytes, matched: Route) -> Request:
+        request = dialect(matched.api).decode_request(body, model=matched.model, stream=matched.stream)
         if not request.context.messages:
             raise InterlinguaError("the request has no messages")
-        findings = check(request, target=asked.api) if self.strict else ()
+        findings = check(request, target=matched.api) if self.strict else ()
         wrong = [f"{finding.path}: {finding.message}" for finding in findings if finding.severity == "error"]
         if wrong:
             raise InterlinguaError("; ".join(wrong))
@@ -369,17 +369,17 @@ class Server:
         status, body, headers = wire(received.api).error_response(error)
         return web.Response(status=status, body=body, headers={**headers, "content-type": JSON})
 
-    async def _answer(self, received: Received, asked: Route, query: Mapping[str, str]) -> Answer:
+    async def _answer(self, received: Received, matched: Route, query: Mapping[str, str]) -> Answer:
         """Returns the answer to send: the queued reply, after its faults."""
         request = received.request
         if request is None:
             return _refused(received, BadRequest(received.error or "the request cannot be read", status=400))
         entry, faults = self._next()
         if any(fault.replaces for fault in faults):
-            answer = self._blank(received, _streams(request, asked), query)
+            answer = self._blank(received, _streams(request, matched), query)
         else:
             given = await self._encoded(entry.reply, request, received)
-            answer = self._encoded_answer(given, request, received, asked, query, entry.chunk)
+            answer = self._encoded_answer(given, request, received, matched, query, entry.chunk)
         for fault in faults:
             answer = fault.apply(answer)
         return answer
@@ -407,15 +407,21 @@ class Server:
             return ProviderError(f"the function that makes the reply failed: {received.error}", status=500)
 
     def _encoded_answer(
-        self, given: Answered, request: Request, received: Received, asked: Route, query: Mapping[str, str], chunk: int
+        self,
+        given: Answered,
+        request: Request,
+        received: Received,
+        matched: Route,
+        query: Mapping[str, str],
+        chunk: int,
     ) -> Answer:
         if isinstance(given, ProviderError):
             return _refused(received, given)
-        codec = dialect(asked.api)
+        codec = dialect(matched.api)
         stamp = int(time.time()) * 1000  # no wire is finer than seconds
         try:
-            message = message_of(given, request, asked.api, received.index + 1, stamp)
-            blank = self._blank(received, _streams(request, asked), query)
+            message = message_of(given, request, matched.api, received.index + 1, stamp)
+            blank = self._blank(received, _streams(request, matched), query)
             if not blank.streamed:
                 received.message = message
                 return replace(blank, steps=(Piece(codec.encode_response(message).bytes(), True),))
@@ -423,7 +429,7 @@ class Server:
             received.error = str(error)
             return _refused(received, ProviderError(f"the reply cannot be encoded: {error}", status=500))
         received.message = message
-        pieces = frames(wire(asked.api), message, request, chunk)
+        pieces = frames(wire(matched.api), message, request, chunk)
         return replace(blank, steps=array(pieces) if blank.content_type == JSON else pieces)
 
     def _blank(self, received: Received, streamed: bool, query: Mapping[str, str]) -> Answer:
@@ -476,9 +482,9 @@ def _refused(received: Received, error: ProviderError) -> Answer:
     )
 
 
-def _streams(request: Request, asked: Route) -> bool:
-    given = request.options.stream if asked.stream is None else asked.stream
-    return wire(asked.api).http.stream_default if given is None else given
+def _streams(request: Request, matched: Route) -> bool:
+    given = request.options.stream if matched.stream is None else matched.stream
+    return wire(matched.api).http.stream_default if given is None else given
 
 
 def _status_and_value(reply: Any) -> tuple[int, Any]:

@@ -111,16 +111,16 @@ def overflow(context: Context, model: ModelDescriptor) -> tuple[int, int] | None
 
 def _fit_reasoning(options: Options, work: Work) -> Options:
     """Limits reasoning to what the model generation supports; see `reasoning.fit`."""
-    asked = options.reasoning
-    if asked is None:
+    requested = options.reasoning
+    if requested is None:
         return options
     # Claude's limit covers thinking and output: a budget must be less than max_tokens.
     room = None if work.rules.forced_with_thinking else options.max_tokens
-    fitted = fit(asked, _budgeted(work), work.rules.reasoning, room=room)
+    fitted = fit(requested, _budgeted(work), work.rules.reasoning, room=room)
     if work.open_foreign_turn and _needs_its_thinking(fitted.reasoning, work):
         fitted = Fitted(Reasoning(enabled=False), "off while a tool turn is open that lacks this model's own thinking")
     fitted = _shown(_minimal_value(fitted, work), work)
-    if fitted.reasoning == asked:
+    if fitted.reasoning == requested:
         return options
     work.lost("$.options.reasoning", "reasoning", fitted.why, fitted.severity)
     return replace(options, reasoning=fitted.reasoning)

@@ -149,8 +149,8 @@ class Work:
         turns = self.turns
         if not turns or not isinstance(turns[-1].message, ToolResultMessage):
             return False
-        asked = (at for at in range(len(turns) - 1, -1, -1) if isinstance(turns[at].message, UserMessage))
-        turn = turns[next(asked, -1) + 1 :]
+        users = (at for at in range(len(turns) - 1, -1, -1) if isinstance(turns[at].message, UserMessage))
+        turn = turns[next(users, -1) + 1 :]
         first = next((one for one in turn if isinstance(one.message, AssistantMessage)), None)
         begins = first is not None and bool(first.blocks) and isinstance(first.blocks[0], ThinkingBlock)
         return not begins or not self.foreign.isdisjoint(turn)

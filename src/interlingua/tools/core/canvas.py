@@ -86,11 +86,11 @@ def canvas_tool(context: ToolContext) -> Tool:
         signal: Abort | None = None,
         on_update: ToolUpdateCallback | None = None,
     ) -> ToolResult:
-        asked = read_arguments("canvas", params, CanvasArguments)
-        given = await _params(context, asked)
+        args = read_arguments("canvas", params, CanvasArguments)
+        given = await _params(context, args)
         key = str(uuid.uuid4())
-        found = await node.invoke(COMMANDS[asked.action], given, node=asked.node or None, idempotency_key=key)
-        return _result(asked, found)
+        found = await node.invoke(COMMANDS[args.action], given, node=args.node or None, idempotency_key=key)
+        return _result(args, found)
 
     return Tool(
         name="canvas",
@@ -102,28 +102,28 @@ def canvas_tool(context: ToolContext) -> Tool:
     )
 
 
-async def _params(context: ToolContext, asked: CanvasArguments) -> dict[str, Any]:
+async def _params(context: ToolContext, args: CanvasArguments) -> dict[str, Any]:
     """Returns the parameters of the command; raises ToolInputError if one is missing."""
-    match asked.action:
+    match args.action:
         case "present":
-            place = {"x": asked.x, "y": asked.y, "width": asked.width, "height": asked.height}
-            target = {"url": asked.target or asked.url or UNSET}
+            place = {"x": args.x, "y": args.y, "width": args.width, "height": args.height}
+            target = {"url": args.target or args.url or UNSET}
             placement = {name: value for name, value in place.items() if value is not UNSET}
             return _known(target) | ({"placement": placement} if placement else {})
         case "navigate":
-            url = asked.url or asked.target
+            url = args.url or args.target
             if not url:
                 raise ToolInputError("canvas: navigate needs a url")
             return {"url": url}
         case "eval":
-            if not asked.java_script:
+            if not args.java_script:
                 raise ToolInputError("canvas: eval needs javaScript")
-            return {"javaScript": asked.java_script}
+            return {"javaScript": args.java_script}
         case "snapshot":
-            how = {"maxWidth": asked.max_width, "quality": asked.quality, "delayMs": asked.delay_ms}
-            return {"format": "jpeg" if asked.output_format != "png" else "png", **_known(how)}
+            how = {"maxWidth": args.max_width, "quality": args.quality, "delayMs": args.delay_ms}
+            return {"format": "jpeg" if args.output_format != "png" else "png", **_known(how)}
         case "a2ui_push":
-            return {"jsonl": await _jsonl(context, asked)}
+            return {"jsonl": await _jsonl(context, args)}
         case _:
             return {}
 
@@ -132,15 +132,15 @@ def _known(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not UNSET}
 
 
-async def _jsonl(context: ToolContext, asked: CanvasArguments) -> str:
-    if asked.jsonl:
-        text = asked.jsonl
-    elif asked.jsonl_path:
+async def _jsonl(context: ToolContext, args: CanvasArguments) -> str:
+    if args.jsonl:
+        text = args.jsonl
+    elif args.jsonl_path:
         try:  # the bridge stays in its root, through links too
             bridge = context_bridge(structs.replace(context, root=context.root or context.workspace_dir))
         except MissingContext:
             raise ToolInputError("canvas: no files can be read here; give jsonl") from None
-        text = (await contents(bridge, asked.jsonl_path)).decode("utf-8", "replace")
+        text = (await contents(bridge, args.jsonl_path)).decode("utf-8", "replace")
     else:
         raise ToolInputError("canvas: a2ui_push needs jsonl or jsonlPath")
     if len(text.encode("utf-8", "replace")) > _MAX_JSONL:
@@ -148,15 +148,15 @@ async def _jsonl(context: ToolContext, asked: CanvasArguments) -> str:
     return text
 
 
-def _result(asked: CanvasArguments, found: Any) -> ToolResult:
-    if asked.action == "eval":
+def _result(args: CanvasArguments, found: Any) -> ToolResult:
+    if args.action == "eval":
         value = found.get("result") if isinstance(found, Mapping) else found
         return text_result(value, {"result": value}) if isinstance(value, str) else json_result({"result": value})
-    if asked.action == "snapshot":
+    if args.action == "snapshot":
         data = found.get("base64") if isinstance(found, Mapping) else None
         if not isinstance(data, str) or not _is_base64(data):
             raise ToolInputError("canvas: the canvas gave no picture; present something first")
-        kind = _TYPES.get(str(found.get("format", asked.output_format)), "image/png")
+        kind = _TYPES.get(str(found.get("format", args.output_format)), "image/png")
         return image_result(label="canvas", base64=data, mime_type=kind, details={"format": kind})
     return json_result({"ok": True})
 
