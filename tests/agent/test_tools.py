@@ -320,7 +320,7 @@ async def test_nobody_to_ask_means_no() -> None:
     """A policy that asks, without anybody who answers, allows nothing."""
     result, seen = await one_call(policy=Policy.of({"default": "ask"}))
     assert (True, []) == (result.is_error, seen)
-    assert "nobody to approve it" in texts([result])[0]
+    assert "no approver is available" in texts([result])[0]
 
 
 async def test_a_question_that_is_open_when_the_run_is_aborted_is_a_no() -> None:

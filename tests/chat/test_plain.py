@@ -93,7 +93,7 @@ def test_a_session_is_taken_up_by_its_id_or_as_the_latest(tmp_path: Path) -> Non
     done = talk(tmp_path, "again\n", "--resume")
     assert "again\n" == done.out
     assert "remember" in done.err
-    assert f"to go on: interlingua chat --session {path.stem}" in done.err
+    assert f"resume with: interlingua chat --session {path.stem}" in done.err
     done = talk(tmp_path, "x\n", "--session", path.stem[:13], "-m", "debug/sys-echo-1")
     assert "Be brief." in done.out
     assert [path] == sessions(tmp_path)

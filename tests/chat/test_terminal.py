@@ -260,7 +260,7 @@ def test_leaving_restores_the_terminal(terminals: Any) -> None:
     terminal.type("talk")
     terminal.wait_for(r"word word")
     terminal.signal(signal.SIGTERM)
-    terminal.wait_for(r"to go on: interlingua chat --session [\w-]+\s+shell\$")
+    terminal.wait_for(r"resume with: interlingua chat --session [\w-]+\s+shell\$")
     terminal.type("stty -a | grep -o ' echo ' && echo state-$((40+2))")
     terminal.wait_for(r"echo\s*\n?state-42")
     assert ["talk"] == user_texts(terminal)

@@ -373,7 +373,7 @@ def failing(request: ApprovalRequest) -> bool:
         ("ask", lambda request: later(False), "not approved"),
         ("ask", lambda request: None, "not approved"),
         ("ask", lambda request: "yes", "not approved"),
-        ("ask", None, "nobody to approve it"),
+        ("ask", None, "no approver is available"),
         ("ask", failing, "no terminal"),
         ("fail", None, "broken policy"),
         ("whatever", None, "not allowed"),

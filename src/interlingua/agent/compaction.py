@@ -22,7 +22,7 @@ Summarise: TypeAlias = Callable[[str, int], Awaitable[str]]
 """Takes the text of a summary request and the maximum tokens of the summary; returns the summary."""
 
 UNKNOWN_WINDOW = 128_000
-SMALLEST_PIECE = 256  # tokens of a conversation that are worth a request of their own
+SMALLEST_PIECE = 256  # minimum tokens of a conversation in a separate request
 _WORDS = 400  # maximum tokens of a summary request beside the conversation and the earlier summary
 
 

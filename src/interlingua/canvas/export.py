@@ -509,7 +509,7 @@ def _page(material: Material, conversation: Conversation, view: SessionView) -> 
     shell = SHELL.read_text("utf-8")
     before, found, after = shell.partition(PLACE)
     if not found:
-        raise InterlinguaError(f"{SHELL.name} has no place for the data; build the page anew: make web")
+        raise InterlinguaError(f"{SHELL.name} has no placeholder for the data; rebuild the page: make web")
     title = material.title.translate({ord("<"): "&lt;", ord("&"): "&amp;"})
     before = before.replace("<title>Conversation</title>", f"<title>{title}</title>", 1)
     return f'{before}<script type="application/json" id="canvas-data">{script}</script>{after}'.encode(

@@ -238,7 +238,7 @@ def _head(session: Session, source: str, at: int) -> str:
 
 def _squashed(session: Session, target: str | None, heads: Sequence[str], strategy: str) -> UserMessage:
     if strategy != "squash":
-        raise HttpProblem(422, "a merge needs a message", path="$.message", remedy="say what comes of the branches")
+        raise HttpProblem(422, "a merge needs a message", path="$.message", remedy="send a message for the merge")
     known = {entry.id for entry in session.path(to=target)} if target is not None else set()
     parts = []
     for head in heads:

@@ -497,7 +497,7 @@ class Chat:
         answer = await self.ask(f"allow {request.tool_name}? {approval.choices(rule)}", approval.answer_of)
         display.answered(request.tool_call_id)
         if answer is None and self.nobody_answers:
-            await self.screen.aside(error_text("denied: there is nobody to approve it; --yes allows all calls"))
+            await self.screen.aside(error_text("denied: no user to approve it; --yes allows all calls"))
         if answer is None or answer.verdict == "no":
             if answer is not None and answer.text:
                 await self._steer(answer.text)

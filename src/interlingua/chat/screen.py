@@ -95,7 +95,7 @@ class TerminalScreen:
             layout=self._layout(),
             key_bindings=self._bindings(),
             style=DynamicStyle(lambda: _STYLES[self.theme.name]),
-            color_depth=lambda: None if self.theme.has_colour else ColorDepth.DEPTH_1_BIT,  # None: as NO_COLOR says
+            color_depth=lambda: None if self.theme.has_colour else ColorDepth.DEPTH_1_BIT,  # None: respect NO_COLOR
             erase_when_done=True,
             min_redraw_interval=0.04,
             input=input,

@@ -1,8 +1,8 @@
-"""The one place that output goes through: nothing that strangers wrote steers the terminal.
+"""Safe terminal output: removes control sequences from untrusted text.
 
-`safe_streams` puts itself in the place of standard output and standard error, so that `print`, `click.echo`, errors and
-tracebacks pass through `printable`. Colours come from consoles of `safe_console` alone, which clean each piece of text
-before they colour it and write to the streams behind.
+`safe_streams` replaces standard output and standard error, so that `print`, `click.echo`, errors and tracebacks pass
+through `printable`. Colours come only from consoles of `safe_console`, which sanitize each piece of text before they
+colour it and write to the underlying streams.
 """
 
 import codecs
@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # rich is imported when something is printed with it
     from .themes import Theme
 
 
-# For each symbol that we print, one ASCII character: so columns stay in line on a terminal that knows no other.
+# One ASCII character for each symbol that we print, so that columns stay aligned on ASCII terminals.
 _LOOK_ALIKES = dict(zip("…·•→←›»▸⇢●■✓✗×—–‘’“”─━│┃", "..*><>>>>**+xx--''\"\"--||", strict=True))
 LOOK_ALIKES = "interlingua-look-alikes"  # the error handler of streams whose encoding may lack a character
 
@@ -97,12 +97,12 @@ def _safe(stream: TextIO) -> TextIO:
 
 
 def behind(stream: TextIO) -> TextIO:
-    """The stream behind a safe one, for those who clean what they write themselves."""
+    """Returns the underlying stream of a safe one, for callers that sanitize their own output."""
     return stream.stream if isinstance(stream, SafeWriter) else stream
 
 
 class TextStream:
-    """A text stream without its `buffer`: prompt-toolkit would encode for it, with `?` for what the encoding lacks."""
+    """A text stream without its `buffer`: prompt-toolkit would encode to it, with `?` for unsupported characters."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -207,5 +207,5 @@ def _recoloured(style: "Style | None", colours: Mapping[str, str]) -> "Style | N
 
 
 def _unlinked(style: "Style | None") -> "Style | None":
-    """The style, its link cleaned: rich writes a link's address into an escape sequence as it is."""
+    """Returns the style with its link sanitized: rich writes a link's URL into an escape sequence unchanged."""
     return style if style is None or not style.link else style.update_link(printable(style.link) or None)

@@ -261,8 +261,8 @@ async def _delete(name: str, key: str | None, *, only_here: bool, yes: bool) -> 
     batch = Batch.open(name, default_client())
     if not yes:
         if not sys.stdin.isatty():
-            raise InterlinguaError(f"delete the batch {name!r} for good? there is nobody to ask; add --yes")
-        click.confirm(f"delete the batch {name!r} with its requests and answers for good?", abort=True, err=True)
+            raise InterlinguaError(f"cannot confirm the deletion of batch {name!r} without a terminal; add --yes")
+        click.confirm(f"delete the batch {name!r} with its requests and answers permanently?", abort=True, err=True)
     with batch.locked():
         await batch.delete(CallOptions(api_key=key), only_here=only_here)
 

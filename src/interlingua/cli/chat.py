@@ -128,7 +128,7 @@ def command(
     with opening.open_session(name, resume=resume, system=system) as session:
         code, resumable = asyncio.run(_chat(settings, session, prompt, None if bare else (plugins, servers or None)))
     if resumable is not None:
-        output.console(err=True).print(Text(f"to go on: interlingua chat --session {resumable}", "dim"))
+        output.console(err=True).print(Text(f"resume with: interlingua chat --session {resumable}", "dim"))
     sys.exit(code)
 
 

@@ -180,7 +180,7 @@ def command(
             rows.truncate(0)
         except KeyboardInterrupt:
             if journal is not None and journal.done != Done():
-                print("interlingua: interrupted; the same command with --resume goes on", file=sys.stderr)
+                print("interlingua: interrupted; run the same command with --resume to continue", file=sys.stderr)
             raise
         except BaseException:
             if journal is not None:
@@ -299,7 +299,7 @@ class _Run:
                 number += 1
                 if result.problems and self._stops:
                     first = result.problems[0]
-                    raise InterlinguaError(f"{first.name}: {first.message}; --on-error skip goes on after such errors")
+                    raise InterlinguaError(f"{first.name}: {first.message}; --on-error skip ignores such errors")
                 names = into.put(piece.source, result)
                 rejects.put(result.rejected)
                 for row in result.rows:

@@ -236,7 +236,7 @@ def _print_pointers(service: "Service") -> None:
         out.print(table)
         out.print(Text("or start a program with it: interlingua serve -- claude", "dim"))
     if not service.keys.has_any():
-        out.print(Text("no keys: whoever is on this machine may use it (interlingua serve keys add NAME)", "dim"))
+        out.print(Text("no keys: every local user may use it (interlingua serve keys add NAME)", "dim"))
     sys.stdout.flush()
 
 

@@ -382,7 +382,7 @@ def delete(
         output.print_json({"deleted": rows, "errors": [problem._asdict() for problem in problems]})
     elif until:
         day = time.strftime("%Y-%m-%d", time.localtime(min(at or 0 for at in until.values()) / 1000))
-        how = "for good" if purge else f"`{_name_of(where)} restore ID` restores one until {day}"
+        how = "permanently" if purge else f"`{_name_of(where)} restore ID` restores one until {day}"
         output.console().print(Text(f"{len(until):,} deleted, {how}"))
     elif not problems:
         output.console().print("nothing to delete")
@@ -393,7 +393,7 @@ def delete(
 
 def _confirm(question: str) -> None:
     if not sys.stdin.isatty():
-        raise SessionError(f"{question} there is nobody to ask; add --yes")
+        raise SessionError(f"{question} not confirmed without a terminal; add --yes")
     click.confirm(question, abort=True, err=True)
 
 

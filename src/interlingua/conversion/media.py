@@ -73,7 +73,7 @@ class MediaFitter:
                 block = self._titled(block, changes)
         return block, changes
 
-    # --- what is refused ---
+    # --- refusals ---
 
     def _unfit(self, block: Any, message: Message) -> "_Refusal | None":
         """Returns why the target refuses a block of this kind, type or source in such a message."""

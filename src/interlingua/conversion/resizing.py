@@ -24,7 +24,7 @@ class Picture(NamedTuple):
 
 
 def look(data: str) -> Picture | None:
-    """Returns the picture in this base64; None unless it is one of the four types that every provider accepts."""
+    """Returns the image in this base64; None unless it is one of the four types that every provider accepts."""
     kind = sniff(data) or ""
     return Picture(kind, *_SIZES[kind](data)) if kind in _SIZES else None
 

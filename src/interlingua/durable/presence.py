@@ -1,7 +1,7 @@
 """Liveness of workers: each has a lock that the system releases when it dies.
 
-No clock is involved: a slow worker is not taken for a dead one. If a lock is lost while its owner lives, the lease of
-the session still keeps a second worker from the run.
+No clock is involved: a slow worker is not mistaken for a dead one. If a lock is lost while its owner lives, the lease
+of the session still prevents a second worker from executing the run.
 """
 
 import contextlib

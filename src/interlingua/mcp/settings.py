@@ -33,7 +33,7 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 class ServerUse(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the tools of a server are used; see `mcp_tools`. `prefix` is the server's name unless it is given."""
+    """How the tools of a server are used; see `mcp_tools`. `prefix` defaults to the server's name."""
 
     prefix: str | None = None
     include: tuple[str, ...] | None = None

@@ -213,7 +213,7 @@ def _clear_dead(path: Path) -> None:
 
 
 def _refuse_others(file: int, path: Path) -> None:
-    """Raises SessionError unless the file is empty or was written as a lock: it may be a file of somebody else."""
+    """Raises SessionError unless the file is empty or was written as a lock: it may be a foreign file."""
     if os.fstat(file).st_nlink > 1:
         raise SessionError(f"{path} is a link to another file and cannot be a lock; move it away")
     found = os.pread(file, 4097, 0)

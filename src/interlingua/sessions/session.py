@@ -610,9 +610,9 @@ class Session:
 
     @contextlib.contextmanager
     def grouped(self) -> Iterator[None]:
-        """What is appended inside is written at once, when it ends: one write for many messages.
+        """Writes the appends inside as one write when it ends.
 
-        Raises SessionError if that fails; then nothing of it was written. Until it ends, nothing of it is safe.
+        Raises SessionError if that fails, in which case nothing was written. Nothing is durable until it ends.
         """
         with self._lock:
             generation = self._log.generation

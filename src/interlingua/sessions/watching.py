@@ -1,6 +1,6 @@
-"""File watching: inotify on Linux; elsewhere polling of file times, with growing intervals.
+"""File watching: inotify on Linux; elsewhere polling of file times, with increasing intervals.
 
-A watch may report a change that is none; it never misses one. A `FolderWatch` says which files below a folder changed.
+A watch may report a spurious change; it never misses one. A `FolderWatch` reports which files below a folder changed.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ _MODIFY, _ATTRIB, _MOVED, _CREATE, _DELETE, _SELF = 0x2, 0x4, 0xC0, 0x100, 0x200
 _MASK = _MODIFY | _ATTRIB | _MOVED | _CREATE | _DELETE | _SELF
 _IGNORED = 0x8000
 _OVERFLOW = 0x4000
-RESCAN = 30.0 if sys.platform == "linux" else 2.0  # seconds; elsewhere a folder does not tell that its files grow
+RESCAN = 30.0 if sys.platform == "linux" else 2.0  # seconds; a folder's time does not change with its files
 MAX_FOLDERS = 20_000  # watched at most
 _MIN_INTERVAL, _MAX_INTERVAL = 0.1, 2.0  # seconds between polls, at first and at most
 
@@ -193,9 +193,9 @@ def walk(
     enter: Callable[[Path], bool] = lambda folder: True,
     failed: Callable[[Path, OSError], object] = lambda path, error: None,
 ) -> tuple[set[Path], dict[Path, os.stat_result]]:
-    """The folders below a root, and the wanted files in them; links to folders are not followed.
+    """Returns the folders below a root, and the matching files in them; links to folders are not followed.
 
-    `failed` is called for what cannot be looked at: it is not there any more, or not ours to read.
+    `failed` is called for a folder that is missing or unreadable.
     """
     folders: set[Path] = set()
     states: dict[Path, os.stat_result] = {}

@@ -452,7 +452,7 @@ class Server:
             return await send(http, answer)
         except ConnectionError:
             self._left(received)
-            return web.Response()  # aiohttp has nobody to send it to
+            return web.Response()  # the client is gone
         except asyncio.CancelledError:
             if not self._stopping:
                 self._left(received)

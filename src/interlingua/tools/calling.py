@@ -136,9 +136,7 @@ async def _permit(
     if decision.action != "ask":
         raise ToolAuthorizationError(f"{tool.name} is not allowed: {decision.reason}. Do it another way, or ask first.")
     if approve is None:
-        raise ToolAuthorizationError(
-            f"{tool.name} needs approval ({decision.reason}), and there is nobody to approve it"
-        )
+        raise ToolAuthorizationError(f"{tool.name} needs approval ({decision.reason}), and no approver is available")
     request = ApprovalRequest(tool_call_id=tool_call_id, tool_name=tool.name, params=params, reason=decision.reason)
     try:
         answer = approve(request)
@@ -154,7 +152,9 @@ async def _permit(
 
 
 async def _decided(policy: Judge, tool: str, params: dict[str, Any]) -> Ruling:
-    """The decision on a call. A policy of ours judges long arguments in a thread, so that the loop goes on."""
+    """Returns the decision on a call. Our own policy checks long arguments in a thread, so that the loop is not
+    blocked.
+    """
     if isinstance(policy, Policy | Permissions) and text_size(params) > LONG:
         return await asyncio.to_thread(policy.decide, tool, params)
     return policy.decide(tool, params)
@@ -243,7 +243,9 @@ async def _outcome(
 
 
 def _noted(result: ToolResult, access: PathAccess | None) -> ToolResult:
-    """The result, which says if paths were left out of it: what the policy denies is not shown, nor passed over."""
+    """Returns the result, with a note if paths were omitted from it: what the policy denies is neither shown nor
+    hidden.
+    """
     if access is None or result.is_error or not access.refused:
         return result
     number = len(access.refused)

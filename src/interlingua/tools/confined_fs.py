@@ -291,7 +291,7 @@ class Tree:
             os.close(here)
 
     def _entered(self, name: str, directory: int, missing: Parts | None, path: str) -> int:
-        """Opens a directory. If it does not exist and the whole path is given as `missing`, it is made."""
+        """Opens a directory. If it does not exist and the whole path is passed as `missing`, it is created."""
         try:
             return os.open(name_bytes(name), _SEARCH, dir_fd=directory)
         except FileNotFoundError:

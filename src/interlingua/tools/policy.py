@@ -70,7 +70,7 @@ _MAX_MOVES = 8  # `cd` in one line whose combinations with its arguments are com
 _MAX_COMBINED = 4  # commands of one object that are read together with the arguments beside them
 _MAX_LINES = 500  # in one call
 _LISTS = (list, tuple, set, frozenset)
-LONG = 2_000  # characters of arguments; more are judged in a thread
+LONG = 2_000  # characters of arguments; more are checked in a thread
 
 
 @cache
@@ -411,7 +411,7 @@ def _names_tool(rule: Rule, tool: str) -> bool:
 def _shell_line(params: Mapping[str, Any]) -> ShellLine:
     """Command lines of a call, parsed as one.
 
-    A tool may read a value in several ways: one stands for the call, the others are `inner`, for rules that forbid.
+    A tool may read a value in several ways: one represents the call, the others are `inner`, for rules that forbid.
     """
     found: dict[tuple[str, bool], None] = {}
     doubts: list[str] = []

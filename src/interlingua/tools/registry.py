@@ -239,11 +239,11 @@ class ToolRegistry:
         return self._last.skipped
 
     def entry(self, id: str) -> _Entry | None:
-        """What is registered under an id."""
+        """Returns the entry registered under an id."""
         return self._entries.get(id)
 
     def put(self, entry: _Entry) -> None:
-        """Registers an entry in the place of whatever has its id, without a warning."""
+        """Registers an entry, replacing the one with its id without a warning."""
         self._entries[entry.meta.id] = entry
         self._ranks.setdefault(entry.meta.id, len(self._ranks))
 

@@ -573,7 +573,7 @@ def _inflater(encoding: str, target: Target) -> Callable[[bytes, int], bytes]:
         case "gzip" | "x-gzip" | "deflate":
             return _Inflater().feed
         case other:
-            raise TransportError(f"{target.host}: the answer is packed as {other!r}, which was not asked for")
+            raise TransportError(f"{target.host}: unexpected content encoding {other!r}")
 
 
 class _Inflater:

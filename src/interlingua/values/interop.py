@@ -16,7 +16,7 @@ from msgspec.structs import fields
 
 from .errors import FormatError, InterlinguaError
 
-# Code that is not ours (tools, hooks, listeners, factories, connectors): what it raises stays with it.
+# Foreign code (tools, hooks, listeners, factories, connectors): its exceptions are contained.
 #
 #     try:
 #         hook(event)
@@ -25,7 +25,7 @@ from .errors import FormatError, InterlinguaError
 #             raise
 #         report(describe(error))
 #
-# `SystemExit` counts as a failure like any other: asyncio would end the event loop with it, and so the host.
+# `SystemExit` is an ordinary failure: asyncio would end the event loop with it, and so the host.
 
 
 P = ParamSpec("P")

@@ -279,8 +279,8 @@ async def test_a_gzip_bomb_within_the_ratio_is_cut_at_the_limit():
 @pytest.mark.parametrize(
     ("headers", "body", "error"),
     [
-        (("Content-Encoding: br",), b"x", "packed as"),
-        (("Content-Encoding: gzip, gzip",), b"x", "packed as"),
+        (("Content-Encoding: br",), b"x", "unexpected content encoding"),
+        (("Content-Encoding: gzip, gzip",), b"x", "unexpected content encoding"),
         (("Content-Encoding: gzip",), b"\x1f\x8b\x08not gzip at all", "compression is broken"),
     ],
     ids=["brotli", "two layers", "broken"],

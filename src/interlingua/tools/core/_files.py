@@ -76,7 +76,7 @@ async def with_variant(bridge: ByteBridge, path: str, result: ToolResult) -> Too
 
 
 def variant_notice(path: str, found: str) -> TextBlock:
-    """Says which file was read. Escapes tell names apart that look the same."""
+    """Returns a notice of which file was read, with escapes that distinguish names that look the same."""
     return TextBlock(
         text=f"[There is no {path!a}; this is {found!a}, whose name looks the same. To change it, use that name.]"
     )

@@ -147,7 +147,7 @@ async def _fetched(bridge: ByteBridge, question: str, path: str) -> Any:
         if question == "read":
             return await bridge.read_bytes(from_root(path))
         return [name_bytes(name) for name in await bridge.readdir(from_root(path) or ".")]
-    except Exception:  # a bridge is foreign code: what it cannot give is not searched
+    except Exception:  # a bridge is foreign code: files that it cannot read are not searched
         return None
 
 

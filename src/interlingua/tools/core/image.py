@@ -63,9 +63,9 @@ class ImageArguments(Struct, frozen=True, kw_only=True, rename="camel", forbid_u
 
 
 class _Seen(NamedTuple):
-    """A picture ready to be shown; `name` is short enough to be printed.
+    """An image ready to be sent; `name` is short enough to print.
 
-    `variant` is the file that was read where none has the name, but one has a name that looks the same.
+    `variant` is the file that was read if none has the name, but one has a name that looks the same.
     """
 
     name: str
@@ -105,7 +105,7 @@ class _Source:
         return _Seen(name, ImageBlock(data=encoded, mime_type=picture.mime_type), len(data), variant)
 
     async def _bytes(self, reference: str, limit: int, signal: Abort | None) -> tuple[bytes, str | None]:
-        """The picture, and the file that was read where that is a variant of the path."""
+        """Returns the image, and the file that was read if that is a variant of the path."""
         url = reference.strip().removeprefix("@")
         scheme = _scheme(url)
         if scheme == "data":
