@@ -1,9 +1,9 @@
-"""Many requests at once: over a provider's batch API at its batch price, or over ordinary calls, some at a time.
+"""Batches: many requests over a provider's batch API at its batch price, or over concurrent ordinary calls.
 
-A batch is a folder, `<home>/batches/NAME`: `batch.json` says what it is, `requests.jsonl` has the requests,
-`journal.jsonl` every step, written and synced before a request leaves and after its answer came, and `part-N.jsonl` the
-results. Whoever is killed goes on from there: what was created is found again at the provider before anything is
-created. The name comes from the requests unless one is given, so that submitting the same twice is submitting it once.
+A batch is a folder, `<home>/batches/NAME`: `batch.json` describes it, `requests.jsonl` has the requests,
+`journal.jsonl` every step, written and synced before a request is sent and after its response, and `part-N.jsonl` the
+results. After a kill it resumes from there: a created batch is looked up at the provider before anything is created.
+The name is derived from the requests unless given, so that submitting the same twice is idempotent.
 """
 
 import asyncio
@@ -57,8 +57,9 @@ BATCH_APIS: dict[str, BatchApi] = {
 
 
 class Manifest(Struct, frozen=True, kw_only=True):
-    """What a batch is. `parts` are the first row and the number of rows of each batch at the provider; none of a local
-    one. `salt` tells it from one of the same requests that was deleted."""
+    """Describes a batch. `parts` are the first row and the number of rows of each batch at the provider; none for a
+    local one. `salt` distinguishes it from a deleted batch of the same requests.
+    """
 
     version: int = VERSION
     name: str
@@ -91,7 +92,7 @@ class Row(Struct, frozen=True, kw_only=True):
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """What came of one row. A row that failed has an answer that is an error, and the `error` itself."""
+    """The outcome of one row. A failed row has an error message as its answer, and the `error` itself."""
 
     row: Row
     message: AssistantMessage
@@ -99,7 +100,9 @@ class Answer(Struct, frozen=True, kw_only=True):
 
 
 class Progress(Struct, frozen=True, kw_only=True):
-    """How far a batch is: rows by outcome, and the batches at the provider with their states (None: not created)."""
+    """The progress of a batch: rows by outcome, and the batches at the provider with their states (None: not
+    created).
+    """
 
     rows: int
     answered: int = 0
@@ -117,9 +120,9 @@ class Progress(Struct, frozen=True, kw_only=True):
 
 
 def rows_of(inputs: Sequence[str], options: Options, *, dialect: str | None = None, reask: bool = False) -> list[Row]:
-    """One row for each conversation of these files. What cannot be read or asked is a row with an error.
+    """Returns one row per conversation of these files. An unreadable conversation is a row with an error.
 
-    A conversation that ends with an answer has nothing to ask; with `reask`, that answer is left out.
+    A conversation that ends with an answer has nothing to send; with `reask`, that answer is dropped.
     """
     dialect = None if dialect is None else canonical(dialect)
     rows: list[Row] = []
@@ -193,13 +196,13 @@ def batches_folder() -> Path:
 
 
 def names() -> list[str]:
-    """The batches that there are, oldest first."""
+    """Returns the existing batches, oldest first."""
     found = [(path.stat().st_mtime, path.parent.name) for path in batches_folder().glob("*/batch.json")]
     return [name for _, name in sorted(found)]
 
 
 class Journal:
-    """JSON lines that are on the disk when `write` returns. A line that a kill cut off is removed."""
+    """JSON lines that are on disk when `write` returns. An incomplete last line is removed."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -229,7 +232,7 @@ class Journal:
 
 
 class Batch:
-    """A batch on disk, and what is done with it. `client` is asked for the provider's connector."""
+    """A batch on disk and its operations. `client` provides the provider's connector."""
 
     def __init__(self, folder: Path, client: Client) -> None:
         self.folder = folder
@@ -253,7 +256,7 @@ class Batch:
     async def create(
         cls, rows: list[Row], model: str, client: Client, *, local: bool, name: str | None, call: CallOptions
     ) -> "Batch":
-        """The batch of these rows; the one that exists, if they were submitted before."""
+        """Creates the batch of these rows, or returns the existing one."""
         given = [model, local, call.base_url, [[row.id, row.request, row.error] for row in rows]]
         settings = {} if local else await _settings(model, client, call)
         digest = hashlib.sha256(write([*given, settings] if settings else given)).hexdigest()
@@ -285,7 +288,7 @@ class Batch:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Keeps other processes from this batch."""
+        """Locks this batch against other processes."""
         with os.fdopen(open_regular(self.folder / "lock", os.O_RDWR | os.O_CREAT), "ab") as lock:
             with contextlib.suppress(ImportError):  # Windows has none
                 import fcntl
@@ -305,7 +308,7 @@ class Batch:
     # --- over the provider's batch API ---
 
     async def submit(self, call: CallOptions) -> int:
-        """Creates the batches at the provider that are not created yet, and returns how many that were."""
+        """Creates the missing batches at the provider, and returns their number."""
         if self.is_cancelled:
             raise InterlinguaError(
                 f"the batch {self.manifest.name!r} was cancelled; --name NAME submits its requests as another batch"
@@ -356,13 +359,13 @@ class Batch:
     async def _find(
         self, api: BatchApi, calls: Calls, number: int, part: Part, steps: list[dict[str, Any]]
     ) -> str | None:
-        """The batch that an attempt has made which was cut off, or to which no answer came."""
+        """Returns the batch of an interrupted attempt, or of one without a response."""
         if sum(step["step"] == "creating" for step in steps) <= sum(step["step"] == "refused" for step in steps):
             return None
         return await api.find(calls, part, {*_rejected(steps), *self._others(number)})
 
     async def _known(self, api: BatchApi, calls: Calls, number: int) -> str | None:
-        """The id of a part's batch, looked for at the provider if its creation was cut off."""
+        """Returns the id of a part's batch, looked up at the provider if its creation was interrupted."""
         steps = self._steps(number)
         id = _batch_id(steps)
         if id is None:
@@ -378,8 +381,7 @@ class Batch:
         return any(step.get("step") == "cancelled" for step in self.journal.read())
 
     async def cancel(self, call: CallOptions) -> int:
-        """Asks the provider to end the batches that have not ended, and returns how many that were. What is not
-        created stays so."""
+        """Cancels the active batches at the provider, and returns their number. Missing ones are not created."""
         if self.manifest.is_local:
             raise InterlinguaError(
                 f"the calls of the batch {self.manifest.name!r} are made by `batch submit`; interrupt that command"
@@ -401,7 +403,7 @@ class Batch:
         return asked
 
     async def delete(self, call: CallOptions, *, only_here: bool = False) -> None:
-        """Deletes the batch: what the provider keeps of it, then its folder. After a kill, a second call goes on."""
+        """Deletes the batch: the provider's data, then its folder. After a kill, call it again."""
         if not self.manifest.is_local and not only_here:
             await self._delete_at_provider(call)
         gone = self.folder.parent / f".{self.folder.name}.{secrets.token_hex(4)}.deleted"
@@ -430,7 +432,7 @@ class Batch:
             self.journal.write(part=number, step="deleted")
 
     async def progress(self, call: CallOptions) -> Progress:
-        """How far it is, asked of the provider where it is not known."""
+        """Returns the progress, queried from the provider where unknown."""
         if self.manifest.is_local:
             outcomes = self._outcomes()
             failed = sum("error" in outcome for outcome in outcomes.values())
@@ -449,7 +451,7 @@ class Batch:
         return Progress(rows=self.manifest.rows, states=states)
 
     async def fetch(self, call: CallOptions) -> Progress:
-        """Downloads the results of all batches that have ended and whose results are not here yet."""
+        """Downloads the results of all ended batches whose results are missing here."""
         progress = await self.progress(call)
         if self.manifest.is_local:
             return progress
@@ -473,7 +475,7 @@ class Batch:
         return progress
 
     async def answers(self) -> Iterator[Answer]:
-        """Every row that has an outcome by now, in the order of the input, at the batch price."""
+        """Yields every row with an outcome, in input order, at the batch price."""
         await warm()
         return self._local_answers() if self.manifest.is_local else self._provider_answers()
 
@@ -522,11 +524,11 @@ class Batch:
     # --- over ordinary calls ---
 
     async def run(self, call: dict[str, Any], *, jobs: int, rate: float | None = None) -> int:
-        """Asks every row without an answer, `jobs` at a time and `rate` a minute; returns how many were asked again
-        because a kill had cut off their calls.
+        """Sends every row without an answer, `jobs` concurrently and `rate` per minute; returns how many were sent
+        again because a kill had interrupted them.
 
-        A limit of the provider makes all of them wait. A wrong key or an empty account ends the run, once the calls
-        that are under way have ended: nothing is lost.
+        A rate limit delays all of them. An invalid key or an empty account ends the run, once active calls have ended:
+        nothing is lost.
         """
         done = self._outcomes()
         last = {step["row"]: step["step"] for step in self.journal.read()}
@@ -607,7 +609,7 @@ class Batch:
 
 
 class _Pace:
-    """When the next call may begin: so many a minute, and none while the provider asks to wait."""
+    """Limits the call rate, and pauses while the provider asks to wait."""
 
     def __init__(self, rate: float | None) -> None:
         self._gap = 60.0 / rate if rate else 0.0

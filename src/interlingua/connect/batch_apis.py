@@ -1,6 +1,6 @@
-"""The batch APIs of OpenAI, Anthropic and Google: how a batch is created, found again, read, cancelled and deleted.
+"""The batch APIs of OpenAI, Anthropic and Google: create, find, read, cancel and delete batches.
 
-None of them has a documented idempotent create, so each can `find` a batch whose creation was cut off: by its metadata
+None of them documents an idempotent create, so each can `find` a batch whose creation was interrupted: by its metadata
 (OpenAI), its display name (Google), or its time and size, and afterwards the ids in its results (Anthropic).
 """
 
@@ -35,7 +35,7 @@ _WITHOUT_ANSWER = {
 
 
 class State(NamedTuple):
-    """How far a batch is. `error` is why requests without a result have none."""
+    """The state of a batch. `error` is why requests without a result have none."""
 
     status: str
     ended: bool
@@ -44,7 +44,7 @@ class State(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of one request: the body of its answer, or the error in its place."""
+    """The outcome of one request: the body of its response, or an error."""
 
     id: str
     body: Any = None
@@ -63,7 +63,7 @@ class Part(NamedTuple):
 
 
 class Calls:
-    """Calls to one provider's API. What may be done twice is tried again; whatever creates something is not."""
+    """Calls to one provider's API. Idempotent ones are retried; creating calls are not."""
 
     def __init__(self, connector: HttpConnector, model: ModelDescriptor, call: CallOptions) -> None:
         self.model = model
@@ -76,7 +76,7 @@ class Calls:
         return _json(await self.repeat("GET", f"{path}?{urlencode(query)}" if query else path), self.model.api)
 
     async def repeat(self, method: str, path: str, body: bytes | None = None) -> bytes:
-        """The body of the answer to a request that may be made again: reading, cancelling, deleting."""
+        """Returns the response body of an idempotent request: reading, cancelling, deleting."""
         for attempt in range(1, _RETRY.attempts):
             try:
                 return await self.send(method, path, body, {}, MAX_RESULTS)
@@ -87,7 +87,7 @@ class Calls:
         return await self.send(method, path, body, {}, MAX_RESULTS)
 
     async def delete(self, path: str) -> None:
-        """Deletes something; what is gone already is deleted."""
+        """Deletes something; a missing one counts as deleted."""
         try:
             await self.repeat("DELETE", path)
         except ProviderError as error:
@@ -102,7 +102,7 @@ class Calls:
         return made
 
     async def send(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], limit: int) -> bytes:
-        """The body of the answer to one request; an answer that is an error is raised."""
+        """Returns the response body of one request; raises an error response."""
         url, sent = await self.addressed(method, path, body, headers)
         try:
             reply = await self.connector.transport.send(method, url, sent, body)
@@ -120,7 +120,7 @@ class Calls:
     async def addressed(
         self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
     ) -> tuple[str, Mapping[str, str]]:
-        """Where a request goes, and its headers with what proves who calls."""
+        """Returns the URL of a request, and its headers with the credentials."""
         if self._endpoint is None:
             self._endpoint = await self.connector.access(self.model, self.call)
         return self._endpoint.base + path, {**self._wire.http.headers, **self._endpoint.headers, **headers}
@@ -131,7 +131,7 @@ class Calls:
 
 
 def is_uncertain(error: InterlinguaError) -> bool:
-    """Whether a request that failed so may have been executed: no answer came, or the server failed on its way."""
+    """Whether a failed request may have been executed: there was no response, or the server failed."""
     return not isinstance(error, ProviderError) or error.status >= 500 or error.status == 408
 
 
@@ -155,11 +155,11 @@ class BatchApi(Protocol):
     async def create(
         self, calls: Calls, part: Part, headers: Mapping[str, str], uploaded: Callable[[str], None]
     ) -> str:
-        """Creates the batch and returns its id; `uploaded` is called with the id of its file when there is one."""
+        """Creates the batch and returns its id; `uploaded` is called with the id of its file, if any."""
         ...
 
     async def find(self, calls: Calls, part: Part, excluded: Collection[str]) -> str | None:
-        """The batch of this part, if a create that was cut off has made it."""
+        """Returns the batch of this part, if an interrupted create has created it."""
         ...
 
     async def state(self, calls: Calls, id: str) -> State: ...
@@ -167,11 +167,11 @@ class BatchApi(Protocol):
     async def results(self, calls: Calls, id: str) -> list[Outcome]: ...
 
     async def cancel(self, calls: Calls, id: str) -> None:
-        """Asks the provider to end a batch; what was answered by then stays."""
+        """Cancels a batch; finished answers stay."""
         ...
 
     async def delete(self, calls: Calls, id: str | None, uploaded: str | None) -> None:
-        """Deletes what the provider keeps of a batch that has ended, as far as it lets: its file where there is one."""
+        """Deletes the provider's data of an ended batch, as far as possible: its file if there is one."""
         ...
 
 

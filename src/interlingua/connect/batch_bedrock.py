@@ -1,8 +1,8 @@
 """Amazon Bedrock's batch jobs: lines in S3, a job that reads them as Converse requests, and results beside them.
 
 docs.aws.amazon.com/bedrock/latest/userguide/batch-inference.html. Requests to Bedrock's control plane and to S3 are
-signed as those to the model are; there is no other client of AWS. The place in S3, the role under which the job reads
-and writes it, and the region are kept with the batch.
+signed like those to the model; no other AWS client is used. The S3 location, the role of the job, and the region are
+stored with the batch.
 """
 
 import asyncio

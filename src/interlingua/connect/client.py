@@ -1,4 +1,4 @@
-"""Asking models: finds the connector, tries again, falls back, prices the answer. One well-formed stream comes out."""
+"""`Client`: finds the connector for a model, retries, falls back and prices the response, as one well-formed stream."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -43,10 +43,10 @@ from .transport import HttpTransport, Reply, Transport, shared
 
 
 class Client:
-    """What calls need: connectors, transport, credentials, retries. Clients share only the catalogue.
+    """Connectors, transport, credentials and retries for calls. Clients share only the catalogue.
 
-    Connections are those of the event loop, and end with it. Within `async with Client() as client` the client has its
-    own, which are closed at the end. A `transport` that is given stays open: it belongs to whoever made it.
+    Connections belong to the event loop, and end with it. Within `async with Client() as client` the client has its
+    own, which are closed at the end. A given `transport` stays open: its creator closes it.
     """
 
     def __init__(
@@ -78,14 +78,15 @@ class Client:
         await self._pool.leave()
 
     def stream(self, model: Model, context: Any, *, output: Any = None, **options: Unpack[AskOptions]) -> Stream:
-        """The answer of a model, event by event.
+        """Streams the response of a model, event by event.
 
         `context` is a text, a message, a list of messages, a `Context`, a `Conversation` or a `Request`; `system` is
-        its system text, and `images` go with the last message of the user. When the model fails before it has sent
-        anything, the `fallbacks` are asked in turn, each with the conversation adapted to it.
-        `api_key`, `base_url`, `headers` and `settings` are the first model's alone; a fallback that needs its own is
-        given as `{"model": …, "api_key": …}`. `get_api_key(provider)` is asked for a key before each attempt; what it
-        gives counts before `api_key`. With `output`, a type, `Stream.partial_output` has what came of it so far.
+        its system text, and `images` are added to the last user message. If the model fails before it has delivered
+        anything, the `fallbacks` are tried in order, each with the conversation adapted to it.
+
+        `api_key`, `base_url`, `headers` and `settings` apply to the first model only; pass a fallback's own as
+        `{"model": …, "api_key": …}`. `get_api_key(provider)` is called before each attempt and takes precedence over
+        `api_key`. With `output`, a type, `Stream.partial_output` is the output so far.
         """
         given = GivenOptions(options)
         del options
@@ -114,12 +115,11 @@ class Client:
         self, model: Model, context: Any, *, output: Any, **options: Unpack[AskOptions]
     ) -> Result[Any]: ...
     async def complete(self, model: Model, context: Any, *, output: Any = None, **options: Unpack[AskOptions]) -> Any:
-        """The whole answer. A failure is raised, with what had come of the answer as its `partial`.
+        """Returns the whole response. A failure is raised, with the partial message as its `partial`.
 
-        It is asked for in one piece, unless `stream=True` is given or the provider only streams. With `output` (a
-        dataclass, a Struct, a pydantic model, any type, or a JSON Schema) the answer is read as a value of that type
-        and comes in a `Result`. An answer that does not fit is sent back twice at most, with what is wrong; then
-        `OutputInvalid` is raised.
+        It is requested unstreamed, unless `stream=True` or the provider only streams. With `output` (a dataclass, a
+        Struct, a pydantic model, any type, or a JSON Schema) the response is parsed as that type and returned in a
+        `Result`. An invalid response is sent back at most twice, with the error; then `OutputInvalid` is raised.
         """
         given = GivenOptions(options)
         del options
@@ -155,7 +155,7 @@ class Client:
         return message, stream.losses
 
     def _begin(self, streamed: bool, is_seen: bool, model: Model, context: Any, options: GivenOptions) -> Stream:
-        """Reads the arguments of a call, once, and begins its stream."""
+        """Parses the arguments of a call, once, and starts its stream."""
         options = GivenOptions(options)
         fallbacks = options.pop("fallbacks", ())
         retry: Retry | int | None = options.pop("retry", None)
@@ -191,12 +191,12 @@ class Client:
         return telemetry.observed(Stream(source, base, source.priced), request)
 
     def find_known(self, model: Model, catalogue: Catalogue) -> tuple[Connector, ModelDescriptor]:
-        """The connector for a model, and the model with its place and what the catalogue knows of it."""
+        """Returns the connector for a model, and the model with its place and the catalogue's facts."""
         connector, found = self._locate(model, catalogue)
         return connector, _placed(connector, _known(connector, found, catalogue))
 
     def find(self, model: Model) -> tuple[Connector, ModelDescriptor]:
-        """The connector for a model, and the model with its place."""
+        """Returns the connector for a model, and the model with its place."""
         connector, found = self._locate(model)
         return connector, _placed(connector, found)
 
@@ -233,9 +233,9 @@ class Client:
 
 
 class _Pool:
-    """The connections of one client: those that everyone shares, or its own from the first `enter` to the last `leave`.
+    """The connections of one client: the shared ones, or its own from the first `enter` to the last `leave`.
 
-    Not its own from the start: nobody would close them before the client is collected, and aiohttp warns of that.
+    Not its own from the start: nothing would close them before the client is collected, which aiohttp warns about.
     """
 
     def __init__(self) -> None:
@@ -259,7 +259,7 @@ class _Pool:
 def builtin_connectors(
     *, transport: Transport | None = None, auth: AuthResolver | None = None, rows: Sequence[Provider] = ROWS
 ) -> ConnectorRegistry:
-    """A registry of its own with a connector for every row, the user's own rows, and the debug connectors."""
+    """Returns a new registry with a connector for every row, the user's own rows, and the debug connectors."""
     from .debug import DebugConnector
 
     registry = ConnectorRegistry()
@@ -276,7 +276,7 @@ def _refuse_two_schemas(options: dict[str, Any]) -> None:
 
 
 def _extended(context: Any, options: dict[str, Any]) -> Any:
-    """The context with the `system` text and the `images` of the options, which are taken out of them."""
+    """Returns the context with the `system` text and the `images` of the options, which are removed from them."""
     system, pictures = options.pop("system", None), options.pop("images", None)
     if system is None and pictures is None:
         return context
@@ -305,7 +305,7 @@ def _pictured(message: Message, images: Sequence[ImageBlock]) -> UserMessage:
 
 
 def _followed(context: Any, messages: Sequence[Message]) -> Any:
-    """A context with further messages behind it; options of a request stay with it."""
+    """Returns a context with further messages; options of a request are kept."""
     if isinstance(context, Conversation):
         context = context.request()
     if isinstance(context, Request):
@@ -315,14 +315,14 @@ def _followed(context: Any, messages: Sequence[Message]) -> Any:
 
 
 def _placed(connector: Connector, model: ModelDescriptor) -> ModelDescriptor:
-    """The model with its place: provider, api, and the ways of its host."""
+    """Returns the model with its place: provider, api, and the quirks of its host."""
     if isinstance(connector, HttpConnector):
         return connector.complete(model)
     return replace(model, provider=model.provider or connector.provider, api=model.api or connector.api)
 
 
 def _known(connector: Connector, model: ModelDescriptor, catalogue: Catalogue) -> ModelDescriptor:
-    """The model with what the catalogue knows of it; what the caller says counts."""
+    """Returns the model with the catalogue's facts; the caller's take precedence."""
     known = None
     if not isinstance(connector, HttpConnector):  # those list what the catalogue has
         known = listed_model(connector, model.id)
@@ -337,7 +337,7 @@ def _known(connector: Connector, model: ModelDescriptor, catalogue: Catalogue) -
 
 
 def _context_of(given: Any, wire_options: Options) -> tuple[Context, Options]:
-    """What may be asked, as a Context. Options that come with a request count where none are given."""
+    """Normalizes the input to a Context. Options of a request apply where none are given."""
     if isinstance(given, Context):
         return read_context(given), wire_options
     if isinstance(given, Conversation):
@@ -362,12 +362,12 @@ def _context_of(given: Any, wire_options: Options) -> tuple[Context, Options]:
 
 @functools.cache
 def default_client() -> Client:
-    """The client behind `interlingua.stream` and `interlingua.complete`."""
+    """Returns the client behind `interlingua.stream` and `interlingua.complete`."""
     return Client(transport=shared())
 
 
 def stream(model: Model, context: Any, *, output: Any = None, **options: Unpack[AskOptions]) -> Stream:
-    """The answer of a model, event by event; see `Client.stream`. Never raises once called: failures are events."""
+    """Streams the response of a model; see `Client.stream`. Never raises once called: failures are events."""
     given: Any = GivenOptions(options)
     del options
     return default_client().stream(model, context, output=output, **given)
@@ -382,9 +382,9 @@ async def complete(
 @overload
 async def complete(model: Model, context: Any, *, output: Any, **options: Unpack[AskOptions]) -> Result[Any]: ...
 async def complete(model: Model, context: Any, *, output: Any = None, **options: Unpack[AskOptions]) -> Any:
-    """The whole answer of a model, or with `output` a `Result` whose `output` is of that type; see `Client.complete`.
+    """Returns the whole response of a model, or with `output` a `Result` of that type; see `Client.complete`.
 
-    A failure is raised, with what had come of the answer as its `partial`.
+    A failure is raised, with the partial message as its `partial`.
     """
     given: Any = GivenOptions(options)
     del options

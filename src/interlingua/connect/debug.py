@@ -1,7 +1,7 @@
-"""The debug provider: answers offline, the same way each time, from a script, a recording, or a few fixed habits.
+"""The debug provider: deterministic offline responses from a script, a recording, or built-in behaviours.
 
-A script is a list of replies, one per answer. Which one is due is read off the context (how many answers it holds), so
-a run that is interrupted and taken up again by another process goes on where it was.
+A script is a list of replies, one per response. The current one is derived from the context (the number of responses in
+it), so a run that is interrupted and resumed by another process continues where it was.
 """
 
 import asyncio
@@ -44,11 +44,11 @@ SCRIPT_VARIABLE = "INTERLINGUA_DEBUG_SCRIPT"
 
 
 class Step(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """One scripted answer: thinking, then text, then calls; or an error, after what came before it.
+    """One scripted response: thinking, then text, then calls; or an error, after the content before it.
 
-    Text given in pieces streams in these pieces; `delay` is the seconds before each delta, `chunk` the size in
-    characters of those not given; calls with `interleaved` stream at once.
-    `stop` is the provider's reason to stop where it is not the natural one (`length`).
+    Text given in pieces streams in these pieces; `delay` is the seconds before each delta, `chunk` the default size in
+    characters; calls with `interleaved` stream concurrently. `stop` is the provider's stop reason if it is not the
+    natural one (`length`).
     """
 
     text: "str | tuple[str, ...] | None" = None
@@ -64,7 +64,7 @@ class Step(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fie
 
     @classmethod
     def of(cls, value: Any) -> "Step":
-        """A step from its JSON: a string is its text."""
+        """Builds a step from its JSON: a string is its text."""
         from msgspec import ValidationError, convert
 
         if isinstance(value, str):
@@ -76,7 +76,7 @@ class Step(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fie
 
 
 class ScriptedCall(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A call in a script; `text` are arguments as the model would spell them, right or wrong."""
+    """A call in a script; `text` are the arguments as the model would spell them, valid or not."""
 
     name: str
     arguments: dict[str, Any] = {}
@@ -236,10 +236,10 @@ def _described(id: str, provider: str) -> ModelDescriptor:
 
 
 class DebugConnector:
-    """Answers without a network. `script` is what the model `script` says, else the file in INTERLINGUA_DEBUG_SCRIPT.
+    """Responds without a network. `script` is for the model `script`, else the file in INTERLINGUA_DEBUG_SCRIPT.
 
-    Other models: the habits above, `script:FILE` (JSON, a list of steps) and `replay:FILE` (the answers of a recorded
-    conversation in any dialect).
+    Other models: the behaviours above, `script:FILE` (JSON, a list of steps) and `replay:FILE` (the responses of a
+    recorded conversation in any dialect).
     """
 
     def __init__(
@@ -290,7 +290,7 @@ class DebugConnector:
 
 
 def _due(script: Sequence[Any], request: Request) -> Reply:
-    """The reply to give now: the nth, where n answers stand in the context."""
+    """Returns the current reply: the nth, if the context has n responses."""
     answers = sum(isinstance(message, AssistantMessage) for message in request.context.messages)
     if answers >= len(script):
         return Step(text="(the script has no more to say)")
@@ -324,7 +324,7 @@ def _file(path: str) -> bytes:
 
 
 class _Playing:
-    """A reply on its way out, delta by delta."""
+    """A reply while it streams, delta by delta."""
 
     def __init__(
         self,

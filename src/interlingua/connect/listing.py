@@ -1,4 +1,4 @@
-"""The models that a provider itself lists, asked over HTTP."""
+"""Lists a provider's models over HTTP."""
 
 import asyncio
 import functools
@@ -30,7 +30,7 @@ _OUTPUTS = ("outputTokenLimit", "max_completion_tokens", "max_tokens")
 async def list_models(
     connector: HttpConnector, catalogue: Catalogue, call: CallOptions | None = None
 ) -> list[ModelDescriptor]:
-    """What the provider says that it serves, by id, with what the catalogue knows. Raises `InterlinguaError`."""
+    """Returns the models that the provider lists, by id, with the catalogue's facts. Raises `InterlinguaError`."""
     try:
         async with asyncio.timeout(TIMEOUT):
             entries = await _entries(connector, call or CallOptions())
@@ -70,7 +70,7 @@ async def _entries(connector: HttpConnector, call: CallOptions) -> list[Any]:
 
 
 def _page(body: bytes, provider: str) -> tuple[list[Any], dict[str, str]]:
-    """The entries of a page, and what asks for the next one: Anthropic's `after_id`, Google's `pageToken`."""
+    """Returns the entries of a page, and the query for the next one: Anthropic's `after_id`, Google's `pageToken`."""
     try:
         value = read(body)
     except FormatError as error:
@@ -107,7 +107,7 @@ def _number(entry: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
 
 
 def _joined(model: ModelDescriptor, catalogue: Catalogue) -> ModelDescriptor:
-    """What is known of the model; what the provider says of it counts."""
+    """Returns the catalogue's facts of the model; the provider's own take precedence."""
     known = catalogue.describe(model.provider, model.id)
     if known is None:
         return model

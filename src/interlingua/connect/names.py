@@ -1,13 +1,13 @@
-"""What a person types for a model, as `provider/id`.
+"""Resolves model names to `provider/id`.
 
-`provider/id` and the aliases of `models.toml` mean exactly what they say. A bare name is looked up in the catalogue:
+`provider/id` and the aliases of `models.toml` are exact. A bare name is looked up in the catalogue:
 
 1. an id that a provider lists (`claude-sonnet-4-5`), also in another provider's spelling (`claude-sonnet-4.5`); one
-   without a version (`gemini-pro`) is its family where the provider has newer models of it;
-2. a family (`sonnet`, `gpt-mini`, `flash`; with the start of a version: `opus-4`): its newest model;
-3. a family of which this version is not listed yet (`claude-sonnet-99`): the id as it is.
+without a version (`gemini-pro`) is its family if the provider has newer models of it; 2. a family (`sonnet`,
+`gpt-mini`, `flash`; with the start of a version: `opus-4`): its newest model; 3. a family of which this version is not
+listed yet (`claude-sonnet-99`): the id unchanged.
 
-Of several providers the one with a key counts, of those the model's maker, then the order of the table of providers.
+Of several providers the one with a key is used, of those the model's maker, then the order of the provider table.
 """
 
 import functools
@@ -53,7 +53,7 @@ _NOT_CHAT = frozenset(
 
 
 class Spelling(NamedTuple):
-    """An id taken apart: `claude-3-5-sonnet-20241022` is the parts claude and sonnet, and the version 3.5."""
+    """A parsed id: `claude-3-5-sonnet-20241022` has the parts claude and sonnet, and the version 3.5."""
 
     parts: tuple[str, ...]
     version: tuple[float, ...]
@@ -63,7 +63,7 @@ class Spelling(NamedTuple):
     @classmethod
     @functools.lru_cache(maxsize=8192)
     def of(cls, id: str) -> "Spelling":
-        """Reads an id: the part behind its maker (`anthropic/…`, `us.anthropic.…`), without Bedrock's `-v1:0`."""
+        """Parses an id: the part after its maker (`anthropic/…`, `us.anthropic.…`), without Bedrock's `-v1:0`."""
         text = re.sub(r"-v\d+(:\d+)?$", "", re.split(r"[/.](?=[a-z])", id.lower())[-1])
         parts: list[str] = []
         version: list[float] = []
@@ -95,14 +95,14 @@ _VERSION_MARKS = ("k", "m", "v")  # kimi-k3, minimax-m2, deepseek-v4
 
 
 def is_chat(id: str) -> bool:
-    """Whether an id may be a model to talk with, judged by its parts."""
+    """Whether an id may be a chat model, by its parts."""
     return not _NOT_CHAT & set(Spelling.of(id).parts)
 
 
 def full_name(
     name: str, connectors: ConnectorRegistry, *, catalogue: Catalogue | None = None, has_key: HasKey | None = None
 ) -> str:
-    """The `provider/id` that a name means. Raises `InterlinguaError` with suggestions if it means none."""
+    """Returns the `provider/id` of a name. Raises `InterlinguaError` with suggestions if there is none."""
     name = own_notes().aliases.get(name, name)
     provider, slash, id = name.partition("/")
     if slash and id:
@@ -118,7 +118,7 @@ def full_name(
 
 
 def embedding_name(name: str, connectors: ConnectorRegistry, *, has_key: HasKey | None = None) -> str:
-    """The `provider/id` that the name of an embedding model means: a listed id, or Ollama's `name:tag`.
+    """Returns the `provider/id` of an embedding model's name: a listed id, or Ollama's `name:tag`.
 
     There are no families here: vectors of two versions of a model cannot be compared.
     """
@@ -145,7 +145,7 @@ class _Found(NamedTuple):
 
 
 class _Lookup:
-    """The models of every connector, and those that a name may mean."""
+    """The models of every connector, and the candidates of a name."""
 
     def __init__(self, connectors: ConnectorRegistry, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -167,7 +167,7 @@ class _Lookup:
         return (found.id for found, _ in self._ids())
 
     def listed(self, name: str) -> list[_Found]:
-        """The model of this id at each provider: as it stands, in the provider's spelling, or with a date."""
+        """Returns the model of this id at each provider: exact, in the provider's spelling, or with a date."""
         asked, is_plain = Spelling.of(name), _is_plain(name)
         exact: dict[str, _Found] = {}
         respelled: dict[str, _Found] = {}
@@ -194,7 +194,7 @@ class _Lookup:
         return [family.get(one.provider, one) for one in listed]
 
     def newest(self, name: str, has_key: HasKey) -> list[_Found]:
-        """The newest model of this family at each provider. A family's brand, its first word, may be left out."""
+        """Returns the newest model of this family at each provider. The brand, its first word, may be omitted."""
         asked = Spelling.of(name)
         if not _is_plain(name) or len("".join(asked.parts)) < 2:
             return []
@@ -277,7 +277,9 @@ def _newest(models: list[tuple[_Found, Spelling, bool]]) -> list[_Found]:
 
 
 def _chosen(name: str, found: list[_Found], has_key: HasKey) -> _Found:
-    """The one to ask. Without a maker or a key there is no reason to prefer one, and none is chosen in silence."""
+    """Returns the provider to use. Without a maker or a key there is no reason to prefer one, and none is chosen
+    silently.
+    """
     if len(found) == 1:
         return found[0]
     keyed = [one for one in found if has_key(one.provider)]
@@ -289,10 +291,7 @@ def _chosen(name: str, found: list[_Found], has_key: HasKey) -> _Found:
 
 
 def usable_providers() -> list[str]:
-    """The providers that can be asked: a key is found, or none is needed and the user has listed models.
-
-    Without any, the offline one.
-    """
+    """Returns the usable providers: with a key, or keyless with listed models. Without any, the offline one."""
     own = own_notes().providers
     rows = catalogues.known_rows().values()
     return [row.id for row in rows if (row.keyless and row.id in own and own[row.id].models) or _has_key(row.id)] or [
@@ -301,7 +300,7 @@ def usable_providers() -> list[str]:
 
 
 def _has_key(provider: str) -> bool:
-    """Whether a key for this provider is found on this machine; one that cannot be read is there."""
+    """Whether a key for this provider is found on this machine; an unreadable one counts."""
     from .auth.resolver import resolve_auth
 
     try:

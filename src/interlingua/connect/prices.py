@@ -1,16 +1,16 @@
-"""What tokens cost: the price lists, and the sum over disjoint buckets.
+"""Token prices: the price lists, and the cost over disjoint buckets.
 
-A rate is dollars per million tokens, in steps: `((0, 3.0), (200_000, 6.0))` is 3, and 6 for *all* tokens of a request
-whose whole input (fresh, read from and written to the cache) is above 200,000. What is not priced is unknown: a bucket
-that holds tokens and has no rate makes the whole cost unknown, never zero.
+A rate is dollars per million tokens, in tiers: `((0, 3.0), (200_000, 6.0))` is 3, and 6 for *all* tokens of a request
+whose total input (uncached, cache reads and cache writes) is above 200,000. A nonempty bucket without a rate makes the
+whole cost unknown, never zero.
 
 The price lists are those of genai-prices in a compact form: which models each lists, for which ids, at which rates and
-when. Importing that package costs a third of a second and 30 MB, nearly all of it for libraries that fetch and validate
-price lists; the lists themselves are small. So they are read once per version of the package, and kept as one file
-(`keep`) that loads in milliseconds. Without that file, or where it cannot be written, they are read from the package.
+when. Importing that package takes a third of a second and 30 MB, mostly for libraries that fetch and validate price
+lists; the lists themselves are small. So they are read once per version of the package, and cached in one file (`keep`)
+that loads in milliseconds. Without that file, or if it cannot be written, they are read from the package.
 
-Ids are matched by the package's own rules, with one difference: where such a rule only asks how an id begins, ends or
-what it contains, the rest of the id must not name a sibling. `claude-opus-4-7-mini` is not `claude-opus-4-7`.
+Ids are matched by the package's own rules, with one difference: if a rule only checks how an id begins, ends or what it
+contains, the rest of the id must not name a sibling. `claude-opus-4-7-mini` is not `claude-opus-4-7`.
 """
 
 import contextlib
@@ -63,7 +63,7 @@ FACTORS_FOR_FRESH = frozenset({"google", "aws"})
 
 
 def total(usage: Usage, rates: Rates, factor: float = 1.0) -> Cost | None:
-    """The cost of one request, or None if a price that it needs is unknown."""
+    """Returns the cost of one request, or None if a required price is unknown."""
     if not any(name in rates for name in BUCKETS):
         return None
     given, size = usage_detail(usage), usage.input + usage.cache_read + usage.cache_write
@@ -125,7 +125,7 @@ def _fees(given: UsageDetail, rates: Rates) -> float | None:
 
 
 def at_size(rate: Rate, size: int) -> float:
-    """The rate for a request with so much input: a step is taken only above its threshold."""
+    """Returns the rate for a request with so much input: a tier applies only above its threshold."""
     price = rate[0][1]
     for start, stepped in rate[1:]:
         if size > start:
@@ -137,7 +137,7 @@ def at_size(rate: Rate, size: int) -> float:
 
 
 def usage_detail(usage: Usage) -> UsageDetail:
-    """The finer counts in what the wire's codec kept of its usage."""
+    """Returns the finer counts in the usage that the wire's codec kept."""
     for api, residual in usage.extra.items():
         wire = WIRES.get(api)
         if wire is not None and wire.usage_detail is not None and isinstance(residual, dict):
@@ -146,7 +146,7 @@ def usage_detail(usage: Usage) -> UsageDetail:
 
 
 def reported_cost(usage: Usage) -> Cost | None:
-    """The cost that the provider itself reports with the answer (OpenRouter does, on every wire it speaks)."""
+    """Returns the cost that the provider reports with the response (OpenRouter does, on every wire)."""
     for residual in usage.extra.values():
         given = residual.get("cost") if isinstance(residual, dict) else None
         if isinstance(given, int | float) and not isinstance(given, bool) and given >= 0:
@@ -155,7 +155,7 @@ def reported_cost(usage: Usage) -> Cost | None:
 
 
 def service_tier(message: AssistantMessage) -> str | None:
-    """Which service answered, as the answer tells it; it may differ from the one asked for."""
+    """Returns the service tier of the response, which may differ from the requested one."""
     named = usage_detail(message.usage).tiers if message.usage is not None else ()
     given = [tier for tier in (_envelope_tier(message), *named) if tier is not None]
     special = [tier for tier in given if tier and tier.lower() not in ORDINARY_TIERS]
@@ -185,10 +185,10 @@ def _with_hints(residual: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def model_cost(rates: Rates) -> ModelCost | None:
-    """Rates as a descriptor holds them: the lowest step in the four numbers, everything else under `catalogue`.
+    """Returns rates as a descriptor holds them: the lowest tier in the four numbers, everything else under `catalogue`.
 
-    The format wants a number for each cache price. Where it is unknown, the input's stands there, and `unknown` names
-    it, so that nothing is computed from it.
+    The format requires a number for each cache price. An unknown one is set to the input price and listed in `unknown`,
+    so that nothing is computed from it.
     """
     if "input" not in rates or "output" not in rates:
         return None
@@ -262,7 +262,7 @@ class Dated(Struct, frozen=True, array_like=True):
 
 
 class Row(Struct, frozen=True, array_like=True):
-    """A model on a price list. Of several prices the last that holds counts; `tiers` are those of other services."""
+    """A model on a price list. Of several valid prices the last applies; `tiers` are those of other service tiers."""
 
     id: str
     name: str | None
@@ -273,7 +273,7 @@ class Row(Struct, frozen=True, array_like=True):
     tiers: dict[str, tuple[Dated, ...]] = {}
 
     def rates(self, at: datetime, tier: str | None = None) -> dict[str, Rate] | None:
-        """What holds at that time; None if the list has no prices for that service tier."""
+        """Returns the rates at that time; None if the list has no prices for that service tier."""
         at = at.astimezone(UTC)
         holding = [dated for dated in self.prices if dated.holds(at)] or list(self.prices[:1])
         rates = holding[-1].rates if holding else {}
@@ -293,7 +293,7 @@ class Row(Struct, frozen=True, array_like=True):
 
 
 class PriceList(Struct, frozen=True, array_like=True):
-    """The models of one provider, and the lists of those whose models it serves too."""
+    """The models of one provider, and the lists of others whose models it serves too."""
 
     id: str
     rows: tuple[Row, ...]
@@ -301,7 +301,7 @@ class PriceList(Struct, frozen=True, array_like=True):
 
 
 class PriceSheet:
-    """All price lists, with an index. What was looked up once is remembered."""
+    """All price lists, with an index and a lookup cache."""
 
     def __init__(self, lists: tuple[PriceList, ...]) -> None:
         self.lists = {one.id: one for one in lists}
@@ -394,7 +394,7 @@ def _is_sibling(before: str, asked: str, after: str) -> bool:
 
 
 def load(keep: Path | None = None) -> PriceSheet:
-    """The price sheet, from the file in the folder `keep` if that is of this version of the package."""
+    """Loads the price sheet, from the file in the folder `keep` if it has the package's version."""
     place = _place(keep)
     if place is not None:
         with contextlib.suppress(OSError, DecodeError):
@@ -434,7 +434,7 @@ def _write(place: Path, data: bytes) -> None:
 
 
 def from_package() -> tuple[PriceList, ...]:
-    """The price lists as genai-prices has them."""
+    """Returns the price lists of genai-prices."""
     from genai_prices.data_snapshot import get_snapshot
 
     return tuple(

@@ -1,7 +1,7 @@
-"""Who serves models: one row each. A new provider that speaks a known wire is one more row, and nothing else.
+"""Providers: a table with one row each. A new provider that speaks a known wire is one more row, and nothing else.
 
-A row says where the provider is, which wire it speaks, where its key may be found and what it does differently. Text in
-braces in a base URL is a setting: given with the call, else read from the row's variables, else its default.
+A row has the provider's base URL, its wire, the sources of its key and its quirks. Text in braces in a base URL is a
+setting: from the call, else from the row's variables, else its default.
 """
 
 import base64
@@ -19,14 +19,14 @@ from ..values.request import Api, Request
 
 
 class Setting(Struct, frozen=True):
-    """A part of an address: the variables that may hold it, in order, and what to take where none does."""
+    """A part of a URL: its variables, in order, and its default."""
 
     env: tuple[str, ...] = ()
     default: str | None = None
 
 
 class Route(Struct, frozen=True, kw_only=True):
-    """Models of a provider that are served in another way: those whose whole id matches `pattern`."""
+    """Models of a provider that are served differently: those whose whole id matches `pattern`."""
 
     pattern: str
     api: Api
@@ -35,7 +35,7 @@ class Route(Struct, frozen=True, kw_only=True):
 
 
 class OAuthSpec(Struct, frozen=True, kw_only=True):
-    """Where to log in. The client id is always the user's own."""
+    """OAuth endpoints. The client id is always the user's own."""
 
     token_url: str
     authorize_url: str | None = None
@@ -51,10 +51,10 @@ Answered: TypeAlias = Callable[[Request, str | None], Mapping[str, str]]
 
 
 class Provider(Struct, frozen=True, kw_only=True):
-    """One row. `base_url` "" means that the user gives it; `keyless`: works without a key as well.
+    """One row. `base_url` "" means that the user provides it; `keyless`: works without a key as well.
 
-    `compat` goes into the model's description; `body` are default fields of every request;
-    `request_headers` gives headers that depend on the request and the key.
+    `compat` goes into the model's descriptor; `body` are default fields of every request; `request_headers` returns
+    headers that depend on the request and the key.
     """
 
     id: str
@@ -78,14 +78,14 @@ class Provider(Struct, frozen=True, kw_only=True):
     oauth: OAuthSpec | None = None
 
     def route(self, model: str) -> Route:
-        """How this model is served here."""
+        """Returns the route of this model."""
         for route in self.routes:
             if re.fullmatch(route.pattern, model, re.IGNORECASE):
                 return route
         return Route(pattern="", api=self.api)
 
     def auth_style(self, api: Api) -> AuthStyle:
-        """How a key is sent: as the row says, else as the wire does."""
+        """Returns how a key is sent: as in the row, else as in the wire."""
         return self.auth or (WIRES[api].http.auth if api in WIRES else "bearer")
 
 
@@ -94,7 +94,7 @@ _LOGGED_IN = "oauth-2025-04-20"
 
 
 def is_login_token(key: str | None) -> bool:
-    """Whether a key is the token of an Anthropic login, which travels as a bearer token."""
+    """Whether a key is the token of an Anthropic login, which is sent as a bearer token."""
     return key is not None and "sk-ant-oat" in key
 
 
@@ -118,7 +118,7 @@ def _codex(request: Request, key: str | None) -> Mapping[str, str]:
 
 
 def _claim(token: str | None, *path: str) -> str | None:
-    """A claim of a JSON web token, unverified: the server that gave it will."""
+    """Returns a claim of a JSON web token, unverified: its server verifies it."""
     payload = (token or "").split(".")
     if len(payload) != 3:
         return None

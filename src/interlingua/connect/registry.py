@@ -1,8 +1,8 @@
-"""The connectors at hand, looked up by id, provider or api; and what comes of one that somebody else wrote.
+"""The connector registry, by id, provider or api; and adapters for foreign connectors.
 
-Such a connector is an object or a mapping with `id`, `provider`, `api` and `stream`; `label`, `models` and `env_vars`
-may be absent. `stream` gives our events, or those of the clawtools documents, as objects or as JSON, in an async or
-plain iterable. They are put in order, exceptions become errors, and silence is watched.
+A foreign connector is an object or a mapping with `id`, `provider`, `api` and `stream`; `label`, `models` and
+`env_vars` are optional. `stream` returns our events, or those of the clawtools documents, as objects or as JSON, in an
+async or plain iterable. They are normalized to a well-formed stream, exceptions become errors, and idle timeouts apply.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ _LONGEST_GOODBYE = 1.0  # seconds that a connector may take to close
 class ConnectorRegistry:
     """Connectors by id, in order of registration.
 
-    Several may serve one provider: the latest counts, and when it goes the one before counts again.
+    Several may serve one provider: the latest applies, and when it is removed the previous one does again.
     """
 
     def __init__(self, connectors: "tuple[Connector, ...] | list[Connector]" = ()) -> None:
@@ -70,7 +70,7 @@ class ConnectorRegistry:
             self.register(connector)
 
     def register(self, connector: Connector | Mapping[str, Any] | Any) -> None:
-        """Adds a connector: an object or a mapping. One of the same id is replaced, in its place."""
+        """Adds a connector: an object or a mapping. One with the same id is replaced in place."""
         connector = as_connector(connector)
         self._clock += 1
         self._connectors[connector.id] = connector
@@ -78,7 +78,7 @@ class ConnectorRegistry:
         self._latest.clear()
 
     def unregister(self, id: str) -> bool:
-        """Removes a connector; whether there was one."""
+        """Removes a connector; returns whether there was one."""
         self._order.pop(id, None)
         self._latest.clear()
         return self._connectors.pop(id, None) is not None
@@ -92,7 +92,7 @@ class ConnectorRegistry:
         return self._connectors.get(id)
 
     def get_by_provider(self, provider: str) -> Connector | None:
-        """The connector registered last of those that serve this provider."""
+        """Returns the last registered connector for this provider."""
         found = self._latest.get(provider)
         if found is None:
             serving = [one for one in self._connectors.values() if one.provider == provider]
@@ -102,11 +102,11 @@ class ConnectorRegistry:
         return found
 
     def get_by_api(self, api: str) -> list[Connector]:
-        """All connectors that speak this api, the latest registered last."""
+        """Returns all connectors for this api, the last registered one last."""
         return sorted((one for one in self if one.api == api), key=lambda one: self._order[one.id])
 
     def find_model(self, id: str) -> list[tuple[Connector, ModelDescriptor]]:
-        """Every connector whose catalogue has a model of exactly this id."""
+        """Returns every connector whose catalogue has a model with exactly this id."""
         return [(one, model) for one in self for model in models_of(one) if model.id == id]
 
     def list_providers(self) -> "list[str]":
@@ -136,7 +136,7 @@ class ConnectorRegistry:
 
 
 def as_connector(value: Any) -> Connector:
-    """A connector: an object as it is, a mapping made into one. Raises `FormatError` that names what it lacks."""
+    """Returns a connector: an object as it is, or built from a mapping. Raises `FormatError` with the missing names."""
     missing = [name for name in ("id", "provider", "api", "stream") if not _has(value, name)]
     if missing:
         raise FormatError(f"{value!r} is no connector: it has no {' and no '.join(missing)}")
@@ -164,7 +164,7 @@ class MappedConnector:
 
 
 def models_of(connector: Connector) -> Sequence[ModelDescriptor]:
-    """The models that a connector lists; none if it does not say."""
+    """Returns the models that a connector lists; none if it lists none."""
     return [_described(model) for model in getattr(connector, "models", None) or ()]
 
 
@@ -199,7 +199,7 @@ def opened(connector: Connector, request: Request, call: CallOptions) -> Any:
 
 
 class Foreign:
-    """A source of events from any async iterable. It runs in a task of its own, which is cancelled to end it."""
+    """A source of events from any async iterable. It runs in its own task, which is cancelled to end it."""
 
     def __init__(self, events: Any, base: AssistantMessage, id: str, signal: Abort | None, timeouts: Timeouts) -> None:
         self._events = events
@@ -302,9 +302,9 @@ _EMPTY: dict[str, Block] = {
 
 
 class Guard:
-    """Makes a well-formed stream of whatever events come: a start is added, a block opened, an end filled in.
+    """Makes a well-formed stream of any events: adds a start, opens blocks, fills in the end.
 
-    What was streamed counts; blocks that only the last message holds are added to it.
+    Streamed content takes precedence; blocks that only the last message has are added.
     """
 
     def __init__(self, base: AssistantMessage, id: str) -> None:

@@ -1,4 +1,4 @@
-"""What comes of a call or a run when a typed result is asked for: the type's schema, reading an answer, the result."""
+"""Typed results of calls and runs: the type's schema, parsing of answers, and the `Result`."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -30,9 +30,9 @@ _WRAPPER = "value"  # the one property of an object around what is no object: pr
 
 
 class Spent(Struct):
-    """What a run has used so far; of the tokens, those read from and written to a prompt cache are counted apart too.
+    """The usage of a run so far; cache reads and writes are counted separately too.
 
-    `cost` is None once an answer came whose price is unknown.
+    `cost` is None once a response has an unknown price.
     """
 
     turns: int = 0
@@ -55,10 +55,10 @@ class Spent(Struct):
 
 
 class Result(Struct, Generic[T], frozen=True, kw_only=True):
-    """What came of a call with `output`, or of an agent's run.
+    """The result of a call with `output`, or of an agent's run.
 
-    `output` is the value that was asked for; `messages` are new (for an agent also its calls and their results),
-    `reason` says why it ended, `spent` what it used, `failure` what went wrong, `losses` what could not be sent.
+    `output` is the requested value; `messages` are new (for an agent also its calls and their results), `reason` is why
+    it ended, `spent` its usage, `failure` the error, `losses` what could not be sent.
     """
 
     output: T = None  # type: ignore[assignment]
@@ -81,12 +81,12 @@ class Result(Struct, Generic[T], frozen=True, kw_only=True):
 
     @property
     def message(self) -> AssistantMessage | None:
-        """The last answer."""
+        """The last response."""
         return next((m for m in reversed(self.messages) if isinstance(m, AssistantMessage)), None)
 
     @property
     def text(self) -> str:
-        """The text of the last answer."""
+        """The text of the last response."""
         return self.message.text if self.message is not None else ""
 
     def _repr_html_(self) -> str:
@@ -94,12 +94,12 @@ class Result(Struct, Generic[T], frozen=True, kw_only=True):
 
     @property
     def usage(self) -> Usage | None:
-        """The tokens of all answers; None where no answer has any."""
+        """The usage of all responses; None if no response has any."""
         return total_usage(m.usage for m in self.messages if isinstance(m, AssistantMessage))
 
 
 def total_usage(usages: Iterable[Usage | None]) -> Usage | None:
-    """Usages, added up; the cost is known where each one is."""
+    """Sums usages; the cost is known if each one is."""
     known = [usage for usage in usages if usage is not None]
     if not known:
         return None
@@ -116,14 +116,14 @@ def total_usage(usages: Iterable[Usage | None]) -> Usage | None:
 
 
 class Reading(NamedTuple):
-    """The value of a text; or what is wrong with it, in a message for the model."""
+    """The parsed value of a text; or the error, as a message for the model."""
 
     value: Any = None
     problem: str | None = None
 
 
 class OutputType(Generic[T]):
-    """A type that answers are read as: a Python type, a JSON Schema, an `OutputSchema`, or any JSON object."""
+    """The output type: a Python type, a JSON Schema, an `OutputSchema`, or any JSON object."""
 
     def __init__(self, given: Any) -> None:
         self._hint: Any = None
@@ -148,14 +148,14 @@ class OutputType(Generic[T]):
         return validator(self.schema.schema)
 
     def read(self, answer: AssistantMessage) -> Reading:
-        """The value that an answer gives."""
+        """Parses the value of a response."""
         if answer.stop_reason == "length":
             reading = self.read_text(answer.text)
             return reading if reading.problem is None else Reading(problem="it was cut off by the output limit.")
         return self.read_text(answer.text)
 
     def read_text(self, text: str) -> Reading:
-        """Reads a text. A fence around the JSON is no mistake: models without a JSON mode put one there."""
+        """Parses a text. A code fence around the JSON is accepted: models without a JSON mode add one."""
         first: Reading | None = None
         for candidate in _candidates(text):
             reading = self._read(candidate)
@@ -167,7 +167,7 @@ class OutputType(Generic[T]):
         return first or Reading(problem="it is empty.")
 
     def partial(self, text: str) -> Any:
-        """What an unfinished text gives so far, as JSON: without what is missing, unchecked. None before it begins."""
+        """Parses an unfinished text as JSON, without what is missing and unvalidated. None before it begins."""
         text = text.lstrip("\ufeff \t\r\n")
         if text.startswith("```"):
             text = text.partition("\n")[2]
@@ -207,7 +207,7 @@ class OutputType(Generic[T]):
 
 
 def correction(problem: str, timestamp: int | None = None) -> UserMessage:
-    """The message to the model about an answer that does not match the type."""
+    """Returns the message to the model about an answer that does not match the type."""
     text = f"Your answer is not what was asked for: {problem} Answer again with the JSON alone."
     return UserMessage(content=(TextBlock(text=text),), timestamp=timestamp)
 

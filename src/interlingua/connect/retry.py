@@ -1,4 +1,4 @@
-"""Trying again: which failures are worth it, how long to wait, and when to stop asking a provider that is down."""
+"""Retries: which failures are retryable, the delay between attempts, and the circuit breaker."""
 
 import random
 import re
@@ -38,10 +38,9 @@ _THEIRS = frozenset(
 
 
 class Retry(Struct, frozen=True, kw_only=True):
-    """How often to try and how long to wait: `base` seconds, doubled each time, up to `cap`, with full jitter.
+    """The retry settings: `base` seconds, doubled each time, up to `cap`, with full jitter.
 
-    What the provider asks for (Retry-After) counts instead; more than `longest` seconds of it, and the failure is
-    reported at once.
+    The provider's Retry-After takes precedence; beyond `longest` seconds, the failure is reported at once.
     """
 
     attempts: int = 3
@@ -50,14 +49,14 @@ class Retry(Struct, frozen=True, kw_only=True):
     longest: float = 60.0
 
     def wait(self, failure: BaseException | None, attempt: int) -> float:
-        """Seconds to wait after the nth attempt failed."""
+        """Returns the delay after the nth attempt failed."""
         asked = wait_of(failure)
         if asked is not None:
             return asked + random.uniform(0, min(0.25, asked / 10))
         return random.uniform(self.base / 2, min(self.cap, self.base * 2.0 ** (attempt - 1)))
 
     def again(self, failure: BaseException) -> bool:
-        """Whether the same request may succeed a little later."""
+        """Whether the same request may succeed later."""
         if getattr(failure, "code", None) == CIRCUIT_OPEN:
             return False
         return passing(failure) and (wait_of(failure) or 0) <= self.longest
@@ -67,17 +66,17 @@ NEVER = Retry(attempts=1)
 
 
 def wait_of(failure: BaseException | None) -> float | None:
-    """The seconds that a failure asks to wait, where it does: `retry_after` may be set to anything after the fact."""
+    """Returns the delay that a failure asks for, if any: `retry_after` may be set to anything after the fact."""
     return seconds(getattr(failure, "retry_after", None))
 
 
 def asks_to_wait(failure: BaseException) -> bool:
-    """Whether a target that failed so wants to be left alone: it limits its callers, or says for how long."""
+    """Whether a target asks for a delay: it rate-limits, or sends Retry-After."""
     return isinstance(failure, RateLimited) or (passing(failure) and wait_of(failure) is not None)
 
 
 def passing(failure: BaseException) -> bool:
-    """Whether a failure is of the moment: overload, rate limit, a broken connection, an error of the server's own."""
+    """Whether a failure is transient: overload, rate limit, a broken connection, a server error."""
     if isinstance(failure, RateLimited):
         return failure.code not in _SPENT
     if isinstance(failure, Overloaded | TransportError | BadWire):
@@ -89,7 +88,7 @@ def passing(failure: BaseException) -> bool:
 
 
 def overflow_wording(pattern: str) -> None:
-    """Teaches the classifier another wording (a regular expression) of "the conversation does not fit"."""
+    """Adds a pattern (a regular expression) for "context too long" errors."""
     try:
         re.compile(pattern)
     except re.error as error:
@@ -99,9 +98,9 @@ def overflow_wording(pattern: str) -> None:
 
 
 def overflowed(message: AssistantMessage, context_window: int | None = None) -> bool:
-    """Whether an answer shows that the conversation did not fit: by its error, or by more input than the window holds.
+    """Whether a response shows that the context was too long: by its error, or by more input than the window holds.
 
-    Some hosts cut the input in silence and answer as if all were well; their count of it gives them away.
+    Some hosts truncate the input silently and respond normally; their reported usage shows it.
     """
     if message.stop_reason == "error":
         return is_overflow(message.error_message or "") or is_overflow(message.stop_detail or "")
@@ -116,14 +115,14 @@ _NOT_HERE = frozenset({"404", "model_not_found", "not_found_error", "not_found",
 
 
 def elsewhere(failure: BaseException) -> bool:
-    """Whether another model may succeed where this one failed. A bad request is bad everywhere."""
+    """Whether another model may succeed where this one failed. A bad request fails everywhere."""
     if isinstance(failure, BadRequest):
         return failure.status == 404 or (failure.code or "").lower() in _NOT_HERE
     return isinstance(failure, ProviderError | TransportError | BadWire) and not isinstance(failure, ContentFiltered)
 
 
 class Target(NamedTuple):
-    """What a call goes to: a model at an address. Limits are of the `account` there; whether it works is not."""
+    """The target of a call: a model at a base URL. Rate limits apply to the `account` there; failures do not."""
 
     provider: str
     model: str
@@ -139,12 +138,12 @@ class Target(NamedTuple):
 
 
 class Breaker:
-    """Stops calls to a target that keeps failing, and remembers which targets asked to be left alone.
+    """A circuit breaker: stops calls to a failing target, and tracks targets that asked for a delay.
 
-    After `failures` in a row none for `cooldown` seconds, then a probe. A call that was tried several times counts
+    After `failures` in a row it is open for `cooldown` seconds, then allows a probe. A call that was retried counts
     once. Only failures of the target count, not ours (a bad key, a bad request, too long a context): those show that it
-    answers. A target that asks for a wait, or limits its callers, is left alone that long by calls that can be answered
-    elsewhere; where it does not say how long, half a second, doubled each time, up to `cooldown`.
+    responds. A target that asks for a delay, or rate-limits, is skipped that long by calls with a fallback; without a
+    stated delay, for half a second, doubled each time, up to `cooldown`.
     """
 
     def __init__(
@@ -160,7 +159,7 @@ class Breaker:
         self._waits: OrderedDict[Target, tuple[int, float]] = OrderedDict()  # how many in a row, and until when
 
     def check(self, target: Target) -> None:
-        """Raises `Overloaded` while the target is to be left alone. The first call after that is the probe."""
+        """Raises `Overloaded` while the circuit is open. The first call after that is the probe."""
         if not self._until:
             return
         key = target.place
@@ -180,7 +179,7 @@ class Breaker:
         )
 
     def check_wait(self, target: Target) -> None:
-        """Raises `RateLimited` while a wait that the target asked for is not over."""
+        """Raises `RateLimited` while a requested delay is not over."""
         with self._lock:
             _, until = self._waits.get(target, (0, 0.0))
             left = until - self._clock()

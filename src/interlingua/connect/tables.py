@@ -1,4 +1,4 @@
-"""TOML files that people write: strict about unknown keys, with the line of the mistake and the key that was meant."""
+"""TOML files of the user: unknown keys are refused, with the line of the error and a suggestion."""
 
 import difflib
 import tomllib
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Mistake(Exception):
-    """Something in the file that is TOML, but makes no sense here; `path` leads to it."""
+    """A value in the file that is TOML, but invalid here; `path` leads to it."""
 
     def __init__(self, message: str, path: str) -> None:
         super().__init__(message, path)
@@ -24,7 +24,9 @@ class Mistake(Exception):
 
 
 def read_tables(place: Path, read: Callable[[dict[str, Any]], T]) -> T | None:
-    """What `read` makes of a file; None if there is none. A `Mistake` becomes a `FormatError` that names the line."""
+    """Returns the result of `read` for a file; None if there is none. A `Mistake` becomes a `FormatError` with the
+    line.
+    """
     try:
         text = read_regular(place).decode()
     except FileNotFoundError:
@@ -70,7 +72,7 @@ def refuse_unknown(given: dict[str, Any], known: Collection[str], path: str) -> 
 
 
 def convert(value: Any, kind: Any, path: str) -> Any:
-    """A value as this type; a table's unknown keys are refused with the one that was meant."""
+    """Converts a value to this type; unknown keys of a table are refused with a suggestion."""
     if isinstance(kind, type) and issubclass(kind, Struct):
         refuse_unknown(table(value, path), kind.__struct_fields__, path)
     try:

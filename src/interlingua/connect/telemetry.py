@@ -1,7 +1,8 @@
-"""OpenTelemetry spans and metrics after the GenAI conventions. Off until `enable` is called; no content unless asked.
+"""OpenTelemetry spans and metrics, following the GenAI conventions. Off until `enable` is called; no content by
+default.
 
-Needs the extra `otel`. One client span per call, with the tokens it took; histograms of tokens, of the whole duration
-and of the time to the first chunk. The run of an agent and each call of a tool have spans, too, around theirs.
+Requires the extra `otel`. One client span per call, with its tokens; histograms of tokens, of the duration and of the
+time to the first chunk. Agent runs and tool calls have spans, too, around theirs.
 opentelemetry.io/docs/specs/semconv/gen-ai
 """
 
@@ -40,19 +41,19 @@ _telemetry: "_Telemetry | None" = None
 
 
 def enable(*, content: bool = False, tracer_provider: Any = None, meter_provider: Any = None) -> None:
-    """Has every call make a span and measurements. `content` puts prompts and answers on the spans."""
+    """Creates a span and metrics for every call. `content` adds prompts and responses to the spans."""
     global _telemetry
     _telemetry = _Telemetry(content, tracer_provider, meter_provider)
 
 
 def disable() -> None:
-    """Ends it."""
+    """Disables telemetry."""
     global _telemetry
     _telemetry = None
 
 
 def observed(stream: Stream, request: Request) -> Stream:
-    """The stream, watched if telemetry is on."""
+    """Returns the stream, observed if telemetry is on."""
     if _telemetry is not None:
         stream.observer = _Observed(_telemetry, stream, request)
     return stream
@@ -68,7 +69,7 @@ def record(
     first: float | None,
     finished: float,
 ) -> None:
-    """Has one call that is over make its span and measurements, if telemetry is on. Times are seconds since 1970."""
+    """Creates the span and metrics of one ended call, if telemetry is on. Times are seconds since 1970."""
     telemetry = _telemetry
     if telemetry is None:
         return
@@ -88,7 +89,7 @@ def record(
 
 
 class RunSpan:
-    """The span of something that calls models or tools, or of a tool's call; the spans within are its children."""
+    """The span of an agent run or a tool call; inner spans are its children."""
 
     def __init__(self, telemetry: "_Telemetry", span: Any) -> None:
         self._telemetry = telemetry
@@ -109,7 +110,7 @@ class RunSpan:
             self.set(**{name: written(value) for name, value in contents.items()})
 
     def set_usage(self, usage: Usage) -> None:
-        """Sets the sum of what the calls within have used: under a name of its own, or readers would count it twice."""
+        """Sets the total usage of the inner calls, under a separate name, so that it is not counted twice."""
         counts = {name.replace("usage", "aggregated_usage", 1): count for name, count in _usage(usage).items()}
         self._span.set_attributes(counts)
 

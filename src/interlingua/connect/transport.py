@@ -1,7 +1,7 @@
-"""Bytes over HTTP. Knows nothing of providers, keys or dialects.
+"""HTTP transport. Knows nothing of providers, keys or dialects.
 
-One pooled client per event loop: clients must not cross loops, and a loop that ends takes its client with it. Proxies
-come from the environment unless given; certificates are checked against the system's authorities or the ones given.
+One pooled client per event loop: clients must not cross loops, and a loop closes its client when it ends. Proxies come
+from the environment unless given; certificates are verified against the system's authorities or the given ones.
 """
 
 import asyncio
@@ -30,29 +30,29 @@ _PROXY_VARIABLES = ("https_proxy", "http_proxy", "all_proxy", "HTTPS_PROXY", "HT
 
 
 class Reply(Protocol):
-    """An answer whose body is still coming."""
+    """A response whose body is still arriving."""
 
     @property
     def status(self) -> int: ...
     @property
     def headers(self) -> Mapping[str, str]: ...
     async def chunk(self) -> bytes:
-        """The next bytes, as they came; empty at the end."""
+        """Returns the next bytes as received; empty at the end."""
         ...
 
     def close(self) -> None:
-        """Ends the connection at once, also under a pending `chunk`."""
+        """Closes the connection at once, also during a pending `chunk`."""
         ...
 
 
 class Transport(Protocol):
-    """Whatever can make a call over HTTP."""
+    """The protocol of HTTP transports."""
 
     async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Reply: ...
 
 
 async def whole(reply: Reply, limit: int = ERROR_BODY_LIMIT) -> bytes:
-    """The rest of a body, as far as the limit."""
+    """Returns the rest of a body, up to the limit."""
     parts = []
     while limit > 0 and (part := await reply.chunk()):
         parts.append(part[:limit])
@@ -61,11 +61,11 @@ async def whole(reply: Reply, limit: int = ERROR_BODY_LIMIT) -> bytes:
 
 
 class HttpTransport:
-    """The transport for real: `http1` for plain calls, aiohttp (loaded on first use) for proxies and odd addresses.
+    """The default transport: `http1` for plain calls, aiohttp (loaded on first use) for proxies and unusual addresses.
 
-    `proxy` is a URL (otherwise HTTPS_PROXY, HTTP_PROXY and NO_PROXY count); `ca` the path of a PEM file, or PEM text,
-    with the authorities to trust beside the system's; `connect` the seconds that a connection may take to be made. With
-    `remembers_proxies` the environment is looked at once for each URL: a tenth of a plain call of the gateway.
+    `proxy` is a URL (default: HTTPS_PROXY, HTTP_PROXY and NO_PROXY); `ca` the path of a PEM file, or PEM text, with
+    authorities to trust beside the system's; `connect` the connect timeout in seconds. With `remembers_proxies` the
+    environment is read once per URL: a tenth of a plain call of the gateway.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class HttpTransport:
             await keeper.close()
 
     async def _begin(self) -> "_Keeper":
-        """The client of the running event loop."""
+        """Returns the client of the running event loop."""
         # A generator, because an ending event loop closes the generators that were begun on it, and so the client.
         generator = _opened(self._trust(), self._connect)
         clients = await anext(generator)
@@ -162,7 +162,7 @@ class HttpTransport:
         return keeper
 
     def _trust(self) -> ssl.SSLContext | None:
-        """The authorities to trust; None for those of the system, which are read when they are needed."""
+        """Returns the authorities to trust; None for the system's, which are loaded on demand."""
         if self._ca is None:
             return None
         with self._lock:
@@ -315,7 +315,7 @@ def _plain_url(url: str) -> "URL | None":
 
 
 def _proxy_of_environment(url: str) -> str | None:
-    """The proxy that HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY mean for this URL."""
+    """Returns the proxy of HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY for this URL."""
     if not any(map(os.environ.get, _PROXY_VARIABLES)):  # the usual case: no look at every variable there is
         return None
     from urllib.parse import urlsplit
@@ -328,7 +328,7 @@ def _proxy_of_environment(url: str) -> str | None:
 
 
 def _usable(proxy: str | None) -> str | None:
-    """A proxy's URL, `http` unless it says otherwise. Another kind is an error: a call must not go around a proxy."""
+    """Returns a proxy's URL, `http` by default. Another scheme is an error: a call must not bypass a proxy."""
     if proxy is None:
         return None
     kind, found, _ = proxy.partition("://")
@@ -340,14 +340,14 @@ def _usable(proxy: str | None) -> str | None:
 
 
 def _bare(error: BaseException) -> BaseException:
-    """The error and what caused it, without the frames of aiohttp: their variables have the headers, so the key."""
+    """Returns the error and its cause, without the frames of aiohttp: their variables hold the headers, so the key."""
     for one in (error, *causes(error)):
         one.__traceback__ = None
     return error
 
 
 def _host(url: str) -> str:
-    """Where a URL leads, without what may be secret in it."""
+    """Returns the host of a URL, without anything that may be secret."""
     from yarl import URL
 
     try:
@@ -360,7 +360,7 @@ _shared: HttpTransport | None = None
 
 
 def shared() -> HttpTransport:
-    """The transport that everyone uses who was not given another."""
+    """Returns the shared default transport."""
     global _shared
     if _shared is None:
         _shared = HttpTransport()

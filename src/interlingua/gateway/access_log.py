@@ -1,4 +1,4 @@
-"""One JSON line per request: who asked what, who answered, how it ended. No content, no key, no message of an error."""
+"""The access log: one JSON line per request. No content, no key, no error text."""
 
 import logging
 import os
@@ -19,7 +19,7 @@ _LONGEST = 200  # characters of a name that a client chose
 
 
 class AccessLog:
-    """Lines on standard error (`-`) or in a file that only its owner can read; `reopen` after it was rotated."""
+    """Writes lines to standard error (`-`) or to a file that only its owner can read; `reopen` it after rotation."""
 
     def __init__(self, where: str) -> None:
         self._where = where
@@ -45,7 +45,7 @@ class AccessLog:
         await self.observe_all((exchange,))
 
     async def observe_all(self, exchanges: Sequence[Exchange]) -> None:
-        """Writes their lines. Whoever reads one may rely on the ledger: it was written before."""
+        """Writes their lines, after the ledger was written."""
         try:
             self._file.write(b"".join(jsontext.write(record_of(exchange)) + b"\n" for exchange in exchanges))
             self._file.flush()
@@ -57,7 +57,7 @@ class AccessLog:
 
 
 def record_of(exchange: Exchange) -> dict[str, Any]:
-    """What may be known of an exchange by whoever reads logs."""
+    """Returns the loggable fields of an exchange."""
     model, usage, error = exchange.model, exchange.usage, exchange.error
     found: dict[str, Any] = {
         "time": datetime.fromtimestamp(exchange.started, UTC).isoformat(timespec="milliseconds"),
@@ -91,7 +91,7 @@ def _since(exchange: Exchange, at: float | None) -> float | None:
 
 
 def _safe(text: str) -> str:
-    """A name from outside: short, and without what looks like a key."""
+    """Returns an external name, truncated, and without anything that looks like a key."""
     return _SCRUBBER(text[:_LONGEST])
 
 

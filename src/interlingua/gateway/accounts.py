@@ -1,15 +1,14 @@
-"""What each key has used and put aside, exact across gateways: one value per key, changed by one pure function.
+"""Usage and reservations per key, exact across gateways: one value per key, changed by one pure function.
 
-- A *rate* holds for every span of a minute: use is counted by the second, and the present second and the sixty before
-  it must not exceed the limit.
-- *Money* is counted in billionths of a dollar, as integers, so that no sum depends on its order.
-- What is put aside belongs to one gateway and ends with its lease. A gateway that died may have spent it all, so it is
-  taken as spent then.
-- Operations that wait at once are written together, and what was used waits a moment for more. Each gateway numbers
-  its writes in the value itself, so that after a lost reply it is known whether the last one was made: nothing is
-  counted twice or forgotten.
-- Far from its limits, a key that asks again and again gets calls *ahead*: they are counted by one write, and those that
-  come within the same second need none. What is not used of them is given back when the second is over.
+- A *rate* holds for every sliding minute: usage is counted per second, and the current second and the sixty before it
+  must not exceed the limit.
+- *Money* is counted in billionths of a dollar, as integers, so that sums do not depend on their order.
+- A reservation belongs to one gateway and ends with its lease. A gateway that died may have spent it, so it then counts
+  as spent.
+- Concurrent operations are written together, and usage waits briefly for more. Each gateway numbers its writes in the
+  value itself, so that after a lost reply it is known whether the last one was made: nothing is counted twice or lost.
+- Far from its limits, a busy key gets calls *ahead*: they are reserved by one write, and calls within the same second
+  need none. Unused ones are returned when the second is over.
 """
 
 import asyncio
@@ -39,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Share(Struct, array_like=True):
-    """What one gateway has put aside."""
+    """The reservations of one gateway."""
 
     number: int  # of its last write
     first: int  # calls that were put aside by writes before this are in it no more
@@ -49,7 +48,7 @@ class _Share(Struct, array_like=True):
 
 
 class Spent(Struct, array_like=True):
-    """Billionths of a dollar, in the present day, month and ever; days are those of UTC."""
+    """Billionths of a dollar, in the current day, month and in total; days are UTC."""
 
     day: int = 0
     month: int = 0
@@ -57,7 +56,7 @@ class Spent(Struct, array_like=True):
 
 
 class Account(Struct, array_like=True):
-    """All that the gateways know of one key's use."""
+    """The usage of one key, as known to all gateways."""
 
     id: str = ""
     at: float = 0.0  # the latest time that any gateway saw: clocks differ, and none may turn back a window
@@ -68,7 +67,7 @@ class Account(Struct, array_like=True):
     shares: dict[str, _Share] = field(default_factory=dict)
 
     def advance(self, now: float) -> None:
-        """To the present: old seconds, days and dead gateways go."""
+        """Advances to the present: drops old seconds, days and dead gateways."""
         self.at = max(self.at, now)
         horizon = int(self.at) - WINDOW
         for window in (self.requests, self.tokens):
@@ -94,7 +93,7 @@ class Account(Struct, array_like=True):
 
 
 class Refusal(Struct, frozen=True):
-    """Which limit stands in the way, and the seconds until it may not; None: waiting does not help."""
+    """The limit that was reached, and the seconds until it is free; None: waiting does not help."""
 
     limit: str  # requests, tokens, concurrency, budget
     message: str
@@ -102,7 +101,7 @@ class Refusal(Struct, frozen=True):
 
 
 class Admission(Struct, frozen=True):
-    """What one call has put aside."""
+    """The reservation of one call."""
 
     account: str
     number: int  # of the write that made it, in that account
@@ -150,8 +149,9 @@ class _Admit(Struct):
 
 
 class Ahead(Struct):
-    """Calls that are counted and have not come yet, good for one second. `offset`: how far the account's clock is
-    ahead of the gateway's."""
+    """Reserved calls that have not come yet, valid for one second. `offset`: how far the account's clock is ahead of
+    the gateway's.
+    """
 
     account: str
     number: int
@@ -162,7 +162,7 @@ class Ahead(Struct):
     quotas: dict[str, Quota]  # when all of them are used
 
     def admit(self, tokens: int) -> Admission:
-        """One of the calls."""
+        """Takes one of the calls."""
         self.calls -= 1
         self.tokens -= tokens
         left = {"requests": self.calls, "tokens": self.tokens}
@@ -171,8 +171,9 @@ class Ahead(Struct):
 
 
 class _Reserve(Struct):
-    """Calls ahead: a small part of each limit, and only while less than half of it is used. So no other call is
-    refused for them, unless a limit is reached within the second that they are good for."""
+    """Reserves calls ahead: a small part of each limit, and only while less than half of it is used. So no other
+    call is refused because of them, unless a limit is reached within their second.
+    """
 
     key: ClientKey
     calls: int
@@ -199,7 +200,7 @@ class _Reserve(Struct):
 
 
 class _GiveBack(Struct):
-    """What was not used of calls ahead."""
+    """Returns unused calls ahead."""
 
     ahead: Ahead
 
@@ -235,7 +236,7 @@ class _Settle(Struct):
 
 
 def _wait(window: dict[int, int], limit: int, amount: int, now: float) -> float | None:
-    """Seconds until so much fits into the window, 0 where it does now; None: it never does."""
+    """Returns the seconds until so much fits into the window, 0 if it does now; None: it never does."""
     excess = sum(window.values()) + amount - limit
     if excess <= 0:
         return 0.0
@@ -266,7 +267,7 @@ def _over_budget(key: ClientKey, spent: int, reserved: int, cost: int, now: floa
 
 
 def _until_next(period: str, now: float) -> float | None:
-    """Seconds until the next day or month of UTC."""
+    """Returns the seconds until the next UTC day or month."""
     if period == "total":
         return None
     date = datetime.fromtimestamp(now, UTC)
@@ -278,7 +279,7 @@ def _until_next(period: str, now: float) -> float | None:
 
 
 class _Renew(Struct):
-    """Only a write, which prolongs the lease."""
+    """A write that only renews the lease."""
 
     def apply(self, account: Account, share: _Share) -> None:
         pass
@@ -302,7 +303,7 @@ class _Waiting(Struct, eq=False):
 
 
 class _Doubt(Struct):
-    """A write whose reply did not come."""
+    """A write without a reply."""
 
     number: int
     waiting: list[_Waiting]
@@ -311,7 +312,7 @@ class _Doubt(Struct):
 class Accounts:
     """The accounts of all keys, as one gateway sees them. Used from one event loop.
 
-    `seed` gives what the ledger knows of a key whose account is not in the store: it is new, or the store lost it.
+    `seed` returns the ledger's data of a key whose account is not in the store: it is new, or the store lost it.
     """
 
     def __init__(
@@ -341,7 +342,7 @@ class Accounts:
         self._renewer: asyncio.Task[None] | None = None
 
     async def admit(self, key: ClientKey, *, tokens: int, cost: int) -> Admission | Refusal:
-        """Puts aside a call. Raises `StateError` where that cannot be written."""
+        """Reserves a call. Raises `StateError` if that cannot be written."""
         ahead = self._ahead.get(key.name)
         if (
             ahead is not None
@@ -369,8 +370,9 @@ class Accounts:
         return outcome
 
     def settle(self, name: str, admission: Admission, *, tokens: int, cost: int) -> "asyncio.Future[_Outcome]":
-        """Counts what a call used in place of what was put aside; the future ends when it is written. While the store
-        is away it is kept for later."""
+        """Replaces a call's reservation by its usage; the future ends when it is written. While the store is
+        unavailable it is kept for later.
+        """
         self._open[name] -= 1
         written = self._submit(name, _Settle(admission, tokens, cost))
         if self._doubts:
@@ -378,12 +380,12 @@ class Accounts:
         return written
 
     def settle_soon(self, name: str, admission: Admission, *, tokens: int, cost: int) -> None:
-        """As `settle`, where nobody waits for it."""
+        """`settle` without waiting."""
         self._open[name] -= 1
         self._add(name, _Waiting(_Settle(admission, tokens, cost)))
 
     def _reserve(self, key: ClientKey, tokens: int) -> None:
-        """Asks for calls ahead, where the key has asked within the last second too; twice as many each time."""
+        """Requests calls ahead, if the key was used within the last second too; twice as many each time."""
         now = self._clock()
         at, wanted = self._wanted.pop(key.name, (0.0, 1))
         self._wanted[key.name] = (now, min(2 * wanted, _MOST_AHEAD) if now - at < 1 else 1)
@@ -412,7 +414,7 @@ class Accounts:
             self._add(name, _Waiting(_GiveBack(ahead)))
 
     async def spent(self, name: str) -> Spent:
-        """What is spent now, without what is put aside."""
+        """Returns the current spending, without reservations."""
         if name in self._waiting:
             self._pace.hurry()
             with contextlib.suppress(StateError):
@@ -422,7 +424,7 @@ class Accounts:
         return account.spent
 
     async def close(self) -> None:
-        """Writes what is to be written. What the store does not take counts as spent when the lease ends."""
+        """Writes pending changes. What the store does not accept counts as spent when the lease ends."""
         if self._renewer is not None:
             self._renewer.cancel()
         for name in list(self._ahead):
@@ -436,7 +438,7 @@ class Accounts:
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def _submit(self, name: str, operation: _Operation) -> "asyncio.Future[_Outcome]":
-        """What ends when the operation is written."""
+        """Returns a future that ends when the operation is written."""
         future: asyncio.Future[_Outcome] = asyncio.get_running_loop().create_future()
         self._add(name, _Waiting(operation, future))
         if isinstance(operation, _URGENT):
@@ -450,7 +452,7 @@ class Accounts:
             self._writer = asyncio.ensure_future(self._write())
 
     def _release(self, name: str, done: "asyncio.Future[_Outcome]") -> None:
-        """Gives back what was put aside for a caller that has gone."""
+        """Returns the reservation of a caller that has left."""
         if not done.cancelled() and done.exception() is None and isinstance(made := done.result(), Admission):
             self._add(name, _Waiting(_Settle(made, 0, 0)))
 
@@ -470,7 +472,7 @@ class Accounts:
                     await asyncio.wait_for(self._submitted.wait(), _RETRY)
 
     async def _attempt(self, batch: _Batch) -> None:
-        """Writes what no other gateway was faster to change, and takes it out of the batch."""
+        """Writes the changes that no other gateway overtook, and removes them from the batch."""
         for name in batch.keys() - self._known.keys():
             self._known[name] = await self._read(name)
             self._clear_doubt(name, batch[name])
@@ -523,7 +525,7 @@ class Accounts:
     # --- while the store is away -------------------------------------------------------------------------------------
 
     def _postpone(self, batch: _Batch, error: StateError) -> None:
-        """Refuses who waits to be let in; what was used is kept for later."""
+        """Refuses waiting callers; usage is kept for later."""
         _log.error("%s", error)
         for name, waiting in batch.items():
             _refuse(waiting, error)
@@ -532,7 +534,7 @@ class Accounts:
                 self._waiting[name] = used + self._waiting.get(name, [])
 
     def _clear_doubt(self, name: str, waiting: list[_Waiting]) -> None:
-        """Undoes what was written for callers that were refused; repeats what was used and not written."""
+        """Undoes writes for refused callers; repeats unwritten usage."""
         doubt = self._doubts.pop(name, None)
         if doubt is None:
             return

@@ -1,4 +1,4 @@
-"""What a gateway's settings mean, before it starts: every alias, its prices and fallbacks, and what each pair loses."""
+"""Checks a gateway's settings before it starts: every alias, its prices and fallbacks, and the losses of each pair."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -39,7 +39,9 @@ from .settings import Alias, Settings, Target
 
 
 class TargetReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One target of an alias. `losses` names, by client wire, the fields that clients can send and it cannot take."""
+    """One target of an alias. `losses` has, by client wire, the fields that clients can send and it does not
+    support.
+    """
 
     alias: str
     target: str
@@ -52,7 +54,7 @@ class TargetReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 async def check_settings(settings: Settings) -> list[TargetReport]:
-    """A report on every target. Nothing is sent to any provider."""
+    """Returns a report on every target. Nothing is sent to any provider."""
     async with Client() as client:
         return [
             await _report(settings, alias, target, role, client)
@@ -88,7 +90,7 @@ async def _report(settings: Settings, alias: Alias, target: Target, role: str, c
 
 
 def front_wires() -> list[Wire]:
-    """The wires that clients speak: one for each form of a request."""
+    """Returns the wires of clients: one for each form of a request."""
     return [wire for wire in WIRES.values() if wire.base == wire.api]
 
 
@@ -127,13 +129,13 @@ SCENARIOS: dict[str, Request] = {
 
 
 def scenario_body(client: Wire, scenario: str) -> Any:
-    """The request of a scenario as a client of a wire sends it; None where that wire cannot say it."""
+    """Returns the request of a scenario in a client's wire; None if that wire does not support it."""
     encoded = client.codec.encode_request(replace(SCENARIOS[scenario], model=ModelDescriptor(id="m", api=client.api)))
     return None if any(loss.severity != "record" for loss in encoded.losses) else encoded.body
 
 
 def scenario_losses(client: Wire, target: Wire, scenario: str) -> tuple[Loss, ...] | None:
-    """What a provider does not get of a scenario that a client asks for; None where the client cannot ask."""
+    """Returns the losses of a scenario between a client and a provider; None if the client does not support it."""
     body = scenario_body(client, scenario)
     if body is None:
         return None
@@ -147,7 +149,7 @@ def scenario_losses(client: Wire, target: Wire, scenario: str) -> tuple[Loss, ..
 
 
 def lost_fields(client: Wire, target: Wire) -> Iterator[str]:
-    """What a client of one wire can say and another wire cannot, by the tables of both."""
+    """Returns the fields that one wire supports and another does not, by their tables."""
     if client.base == target.base:
         return
     own, other = (getattr(wire.codec, "FIELD_SUPPORT", {}) for wire in (client, target))

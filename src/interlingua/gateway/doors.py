@@ -1,4 +1,4 @@
-"""What a path asks the gateway for. All facts come from the wires."""
+"""Maps request paths to gateway operations. All facts come from the wires."""
 
 import functools
 import re
@@ -14,8 +14,9 @@ Kind: TypeAlias = Literal["call", "rephrased", "list", "model", "count", "fixed"
 
 
 class Door(NamedTuple):
-    """A wire and what is wanted of it. `model` and `stream` are None where the body says them; `id` and `part` name a
-    stored answer and what of it."""
+    """A wire and the requested operation. `model` and `stream` are None if the body has them; `id` and `part`
+    identify a stored response and a part of it.
+    """
 
     kind: Kind
     wire: Wire
@@ -26,7 +27,7 @@ class Door(NamedTuple):
 
 
 def door(method: str, raw_path: str, headers: Mapping[str, str]) -> Door:
-    """What a request asks for."""
+    """Returns the operation of a request."""
     if method == "POST":
         return _posted(raw_path)
     asked = route(raw_path, headers)

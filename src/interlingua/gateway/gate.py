@@ -1,4 +1,4 @@
-"""The gate before dispatch: who asks, which models, and what the key's limits still allow."""
+"""The gate before dispatch: the key, its models, and the rest of its limits."""
 
 import logging
 import math
@@ -14,7 +14,7 @@ _log = logging.getLogger(__name__)
 
 
 class KeyGate:
-    """Admits what a key may do. Refuses where it cannot know: the limits' store is away, the ledger is not written."""
+    """Admits what a key may do. Fails closed: if the limits' store is unavailable, or the ledger cannot be written."""
 
     def __init__(self, keys: ClientKeys, accounts: Accounts, ledger: Ledger | None = None) -> None:
         self.keys = keys
@@ -55,7 +55,7 @@ class KeyGate:
 
 
 class KeyReservation:
-    """What one exchange has put aside; nothing where its key has no limits."""
+    """The reservation of one exchange; empty if its key has no limits."""
 
     def __init__(self, accounts: Accounts, admission: Admission | None) -> None:
         self._accounts = accounts
@@ -68,7 +68,7 @@ class KeyReservation:
             await self._accounts.settle(exchange.key.name, admission, tokens=tokens, cost=cost)
 
     def settle_soon(self, exchange: Exchange) -> None:
-        """As `settle`, but waits for nothing."""
+        """`settle` without waiting."""
         admission, self._admission = self._admission, None
         if admission is not None:
             tokens, cost = self._used(exchange, admission)
@@ -85,7 +85,7 @@ class KeyReservation:
 
 
 def is_limited(key: ClientKey) -> bool:
-    """Whether anything of the key's use must be counted before a call."""
+    """Whether a key's usage must be counted before a call."""
     return (
         key.requests_per_minute is not None
         or key.tokens_per_minute is not None
@@ -95,7 +95,7 @@ def is_limited(key: ClientKey) -> bool:
 
 
 def _check_model(exchange: Exchange) -> None:
-    """A key that names models may use them under the alias that it names, or as `provider/model`."""
+    """A key that names models may use them under the named alias, or as `provider/model`."""
     names = [exchange.asked_model]
     if exchange.model is not None:
         names.append(f"{exchange.model.provider}/{exchange.model.id}")
@@ -115,7 +115,7 @@ def _refused(refusal: Refusal) -> RateLimited | BadRequest:
 
 
 def _unavailable(message: str, error: Exception) -> Overloaded:
-    """Clients learn that it is not their fault; the log says where it is."""
+    """Tells clients that it is not their fault; the log has the cause."""
     _log.error("%s: %s", message, error)
     remedy = "try again; the gateway's log says why"
     return Overloaded(f"{message}; {remedy}", status=503, code="state_unavailable", retry_after=1.0)

@@ -1,7 +1,7 @@
-"""An answer that broke off and goes on elsewhere: what the next place is asked, and how its events join the stream.
+"""Continues an interrupted response at another target: its request, and how its events join the stream.
 
-The next place gets the conversation with the beginning of the answer as its last message; `adapt` makes of it what that
-model takes (a prefill, or a request to go on). The client sees one answer: its blocks are counted on, and it ends once.
+The next target gets the conversation with the partial response as its last message; `adapt` converts that for the model
+(a prefill, or a request to continue). The client sees one response: block indexes continue, and it ends once.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from ..values.tokens import estimate, taken
 
 
 class BrokenOff(Struct, frozen=True):
-    """A model that gave a part of an answer: what it used, and what it means for the answer."""
+    """A model that produced a part of a response: its usage, and its share of the response."""
 
     model: ModelDescriptor
     usage: Usage
@@ -25,7 +25,7 @@ class BrokenOff(Struct, frozen=True):
 
 
 def joined(before: AssistantMessage | None, answer: AssistantMessage) -> AssistantMessage:
-    """One answer from what earlier places gave of it and what the last one did; the id is that which the client saw."""
+    """Joins the parts of earlier targets and the last one to one response; the id is the one that the client saw."""
     if before is None:
         return answer
     content = (*blocks_of(before.content), *blocks_of(answer.content))
@@ -33,22 +33,22 @@ def joined(before: AssistantMessage | None, answer: AssistantMessage) -> Assista
 
 
 def shifted(event: Any, by: int) -> Any:
-    """An event of a block that stands behind others."""
+    """Returns an event with its block index shifted."""
     return replace(event, content_index=event.content_index + by)
 
 
 def may_continue(request: Request, partial: AssistantMessage) -> bool:
-    """Whether another model can go on with an answer that broke off here.
+    """Whether another model can continue a response that was interrupted here.
 
-    Not with calls: the client has seen some, and whether all is not known. Not with text that must match a schema: two
-    halves of two models would be no JSON.
+    Not with calls: the client has seen some, and it is unknown whether all. Not with text that must match a schema: two
+    halves of two models would not be valid JSON.
     """
     blocks = blocks_of(partial.content)
     return request.options.output_schema is None and all(isinstance(one, TextBlock | ThinkingBlock) for one in blocks)
 
 
 def continued(request: Request, partial: AssistantMessage, model: ModelDescriptor) -> Request:
-    """The request for whoever goes on: the beginning of the answer is its last message, and counts as written."""
+    """Returns the request for the next target: the partial response is its last message, and counts as output."""
     options, context = request.options, request.context
     if options.max_tokens is not None:
         options = replace(options, max_tokens=max(1, options.max_tokens - estimate(partial)))
@@ -60,7 +60,7 @@ def continued(request: Request, partial: AssistantMessage, model: ModelDescripto
 
 
 def without_signatures(partial: AssistantMessage) -> AssistantMessage:
-    """The beginning of a shared answer: its message names one author, which did not sign these thoughts."""
+    """Removes signatures from a shared response: its message names one model, which did not sign this thinking."""
 
     def plain(block: Block) -> Block:
         return replace(block, thinking_signature=None) if isinstance(block, ThinkingBlock) else block
@@ -69,8 +69,9 @@ def without_signatures(partial: AssistantMessage) -> AssistantMessage:
 
 
 def estimated_usage(partial: AssistantMessage, request: Request, counted: int = 0) -> Usage:
-    """The usage of an answer that was cut. It reported at most its input, nothing of its end. `counted` tokens of it
-    were written by others."""
+    """Estimates the usage of an interrupted response. It reported at most its input. `counted` tokens of it were
+    written by others.
+    """
     usage, output = partial.usage, max(0, estimate(partial) - counted)
     if usage is not None and usage.output >= output:
         return usage
@@ -80,7 +81,7 @@ def estimated_usage(partial: AssistantMessage, request: Request, counted: int = 
 
 
 def handover_loss(before: AssistantMessage, first: str, second: str, failure: InterlinguaError) -> Loss:
-    """That an answer is the work of two models, from its block after `before` on."""
+    """The loss of a response that is the work of two models, from its block after `before` on."""
     at = len(blocks_of(before.content))
     why = f"{first} broke off ({type(failure).__name__}); {second} went on"
     return Loss(path=f"$.content[{at}]", what="model", why=why, severity="weakened")

@@ -1,12 +1,12 @@
-"""What clients cannot send back: answers as we had them, put back in place when the conversation returns.
+"""Recall: stores original responses, and restores them when the conversation returns.
 
-A client's format may have no room for signatures, sealed reasoning, item ids or citations, and none says who signed a
-thought. Each answer is kept under a digest of what any client echoes of it (its text, its calls, and what it answered),
-and under the ids of its calls. The store is bounded; what has been dropped is simply not put back. Every digest begins
-with the name of the key, so keys never see each other's answers.
+A client's format may not support signatures, redacted reasoning, item ids or citations, and none tells who signed a
+thinking block. Each response is stored under a digest of what any client echoes of it (its text, its calls, and the
+input), and under the ids of its calls. The store is bounded; a dropped response is simply not restored. Every digest
+begins with the name of the key, so keys never see each other's responses.
 
-Several workers share a `RecallStore`: what a request needs of it is fetched first, what an answer adds is saved before
-its end is sent, and between the two everything is in memory.
+Several workers share a `RecallStore`: what a request needs is fetched first, what a response adds is saved before its
+end is sent, and in between everything is in memory.
 """
 
 import hashlib
@@ -43,7 +43,7 @@ _OVERHEAD = 600  # bytes of an entry beside its text
 
 
 class StoredResponse(Struct, frozen=True, kw_only=True):
-    """An answer that a client may refer to by id: what was asked, with all that came before it, and the answer."""
+    """A response that a client may refer to by id: its input, with all earlier messages, and the response."""
 
     request: Request
     given: tuple[Message, ...]  # the input of this request alone
@@ -55,7 +55,7 @@ Kept: TypeAlias = AssistantMessage | StoredResponse | tuple[Message, ...]
 
 
 class Recall:
-    """Answers by what is echoed of them, and stored responses by id; the oldest go when `limit` bytes are kept."""
+    """Responses by their echo, and stored responses by id; the oldest are dropped beyond `limit` bytes."""
 
     def __init__(self, limit: int, shared: RecallStore | None = None) -> None:
         self._limit = limit
@@ -67,7 +67,7 @@ class Recall:
     # --- what others have
 
     async def fetch_answers(self, key: str, request: Request) -> None:
-        """Brings the answers that a request may echo into memory. While the store is away, they are not put back."""
+        """Loads the responses that a request may echo. While the store is unavailable, they are not restored."""
         if self.shared is None:
             return
         messages = request.context.messages
@@ -84,7 +84,7 @@ class Recall:
                 _log.error("answers are not put back: %s", error)
 
     async def fetch_ids(self, key: str, *kinds_and_ids: tuple[str, str]) -> None:
-        """Brings what is referred to by id into memory as it is now: others may have changed or deleted it."""
+        """Loads what is referred to by id in its current state: others may have changed or deleted it."""
         if self.shared is not None:
             await self._fetch([_name(key, kind, id) for kind, id in kinds_and_ids])
 
@@ -104,7 +104,7 @@ class Recall:
                 self._keep(name, value, _OVERHEAD + len(data or b""))
 
     async def save(self) -> None:
-        """Gives others what has been added or deleted here."""
+        """Saves local additions and deletions to the shared store."""
         if self.shared is None or not self._unsaved:
             return
         changes, self._unsaved = self._unsaved, {}
@@ -119,7 +119,7 @@ class Recall:
     # --- answers
 
     def remember(self, key: str, request: Request, answer: AssistantMessage) -> None:
-        """Keeps an answer that came to its end, where there is anything to put back."""
+        """Stores a complete response, if there is anything to restore."""
         if self._limit <= 0 or answer.stop_reason in ("error", "aborted") or not _holds_more(answer):
             return
         size = _OVERHEAD + sum(map(_length, blocks_of(answer.content)))
@@ -128,7 +128,7 @@ class Recall:
             self._put(_name(key, "call", call.id), answer, _OVERHEAD)
 
     def restore(self, key: str, wire: Wire, request: Request) -> tuple[Request, bool]:
-        """The request with every known answer as we had it; and whether that says anything but who answered."""
+        """Returns the request with every known response restored; and whether that adds more than its author."""
         messages = request.context.messages
         if not self._kept or not any(isinstance(message, AssistantMessage) for message in messages):
             return request, False
@@ -177,7 +177,7 @@ class Recall:
         return found if isinstance(found, StoredResponse) else None
 
     def delete(self, key: str, id: str) -> bool:
-        """Forgets a stored response; False where there is none."""
+        """Deletes a stored response; False if there is none."""
         return self._forget(_name(key, "response", id))
 
     def conversation(self, key: str, id: str) -> tuple[Message, ...] | None:
@@ -185,7 +185,7 @@ class Recall:
         return found if isinstance(found, tuple) else None
 
     def extend(self, key: str, id: str, messages: tuple[Message, ...]) -> None:
-        """Sets what a conversation holds."""
+        """Sets the content of a conversation."""
         size = _OVERHEAD + sum(_length(block) for message in messages for block in _blocks(message))
         self._put(_name(key, "conversation", id), messages, size)
 
@@ -234,7 +234,7 @@ class Recall:
 
 
 def _holds_more(answer: AssistantMessage) -> bool:
-    """Whether some client would send less back than there is: anything beside plain text and calls, or a signer."""
+    """Whether some client would echo less than there is: anything beside plain text and calls, or a signer."""
     return any(
         not isinstance(block, TextBlock | ToolCall)
         or bool(block.extra)
@@ -245,7 +245,7 @@ def _holds_more(answer: AssistantMessage) -> bool:
 
 
 def _put_back(echo: AssistantMessage, answer: AssistantMessage) -> tuple[AssistantMessage, dict[str, str]]:
-    """The answer in place of its echo, with the echo's cache marker; and the results' ids for its calls."""
+    """Returns the response in place of its echo, with the echo's cache marker; and the results' ids for its calls."""
     ids = {
         theirs.id: ours.id for theirs, ours in zip(echo.tool_calls, answer.tool_calls, strict=False) if theirs != ours
     }
@@ -284,7 +284,7 @@ def _blocks(message: Message) -> tuple[Block, ...]:
 
 
 def _before(messages: Sequence[Message], at: int) -> bytes:
-    """What a message answers: the text of those before it, back to the assistant's last one."""
+    """Returns the input of a message: the text of those before it, back to the last assistant message."""
     texts = []
     while at > 0 and not isinstance(messages[at - 1], AssistantMessage):
         at -= 1

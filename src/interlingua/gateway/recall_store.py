@@ -1,7 +1,7 @@
-"""Answers that several workers or gateways put back: bytes by name, in one place that all of them reach.
+"""Shared recall stores: bytes by name, for several workers or gateways.
 
-Names are digests that begin with the key's, so nothing here says whose answer it is. What is oldest goes first: a table
-is cut to its limit, Redis forgets after `KEPT` seconds.
+Names are digests that begin with the key's, so nothing here identifies the owner. The oldest values are dropped first:
+a table is cut to its limit, Redis expires values after `KEPT` seconds.
 """
 
 import time
@@ -27,10 +27,10 @@ _TRIM = (
 
 
 class RecallStore(Protocol):
-    """Values by name. Each raises `StateError` where the store does not reply."""
+    """Values by name. Each method raises `StateError` if the store does not reply."""
 
     async def read(self, names: Sequence[str]) -> dict[str, bytes]:
-        """Those that are there."""
+        """Returns the existing ones."""
 
     async def write(self, values: Mapping[str, bytes]) -> None: ...
 
@@ -124,7 +124,7 @@ class RedisRecall:
 
 
 def open_recall(address: str, limit: int) -> RecallStore:
-    """The store at `sqlite:FILE`, `redis://…`, `rediss://…` or `postgresql://…`."""
+    """Opens the store at `sqlite:FILE`, `redis://…`, `rediss://…` or `postgresql://…`."""
     if address.partition(":")[0] in ("redis", "rediss", "unix"):
         return RedisRecall(address)
     return TableRecall(open_database(address, (_TABLE,)), limit)

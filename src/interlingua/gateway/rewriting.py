@@ -1,4 +1,4 @@
-"""Changes of single values in JSON text, byte for byte: what is not changed stays as it came, spaces included."""
+"""In-place edits of JSON text: everything else stays byte-identical, spaces included."""
 
 import functools
 import re
@@ -13,7 +13,7 @@ _BLANK = b" \t\r\n"
 
 
 def spans(text: bytes, path: Sequence[str]) -> list[tuple[int, int]]:
-    """Where the plain values (texts, numbers, null) of a path of keys stand; several where keys are repeated."""
+    """Returns the spans of the plain values (texts, numbers, null) at a path of keys; several if keys are repeated."""
     wanted = list(path)
     found: list[tuple[int, int]] = []
     stack: list[str | None] = []  # the key under which each open object or list stands; lists match no path
@@ -69,7 +69,7 @@ _QUOTE, _COLON = b'":'
 
 
 class Renaming:
-    """Replaces the model's name in JSON text, wherever the wire has it: a document, or whole frames of a stream."""
+    """Replaces the model's name in JSON text: in a document, or in whole frames of a stream."""
 
     def __init__(self, paths: Sequence[tuple[str, ...]], name: str) -> None:
         self._name = jsontext.write(name)
@@ -112,7 +112,7 @@ class Renaming:
 
 
 class _Scan:
-    """Follows the shape of JSON text, as far as it is asked to."""
+    """Tracks the structure of JSON text, as far as needed."""
 
     def __init__(self) -> None:
         self._at = 0
@@ -120,7 +120,7 @@ class _Scan:
         self._key: bytes | None = None
 
     def keys(self, text: bytes, at: int) -> list[bytes | None]:
-        """The keys that lead to the object that is open there."""
+        """Returns the keys that lead to the object that is open there."""
         line = text.rfind(b"\n", self._at, at) + 1
         # The usual case, seen at one look: a frame, or the text, begins an object and nothing in it is open.
         if (line or not self._at) and text.count(b"{", line, at) == 1 and (_DATA.match(text, line) or not line):
@@ -147,12 +147,12 @@ class _Scan:
 
 @functools.lru_cache(maxsize=1024)
 def renaming(paths: tuple[tuple[str, ...], ...], name: str) -> Renaming:
-    """A `Renaming`, made once for all that want it."""
+    """Returns a cached `Renaming`."""
     return Renaming(paths, name)
 
 
 def with_option(text: bytes, outer: str, inner: str) -> bytes:
-    """The text of an object in which `outer.inner` is true."""
+    """Returns the text of an object in which `outer.inner` is true."""
     places = spans(text, (outer, inner))
     if places:
         for start, end in reversed(places):
@@ -171,12 +171,12 @@ def with_option(text: bytes, outer: str, inner: str) -> bytes:
 
 
 def valid_text(data: bytes) -> bytes:
-    """Frames of text with U+FFFD for what is no UTF-8, as readers of events decode it (html.spec.whatwg.org, 9.2.6)."""
+    """Replaces invalid UTF-8 in frames by U+FFFD, as readers of events decode it (html.spec.whatwg.org, 9.2.6)."""
     return data.decode("utf-8", "replace").encode()
 
 
 def without_repeats(data: bytes, content_type: str, name: bytes, seen: set[bytes]) -> bytes:
-    """Frames without those of an event that came before, byte for byte."""
+    """Returns frames without repeated events, byte for byte."""
     kept = []
     for frame in frames(data, content_type):
         if name in frame.partition(b"data:")[0] or b'"type":"%s"' % name in frame.replace(b'": "', b'":"'):
@@ -188,14 +188,16 @@ def without_repeats(data: bytes, content_type: str, name: bytes, seen: set[bytes
 
 
 class Cutter:
-    """Whole frames of a stream, unchanged, however the bytes arrive. What arrives together stays together."""
+    """Splits a stream into whole frames, unchanged, however the bytes arrive. Frames that arrive together stay
+    together.
+    """
 
     def __init__(self, content_type: str) -> None:
         self._rest = b""
         self._kind = content_type
 
     def feed(self, chunk: bytes) -> bytes:
-        """The frames that are complete by now."""
+        """Returns the frames that are complete."""
         data = self._rest + chunk if self._rest else chunk
         if data.endswith(b"\n\n") and self._kind == SSE:
             end = len(data)
@@ -205,7 +207,7 @@ class Cutter:
         return data[:end]
 
     def close(self) -> bytes:
-        """What came of a frame that never ended."""
+        """Returns the rest of an incomplete frame."""
         rest, self._rest = self._rest, b""
         return rest
 

@@ -1,8 +1,8 @@
-"""A gateway's settings: models under names of its own, who serves them, limits. Values only; nothing is looked up.
+"""A gateway's settings: aliases, providers, limits. Values only; nothing is resolved here.
 
-A client asks for a model by the name of an alias, or as `provider/model` where `open_models` allows it. An alias leads
-to one of its targets, by weight, and from there along its fallbacks. Keys are references, so that no settings hold a
-secret: `env:NAME`, `file:PATH`, or from code alone the key itself.
+A client requests a model by the name of an alias, or as `provider/model` if `open_models` allows it. An alias selects
+one of its targets, by weight, and then its fallbacks. Keys are references, so that settings hold no secret: `env:NAME`,
+`file:PATH`, or from code only the key itself.
 """
 
 from typing import Literal, TypeAlias
@@ -17,12 +17,13 @@ Capability: TypeAlias = Literal["images", "documents", "audio", "tools", "thinki
 
 
 class _Setting(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is not a known name is refused: a typing error must not go unseen."""
+    """Unknown names are refused, so that typos are noticed."""
 
 
 class Target(_Setting, frozen=True, kw_only=True):
-    """One place that serves a model: `provider/model`, or a description of it. What is given counts before the
-    provider's own settings."""
+    """A target that serves a model: `provider/model`, or its descriptor. Its fields override the provider's
+    settings.
+    """
 
     model: str | ModelDescriptor
     weight: float = 1.0
@@ -38,12 +39,11 @@ class Target(_Setting, frozen=True, kw_only=True):
 
 
 class Alias(_Setting, frozen=True, kw_only=True):
-    """A name for models: one of `targets` by weight, the others and then `fallbacks` in order where it fails.
+    """A name for models: one of `targets` by weight, the others and then `fallbacks` in order if it fails.
 
-    `retries` is how often one target is asked again before the next. `sticky` keeps a conversation at the target that
-    answered it before, so that its prompt cache stays warm. A stream that breaks after the client has seen something of
-    it ends in the client's error event; with `continues` the next target gets the beginning of the answer and goes on
-    with it.
+    `retries` is the number of retries per target. `sticky` keeps a conversation at its previous target, so that its
+    prompt cache stays valid. A stream that breaks after the client has seen content ends in the client's error event;
+    with `continues` the next target gets the partial response and continues it.
     """
 
     name: str
@@ -59,8 +59,9 @@ class Alias(_Setting, frozen=True, kw_only=True):
 
 
 class Rule(_Setting, frozen=True, kw_only=True):
-    """Sends a request to another alias (or `provider/model`) where all that is given here holds. The first that
-    matches counts. Patterns are shell patterns (`*`)."""
+    """Routes a request to another alias (or `provider/model`) if all conditions hold. The first match applies.
+    Patterns are shell patterns (`*`).
+    """
 
     to: str
     model: str | None = None
@@ -71,7 +72,7 @@ class Rule(_Setting, frozen=True, kw_only=True):
 
 
 class ProviderSettings(_Setting, frozen=True, kw_only=True):
-    """How one provider is called. A provider that no row knows needs `api` and `base_url`."""
+    """How one provider is called. An unknown provider needs `api` and `base_url`."""
 
     id: str
     api: str | None = None
@@ -85,7 +86,7 @@ class ProviderSettings(_Setting, frozen=True, kw_only=True):
 
 
 class ClientLimits(_Setting, frozen=True, kw_only=True):
-    """What a client may send, and how slowly. Sizes are bytes, times seconds."""
+    """Limits for clients. Sizes are bytes, times seconds."""
 
     body: int = 64 * 1024 * 1024
     header: int = 32 * 1024
@@ -107,7 +108,7 @@ class Listen(_Setting, frozen=True, kw_only=True):
 
 
 class Settings(_Setting, frozen=True, kw_only=True):
-    """Everything. `discover`: without aliases, every model whose key is found, and always the `debug/…` models."""
+    """All settings. `discover`: without aliases, every model with a key, and always the `debug/…` models."""
 
     aliases: tuple[Alias, ...] = ()
     rules: tuple[Rule, ...] = ()

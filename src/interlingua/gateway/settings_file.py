@@ -49,10 +49,10 @@ class _Part(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class StateSettings(_Part, frozen=True, kw_only=True):
-    """Where limits and the ledger are kept; without an address, in `gateway/gateway.db` of the home folder.
+    """Where limits and the ledger are stored; by default in `gateway/gateway.db` of the home folder.
 
-    `recall` is where answers are kept that are put back or referred to by id: where the limits are, if that was set;
-    with several workers in `gateway/recall.db`; else in memory.
+    `recall` is the store of restorable responses: by default with the limits, if those were set; with several workers
+    in `gateway/recall.db`; else in memory.
     """
 
     limits: str | None = None
@@ -62,10 +62,10 @@ class StateSettings(_Part, frozen=True, kw_only=True):
 
 
 class RecordingSettings(_Part, frozen=True, kw_only=True):
-    """Whether traffic is kept as sessions, where, how much of it, and what is replaced before it is written.
+    """Whether traffic is recorded as sessions, where, how much of it, and what is redacted.
 
-    `redact`: `secrets` are keys, tokens and passwords; `private` also addresses, numbers and names of homes. `patterns`
-    are regular expressions of your own.
+    `redact`: `secrets` are keys, tokens and passwords; `private` also addresses, numbers and home folder names.
+    `patterns` are your own regular expressions.
     """
 
     enabled: bool = False
@@ -77,9 +77,9 @@ class RecordingSettings(_Part, frozen=True, kw_only=True):
 
 
 class LogSettings(_Part, frozen=True, kw_only=True):
-    """`access`: one JSON line per request, on standard error (`-`), in a file, or not at all (an empty text).
+    """`access`: one JSON line per request, to standard error (`-`), to a file, or not at all (an empty text).
 
-    `metrics_token` (`env:NAME`) is asked of whoever reads `/metrics`; without one, only this machine can.
+    `metrics_token` (`env:NAME`) is required for `/metrics`; without one, only this machine can read it.
     """
 
     access: str = ""
@@ -87,7 +87,7 @@ class LogSettings(_Part, frozen=True, kw_only=True):
 
 
 class ServeSettings(Struct, frozen=True, kw_only=True):
-    """All that the file says."""
+    """All settings of the file."""
 
     gateway: Settings = Settings()
     state: StateSettings = StateSettings()
@@ -102,7 +102,7 @@ _KNOWN = (*_TABLES, *_PARTS, "providers", "aliases", "rules", *_PLAIN)
 
 
 def load_settings(path: Path | str) -> ServeSettings:
-    """The settings in a file. Raises `FormatError` with the line, the key and what was probably meant."""
+    """Loads the settings in a file. Raises `FormatError` with the line, the key and a suggestion."""
     place = Path(path).expanduser()
     found = read_tables(place, _read)
     if found is None:
@@ -201,7 +201,7 @@ def _check_patterns(recording: RecordingSettings) -> None:
 
 
 def resolved_address(address: str) -> str:
-    """An address, or what the variable that it names holds (`env:REDIS_URL`)."""
+    """Returns an address, or the value of its variable (`env:REDIS_URL`)."""
     kind, _, name = address.partition(":")
     if kind != "env":
         return address

@@ -1,7 +1,7 @@
-"""Frames of a stream that need no decoding of their own: they repeat the one before with another piece of text.
+"""Fast path for stream frames that only repeat the previous one with another piece of text.
 
-Most frames of an answer are of this kind. On the same wire they pass as bytes, and only the ledger and the record want
-their content: their texts are joined, and decoded as one frame when something else comes.
+Most frames of a response are of this kind. On the same wire they are forwarded as bytes, and only the ledger and the
+recording need their content: their texts are joined, and decoded as one frame when another kind arrives.
 """
 
 import re
@@ -16,7 +16,7 @@ _TRIES = 8  # frames in a row that are looked at one by one; where none repeats,
 
 
 class Skimmer:
-    """Decodes whole frames of a stream, those of this kind late."""
+    """Decodes whole frames of a stream, deferring those of this kind."""
 
     __slots__ = ("_after", "_before", "_decoder", "_framing", "_pieces")
 
@@ -28,7 +28,7 @@ class Skimmer:
         self._pieces: list[bytes] = []
 
     def feed(self, data: bytes) -> tuple[list[StreamEvent], bool]:
-        """The events of these frames and of those that were left before them; and whether text was left for later."""
+        """Returns the events of these frames and of deferred ones before them; and whether text was deferred."""
         events: list[StreamEvent] = []
         at, end, was_left, tries = 0, len(data), False, _TRIES
         while at < end:
@@ -54,7 +54,7 @@ class Skimmer:
         return events, was_left
 
     def flush(self) -> list[StreamEvent]:
-        """The events of what was left: one, for all of its text."""
+        """Returns the event of the deferred text."""
         pieces, self._pieces = self._pieces, []
         before, self._before = self._before, b""
         return self._decoded(before + b"".join(pieces) + self._after) if pieces else []
@@ -66,7 +66,7 @@ class Skimmer:
         return events
 
     def _learn(self, frame: bytes, event: StreamEvent) -> None:
-        """Takes a frame that brought a piece of text and nothing else as the pattern of those to come."""
+        """Uses a frame that has only a piece of text as the pattern of the next ones."""
         if not isinstance(event, TextDelta | ThinkingDelta | ToolCallDelta):
             return
         text = event.delta.encode()

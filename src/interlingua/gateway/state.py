@@ -1,8 +1,8 @@
-"""Where gateways agree: named values, each replaced only by whoever knows its present version.
+"""Shared state of gateways: named values with compare-and-swap.
 
-A store knows nothing of limits. Whoever changes a value reads it, computes the next one and swaps it in; if another
-gateway was faster, the swap gives the value as it is now, and the computation is repeated. So one pure function
-decides, whichever store is used, and no two gateways can both spend the last cent.
+A store knows nothing of limits. A gateway reads a value, computes the next one and swaps it in; if another gateway was
+faster, the swap returns the current value, and the computation is repeated. So one pure function decides, whichever
+store is used, and no two gateways can both spend the last cent.
 
 SQLite is the default: one file, for the gateways of one machine. Redis and PostgreSQL (extras) serve several machines.
 """
@@ -33,7 +33,7 @@ class StateError(InterlinguaError):
 
 
 class Stored(NamedTuple):
-    """A value and its version; what is missing is version 0."""
+    """A value and its version; a missing one has version 0."""
 
     version: int
     value: bytes
@@ -48,16 +48,16 @@ class StateStore(Protocol):
     where: str
 
     async def swap(self, changes: Mapping[str, Stored]) -> dict[str, Stored]:
-        """Replaces each value that still has the given version; returns the others as they are now.
+        """Replaces each value that still has the given version; returns the others in their current state.
 
-        Raises `StateError` where the store does not reply; then it is not known which values were replaced.
+        Raises `StateError` if the store does not reply; it is then unknown which values were replaced.
         """
 
     async def close(self) -> None: ...
 
 
 class Pace:
-    """Makes one write of what comes close together: the first goes at once, the next `seconds` later, or if hurried."""
+    """Batches writes: the first is immediate, the next `seconds` later, or when hurried."""
 
     def __init__(self, seconds: float = 0.03) -> None:
         self._seconds = seconds
@@ -81,7 +81,7 @@ class Pace:
         self._latest = loop.time()
 
     def hurry(self) -> None:
-        """Somebody waits for what is to be written."""
+        """A caller waits for pending writes."""
         self._is_hurried = True
         self._wake()
 
@@ -91,7 +91,7 @@ class Pace:
 
 
 class MemoryState:
-    """Values that end with the process."""
+    """Values in memory."""
 
     where = "memory"
 
@@ -113,7 +113,7 @@ class MemoryState:
 
 
 class Database(Protocol):
-    """Tables, for what is more than a value. Placeholders are `?`."""
+    """Tables, for more than single values. Placeholders are `?`."""
 
     where: str
 
@@ -130,11 +130,10 @@ class Database(Protocol):
 class SqliteFile:
     """A database that only its owner can read, written from an event loop without blocking it.
 
-    Transactions are short and run on the loop's own thread: sqlite3 gives up the interpreter at each statement, and a
-    second thread would wait for it each time. A locked database is tried again later. In WAL mode with `synchronous =
-    NORMAL` a commit survives the end of the process, and a loss of power may undo the last ones
-    (sqlite.org/pragma.html#pragma_synchronous); only the copying of the log into the database waits for the disk, and
-    runs in a thread.
+    Transactions are short and run on the loop's own thread: sqlite3 releases the GIL at each statement, and a second
+    thread would wait for it each time. A locked database is retried later. In WAL mode with `synchronous = NORMAL` a
+    commit survives the end of the process, and a power cut may undo the last ones
+    (sqlite.org/pragma.html#pragma_synchronous); only the checkpoint waits for the disk, and runs in a thread.
     """
 
     def __init__(self, path: Path | str, tables: tuple[str, ...]) -> None:
@@ -153,7 +152,7 @@ class SqliteFile:
         self.create(*tables)
 
     def create(self, *tables: str) -> None:
-        """Makes tables, where they are not there yet."""
+        """Creates missing tables."""
         try:
             self._connection.execute(f"PRAGMA busy_timeout = {int(PATIENCE * 1000)}")
             for table in tables:
@@ -172,7 +171,9 @@ class SqliteFile:
         return connection
 
     async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """What `work` returns, after its changes are committed; it may be called again if the database is locked."""
+        """Returns the result of `work`, after its changes are committed; it may be called again if the database is
+        locked.
+        """
         return await self._attempt(lambda: self._transaction(work))
 
     async def insert(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
@@ -261,8 +262,8 @@ _STATE_TABLE = (
 class SqliteState:
     """Values in a SQLite file, for the gateways of one machine.
 
-    Where the file is open already (`beside`), its connection serves both: what one of two connections writes, the other
-    has to read again.
+    If the file is already open (`beside`), its connection serves both: with two connections, each would have to read
+    the other's writes again.
     """
 
     def __init__(self, path: Path | str, beside: SqliteFile | None = None) -> None:
@@ -359,7 +360,7 @@ class RedisState:
 
 
 class Postgres:
-    """One connection to PostgreSQL, made anew after it broke. Needs the extra `postgres`."""
+    """One connection to PostgreSQL, reopened after it broke. Requires the extra `postgres`."""
 
     def __init__(self, address: str, tables: tuple[str, ...]) -> None:
         try:
@@ -458,8 +459,9 @@ class PostgresState:
 
 
 def open_state(address: str, beside: Database | None = None) -> StateStore:
-    """The store at `sqlite:FILE`, `redis://…`, `rediss://…`, `postgresql://…` or `memory:`. `beside`: a database that
-    is open, and is used where it is the same file; whoever opened it closes it."""
+    """Opens the store at `sqlite:FILE`, `redis://…`, `rediss://…`, `postgresql://…` or `memory:`. `beside`: an open
+    database, which is used if it is the same file; its opener closes it.
+    """
     scheme, _, rest = address.partition(":")
     match scheme:
         case "memory":
@@ -476,14 +478,14 @@ def open_state(address: str, beside: Database | None = None) -> StateStore:
 
 
 def without_password(address: str) -> str:
-    """An address as it may be shown: what stands between the scheme and the host's name is left out."""
+    """Returns an address without its credentials, for display."""
     scheme, separator, rest = address.partition("://")
     host, slash, path = rest.partition("/")
     return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path.partition('?')[0]}" if separator else scheme
 
 
 def open_database(address: str, tables: tuple[str, ...]) -> Database:
-    """The database at `sqlite:FILE` or `postgresql://…`, with these tables."""
+    """Opens the database at `sqlite:FILE` or `postgresql://…`, with these tables."""
     scheme, _, rest = address.partition(":")
     if scheme == "sqlite":
         return SqliteFile(rest, tables)

@@ -1,1 +1,1 @@
-"""Keys and logins: where they are found, kept and renewed."""
+"""Keys and logins: resolution, storage and renewal."""

@@ -1,6 +1,6 @@
-"""Keys that a cloud hands out: AWS through botocore's chain and signer, Google through google-auth.
+"""Cloud credentials: AWS with botocore's chain and signer, Google with google-auth.
 
-Both libraries block and may ask a server; they run in a thread, never on the event loop.
+Both libraries block and may query a server; they run in a thread, never on the event loop.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ def _given(env: Mapping[str, str] | None, *names: str) -> str | None:
 
 
 class AwsCredentials(NamedTuple):
-    """A pair of keys as it is now; ask again for each call, since roles and logins renew theirs."""
+    """A pair of keys; resolve it again for each call, since roles and logins renew theirs."""
 
     access_key: str
     secret_key: Secret
@@ -45,9 +45,9 @@ _refreshable_lock = threading.Lock()
 
 
 async def aws_credentials(profile: str | None = None, region: str | None = None) -> AwsCredentials:
-    """What botocore's chain finds: variables, profiles, SSO, roles, container, instance. Off the event loop.
+    """Returns what botocore's chain finds: variables, profiles, SSO, roles, container, instance. Off the event loop.
 
-    `region` is where roles are assumed, if the profile does not say.
+    `region` is where roles are assumed, if the profile has none.
     """
     return await asyncio.to_thread(_aws_credentials, profile, region)
 
@@ -64,7 +64,7 @@ def _aws_credentials(profile: str | None, region: str | None) -> AwsCredentials:
 
 
 def _aws_chain(profile: str | None, region: str | None) -> Any:
-    """The chain's answer. One that renews itself is kept, with what it has already renewed; others are read anew."""
+    """Runs the chain. Refreshable credentials are cached; others are read again."""
     key = (profile, region, hash(frozenset((k, v) for k, v in os.environ.items() if k.startswith("AWS_"))))
     with _refreshable_lock:
         if key in _refreshable:
@@ -104,8 +104,9 @@ def aws_region(
     env: Mapping[str, str] | None = None,
     default: str | None = None,
 ) -> str:
-    """The option, the region inside the model's ARN, AWS_REGION, AWS_DEFAULT_REGION, `default`, the profile's own,
-    us-east-1."""
+    """Returns the option, the region in the model's ARN, AWS_REGION, AWS_DEFAULT_REGION, `default`, the profile's,
+    or us-east-1.
+    """
     if option and option.strip():
         return option.strip()
     arn = _ARN.match(model)
@@ -136,10 +137,10 @@ def sign(
     credentials: AwsCredentials,
     service: str = "bedrock",
 ) -> dict[str, str]:
-    """The headers with AWS's signature (version 4) over method, address, headers and body.
+    """Returns the headers with an AWS signature (version 4) over method, URL, headers and body.
 
-    The address must go out byte for byte as it is given here: a client that writes `%3A` as `:` breaks the signature.
-    S3 alone signs the path as it is sent, and wants the digest of the body in a header.
+    The URL must be sent byte for byte as given here: a client that writes `%3A` as `:` breaks the signature. Only S3
+    signs the path as sent, and requires the digest of the body in a header.
     """
     request = _botocore("awsrequest").AWSRequest(method=method, url=url, headers=dict(headers), data=body)
     keys = _botocore("credentials").Credentials(
@@ -162,9 +163,9 @@ async def aws_headers(
     region: str | None = None,
     profile: str | None = None,
 ) -> dict[str, str]:
-    """The headers, signed with what the chain finds now, for the region that the address names or `aws_region` gives.
+    """Returns signed headers with the current credentials, for the region in the URL or `aws_region`.
 
-    An address says itself which region must sign: AWS refuses a signature for another.
+    The URL determines the signing region: AWS refuses a signature for another.
     """
     named = _ENDPOINT.match(urlsplit(url).hostname or "")
     region = named.group(1) if named else await asyncio.to_thread(aws_region, region, model, profile=profile)
@@ -196,12 +197,12 @@ _google_lock = threading.Lock()
 
 
 async def google_token() -> Secret:
-    """An access token of the application default credentials, renewed when it has run out. Off the event loop."""
+    """Returns an access token of the application default credentials, renewed when expired. Off the event loop."""
     return await asyncio.to_thread(_google_token)
 
 
 async def google_headers() -> dict[str, str]:
-    """How a call to Google Cloud proves who makes it."""
+    """Returns the authorization headers of a call to Google Cloud."""
     return {"Authorization": f"Bearer {(await google_token()).reveal()}"}
 
 
@@ -266,7 +267,9 @@ def _ask_google() -> _Google:
 
 
 async def google_project(option: str | None = None, *, env: Mapping[str, str] | None = None) -> str:
-    """The option, GOOGLE_CLOUD_PROJECT, GCLOUD_PROJECT, or the project of the application default credentials."""
+    """Returns the option, GOOGLE_CLOUD_PROJECT, GCLOUD_PROJECT, or the project of the application default
+    credentials.
+    """
     given = (option or "").strip() or _given(env, "GOOGLE_CLOUD_PROJECT", "GCLOUD_PROJECT")
     project = given or (await asyncio.to_thread(_google_default)).project
     if not project:
@@ -275,5 +278,5 @@ async def google_project(option: str | None = None, *, env: Mapping[str, str] | 
 
 
 def google_location(option: str | None = None, *, env: Mapping[str, str] | None = None) -> str | None:
-    """The option, else GOOGLE_CLOUD_LOCATION; None when neither is set."""
+    """Returns the option, else GOOGLE_CLOUD_LOCATION; None if neither is set."""
     return (option or "").strip() or _given(env, "GOOGLE_CLOUD_LOCATION")

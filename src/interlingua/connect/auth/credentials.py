@@ -1,7 +1,8 @@
-"""Keys at rest and keys in text: the store that keeps them, the type that hides them, the scrubber that removes them.
+"""Stored keys and secret handling: the credential store, the `Secret` type, and the scrubber.
 
-`<home>/credentials.json` is the index of what is stored, and holds the keys themselves unless they were put into the
-system keyring. Nobody else may read it: it is created 0600, replaced whole, and refused when it is not what it seems.
+`<home>/credentials.json` is the index of stored credentials, and holds the keys themselves unless they are in the
+system keyring. Only its owner may read it: it is created with mode 0600, replaced atomically, and refused if it is
+irregular.
 """
 
 import asyncio
@@ -38,9 +39,9 @@ _REFRESH_WAIT = 120.0
 
 
 class Secret:
-    """A text that is never shown by accident: `reveal()` is the only way to it.
+    """A text that is never shown by accident: only `reveal()` returns it.
 
-    It is no `str`, so that joining, formatting, JSON and pickling cannot carry the value out.
+    It is not a `str`, so that joining, formatting, JSON and pickling cannot leak the value.
     """
 
     __slots__ = ("_value",)
@@ -82,7 +83,7 @@ class Secret:
 
 
 class Credential(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What a provider takes as proof: a key, a token, or a login with all that is needed to renew it.
+    """A provider credential: a key, a token, or a login with everything needed to renew it.
 
     `expires` is in milliseconds since 1970, a little early on purpose; absent means unknown.
     """
@@ -97,25 +98,25 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     token_format: Literal["form", "json"] = "form"
 
     def expired(self, now: float | None = None) -> bool:
-        """Whether it has run out, at `now` in seconds since 1970."""
+        """Whether it has expired at `now`, in seconds since 1970."""
         return self.expires is not None and self.expires <= (time.time() if now is None else now) * 1000
 
     def secrets(self) -> tuple[Secret, ...]:
-        """All that must not be shown."""
+        """Returns everything that must not be shown."""
         return tuple(s for s in (self.secret, self.refresh, self.client_secret) if s)
 
 
 class Stored(NamedTuple):
-    """A credential and which store it came from."""
+    """A credential and its store."""
 
     credential: Credential
     place: Backend
 
 
 class CredentialStore:
-    """The stored credentials. Each change reads, changes and replaces the file under a lock that all processes share.
+    """The stored credentials. Each change reads, modifies and replaces the file under a lock shared by all processes.
 
-    `backend` says where new keys go (`$INTERLINGUA_CREDENTIALS`, else the file); each is read from where it was put.
+    `backend` is where new keys go (`$INTERLINGUA_CREDENTIALS`, else the file); each is read from where it was stored.
     """
 
     def __init__(
@@ -126,7 +127,7 @@ class CredentialStore:
         self.backend = backend or _wanted_backend(env)
 
     def get(self, provider: str) -> Stored | None:
-        """The credential of a provider, and where it was."""
+        """Returns the credential of a provider, and its location."""
         entry = self._entries(self._read()).get(provider)
         if entry is None:
             return None
@@ -135,7 +136,7 @@ class CredentialStore:
         return Stored(self._credential(provider, entry), "file")
 
     def put(self, provider: str, credential: Credential) -> Backend:
-        """Stores a credential in the place of the one before, and says where it went."""
+        """Stores a credential, replacing the previous one, and returns its location."""
         entry: dict[str, Any] = msgspec.to_builtins(credential, enc_hook=_revealed)
         if self.backend == "keyring":
             _to_keyring(provider, jsontext.write(entry).decode())
@@ -146,7 +147,7 @@ class CredentialStore:
         return self.backend
 
     def remove(self, provider: str) -> bool:
-        """Forgets a credential; False when there was none."""
+        """Removes a credential; False if there was none."""
         if provider not in self._entries(self._read()):
             return False
         before = self._change(provider, None)
@@ -155,12 +156,12 @@ class CredentialStore:
         return before is not None
 
     def providers(self) -> dict[str, Backend]:
-        """Who has a stored credential, and where."""
+        """Returns the providers with a stored credential, and its location."""
         entries = self._entries(self._read())
         return {provider: "keyring" if entry.get("keyring") else "file" for provider, entry in entries.items()}
 
     def problems(self) -> list[str]:
-        """What is wrong with the folder and the file, and what to do about it. Changes nothing."""
+        """Returns problems of the folder and the file, with remedies. Changes nothing."""
         found = [_folder_problem(self.folder)]
         with contextlib.suppress(FileNotFoundError):
             found.append(_file_problem(self.path, self.path.lstat()))
@@ -168,10 +169,10 @@ class CredentialStore:
 
     @contextlib.asynccontextmanager
     async def renewing(self, provider: str) -> AsyncIterator[None]:
-        """Held while one login is renewed, by one process and one task at a time.
+        """Locks the renewal of one login, for one process and one task at a time.
 
-        It asks for the lock again and again instead of blocking: threads that wait for a lock could be all the threads
-        that the one who holds it needs.
+        It polls the lock instead of blocking: threads that wait for a lock could exhaust the pool that its holder
+        needs.
         """
         slug = f"{re.sub(r'[^A-Za-z0-9]+', '-', provider)[:40]}-{hashlib.sha256(provider.encode()).hexdigest()[:8]}"
         with _typed(self.folder, "the login cannot be renewed"):
@@ -190,7 +191,7 @@ class CredentialStore:
             os.close(handle)
 
     def _change(self, provider: str, entry: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Puts an entry in, or takes it out; returns the one that was there."""
+        """Adds or removes an entry; returns the previous one."""
         with _typed(self.path, "not saved, what was there is intact"), self._locked():
             whole = self._read() or {"version": _VERSION, "credentials": {}}
             before = self._entries(whole).pop(provider, None)
@@ -216,7 +217,7 @@ class CredentialStore:
         return open_regular(self.folder / name, os.O_RDWR | os.O_CREAT)
 
     def _read(self) -> dict[str, Any] | None:
-        """The whole file as it is, or None when there is none. What we do not know in it stays in it."""
+        """Returns the whole file, or None if there is none. Unknown content is preserved."""
         try:
             # Without O_NONBLOCK, opening a pipe in the file's place would wait for ever.
             handle = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -431,7 +432,7 @@ _SHORTEST = 4  # a shorter secret would redact ordinary text
 
 
 class Scrubber:
-    """Takes known secrets, in every spelling they may have, and whatever looks like one, out of texts."""
+    """Removes known secrets, in every encoding, and anything that looks like one, from texts."""
 
     __slots__ = ("_known",)
 
@@ -450,7 +451,7 @@ class Scrubber:
 
 
 def scrub(text: str, secrets: Iterable[str | Secret | None] = ()) -> str:
-    """The text without these secrets, and without anything that looks like one."""
+    """Returns the text without these secrets, and without anything that looks like one."""
     return Scrubber(secrets)(text)
 
 

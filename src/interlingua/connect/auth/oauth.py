@@ -1,7 +1,7 @@
-"""Logging in with OAuth: a browser with PKCE, or a code typed on another device; and renewing what was given.
+"""OAuth logins: a browser with PKCE, or a device code; and token renewal.
 
-The client id is always the user's own registration; none is built in. Where to log in is data: the provider's row, or
-`<home>/oauth.json` for any provider. Keys, codes and secrets travel in bodies only, never in an address of ours.
+The client id is always the user's own registration; none is built in. Endpoints are data: the provider's row, or
+`<home>/oauth.json` for any provider. Keys, codes and secrets are sent in bodies only, never in URLs.
 """
 
 import asyncio
@@ -38,10 +38,10 @@ _CONFIG = "oauth.json"
 
 
 class OAuthClient(msgspec.Struct, frozen=True, kw_only=True):
-    """A client that the user has registered with a provider, and where that provider lets it log in.
+    """A client that the user has registered with a provider, and the provider's endpoints.
 
-    `redirect_uri`: a registered page that shows the code, to be pasted here; `any_port`: the registration takes any
-    port on this machine; `state_in_token`: the token endpoint wants the state repeated.
+    `redirect_uri`: a registered page that shows the code, to be pasted; `any_port`: the registration accepts any local
+    port; `state_in_token`: the token endpoint requires the state.
     """
 
     provider: str
@@ -55,7 +55,7 @@ class OAuthClient(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Configured(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """One entry of `<home>/oauth.json`; what it leaves out is taken from the provider's row."""
+    """One entry of `<home>/oauth.json`; missing fields are taken from the provider's row."""
 
     client_id: str | None = None
     token_url: str | None = None
@@ -79,7 +79,7 @@ def oauth_client(
     client_secret: Secret | None = None,
     folder: Path | None = None,
 ) -> OAuthClient:
-    """The user's client at a provider: what is given here, else in `oauth.json`, else in the provider's row."""
+    """Returns the user's client at a provider: from the arguments, else `oauth.json`, else the provider's row."""
     path = (folder or home()) / _CONFIG
     row = PROVIDERS.get(provider)
     fields = {**(msgspec.structs.asdict(row.oauth) if row and row.oauth else {}), **_configured(path, provider)}
@@ -118,7 +118,7 @@ def _configured(path: Path, provider: str) -> dict[str, Any]:
 
 
 def _require_safe(url: str | None) -> None:
-    """Tokens cross no open wire: https, or this very machine."""
+    """Requires https, or this machine, for tokens."""
     if url is None:
         return
     parts = urlsplit(url)
@@ -130,7 +130,7 @@ def _require_safe(url: str | None) -> None:
 
 
 class Pkce(NamedTuple):
-    """The proof that who redeems a code is who asked for it (RFC 7636, S256)."""
+    """Proof that a code is redeemed by its requester (RFC 7636, S256)."""
 
     verifier: Secret
     challenge: str
@@ -146,7 +146,7 @@ def _base64url(data: bytes) -> str:
 
 
 def authorize_url(client: OAuthClient, redirect_uri: str, challenge: str, state: str) -> str:
-    """Where the user says yes. It holds nothing secret: the verifier stays here."""
+    """Returns the authorization URL. It contains no secret: the verifier stays here."""
     query = {
         "response_type": "code",
         "client_id": client.client_id,
@@ -161,14 +161,14 @@ def authorize_url(client: OAuthClient, redirect_uri: str, challenge: str, state:
 
 
 class Pasted(NamedTuple):
-    """What a user copied out of the browser: the code, and the state if it came along."""
+    """What a user copied from the browser: the code, and the state if present."""
 
     code: str
     state: str | None
 
 
 def parse_pasted(text: str) -> Pasted:
-    """A whole address, a query string, `code#state`, or the bare code."""
+    """Parses a whole URL, a query string, `code#state`, or the bare code."""
     text = text.strip()
     query = parse_qs(urlsplit(text).query if "://" in text else text.lstrip("?"))
     if "error" in query:
@@ -197,11 +197,11 @@ async def login_with_browser(
     signal: Abort | None = None,
     timeout: float = 600.0,
 ) -> Credential:
-    """Has the user agree in a browser, and redeems the code that comes back.
+    """Logs in with a browser, and redeems the returned code.
 
-    `show` gets the address to open. The code arrives at a server on this machine, or through `paste` (None from it
-    means that nothing more will be pasted); whichever is first. A busy port is replaced by a free one where the
-    registration allows that; else pasting is the only way.
+    `show` receives the URL to open. The code arrives at a local server, or through `paste` (None from it means that
+    nothing more will be pasted); whichever is first. A port in use is replaced by a free one if the registration allows
+    it; otherwise pasting is the only way.
     """
     if client.spec.authorize_url is None:
         raise InterlinguaError(f"{client.provider} has no browser login: try `--oauth device`")
@@ -247,7 +247,7 @@ class _Callback(NamedTuple):
 
 @contextlib.asynccontextmanager
 async def _callback(client: OAuthClient, state: str, port: int) -> AsyncIterator[_Callback]:
-    """A server on this machine for the browser to return to; without `code` when its port is taken."""
+    """Runs a local server for the redirect; without `code` if its port is in use."""
     from aiohttp import web
 
     if client.redirect_uri:
@@ -281,9 +281,9 @@ async def _listen(runner: Any, port: int, any_port: bool) -> int | None:
 
 
 async def _answer(request: Any, state: str, found: "asyncio.Future[Secret]") -> Any:
-    """Accepts the one valid callback. Anything else is refused without a trace of its content, and the wait goes on.
+    """Accepts the one valid callback. Anything else is refused without logging its content, and waiting continues.
 
-    A page from elsewhere may send a browser here: it does not know the state, and the host it names must be ours.
+    A foreign page may send a browser here: it does not know the state, and the host must be ours.
     """
     host = urlsplit(f"//{request.host}").hostname
     query = request.query
@@ -334,7 +334,7 @@ async def login_with_device(
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> Credential:
-    """Has the user type a code on another device, and asks the provider until it is done (RFC 8628)."""
+    """Logs in with a code typed on another device, and polls the provider until it is done (RFC 8628)."""
     if client.spec.device_url is None:
         raise InterlinguaError(f"{client.provider} has no device login: try `--oauth pkce`")
     begun = clock()
@@ -417,9 +417,9 @@ async def _redeem(client: OAuthClient, fields: Fields) -> Credential:
 
 
 async def renew(provider: str, credential: Credential) -> Credential:
-    """The login with new tokens, by its refresh token; the old refresh token is kept where no new one is given.
+    """Renews the login with its refresh token, which is kept if no new one is returned.
 
-    The scope is left out: what was granted once is granted again, and some providers refuse it.
+    The scope is omitted: the granted scope applies again, and some providers refuse it.
     """
     if credential.refresh is None or credential.token_url is None:
         raise AuthFailed(
@@ -440,10 +440,10 @@ async def renew(provider: str, credential: Credential) -> Credential:
 
 
 async def fresh(provider: str, store: CredentialStore, *, rejected: Secret | None = None) -> Credential | None:
-    """The stored login of a provider, renewed if it has run out or if its token is the one that was `rejected`.
+    """Returns the stored login of a provider, renewed if it has expired or its token was `rejected`.
 
-    Whoever gets the lock looks again before asking: another process may have renewed it meanwhile, and the refresh
-    token that both had is then spent.
+    The lock holder checks again before renewing: another process may have renewed it, and the shared refresh token is
+    then used up.
     """
     stored = await asyncio.to_thread(store.get, provider)
     if stored is None or not _stale(stored.credential, rejected):
@@ -508,7 +508,7 @@ def _number(answer: Any, name: str) -> float | None:
 
 
 def _refused(provider: str, url: str, status: int, answer: Mapping[str, Any], hide: Scrubber) -> ProviderError:
-    """The error for a refused login, without anything from the request."""
+    """Returns the error for a refused login, without anything from the request."""
     code = answer.get("error") if isinstance(answer.get("error"), str) else None
     text = ": ".join(
         _printable(hide(str(answer[name])))
@@ -540,7 +540,9 @@ class _Answer(dict[str, Any]):
 
 
 async def _post(url: str, fields: Fields, token_format: str = "form") -> tuple[int, dict[str, Any]]:
-    """The status and the JSON object of the answer. No redirect is followed: secrets go where they were sent."""
+    """Returns the status and the JSON object of the response. Redirects are not followed, since they could leak
+    secrets.
+    """
     import aiohttp
 
     host = urlsplit(url).hostname

@@ -1,8 +1,8 @@
-"""Which key goes to a provider, and where it was found.
+"""Key resolution: which key is sent to a provider, and where it was found.
 
-One order, the same everywhere: the key that was given, the provider's variables, `<PROVIDER>_API_KEY`, what is stored.
-For a cloud, its own variables stand with the variables, and its own files come last. The first that is there is taken,
-and nothing falls back behind the caller's back: a key that turns out wrong is an error, not a reason to try the next.
+There is one order everywhere: the given key, the provider's variables, `<PROVIDER>_API_KEY`, the store. For a cloud,
+its own variables count as variables, and its own files come last. The first key found is used, without silent
+fallbacks: an invalid key is an error, not a reason to try the next one.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ _PLAIN_KEY, _JSON_KEY = re.compile(r"[!-~]+"), re.compile(r"[ -~]+")  # some key
 
 
 class KeyResolver(Protocol):
-    """Finds the keys of providers in a way of its own, in the place of `resolve_auth`."""
+    """A custom key resolver, used instead of `resolve_auth`."""
 
     def resolve(
         self, provider: str, env_vars: Iterable[str] = (), explicit_key: str | None = None
@@ -60,7 +60,7 @@ a mapping with the fields of `ResolvedAuth`, or the key alone.
 async def resolved_by(
     resolver: AuthResolver, provider: str, env_vars: Iterable[str], explicit_key: str | None
 ) -> ResolvedAuth | None:
-    """What a resolver says of a provider."""
+    """Returns a resolver's result for a provider."""
     resolve: Any = getattr(resolver, "resolve", resolver)
     call = with_arguments(resolve, ("provider", "env_vars", "explicit_key"), what="the auth resolver")
     if explicit_key and call is not resolve:
@@ -75,7 +75,7 @@ async def resolved_by(
 
 
 class Place(NamedTuple):
-    """Somewhere a key may be: its name for people, and how to look."""
+    """A possible location of a key: its label, and how to look it up."""
 
     name: str
     look: Callable[[], ResolvedAuth | None]
@@ -89,9 +89,9 @@ def resolve_auth(
     env: Env | None = None,
     store: CredentialStore | None = None,
 ) -> ResolvedAuth | None:
-    """The key of a provider, or None. Looks at files and variables only; a login that has run out is given as it is.
+    """Returns the key of a provider, or None. Reads only files and variables; an expired login is returned as it is.
 
-    Without `env_vars` the variables of the provider's row are taken. Blank values are as good as none.
+    Without `env_vars` the variables of the provider's row are used. Blank values count as absent.
     """
     return next(
         (found for place in places(provider, env_vars, explicit_key, env=env, store=store) if (found := place.look())),
@@ -100,7 +100,7 @@ def resolve_auth(
 
 
 def given_key(variables: Iterable[str], explicit_key: str | None, env: Env) -> ResolvedAuth | None:
-    """The key that was given, else that of the first variable that holds one. Reads no file."""
+    """Returns the given key, else that of the first variable with one. Reads no file."""
     if explicit_key and (found := _key(explicit_key, "explicit", "api-key")) is not None:
         return found
     for name in variables:
@@ -118,9 +118,9 @@ async def authenticate(
     store: CredentialStore | None = None,
     rejected: str | Secret | None = None,
 ) -> ResolvedAuth | None:
-    """As `resolve_auth`, beside the event loop, and ready to be sent: a stored login that has run out is renewed.
+    """Like `resolve_auth`, off the event loop and ready to send: an expired login is renewed.
 
-    `rejected` is a token that the provider has just refused; if it is still the stored one, it is renewed.
+    `rejected` is a token that the provider has just refused; if it is still stored, it is renewed.
     """
     store = store or CredentialStore(env=env)
     found = await asyncio.to_thread(resolve_auth, provider, env_vars, explicit_key, env=env, store=store)
@@ -133,14 +133,14 @@ async def authenticate(
 def tried(
     provider: str, env_vars: Iterable[str] = (), *, env: Env | None = None, store: CredentialStore | None = None
 ) -> tuple[str, ...]:
-    """Every place that is looked at, in order, for an error that says where a key was missed."""
+    """Returns every location that is checked, in order, for error messages."""
     return tuple(place.name for place in places(provider, env_vars, env=env, store=store))
 
 
 def missing(
     provider: str, env_vars: Iterable[str] = (), *, env: Env | None = None, store: CredentialStore | None = None
 ) -> AuthFailed:
-    """The error for a key that was found nowhere: where it was looked for, and what to do."""
+    """Returns the error for a missing key: where it was searched, and what to do."""
     looked = ", ".join(tried(provider, env_vars, env=env, store=store))
     return AuthFailed(
         f"no key for {provider} (looked at {looked}); set one of the variables, run "
@@ -157,7 +157,7 @@ def places(
     env: Env | None = None,
     store: CredentialStore | None = None,
 ) -> Iterator[Place]:
-    """Where a provider's key may be, in the order that counts."""
+    """Returns the locations of a provider's key, in order."""
     env = os.environ if env is None else env
     store = store or CredentialStore(env=env)
     row = known_rows().get(provider)
@@ -175,7 +175,7 @@ def places(
 
 @functools.lru_cache(maxsize=256)
 def convention(provider: str) -> str:
-    """The variable that every provider has: `my.host/x` is MY_HOST_X_API_KEY."""
+    """Returns the conventional variable of a provider: `my.host/x` is MY_HOST_X_API_KEY."""
     return f"{re.sub(r'[^A-Z0-9]', '_', provider.upper())}_API_KEY"
 
 
@@ -209,9 +209,9 @@ def _stored(provider: str, store: CredentialStore) -> ResolvedAuth | None:
 
 
 def _same_account(provider: str) -> list[str]:
-    """Other doors to the same account: rows with the same variables at the same address, as `openai` and `openai-chat`.
+    """Returns other rows for the same account: with the same variables and base URL, as `openai` and `openai-chat`.
 
-    A row that the user has sent elsewhere is none: a key goes only where it was stored for.
+    A row with another base URL does not count: a key is sent only where it was stored for.
     """
     rows = known_rows()
     own = rows.get(provider)
