@@ -299,8 +299,8 @@ def test_the_doctor_checks_the_installation(tmp_path: Path) -> None:
     [
         (json.dumps(CONVERSATION), "anthropic-messages"),
         ("just text\n", "no known format"),
-        ("", "is empty; there is nothing to repair"),
-        ("\n\n", "is empty; there is nothing to repair"),
+        ("", "is empty, not a session file"),
+        ("\n\n", "is empty, not a session file"),
     ],
     ids=["request", "text", "empty", "blank"],
 )

@@ -3,9 +3,9 @@
 `provider/id` and the aliases of `models.toml` are exact. A bare name is looked up in the catalogue:
 
 1. an id that a provider lists (`claude-sonnet-4-5`), also in another provider's spelling (`claude-sonnet-4.5`); one
-without a version (`gemini-pro`) is its family if the provider has newer models of it; 2. a family (`sonnet`,
-`gpt-mini`, `flash`; with the start of a version: `opus-4`): its newest model; 3. a family of which this version is not
-listed yet (`claude-sonnet-99`): the id unchanged.
+   without a version (`gemini-pro`) is its family if the provider has newer models of it;
+2. a family (`sonnet`, `gpt-mini`, `flash`; with the start of a version: `opus-4`): its newest model;
+3. a family of which this version is not listed yet (`claude-sonnet-99`): the id unchanged.
 
 Of several providers the one with a key is used, of those the model's maker, then the order of the provider table.
 """

@@ -497,7 +497,7 @@ def _refuse_other_formats(name: str, data: bytes) -> None:
     """Raises for a file without a session line: repairing it would leave nothing. The error names its format."""
     lines = [line for line in data.splitlines() if line.strip()]
     if not lines:
-        raise InterlinguaError(f"{name} is empty; there is nothing to repair")
+        raise InterlinguaError(f"{name} is empty, not a session file; nothing to repair")
     if is_foreign(lines[0]) or any(map(_has_role, lines)):
         return
     found = conversion.detect(data)
