@@ -386,4 +386,4 @@ def test_a_wrong_option_is_told_by_its_name() -> None:
 def test_an_option_with_an_equals_sign_does_not_take_the_prompt() -> None:
     """Name and value are two words, as with llm."""
     done = run("run", "-m", "debug/echo", "-o", "temperature=1", "Hi", given=b"")
-    assert (2, True) == (done.code, "write name and value apart: -o temperature 1" in done.err)
+    assert (2, True) == (done.code, "separate name and value: -o temperature 1" in done.err)

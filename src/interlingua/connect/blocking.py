@@ -1,7 +1,7 @@
-"""Calls for programs without an event loop; `interlingua.sync` is their public face.
+"""The synchronous API, public as `interlingua.sync`.
 
-An event loop is borrowed for each call and driven by the thread that waits, so no event passes from one thread to
-another. A loop that is given back keeps its connections for the next call. Any number of threads may call.
+Each call borrows an event loop, driven by the calling thread, so no event crosses threads. A returned loop keeps its
+connections for the next call. Thread-safe.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class _Loops:
-    """Event loops, those that nobody uses now with the one that was used last on top."""
+    """A pool of event loops; the last used one is reused first."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -50,7 +50,7 @@ class _Loops:
                 self._free.append(loop)
 
     def close(self) -> None:
-        """Closes the loops that nobody drives, and what is open on them; the next call begins another."""
+        """Closes the idle loops and their connections; the next call creates another."""
         with self._lock:
             loops = [loop for loop in (*self._free, *self._lent) if not loop.is_running()]
             self._free.clear()
@@ -60,7 +60,7 @@ class _Loops:
             loop.close()
 
     def close_free(self) -> None:
-        """Before a fork: parent and child must not share connections, nor what watches them."""
+        """Before a fork: parent and child must not share connections or selectors."""
         with self._lock:
             loops, self._free = self._free, []
         for loop in loops:
@@ -68,7 +68,7 @@ class _Loops:
             loop.close()
 
     def forked(self) -> None:
-        """In the child, where the lock may belong to a thread that does not exist."""
+        """In the child, where the lock may be held by a thread that does not exist."""
         self._lock = threading.Lock()
 
 
@@ -82,7 +82,7 @@ async def _wind_up(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _drive(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
-    """Runs a loop until some work is done. Whoever interrupts the wait cancels the work."""
+    """Runs a loop until some work is done. An interrupt cancels the work."""
     task, interrupt = loop.create_task(work), _Interrupt()
     with interrupt:
         return interrupt.wait(loop, task, lambda: loop.run_until_complete(task))
@@ -153,7 +153,7 @@ def _is_main_thread() -> bool:
 
 
 def _run_beside(loop: asyncio.AbstractEventLoop, task: "asyncio.Task[Any]", run: Callable[[], T]) -> T:
-    """A thread runs one loop at a time: inside another one, or a callback of ours, a further thread waits."""
+    """Runs work in another thread if this one already runs a loop."""
     with concurrent.futures.ThreadPoolExecutor(1, "interlingua-sync") as other:
         waiting = other.submit(run)
         try:
@@ -172,7 +172,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """The outcome of some work."""
+    """Returns the result of some work."""
     loop = _loops.borrow()
     try:
         return _drive(loop, _after_news(work))
@@ -181,13 +181,13 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def _after_news(work: Coroutine[Any, Any, T]) -> T:
-    """Does some work on a loop that has rested: it first notices which of its connections were closed meanwhile."""
+    """Runs work on an idle loop after it has noticed closed connections."""
     await asyncio.sleep(0)
     return await work
 
 
 class SyncStream:
-    """The events of one answer, for a plain `for` loop. Leaving the loop closes the connection."""
+    """The events of one response, for a plain `for` loop. Leaving the loop closes the connection."""
 
     def __init__(self, stream: "AsyncStream") -> None:
         self._stream = stream
@@ -213,7 +213,7 @@ class SyncStream:
 
     @property
     def failure(self) -> "InterlinguaError | None":
-        """What went wrong, typed, once the stream has ended in an error."""
+        """The typed error of a stream that failed, once it has ended."""
         return self._stream.failure
 
     @property
@@ -222,16 +222,16 @@ class SyncStream:
 
     @property
     def partial_output(self) -> Any:
-        """What has come so far of the output that was asked for; see `Stream.partial_output`."""
+        """The output so far; see `Stream.partial_output`."""
         return self._stream.partial_output
 
     @property
     def output(self) -> Any:
-        """The output that was asked for, once the stream has ended; see `Stream.output`."""
+        """The output, once the stream has ended; see `Stream.output`."""
         return self._stream.output
 
     def result(self) -> AssistantMessage:
-        """The whole message, however it ended."""
+        """Returns the whole message, however it ended."""
         with self._interrupt:
             while self._stream.message is None:
                 self._more()
@@ -241,7 +241,7 @@ class SyncStream:
         return self._stream.message
 
     def close(self) -> None:
-        """Leaves the stream."""
+        """Closes the stream."""
         loop = self._loop
         if loop is None or loop.is_closed():
             self._stream.leave()
@@ -315,7 +315,7 @@ class SyncStream:
                 loop.stop()
 
     def _end(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Gives the loop back when the pump has ended, which the end of the stream makes it do."""
+        """Returns the loop to the pool when the pump has ended."""
         pump, self._pump, self._loop = self._pump, None, None
         if pump is not None and not pump.done():
             self._interrupt.wait(loop, pump, lambda: loop.run_until_complete(pump))
@@ -325,7 +325,7 @@ class SyncStream:
 
 
 def stream(model: "Model", context: Any, *, output: Any = None, **options: "Unpack[AskOptions]") -> SyncStream:
-    """As `interlingua.stream`, for a plain `for` loop."""
+    """`interlingua.stream` for a plain `for` loop."""
     from .call import GivenOptions
     from .client import stream as begin
 
@@ -343,7 +343,7 @@ def complete(
 @overload
 def complete(model: "Model", context: Any, *, output: Any, **options: "Unpack[AskOptions]") -> "Result[Any]": ...
 def complete(model: "Model", context: Any, *, output: Any = None, **options: "Unpack[AskOptions]") -> Any:
-    """As `interlingua.complete`, without `await`."""
+    """`interlingua.complete` without `await`."""
     from .call import GivenOptions
     from .client import complete as ask
 
@@ -353,7 +353,7 @@ def complete(model: "Model", context: Any, *, output: Any = None, **options: "Un
 
 
 def embed(model: "Model", texts: str | Sequence[str], **options: "Unpack[EmbedOptions]") -> "Embeddings":
-    """As `interlingua.embed`, without `await`."""
+    """`interlingua.embed` without `await`."""
     from .call import GivenOptions
     from .embeddings import embed as ask
 

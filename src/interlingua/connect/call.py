@@ -1,7 +1,7 @@
-"""One call: the value that is built from the caller's arguments, and the attempts until one model answers.
+"""One call: the value built from the caller's arguments, and the attempts until one model responds.
 
-Access is whatever leads to one provider: key, address, headers, and the settings that an address is made of. What is
-given with a call is the first model's; a fallback has its own row, variables and stored credentials, or brings its own.
+Access is what a provider needs: key, base URL, headers, and the settings of the URL. The access given with a call
+belongs to the first model; a fallback uses its own row, variables and stored credentials, or brings its own.
 """
 
 import asyncio
@@ -61,7 +61,7 @@ _COST_TIMEOUT = 5.0  # seconds that the record of an answer's cost may take
 
 
 class Access(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What leads to one provider; no `repr` shows it."""
+    """The access to one provider; `repr` never shows it."""
 
     api_key: str | None = None
     base_url: str | None = None
@@ -77,7 +77,7 @@ _NO_ACCESS = dict.fromkeys(ACCESS)
 
 
 class WithAccess(TypedDict, total=False):
-    """A model together with its own access, wherever a further model may be named."""
+    """A model with its own access, accepted wherever a further model may be named."""
 
     model: Required[Model]
     api_key: str
@@ -93,18 +93,18 @@ _PLAIN = CallOptions()
 
 
 class GivenOptions(dict[str, Any]):
-    """The keyword options of a call. Its `repr` has the names alone: reports of errors may show local variables."""
+    """The keyword options of a call. Its `repr` shows only names: error reports may show local variables."""
 
     def __repr__(self) -> str:
         return f"GivenOptions({', '.join(self)})"
 
 
 Picture: TypeAlias = str | os.PathLike[str] | bytes | ImageBlock
-"""A picture as `interlingua.image` takes it: a path, its bytes, a URL; or its block."""
+"""An image as `interlingua.image` accepts it: a path, its bytes, a URL; or its block."""
 
 
 class AccessOptions(TypedDict, total=False):
-    """The keyword options of every call, for type checkers: how a provider is reached, and for how long."""
+    """The keyword options of every call, for type checkers: access and timeouts."""
 
     api_key: str | None
     headers: dict[str, str] | None
@@ -145,7 +145,7 @@ class AnswerOptions(AccessOptions, total=False):
 class AskOptions(AnswerOptions, total=False):
     """The keyword options of `complete` and `stream`, for type checkers.
 
-    `system` and `images` are added to the context: the system text, and pictures in the last message of the user.
+    `system` and `images` are added to the context: the system text, and images in the last user message.
     """
 
     system: str | Sequence[TextBlock] | None
@@ -155,17 +155,17 @@ class AskOptions(AnswerOptions, total=False):
 
 
 class Candidate(Struct, frozen=True):
-    """A model that may answer a call, and how to call it alone."""
+    """A model that may respond to a call, and its own call options."""
 
     model: Model
     options: CallOptions
 
 
 class Call(Struct, frozen=True, kw_only=True):
-    """All that was asked for, read once at the edge and passed whole.
+    """A whole call, parsed once at the edge and passed on.
 
-    The model of `request` is the first candidate's, as far as its name tells. `streamed` is False where nobody wants
-    events: then the answer may be fetched in one piece.
+    The model of `request` is the first candidate's, as far as its name tells. `streamed` is False if no events are
+    needed: the response may then be fetched unstreamed.
     """
 
     candidates: tuple[Candidate, ...]
@@ -198,7 +198,7 @@ def _candidate(given: Fallback, options: CallOptions, path: str) -> Candidate:
 
 
 def parted(given: Fallback, path: str) -> tuple[Model, dict[str, Any]]:
-    """A model and the access that was given with it."""
+    """Splits a model and its own access."""
     if isinstance(given, str | ModelDescriptor):
         return given, {}
     if not isinstance(given, Mapping) or not isinstance(given.get("model"), str | ModelDescriptor):
@@ -212,14 +212,14 @@ def parted(given: Fallback, path: str) -> tuple[Model, dict[str, Any]]:
 
 
 def place_of(model: Model) -> tuple[str, str | None]:
-    """Where a model is asked, as far as its name or description tells. Access to one place is for no other."""
+    """Returns where a model is called, as far as its name or descriptor tells. Access is valid for one place only."""
     if isinstance(model, ModelDescriptor):
         return model.provider or f"={model.api}", model.base_url
     return own_notes().aliases.get(model, model).partition("/")[0], None
 
 
 def named(model: Model) -> ModelDescriptor:
-    """A model as far as its name tells."""
+    """Returns a model as far as its name tells."""
     if isinstance(model, ModelDescriptor):
         return model
     if not isinstance(model, str):
@@ -230,7 +230,7 @@ def named(model: Model) -> ModelDescriptor:
 
 
 def options_of(options: Mapping[str, Any]) -> tuple[Options, CallOptions]:
-    """Keyword options as the two values they mean; an unknown name is an error that tells the known ones."""
+    """Parses keyword options to the two values; an unknown name is an error that lists the known ones."""
     given = [name for name in options if name not in _NAMES]
     if given:
         hint = " (the tools are the Context's)" if "tools" in given else ""
@@ -285,7 +285,7 @@ _KINDS: dict[str, tuple[Any, str]] = {
 
 
 def check_kind(name: str, value: Any) -> None:
-    """Refuses a wrong value of an option. Only numbers and enumerated values are shown: the rest may be secret."""
+    """Validates an option. Only numbers and enumerated values are shown in errors: others may be secret."""
     if value is None:
         return
     wanted, text = _KINDS[name]
@@ -300,7 +300,7 @@ def check_kind(name: str, value: Any) -> None:
 
 
 def retry_of(given: Retry | int | None, usual: Retry) -> Retry:
-    """How often to try: as a `Retry`, or a number of further attempts."""
+    """Returns a `Retry`, from itself or from a number of retries."""
     if given is None or isinstance(given, Retry):
         return given or usual
     if isinstance(given, bool) or not isinstance(given, int) or given < 0:
@@ -315,9 +315,9 @@ Find: TypeAlias = Callable[[Model, Catalogue], tuple[Connector, ModelDescriptor]
 
 
 class Attempts:
-    """A source that tries again, and elsewhere, as long as nothing has reached the caller.
+    """A source that retries, and falls back, as long as nothing has been delivered to the caller.
 
-    `find` gives the connector for a model, and the model with what is known of it.
+    `find` returns the connector for a model, and the model with its known facts.
     """
 
     def __init__(self, call: Call, find: Find, breaker: Breaker) -> None:
@@ -349,7 +349,7 @@ class Attempts:
         return message
 
     async def batches(self) -> AsyncGenerator[Batch, None]:
-        """The events of the first attempt that brings anything of an answer; else the last failure."""
+        """Yields the events of the first attempt with content; else the last failure."""
         call, at, tries, too_small = self._call, 0, 0, 0
         failure: InterlinguaError | None = None
         events: Batch = []
@@ -416,7 +416,9 @@ class Attempts:
         return [*pending, *rest] if rest else []
 
     async def _choose(self, candidate: Candidate) -> None:
-        """Finds who serves the candidate, and what fails or is limited when it does: the address, there the account."""
+        """Selects the connector of the candidate, and what its failures and limits apply to: the base URL and the
+        account.
+        """
         self.model = named(candidate.model)
         self._target = Target(self.model.provider, self.model.id)
         self._catalogue = await warm()
@@ -456,7 +458,7 @@ class Attempts:
         return Foreign(events, base, connector.id, options.signal, Timeouts.of(options.timeout))
 
     async def _with_key(self, get: GetApiKey, options: CallOptions) -> CallOptions:
-        """The candidate's options, with the key that the caller's function gives for its provider."""
+        """Returns the candidate's options, with the key from the caller's function for its provider."""
         watch = Watch(self._call.signal, Timeouts.of(options.timeout))
         try:
             key = get(self.model.provider)
@@ -477,7 +479,7 @@ class Attempts:
             self._call.on_retry(failure, seconds)
 
     async def _sleep(self, seconds: float) -> bool:
-        """Waits; False if the call was aborted meanwhile."""
+        """Sleeps; False if the call was aborted meanwhile."""
         try:
             await asyncio.wait_for(self._call.signal.wait(), seconds)
         except TimeoutError:
@@ -501,7 +503,7 @@ class Attempts:
 
 
 def _shows(event: StreamEvent) -> bool:
-    """Whether an event brings anything of the answer. What does not can be kept back, so that another may answer."""
+    """Whether an event has content. Events without content can be held back, so that a fallback may still respond."""
     match event:
         case Start() | TextStart() | ThinkingStart() | ToolCallStart() | BlockStart():
             return False

@@ -1,6 +1,6 @@
-"""A connector: adapt + encode + transport + decode, for one provider. It tries once; `Client` tries again.
+"""A connector: adapt + encode + transport + decode, for one provider. It makes one attempt; `Client` retries.
 
-The built-in ones are made from a row of `providers`; any object with these names is a connector too.
+The built-in ones are created from a row of `providers`; any object with these names is a connector too.
 """
 
 import asyncio
@@ -102,7 +102,7 @@ class HttpConnector:
 
     @property
     def models(self) -> Sequence[ModelDescriptor]:
-        """What the catalogue knows of this provider's models; others can be called as well."""
+        """The provider's models in the catalogue; others can be called as well."""
         if self._models is None:
             from .models import models
 
@@ -110,7 +110,7 @@ class HttpConnector:
         return self._models
 
     def complete(self, model: ModelDescriptor) -> ModelDescriptor:
-        """The model's description with what the row knows filled in; what it says itself counts."""
+        """Completes a model's descriptor with the facts of the row; its own take precedence."""
         route = self._route(model)
         return replace(
             model,
@@ -120,7 +120,7 @@ class HttpConnector:
         )
 
     def _route(self, model: ModelDescriptor) -> Route:
-        """How this model is served here. One that says itself which wire it speaks is on no route of another wire."""
+        """Returns the route of this model. One that specifies its wire is on no route of another wire."""
         route = self.row.route(model.id)
         return route if model.api in ("", route.api) else Route(pattern="", api=model.api)
 
@@ -130,7 +130,7 @@ class HttpConnector:
         context: Context | Mapping[str, Any],
         options: StreamOptions | Mapping[str, Any] | None = None,
     ) -> Stream:
-        """One attempt at an answer. What is given may be the JSON that the clawtools documents show."""
+        """Makes one attempt. The arguments may be the JSON of the clawtools documents."""
         model, context, options = stream_arguments(model, context, options)
         wire_options, call = options.split()
         # What only one wire can say is part of the body, beside what the options say.
@@ -145,7 +145,9 @@ class HttpConnector:
         return Stream(self.exchange(request, call), base)
 
     def exchange(self, request: Request, options: CallOptions, *, streamed: bool = True) -> "Exchange":
-        """One attempt, not yet begun. The request's model is complete; `streamed`: whether anybody wants events."""
+        """Returns one attempt that has not started. The request's model is complete; `streamed`: whether events are
+        needed.
+        """
         target = wire(request.model.api)
         # Some services of a wire give nothing but streams.
         request = replace(request, options=replace(request.options, stream=streamed or target.http.only_streams))
@@ -153,13 +155,13 @@ class HttpConnector:
 
     @property
     def transport(self) -> Transport:
-        """What requests are sent with."""
+        """The transport of requests."""
         return self._transport or shared()
 
     async def reported_cost(
         self, message: AssistantMessage, model: ModelDescriptor, call: CallOptions
     ) -> AssistantMessage:
-        """The answer with the cost that the provider's own record tells, where the answer itself does not."""
+        """Returns the response with the cost from the provider's own record, if the response has none."""
         usage, id = message.usage, message.response_id
         if usage is None or usage.cost is not None or id is None:
             return message
@@ -185,7 +187,7 @@ class HttpConnector:
     async def prepare(
         self, target: Wire, request: Request, call: CallOptions, secrets: "list[str | None]", *, renew: bool = False
     ) -> "Prepared":
-        """The request as it goes out. What may take long (many messages, pictures) is done beside the event loop."""
+        """Builds the outgoing request. Slow work (many messages, images) runs off the event loop."""
         model = request.model
         env = os.environ if call.env is None else call.env
         auth = await self._authorise(call, env, rejected=secrets[-1] if renew else None)
@@ -229,7 +231,7 @@ class HttpConnector:
         *,
         thinking: Literal["drop", "text"] | None = None,
     ) -> "tuple[dict[str, Any], Restore | None, Any]":
-        """The body of a request, what restores the answer's blocks, and what was lost."""
+        """Returns the body of a request, the function that restores the response's blocks, and the losses."""
         if adapted is None:
             adapted = adapt(request, request.model, thinking=thinking or "drop", caching=True)
         encoded = target.codec.encode_request(adapted.request)
@@ -241,7 +243,7 @@ class HttpConnector:
         return body, adapted.restore_block, _Joined(adapted.losses, adapted.warnings, encoded.losses)
 
     async def access(self, model: ModelDescriptor, call: CallOptions) -> "Endpoint":
-        """Everything of a call that does not depend on its request, looked up once for many calls."""
+        """Returns everything of a call that does not depend on its request, computed once for many calls."""
         env = os.environ if call.env is None else call.env
         target = wire(model.api)
         base = await self._base(model, call, env)
@@ -272,7 +274,7 @@ class HttpConnector:
         )
 
     async def url(self, model: ModelDescriptor, call: CallOptions, *, stream: bool = True) -> str:
-        """Where requests for a model go."""
+        """Returns the URL of requests for a model."""
         base = await self._base(model, call, os.environ if call.env is None else call.env)
         return base + self._path(wire(model.api), model, stream)
 
@@ -282,7 +284,7 @@ class HttpConnector:
         return str(target.codec.path(model.id, stream, **quirks))
 
     def address(self, model: ModelDescriptor, call: CallOptions | StreamOptions) -> str:
-        """What tells one place that serves a model from another. No request goes there: clouds fill in more."""
+        """Returns what identifies the place that serves a model. Not a request URL: clouds fill in more."""
         env = os.environ if call.env is None else call.env
         given = call.base_url or model.base_url or _first(self.row.base_url_env, env)
         if given:
@@ -312,7 +314,7 @@ class HttpConnector:
         return template.format(**values).replace("https://global-aiplatform", "https://aiplatform")
 
     def setting(self, name: str, call: CallOptions) -> str | None:
-        """A setting of the row: given with the call, else of the environment, else its default."""
+        """Returns a setting of the row: from the call, else the environment, else its default."""
         env = os.environ if call.env is None else call.env
         known = self.row.settings[name]
         return (call.settings or {}).get(name) or _first(known.env, env) or known.default
@@ -355,7 +357,7 @@ class HttpConnector:
 async def _cloud_headers(
     style: str, model: ModelDescriptor, call: CallOptions, url: str, headers: Mapping[str, str], data: bytes
 ) -> Mapping[str, str]:
-    """The headers that prove who calls, where that is no key: AWS signs the request, Google gives a token."""
+    """Returns the authorization headers that are not a key: an AWS signature, a Google token."""
     from .auth.cloud import aws_headers, google_headers
 
     if style == "google":
@@ -367,7 +369,7 @@ async def _cloud_headers(
 
 
 def stream_arguments(model: Any, context: Any, options: Any = None) -> tuple[ModelDescriptor, Context, StreamOptions]:
-    """What `stream` is given, as values of ours."""
+    """Normalizes the arguments of `stream`."""
     context = read_context(context)
     check_context(context)
     return (
@@ -378,7 +380,7 @@ def stream_arguments(model: Any, context: Any, options: Any = None) -> tuple[Mod
 
 
 def key_header(style: str, key: str, auth: ResolvedAuth | None = None) -> dict[str, str]:
-    """The headers of a key: in the wire's auth style, but tokens of a login always as bearer tokens."""
+    """Returns the headers of a key: in the wire's auth style, but login tokens always as bearer tokens."""
     token = auth is not None and auth.mode in ("oauth", "token")
     if style in ("bearer", "aws") or token or is_login_token(key):
         return {"Authorization": f"Bearer {key}"}
@@ -393,13 +395,13 @@ def _names_key(headers: Mapping[str, str]) -> bool:
 
 
 def _header_keys(*given: Mapping[str, str] | None) -> list[str]:
-    """The keys that a caller put into headers."""
+    """Returns the keys that a caller put into headers."""
     named = [(name.lower(), value) for headers in given if headers for name, value in headers.items() if value]
     return [value.removeprefix("Bearer ") for name, value in named if name in _KEY_HEADERS]
 
 
 def account_of(call: CallOptions) -> str:
-    """What tells whose account a call uses, without showing the key. Empty where the call does not say."""
+    """Identifies the account of a call, without showing the key. Empty if the call does not tell."""
     keys = [*([call.api_key] if call.api_key else []), *_header_keys(call.headers)]
     return f"{hash(tuple(keys)):x}" if keys else ""  # valid in this process only; no key can be derived from it
 
@@ -409,7 +411,7 @@ def _first(names: Sequence[str], env: Mapping[str, str]) -> str | None:
 
 
 def quirks_of(target: Wire, model: ModelDescriptor) -> dict[str, Any] | None:
-    """What the codec must know of the variant and of the model's host."""
+    """Returns the quirks of the variant and of the model's host for the codec."""
     own = getattr(target.codec, "quirks", {})
     return {"api": model.api, **own, **(model.compat or {})} if own or model.compat else None
 
@@ -419,7 +421,7 @@ def _now() -> int:
 
 
 def unique_id(number: int) -> str:
-    """An id for a call that came without one: unique, since answers of several turns share a conversation."""
+    """Returns a unique id for a call without one: responses of several turns share a conversation."""
     return f"call_{uuid.uuid4().hex}"
 
 
@@ -427,13 +429,13 @@ _LARGE = 200  # messages; a request of this size takes about a millisecond to en
 
 
 def is_quick(request: Request) -> bool:
-    """Whether a request is adapted and encoded on the event loop: few messages, and no picture to be resized."""
+    """Whether a request is adapted and encoded on the event loop: few messages, and no image to resize."""
     messages = request.context.messages
     return len(messages) < _LARGE and not any(map(has_image, messages))
 
 
 class _Joined(Sequence[Any]):
-    """Losses of the hand-over, then those of the encoding, looked up when somebody looks."""
+    """Losses of adapting, then of encoding, computed on access."""
 
     def __init__(self, *parts: Sequence[Any]) -> None:
         self._parts = parts
@@ -458,7 +460,7 @@ Restore: TypeAlias = Callable[[Block], Block]
 
 
 class Prepared(Struct, frozen=True, kw_only=True):
-    """A request as it goes out, and what the answer's decoder must know of it."""
+    """An outgoing request, and what the response's decoder must know of it."""
 
     url: str
     headers: Mapping[str, str]
@@ -472,8 +474,9 @@ class Prepared(Struct, frozen=True, kw_only=True):
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):
-    """Where a model is called and with what: the addresses for a whole answer and for a stream, headers, and a
-    function that signs a request (url, headers, body) where a key does not do. `renewable`: the key is no constant."""
+    """Where and how a model is called: the URLs for unstreamed and streamed responses, headers, and a function that
+    signs a request (url, headers, body) instead of a key. `renewable`: the key may change.
+    """
 
     base: str
     urls: tuple[str, str]
@@ -489,7 +492,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 class Exchange:
     """One attempt: request out, batches of events in.
 
-    Whatever happens, what comes out is one well-formed stream; `failure` says afterwards what went wrong, typed.
+    The output is always one well-formed stream; `failure` is the typed error afterwards.
     """
 
     def __init__(
@@ -512,7 +515,7 @@ class Exchange:
         self.losses: Any = ()
 
     async def batches(self) -> AsyncGenerator[Batch, None]:
-        """The events, as many at a time as came at a time, but few at first."""
+        """Yields the events, in batches as they arrive, but small ones at first."""
         watch = self._watch = Watch(self._options.signal, Timeouts.of(self._options.timeout))
         size = _FIRST_PIECE
         try:
@@ -554,12 +557,12 @@ class Exchange:
             self.close()
 
     def close(self) -> None:
-        """Ends the connection at once. What is still expected of it fails."""
+        """Closes the connection at once. Pending reads fail."""
         if self._reply is not None:
             self._reply.close()
 
     def cut(self, why: str) -> Batch:
-        """The terminal event for a caller that leaves now; nothing if the stream has ended."""
+        """Returns the terminal event for a caller that leaves now; nothing if the stream has ended."""
         if self._watch is not None:
             self._watch.end(Aborted(why))
         self.close()
@@ -607,7 +610,7 @@ class Exchange:
         return reply
 
     async def _framing(self, reply: Reply, watch: Watch) -> Any:
-        """How the body is cut into frames; None where it is one answer, which some proxies send for any request."""
+        """Returns the framing of the body; None for an unstreamed response, which some proxies send for any request."""
         codec = self._wire.codec
         kind = reply.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if reply.status != 200:
@@ -627,7 +630,7 @@ class Exchange:
         return framing
 
     async def _whole_answer(self, watch: Watch) -> Batch:
-        """The events of an answer that comes in one piece; the last alone where nobody wants the others."""
+        """Returns the events of an unstreamed response; only the last one if the others are not needed."""
         body = await self._whole(watch, LARGEST_ANSWER + 1)
         if len(body) <= LARGE_ANSWER:
             return self._decoded(body)
@@ -668,7 +671,7 @@ class Exchange:
         return chunk
 
     async def _settle(self, reply: Reply) -> None:
-        """Reads to the end of the body where that is near, so that the connection can be used again."""
+        """Reads the rest of a body that is almost complete, so that the connection can be reused."""
         if getattr(reply, "ended", False):
             self._reply = None  # the connection is already free for others
             return
@@ -722,7 +725,7 @@ class Exchange:
 
 
 def check_size(body: bytes, api: str, *, largest: int = LARGEST_ANSWER, values: int = _MOST_VALUES) -> None:
-    """Refuses an answer that would take gigabytes of memory, before it is parsed."""
+    """Refuses a response that would take gigabytes of memory, before it is parsed."""
     if len(body) > largest or body.count(b",") + body.count(b"[") > values:
         raise BadWire(
             api, f"the answer has more than {largest >> 20} MB or {values:,} values; ask for less, or a stream"
@@ -730,7 +733,7 @@ def check_size(body: bytes, api: str, *, largest: int = LARGEST_ANSWER, values: 
 
 
 def unreachable(error: TransportError, row: Provider, url: str) -> TransportError:
-    """The error for a server that is not there; of one that people start themselves, it asks whether they did."""
+    """Returns the error for an unreachable server; for a local one, it suggests starting it."""
     if not row.keyless or not isinstance(error, NoConnection):
         return error
     address = urlsplit(url)
@@ -744,12 +747,12 @@ def parameters_of(function: Any) -> frozenset[str]:
 
 
 def page_text(page: bytes) -> bytes:
-    """What a page for people says, in one line."""
+    """Returns the text of an HTML page, in one line."""
     return b" ".join(re.sub(rb"(?is)<(script|style)\b.*?</\1>|<[^>]*>", b" ", page[:_LONGEST_PAGE]).split())
 
 
 def error_in(body: bytes) -> Any:
-    """The error that a whole answer tells beside its content: OpenAI's `error`, or OpenRouter's inside a choice."""
+    """Returns the error inside an unstreamed response: OpenAI's `error`, or OpenRouter's inside a choice."""
     wire = read(body)
     if not isinstance(wire, dict):
         return None
@@ -760,7 +763,7 @@ def error_in(body: bytes) -> Any:
 
 @functools.lru_cache(maxsize=64)
 def _checked_base(base: str) -> str:
-    """The base URL, if it can be called. The error names no part of one that cannot: it may hold a password."""
+    """Returns a valid base URL. The error for an invalid one quotes no part of it: it may hold a password."""
     try:
         parts = urlsplit(base)
         scheme, usable = parts.scheme, bool(parts.hostname) and parts.port != 0
@@ -778,7 +781,7 @@ _LONGEST_ABOUT = 400  # characters of stop detail, response id and model; longer
 
 
 def scrubbed(failure: InterlinguaError, scrub: Callable[[str], str]) -> InterlinguaError:
-    """The same error, without secrets in its message and body, and no longer than people read."""
+    """Returns the same error, without secrets in its message and body, and truncated."""
     text = scrub(str(failure))
     if len(text) > LONGEST_MESSAGE:
         text = f"{text[:LONGEST_MESSAGE]}… ({len(text)} characters)"

@@ -1,4 +1,4 @@
-"""Vectors of texts, over the same provider rows, keys and addresses as answers."""
+"""Embeddings, over the same provider rows, keys and base URLs as responses."""
 
 import asyncio
 import functools
@@ -33,7 +33,7 @@ _OFFLINE_SIZE = 64  # of the offline model: the same text has the same vector, a
 
 
 class Embeddings(Struct, frozen=True, kw_only=True):
-    """One vector for each text, in their order; `usage` counts all requests, with its cost where that is known."""
+    """One vector per text, in order; `usage` is the sum of all requests, with its cost if known."""
 
     vectors: tuple[tuple[float, ...], ...]
     model: str
@@ -67,12 +67,11 @@ async def embed(
     client: Client | None = None,
     **options: Unpack[AccessOptions],
 ) -> Embeddings:
-    """The vectors of some texts: `(await il.embed("text-embedding-3-small", ["a", "b"])).vectors`.
+    """Returns the vectors of some texts: `(await il.embed("text-embedding-3-small", ["a", "b"])).vectors`.
 
-    The model is `provider/id`, or the id alone where it is a known one. Many texts go in several requests, `batch` at a
-    time (as many as the provider takes). `api_key`, `base_url`, `headers`, `settings`, `timeout`, `signal` and `env`
-    are as for `complete`; `retry` counts for each request.
-    `debug/embed-1` works offline.
+    The model is `provider/id`, or a known id alone. Many texts are sent in several requests, `batch` per request
+    (default: the provider's maximum). `api_key`, `base_url`, `headers`, `settings`, `timeout`, `signal` and `env` are
+    as for `complete`; `retry` applies to each request. `debug/embed-1` works offline.
     """
     how = GivenOptions(options)
     del options
@@ -131,7 +130,7 @@ async def _embed(
 
 
 class _EmbeddingCall:
-    """Requests for vectors of one model."""
+    """Embedding requests to one model."""
 
     def __init__(
         self,
@@ -150,7 +149,7 @@ class _EmbeddingCall:
         self._retry = retry
 
     async def send(self, texts: Sequence[str]) -> tuple[list[tuple[float, ...]], int | None]:
-        """One request, tried again where that may help."""
+        """Sends one request, with retries."""
         tries = 0
         while True:
             try:

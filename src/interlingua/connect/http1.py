@@ -1,8 +1,8 @@
-"""HTTP/1.1 without what a general client does for each request, and without loading one.
+"""A minimal HTTP/1.1 client, without the per-request overhead and import time of a general one.
 
-One call at a time on a connection, and the connection is kept for the next one (RFC 9112). Redirects, cookies, proxies
-and compression are not its affair: `HttpTransport` decides which calls may come here. Answers are read strictly: a
-doubtful length, or bytes that nobody asked for, end the connection.
+One call at a time per connection, which is kept alive for the next one (RFC 9112). Redirects, cookies, proxies and
+compression are not supported: `HttpTransport` decides which calls may use it. Responses are parsed strictly: an
+ambiguous length, or unexpected bytes, close the connection.
 """
 
 import asyncio
@@ -33,11 +33,11 @@ Address: TypeAlias = tuple[str, str, int]  # scheme, host, port
 
 
 class NoConnection(TransportError):
-    """There is no server at the address."""
+    """No server at the address."""
 
 
 class Malformed(Exception):
-    """Bytes that are no HTTP/1.1. `content`: what came before them of the same body."""
+    """Bytes that are not HTTP/1.1. `content`: the valid part of the same body before them."""
 
     def __init__(self, message: str, content: bytes = b"") -> None:
         super().__init__(message)
@@ -53,13 +53,13 @@ _CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[ \t]*;[^\r\n]*)?\r\n")
 
 
 class Body(Protocol):
-    """What follows a head. `surplus`: what came after its end."""
+    """The body after a head. `surplus`: the bytes after its end."""
 
     ended: bool
     surplus: bytes
 
     def feed(self, data: bytes) -> bytes:
-        """The content in these bytes. Raises `Malformed`."""
+        """Returns the content in these bytes. Raises `Malformed`."""
 
 
 class SizedBody:
@@ -90,7 +90,7 @@ class EndlessBody:
 
 
 class ChunkedBody:
-    """A body in chunks (RFC 9112 §7.1), wherever its bytes are cut. Trailers are skipped."""
+    """A chunked body (RFC 9112 §7.1), however its bytes are split. Trailers are skipped."""
 
     def __init__(self) -> None:
         self._rest = b""  # of a line that is not whole
@@ -160,7 +160,7 @@ def parse_head(head: bytes) -> tuple[int, CIMultiDict[str], bool]:
 
 
 def body_of(method: str, status: int, headers: CIMultiDict[str]) -> Body:
-    """The body that follows a head (RFC 9112 §6.3). What could be read in two ways is refused."""
+    """Returns the body after a head (RFC 9112 §6.3). Ambiguous heads are refused."""
     if method == "HEAD" or status in (204, 304):
         return SizedBody(0)
     codings, lengths = headers.getall("Transfer-Encoding", ()), headers.getall("Content-Length", ())
@@ -179,7 +179,7 @@ def body_of(method: str, status: int, headers: CIMultiDict[str]) -> Body:
 
 
 class Http1Pool:
-    """Connections of one event loop, by address; as many as there are calls."""
+    """The connections of one event loop, by address; as many as there are calls."""
 
     def __init__(self, context: ssl.SSLContext | None, connect: float) -> None:
         self._context = context  # None: the system's authorities, read when they are needed
@@ -191,7 +191,7 @@ class Http1Pool:
         self._sweep_timer: asyncio.TimerHandle | None = None
 
     async def send(self, method: str, url: "URL", headers: Mapping[str, str], body: bytes | None) -> "Http1Reply":
-        """The answer, once its head has come."""
+        """Returns the response, once its head has arrived."""
         address = (url.scheme, url.raw_host or "", url.port or 0)
         head = self._head(method, url, headers, body)
         connection = self._take(address) or await self._connected(address)
@@ -211,7 +211,7 @@ class Http1Pool:
         return reply
 
     def _take(self, address: Address) -> "Connection | None":
-        """The connection that was used last: the others may be closed soon."""
+        """Takes the most recently used connection: the others may be closed soon."""
         idle = self._idle.get(address)
         while idle:
             connection = idle.pop()
@@ -233,7 +233,7 @@ class Http1Pool:
             raise kind(f"no answer from {_shown(address)}: {error or type(error).__name__}") from error
 
     async def _open_connection(self, address: Address) -> "Connection":
-        """Not by `create_connection` alone, which may leave a socket open when it is cancelled."""
+        """Opens a connection. `create_connection` alone may leak a socket when it is cancelled."""
         scheme, host, port = address
         try:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
@@ -253,7 +253,7 @@ class Http1Pool:
         return connection
 
     def _head(self, method: str, url: "URL", headers: Mapping[str, str], body: bytes | None) -> bytes:
-        """The request line and headers; made once for all calls that differ in their bodies alone."""
+        """Returns the request line and headers; cached for calls that differ only in their bodies."""
         key = (method, url, *headers.items())
         head = self._heads.get(key)
         if head is None:
@@ -271,7 +271,7 @@ class Http1Pool:
         self._open.add(connection)
 
     def release(self, connection: "Connection") -> None:
-        """Keeps a connection whose call has ended for the next one."""
+        """Keeps the connection of an ended call for the next one."""
         connection.idle_since = self._loop.time()
         self._idle.setdefault(connection.address, deque()).append(connection)
         if self._sweep_timer is None:
@@ -284,7 +284,7 @@ class Http1Pool:
             self._idle[connection.address].remove(connection)
 
     def _sweep(self) -> None:
-        """Closes what has not been used for long."""
+        """Closes connections that were idle for too long."""
         latest = self._loop.time() - KEEP_ALIVE
         for address, idle in list(self._idle.items()):
             while idle and idle[0].idle_since <= latest:
@@ -344,7 +344,7 @@ class Connection(asyncio.Protocol):
         self._pool.add(self)
 
     def is_usable(self) -> bool:
-        """Whether the next call may go here. The server may have closed it while the event loop did not run."""
+        """Whether the next call may use it. The server may have closed it while the event loop was blocked."""
         return not self.transport.is_closing() and not (self._input is not None and self._input.poll(0))
 
     def ask(self, request: bytes, reply: "Http1Reply") -> None:
@@ -393,7 +393,7 @@ class Connection(asyncio.Protocol):
             self._end(self._body.surplus)
 
     def _begin(self, reply: "Http1Reply", data: bytes) -> bytes:
-        """Reads the head; what is left is of the body."""
+        """Parses the head; the rest belongs to the body."""
         while (end := data.find(b"\r\n\r\n")) >= 0:
             status, headers, self._keeps = parse_head(data[:end])
             data = data[end + 4 :]
@@ -412,7 +412,7 @@ class Connection(asyncio.Protocol):
         return b""
 
     def _end(self, surplus: bytes) -> None:
-        """The answer is whole."""
+        """Ends a complete response."""
         reply, self._reply = self._reply, None
         assert reply is not None
         reply.finish()
@@ -442,12 +442,12 @@ class Connection(asyncio.Protocol):
             self._fail(str(error or "") or "the server closed the connection")
 
     def drop(self) -> None:
-        """Ends the connection before its answer has ended."""
+        """Closes the connection before its response has ended."""
         self._fail("the connection was closed here")
 
 
 class Http1Reply:
-    """An answer whose body is still coming: a `Reply` of `transport`."""
+    """A response whose body is still arriving: a `Reply` of `transport`."""
 
     __slots__ = (
         "_connection",

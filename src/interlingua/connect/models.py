@@ -1,12 +1,11 @@
-"""Which models there are, what they can do and what a request costs. Unknown stays unknown.
+"""The model catalogue: which models exist, what they support and what a request costs. Unknown stays unknown.
 
-Prices and context windows come from the price lists (`prices`); kinds of input, reasoning and the longest answer from
-the table of model generations (`generations`); the user's file, `models.toml` in the home folder, has the last word.
-Nothing is loaded before it is needed; on an event loop, `await warm()` first.
+Prices and context windows come from the price lists (`prices`); input types, reasoning and maximum output from the
+table of model generations (`generations`); the user's file, `models.toml` in the home folder, takes precedence. Nothing
+is loaded before it is needed; on an event loop, `await warm()` first.
 
-Every part of that file is optional. A provider that is not built in becomes a row of its own; of one that is, only what
-is written changes. Models that no price list knows are listed under `models`, corrections of known ones under
-`overrides`.
+Every part of that file is optional. A new provider becomes a row; of a built-in one, only the written fields change.
+Models that no price list has are listed under `models`, corrections of known ones under `overrides`.
 """
 
 import asyncio
@@ -46,11 +45,11 @@ Tokens = Annotated[int, Meta(gt=0)]
 
 
 class _Notes(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is not a known key is refused: a typing error must not go unseen."""
+    """Unknown keys are refused, so that typos are noticed."""
 
 
 class Step(_Notes, frozen=True, kw_only=True):
-    """Prices of requests with more input than `above`; those that are not written stay."""
+    """Prices of requests with more input than `above`; unwritten ones stay."""
 
     above: Tokens
     input: Dollars | None = None
@@ -61,7 +60,7 @@ class Step(_Notes, frozen=True, kw_only=True):
 
 
 class Prices(_Notes, frozen=True, kw_only=True):
-    """Dollars per million tokens; `web_search` per thousand searches. What is not written is unknown."""
+    """Dollars per million tokens; `web_search` per thousand searches. Unwritten prices are unknown."""
 
     input: Dollars
     output: Dollars
@@ -90,10 +89,10 @@ class Prices(_Notes, frozen=True, kw_only=True):
 
 
 class ModelNotes(_Notes, frozen=True, kw_only=True):
-    """Facts about a model. `like` names another (`provider/id`) whose facts and prices hold where none is written.
+    """Facts about a model. `like` names another (`provider/id`) whose facts and prices apply where none is written.
 
-    `service_tiers` are the prices of other services than the ordinary one, by their names (`flex`, `batch`,
-    `provisioned_throughput`); what is not written there is unknown.
+    `service_tiers` are the prices of other service tiers, by name (`flex`, `batch`, `provisioned_throughput`);
+    unwritten ones are unknown.
     """
 
     name: str | None = None
@@ -115,8 +114,9 @@ class CustomModel(ModelNotes, frozen=True, kw_only=True):
 
 
 class ProviderNotes(_Notes, frozen=True, kw_only=True):
-    """A provider of the user's own, or changes to one that is built in. `prices` names the price list that it uses;
-    `settings` fill its address (`region`), and say what its batches need (`s3`, `role`), where no variable does."""
+    """A new provider, or changes to a built-in one. `prices` names the price list that it uses; `settings` fill its
+    URL (`region`) and batch settings (`s3`, `role`), if no variable does.
+    """
 
     label: str | None = None
     api: str | None = None
@@ -146,7 +146,9 @@ ROW_FIELDS = ("label", "api", "base_url", "env", "keyless", "headers", "compat",
 
 
 def providers_from(overrides: Overrides) -> list[dict[str, Any]]:
-    """The fields of each provider's row that the user wrote, with its `id`; `label` and `api` of a new one included."""
+    """Returns the fields of each provider's row that the user wrote, with its `id`; `label` and `api` of a new one
+    included.
+    """
     return [
         {"id": name}
         | {field: value for field in ROW_FIELDS if (value := getattr(notes, field)) is not None}
@@ -157,13 +159,13 @@ def providers_from(overrides: Overrides) -> list[dict[str, Any]]:
 
 
 def load_overrides(path: Path | str | None = None) -> Overrides:
-    """The user's file; empty if there is none. Raises FormatError naming the line."""
+    """Loads the user's file; empty if there is none. Raises FormatError with the line."""
     place = Path(path) if path is not None else home() / "models.toml"
     return read_tables(place, _read) or Overrides()
 
 
 def _read(given: dict[str, Any]) -> Overrides:
-    """Each part on its own, so that a mistake is named by the keys that lead to it."""
+    """Reads each part separately, so that an error names its keys."""
     refuse_unknown(given, ("aliases", "providers"), "$")
     aliases = convert(given.get("aliases", {}), dict[str, str], "$.aliases")
     for name, target in aliases.items():
@@ -193,7 +195,7 @@ def _provider(name: str, given: Any) -> ProviderNotes:
 
 
 def set_alias(name: str, target: str | None, path: Path | None = None) -> bool:
-    """Writes an alias into the user's file, or removes it; whether that changed anything. The rest stays as it is."""
+    """Writes or removes an alias in the user's file; returns whether that changed anything. The rest is unchanged."""
     import fcntl
 
     place = path or home() / "models.toml"
@@ -245,7 +247,7 @@ def _aliases_in(text: str) -> dict[str, str] | None:
 
 
 def own_notes() -> Overrides:
-    """The user's own file about models, read again when it has changed."""
+    """Returns the user's own file about models, reloaded when it has changed."""
     path = _notes_path(home())
     try:
         return _notes_at(path, path.stat().st_mtime_ns)
@@ -267,7 +269,7 @@ def _notes_at(path: Path, changed: int) -> Overrides:
 
 
 def own_rows() -> list[Provider]:
-    """Rows that the user wrote: new providers, and built-in ones with changes."""
+    """Returns the user's rows: new providers, and built-in ones with changes."""
     rows = []
     for given in providers_from(own_notes()):
         known = PROVIDERS.get(given["id"])
@@ -276,7 +278,7 @@ def own_rows() -> list[Provider]:
 
 
 def _over(known: Provider, fields: dict[str, Any]) -> dict[str, Any]:
-    """Changes to a built-in row; headers, ways of the host and settings are added to its own."""
+    """Applies changes to a built-in row; headers, quirks and settings are merged."""
     joined: dict[str, Any] = {
         name: {**getattr(known, name), **fields[name]} for name in ("headers", "compat") if name in fields
     }
@@ -287,7 +289,7 @@ def _over(known: Provider, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def known_rows() -> dict[str, Provider]:
-    """The built-in rows with the user's changes, and the user's own."""
+    """Returns the built-in rows with the user's changes, and the user's own."""
     return {**PROVIDERS, **{row.id: row for row in own_rows()}}
 
 
@@ -301,7 +303,7 @@ NOT_HERE = {provider: pattern for providers, pattern in _DOORS for provider in p
 
 
 class Catalogue:
-    """Price lists, model generations and the user's notes, read together."""
+    """Price lists, model generations and the user's file, combined."""
 
     def __init__(self, sheet: PriceSheet, overrides: Overrides | None = None) -> None:
         self.sheet = sheet
@@ -311,7 +313,7 @@ class Catalogue:
         self._rates_at = functools.lru_cache(maxsize=4096)(self._find_rates)
 
     def resolve(self, reference: str) -> tuple[str | None, str]:
-        """Provider and model of an alias or of `provider/model`; the provider is None where none is named."""
+        """Returns provider and model of an alias or of `provider/model`; the provider is None if none is named."""
         reference = self.overrides.aliases.get(reference, reference)
         provider, _, model_id = reference.partition("/")
         if model_id and (provider in PROVIDERS or provider in self.overrides.providers):
@@ -339,20 +341,22 @@ class Catalogue:
         return found
 
     def models(self, provider: str | None = None, filter: str | None = None) -> list[ModelDescriptor]:
-        """All models of a provider, or of all; those whose provider, id or name has every word of `filter`."""
+        """Returns all models of a provider, or of all; those whose provider, id or name contains every word of
+        `filter`.
+        """
         terms = (filter or "").lower().split()
         chosen = [provider] if provider is not None else list({**PROVIDERS, **self.overrides.providers})
         described = (self.describe(name, model_id) for name in chosen for model_id in sorted(self._ids(name)))
         return [model for model in described if model is not None and _has(model, terms)]
 
     def listed(self, provider: str) -> list[tuple[str, bool]]:
-        """The ids of a provider's models, and whether each is deprecated. Describes none: this is quick."""
+        """Returns the ids of a provider's models, and whether each is deprecated. Fast: describes none."""
         rows = self.sheet.lists.get(self._list(provider))
         old = {row.spoken_id for row in rows.rows if row.deprecated} if rows is not None else set()
         return [(id, id in old) for id in sorted(self._ids(provider))]
 
     def serves(self, provider: str, model_id: str) -> bool:
-        """Whether the provider lists this id, in any of the spellings that its price list has for it."""
+        """Whether the provider lists this id, in any spelling of its price list."""
         about, row = self._provider_notes(provider), self._row(provider, model_id)
         if about is not None and about.notes(model_id) is not None:
             return True
@@ -361,13 +365,13 @@ class Catalogue:
         return row is not None and _answers(row)
 
     def embeddings(self, provider: str) -> list[str]:
-        """The ids of a provider's models that make vectors: by their names, and those of the user's own file."""
+        """Returns the ids of a provider's embedding models: by their names, and those of the user's file."""
         one, about = self.sheet.lists.get(self._list(provider)), self._provider_notes(provider)
         ids = {row.spoken_id for row in one.rows if _is_embedding(row)} if one is not None else set()
         return sorted(ids | {model.id for model in about.models} if about is not None else ids)
 
     def makes_vectors(self, provider: str, model_id: str) -> bool:
-        """Whether the provider lists this id, in any spelling of its price list, and its model makes vectors."""
+        """Whether the provider lists this id, in any spelling of its price list, as an embedding model."""
         row = self._row(provider, model_id)
         return row is not None and _is_embedding(row)
 
@@ -380,9 +384,9 @@ class Catalogue:
         *,
         service_tier: str | None = None,
     ) -> Cost | None:
-        """What a request cost at that time (default: now; a number is milliseconds), or None if it is not known.
+        """Returns the cost of a request at that time (default: now; a number is milliseconds), or None if unknown.
 
-        Prices that the descriptor itself brings count before those of the lists.
+        Prices of the descriptor itself take precedence over the lists.
         """
         name = (service_tier or "").lower()
         tier = None if name in ORDINARY_TIERS else name
@@ -399,9 +403,9 @@ class Catalogue:
     def priced(
         self, message: AssistantMessage, model: ModelDescriptor, service_tier: str | None = None
     ) -> AssistantMessage:
-        """The message with its cost, where that is known. A cost that it has is never computed again.
+        """Returns the message with its cost, if known. An existing cost is never recomputed.
 
-        `service_tier` is what was asked for: it counts where the answer does not tell how it was served.
+        `service_tier` is the requested one: it applies if the response does not report its tier.
         """
         usage = message.usage
         if usage is None or usage.cost is not None:
@@ -565,7 +569,7 @@ _LOADING = threading.Lock()
 
 
 def default() -> Catalogue:
-    """The catalogue with the notes in the home folder, loaded on first use and then the same."""
+    """Returns the catalogue with the user's file, loaded on first use and then cached."""
     place = home()
     found = _LOADED.get(place)
     if found is None:
@@ -577,13 +581,13 @@ def default() -> Catalogue:
 
 
 async def warm() -> Catalogue:
-    """As `default`, without holding up the event loop while it is loaded."""
+    """`default` without blocking the event loop while loading."""
     found = _LOADED.get(home())
     return found if found is not None else await asyncio.to_thread(default)
 
 
 def reload() -> None:
-    """Forgets what was loaded: the next use reads `models.toml` again."""
+    """Clears the cache: the next use reads `models.toml` again."""
     _LOADED.clear()
 
 
@@ -625,10 +629,10 @@ def priced(message: AssistantMessage, model: ModelDescriptor, service_tier: str 
 async def openrouter_generation(
     fetch: Callable[[str], Awaitable[Any]], id: str, *, waits: Sequence[float] = (0.1, 0.3, 0.6)
 ) -> Cost | None:
-    """What OpenRouter says that an answer cost, where the answer itself did not tell.
+    """Returns the cost from OpenRouter's record of a response, if the response itself has none.
 
-    `fetch` gets a path below OpenRouter's base URL and gives the JSON body. The record appears a moment after the
-    answer, so it is asked for again after each wait. A free call costs 0; None means unknown.
+    `fetch` takes a path below OpenRouter's base URL and returns the JSON body. The record appears shortly after the
+    response, so it is polled. A free call costs 0; None means unknown.
     """
     path = f"/generation?id={quote(id, safe='')}"
     for wait in (0.0, *waits):
@@ -661,7 +665,7 @@ _PRICES = tuple(field.name for field in fields(ModelCost) if field.name != "extr
 
 
 def serialize_model(model: ModelDescriptor) -> dict[str, Any]:
-    """The row of a model. What is not known has no key."""
+    """Returns the row of a model. Unknown facts have no key."""
     row = {name: value for name in _FIELDS if (value := getattr(model, name)) is not None}
     if model.input is not None:
         row["input"] = list(model.input)
@@ -671,7 +675,7 @@ def serialize_model(model: ModelDescriptor) -> dict[str, Any]:
 
 
 def deserialize_model(row: Mapping[str, Any]) -> ModelDescriptor:
-    """The model of a row. A null is as good as an absent key, and columns that are not a model's are ignored."""
+    """Returns the model of a row. A null counts as absent, and other columns are ignored."""
     given = {name: value for name in _FIELDS if (value := row.get(name)) is not None}
     cost = row.get("cost")
     if cost is not None:

@@ -1,4 +1,4 @@
-"""An answer as it arrives: iterate it, ask for its result, or leave it. Aborts and timeouts of one attempt."""
+"""`Stream`: the events of one response, its result, and the aborts and timeouts of one attempt."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,7 @@ _NEVER = float("inf")
 
 
 class Source(Protocol):
-    """Where batches of events come from, once. `cut` ends it at once and gives the terminal event, if there is one."""
+    """A source of batches of events. `cut` ends it at once and returns the terminal event, if any."""
 
     @property
     def failure(self) -> InterlinguaError | None: ...
@@ -42,17 +42,17 @@ class Source(Protocol):
 
 
 class Observer(Protocol):
-    """Whoever wants to know when an answer begins and how it ends."""
+    """Observes the start and the end of a response."""
 
     def began(self) -> None: ...
     def ended(self, message: AssistantMessage, failure: InterlinguaError | None) -> None: ...
 
 
 class Stream:
-    """The events of one answer. Nothing is raised once it exists: a failure arrives as the last event.
+    """The events of one response. It never raises once it exists: a failure is the last event.
 
-    Leaving a loop over it closes the connection; `message` then is what had come, marked as aborted. `base` is the
-    message before anything is known of it; `finish` completes the last one (its cost).
+    Leaving a loop over it closes the connection; `message` is then the content so far, marked as aborted. `base` is the
+    initial message; `finish` completes the last one (its cost).
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Stream:
 
     @property
     def losses(self) -> Any:
-        """What the request could not say to this model, once it has been sent."""
+        """The losses of the request for this model, once it has been sent."""
         return self.source.losses
 
     @property
@@ -96,7 +96,7 @@ class Stream:
 
     @property
     def output(self) -> Any:
-        """The output that was asked for, once the stream has ended; raises `OutputInvalid` where it does not fit."""
+        """The output, once the stream has ended; raises `OutputInvalid` if it does not match."""
         if self.output_type is None or self.message is None:
             return None
         if self.failure is not None:
@@ -112,9 +112,9 @@ class Stream:
         return Reader(self)
 
     async def result(self) -> AssistantMessage:
-        """The whole message, however it ended: its `stop_reason` tells.
+        """Returns the whole message, however it ended: see its `stop_reason`.
 
-        Events that nobody is reading are gone then; whoever loops over the stream still gets all of them.
+        Unread events are discarded; loops over the stream still receive all of them.
         """
         while self.message is None:
             await self.more()
@@ -124,7 +124,7 @@ class Stream:
         return self.message
 
     async def aclose(self) -> None:
-        """Leaves the stream."""
+        """Closes the stream."""
         self.leave()
         if self._batches is not None:
             with contextlib.suppress(RuntimeError):  # somebody is reading: closing the connection has ended that
@@ -137,7 +137,7 @@ class Stream:
         await self.aclose()
 
     async def next(self) -> StreamEvent | None:
-        """The next event; None at the end."""
+        """Returns the next event; None at the end."""
         waiting = self._waiting
         while not waiting:
             if self.message is not None:
@@ -153,11 +153,11 @@ class Stream:
 
     @property
     def waiting(self) -> int:
-        """How many events have come and were not taken."""
+        """The number of received, unread events."""
         return len(self._waiting)
 
     async def more(self) -> None:
-        """Waits for events to come, or for the end."""
+        """Waits for events, or for the end."""
         if self._refilling:
             if self._refilled is None:
                 self._refilled = asyncio.Event()
@@ -174,14 +174,14 @@ class Stream:
                 self._refilled = None
 
     def take(self) -> StreamEvent | None:
-        """The next event if it has already come."""
+        """Returns the next event if it has already arrived."""
         if not self._waiting:
             return None
         event = self._latest = self._waiting.popleft()
         return event
 
     def leave(self, why: str = LEFT) -> None:
-        """Ends the stream now, whatever it is doing, without waiting for anything."""
+        """Ends the stream immediately, without waiting."""
         if self.message is None:
             self._take(self.source.cut(why) or list(self._broken_off("aborted", why)))
             self.failure = Aborted(why)
@@ -243,7 +243,7 @@ class Stream:
 
 
 class Reader:
-    """One loop over a stream. When the loop is left, this goes away, and the connection with it."""
+    """One loop over a stream. When the loop is left, this is collected, and the connection is closed."""
 
     __slots__ = ("_stream",)
 
@@ -285,16 +285,16 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 def contained(error: BaseException) -> InterlinguaError:
-    """What foreign code raised, as an error of ours."""
+    """Returns an exception of foreign code as one of our errors."""
     failure = InterlinguaError(f"the call failed: {error!r}")
     failure.__cause__ = error
     return failure
 
 
 def without_frames(error: InterlinguaError) -> InterlinguaError:
-    """The error without our frames, whose variables have the key and the headers; a report of errors may show those.
+    """Returns the error without our frames, whose variables hold the key and the headers; error reports may show those.
 
-    What foreign code raised keeps its own frames, and says in a note where it came from.
+    Foreign exceptions keep their own frames, with a note of where they were raised.
     """
     error.__traceback__ = None
     for below in causes(error):
@@ -313,10 +313,9 @@ def without_frames(error: InterlinguaError) -> InterlinguaError:
 
 
 class Timeouts(Struct, frozen=True, kw_only=True):
-    """How long to wait, in seconds: for the first event, and between events. Pings are not events. None: for ever.
+    """Timeouts in seconds: for the first event, and between events. Keep-alives do not count. None: no timeout.
 
-    Only waiting counts: a reader that takes its time is no silence. How long a connection may take is the transport's
-    affair.
+    Only waiting counts: a slow reader is not idle. Connect timeouts belong to the transport.
     """
 
     first: float | None = 600.0
@@ -324,7 +323,7 @@ class Timeouts(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, timeout: "float | Timeouts | None") -> "Timeouts":
-        """A number is both."""
+        """A number applies to both."""
         if timeout is None:
             return _USUAL
         return timeout if isinstance(timeout, Timeouts) else cls(first=timeout, idle=timeout)
@@ -334,9 +333,9 @@ _USUAL = Timeouts()
 
 
 class Watch:
-    """Abort and timeout handling for one attempt. When it ends the attempt, `why` says so and what is pending stops.
+    """Abort and timeout handling for one attempt. When it ends the attempt, `why` is the reason and pending work stops.
 
-    Progress only moves the deadline; the timer is set anew when it rings too early. So an event costs no timer.
+    Progress only moves the deadline; the timer is rescheduled when it fires too early. So an event costs no timer.
     """
 
     def __init__(self, signal: Abort | None, timeouts: Timeouts) -> None:
@@ -357,9 +356,9 @@ class Watch:
             self._timer = self._loop.call_at(now + self._step, self._ring)
 
     async def during(self, work: Awaitable[Result]) -> Result:
-        """The outcome of some work. When the attempt ends before, the work is cancelled and `why` raised.
+        """Returns the result of some work. If the attempt ends before, the work is cancelled and `why` raised.
 
-        As `asyncio.timeout` does it: the running task is cancelled, and that is taken back here.
+        Like `asyncio.timeout`: the running task is cancelled, and the cancellation is caught here.
         """
         task = asyncio.current_task(self._loop)
         assert task is not None
@@ -385,30 +384,30 @@ class Watch:
             task.cancel()
 
     def reading(self, stop: Callable[[], object]) -> None:
-        """From now on `stop` is what ends the pending read."""
+        """Registers `stop` as the function that ends the pending read."""
         self._stop = stop
         if self.why is not None:
             stop()
 
     def pause(self) -> None:
-        """Events came: until somebody asks for more, nobody waits."""
+        """Events have arrived: no deadline until the caller asks for more."""
         self._begun = True
         self._due = _NEVER
 
     def resume(self) -> None:
-        """Somebody waits for more: the next deadline counts from here. Raises what ended the attempt meanwhile."""
+        """The caller waits for more: the next deadline counts from here. Raises what ended the attempt meanwhile."""
         if self.why is not None:  # what had arrived before it does not count any more
             raise self.why
         if self._timeouts.idle is not None:
             self._due = self._loop.time() + self._timeouts.idle
 
     def end(self, why: InterlinguaError) -> None:
-        """Ends the attempt from this side: whatever is pending is stopped, and `why` raised there."""
+        """Ends the attempt from this side: pending work is stopped, and `why` raised there."""
         self._end(why)
         self.finish()
 
     def finish(self) -> None:
-        """The attempt is over."""
+        """Ends the watch."""
         self._finished = True
         self._stop = None
         if self._timer is not None:
@@ -440,7 +439,7 @@ class Watch:
         self._end(TimedOut(f"{what} within {seconds:g} s"))
 
     def _signalled(self) -> None:
-        """In whatever thread fires the signal: it counts from now on, before the event loop comes to it."""
+        """Called in the thread that fires the signal: it takes effect before the event loop handles it."""
         why = Aborted(self._signal.reason if self._signal is not None else None)
         if self.why is None:
             self.why = why

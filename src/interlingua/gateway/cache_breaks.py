@@ -1,8 +1,8 @@
-"""Which byte broke a prompt cache: each prompt as it went to a provider, beside the one before in its conversation.
+"""Detects prompt cache breaks: compares each prompt with the previous one of its conversation.
 
-A conversation is known by the client's session id, else by its first message, separately for each key and model. Of
-each, the latest few prompts are kept: sub-agents share the session of their parent, and different conversations may
-begin alike. A prompt is compared with the one that it has most in common with.
+A conversation is identified by the client's session id, else by its first message, separately for each key and model.
+Of each, the latest few prompts are kept: sub-agents share the session of their parent, and different conversations may
+begin alike. A prompt is compared with the one with the longest common prefix.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ _LARGE = 64 * 1024  # bytes of a prompt above which it is compared beside the ev
 
 
 class CacheBreak(Struct, frozen=True, kw_only=True):
-    """The prefix of a returning conversation is not what was sent before.
+    """A returning conversation whose prefix has changed.
 
-    `path` is the part of the request that was changed, `byte` the first byte of its JSON (without cache markers) that
-    differs; a prompt cache can read `shared` of all `size` bytes of the prompt.
+    `path` is the changed part of the request, `byte` the first byte of its JSON (without cache markers) that differs; a
+    prompt cache can reuse `shared` of all `size` bytes of the prompt.
     """
 
     model: str
@@ -38,7 +38,7 @@ class CacheBreak(Struct, frozen=True, kw_only=True):
 
 
 class _Prompt:
-    """A prompt as it was sent, cut into pieces when it is first compared."""
+    """A sent prompt, split into pieces when it is first compared."""
 
     __slots__ = ("_body", "_parts", "size")
 
@@ -56,7 +56,7 @@ class _Prompt:
 
 
 class SentPrompts:
-    """The latest prompts by conversation, at most `limit` bytes; those that were used longest ago go first."""
+    """The latest prompts by conversation, at most `limit` bytes; least recently used ones are dropped first."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -64,7 +64,7 @@ class SentPrompts:
         self._size = 0
 
     async def sent(self, key: str, model: str, session: str | None, request: Request, body: bytes) -> CacheBreak | None:
-        """Keeps a prompt, and says what it changes of the one before; None where all of that can be read again."""
+        """Stores a prompt, and returns its cache break; None if the previous one can be reused."""
         if len(body) + _OVERHEAD > self._limit:
             return None
         name = (key, model, session or _beginning(request))

@@ -1,7 +1,7 @@
-"""One request through the gateway, and what looks at it: the gate before a provider is asked, observers afterwards.
+"""One exchange through the gateway, and the protocols of the gate and the observers.
 
-The routes and lanes fill an `Exchange` as it goes on; the gate, the ledger, the recorder, the metrics and the access
-log read it. None of them is on the way of an event: a stream is observed when it has ended, however it ended.
+The routes and lanes fill an `Exchange` on the way; the gate, the ledger, the recorder, the metrics and the access log
+read it. None of them handles single events: a stream is observed when it has ended, however it ended.
 """
 
 from fnmatch import fnmatchcase
@@ -21,7 +21,7 @@ Lane: TypeAlias = Literal["same", "translated", "passed"]
 
 
 class ClientKey(Struct, frozen=True, kw_only=True):
-    """Who asks, and what that key may do; None means no limit. `LOCAL` is whoever reaches a gateway without keys."""
+    """A client key and its limits; None means no limit. `LOCAL` is any client of a gateway without keys."""
 
     name: str
     models: tuple[str, ...] | None = None  # aliases or `provider/model` patterns with `*`
@@ -35,7 +35,7 @@ class ClientKey(Struct, frozen=True, kw_only=True):
     passthrough: bool = False  # may use paths of a wire that the gateway only passes on
 
     def allows(self, *names: str) -> bool:
-        """Whether the key may use a model, by any of its names (the alias that was asked for, `provider/model`)."""
+        """Whether the key may use a model, by any of its names (the requested alias, `provider/model`)."""
         if self.models is None:
             return True
         return any(fnmatchcase(name, pattern) for name in names for pattern in self.models)
@@ -45,7 +45,7 @@ LOCAL = ClientKey(name="local", passthrough=True)
 
 
 class Quota(Struct, frozen=True):
-    """What is left of a limit of a key, for the headers of the answer. `reset`: seconds until all of it is free."""
+    """The rest of a key's limit, for response headers. `reset`: seconds until all of it is free."""
 
     limit: int
     remaining: int
@@ -53,7 +53,7 @@ class Quota(Struct, frozen=True):
 
 
 class Exchange(Struct, kw_only=True, eq=False):
-    """One request: what the client asked, who answered, and how it ended. Times are seconds since 1970."""
+    """One request: the client's input, the responding model, and the outcome. Times are seconds since 1970."""
 
     id: str
     key: ClientKey
@@ -87,31 +87,32 @@ class Exchange(Struct, kw_only=True, eq=False):
 
 
 class Reservation(Protocol):
-    """What one exchange may use, put aside until it is known what it used."""
+    """The reservation of one exchange, until its usage is known."""
 
     async def settle(self, exchange: Exchange) -> None:
-        """Called exactly once, also where the provider failed or the client left; never raises.
+        """Called exactly once, also if the provider failed or the client left; never raises.
 
-        It reads `usage` and `cost`, the sum over all attempts that a provider charges. No usage and no answer means
-        that nothing was used; usage without a cost, that what was put aside is taken as spent. A reservation that also
-        has `settle_soon(exchange)`, which waits for nothing, gets a call of that instead.
+        It reads `usage` and `cost`, the sum over all charged attempts. No usage and no response means that nothing was
+        used; usage without a cost, that the reservation counts as spent. A reservation that also has
+        `settle_soon(exchange)`, which does not wait, gets that call instead.
         """
 
 
 class Gate(Protocol):
-    """Decides before dispatch. It refuses with a typed error (`AuthFailed`, `RateLimited` …) or raises what it cannot
-    decide: the gateway fails closed."""
+    """Decides before dispatch. It refuses with a typed error (`AuthFailed`, `RateLimited` …) or raises if it cannot
+    decide: the gateway fails closed.
+    """
 
     async def identify(self, secret: str | None) -> ClientKey:
-        """The key that a request brought."""
+        """Returns the key of a request."""
 
     async def admit(
         self, exchange: Exchange, *, input_tokens: int, output_tokens: int = 0, highest_cost: float | None
     ) -> Reservation:
-        """Puts aside a request, its tokens and its highest cost (None: unknown; refused where there is a budget).
+        """Reserves a request, its tokens and its maximum cost (None: unknown; refused if there is a budget).
 
-        `output_tokens` is the longest answer that the request allows. Of the exchange it reads the key, `asked_model`
-        and `model`, and fills `quotas`.
+        `output_tokens` is the maximum output of the request. It reads the key, `asked_model` and `model` of the
+        exchange, and fills `quotas`.
         """
 
 

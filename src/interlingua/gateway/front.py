@@ -1,8 +1,8 @@
-"""The connections of clients. Plain calls are read and answered here; whatever else comes is aiohttp's from then on.
+"""Client connections. Plain calls are parsed and answered here; all others are handed to aiohttp.
 
-A plain call is a POST to a door that a model answers, in HTTP/1.1, with a length, each header once, and nothing that
-changes how it is read (codings, upgrades, expectations). That is what clients send, a thousand times a second; aiohttp
-makes a dozen objects and two tasks of each. Anything that could be read in two ways is left to its parser.
+A plain call is a POST to a model path, in HTTP/1.1, with a length, each header once, and nothing that changes its
+parsing (codings, upgrades, expectations). That is what clients send, a thousand times a second; aiohttp creates a dozen
+objects and two tasks for each. Anything ambiguous is left to its parser.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ _SPECIAL = ("transfer-encoding", "content-encoding", "upgrade", "expect", "trail
 
 
 class PlainRequest:
-    """A plain call: as much of aiohttp's request as the gateway looks at."""
+    """A plain call: the parts of aiohttp's request that the gateway uses."""
 
     __slots__ = ("_arrived", "_left", "_parts", "_query", "headers", "path", "transport")
     method = "POST"
@@ -64,22 +64,22 @@ class PlainRequest:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of the body has come."""
+        """Whether the whole body has arrived."""
         return not self._left
 
     async def read(self) -> bytes:
-        """The body."""
+        """Returns the body."""
         if self._left:
             self._arrived = asyncio.get_running_loop().create_future()
             await self._arrived
         return self.arrived()
 
     def arrived(self) -> bytes:
-        """What has come of the body."""
+        """Returns the body so far."""
         return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
 
     def feed(self, data: bytes) -> bytes:
-        """Takes what is of the body; what comes after it is the next request's."""
+        """Adds bytes to the body; the rest belongs to the next request."""
         left = self._left
         self._parts.append(data if len(data) <= left else data[:left])
         self._left = max(0, left - len(data))
@@ -89,7 +89,7 @@ class PlainRequest:
 
 
 class PlainHead:
-    """The head of a plain call, but for the digits of its length: the next call of a client has the same one."""
+    """The head of a plain call, except the digits of its length: the next call of a client has the same one."""
 
     __slots__ = ("_after", "_before", "asked", "headers", "path", "query")
 
@@ -104,7 +104,7 @@ class PlainHead:
         self.headers = headers  # without the length
 
     def length(self, data: bytes, limits: ClientLimits) -> tuple[int, int] | None:
-        """The length of the body and where it begins, where these bytes begin with this head."""
+        """Returns the length of the body and its offset, if these bytes begin with this head."""
         if not data.startswith(self._before):
             return None
         digits = _LENGTH.match(data, len(self._before))
@@ -115,7 +115,7 @@ class PlainHead:
 
 
 def read_head(data: bytes) -> PlainHead | None:
-    """The head of a plain call that these bytes begin with; None for anything else."""
+    """Parses the head of a plain call at the start of these bytes; None for anything else."""
     found = _HEAD.match(data)
     length = _LENGTH_LINE.search(data, 0, found.end()) if found is not None else None
     if found is None or length is None:
@@ -143,7 +143,7 @@ def read_head(data: bytes) -> PlainHead | None:
 
 
 class PlainChannel:
-    """Where the answer to a plain call goes (`replying.Channel`)."""
+    """The channel of the response to a plain call (`replying.Channel`)."""
 
     __slots__ = ("_connection", "_head", "begun", "ended")
 
@@ -194,7 +194,7 @@ _dated = (0, "")
 
 
 def _date() -> str:
-    """The time as headers have it, made once a second."""
+    """Returns the time as in headers, computed once a second."""
     global _dated
     now = int(time.time())
     if _dated[0] != now:
@@ -203,7 +203,7 @@ def _date() -> str:
 
 
 class ClientConnection(asyncio.Protocol):
-    """One connection of a client, as long as only plain calls come."""
+    """One client connection, as long as only plain calls arrive."""
 
     __slots__ = (
         "_front",
@@ -297,7 +297,7 @@ class ClientConnection(asyncio.Protocol):
                 self._loop.call_later(_LINGER, self._stop_lingering, request)
 
     def _ended(self) -> None:
-        """A request has come and has been answered: the next one, if it is here."""
+        """Ends a request and starts the next one, if it is here."""
         self._request = None
         self._used = self._loop.time()
         if self._is_closing:
@@ -312,7 +312,7 @@ class ClientConnection(asyncio.Protocol):
             self.transport.close()
 
     def _hand_over(self, data: bytes) -> Any:
-        """Gives the connection to aiohttp."""
+        """Hands the connection to aiohttp."""
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         self._front.connections.discard(self)
@@ -331,7 +331,7 @@ class ClientConnection(asyncio.Protocol):
             self._idle_timer = self._loop.call_later(max(1.0, _IDLE - unused), self._close_idle)
 
     def close(self) -> None:
-        """Now, or when the request that is under way has been answered."""
+        """Closes now, or when the active request has been answered."""
         self._is_closing = True
         if self._request is None:
             self.transport.close()
@@ -348,7 +348,7 @@ class ClientConnection(asyncio.Protocol):
     # --- writing
 
     async def write(self, data: bytes, timeout: float | None = None) -> None:
-        """Sends bytes, and waits until the client takes them, at most so many seconds."""
+        """Sends bytes, and waits until the client accepts them, up to a timeout."""
         if self.transport.is_closing():
             raise ConnectionResetError("the client left")
         self.transport.write(data)
@@ -371,7 +371,7 @@ _UNQUOTED = re.compile(r"[A-Z][A-Za-z, -]*(?:'t [A-Za-z, -]*|'[A-Za-z-]+' header
 
 
 class _Handler(web.RequestHandler):
-    """aiohttp's connection, which answers what is no HTTP in the form of the wire that the path belongs to."""
+    """aiohttp's connection handler; it answers invalid HTTP in the form of the path's wire."""
 
     __slots__ = ("_line",)
 
@@ -409,7 +409,7 @@ class _Handler(web.RequestHandler):
 
 
 class HandedOver(web.Server):
-    """aiohttp's part. `surplus` are connections above the limit: their first request is refused."""
+    """aiohttp's server. `surplus` are connections above the limit: their first request is refused."""
 
     def __init__(self, handler: Any, *, request_factory: Any, first: float, **options: Any) -> None:
         # A client that leaves ends its exchange at once.
@@ -441,7 +441,7 @@ class HandedOver(web.Server):
 
 
 class Front:
-    """All connections of a gateway: those that only plain calls came from, and aiohttp's."""
+    """All connections of a gateway: its own, and aiohttp's."""
 
     def __init__(self, answer: Answer, server: HandedOver, limits: Callable[[], ClientLimits]) -> None:
         self.answer = answer
@@ -458,7 +458,7 @@ class Front:
         return len(self.connections) + self.server.count > self.limits().connections
 
     async def shutdown(self, seconds: float) -> None:
-        """Closes what is unused; what is under way has so long to end."""
+        """Closes idle connections; active ones have a timeout."""
         self.server.pre_shutdown()
         for connection in list(self.connections):
             connection.close()

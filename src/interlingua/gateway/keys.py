@@ -13,7 +13,7 @@ from .exchange import LOCAL, ClientKey
 
 
 class IssuedKey(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What a key may do, and the digests by which it is recognised."""
+    """The limits of a key, and the digests that identify it."""
 
     client: ClientKey
     digest: str
@@ -42,14 +42,14 @@ class ClientKeys(KeyFile[IssuedKey]):
         self._by_digest: dict[str, IssuedKey] = {}
 
     def add(self, client: ClientKey) -> str:
-        """The secret of a new key."""
+        """Adds a key; returns its secret."""
         check_key(client)
         secret = new_key()
         self.insert(IssuedKey(client=client, digest=digest_of(secret), created=self._clock()))
         return secret
 
     def rotate(self, name: str, *, grace: float = 0.0) -> str:
-        """A new secret for a key; the former one stays good for `grace` seconds."""
+        """Returns a new secret for a key; the old one stays valid for `grace` seconds."""
         secret = new_key()
         with self.changing() as keys:
             at = next((at for at, key in enumerate(keys) if key.name == name), None)
@@ -61,7 +61,7 @@ class ClientKeys(KeyFile[IssuedKey]):
         return secret
 
     def own_secret(self) -> str:
-        """A secret for a program that this process starts. It is in no file, and ends with the process."""
+        """Returns a secret for a program that this process starts. It is in no file, and ends with the process."""
         secret = new_key()
         self._own = digest_of(secret)
         return secret
@@ -70,9 +70,9 @@ class ClientKeys(KeyFile[IssuedKey]):
         return bool(self._current())
 
     def identify(self, secret: str | None) -> ClientKey:
-        """Whose secret it is. Raises `AuthFailed`.
+        """Returns the key of a secret. Raises `AuthFailed`.
 
-        The look-up is by digest: how long it takes tells nothing of a secret that is not known already.
+        The lookup is by digest: its timing reveals nothing about an unknown secret.
         """
         by_digest = self._current()
         if by_digest:

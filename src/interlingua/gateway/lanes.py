@@ -1,11 +1,10 @@
-"""One call of one place: the request out, the answer back to the client, in one of two ways.
+"""One call to one target: the request out, the response back to the client, in one of two lanes.
 
-*Same wire*, where the provider would get nothing but the client's own request: its bytes go on as they came, and the
-answer's bytes come back as they came; only the model's name is replaced. What passes is decoded beside it, before it
-passes, so that garbage never reaches the client. *Translated*: decoded, adapted, encoded, both ways.
+*Same wire*, if the provider would receive exactly the client's own request: its bytes are forwarded unchanged, and so
+are the response's; only the model's name is replaced. Frames are decoded before they are forwarded, so that invalid
+data never reaches the client. *Translated*: decoded, adapted, encoded, both ways.
 
-Whatever goes wrong is raised as a typed error. Whether the client has seen anything of the answer by then is the
-reply's to say (`Reply.begun`).
+Failures are raised as typed errors. `Reply.begun` tells whether the client has seen anything of the response by then.
 """
 
 import asyncio
@@ -74,11 +73,11 @@ _ESCAPED_NAME = re.compile(rb"\\u00(?:6[45cdfCDF])")
 
 
 class TooLossy(BadRequest):
-    """The key does not allow what this place would lose of the request."""
+    """The key does not allow the losses of the request at this target."""
 
 
 class Outgoing(Struct, frozen=True, kw_only=True):
-    """A request as it goes to one place."""
+    """A request for one target."""
 
     lane: Lane
     body: bytes
@@ -91,7 +90,7 @@ class Outgoing(Struct, frozen=True, kw_only=True):
 
 
 class Incoming(Struct, frozen=True, kw_only=True):
-    """What the client asked, decoded once for all places. `body` is None where it is not what came any more."""
+    """The client's request, decoded once for all targets. `body` is None if it no longer equals the received one."""
 
     wire: Wire
     request: Request
@@ -101,7 +100,7 @@ class Incoming(Struct, frozen=True, kw_only=True):
 
 
 def outgoing(place: Place, incoming: Incoming, stream: bool) -> Outgoing:
-    """The request for one place. Takes as long as the request is large."""
+    """Returns the request for one target. Takes time proportional to the request."""
     spoken, connector = place.wire, place.connector
     assert spoken is not None and isinstance(connector, HttpConnector)
     options = incoming.request.options
@@ -159,7 +158,7 @@ def _is_stored_item(block: Block, api: str) -> bool:
 
 
 def speaks_same(client: Wire, spoken: Wire) -> bool:
-    """Whether two wires have the same bodies and streams: one and the same, or one at another address."""
+    """Whether two wires have the same bodies and streams: the same one, or one at another URL."""
     if client.api == spoken.api:
         return True
     if client.base != spoken.base or client.http.content_type != spoken.http.content_type:
@@ -168,7 +167,7 @@ def speaks_same(client: Wire, spoken: Wire) -> bool:
 
 
 def _passed(place: Place, incoming: Incoming, request: Request, adapted: Adapted, stream: bool) -> Outgoing | None:
-    """The client's own bytes for a place of the same wire; None where the place needs anything else."""
+    """Returns the client's own bytes for a target with the same wire; None if the target needs anything else."""
     spoken, connector, body = place.wire, place.connector, incoming.body
     assert spoken is not None and body is not None and isinstance(connector, HttpConnector)
     if adapted.request != request or adapted.restore_block is not None:
@@ -194,7 +193,7 @@ def _passed(place: Place, incoming: Incoming, request: Request, adapted: Adapted
 
 
 def _without(body: Any) -> Any:
-    """A body without what the gateway sets itself."""
+    """Returns a body without the fields that the gateway sets itself."""
     return {name: value for name, value in body.items() if name not in ("model", "stream", "stream_options")}
 
 
@@ -207,7 +206,7 @@ def _refuse_odd_bytes(data: bytes, api: str) -> None:
 
 
 def refuse_losses(outgoing: Outgoing, allowed: str) -> None:
-    """Refuses what a strict key does not allow to be lost, with the list."""
+    """Refuses losses that a strict key does not allow, with the list."""
     if allowed == "any" or not outgoing.losses:
         return
     severe = ("dropped",) if allowed == "minor" else ("dropped", "weakened")
@@ -223,7 +222,7 @@ def refuse_losses(outgoing: Outgoing, allowed: str) -> None:
 
 
 class Attempt:
-    """One call of one place. `shown`: something of the answer has arrived."""
+    """One call to one target. `shown`: content of the response has arrived."""
 
     def __init__(
         self,
@@ -263,7 +262,7 @@ class Attempt:
         self._answer_id = incoming.wire.http.response_id + exchange.id
 
     async def run(self) -> None:
-        """Brings the answer to the client, to its end."""
+        """Delivers the response to the client, to its end."""
         if self._place.wire is None:
             await self._local()
             return
@@ -344,7 +343,9 @@ class Attempt:
         return prepared.url, prepared.headers, prepared.body
 
     def _headers(self, fixed: Mapping[str, str], key: str | None, lane: Lane) -> Mapping[str, str]:
-        """Those of the place, those that its row adds for this request, and the client's own where the wire is one."""
+        """Returns the headers of the target, those of its row for this request, and the client's own on the same
+        wire.
+        """
         connector = self._place.connector
         assert isinstance(connector, HttpConnector)
         own = connector.row.request_headers
@@ -377,7 +378,7 @@ class Attempt:
         return self.decoder
 
     async def _whole(self, body: bytes, made: Outgoing) -> None:
-        """An answer in one piece; a client that wants a stream gets it as one."""
+        """Handles an unstreamed response; a client that requested a stream gets it as one."""
         answer = self._decode(body, made)
         if answer.stop_reason == "error" and (given := error_in(body)) is not None:
             assert self._place.wire is not None
@@ -402,7 +403,7 @@ class Attempt:
         return answer
 
     async def _respond(self, answer: AssistantMessage, losses: Sequence[Loss]) -> None:
-        """A whole answer in the client's form."""
+        """Sends an unstreamed response in the client's form."""
         encoded = self._incoming.wire.codec.encode_response(self._named(answer), request=self._asked)
         lost = (*losses, *encoded.losses)
         self._exchange.losses = lost
@@ -411,7 +412,7 @@ class Attempt:
         await self._reply.whole(encoded.bytes(), lost)
 
     async def _collect(self, head: bytes, framing: Any, made: Outgoing) -> None:
-        """A stream, for a client that wants the answer in one piece."""
+        """Collects a stream, for a client that requested an unstreamed response."""
         last = None
         async for batch in self._batches(head, framing, made):
             last = batch[-1]
@@ -451,7 +452,7 @@ class Attempt:
         await self._settle()
 
     async def _play(self, batch: Batch) -> None:
-        """Events to the client, in one write."""
+        """Sends events to the client, in one write."""
         if self.encoder is None:
             self.encoder = self._incoming.wire.codec.StreamEncoder(request=self._asked)
         encoder, out = self.encoder, self._pending
@@ -483,7 +484,7 @@ class Attempt:
             await self._reply.write(data)
 
     def _message_event(self, event: StreamEvent) -> StreamEvent:
-        """The first and the last event as this client must see them. A failure is raised."""
+        """Returns the first and the last event for this client. A failure is raised."""
         if isinstance(event, Start):
             return Start(self._named(event.partial or AssistantMessage(content=())))
         if isinstance(event, Done):
@@ -500,7 +501,7 @@ class Attempt:
         return Error(event.reason, self._named(self._exchange.answer))  # an answer that ends badly: refused, filtered
 
     async def break_off(self, why: str, *, aborted: bool = False) -> None:
-        """Keeps what had come of an answer that broke off, and closes what the client has seen open."""
+        """Keeps the partial response of an interrupted attempt, and closes what the client has seen open."""
         if self.decoder is None or self._exchange.answer is not None:
             return
         if self._skimmer is not None:
@@ -512,17 +513,17 @@ class Attempt:
                 await self._reply.write(b"".join(self.encoder.feed(shifted(one, self._shift)) for one in events[:-1]))
 
     async def _share(self) -> None:
-        """Before the end goes out: the next turn may come at once, to another worker."""
+        """Shares the response before its end is sent: the next turn may come at once, to another worker."""
         if self._save is not None:
             await self._save()
 
     def _answered(self, message: AssistantMessage) -> None:
-        """The answer is whole. It is remembered before the client has its end: the next turn may come at once."""
+        """Remembers a complete response before the client has its end: the next turn may come at once."""
         self._exchange.answer = message
         self._remember(self._exchange, message, message.response_id or self._answer_id)
 
     def _named(self, message: AssistantMessage) -> AssistantMessage:
-        """An answer with what clients count on: an id of its own, and an end in their wire's word."""
+        """Returns a response with what clients expect: its own id, and a stop reason of their wire."""
         changes: dict[str, Any] = {}
         if not message.response_id:
             changes["response_id"] = self._answer_id
@@ -536,7 +537,7 @@ class Attempt:
         return self._incoming.request
 
     async def _pass(self, head: bytes, framing: Any, made: Outgoing) -> None:
-        """The bytes of a stream as they come, in whole frames; each is decoded before it goes on."""
+        """Forwards the bytes of a stream as they arrive, in whole frames; each is decoded first."""
         decoder, reply, exchange = self._decoder(made), self._reply, self._exchange
         watch, upstream, facts = self._watch, self._upstream, self._incoming.wire.http
         skimmer = self._skimmer = Skimmer(framing, decoder)
@@ -597,7 +598,7 @@ class Attempt:
         await reply.end(b"".join((last, *self._pending, rename(rest))))
 
     def _observe(self, events: Batch, ended: bool) -> bool:
-        """Takes note of what passes. What the wire forbids, or a failure that nobody has seen yet, is raised."""
+        """Observes forwarded frames. Invalid data, or a failure before any content, is raised."""
         last = events[-1]
         if type(last) is Error:
             self._exchange.answer = last.error
@@ -615,7 +616,7 @@ class Attempt:
         return ended
 
     async def _last_chunk(self, upstream: Upstream) -> bytes:
-        """What still comes after the end of the answer, where it comes soon."""
+        """Returns what follows the end of the response, if it arrives soon."""
         if getattr(upstream, "ended", False):
             return b""
         try:
@@ -625,7 +626,7 @@ class Attempt:
             return b""
 
     async def _settle(self) -> None:
-        """Reads to the end of the body where that is near, so that the connection can be used again."""
+        """Reads the rest of a body that is almost complete, so that the connection can be reused."""
         upstream = self._upstream
         assert upstream is not None
         while await self._last_chunk(upstream):

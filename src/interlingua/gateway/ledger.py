@@ -1,8 +1,8 @@
-"""What was used and what it cost: one entry per exchange that reached a provider, summed by key, model and day.
+"""The ledger of usage and cost: one entry per exchange that reached a provider, summed by key, model and day.
 
-Tokens are in the disjoint buckets of `Usage`; money is in billionths of a dollar. An entry is written once, whatever is
-repeated: its id is that of the exchange. `observe` returns when the entry is in the database, or when it cannot be
-written now; then it is kept, `failure` says why, and the gate lets nothing in until it is written.
+Tokens are in the disjoint buckets of `Usage`; money is in billionths of a dollar. Writing an entry is idempotent: its
+id is that of the exchange. `observe` returns when the entry is in the database, or when it cannot be written now; then
+it is kept, `failure` is the reason, and the gate refuses requests until it is written.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ _TABLES = (
 
 
 class LedgerEntry(Struct, frozen=True, kw_only=True):
-    """One exchange. `cost` in billionths of a dollar, None where no price is known."""
+    """One exchange. `cost` in billionths of a dollar, None if the price is unknown."""
 
     id: str
     at: float
@@ -81,7 +81,7 @@ class UsageRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def charged_cost(exchange: Exchange) -> int | None:
-    """Billionths of a dollar: what the provider says that it charges, else by the price list; None: unknown."""
+    """Returns billionths of a dollar: the provider's reported cost, else by the price list; None: unknown."""
     reported = reported_cost(exchange.usage) if exchange.usage is not None else None
     cost = exchange.cost if reported is None else reported.total
     return None if cost is None else round(cost * NANO)
@@ -148,7 +148,7 @@ class Ledger:
             self._add(entry_of(exchange))
 
     async def append(self, entry: LedgerEntry) -> None:
-        """Writes an entry, together with all that wait at the same time."""
+        """Writes an entry, together with concurrent ones."""
         self._add(entry)
         await self.flush()
 
@@ -159,16 +159,16 @@ class Ledger:
 
     @property
     def backlog(self) -> int:
-        """Entries that are not written yet."""
+        """The number of unwritten entries."""
         return len(self._waiting)
 
     async def flush(self) -> None:
-        """Returns when all entries so far are written, or when they cannot be written now."""
+        """Waits until all entries so far are written, or cannot be written now."""
         self._pace.hurry()
         await self.written()
 
     async def written(self) -> None:
-        """As `flush`, but leaves the entries the time to be written together with others."""
+        """Like `flush`, but gives entries the time to be written together with others."""
         if self._waiting:
             attempted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._attempted.append(attempted)
@@ -217,7 +217,7 @@ class Ledger:
         return [_sum(columns, row) for row in rows if row[len(columns)]]
 
     async def spent(self, key: str) -> Spent:
-        """What a key has spent today, this month and ever."""
+        """Returns what a key has spent today, this month and in total."""
         await self.flush()
         today = time.strftime("%Y-%m-%d", time.gmtime())
         rows = await self.database.rows(
@@ -230,7 +230,7 @@ class Ledger:
         return Spent(*(int(value or 0) for value in rows[0]))
 
     async def close(self) -> None:
-        """Writes what waits, as far as that is possible."""
+        """Writes pending entries, as far as possible."""
         self._pace.hurry()
         if self._writer is not None and not self._writer.done():
             await asyncio.wait([self._writer], timeout=_RETRY)

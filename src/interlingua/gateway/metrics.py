@@ -1,7 +1,7 @@
-"""Numbers for Prometheus, in its text format (prometheus.io/docs/instrumenting/exposition_formats).
+"""Prometheus metrics, in its text format (prometheus.io/docs/instrumenting/exposition_formats).
 
-Labels have few values: keys and models that are known, never what a client made up. Several workers add up their
-numbers through files, since a scrape reaches only one of them.
+Labels have few values: known keys and models, never names invented by a client. Several workers sum their metrics
+through files, since a scrape reaches only one of them.
 """
 
 import contextlib
@@ -160,7 +160,7 @@ class Metrics:
         return model
 
     def _summed(self) -> Numbers:
-        """All numbers of this process."""
+        """Returns all metrics of this process."""
         numbers = Numbers()
         numbers.merge(self._numbers)
         for (key, model, wire, lane, status), totals in self._totals.items():
@@ -183,7 +183,7 @@ class Metrics:
                 write_private(self._file, msgspec.msgpack.encode(self._summed()))
 
     def exposition(self) -> bytes:
-        """All numbers, those of the other workers included."""
+        """Returns all metrics, including the other workers'."""
         numbers = self._summed()
         for path in self._file.parent.glob("*.metrics") if self._file is not None else ():
             if path != self._file:

@@ -70,7 +70,9 @@ def recorder_of(settings: RecordingSettings) -> "Recorder | None":
 
 
 def echo_digest(message: AgentMessage) -> str:
-    """What a client sends back of a message, whatever its format: the same for the answer and for its echo."""
+    """Returns a digest of what a client echoes of a message, in any format: the same for the response and for its
+    echo.
+    """
     hashed = hashlib.blake2b(digest_size=12)
     if not isinstance(message, UserMessage | AssistantMessage | ToolResultMessage):
         hashed.update(compact(plain(message)).encode("utf-8", "replace"))
@@ -114,7 +116,7 @@ def _digest(*texts: str) -> str:
 
 
 def chain(digests: Iterable[str], before: str = "") -> list[str]:
-    """The ids of entries whose messages have these digests, one after the other."""
+    """Returns the ids of entries whose messages have these digests, in order."""
     ids = []
     for one in digests:
         before = _digest(before, one)
@@ -126,7 +128,7 @@ def chain(digests: Iterable[str], before: str = "") -> list[str]:
 
 
 def redactor_of(settings: RecordingSettings) -> Callable[[Any], Any]:
-    """Replaces in a JSON value what the rules name; equal texts by equal replacements."""
+    """Returns a function that redacts a JSON value by these rules; equal texts get equal replacements."""
     patterns = [re.compile(pattern) for pattern in settings.patterns]
 
     def redact(value: Any) -> Any:

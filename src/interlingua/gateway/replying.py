@@ -1,4 +1,4 @@
-"""The client's side of one exchange: an answer in one piece, or a stream with its keep-alives and one end."""
+"""The client's side of one exchange: an unstreamed response, or a stream with keep-alives and one end."""
 
 import asyncio
 import logging
@@ -28,7 +28,7 @@ _LONGEST_TRACE = 8000  # characters of a traceback in the log
 
 
 def describe_losses(losses: Sequence[Loss]) -> str:
-    """Losses for a header: how many, then path, what and how badly, as far as a header may go."""
+    """Formats losses for a header: their number, then path, field and severity, up to the header limit."""
     text = f"{len(losses)}"
     for at, loss in enumerate(losses):
         item = f"{'; ' if at else ': '}{loss.path} {loss.what} {loss.severity}"
@@ -39,7 +39,7 @@ def describe_losses(losses: Sequence[Loss]) -> str:
 
 
 class _Array:
-    """Google's other form of a stream: one JSON array, which arrives an element at a time."""
+    """Google's other stream form: one JSON array, sent element by element."""
 
     def __init__(self) -> None:
         self._before = b"["
@@ -72,9 +72,9 @@ class _Rephrased:
 
 
 class Channel(Protocol):
-    """Where an answer goes: in one piece, or as a stream that is opened, written and ended.
+    """The destination of a response: unstreamed, or as a stream that is opened, written and ended.
 
-    A client that does not take the last piece within `timeout` seconds is left with a `ConnectionResetError`.
+    A client that does not accept the last piece within `timeout` seconds is dropped with a `ConnectionResetError`.
     """
 
     async def send(
@@ -84,11 +84,11 @@ class Channel(Protocol):
     async def write(self, data: bytes) -> None: ...
     async def end(self, data: bytes = b"", timeout: float | None = None) -> None: ...
     def abort(self) -> None:
-        """Breaks the connection."""
+        """Resets the connection."""
 
 
 async def in_time(sending: Awaitable[object], timeout: float | None, abort: Callable[[], object]) -> None:
-    """Waits for a client to take what is sent to it, at most so many seconds."""
+    """Waits for a client to accept sent data, up to a timeout."""
     try:
         async with asyncio.timeout(timeout):
             await sending
@@ -98,7 +98,7 @@ async def in_time(sending: Awaitable[object], timeout: float | None, abort: Call
 
 
 class HttpChannel:
-    """An answer by aiohttp."""
+    """A response with aiohttp."""
 
     def __init__(self, http: web.BaseRequest, *, closes: bool = False) -> None:
         self._http = http
@@ -128,14 +128,14 @@ class HttpChannel:
 
 
 class SocketChannel:
-    """An answer over a WebSocket: each event of the stream is one message of text."""
+    """A response over a WebSocket: each event of the stream is one text message."""
 
     def __init__(self, http: web.BaseRequest, socket: web.WebSocketResponse) -> None:
         self._http = http
         self._socket = socket
 
     async def send(self, status: int, headers: Mapping[str, str], body: bytes, timeout: float | None = None) -> None:
-        """An error before the first event; the socket stays open for the next request."""
+        """Sends an error before the first event; the socket stays open for the next request."""
         given = jsontext.read(body)
         error = given.get("error", given) if isinstance(given, dict) else given
         text = jsontext.write({"type": "error", "status": status, "error": error}).decode()
@@ -159,7 +159,7 @@ class SocketChannel:
 
 
 class Reply:
-    """What goes back to the client. `begun` once a byte of the answer, not only a keep-alive, has gone out."""
+    """The response to the client. `begun` once a byte of it, not only a keep-alive, was sent."""
 
     def __init__(
         self,
@@ -220,11 +220,11 @@ class Reply:
     # --- a stream
 
     def losing(self, losses: Sequence[Loss]) -> None:
-        """What the request lost, for the headers of a stream that has not begun."""
+        """Sets the losses of the request, for the headers of a stream that has not begun."""
         self._losses = losses
 
     async def write(self, data: bytes) -> None:
-        """Sends a piece of the answer; what is given together leaves together."""
+        """Sends a part of the response; parts passed together are sent together."""
         if not data:
             return
         self.begun = True
@@ -255,7 +255,7 @@ class Reply:
         await self._channel.open(headers)
 
     def _ring(self) -> None:
-        """Writes a sign of life where nothing has been written for long enough; leaves a client that reads nothing."""
+        """Sends a keep-alive after a silence; drops a client that reads nothing."""
         now, due = self._loop.time(), []
         if self._send_timeout is not None:
             since = now if self._sending is None else self._sending
@@ -284,7 +284,7 @@ class Reply:
             self._pinging = None
 
     async def end(self, data: bytes = b"") -> None:
-        """The end of a stream, with its last piece in the same write."""
+        """Ends a stream, with its last part in the same write."""
         self.stop()
         if data:
             self.begun = True
@@ -306,7 +306,7 @@ class Reply:
             self._timer = None
 
     async def fail(self, error: InterlinguaError, encoder: Any = None) -> None:
-        """Ends with an error in the client's own form: a status where none has gone out, else an event."""
+        """Ends with an error in the client's own form: a status if none was sent, else an event."""
         self.stop()
         if self.ended:
             return
@@ -337,13 +337,13 @@ class Reply:
 
 
 def log_defect(what: str, error: Exception, *secrets: str | None) -> None:
-    """Writes an error that nobody expected to the log, with where it came from and without keys."""
+    """Logs an unexpected error with its traceback, without keys."""
     trace = "".join(traceback.format_exception(error))[-_LONGEST_TRACE:]
     _log.error("%s: %s", what, scrub(trace, secrets=secrets))
 
 
 def error_answer(exchange: Exchange, error: InterlinguaError) -> tuple[int, bytes, dict[str, str]]:
-    """Status, body and headers of an error in the client's own form; a plain one where even that fails."""
+    """Returns status, body and headers of an error in the client's own form; a plain one if even that fails."""
     failure = as_provider_error(error)
     try:
         return exchange.wire.error_response(failure)
@@ -354,7 +354,7 @@ def error_answer(exchange: Exchange, error: InterlinguaError) -> tuple[int, byte
 
 
 def error_event(wire: Wire, error: InterlinguaError, sent: int, encoder: Any, form: Any = None) -> bytes:
-    """A failure in the middle of a stream, as the wire has it."""
+    """Returns a failure inside a stream, in the wire's form."""
     if encoder is not None:
         data: bytes = encoder.fail(error)
     else:

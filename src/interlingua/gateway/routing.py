@@ -1,8 +1,8 @@
-"""Where a request goes: names to places, resolved before anybody asks; the order of places for one conversation.
+"""Routing: resolves names to targets in advance, and orders the targets of one conversation.
 
-A `Place` has looked up everything that does not depend on a request: address, headers, key, what the catalogue knows.
-The order of an alias's targets comes from a hash of the conversation, weighted, so that a conversation stays where its
-prompt cache is warm without anything being remembered (weighted rendezvous hashing).
+A `Place` has everything resolved that does not depend on a request: base URL, headers, key, the catalogue's facts. The
+order of an alias's targets is a weighted hash of the conversation, so that a conversation stays where its prompt cache
+is valid without any state (weighted rendezvous hashing).
 """
 
 import asyncio
@@ -51,7 +51,7 @@ _REMEMBERED = 1000  # names without an alias whose places are kept
 
 
 def secret(reference: str) -> str:
-    """The key that a reference means."""
+    """Returns the key of a reference."""
     kind, colon, name = reference.partition(":")
     if kind == "env" and colon:
         value = os.environ.get(name, "").strip()
@@ -67,7 +67,7 @@ def secret(reference: str) -> str:
 
 
 class Slots:
-    """At most `limit` calls at a time, first come first served; at most `queue` wait."""
+    """At most `limit` concurrent calls, first come first served; at most `queue` wait."""
 
     def __init__(self, provider: str, limit: int, queue: int, wait: float) -> None:
         self._provider = provider
@@ -77,7 +77,7 @@ class Slots:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def take(self) -> None:
-        """Waits for a turn. A full queue or too long a wait raises `RateLimited`."""
+        """Waits for a slot. A full queue or a timeout raises `RateLimited`."""
         if self._free > 0:
             self._free -= 1
             return
@@ -104,7 +104,7 @@ class Slots:
             raise
 
     def give(self) -> None:
-        """Ends a turn: the next in the queue has it."""
+        """Releases a slot: the next in the queue gets it."""
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():
@@ -145,7 +145,7 @@ class Place:
         self.secrets = [endpoint.key for endpoint in endpoints if endpoint.key]
 
     def access(self) -> tuple[CallOptions, Endpoint | None]:
-        """The options and the endpoint of the next call: keys take turns."""
+        """Returns the options and the endpoint of the next call: keys rotate."""
         if len(self._access) == 1:
             return self._access[0]
         return self._access[next(self._turns) % len(self._access)]
@@ -156,7 +156,7 @@ class Place:
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """A turn at the provider."""
+        """Acquires a slot at the provider."""
         if self.slots is None:
             yield
             return
@@ -210,7 +210,7 @@ class _Named:
 
 
 def _rank(place: Place, conversation: bytes | None) -> float:
-    """Lowest first, with a probability that is the weight's; always the same for one conversation."""
+    """Lowest first, with a probability proportional to the weight; deterministic for one conversation."""
     if conversation is None:
         chance = random.random()
     else:
@@ -220,7 +220,7 @@ def _rank(place: Place, conversation: bytes | None) -> float:
 
 
 class Router:
-    """Names to plans. Made anew when the settings change; calls that are on their way keep the old one."""
+    """Maps names to plans. Rebuilt when the settings change; active calls keep the old one."""
 
     def __init__(self, settings: Settings, client: Client, breaker: Breaker) -> None:
         self._settings = settings
@@ -233,7 +233,7 @@ class Router:
         self.catalogue: Catalogue | None = None
 
     async def resolve(self) -> None:
-        """Looks up every target of every alias. What is wrong with one is raised, with its name."""
+        """Resolves every target of every alias. An error is raised with the target's name."""
         self.catalogue = await warm()
         for alias in self._settings.aliases:
             if alias.name in self._aliases:
@@ -246,7 +246,7 @@ class Router:
             self._aliases[alias.name] = _Named(alias, targets, fallbacks)
 
     def names(self, key: ClientKey) -> list[str]:
-        """The models that a key may ask for: aliases, and those of providers whose keys are found."""
+        """Returns the models that a key may use: aliases, and those of providers with a key."""
         names = list(self._aliases)
         if self._settings.open_models:
             names += self._discovered()
@@ -265,7 +265,7 @@ class Router:
         return bool(own and own.api_keys) or any(os.environ.get(name, "").strip() for name in connector.env_vars)
 
     async def plan(self, asked: str, key: ClientKey, request: Request, headers: Mapping[str, str], size: int) -> Plan:
-        """Who may answer a request, in order."""
+        """Returns the targets of a request, in order."""
         if not key.allows(asked):
             raise _unknown(asked, 403 if self._is_known(asked) else 404)
         name = asked
@@ -291,7 +291,7 @@ class Router:
         return name in self._aliases or (self._settings.open_models and "/" in name)
 
     def _full_name(self, name: str) -> str:
-        """`provider/model` for a name without a provider: of those that serve it, the first whose key is found."""
+        """Returns `provider/model` for a bare name: of the providers that serve it, the first with a key."""
         if name.partition("/")[0] in self._providers or name in own_notes().aliases:
             return name
         try:
@@ -340,7 +340,7 @@ class Router:
         )
 
     def _described(self, given: str | ModelDescriptor, own: ProviderSettings) -> str | ModelDescriptor:
-        """A model of a provider that only the settings know, described; others as they are."""
+        """Returns a descriptor for a model of a provider that only the settings have; others unchanged."""
         if isinstance(given, ModelDescriptor) or own.api is None:
             return given
         return ModelDescriptor(id=given.partition("/")[2], provider=own.id, api=own.api, base_url=own.base_url)
@@ -364,7 +364,7 @@ def _unknown(model: str, status: int) -> BadRequest | AuthFailed:
 
 
 def conversation_of(request: Request, key: ClientKey) -> bytes:
-    """What stays the same from turn to turn of one conversation: its session id, else how it begins."""
+    """Returns what identifies a conversation across turns: its session id, else its beginning."""
     digest = hashlib.blake2b(key.name.encode(), digest_size=16)
     session = request.options.session_id
     if session:

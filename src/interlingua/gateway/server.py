@@ -75,7 +75,7 @@ _DEFAULTS = Settings()
 
 
 class InternalError(InterlinguaError):
-    """A defect of the gateway ended the exchange. Clients get status 500 and the id of the request."""
+    """An internal error ended the exchange. Clients get status 500 and the id of the request."""
 
 
 class Gateway:
@@ -155,7 +155,7 @@ class Gateway:
         self._front = front
 
     async def drain(self, seconds: float) -> None:
-        """Takes no new connections, and waits for the exchanges that are on their way, at most so long."""
+        """Accepts no new connections, and waits for active exchanges, up to a timeout."""
         if self._listener is None:
             return
         self._listener.close()
@@ -165,7 +165,7 @@ class Gateway:
         await self._closed_books()
 
     async def stop(self) -> None:
-        """Ends open exchanges after a short while, then the address."""
+        """Ends open exchanges after a short grace period, then closes the listener."""
         if self._listener is not None:
             self._listener.close()
             self._listener = None
@@ -178,7 +178,7 @@ class Gateway:
             await self._own_transport.aclose()
 
     async def reload(self, settings: Settings) -> None:
-        """Takes other settings for the exchanges to come; those that are on their way end as they began."""
+        """Applies other settings to new exchanges; active ones keep the old."""
         router = Router(settings, self._client, self.breaker)
         await router.resolve()
         self._router, self.settings = router, settings
@@ -192,11 +192,11 @@ class Gateway:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The URL at which it listens."""
         return self._address
 
     def models(self, key: ClientKey = LOCAL) -> list[str]:
-        """The names of the models that a key may ask for."""
+        """Returns the names of the models that a key may use."""
         return self._router.names(key)
 
     def _request(self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:

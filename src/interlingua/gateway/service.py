@@ -1,4 +1,4 @@
-"""A gateway as `interlingua serve` runs it: with keys, limits, ledger, log, numbers and records, from one file."""
+"""A gateway as `interlingua serve` runs it: with keys, limits, ledger, log, metrics and recording, from one file."""
 
 import asyncio
 import contextlib
@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Traces:
-    """Each exchange as a span, where telemetry is on."""
+    """Creates a span for each exchange, if telemetry is on."""
 
     async def observe(self, exchange: Exchange) -> None:
         self.note(exchange)
@@ -58,7 +58,7 @@ class _Traces:
 
 
 class Service:
-    """Everything around a `Gateway`, started and stopped together. `folder` has the keys, and the ledger unless set."""
+    """Everything around a `Gateway`, started and stopped together. `folder` has the keys, and by default the ledger."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class Service:
             self._watcher = asyncio.ensure_future(self._watch())
 
     async def drain(self, seconds: float = DRAIN) -> None:
-        """Takes no new connections, and waits for the exchanges that are on their way."""
+        """Accepts no new connections, and waits for active exchanges."""
         self._is_draining = True
         await self.gateway.drain(seconds)
 
@@ -150,10 +150,9 @@ class Service:
     # --- other settings ----------------------------------------------------------------------------------------------
 
     async def reload(self) -> bool:
-        """Reads the settings file again. What is wrong with it is logged, and the settings stay as they are.
+        """Reloads the settings file. Errors are logged, and the settings stay unchanged.
 
-        Exchanges that are on their way end as they began. Where the gateway listens and where it keeps its state do not
-        change while it runs.
+        Active exchanges keep the old settings. The listener and the state stores do not change while it runs.
         """
         if self._log is not None:
             with contextlib.suppress(OSError):
@@ -191,7 +190,7 @@ class Service:
         return web.Response(text="ok\n")
 
     async def _readyz(self, http: web.BaseRequest) -> web.Response:
-        """Whether requests can be served. Why not is in the log: whoever asks here has shown no key."""
+        """Whether requests can be served. The reason is only in the log: the caller has shown no key."""
         problem = (
             "draining" if self._is_draining else "ledger" if self.ledger.failure is not None else await self._probe()
         )
@@ -217,7 +216,7 @@ class Service:
         return web.Response(body=self.metrics.exposition(), headers={"Content-Type": CONTENT_TYPE})
 
     def _may_read_metrics(self, http: web.BaseRequest) -> bool:
-        """They name every key and model: for who runs the gateway, not for its clients."""
+        """Metrics name every key and model: they are for the operator, not for clients."""
         reference = self.settings.log.metrics_token
         if reference is not None:
             sent = http.headers.get("Authorization", "").removeprefix("Bearer ").strip()
@@ -240,7 +239,9 @@ def collect_seldom() -> None:
 
 
 def _shared_recall(settings: ServeSettings, folder: Path) -> RecallStore | None:
-    """Where workers and gateways share answers: its own address, that of the limits, or a file for several workers."""
+    """Returns where workers and gateways share responses: its own address, that of the limits, or a file for several
+    workers.
+    """
     several = f"sqlite:{folder / 'recall.db'}" if settings.gateway.listen.reuse_port else None
     address = resolved_address(settings.state.recall or settings.state.limits or several or "memory:")
     return None if address == "memory:" else open_recall(address, settings.gateway.recall_bytes)
