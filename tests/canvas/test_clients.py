@@ -575,10 +575,10 @@ async def test_a_stop_closes_the_session_that_requests_share(tmp_path: Path) -> 
         made.commit_message(HELLO)
         assert await client.flush(30)
         place = canvas.nodes.place(made.canvas_id)
-        await canvas.lingering.let_go(place.key)
+        await canvas.lingering.close_one(place.key)
         first, second = await asyncio.gather(canvas.lingering.take(place), canvas.lingering.take(place))
         assert first is second
-        await canvas.lingering.let_go(place.key)
+        await canvas.lingering.close_one(place.key)
         Session.open(made.canvas_id, agent="canvas", home=tmp_path).close()  # nobody else writes it now
         await canvas.lingering.take(place)
         await canvas.runs.close()

@@ -522,7 +522,7 @@ def test_the_home_itself_is_no_source(archive: Archive, tmp_path: Path) -> None:
     """Our own sessions are in the archive already: a folder around the home does not add them again."""
     with Session.open("mine", home=tmp_path / "home") as session:
         session.append(user("a walrus of my own"))
-    with pytest.raises(ArchiveError, match="already"):
+    with pytest.raises(ArchiveError, match="always in the archive"):
         archive.add([str(tmp_path / "home" / "agents")])
     add(archive, tmp_path)
     assert 1 == len(found(archive, "walrus"))

@@ -165,7 +165,7 @@ def test_a_broken_file_is_repaired_into_a_new_one(tmp_path: Path) -> None:
         sessions.repair_session(broken, repaired)
     with pytest.raises(SessionError, match="input file"):
         sessions.repair_session(broken, broken, overwrite=True)
-    with pytest.raises(il.InterlinguaError, match="no session file"):
+    with pytest.raises(il.InterlinguaError, match="not a session file"):
         sessions.repair_session(b"Dear diary")
 
 
