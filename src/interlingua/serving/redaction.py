@@ -7,6 +7,7 @@ so that a choice made after a scan is still valid when the file is written. Equa
 
 import base64
 import binascii
+import functools
 import hashlib
 import ipaddress
 import re
@@ -39,7 +40,7 @@ class Pattern(NamedTuple):
     regex: re.Pattern[str]
     suggested: bool = True
     check: Callable[[str], bool] = lambda text: True
-    needs: re.Pattern[str] | None = None  # contained in every match, and faster to search for
+    needs: Callable[[str], object] | None = None  # true for every text with a match, and faster
 
 
 # --- patterns --------------------------------------------------------------------------------------------------------
@@ -55,7 +56,7 @@ _NO_DOMAIN = frozenset({"png", "jpg", "jpeg", "gif", "svg", "webp", "js", "ts", 
 def _looks_random(text: str) -> bool:
     """Whether a value is not a word, a variable or a call."""
     return (
-        any(c.isdigit() for c in text)
+        any(c.isdecimal() for c in text)
         and any(c.isalpha() for c in text)
         and not text.startswith(("$", "<", "{", "%", "process.", "os.", "env."))
         and not set(text) & set("()[]{}")
@@ -94,14 +95,30 @@ def _is_public_address(text: str) -> bool:
         return False
 
 
-_DIGIT = re.compile(r"\d")
+def _contains(*literals: str) -> Callable[[str], bool]:
+    """Returns a test for literals, which is far faster than an expression."""
+
+    def contains(text: str) -> bool:
+        for one in literals:  # noqa: SIM110  a generator costs more than the search
+            if one in text:
+                return True
+        return False
+
+    return contains
+
+
+_digit = re.compile(r"\d").search
+_three_digits = re.compile(r"\d[ -]?\d[ -]?\d").search
+_authorization = _contains("bearer", "basic")
+_secret_name = _contains("key", "secret", "token", "passw", "pwd", "passphrase", "credential")
+_SHORT = 24  # characters up to which results are cached
 _LONG = 60  # characters from which it pays to search for a pattern's fixed text first
 
 PATTERNS: tuple[Pattern, ...] = (
     Pattern(
         "private key",
         re.compile(r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[^-]{0,20000}(?:-----END [A-Z ]{0,30}PRIVATE KEY-----)?"),
-        needs=re.compile("-----BEGIN"),
+        needs=_contains("-----BEGIN"),
     ),
     Pattern(
         "key",
@@ -113,23 +130,26 @@ PATTERNS: tuple[Pattern, ...] = (
             r"|r8_[A-Za-z0-9]{20,100}|il-[A-Za-z0-9_-]{43}|dop_v1_[a-f0-9]{64}|ya29\.[A-Za-z0-9_-]{20,300})"
         ),
         check=lambda text: any(c.isdigit() for c in text) or text.startswith(("sk-ant-", "sk-proj-")),
-        needs=re.compile(r"[-_]|AIza|AKIA|ASIA|SG\.|ya29\."),
+        needs=_contains(
+            *("sk-", "sk_", "rk_", "AIza", "gh", "glpat-", "xox", "AKIA", "ASIA", "hf_", "gsk_", "xai-", "npm_"),
+            *("pypi-", "SG.", "r8_", "il-", "dop_v1_", "ya29."),
+        ),
     ),
     Pattern(
         "token",
         re.compile(r"\beyJ[A-Za-z0-9_-]{8,4000}\.[A-Za-z0-9_-]{8,8000}\.[A-Za-z0-9_-]{0,2000}"),
-        needs=re.compile("eyJ"),
+        needs=_contains("eyJ"),
     ),
     Pattern(
         "token",
         re.compile(r"(?i)\b(?:bearer|basic)\s{1,3}([A-Za-z0-9._~+/-]{16,4000}={0,2})"),
         check=_looks_random,
-        needs=_DIGIT,
+        needs=lambda text: _authorization(text.casefold()),
     ),
     Pattern(
         "password",
         re.compile(r"\b[A-Za-z][A-Za-z0-9+.-]{1,20}://([^\s/:@'\"<>]{1,100}:[^\s/@'\"<>]{1,200})@"),
-        needs=re.compile("://"),
+        needs=_contains("://"),
     ),
     Pattern(
         "secret",
@@ -137,42 +157,46 @@ PATTERNS: tuple[Pattern, ...] = (
             rf"(?i)\b[A-Za-z_-]{{0,40}}{_ASSIGNED}[\"']?\s{{0,3}}(?:=>|=|:)\s{{0,3}}[\"']?([^\s\"',;&]{{8,300}})"
         ),
         check=_looks_random,
-        needs=re.compile("[=:]"),
+        needs=lambda text: ("=" in text or ":" in text) and _digit(text) and _secret_name(text.casefold()),
     ),
     Pattern(
         "email",
         re.compile(r"(?<![\w.%+-])[\w.%+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}"),
         check=_is_mail,
-        needs=re.compile("@"),
+        needs=_contains("@"),
     ),
     Pattern(
         "path",
         re.compile(r"(?:/home/|/Users/|\b[A-Za-z]:[\\/]{1,2}Users[\\/]{1,2})[^\s/\\:\"'<>|*?`,;)]{1,64}"),
-        needs=re.compile("/home/|Users"),
+        needs=_contains("/home/", "Users"),
     ),
     Pattern(
         "phone",
         re.compile(r"(?<![\w+.-])\+\d[\d ().-]{7,20}\d(?![\w-])"),
         check=lambda t: 8 <= len(_digits(t)) <= 15,
-        needs=_DIGIT,
+        needs=re.compile(r"\+\d").search,
     ),
-    Pattern("phone", re.compile(r"(?<![\w.-])(?:\(\d{3}\) ?|\d{3}[ .-])\d{3}[ .-]\d{4}(?![\w-])"), needs=_DIGIT),
-    Pattern("card", re.compile(r"(?<![\w.-])\d(?:[ -]?\d){13,18}(?![\w.-])"), check=_is_card, needs=_DIGIT),
+    Pattern("phone", re.compile(r"(?<![\w.-])(?:\(\d{3}\) ?|\d{3}[ .-])\d{3}[ .-]\d{4}(?![\w-])"), needs=_three_digits),
+    Pattern("card", re.compile(r"(?<![\w.-])\d(?:[ -]?\d){13,18}(?![\w.-])"), check=_is_card, needs=_three_digits),
     Pattern(
         "iban",
         re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?\b"),
         check=_is_iban,
-        needs=_DIGIT,
+        needs=re.compile(r"[A-Z]{2}\d\d").search,
     ),
-    Pattern("social security number", re.compile(r"(?<![\w-])\d{3}-\d{2}-\d{4}(?![\w-])"), needs=_DIGIT),
+    Pattern("social security number", re.compile(r"(?<![\w-])\d{3}-\d{2}-\d{4}(?![\w-])"), needs=_three_digits),
     Pattern(
         "address",
         re.compile(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.])"),
         suggested=False,
         check=_is_public_address,
-        needs=_DIGIT,
+        needs=re.compile(r"\d\.\d").search,
     ),
 )
+
+
+# Every match, and every value of a secret field, contains a digit or one of these.
+_sign = _contains("@", "-----BEGIN", "://", "/home/", "Users", "eyJ", "sk-")
 
 
 # --- scanning --------------------------------------------------------------------------------------------------------
@@ -180,7 +204,7 @@ PATTERNS: tuple[Pattern, ...] = (
 
 def scan(value: Any, also: Collection[str] = ()) -> list[Find]:
     """Returns every match in a JSON value, in text order. `also` holds further texts to find, case-insensitively."""
-    patterns = (*_literal_patterns(also), *PATTERNS)
+    patterns = (*_literal_patterns(also), *PATTERNS) if also else PATTERNS
     finds = [find for path, text in _texts(value, ()) for find in _in_text(path, text, patterns)]
     names = sorted({name for find in finds if find.kind == "path" and (name := _home_name(find.text)) is not None})
     if not names:
@@ -246,18 +270,36 @@ def _document(block: dict[str, Any]) -> str | None:
 
 def _in_text(path: Path, text: str, patterns: Sequence[Pattern]) -> list[Find]:
     """Returns the matches of one text; of overlapping ones, that of the earlier pattern."""
+    is_secret = _is_secret_value(path, text)
+    if patterns is PATTERNS and not is_secret and _is_harmless(text):
+        return []
     taken: list[tuple[int, int, Pattern]] = []
-    if _is_secret_value(path, text):
+    if is_secret:
         taken.append((0, len(text), _SECRET))
     is_long = len(text) > _LONG
     for pattern in patterns:
-        if is_long and pattern.needs is not None and pattern.needs.search(text) is None:
+        if is_long and pattern.needs is not None and not pattern.needs(text):
             continue
         for match in pattern.regex.finditer(text):
             start, end = match.span(match.re.groups and 1)
             if all(end <= a or start >= b for a, b, _ in taken) and pattern.check(text[start:end]):
                 taken.append((start, end, pattern))
     return [_find(path, text, *one) for one in sorted(taken, key=lambda one: one[:2])]
+
+
+def _is_harmless(text: str) -> bool:
+    """Returns whether certainly no pattern matches."""
+    return _has_no_match(text) if len(text) <= _SHORT else not _digit(text) and not _sign(text)
+
+
+@functools.lru_cache(maxsize=4096)
+def _has_no_match(text: str) -> bool:
+    """Returns whether no pattern matches; cached, since keys, roles and types repeat."""
+    return not any(
+        pattern.check(found.group(found.re.groups and 1))
+        for pattern in PATTERNS
+        for found in pattern.regex.finditer(text)
+    )
 
 
 _SECRET = Pattern("secret", re.compile(""))
