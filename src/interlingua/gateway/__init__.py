@@ -1,8 +1,40 @@
 """The gateway: any client format in, any provider out. `interlingua serve` runs it; `Gateway` is the same from code."""
 
-from .exchange import LOCAL, ClientKey, Exchange, Gate, Observer, Quota, Reservation
-from .server import Gateway
-from .settings import Alias, ClientLimits, Listen, ProviderSettings, Rule, Settings, Target
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .exchange import LOCAL, ClientKey, Exchange, Gate, Observer, Quota, Reservation
+    from .server import Gateway
+    from .settings import Alias, ClientLimits, Listen, ProviderSettings, Rule, Settings, Target
+
+# Loaded on first use: the recorder's process needs neither the server nor a client.
+_LAZY = {
+    "LOCAL": "exchange",
+    "Alias": "settings",
+    "ClientKey": "exchange",
+    "ClientLimits": "settings",
+    "Exchange": "exchange",
+    "Gate": "exchange",
+    "Gateway": "server",
+    "Listen": "settings",
+    "Observer": "exchange",
+    "ProviderSettings": "settings",
+    "Quota": "exchange",
+    "Reservation": "exchange",
+    "Rule": "settings",
+    "Settings": "settings",
+    "Target": "settings",
+}
+
+if not TYPE_CHECKING:  # to a type checker every name would be there
+
+    def __getattr__(name: str) -> Any:
+        if name not in _LAZY:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = globals()[name] = getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
+        return found
+
 
 __all__ = [
     "LOCAL",
