@@ -966,11 +966,12 @@ class Session:
         show = importlib.import_module("interlingua.canvas.opened").show  # imported on first use
         return show(self, browser=browser)
 
-    def close(self) -> None:
-        """Syncs, and releases the write lock."""
+    def close(self, *, sync: bool = True) -> None:
+        """Syncs, and releases the write lock. Without `sync`, the system decides when the last lines reach the disk."""
         with self._lock:
             try:
-                self.sync()
+                if sync:
+                    self.sync()
             finally:
                 self._log.close()
                 if self._owns_store:
