@@ -24,7 +24,7 @@ from serving import HERE, Checks
 
 import interlingua as il
 from interlingua.gateway import Alias, Exchange, Gateway, Listen, ProviderSettings, Settings, Target
-from interlingua.gateway.recording import Replay, replay_gateway
+from interlingua.gateway.replay import Replay, replay_gateway
 from interlingua.gateway.service import Service
 from interlingua.gateway.settings_file import RecordingSettings, ServeSettings
 from interlingua.sessions import Session

@@ -16,7 +16,8 @@ from interlingua.gateway import Exchange, Gateway
 from interlingua.gateway.access_log import record_of
 from interlingua.gateway.cache_breaks import CacheBreak, SentPrompts
 from interlingua.gateway.metrics import Metrics
-from interlingua.gateway.recording import Recorder
+from interlingua.gateway.recorder import Recorder
+from interlingua.gateway.settings_file import RecordingSettings
 from interlingua.sessions import Session, store_at
 from interlingua.testing import Server
 
@@ -64,7 +65,7 @@ async def test_the_first_byte_that_differs_is_in_the_header_the_log_the_record_a
     """
     upstream.say("Fine.")
     seen, metrics, store = Seen(), Metrics(), store_at(None, tmp_path)
-    recorder = Recorder(store)
+    recorder = Recorder(RecordingSettings(home=str(tmp_path)))
     before, after = "Today is Monday. Be brief.", "Today is Friday. Be brief."
     async with Gateway(settings_for(upstream), observers=[seen, metrics, recorder]) as gateway:
         assert await post(gateway, chat(upstream_api, before, "Hi")) is None

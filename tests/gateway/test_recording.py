@@ -14,7 +14,9 @@ from msgspec.structs import replace
 import interlingua as il
 from gateway.stores import exchange
 from interlingua.gateway.exchange import ClientKey, Exchange
-from interlingua.gateway.recording import AGENT, Recorder, Replay, echo_digest, recorder_of, redactor_of
+from interlingua.gateway.recorder import Recorder, recorder_of
+from interlingua.gateway.recording import AGENT, echo_digest, redactor_of
+from interlingua.gateway.replay import Replay
 from interlingua.gateway.settings_file import RecordingSettings
 from interlingua.sessions import Session, store_at
 from interlingua.values.errors import BadRequest

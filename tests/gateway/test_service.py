@@ -28,7 +28,7 @@ from interlingua.gateway.accounts import NANO
 from interlingua.gateway.exchange import ClientKey
 from interlingua.gateway.keys import ClientKeys
 from interlingua.gateway.metrics import Metrics
-from interlingua.gateway.recording import Replay, replay_gateway
+from interlingua.gateway.replay import Replay, replay_gateway
 from interlingua.gateway.service import Service
 from interlingua.gateway.settings import Alias, Listen, Settings, Target
 from interlingua.gateway.settings_file import (

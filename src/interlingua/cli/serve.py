@@ -502,7 +502,7 @@ def replay(sessions: tuple[str, ...], port: int, store: str | None, agent: str, 
 
 
 async def _replay(ids: tuple[str, ...], port: int, store: str | None, agent: str, home: Path | None) -> int:
-    from ..gateway.recording import Replay, replay_gateway
+    from ..gateway.replay import Replay, replay_gateway
     from ..serving.listener import until_signalled
     from ..sessions import Session, store_at
 

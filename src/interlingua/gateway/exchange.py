@@ -122,6 +122,7 @@ class Observer(Protocol):
     An observer that also has `observe_all(exchanges)` gets what ended together in one call of that instead. One that
     has `note(exchange)`, which waits for nothing, gets each exchange by that alone; where it writes later, `backlog`
     says how many are not written, `flush` waits for them, and `written` does without hurry: the others come after it.
+    With `catch_up`, requests wait for that instead of `flush` when the backlog exceeds 1,000.
     """
 
     async def observe(self, exchange: Exchange) -> None: ...

@@ -35,6 +35,8 @@ _HELP = {
     "aborted_total": ("counter", "Requests whose client left"),
     "estimated_total": ("counter", "Requests whose usage is an estimate"),
     "attempts_total": ("counter", "Calls of providers"),
+    "unrecorded_total": ("counter", "Exchanges that are not in the recording, by reason"),
+    "recorder_restarts_total": ("counter", "Times that the recorder's process ended and was started again"),
     "request_seconds": ("histogram", "Time from a request to the end of its answer"),
     "first_byte_seconds": ("histogram", "Time from a request to the first byte of its answer"),
 }
@@ -48,6 +50,8 @@ _LABELS = {
     "aborted_total": ("wire",),
     "estimated_total": ("wire",),
     "attempts_total": ("model",),
+    "unrecorded_total": ("reason",),
+    "recorder_restarts_total": (),
     "request_seconds": ("wire",),
     "first_byte_seconds": ("wire",),
 }
@@ -68,6 +72,7 @@ class Numbers(Struct):
     counters: dict[str, dict[tuple[str, ...], float]] = field(default_factory=dict)
     histograms: dict[str, dict[tuple[str, ...], Histogram]] = field(default_factory=dict)
     open: int = 0
+    unwritten: int = 0
 
     def count(self, name: str, labels: tuple[str, ...], amount: float = 1.0) -> None:
         found = self.counters.setdefault(name, {})
@@ -86,6 +91,7 @@ class Numbers(Struct):
                 own.counts = [a + b for a, b in zip(own.counts, histogram.counts, strict=True)]
                 own.total += histogram.total
         self.open += other.open
+        self.unwritten += other.unwritten
 
 
 class _Totals(Struct):
@@ -101,13 +107,20 @@ class _Totals(Struct):
 
 
 class Metrics:
-    """Counts exchanges. `open_exchanges` tells how many are on their way; `folder` is shared by the workers."""
+    """Counts exchanges. `open_exchanges` returns how many are on their way, `unwritten` how many are not recorded yet;
+    `folder` is shared by the workers."""
 
-    def __init__(self, open_exchanges: Callable[[], int] = lambda: 0, folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        open_exchanges: Callable[[], int] = lambda: 0,
+        folder: Path | None = None,
+        unwritten: Callable[[], int] = lambda: 0,
+    ) -> None:
         self._numbers = Numbers()
         self._totals: dict[tuple[str, str, str, str, int], _Totals] = {}  # key, model, wire, lane, status
         self._models: set[str] = set()
         self._open = open_exchanges
+        self._unwritten = unwritten
         self._file = folder / f"worker-{os.getpid()}.metrics" if folder is not None else None
         self._written = 0.0
 
@@ -151,6 +164,13 @@ class Metrics:
         if self._file is not None and time.monotonic() - self._written > _EVERY:
             self.save()
 
+    def count_recorder(self, event: str) -> None:
+        """Counts a restart of the recorder, or an exchange that it did not record, by the reason."""
+        if event == "restart":
+            self._numbers.count("recorder_restarts_total", ())
+        else:
+            self._numbers.count("unrecorded_total", (event,))
+
     def _label(self, model: str) -> str:
         """The name of a model; `other` for those beyond the first so many, since a provider's may be made up."""
         if model not in self._models:
@@ -173,6 +193,7 @@ class Metrics:
             if totals.cost is not None:
                 numbers.count("cost_dollars_total", (key, model), totals.cost)
         numbers.open = self._open()
+        numbers.unwritten = self._unwritten()
         return numbers
 
     def save(self) -> None:
@@ -203,6 +224,8 @@ def _lines(numbers: Numbers) -> Iterable[str]:
                 yield from _histogram(name, labels, histogram)
     yield f"# HELP {_PREFIX}_open_requests Requests on their way\n# TYPE {_PREFIX}_open_requests gauge\n"
     yield f"{_PREFIX}_open_requests {numbers.open}\n"
+    yield f"# HELP {_PREFIX}_unwritten_records Exchanges that the recorder has yet to write\n"
+    yield f"# TYPE {_PREFIX}_unwritten_records gauge\n{_PREFIX}_unwritten_records {numbers.unwritten}\n"
 
 
 def _histogram(name: str, labels: tuple[str, ...], histogram: Histogram) -> Iterable[str]:
@@ -216,6 +239,8 @@ def _histogram(name: str, labels: tuple[str, ...], histogram: Histogram) -> Iter
 
 
 def _text(names: tuple[str, ...], values: tuple[str, ...]) -> str:
+    if not names:
+        return ""
     return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in zip(names, values, strict=True)) + "}"
 
 

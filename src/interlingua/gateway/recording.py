@@ -2,68 +2,169 @@
 
 A client sends its whole conversation with each request. The id of an entry is a digest of its message and of all before
 it, so a message that came before is found in its place, and only what is new is written: an edited or repeated turn is
-a branch. The digest is of what clients send back (texts and calls, without signatures, ids and spaces), and is taken
-after redaction, so that nothing on disk depends on what was taken out.
+a branch, and an exchange that is recorded twice is there once. The digest is of what clients send back (texts and
+calls, without signatures, ids and spaces), and is taken after redaction, so that nothing on disk depends on what was
+taken out.
 
 A session belongs to one key, to the conversation that the client names in a header or in the body (else to how it
 begins), and to one system text: a sub-agent has another, and so a session of its own, which names the call that started
 it.
+
+The gateway encodes each exchange as a `Record` and sends it to the process of `recorder_process`, where a
+`SessionWriter` decodes, redacts and writes it. Nothing here knows of processes.
 """
 
-import asyncio
 import contextlib
 import hashlib
 import logging
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
+import msgspec
+from msgspec import Raw, Struct
 from msgspec.structs import asdict, replace
 
-from ..connect.client import Client
-from ..connect.debug import DebugConnector
-from ..connect.registry import ConnectorRegistry
 from ..serving import redaction
-from ..sessions import Session, SessionBusy, SessionError, SessionNotFound, store_at
+from ..sessions import Session, SessionBusy, SessionError, SessionNotFound
 from ..sessions.store import Store
-from ..values.canonical import build, message_of, plain
-from ..values.errors import BadRequest, InterlinguaError, ProviderError
+from ..values import jsontext
+from ..values.canonical import build, load, message_of, plain
+from ..values.errors import InterlinguaError
 from ..values.jsontext import compact
 from ..values.messages import (
     AgentMessage,
     AssistantMessage,
+    CustomMessage,
+    Message,
     TextBlock,
     ThinkingBlock,
     ToolCall,
     ToolResultMessage,
     UserMessage,
     blocks_of,
+    text_of,
 )
-from ..values.request import Context, Conversation, Request
-from .exchange import Exchange
-from .server import Gateway
-from .settings import Alias, Listen, Rule, Settings, Target
-from .settings_file import RecordingSettings, resolved_address
+from ..values.request import Conversation, ModelDescriptor, Options, System, ToolSpec
+from .settings_file import RecordingSettings
+
+if TYPE_CHECKING:
+    from .exchange import Exchange
 
 SECRETS = frozenset({"private key", "key", "token", "password", "secret"})  # kinds of finds
 AGENT = "gateway"  # whose sessions recordings are, among those of a home
-IDLE = 2.0  # seconds after which a session is closed, so that others may write to it
-QUEUE = 256  # exchanges that wait to be written; then requests wait
-_REMEMBERED = 4096
-_BUSY = 10.0  # seconds to wait for another writer
+IDLE = 2.0  # seconds without an exchange after which a session is closed, so that others may write to it
+HOLD = 4.0  # seconds after which a session is closed in any case: another worker may wait for it
+BUSY = 10.0  # seconds to wait for another writer of a session
+RETRY = 0.05  # seconds between two attempts to open a session that another writer has
+_OPEN = 64  # sessions that are open at once
+_REMEMBERED = 4096  # conversations
+_ECHOES = 16_384  # messages whose digest is known
+_SYSTEMS = 64  # system texts
 _log = logging.getLogger(__name__)
 
+K = TypeVar("K")
+V = TypeVar("V")
+Outcome: TypeAlias = tuple[int, str | None]  # the number of a record, and why it was not written
 
-def recorder_of(settings: RecordingSettings) -> "Recorder | None":
-    """The recorder that settings ask for."""
-    if not settings.enabled:
-        return None
-    home = Path(settings.home).expanduser() if settings.home is not None else None
-    address = resolved_address(settings.store) if settings.store is not None else None
-    return Recorder(store_at(address, home), redactor_of(settings), sample=settings.sample)
+
+# --- one exchange, on its way to the recorder ------------------------------------------------------------------------
+
+
+class Record(Struct, frozen=True, array_like=True):
+    """What is recorded of one exchange. Most of it was seen before, and is never decoded: it stays as it came."""
+
+    number: int
+    id: str
+    key: str
+    session: str | None  # the client's own name for the conversation
+    wire: str
+    about: dict[str, Any]
+    model: Raw
+    options: Raw
+    system: Raw
+    tools: Raw
+    messages: list[Raw]  # the answer is the last
+
+
+def encode_record(number: int, exchange: "Exchange") -> bytes:
+    """An exchange as `decode_record` reads it: MessagePack, or JSON where MessagePack has no way to write it."""
+    request, answer = exchange.request, exchange.answer
+    assert request is not None and answer is not None
+    context = request.context
+    fields = (
+        number,
+        exchange.id,
+        exchange.key.name,
+        exchange.session,
+        exchange.wire.api,
+        _about(exchange),
+        exchange.model,
+        request.options,
+        context.system,
+        context.tools,
+        (*context.messages, answer),
+    )
+    try:
+        return b"M" + _encoder.encode(fields)
+    except (OverflowError, UnicodeEncodeError, TypeError):  # an integer of more than 64 bits
+        return b"J" + jsontext.write(plain(fields))
+
+
+def decode_record(data: bytes | memoryview) -> Record:
+    return _JSON.decode(data[1:]) if data[:1] == b"J" else _MSGPACK.decode(data[1:])
+
+
+def _custom(value: Any) -> Any:
+    if isinstance(value, CustomMessage):
+        return plain(value)
+    raise TypeError(f"{type(value).__name__} cannot be recorded")
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=_custom)
+_MSGPACK = msgspec.msgpack.Decoder(Record)
+_JSON = msgspec.json.Decoder(Record)
+_MESSAGE = msgspec.msgpack.Decoder(Message)
+
+
+def _is_json(raw: Raw) -> bool:
+    # MessagePack's objects, arrays, texts and nil begin with a byte above 0x7f; numbers are never a part of their own.
+    return bytes(memoryview(raw)[:1])[0] < 0x80
+
+
+def _plain_of(raw: Raw) -> Any:
+    return jsontext.read(bytes(raw)) if _is_json(raw) else msgspec.msgpack.decode(raw)
+
+
+def _value_of(raw: Raw, type: Any) -> Any:
+    return load(bytes(raw), type) if _is_json(raw) else msgspec.msgpack.decode(raw, type=type)
+
+
+def _message_of(raw: Raw) -> AgentMessage:
+    if _is_json(raw):
+        return message_of(jsontext.read(bytes(raw)))
+    try:
+        message: AgentMessage = _MESSAGE.decode(raw)
+    except msgspec.ValidationError:  # another role
+        return message_of(msgspec.msgpack.decode(raw))
+    return message
+
+
+def _about(exchange: "Exchange") -> dict[str, Any]:
+    found = {
+        "exchange": exchange.id,
+        "asked": exchange.asked_model,
+        "lane": exchange.lane,
+        "attempts": exchange.attempts,
+        "losses": [asdict(loss) for loss in exchange.losses] or None,
+        "cacheBreak": asdict(exchange.cache_break) if exchange.cache_break is not None else None,
+        "cost": exchange.cost,
+        "estimated": exchange.is_estimated or None,
+        "aborted": exchange.is_aborted or None,
+    }
+    return {name: value for name, value in found.items() if value is not None}
 
 
 # --- what is the same ------------------------------------------------------------------------------------------------
@@ -159,8 +260,47 @@ def _substituted(value: Any, patterns: Sequence[re.Pattern[str]]) -> Any:
 # --- writing ---------------------------------------------------------------------------------------------------------
 
 
-class Recorder:
-    """Writes exchanges to sessions, one after the other, in a thread."""
+class _Turn(NamedTuple):
+    """A record, and where it belongs."""
+
+    record: Record
+    session: str
+    named: str | None  # the digest of the conversation's own name
+    ids: list[str]  # of the entries, the answer's last
+    cleaned: dict[int, AgentMessage]  # messages that were decoded on the way
+
+
+class _Open:
+    """A session that is open for writing."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.opened = self.used = time.monotonic()
+        self.known: set[str] = set()  # entries that are in it
+        self.head = session.head
+
+    def has(self, id: str) -> bool:
+        if id in self.known:
+            return True
+        if not self.session.line_count:
+            return False
+        try:
+            self.session.line_of(id)
+        except SessionNotFound:
+            return False
+        self.known.add(id)
+        return True
+
+
+class _Waiting(NamedTuple):
+    """Turns of a session that another process writes to, and until when they wait."""
+
+    turns: list[_Turn]
+    until: float
+
+
+class SessionWriter:
+    """Writes records to sessions. What comes together for one session is one write."""
 
     def __init__(
         self, store: Store, redact: Callable[[Any], Any] = lambda value: value, *, sample: float = 1.0
@@ -168,158 +308,205 @@ class Recorder:
         self._store = store
         self._redact = redact
         self._sample = sample
-        self._clean: OrderedDict[str, tuple[str, Any]] = OrderedDict()  # by digest of the message as it came
+        self._echoes: OrderedDict[bytes, str] = OrderedDict()  # by digest of the encoded message
+        self._systems: OrderedDict[bytes, str] = OrderedDict()  # system texts as they may be written, likewise
+        self._described: OrderedDict[bytes, Conversation] = OrderedDict()  # what new sessions have in common, likewise
         self._sessions: OrderedDict[str, str] = OrderedDict()  # by how a conversation begins
         self._parents: OrderedDict[str, str] = OrderedDict()  # the first session of each conversation that has a name
-        self._open: Session | None = None
-        self._queue: asyncio.Queue[Exchange] | None = None
-        self._worker: asyncio.Task[None] | None = None
+        self._open: OrderedDict[str, _Open] = OrderedDict()
+        self._waiting: dict[str, _Waiting] = {}
 
-    async def observe(self, exchange: Exchange) -> None:
-        if exchange.request is None or exchange.answer is None:
-            return
-        if self._queue is None:
-            self._queue = asyncio.Queue(QUEUE)
-            self._worker = asyncio.ensure_future(self._work())
-        await self._queue.put(exchange)
-
-    async def flush(self) -> None:
-        """Until everything that was observed is written."""
-        if self._queue is not None:
-            await self._queue.join()
-
-    async def close(self) -> None:
-        await self.flush()
-        if self._worker is not None:
-            self._worker.cancel()
-            await asyncio.gather(self._worker, return_exceptions=True)
-        await asyncio.to_thread(self._release)
-
-    async def _work(self) -> None:
-        assert self._queue is not None
-        while True:
+    def write(self, records: Sequence[Record]) -> list[Outcome]:
+        """Writes records, and what waited for another writer; the outcome of each that is done with."""
+        outcomes: list[Outcome] = []
+        turns: dict[str, list[_Turn]] = {}
+        for record in records:
             try:
-                batch = [await asyncio.wait_for(self._queue.get(), IDLE)]
-            except TimeoutError:
-                await asyncio.to_thread(self._release)
+                turn = self._turn(record)
+            except Exception as error:
+                outcomes.append((record.number, _reason(record, error)))
                 continue
-            while not self._queue.empty():
-                batch.append(self._queue.get_nowait())
-            try:
-                await asyncio.to_thread(self._record_all, batch)  # one change of threads for what ended together
-            finally:
-                for _ in batch:
-                    self._queue.task_done()
+            if turn is None:
+                outcomes.append((record.number, None))
+            elif turn.session in self._waiting:
+                self._waiting[turn.session].turns.append(turn)
+            else:
+                turns.setdefault(turn.session, []).append(turn)
+        waiting, self._waiting = self._waiting, {}
+        for id, one in waiting.items():
+            outcomes += self._write(id, one.turns, one.until)
+        for id, some in turns.items():
+            outcomes += self._write(id, some)
+        return outcomes
 
-    def _record_all(self, batch: Sequence[Exchange]) -> None:
-        for exchange in batch:
-            try:
-                self.record(exchange)
-            except (InterlinguaError, OSError) as error:
-                _log.error("%s is not recorded: %s", exchange.id, error)
-            except Exception:
-                _log.exception("%s is not recorded", exchange.id)
-
-    def record(self, exchange: Exchange) -> str | None:
-        """Writes one exchange; the id of its session, or None where it is not in the sample."""
-        assert exchange.request is not None and exchange.answer is not None
-        messages = [*exchange.request.context.messages, exchange.answer]
-        cleaned = [self._cleaned(message) for message in messages]
-        ids = chain(digest for digest, _ in cleaned)
-        id, named = self._session_of(exchange, ids[0])
-        if int(_digest(named or id)[:8], 16) / 2**32 >= self._sample:
+    def due(self) -> float | None:
+        """Seconds after which `release` or `write` has something to do; None: never."""
+        if self._waiting:
+            return RETRY
+        if not self._open:
             return None
-        session = self._opened(id, exchange, named)
-        known = next((at for at in reversed(range(len(ids))) if _has(session, ids[at])), -1)
-        answered = len(ids) - 1
-        if known == answered:  # the same answer again: a repeated turn that ended as before
-            session.rewind(ids[answered])
-            return id
-        for at in range(known + 1, len(ids)):
-            about = {"gateway": _about(exchange)} if at == answered else None
-            session.append(
-                cleaned[at][1],
-                id=ids[at],
-                parent_id=ids[at - 1] if at else None,
-                extra={"interlingua": about} if about else None,
-            )
-        return id
+        now = time.monotonic()
+        return max(0.0, min(one.used + IDLE for one in self._open.values()) - now) + 0.01
 
-    def _cleaned(self, message: AgentMessage) -> tuple[str, Any]:
-        """A message as it may be written, and its digest."""
-        raw = plain(message)
-        key = hashlib.blake2b(compact(raw).encode("utf-8", "replace"), digest_size=16).hexdigest()
-        found = self._clean.get(key)
-        if found is None:
-            clean = self._redact(raw)
-            made = message if clean is raw or clean == raw else message_of(clean)
-            found = self._clean[key] = (echo_digest(made), made)
-            if len(self._clean) > _REMEMBERED:
-                self._clean.popitem(last=False)
-        else:
-            self._clean.move_to_end(key)
-        return found
+    def release(self) -> None:
+        """Closes sessions for which nothing came for a while, and those that others may be waiting for."""
+        now = time.monotonic()
+        for id, one in list(self._open.items()):
+            if now > one.used + IDLE:
+                self._close(id, sync=True)
+            elif now > one.opened + HOLD:
+                self._close(id)
 
-    def _session_of(self, exchange: Exchange, first: str) -> tuple[str, str | None]:
-        """The session of an exchange, and the name of its conversation where the client gives one."""
-        assert exchange.request is not None
-        system = str(self._redact(exchange.request.context.system_prompt or ""))
-        named = _digest(exchange.key.name, exchange.session) if exchange.session else None
-        begins = _digest(named or exchange.key.name, first)
+    def close(self) -> list[Outcome]:
+        """Writes what waits for another writer, as far as that is possible, and closes all sessions."""
+        outcomes: list[Outcome] = []
+        while self._waiting:
+            time.sleep(RETRY)
+            outcomes += self.write(())
+        for id in list(self._open):
+            self._close(id, sync=True)
+        self._store.close()
+        return outcomes
+
+    # --- where it belongs --------------------------------------------------------------------------------------------
+
+    def _turn(self, record: Record) -> _Turn | None:
+        """Where a record belongs; None if its conversation is not in the sample."""
+        cleaned: dict[int, AgentMessage] = {}
+        echoes = []
+        last = len(record.messages) - 1
+        for at, raw in enumerate(record.messages):
+            key = hashlib.blake2b(raw, digest_size=16).digest()
+            echo = self._echoes.get(key)
+            if echo is None:
+                cleaned[at] = self._cleaned(raw)
+                echo = echo_digest(cleaned[at])
+                if at != last:  # an answer comes only once in this form
+                    _remember(self._echoes, key, echo, _ECHOES)
+            echoes.append(echo)
+        ids = chain(echoes)
+        id, named = self._session_of(record, ids[0])
+        if self._sample < 1 and int(_digest(named or id)[:8], 16) / 2**32 >= self._sample:
+            return None
+        return _Turn(record, id, named, ids, cleaned)
+
+    def _cleaned(self, raw: Raw) -> AgentMessage:
+        """A message as it may be written."""
+        message, before = _message_of(raw), _plain_of(raw)
+        if self._redact(before) == before:
+            return message
+        # Not the encoded form: in it, what other versions wrote has another place.
+        return message_of(self._redact(plain(message)))
+
+    def _session_of(self, record: Record, first: str) -> tuple[str, str | None]:
+        """The session of a record, and the name of its conversation where the client gives one."""
+        named = _digest(record.key, record.session) if record.session else None
+        begins = _digest(named or record.key, first)
         # A system text may change in a conversation, with the date for one; as long as it begins the same, it is one.
-        id = self._sessions.get(begins) or _digest(named or begins, system)
-        _remember(self._sessions, begins, id)
+        id = self._sessions.get(begins) or _digest(named or begins, self._system_of(record))
+        _remember(self._sessions, begins, id, _REMEMBERED)
         return id, named
 
-    def _opened(self, id: str, exchange: Exchange, named: str | None) -> Session:
-        if self._open is not None and self._open.id == id:
-            self._open.refresh()
-            return self._open
-        self._release()
-        deadline = time.monotonic() + _BUSY
-        while True:
-            try:
-                self._open = Session.open(
-                    id, agent=AGENT, store=self._store, about=self._described(id, exchange, named)
-                )
-            except SessionBusy:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.05)
-            else:
-                return self._open
+    def _system_of(self, record: Record) -> str:
+        key = hashlib.blake2b(record.system, digest_size=16).digest()
+        text = self._systems.get(key)
+        if text is None:
+            text = str(self._redact(text_of(_value_of(record.system, System))))
+        _remember(self._systems, key, text, _SYSTEMS)
+        return text
 
-    def _described(self, id: str, exchange: Exchange, named: str | None) -> Conversation:
+    # --- the sessions ------------------------------------------------------------------------------------------------
+
+    def _write(self, id: str, turns: list[_Turn], until: float | None = None) -> list[Outcome]:
+        """Writes turns of one session; those that wait for another writer, `until` some time, have no outcome yet."""
+        is_fresh = id not in self._open
+        try:
+            return self._append_all(self._opened(id, turns[0]), turns)
+        except SessionBusy as busy:
+            until = until or time.monotonic() + BUSY
+            if time.monotonic() > until:
+                return [(turn.record.number, str(busy)) for turn in turns]
+            self._waiting.setdefault(id, _Waiting([], until)).turns.extend(turns)
+            return []
+        except Exception as error:
+            self._close(id)
+            if is_fresh and len(turns) == 1:
+                return [(turns[0].record.number, _reason(turns[0].record, error))]
+            # The file may have been deleted or replaced, or one turn spoils the others: each again, in the file as is.
+            return [outcome for turn in turns for outcome in self._write(id, [turn])]
+
+    def _append_all(self, place: _Open, turns: list[_Turn]) -> list[Outcome]:
+        with place.session.grouped():
+            for turn in turns:
+                self._append(place, turn)
+        return [(turn.record.number, None) for turn in turns]
+
+    def _append(self, place: _Open, turn: _Turn) -> None:
+        ids, session = turn.ids, place.session
+        last = len(ids) - 1
+        known = next((at for at in reversed(range(len(ids))) if place.has(ids[at])), -1)
+        if known == last:  # the same answer again: a repeated turn that ended as before
+            if place.head != ids[last]:
+                session.rewind(ids[last])
+                place.head = ids[last]
+            return
+        for at in range(known + 1, len(ids)):
+            session.append(
+                turn.cleaned.get(at) or self._cleaned(turn.record.messages[at]),
+                id=ids[at],
+                parent_id=ids[at - 1] if at else None,
+                extra={"interlingua": {"gateway": turn.record.about}} if at == last else None,
+            )
+            place.known.add(ids[at])
+        place.head = ids[last]
+
+    def _opened(self, id: str, turn: _Turn) -> _Open:
+        place = self._open.get(id)
+        if place is None:
+            place = self._open[id] = _Open(self._session(id, turn))
+            if len(self._open) > _OPEN:
+                self._close(next(iter(self._open)))
+        else:
+            self._open.move_to_end(id)
+            place.used = time.monotonic()
+        return place
+
+    def _session(self, id: str, turn: _Turn) -> Session:
+        if turn.named in self._parents:  # it may be a sub-agent's: then its description takes a look at the parent
+            with contextlib.suppress(SessionNotFound):
+                return Session.open(id, agent=AGENT, store=self._store, create=False)
+        return Session.open(id, agent=AGENT, store=self._store, about=self._about(id, turn))
+
+    def _about(self, id: str, turn: _Turn) -> Conversation:
         """The first line of a new session: system text, tools, model, and for a sub-agent the call that started it."""
-        assert exchange.request is not None
-        context: Context = exchange.request.context
-        extra: dict[str, Any] = {
-            "gateway": {"key": exchange.key.name, "session": exchange.session, "wire": exchange.wire.api}
-        }
+        record, named = turn.record, turn.named
+        extra: dict[str, Any] = {"gateway": {"key": record.key, "session": record.session, "wire": record.wire}}
         parent = self._parents.get(named) if named is not None else None
         if named is not None and parent is None:
-            _remember(self._parents, named, id)
+            _remember(self._parents, named, id, _REMEMBERED)
         elif parent is not None and parent != id:
-            extra["spawnedBy"] = self._started_by(parent, context)
-        about = Conversation(
-            system=context.system,
-            tools=context.tools,
-            model=exchange.model,
-            options=replace(exchange.request.options, session_id=None, metadata=None),
-            extra={"interlingua": extra},
-        )
-        made: Conversation = build(self._redact(plain(about)))
-        return made
+            extra["spawnedBy"] = self._started_by(parent, turn)
+        parts = (record.system, record.tools, record.model, record.options)
+        key = hashlib.blake2b(b"".join(hashlib.blake2b(part).digest() for part in parts), digest_size=16).digest()
+        made = self._described.get(key)
+        if made is None:
+            about = Conversation(
+                system=_value_of(record.system, System),
+                tools=_value_of(record.tools, tuple[ToolSpec, ...] | None),
+                model=_value_of(record.model, ModelDescriptor | None),
+                options=replace(_value_of(record.options, Options), session_id=None, metadata=None),
+            )
+            made = build(self._redact(plain(about)))
+        _remember(self._described, key, made, _SYSTEMS)
+        return replace(made, extra={**made.extra, "interlingua": self._redact(extra)})
 
-    def _started_by(self, parent: str, context: Context) -> dict[str, Any]:
+    def _started_by(self, parent: str, turn: _Turn) -> dict[str, Any]:
         """The call of the parent whose arguments have the sub-agent's task in them."""
         found: dict[str, Any] = {"session": parent}
-        task = next((m for m in context.messages if isinstance(m, UserMessage)), None)
+        messages = map(self._cleaned, turn.record.messages)
+        task = next((m for m in messages if isinstance(m, UserMessage)), None)
         text = "".join(b.text for b in blocks_of(task.content) if isinstance(b, TextBlock)) if task is not None else ""
-        with (
-            contextlib.suppress(SessionError),
-            Session.open(parent, agent=AGENT, store=self._store, read_only=True) as session,
-        ):
+        with contextlib.suppress(SessionError), self._reading(parent) as session:
             for entry in reversed(session.path(last=50)):
                 if not isinstance(entry.message, AssistantMessage):
                     continue
@@ -328,96 +515,31 @@ class Recorder:
                         return {**found, "entry": entry.id, "callId": call.id}
         return found
 
-    def _release(self) -> None:
-        if self._open is not None:
-            self._open.close()
-            self._open = None
+    @contextlib.contextmanager
+    def _reading(self, id: str) -> Iterator[Session]:
+        place = self._open.get(id)
+        if place is not None:
+            yield place.session
+            return
+        with Session.open(id, agent=AGENT, store=self._store, read_only=True) as session:
+            yield session
+
+    def _close(self, id: str, *, sync: bool = False) -> None:
+        place = self._open.pop(id, None)
+        if place is not None:
+            with contextlib.suppress(SessionError, OSError):  # every line is written already
+                place.session.close(sync=sync)
 
 
-def _remember(place: OrderedDict[str, str], key: str, value: str) -> None:
+def _remember(place: OrderedDict[K, V], key: K, value: V, limit: int) -> None:
     place[key] = value
     place.move_to_end(key)
-    if len(place) > _REMEMBERED:
+    if len(place) > limit:
         place.popitem(last=False)
 
 
-def _has(session: Session, id: str) -> bool:
-    try:
-        session.line_of(id)
-    except SessionNotFound:
-        return False
-    return True
-
-
-def _about(exchange: Exchange) -> dict[str, Any]:
-    found = {
-        "exchange": exchange.id,
-        "asked": exchange.asked_model,
-        "lane": exchange.lane,
-        "attempts": exchange.attempts,
-        "losses": [asdict(loss) for loss in exchange.losses] or None,
-        "cacheBreak": asdict(exchange.cache_break) if exchange.cache_break is not None else None,
-        "cost": exchange.cost,
-        "estimated": exchange.is_estimated or None,
-        "aborted": exchange.is_aborted or None,
-    }
-    return {name: value for name, value in found.items() if value is not None}
-
-
-# --- answering from a recording --------------------------------------------------------------------------------------
-
-
-class Replay:
-    """Answers requests from recorded sessions: the script of an offline connector.
-
-    A request that came more than once gets its answers in the order in which they were recorded, then the last again.
-    """
-
-    def __init__(self, sessions: Iterable[Session], redact: Callable[[Any], Any] = lambda value: value) -> None:
-        self._redact = redact
-        self._answers: dict[str, list[AssistantMessage]] = {}
-        self._ids: set[str] = set()
-        self._given: dict[str, int] = {}
-        for session in sessions:
-            self._add(session)
-
-    def __len__(self) -> int:
-        return sum(map(len, self._answers.values()))
-
-    def _add(self, session: Session) -> None:
-        ids: dict[str | None, str] = {None: ""}
-        for entry in session.entries():
-            before = ids.get(entry.parent_id)
-            if before is None or entry.id is None:
-                continue
-            own = ids[entry.id] = chain([echo_digest(entry.message)], before)[0]
-            self._ids.add(own)
-            if isinstance(entry.message, AssistantMessage):
-                self._answers.setdefault(before, []).append(entry.message)
-
-    def __call__(self, request: Request) -> AssistantMessage | ProviderError:
-        digests = [echo_digest(message_of(self._redact(plain(message)))) for message in request.context.messages]
-        ids = chain(digests)
-        answers = self._answers.get(ids[-1] if ids else "")
-        if not answers:
-            known = next((at for at in reversed(range(len(ids))) if ids[at] in self._ids), -1) + 1
-            return BadRequest(
-                f"no answer to this request is recorded: {known} of its {len(ids)} messages are; record it first",
-                status=404,
-                code="not_recorded",
-            )
-        at = self._given.get(ids[-1], 0)
-        self._given[ids[-1]] = at + 1
-        return answers[min(at, len(answers) - 1)]
-
-
-def replay_gateway(answers: Replay, *, host: str = "127.0.0.1", port: int = 0) -> Gateway:
-    """A gateway that answers every model from recordings, and reaches no provider."""
-    connectors = ConnectorRegistry([DebugConnector(answers, provider="replay", label="Recordings")])
-    settings = Settings(
-        aliases=(Alias(name="recording", targets=(Target(model="replay/script"),), retries=0),),
-        rules=(Rule(model="*", to="recording"),),
-        open_models=False,
-        listen=Listen(host=host, port=port),
-    )
-    return Gateway(settings, client=Client(connectors=connectors))
+def _reason(record: Record, error: Exception) -> str:
+    """Why a record is not written; a defect is logged with its traceback."""
+    if not isinstance(error, InterlinguaError | OSError):
+        _log.error("%s is not recorded", record.id, exc_info=error)
+    return str(error) or type(error).__name__

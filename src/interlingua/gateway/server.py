@@ -780,7 +780,7 @@ class Gateway:
             await asyncio.wait([self._closing])
         for observer in self.observers:
             if getattr(observer, "backlog", 0):
-                await observer.flush()  # type: ignore[attr-defined]
+                await (getattr(observer, "catch_up", None) or observer.flush)()  # type: ignore[attr-defined]
 
     async def _tell(self, *exchanges: Exchange) -> None:
         """Tells the observers that take their time: they see nothing before it is in the ledger."""

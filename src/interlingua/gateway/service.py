@@ -26,7 +26,7 @@ from .ledger import Ledger
 from .metrics import CONTENT_TYPE, Metrics
 from .recall import Recall
 from .recall_store import RecallStore, open_recall
-from .recording import Recorder, recorder_of
+from .recorder import Recorder, recorder_of
 from .server import Gateway
 from .settings_file import ServeSettings, load_settings, resolved_address
 from .state import StateError, StateStore, open_state
@@ -90,8 +90,8 @@ class Service:
         self.ledger = Ledger(resolved_address(state.ledger or database))
         self._store: StateStore = open_state(resolved_address(state.limits or database), self.ledger.database)
         self.accounts = Accounts(self._store, seed=self.ledger.spent)
-        self.metrics = Metrics(lambda: self.gateway.open_exchanges, metrics_folder)
-        self.recorder: Recorder | None = recorder_of(settings.recording)
+        self.metrics = Metrics(lambda: self.gateway.open_exchanges, metrics_folder, self._unrecorded)
+        self.recorder: Recorder | None = recorder_of(settings.recording, self.metrics.count_recorder)
         self._log = AccessLog(settings.log.access) if settings.log.access else None
         size = settings.gateway.recall_bytes
         self._recall = _shared_recall(settings, folder) if size > 0 else None
@@ -111,6 +111,9 @@ class Service:
         self._is_draining = False
         self._probed: tuple[float, str | None] = (0.0, None)
         self._watcher: asyncio.Task[None] | None = None
+
+    def _unrecorded(self) -> int:
+        return self.recorder.waiting if self.recorder is not None else 0
 
     # --- life --------------------------------------------------------------------------------------------------------
 

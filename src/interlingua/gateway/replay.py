@@ -1,0 +1,72 @@
+"""Answers from recorded sessions: the same requests get the same answers, in any client's format, offline."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ..connect.client import Client
+from ..connect.debug import DebugConnector
+from ..connect.registry import ConnectorRegistry
+from ..sessions import Session
+from ..values.canonical import message_of, plain
+from ..values.errors import BadRequest, ProviderError
+from ..values.messages import AssistantMessage
+from ..values.request import Request
+from .recording import chain, echo_digest
+from .server import Gateway
+from .settings import Alias, Listen, Rule, Settings, Target
+
+
+class Replay:
+    """Answers requests from recorded sessions: the script of an offline connector.
+
+    A request that came more than once gets its answers in the order in which they were recorded, then the last again.
+    """
+
+    def __init__(self, sessions: Iterable[Session], redact: Callable[[Any], Any] = lambda value: value) -> None:
+        self._redact = redact
+        self._answers: dict[str, list[AssistantMessage]] = {}
+        self._ids: set[str] = set()
+        self._given: dict[str, int] = {}
+        for session in sessions:
+            self._add(session)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._answers.values()))
+
+    def _add(self, session: Session) -> None:
+        ids: dict[str | None, str] = {None: ""}
+        for entry in session.entries():
+            before = ids.get(entry.parent_id)
+            if before is None or entry.id is None:
+                continue
+            own = ids[entry.id] = chain([echo_digest(entry.message)], before)[0]
+            self._ids.add(own)
+            if isinstance(entry.message, AssistantMessage):
+                self._answers.setdefault(before, []).append(entry.message)
+
+    def __call__(self, request: Request) -> AssistantMessage | ProviderError:
+        digests = [echo_digest(message_of(self._redact(plain(message)))) for message in request.context.messages]
+        ids = chain(digests)
+        answers = self._answers.get(ids[-1] if ids else "")
+        if not answers:
+            known = next((at for at in reversed(range(len(ids))) if ids[at] in self._ids), -1) + 1
+            return BadRequest(
+                f"no answer to this request is recorded: {known} of its {len(ids)} messages are; record it first",
+                status=404,
+                code="not_recorded",
+            )
+        at = self._given.get(ids[-1], 0)
+        self._given[ids[-1]] = at + 1
+        return answers[min(at, len(answers) - 1)]
+
+
+def replay_gateway(answers: Replay, *, host: str = "127.0.0.1", port: int = 0) -> Gateway:
+    """A gateway that answers every model from recordings, and reaches no provider."""
+    connectors = ConnectorRegistry([DebugConnector(answers, provider="replay", label="Recordings")])
+    settings = Settings(
+        aliases=(Alias(name="recording", targets=(Target(model="replay/script"),), retries=0),),
+        rules=(Rule(model="*", to="recording"),),
+        open_models=False,
+        listen=Listen(host=host, port=port),
+    )
+    return Gateway(settings, client=Client(connectors=connectors))
