@@ -8,14 +8,16 @@ GATEWAY_BENCH_PROFILE=FILE python bench/…     each server leaves its profile i
 
 Each server is a process with one worker in front of the same upstream, with keys, limits and ledger on where it has
 them. Row by row, round after round, they take turns, so that all meet the same weather. CPU is the processor time of
-the server's own process (the kernel's work for it included), which other programs on the machine disturb least: shares
-are those of CPU. `added` is what the first byte of a body takes beyond the upstream's own. Tables go to
+the process that serves (the kernel's work for it included), which other programs on the machine disturb least: shares
+are those of CPU. `all` adds the processes that it started: the recorder. `added` is what the first byte of a body takes
+beyond the upstream's own. In the rows `new` and `recording-new` each call is a conversation of its own. Tables go to
 `results/gateway.md`, from where `run.py --write-docs` takes them.
 """
 
 import argparse
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import platform
@@ -41,6 +43,7 @@ TABLES = HERE / "results" / "gateway.md"
 SERVERS = HERE / "gateway_servers.py"
 CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
 ASK: dict[str, Any] = {"model": "m", "max_tokens": 100, "messages": [{"role": "user", "content": "Hello"}]}
+NUMBER = b"#########"  # in a request: the number of the call, where each is another
 OPEN_STREAMS = 1000
 
 
@@ -51,6 +54,7 @@ class Row(NamedTuple):
     path: str
     beside: str = ""
     most: int = 1000  # callers at once
+    is_new: bool = False  # each call is a conversation of its own; else all ask the same
 
 
 ROWS = {
@@ -59,7 +63,9 @@ ROWS = {
     "codec": Row("codec", CHAT, "bare"),
     "same": Row("gateway", MESSAGES, "bare"),
     "translated": Row("gateway", CHAT, "codec"),
+    "new": Row("gateway", CHAT, "codec", is_new=True),
     "recording": Row("recording", CHAT, "translated"),
+    "recording-new": Row("recording", CHAT, "new", is_new=True),
     "redis": Row("redis", CHAT, "translated"),
     "litellm": Row("litellm", CHAT, "translated", 32),  # with more, its calls take half a minute
 }
@@ -82,11 +88,11 @@ class Caller(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport: Any = transport
 
-    async def ask(self) -> None:
+    async def ask(self, number: int = 0) -> None:
         self._received.clear()
         self._length, self.first = None, 0.0
         self._done = asyncio.get_running_loop().create_future()
-        self.transport.write(self._request)
+        self.transport.write(self._request.replace(NUMBER, b"%09d" % number) if number else self._request)
         await self._done
 
     def data_received(self, data: bytes) -> None:
@@ -177,11 +183,19 @@ class Measured(NamedTuple):
     calls: int
     seconds: float
     cpu: float  # milliseconds a call
+    all_cpu: float  # with the processes that it started
     latencies: list[float]  # milliseconds
     firsts: list[float]
 
 
-async def measure(server: "Server", path: str, body: Any, concurrency: int, seconds: float) -> Measured:
+_numbers = itertools.count(1)
+
+
+async def measure(
+    server: "Server", path: str, body: Any, concurrency: int, seconds: float, *, is_new: bool = False
+) -> Measured:
+    if is_new:
+        body = {**body, "messages": [{"role": "user", "content": f"Hello {NUMBER.decode()}"}]}
     loop = asyncio.get_running_loop()
     request = request_of(path, server.key, body)
     callers = [
@@ -192,19 +206,20 @@ async def measure(server: "Server", path: str, body: Any, concurrency: int, seco
 
     async def work(caller: Caller, end: float) -> None:
         while (start := time.perf_counter()) < end:
-            await caller.ask()
+            await caller.ask(next(_numbers) if is_new else 0)
             latencies.append((time.perf_counter() - start) * 1000)
             firsts.append((caller.first - start) * 1000)
 
     await asyncio.gather(*(work(caller, time.perf_counter() + seconds / 5) for caller in callers))  # warm
     latencies.clear()
     firsts.clear()
-    before, start = server.cpu(), time.perf_counter()
+    before, all_before, start = server.cpu(), server.cpu(alone=False), time.perf_counter()
     await asyncio.gather(*(work(caller, start + seconds) for caller in callers))
-    took, used = time.perf_counter() - start, server.cpu() - before
+    took, used, all_used = time.perf_counter() - start, server.cpu() - before, server.cpu(alone=False) - all_before
     for caller in callers:
         caller.transport.close()
-    return Measured(len(latencies), took, used * 1000 / max(1, len(latencies)), latencies, firsts)
+    calls = max(1, len(latencies))
+    return Measured(len(latencies), took, used * 1000 / calls, all_used * 1000 / calls, latencies, firsts)
 
 
 # --- servers ---------------------------------------------------------------------------------------------------------
@@ -226,10 +241,10 @@ class Server:
                     found += map(int, (task / "children").read_text().split())
         return found
 
-    def cpu(self) -> float:
-        """Seconds of processor time so far; in nanoseconds where the kernel counts them."""
+    def cpu(self, *, alone: bool = True) -> float:
+        """Seconds of processor time so far, of the process alone or with its children; from nanoseconds."""
         total = 0.0
-        for pid in self._pids():
+        for pid in self._pids()[: 1 if alone else None]:
             for task in Path(f"/proc/{pid}/task").iterdir():
                 total += int((task / "schedstat").read_text().split()[0]) / 1e9
         return total
@@ -348,7 +363,9 @@ async def compare(rows: list[str], levels: list[int], rounds: int, seconds: floa
                             continue
                         server = await running.get(ROWS[row].server)
                         body = {**ASK, "stream": stream}
-                        found[row].append(await measure(server, ROWS[row].path, body, concurrency, seconds))
+                        found[row].append(
+                            await measure(server, ROWS[row].path, body, concurrency, seconds, is_new=ROWS[row].is_new)
+                        )
                 kind = "stream" if stream else "plain"
                 for row, measured in found.items():
                     if not measured:
@@ -374,6 +391,7 @@ def _cell(measured: list[Measured]) -> dict[str, float]:
     return {
         "rate": round(statistics.median(each.calls / each.seconds for each in measured), 1),
         "cpu": round(statistics.median(each.cpu for each in measured), 4),
+        "all": round(statistics.median(each.all_cpu for each in measured), 4),
         "p50": round(latencies[len(latencies) // 2], 2),
         "p99": round(latencies[len(latencies) * 99 // 100], 2),
         "first": round(firsts[len(firsts) // 2], 2),
@@ -407,15 +425,16 @@ def tables(results: dict[str, Any]) -> str:
     lines = []
     for kind in ("plain", "stream"):
         lines += [f"**{'Streams of 100 events' if kind == 'stream' else 'Plain calls'}**", ""]
-        lines += ["| row | at once | calls/s | CPU ms a call | share | p50 ms | p99 ms | first byte ms | added |"]
-        lines += ["|:--|--:|--:|--:|--:|--:|--:|--:|--:|"]
+        lines += ["| row | at once | calls/s | CPU ms a call | share | all | p50 ms | p99 ms | first byte ms | added |"]
+        lines += ["|:--|--:|--:|--:|--:|--:|--:|--:|--:|--:|"]
         for key, cell in cells.items():
             row, of, level = key.split()
             if of != kind:
                 continue
             beside = cells.get(f"{ROWS[row].beside} {kind} {level}")
             share = f"{beside['cpu'] / cell['cpu']:.0%} of {ROWS[row].beside}" if beside else ""
-            numbers = [f"{cell['rate']:.0f}", f"{cell['cpu']:.3f}", share]
+            extra = f"{cell['all']:.3f}" if cell["all"] > cell["cpu"] * 1.01 else ""
+            numbers = [f"{cell['rate']:.0f}", f"{cell['cpu']:.3f}", share, extra]
             numbers += [f"{cell[name]:.2f}" for name in ("p50", "p99", "first")]
             direct = cells.get(f"upstream {kind} {level}")
             numbers += [f"{cell['first'] - direct['first']:.2f}" if direct and row != "upstream" else ""]
