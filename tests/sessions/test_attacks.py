@@ -37,6 +37,12 @@ from interlingua.sessions.gc import collect_blobs, purge
 
 from .making import answer, fill, texts, user
 
+
+@pytest.fixture(autouse=True)
+def _small_sessions_have_an_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_INDEXED", 1)
+
+
 PRECIOUS = b"precious\n" * 3
 
 

@@ -19,6 +19,12 @@ from interlingua.sessions.index import Index, Record, StaleIndex, check_of
 from interlingua.sessions.tree import ENTRY
 from sessions.making import answer, fill, lines_of, read_lines, texts, user, write_lines
 
+
+@pytest.fixture(autouse=True)
+def _small_sessions_have_an_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_INDEXED", 1)
+
+
 USER: dict[str, Any] = {"role": "user", "content": "Hi", "id": "a"}
 ANSWER: dict[str, Any] = {"role": "assistant", "content": "Hello", "id": "b", "parentId": "a"}
 
@@ -637,3 +643,15 @@ def test_readers_of_one_file_have_its_index_in_common(tmp_path: Path) -> None:
     first.close()
     assert b'"e3"' in second.line(3)
     second.close()
+
+
+def test_a_small_session_leaves_no_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its lines are read faster than an index is loaded; a longer one gets its index."""
+    monkeypatch.setattr(files, "_INDEXED", 32)
+    for count, has_index in ((5, False), (40, True)):
+        path = tmp_path / f"{count}.jsonl"
+        with Session.open(path) as session:
+            fill(session, *(user("x") for _ in range(count)))
+        assert has_index == path.with_suffix(".idx").exists()
+        with Session.open(path, read_only=True) as session:
+            assert count == len(session.messages)

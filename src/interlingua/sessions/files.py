@@ -46,6 +46,7 @@ ENDING = ".jsonl"
 CATALOGUE = ".sessions-3.idx"
 _DELETED = ".deleted-"
 _CHUNK = 1 << 20
+_INDEXED = 32  # lines from which on an index is faster to load than the lines to read
 _SAVED_EVERY = 512  # lines between two saves of the index
 _MAX_CATALOGUE = 1 << 28  # bytes
 _MAX_LINE = 1 << 28  # bytes; large media are blobs
@@ -402,7 +403,7 @@ class FileLog:
 
     def close(self) -> None:
         if self._file >= 0:
-            if self._lease is not None and len(self._index):
+            if self._lease is not None and len(self._index) >= _INDEXED:
                 self._save_index()
             os.close(self._file)
             self._file = -1
@@ -434,11 +435,15 @@ class FileStore:
             if b"\0" in os.fsencode(self.home):
                 raise ValueError("it contains a NUL character")
         self._folder = folder
+        self._folders: dict[str, Path] = {}
 
     def folder(self, agent: str) -> Path:
-        return (
-            self._folder if self._folder is not None else self.home / "agents" / check_name(agent, "agent") / "sessions"
-        )
+        if self._folder is not None:
+            return self._folder
+        found = self._folders.get(check_name(agent, "agent"))
+        if found is None:
+            found = self._folders[agent] = self.home / "agents" / agent / "sessions"
+        return found
 
     def path(self, agent: str, id: str) -> Path:
         return self.folder(agent) / f"{check_name(id, 'session')}{ENDING}"

@@ -6,6 +6,7 @@ for file systems without such locks, where an owner is dead if its process no lo
 
 import contextlib
 import errno
+import functools
 import os
 import secrets
 import socket
@@ -43,7 +44,7 @@ class Owner(Struct, frozen=True, omit_defaults=True):
     @classmethod
     def myself(cls) -> "Owner":
         pid = os.getpid()
-        return cls(pid, socket.gethostname(), _started(pid), secrets.token_hex(8), time.time())
+        return cls(pid, socket.gethostname(), _own_start(pid), secrets.token_hex(8), time.time())
 
     @property
     def is_dead(self) -> bool:
@@ -243,6 +244,12 @@ def _write(file: int) -> Owner:
     os.pwrite(file, data, 0)
     os.ftruncate(file, len(data))
     return owner
+
+
+@functools.cache
+def _own_start(pid: int) -> str | None:
+    """The start time of this process; a fork of it has another pid."""
+    return _started(pid)
 
 
 def _started(pid: int) -> str | None:
