@@ -35,7 +35,7 @@ STALLED = 30.0  # seconds without a report after which exchanges are no longer r
 MOST = 10_000  # exchanges that wait to be written; then requests wait
 MOST_BYTES = 1 << 26  # of their records
 DEATHS = 3  # of the recorder at one record, after which that record is left out
-_SOON = 0.01  # seconds in which exchanges are collected for one write
+_SOON = 0.05  # seconds in which exchanges are collected for one write
 _LARGE = 1 << 18  # bytes that are sent at once
 _PAUSES = (0.05, 0.2, 1.0, 5.0)  # seconds before the recorder is started again
 _EXIT = 10.0  # seconds for the recorder to close its sessions
@@ -145,7 +145,7 @@ class Recorder(asyncio.Protocol):
         await self.flush()
         self._is_closing = True
         if self._records:
-            _log.error("%d exchanges are not recorded: no report within %g s", len(self._records), STALLED)
+            _log.error("%d exchanges may not be recorded: no report within %g s", len(self._records), STALLED)
             for _ in self._records:
                 self._count("stalled")
         if self._transport is not None:
@@ -171,14 +171,16 @@ class Recorder(asyncio.Protocol):
 
     async def _run(self) -> None:
         """Keeps a recorder running."""
-        deaths = 0
+        deaths = failures = 0
         while not self._is_closing:
             first = next(iter(self._records), 0)
             try:
                 await self._start()
-            except OSError as error:
+            except (OSError, ValueError, NotImplementedError) as error:  # the latter two: not on this system
+                failures += 1
                 _log.error("the recorder cannot be started: %s", error)
             else:
+                failures = 0
                 assert self._lost is not None and self._process is not None
                 await self._lost
                 code = await asyncio.to_thread(_end_of, self._process)
@@ -192,7 +194,7 @@ class Recorder(asyncio.Protocol):
                 if deaths >= DEATHS:
                     self._forget(first, f"the recorder ended {DEATHS} times at it", "crashed")
                     deaths = 0
-            await asyncio.sleep(_PAUSES[min(deaths, len(_PAUSES) - 1)])
+            await asyncio.sleep(_PAUSES[min(deaths + failures, len(_PAUSES) - 1)])
 
     async def _start(self) -> None:
         loop = asyncio.get_running_loop()
