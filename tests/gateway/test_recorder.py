@@ -1,4 +1,4 @@
-"""The recorder's process: killed, stopped, without space, beside another; what it did not record is known."""
+"""The recorder process: killed, stopped, out of disk space, one of two; every skipped exchange is reported."""
 
 import asyncio
 import os
@@ -17,9 +17,10 @@ from interlingua.gateway import Listen, Settings
 from interlingua.gateway import recorder as recorder_module
 from interlingua.gateway.exchange import Exchange
 from interlingua.gateway.recorder import Recorder, recorder_of
-from interlingua.gateway.recording import _message_of, decode_record, encode_record
+from interlingua.gateway.recording import AGENT, _message_of, decode_record, encode_record
 from interlingua.gateway.service import Service
 from interlingua.gateway.settings_file import RecordingSettings, ServeSettings
+from interlingua.sessions import Session, store_at
 from interlingua.values.messages import CustomMessage, ToolCall, UserMessage
 from interlingua.values.request import Context, Request
 
@@ -57,15 +58,15 @@ async def successor(made: Recorder, before: int) -> int:
     return made._process.pid
 
 
-async def test_a_killed_recorder_gets_what_it_had_not_reported_once_more(
+async def test_a_killed_recorder_is_restarted_and_gets_what_it_had_not_acknowledged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nothing is lost, nothing is there twice, and the log and the numbers tell that it happened."""
+    """Nothing is lost or written twice; the restart is logged and counted."""
     counted: list[str] = []
     made = recorder_of(RecordingSettings(enabled=True, home=str(tmp_path)), counted.append)
     assert made is not None
     pid = await started(made)
-    os.kill(pid, signal.SIGSTOP)  # these are sent, and not reported
+    os.kill(pid, signal.SIGSTOP)  # the next ones are sent, and not acknowledged
     for one in questions(1, 2, 3):
         await made.observe(one)
     await made.written()
@@ -76,10 +77,10 @@ async def test_a_killed_recorder_gets_what_it_had_not_reported_once_more(
     assert expected(0, 1, 2, 3, 4, 5) == texts(tmp_path)
     assert all(2 == session.line_count - 1 for session in sessions(tmp_path))
     assert ["restart"] == counted
-    assert "the recorder ended with signal 9; 5 exchanges are sent again" in caplog.text
+    assert "the recorder exited with signal 9; restarting, 5 exchanges are sent again" in caplog.text
 
 
-async def test_an_exchange_that_kills_the_recorder_again_and_again_is_left_out(
+async def test_an_exchange_at_which_the_recorder_crashes_repeatedly_is_skipped(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The others are recorded."""
@@ -97,7 +98,7 @@ async def test_an_exchange_that_kills_the_recorder_again_and_again_is_left_out(
     await asyncio.wait_for(made.close(), 60)
     assert expected(0, 2) == texts(tmp_path)
     assert 1 == counted.count("crashed")
-    assert "x1 is not recorded: the recorder ended 3 times at it" in caplog.text
+    assert "x1 is not recorded: the recorder crashed 3 times at it" in caplog.text
 
 
 async def test_signals_that_end_a_gateway_do_not_end_its_recorder(tmp_path: Path) -> None:
@@ -113,10 +114,10 @@ async def test_signals_that_end_a_gateway_do_not_end_its_recorder(tmp_path: Path
     assert 0 == made.restarts
 
 
-async def test_a_full_disk_costs_the_exchanges_of_that_time_and_each_is_reported(
+async def test_exchanges_are_skipped_while_the_disk_is_full_and_each_is_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Sessions stay readable, and recording goes on when there is space again."""
+    """Sessions stay readable, and recording continues when there is space again."""
     counted: list[str] = []
     made = recorder_of(RecordingSettings(enabled=True, home=str(tmp_path)), counted.append)
     assert made is not None
@@ -135,7 +136,7 @@ async def test_a_full_disk_costs_the_exchanges_of_that_time_and_each_is_reported
 
 
 async def test_requests_wait_for_a_slow_recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Above the limit `catch_up` waits; nothing is left out."""
+    """Above the limit `catch_up` waits; nothing is skipped."""
     monkeypatch.setattr(recorder_module, "MOST", 3)
     made = recorder(tmp_path)
     pid = await started(made)
@@ -156,7 +157,7 @@ async def test_requests_wait_for_a_slow_recorder(tmp_path: Path, monkeypatch: py
 async def test_a_recorder_that_hangs_does_not_stop_the_gateway(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """After a while exchanges are served and not recorded; that is logged and counted, and ends when it reports."""
+    """After a timeout exchanges are skipped, logged and counted, until it responds."""
     monkeypatch.setattr(recorder_module, "STALLED", 0.3)
     monkeypatch.setattr(recorder_module, "MOST", 1)
     counted: list[str] = []
@@ -182,8 +183,8 @@ async def test_a_recorder_that_hangs_does_not_stop_the_gateway(
     monkeypatch.setattr(recorder_module, "STALLED", 30.0)
     await asyncio.wait_for(made.close(), 30)
     assert expected(0, 1, 2, 5) == texts(tmp_path)
-    assert "reported nothing for 0.3 s" in caplog.text
-    assert "the recorder reports again; 2 exchanges were not recorded" in caplog.text
+    assert "no response from the recorder for 0.3 s" in caplog.text
+    assert "the recorder responds again; 2 exchanges were not recorded" in caplog.text
 
 
 async def test_two_workers_record_one_conversation(tmp_path: Path) -> None:
@@ -222,6 +223,24 @@ async def test_the_same_turn_again_adds_nothing_to_the_file(tmp_path: Path) -> N
     await record(tmp_path, *[turn(["Hello"], answer("Hi.")) for _ in range(20)])
     (session,) = sessions(tmp_path)
     assert 3 == session.line_count
+
+
+async def test_a_database_is_recorded_to_as_well(tmp_path: Path) -> None:
+    """Each append is a transaction; conversations continue, and repeated turns add nothing."""
+    address = f"sqlite:{tmp_path / 'records.db'}"
+    made = recorder_of(RecordingSettings(enabled=True, store=address))
+    assert made is not None
+    first = answer("Hi.")
+    for one in (turn(["Hello"], first), turn(["Hello", echo(first), "More"], answer("Sure.")), *questions(1, 2)):
+        await made.observe(one)
+    await asyncio.wait_for(made.close(), 30)
+    store = store_at(address)
+    lengths = []
+    for info in store.sessions(AGENT):
+        with Session.open(info.id, agent=AGENT, store=store, read_only=True) as session:
+            lengths.append(len(session.messages))
+    store.close()
+    assert [2, 2, 4] == sorted(lengths)
 
 
 @pytest.mark.parametrize(

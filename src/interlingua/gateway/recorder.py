@@ -1,15 +1,15 @@
-"""The recorder as the gateway sees it: an observer that passes exchanges to a process of its own.
+"""The gateway's side of recording: an observer that sends exchanges to a recorder process.
 
-In the gateway, recording an exchange is one encoding and a share of a write to a socket. Decoding, redaction, digests
-and files are the work of `recorder_process`, one for each worker.
+Recording costs the gateway one encoding per exchange and one socket write per batch. Decoding, redaction, digests and
+files are the work of `recorder_process`; each worker has one.
 
-- An exchange is kept in memory until the recorder has reported that it is written. If the recorder dies, it is started
-  again and gets all of these once more; entries are named by their content, so none is written twice.
-- If the gateway is killed, the recorder writes everything that was sent before it ends. `written` returns when all
-  exchanges so far are sent: the access log waits for it.
-- If the recorder is slow, `backlog` grows, and above a limit the gateway's requests wait. If it reports nothing at all
-  for `STALLED` seconds, exchanges are served and not recorded until it does.
-- Every exchange that is not recorded is logged and counted.
+- An exchange is kept in memory until the recorder acknowledges it. If the recorder dies, it is restarted and all
+  unacknowledged exchanges are sent again; entry ids are digests of the content, so none is written twice.
+- If the gateway is killed, the recorder writes everything that was sent, then exits. `written` returns when all
+  exchanges so far are sent; the access log waits for it.
+- If the recorder lags, `backlog` grows, and above a limit the gateway's requests wait. If it acknowledges nothing for
+  `STALLED` seconds, exchanges are skipped until it does.
+- Every skipped exchange is logged and counted.
 """
 
 import asyncio
@@ -31,36 +31,36 @@ from .recorder_process import Frames, decode_outcomes, framed
 from .recording import encode_record
 from .settings_file import RecordingSettings, resolved_address
 
-STALLED = 30.0  # seconds without a report after which exchanges are no longer recorded
-MOST = 10_000  # exchanges that wait to be written; then requests wait
-MOST_BYTES = 1 << 26  # of their records
-DEATHS = 3  # of the recorder at one record, after which that record is left out
-_SOON = 0.05  # seconds in which exchanges are collected for one write
-_LARGE = 1 << 18  # bytes that are sent at once
-_PAUSES = (0.05, 0.2, 1.0, 5.0)  # seconds before the recorder is started again
+STALLED = 30.0  # seconds without an acknowledgement after which exchanges are skipped
+MOST = 10_000  # unacknowledged exchanges; above that, requests wait
+MOST_BYTES = 1 << 26  # of these
+DEATHS = 3  # of the recorder without an acknowledgement, after which the first exchange is skipped
+_SOON = 0.05  # seconds between two writes to the socket
+_LARGE = 1 << 18  # bytes that are sent without waiting
+_PAUSES = (0.05, 0.2, 1.0, 5.0)  # seconds before a restart
 _EXIT = 10.0  # seconds for the recorder to close its sessions
 
 _log = logging.getLogger(__name__)
 
 
 def recorder_of(settings: RecordingSettings, count: Callable[[str], None] = lambda reason: None) -> "Recorder | None":
-    """The recorder that settings ask for. `count` is called with the reason for each exchange that is not recorded."""
+    """Returns the configured recorder. `count` is called with `restart`, or with the reason for a skipped exchange."""
     if not settings.enabled:
         return None
     home = str(Path(settings.home).expanduser().absolute()) if settings.home is not None else None
     address = resolved_address(settings.store) if settings.store is not None else None
-    store_at(address, home).close()  # a wrong address is an error now, not at the first exchange
+    store_at(address, home).close()  # reports a wrong address at start, not at the first exchange
     return Recorder(replace(settings, home=home, store=address), count)
 
 
 class Recorder(asyncio.Protocol):
-    """Sends exchanges to the recorder's process, which it starts with the first, and again if it ends."""
+    """Sends exchanges to a recorder process, which is started with the first exchange and restarted if it exits."""
 
     def __init__(self, settings: RecordingSettings, count: Callable[[str], None] = lambda reason: None) -> None:
         self._settings = settings
         self._count = count
         self._number = 0
-        self._records: dict[int, tuple[str, bytes]] = {}  # that are not reported: the id of the exchange, the message
+        self._records: dict[int, tuple[str, bytes]] = {}  # unacknowledged: exchange id and frame
         self._unsent: list[int] = []
         self._bytes = 0  # of all records
         self._unsent_bytes = 0
@@ -69,12 +69,12 @@ class Recorder(asyncio.Protocol):
         self._transport: asyncio.WriteTransport | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._frames = Frames()
-        self._is_full = False  # the socket takes no more at the moment
+        self._is_full = False  # the socket's buffer is full
         self._is_closing = False
         self._is_stalled = False
-        self._dropped = 0  # since it is stalled
-        self._reported = 0.0  # when there was a report last, or nothing to report
-        self._changed: asyncio.Event | None = None  # set when something was sent, reported or lost
+        self._dropped = 0  # while stalled
+        self._reported = 0.0  # time of the last acknowledgement, or of the first exchange after it
+        self._changed: asyncio.Event | None = None  # set when something was sent, acknowledged or lost
         self._lost: asyncio.Future[None] | None = None
         self.restarts = 0
 
@@ -84,7 +84,7 @@ class Recorder(asyncio.Protocol):
         self.note(exchange)
 
     def note(self, exchange: Exchange) -> None:
-        """Takes an exchange; it is sent soon, together with others."""
+        """Queues an exchange; it is sent soon, together with others."""
         if exchange.request is None or exchange.answer is None:
             return
         if self._is_stalled:
@@ -109,25 +109,25 @@ class Recorder(asyncio.Protocol):
 
     @property
     def waiting(self) -> int:
-        """Exchanges that are not reported as written."""
+        """The number of unacknowledged exchanges."""
         return len(self._records)
 
     @property
     def backlog(self) -> int:
-        """How much waits to be written, in thousandths of what may: above that, requests `catch_up` first."""
+        """The unacknowledged share of `MOST`, in thousandths; above 1,000, requests wait for `catch_up`."""
         if self._is_stalled:
             return 0
         return max(len(self._records) * 1000 // MOST, self._bytes * 1000 // MOST_BYTES)
 
     async def written(self) -> None:
-        """Until everything so far is sent: then it is recorded even if this process is killed."""
+        """Waits until everything so far is sent: from then on it is recorded even if this process is killed."""
         number = self._number
         while self._is_full or (self._unsent and self._unsent[0] <= number):
             if not await self._progress():
                 return
 
     async def flush(self) -> None:
-        """Until everything so far is written, or the recorder is stalled."""
+        """Waits until everything so far is acknowledged, or the recorder is stalled."""
         number = self._number
         self._send()
         while self._records and next(iter(self._records)) <= number:
@@ -135,17 +135,19 @@ class Recorder(asyncio.Protocol):
                 return
 
     async def catch_up(self) -> None:
-        """Until the recorder can take more, or is stalled."""
+        """Waits until the backlog is below its limit, or the recorder is stalled."""
         while self.backlog > 900:
             if not await self._progress():
                 return
 
     async def close(self) -> None:
-        """Waits until everything is written, and for the end of the recorder."""
+        """Waits until everything is written and the recorder has exited."""
         await self.flush()
         self._is_closing = True
         if self._records:
-            _log.error("%d exchanges may not be recorded: no report within %g s", len(self._records), STALLED)
+            _log.error(
+                "%d exchanges may not be recorded: no response from the recorder for %g s", len(self._records), STALLED
+            )
             for _ in self._records:
                 self._count("stalled")
         if self._transport is not None:
@@ -156,7 +158,7 @@ class Recorder(asyncio.Protocol):
             await asyncio.gather(self._runner, return_exceptions=True)
 
     async def _progress(self) -> bool:
-        """Waits for anything to happen; False if the recorder is stalled."""
+        """Waits for the next change; returns False if the recorder is stalled."""
         assert self._changed is not None
         self._changed.clear()
         left = self._reported + STALLED - time.monotonic()
@@ -164,13 +166,13 @@ class Recorder(asyncio.Protocol):
             await asyncio.wait_for(self._changed.wait(), max(0.0, left))
         if self._records and time.monotonic() > self._reported + STALLED and not self._is_stalled:
             self._is_stalled = True
-            _log.error("the recorder has reported nothing for %g s; exchanges are not recorded until it does", STALLED)
+            _log.error("no response from the recorder for %g s; exchanges are not recorded until it responds", STALLED)
         return not self._is_stalled
 
     # --- the process -------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        """Keeps a recorder running."""
+        """Starts the recorder, and restarts it whenever it exits."""
         deaths = failures = 0
         while not self._is_closing:
             first = next(iter(self._records), 0)
@@ -187,12 +189,14 @@ class Recorder(asyncio.Protocol):
                 self._process = None
                 if self._is_closing:
                     return
-                _log.error("the recorder ended with %s; %d exchanges are sent again", code, len(self._records))
+                _log.error(
+                    "the recorder exited with %s; restarting, %d exchanges are sent again", code, len(self._records)
+                )
                 self.restarts += 1
                 self._count("restart")
                 deaths = deaths + 1 if first and first == next(iter(self._records), 0) else 0
                 if deaths >= DEATHS:
-                    self._forget(first, f"the recorder ended {DEATHS} times at it", "crashed")
+                    self._forget(first, f"the recorder crashed {DEATHS} times at it", "crashed")
                     deaths = 0
             await asyncio.sleep(_PAUSES[min(deaths + failures, len(_PAUSES) - 1)])
 
@@ -214,7 +218,7 @@ class Recorder(asyncio.Protocol):
         except BaseException:
             ours.close()
             raise
-        transport.set_write_buffer_limits(0)  # full as soon as the socket does not take all of it
+        transport.set_write_buffer_limits(0)  # `pause_writing` as soon as the socket's buffer is full
         transport.write(framed(msgspec.json.encode(self._settings)))
         self._transport = transport
         if self._is_closing:
@@ -247,7 +251,7 @@ class Recorder(asyncio.Protocol):
         self._reported = time.monotonic()
         if self._is_stalled:
             self._is_stalled = False
-            _log.error("the recorder reports again; %d exchanges were not recorded", self._dropped)
+            _log.error("the recorder responds again; %d exchanges were not recorded", self._dropped)
             self._dropped = 0
         self._tell()
 
@@ -270,9 +274,9 @@ class Recorder(asyncio.Protocol):
 
 
 def _end_of(process: subprocess.Popen[bytes]) -> str:
-    """How the recorder ended. One that lives on without its socket is left alone: it may be writing."""
+    """Waits for the recorder and describes its exit. One that does not exit is not killed: it may be writing."""
     try:
         code = process.wait(_EXIT)
     except subprocess.TimeoutExpired:
-        return "no exit"
+        return "no exit code"
     return f"signal {-code}" if code < 0 else f"exit code {code}"

@@ -1,12 +1,11 @@
-"""The recorder's process: reads records from a socket, writes them to sessions, and reports each one.
+"""The recorder process: reads records from a socket, writes them to sessions, and acknowledges each one.
 
 python -m interlingua.gateway.recorder_process FD
 
-A message in either direction is its length in four bytes, and so many bytes. The first message is the settings; all
-others are records. The answers are lists of outcomes. A record is reported when its lines are written: from then on it
-survives the death of every process. The process ends when the other side has closed the socket and everything that
-came before is written, so that records which a killed gateway had sent are not lost. It ignores the signals that end
-a gateway.
+A frame in either direction is a length in four bytes and the payload. The first frame holds the settings, all others
+records; the replies are lists of outcomes. A record is acknowledged when its lines are written: from then on it
+survives the death of every process. At the end of the stream, the process writes what it has received and exits, so
+that nothing a killed gateway had sent is lost. It ignores the signals that stop a gateway.
 """
 
 import contextlib
@@ -29,12 +28,12 @@ _log = logging.getLogger(__name__)
 
 
 def framed(data: bytes) -> bytes:
-    """A message with its length."""
+    """Returns a frame."""
     return len(data).to_bytes(_HEADER, "big") + data
 
 
 class Frames:
-    """Cuts what arrives into messages."""
+    """Splits a byte stream into the payloads of its frames."""
 
     def __init__(self) -> None:
         self._received = bytearray()
@@ -93,7 +92,7 @@ def _report(connection: socket.socket, outcomes: list[Outcome]) -> None:
         return
     try:
         connection.sendall(framed(encode_outcomes(outcomes)))
-    except OSError:  # nobody is there any more: the log is all that is left
+    except OSError:  # the gateway is gone: log the failures instead
         for number, reason in outcomes:
             if reason is not None:
                 _log.error("record %d is not written: %s", number, reason)

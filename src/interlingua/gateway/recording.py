@@ -10,8 +10,8 @@ A session belongs to one key, to the conversation that the client names in a hea
 begins), and to one system text: a sub-agent has another, and so a session of its own, which names the call that started
 it.
 
-The gateway encodes each exchange as a `Record` and sends it to the process of `recorder_process`, where a
-`SessionWriter` decodes, redacts and writes it. Nothing here knows of processes.
+The gateway encodes each exchange as a `Record` and sends it to the recorder process, where a `SessionWriter` decodes,
+redacts and writes it. This module knows nothing of processes.
 """
 
 import contextlib
@@ -74,7 +74,7 @@ Outcome: TypeAlias = tuple[int, str | None]  # the number of a record, and why i
 
 
 class Record(Struct, frozen=True, array_like=True):
-    """What is recorded of one exchange. Most of it was seen before, and is never decoded: it stays as it came."""
+    """What is recorded of one exchange. Its parts stay encoded: most of them were seen before and are never decoded."""
 
     number: int
     id: str
@@ -90,7 +90,7 @@ class Record(Struct, frozen=True, array_like=True):
 
 
 def encode_record(number: int, exchange: "Exchange") -> bytes:
-    """An exchange as `decode_record` reads it: MessagePack, or JSON where MessagePack has no way to write it."""
+    """Encodes an exchange for `decode_record`: as MessagePack, or as JSON where MessagePack cannot represent it."""
     request, answer = exchange.request, exchange.answer
     assert request is not None and answer is not None
     context = request.context
@@ -261,7 +261,7 @@ def _substituted(value: Any, patterns: Sequence[re.Pattern[str]]) -> Any:
 
 
 class _Turn(NamedTuple):
-    """A record, and where it belongs."""
+    """A record, its session and its entry ids."""
 
     record: Record
     session: str
@@ -293,14 +293,14 @@ class _Open:
 
 
 class _Waiting(NamedTuple):
-    """Turns of a session that another process writes to, and until when they wait."""
+    """Turns of a session that another process has open, and the deadline for writing them."""
 
     turns: list[_Turn]
     until: float
 
 
 class SessionWriter:
-    """Writes records to sessions. What comes together for one session is one write."""
+    """Writes records to sessions; records of one session that arrive together are one write."""
 
     def __init__(
         self, store: Store, redact: Callable[[Any], Any] = lambda value: value, *, sample: float = 1.0
@@ -317,7 +317,7 @@ class SessionWriter:
         self._waiting: dict[str, _Waiting] = {}
 
     def write(self, records: Sequence[Record]) -> list[Outcome]:
-        """Writes records, and what waited for another writer; the outcome of each that is done with."""
+        """Writes records, and earlier ones whose session was busy. Returns the outcomes of those that are done."""
         outcomes: list[Outcome] = []
         turns: dict[str, list[_Turn]] = {}
         for record in records:
@@ -340,7 +340,7 @@ class SessionWriter:
         return outcomes
 
     def due(self) -> float | None:
-        """Seconds after which `release` or `write` has something to do; None: never."""
+        """Returns the seconds until `write` and `release` should be called again; None if nothing is pending."""
         if self._waiting:
             return RETRY
         if not self._open:
@@ -349,7 +349,7 @@ class SessionWriter:
         return max(0.0, min(one.used + IDLE for one in self._open.values()) - now) + 0.01
 
     def release(self) -> None:
-        """Closes sessions for which nothing came for a while, and those that others may be waiting for."""
+        """Closes idle sessions, and those that were open long enough: another process may want to write to them."""
         now = time.monotonic()
         for id, one in list(self._open.items()):
             if now > one.used + IDLE:
@@ -358,7 +358,7 @@ class SessionWriter:
                 self._close(id)
 
     def close(self) -> list[Outcome]:
-        """Writes what waits for another writer, as far as that is possible, and closes all sessions."""
+        """Writes what is pending, as far as possible, and closes all sessions."""
         outcomes: list[Outcome] = []
         while self._waiting:
             time.sleep(RETRY)
@@ -418,7 +418,7 @@ class SessionWriter:
     # --- the sessions ------------------------------------------------------------------------------------------------
 
     def _write(self, id: str, turns: list[_Turn], until: float | None = None) -> list[Outcome]:
-        """Writes turns of one session; those that wait for another writer, `until` some time, have no outcome yet."""
+        """Writes turns of one session. If it is busy, they wait until the deadline and have no outcome yet."""
         is_fresh = id not in self._open
         try:
             return self._append_all(self._opened(id, turns[0]), turns)
@@ -539,7 +539,7 @@ def _remember(place: OrderedDict[K, V], key: K, value: V, limit: int) -> None:
 
 
 def _reason(record: Record, error: Exception) -> str:
-    """Why a record is not written; a defect is logged with its traceback."""
+    """Returns why a record is not written; unexpected errors are logged with their traceback."""
     if not isinstance(error, InterlinguaError | OSError):
         _log.error("%s is not recorded", record.id, exc_info=error)
     return str(error) or type(error).__name__
