@@ -9,13 +9,30 @@ from typing import Any, ClassVar, TypeVar
 
 from ..values import jsontext
 from ..values.errors import BadWire, FormatError, InterlinguaError, ProviderError, TransportError
-from ..values.events import StreamEvent, message_in
+from ..values.events import (
+    BlockEnd,
+    BlockStart,
+    Done,
+    Error,
+    Start,
+    StreamEvent,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ThinkingDelta,
+    ThinkingEnd,
+    ThinkingStart,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+    message_in,
+)
 from ..values.folding import CUT_OFF, Recorder
 from ..values.losses import Encoded, Loss
-from ..values.messages import AssistantMessage, Block
+from ..values.messages import AssistantMessage, Block, TextBlock, ThinkingBlock, ToolCall
 from ..values.request import Request
 from .framing import Frame
-from .provider_errors import as_provider_error
+from .provider_errors import as_provider_error, failure_of
 from .residual import api_of, named
 
 
@@ -126,7 +143,11 @@ class OpenBlocks(dict[int, _Block]):
 
 
 class Encoder(abc.ABC):
-    """Base of the stream encoders. `request` is what the client asked; it tells what the events leave out."""
+    """Base of the stream encoders: dispatches each event to the method that writes it.
+
+    Blocks are given whole, whether or not the event carries one. `request` is the client's request, which has the model
+    name and the settings that an answer repeats.
+    """
 
     encode_response: ClassVar[Callable[..., Encoded]]  # the dialect's, as a static method
 
@@ -134,41 +155,137 @@ class Encoder(abc.ABC):
         self._request = request
         self._quirks = quirks
         self._closed = False
-        self._latest: StreamEvent | None = None  # that was no delta: it knows the message so far
+        self._latest: StreamEvent | None = None  # the last event that is not a delta: it has the message so far
 
     @property
     def losses(self) -> Sequence[Loss]:
-        """What the wire could not carry of the message so far, up to the block that began or ended last.
+        """The losses of the message so far, up to the block that began or ended last.
 
-        At the end it is what `encode_response` reports of the message.
+        After the terminal event they are those that `encode_response` reports for the message.
         """
         message = None if self._latest is None else message_in(self._latest)
         if message is None:
             return ()
         return self.encode_response(message, **({"quirks": self._quirks} if self._quirks else {})).losses
 
-    @abc.abstractmethod
     def feed(self, event: StreamEvent) -> bytes:
-        """The bytes that this event brings; none after the terminal event."""
+        """The bytes for this event; none after the terminal event."""
+        if self._closed:
+            return b""
+        kind = type(event)
+        # Nearly all events are deltas; comparing types costs a third of what `match` does.
+        if kind is TextDelta:
+            return self._text(event.content_index, event.delta)  # type: ignore[union-attr]
+        if kind is ThinkingDelta:
+            return self._thinking(event.content_index, event.delta)  # type: ignore[union-attr]
+        if kind is ToolCallDelta:
+            return self._arguments(event.content_index, event.delta)  # type: ignore[union-attr]
+        self._latest = event
+        return self._dispatch(event)
 
-    @abc.abstractmethod
+    def _dispatch(self, event: StreamEvent) -> bytes:
+        match event:
+            case Start():
+                return self._start(self._named(event.partial))
+            case TextStart():
+                return self._open_text(event.content_index, event.block or TextBlock(text=""))
+            case ThinkingStart():
+                return self._open_thinking(event.content_index, event.block or ThinkingBlock(thinking=""))
+            case ToolCallStart():
+                return self._open_call(event.content_index, event.block or ToolCall(id="", name="", arguments={}))
+            case BlockStart():
+                return self._open_block(event.content_index)
+            case TextEnd():
+                return self._end_text(event.content_index, event.block or TextBlock(text=event.content))
+            case ThinkingEnd():
+                return self._end_thinking(event.content_index, event.block or ThinkingBlock(thinking=event.content))
+            case ToolCallEnd():
+                return self._end_call(event.content_index, event.tool_call)
+            case BlockEnd():
+                return self._end_block(event.content_index, event.block)
+            case Done():
+                return self._finish(event.message)
+            case Error():
+                return self._finish(event.error) if self._is_stop(event.error) else self._fail(event.error)
+            case TextDelta() | ThinkingDelta() | ToolCallDelta():  # of a block that had to wait for another
+                return self.feed(event)
+
     def close(self) -> bytes:
-        """Nothing after the terminal event; a stream without one is cut off, and says so."""
+        """Nothing after the terminal event; a stream without one ends with an error."""
+        return self.fail(ProviderError(CUT_OFF))
 
     def fail(self, error: InterlinguaError) -> bytes:
-        """Ends the stream with a failure, with the wire's own code for its kind: an overload stays an overload."""
+        """Ends the stream with an error, under the wire's own code for its kind."""
         if self._closed:
             return b""
         encoded = self._failure(as_provider_error(error))
         self._closed = True
         return encoded
 
-    @abc.abstractmethod
-    def _failure(self, error: ProviderError) -> bytes:
-        """The end of a stream that failed."""
+    def _fail(self, message: AssistantMessage) -> bytes:
+        return self.fail(failure_of(message))
+
+    def _finish(self, message: AssistantMessage) -> bytes:
+        self._closed = True
+        return self._end(self._named(message))
 
     def _named(self, message: AssistantMessage | None) -> AssistantMessage:
         return named(message or _NOTHING, self._request)
+
+    # A dialect writes these.
+
+    @abc.abstractmethod
+    def _start(self, message: AssistantMessage) -> bytes:
+        """The start of the answer; `message` has what is known of it."""
+
+    @abc.abstractmethod
+    def _text(self, index: int, text: str) -> bytes:
+        """A delta of text."""
+
+    @abc.abstractmethod
+    def _thinking(self, index: int, text: str) -> bytes:
+        """A delta of thinking."""
+
+    def _arguments(self, index: int, text: str) -> bytes:
+        """A delta of the JSON text of arguments."""
+        return b""
+
+    def _open_text(self, index: int, block: TextBlock, /) -> bytes:
+        return b""
+
+    @abc.abstractmethod
+    def _open_thinking(self, index: int, block: ThinkingBlock, /) -> bytes: ...
+
+    def _open_call(self, index: int, call: ToolCall, /) -> bytes:
+        return b""
+
+    def _open_block(self, index: int, /) -> bytes:
+        """A block of any other kind begins; it is known at its end."""
+        return b""
+
+    def _end_text(self, index: int, block: TextBlock, /) -> bytes:
+        return b""
+
+    def _end_thinking(self, index: int, block: ThinkingBlock, /) -> bytes:
+        return b""
+
+    @abc.abstractmethod
+    def _end_call(self, index: int, call: ToolCall, /) -> bytes: ...
+
+    @abc.abstractmethod
+    def _end_block(self, index: int, block: Block, /) -> bytes: ...
+
+    @abc.abstractmethod
+    def _end(self, message: AssistantMessage) -> bytes:
+        """The end of the answer: its stop reason, its usage, and what no event before could carry."""
+
+    @abc.abstractmethod
+    def _is_stop(self, message: AssistantMessage) -> bool:
+        """Whether the wire has a stop reason for how this message failed (a refusal), so that it is not an error."""
+
+    @abc.abstractmethod
+    def _failure(self, error: ProviderError) -> bytes:
+        """The end of a stream that failed."""
 
 
 _NOTHING = AssistantMessage(content=())

@@ -7,23 +7,7 @@ from msgspec.structs import replace
 
 from ...values import jsontext
 from ...values.errors import ProviderError
-from ...values.events import (
-    BlockEnd,
-    Done,
-    Error,
-    Start,
-    StreamEvent,
-    TextDelta,
-    TextEnd,
-    TextStart,
-    ThinkingDelta,
-    ThinkingEnd,
-    ThinkingStart,
-    ToolCallDelta,
-    ToolCallEnd,
-    ToolCallStart,
-)
-from ...values.folding import CUT_OFF, parse_arguments
+from ...values.folding import parse_arguments
 from ...values.losses import QUIET, Encoded, Reporter, encoded
 from ...values.messages import (
     AssistantMessage,
@@ -39,7 +23,6 @@ from ...values.messages import (
 from ...values.request import Request
 from ...values.tokens import taken
 from ..framing import SSE, Frame, Framing, framing_for, write_sse
-from ..provider_errors import failure_of
 from ..residual import (
     RESPONSE,
     an_object,
@@ -350,64 +333,15 @@ class StreamEncoder(Encoder):
             return message
         return replace(message, usage=Usage.of(taken(self._request.context), 0))
 
-    def feed(self, event: StreamEvent) -> bytes:
-        if self._closed:
-            return b""
-        match event:
-            case TextDelta():
-                return _delta(self._places[event.content_index], {"type": "text_delta", "text": event.delta})
-            case ThinkingDelta():
-                return self._thought(event.content_index, {"type": "thinking_delta", "thinking": event.delta})
-            case ToolCallDelta():
-                place = self._places[event.content_index]
-                return _delta(place, {"type": "input_json_delta", "partial_json": event.delta})
-        self._latest = event
-        match event:
-            case Start():
-                message = self._counted(self._named(event.partial))
-                self._envelope = whole_answer(message, []) | {"stop_reason": None}
-                return _event({"type": "message_start", "message": self._envelope})
-            case TextStart():
-                return self._open(event.content_index, {"type": "text", "text": ""})
-            case ThinkingStart():
-                self._waiting[event.content_index] = bool(event.block and event.block.redacted)
-                return b""
-            case ToolCallStart():
-                call = event.block or ToolCall(id="", name="", arguments={})
-                return self._open(
-                    event.content_index, {"type": "tool_use", "id": call.id, "name": call.name, "input": {}}
-                )
-            case TextEnd() | ThinkingEnd() | BlockEnd():
-                return self._close(event.content_index, event.block, whole=isinstance(event, BlockEnd))
-            case ToolCallEnd():
-                return self._close(event.content_index, event.tool_call)
-            case Done():
-                self._closed = True
-                return _last(self._named(event.message), self._envelope)
-            case Error() if STOP_REASONS.get(event.error.stop_detail or "") == "error":
-                self._closed = True  # the model refused: an answer of this wire, not a failure of the stream
-                return _last(self._named(event.error), self._envelope)
-            case Error():
-                return self.fail(failure_of(event.error))
-            case _:
-                return b""
+    def _start(self, message: AssistantMessage) -> bytes:
+        self._envelope = whole_answer(self._counted(message), []) | {"stop_reason": None}
+        return _event({"type": "message_start", "message": self._envelope})
 
-    def close(self) -> bytes:
-        """Nothing is owed after the terminal event; a stream without one is cut off, and says so."""
-        if self._closed:
-            return b""
-        self._closed = True
-        return _event({"type": "error", "error": {"type": "api_error", "message": CUT_OFF}})
+    def _text(self, index: int, text: str) -> bytes:
+        return _delta(self._places[index], {"type": "text_delta", "text": text})
 
-    def _failure(self, error: ProviderError) -> bytes:
-        return _event(encode_error(error)[1])
-
-    def _open(self, index: int, block: dict[str, Any]) -> bytes:
-        place = self._places[index] = self._opened
-        self._opened += 1
-        return _event({"type": "content_block_start", "index": place, "content_block": block})
-
-    def _thought(self, index: int, delta: dict[str, Any]) -> bytes:
+    def _thinking(self, index: int, text: str) -> bytes:
+        delta = {"type": "thinking_delta", "thinking": text}
         redacted = self._waiting.get(index)
         if redacted is None:
             return _delta(self._places[index], delta)
@@ -416,12 +350,25 @@ class StreamEncoder(Encoder):
         del self._waiting[index]
         return self._open(index, _THINKING) + _delta(self._places[index], delta)
 
-    def _close(self, index: int, block: Block | None, *, whole: bool = False) -> bytes:
-        """The end of a block, after whatever the deltas could not say."""
-        wire = encode_block(block, QUIET) if block is not None else {}
+    def _arguments(self, index: int, text: str) -> bytes:
+        return _delta(self._places[index], {"type": "input_json_delta", "partial_json": text})
+
+    def _open_text(self, index: int, block: TextBlock) -> bytes:
+        return self._open(index, {"type": "text", "text": ""})
+
+    def _open_thinking(self, index: int, block: ThinkingBlock) -> bytes:
+        self._waiting[index] = block.redacted
+        return b""
+
+    def _open_call(self, index: int, call: ToolCall) -> bytes:
+        return self._open(index, {"type": "tool_use", "id": call.id, "name": call.name, "input": {}})
+
+    def _end_text(self, index: int, block: Block, *, whole: bool = False) -> bytes:
+        """The end of a block, after the fields that no delta carries."""
+        wire = encode_block(block, QUIET)
         before = b""
         if whole or (isinstance(block, ThinkingBlock) and block.redacted):
-            if index in self._places:  # it looked like another kind of block
+            if index in self._places:  # it began as a block of another kind
                 before = _stop(self._places.end(index))
             if wire is None:
                 return before
@@ -431,6 +378,31 @@ class StreamEncoder(Encoder):
         else:
             before = _rest(self._places[index], wire or {})
         return before + _stop(self._places.end(index))
+
+    _end_thinking = _end_call = _end_text
+
+    def _end_block(self, index: int, block: Block) -> bytes:
+        return self._end_text(index, block, whole=True)
+
+    def _end(self, message: AssistantMessage) -> bytes:
+        """The stop reason and what the first event did not have."""
+        whole, fields = whole_answer(message, []), self._envelope
+        delta = {
+            k: v for k, v in whole.items() if k != "usage" and (k in _AT_THE_END or k not in fields or fields[k] != v)
+        }
+        end = _event({"type": "message_delta", "delta": delta, "usage": whole.get("usage")})
+        return end + _event({"type": "message_stop"})
+
+    def _is_stop(self, message: AssistantMessage) -> bool:
+        return STOP_REASONS.get(message.stop_detail or "") == "error"
+
+    def _failure(self, error: ProviderError) -> bytes:
+        return _event(encode_error(error)[1])
+
+    def _open(self, index: int, block: dict[str, Any]) -> bytes:
+        place = self._places[index] = self._opened
+        self._opened += 1
+        return _event({"type": "content_block_start", "index": place, "content_block": block})
 
 
 _THINKING = {"type": "thinking", "thinking": "", "signature": ""}
@@ -460,15 +432,6 @@ def _rest(place: int, wire: dict[str, Any]) -> bytes:
     if rest:
         encoded += _delta(place, {"type": "block_delta", **rest})
     return encoded
-
-
-def _last(message: AssistantMessage, fields: dict[str, Any]) -> bytes:
-    """The end of the answer: what its first event did not show yet."""
-    whole = whole_answer(message, [])
-    delta = {k: v for k, v in whole.items() if k != "usage" and (k in _AT_THE_END or k not in fields or fields[k] != v)}
-    return _event({"type": "message_delta", "delta": delta, "usage": whole.get("usage")}) + _event(
-        {"type": "message_stop"}
-    )
 
 
 _AT_THE_END = ("stop_reason", "stop_sequence")

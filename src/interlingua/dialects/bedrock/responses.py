@@ -9,23 +9,7 @@ from msgspec.structs import replace
 
 from ...values import jsontext
 from ...values.errors import FormatError, ProviderError
-from ...values.events import (
-    BlockEnd,
-    Done,
-    Error,
-    Start,
-    StreamEvent,
-    TextDelta,
-    TextEnd,
-    TextStart,
-    ThinkingDelta,
-    ThinkingEnd,
-    ThinkingStart,
-    ToolCallDelta,
-    ToolCallEnd,
-    ToolCallStart,
-)
-from ...values.folding import CUT_OFF, parse_arguments
+from ...values.folding import parse_arguments
 from ...values.losses import QUIET, Encoded, Reporter, encoded
 from ...values.messages import (
     AssistantMessage,
@@ -39,7 +23,7 @@ from ...values.messages import (
 )
 from ...values.request import Request
 from ..framing import AWSEventStream, Frame, Framing, framing_for, write_aws
-from ..provider_errors import failure_of, worded
+from ..provider_errors import worded
 from ..residual import (
     RESPONSE,
     an_object,
@@ -488,91 +472,59 @@ class StreamEncoder(Encoder):
         self._calls: dict[int, dict[str, Any]] = {}  # how calls were announced
         self._first: dict[str, Any] = {}
 
-    def feed(self, event: StreamEvent) -> bytes:
-        if self._closed:
+    def _start(self, message: AssistantMessage) -> bytes:
+        self._first = _without_content(whole_answer(message, []))
+        return _event("messageStart", self._first)
+
+    def _text(self, index: int, text: str) -> bytes:
+        if self._whole and index in self._whole:
             return b""
-        match event:
-            case TextDelta():
-                if self._whole and event.content_index in self._whole:
-                    return b""
-                return _delta(event.content_index, {"text": event.delta})
-            case ThinkingDelta():
-                if event.content_index in self._sealed:
-                    return b""
-                return _delta(event.content_index, {"reasoningContent": {"text": event.delta}})
-            case ToolCallDelta():
-                return _delta(event.content_index, {"toolUse": {"input": event.delta}})
-        self._latest = event
-        match event:
-            case Start():
-                self._first = _without_content(whole_answer(event.partial or AssistantMessage(content=()), []))
-                return _event("messageStart", self._first)
-            case TextStart():  # an empty delta opens the block, as the wire has no start for text
-                if event.block is not None and any(key.startswith("~") for key in event.block.extra.get(API, ())):
-                    self._whole.add(event.content_index)
-                    return b""
-                return _delta(event.content_index, {"text": ""})
-            case ThinkingStart():
-                if event.block is not None and event.block.redacted:
-                    self._sealed.add(event.content_index)
-                    return b""
-                return _delta(event.content_index, {"reasoningContent": {"text": ""}})
-            case ToolCallStart():
-                call = event.block or ToolCall(id="", name="", arguments={})
-                self._calls[event.content_index] = start = {"toolUseId": call.id, "name": call.name}
-                return _opening(event.content_index, {"toolUse": start})
-            case TextEnd() | ThinkingEnd() | ToolCallEnd() | BlockEnd():
-                return self._closing(event)
-            case Done():
-                self._closed = True
-                return self._last(event.message)
-            case Error():
-                if not _is_own_end(event.error):
-                    return self.fail(failure_of(event.error))
-                self._closed = True
-                return self._last(event.error)
-            case _:
-                return b""
+        return _delta(index, {"text": text})
 
-    def close(self) -> bytes:
-        """Nothing is owed after the terminal event; a stream without one is cut off, and says so."""
-        if self._closed:
+    def _thinking(self, index: int, text: str) -> bytes:
+        return b"" if index in self._sealed else _delta(index, {"reasoningContent": {"text": text}})
+
+    def _arguments(self, index: int, text: str) -> bytes:
+        return _delta(index, {"toolUse": {"input": text}})
+
+    # ConverseStream has no start event for text and reasoning (ContentBlockStart: toolUse, toolResult, image): an empty
+    # delta opens the block.
+
+    def _open_text(self, index: int, block: TextBlock) -> bytes:
+        if any(key.startswith("~") for key in block.extra.get(API, ())):
+            self._whole.add(index)
             return b""
-        self._closed = True
-        return self._failure(ProviderError(CUT_OFF))
+        return _delta(index, {"text": ""})
 
-    def _failure(self, error: ProviderError) -> bytes:
-        """An exception, under the name that the wire gave it if it was its own, else by its kind."""
-        code = error.code if error.code in EXCEPTIONS else EXCEPTION_OF.get(type(error), "internalServerException")
-        text = worded(error).removeprefix(f"{error.code}: ")
-        return write_aws(code or "", jsontext.write({"message": text}), message_type="exception")
+    def _open_thinking(self, index: int, block: ThinkingBlock) -> bytes:
+        if block.redacted:
+            self._sealed.add(index)
+            return b""
+        return _delta(index, {"reasoningContent": {"text": ""}})
 
-    def _closing(self, event: TextEnd | ThinkingEnd | ToolCallEnd | BlockEnd) -> bytes:
-        """The end of a block, after whatever its deltas could not say."""
-        index = event.content_index
-        stop = _event("contentBlockStop", {"contentBlockIndex": index})
-        block = event.tool_call if isinstance(event, ToolCallEnd) else event.block
-        if index in self._whole and isinstance(event, TextEnd):
-            block = event.block or TextBlock(text=event.content)
-        if block is None:
-            return stop
+    def _open_call(self, index: int, call: ToolCall) -> bytes:
+        self._calls[index] = start = {"toolUseId": call.id, "name": call.name}
+        return _opening(index, {"toolUse": start})
+
+    def _end_text(self, index: int, block: TextBlock) -> bytes:
+        wire = encode_block(block, QUIET) or {}
+        return (_whole_block if index in self._whole else _rest_of_text)(index, wire) + _stop(index)
+
+    def _end_thinking(self, index: int, block: ThinkingBlock) -> bytes:
         wire = encode_block(block, QUIET)
         if wire is None:
-            return b"" if isinstance(event, BlockEnd) or index in self._sealed else stop
-        match event:
-            case TextEnd() if index in self._whole:
-                return _whole_block(index, wire) + stop
-            case TextEnd():
-                return _rest_of_text(index, event.content, wire) + stop
-            case ThinkingEnd():
-                return _rest_of_thinking(index, block, wire) + stop  # type: ignore[arg-type]
-            case ToolCallEnd():
-                encoded = {"toolUse": {**self._calls.get(index, {}), "input": event.tool_call.arguments}}
-                return _rest(index, wire, encoded) + stop
-            case _:
-                return _whole_block(index, wire) + stop
+            return b"" if index in self._sealed else _stop(index)
+        return _rest_of_thinking(index, block, wire) + _stop(index)
 
-    def _last(self, message: AssistantMessage) -> bytes:
+    def _end_call(self, index: int, call: ToolCall) -> bytes:
+        sent = {"toolUse": {**self._calls.get(index, {}), "input": call.arguments}}
+        return _rest(index, encode_block(call, QUIET) or {}, sent) + _stop(index)
+
+    def _end_block(self, index: int, block: Block) -> bytes:
+        wire = encode_block(block, QUIET)
+        return b"" if wire is None else _whole_block(index, wire) + _stop(index)
+
+    def _end(self, message: AssistantMessage) -> bytes:
         answer = whole_answer(message, [])
         stop = {key: answer.pop(key) for key in _STOP_KEYS if key in answer}
         given = _without_content(answer)
@@ -582,10 +534,14 @@ class StreamEncoder(Encoder):
             answer["output"] = {**output, "message": late}
         return _event("messageStop", stop) + _event("metadata", answer)
 
+    def _is_stop(self, message: AssistantMessage) -> bool:
+        return message.stop_detail is not None and whole_answer(message, []).get("stopReason") == message.stop_detail
 
-def _is_own_end(message: AssistantMessage) -> bool:
-    """Whether the wire has a word of its own for how this failed, so that it is no exception there."""
-    return message.stop_detail is not None and whole_answer(message, []).get("stopReason") == message.stop_detail
+    def _failure(self, error: ProviderError) -> bytes:
+        """An exception, under the name that the wire gave it if it was its own, else by its kind."""
+        code = error.code if error.code in EXCEPTIONS else EXCEPTION_OF.get(type(error), "internalServerException")
+        text = worded(error).removeprefix(f"{error.code}: ")
+        return write_aws(code or "", jsontext.write({"message": text}), message_type="exception")
 
 
 _STOP_KEYS: tuple[str, ...] = ("stopReason", "additionalModelResponseFields")
@@ -597,6 +553,10 @@ def _event(name: str, value: dict[str, Any]) -> bytes:
 
 def _delta(index: int, delta: dict[str, Any]) -> bytes:
     return _event("contentBlockDelta", {"contentBlockIndex": index, "delta": delta})
+
+
+def _stop(index: int) -> bytes:
+    return _event("contentBlockStop", {"contentBlockIndex": index})
 
 
 def _opening(index: int, start: Any) -> bytes:
@@ -624,10 +584,10 @@ def _added(wire: dict[str, Any], encoded: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
-def _rest_of_text(index: int, text: str, wire: dict[str, Any]) -> bytes:
+def _rest_of_text(index: int, wire: dict[str, Any]) -> bytes:
     citations = fields_of(wire.get("citationsContent")).get("citations") or []
     cited = b"".join(_delta(index, {"citation": citation}) for citation in citations)
-    return cited + _rest(index, wire, _encoded_text(text, citations))
+    return cited + _rest(index, wire, _encoded_text("", citations))  # `_rest` looks at the keys, not at the text
 
 
 def _rest_of_thinking(index: int, block: ThinkingBlock, wire: dict[str, Any]) -> bytes:

@@ -10,23 +10,6 @@ from msgspec.structs import replace
 
 from ...values import jsontext
 from ...values.errors import ProviderError
-from ...values.events import (
-    BlockEnd,
-    Done,
-    Error,
-    Start,
-    StreamEvent,
-    TextDelta,
-    TextEnd,
-    TextStart,
-    ThinkingDelta,
-    ThinkingEnd,
-    ThinkingStart,
-    ToolCallDelta,
-    ToolCallEnd,
-    ToolCallStart,
-)
-from ...values.folding import CUT_OFF
 from ...values.losses import QUIET, Encoded, Reporter, encoded
 from ...values.messages import (
     AssistantMessage,
@@ -40,7 +23,7 @@ from ...values.messages import (
 )
 from ...values.request import Request
 from ..framing import SSE, Frame, Framing, framing_for, write_sse
-from ..provider_errors import failure_of, worded
+from ..provider_errors import worded
 from ..residual import (
     RESPONSE,
     Ids,
@@ -398,61 +381,31 @@ class StreamEncoder(Encoder):
         self._started: dict[int, dict[str, Any]] = {}  # what was sent of calls
         self._blocks: dict[int, Block] = {}  # that ended
 
-    def feed(self, event: StreamEvent) -> bytes:
-        if self._closed:
-            return b""
-        match event:
-            case TextDelta():
-                return _content("content-delta", self._places[event.content_index], {"text": event.delta})
-            case ThinkingDelta():
-                return self._thought(event.content_index, event.delta)
-            case ToolCallDelta():
-                place, function = self._places[event.content_index], {"arguments": event.delta}
-                self._started[event.content_index]["function"]["arguments"] = event.delta
-                return _call("tool-call-delta", place, {"function": function})
-        self._latest = event
-        match event:
-            case Start():
-                return self._start(event)
-            case TextStart():
-                return self._open(event.content_index, {"type": "text", "text": ""})
-            case ThinkingStart():
-                self._waiting[event.content_index] = event.block or ThinkingBlock(thinking="")
-                return b""
-            case ToolCallStart():
-                return self._open_call(event.content_index, event.block or ToolCall(id="", name="", arguments={}))
-            case TextEnd():
-                return self._end_text(event)
-            case ThinkingEnd():
-                return self._end_thought(event)
-            case ToolCallEnd():
-                return self._end_call(event.content_index, event.tool_call)
-            case BlockEnd():
-                return self._whole(event.content_index, event.block)
-            case Done():
-                return self._last(event.message)
-            case Error():
-                if own_word(event.error, STOP_REASONS) is not None and event.error.stop_detail is not None:
-                    return self._last(event.error)
-                return self.fail(failure_of(event.error))
-            case _:
-                return b""
+    def _start(self, message: AssistantMessage) -> bytes:
+        shell = {"role": "assistant", "content": [], "tool_plan": "", "tool_calls": [], "citations": []}
+        return _event({"id": _encode_answer(message)["id"], "type": "message-start", "delta": {"message": shell}})
 
-    def close(self) -> bytes:
-        """Nothing is owed after the terminal event; a stream without one is cut off, and says so."""
-        return self.fail(ProviderError(CUT_OFF))
+    def _text(self, index: int, text: str) -> bytes:
+        return _content("content-delta", self._places[index], {"text": text})
 
-    def _start(self, event: Start) -> bytes:
-        answer = _encode_answer(self._named(event.partial))
-        message = {"role": "assistant", "content": [], "tool_plan": "", "tool_calls": [], "citations": []}
-        return _event({"id": answer["id"], "type": "message-start", "delta": {"message": message}})
+    def _arguments(self, index: int, text: str) -> bytes:
+        place = self._places[index]
+        self._started[index]["function"]["arguments"] = text
+        return _call("tool-call-delta", place, {"function": {"arguments": text}})
+
+    def _open_text(self, index: int, block: TextBlock) -> bytes:
+        return self._open(index, {"type": "text", "text": ""})
+
+    def _open_thinking(self, index: int, block: ThinkingBlock) -> bytes:
+        self._waiting[index] = block
+        return b""
 
     def _open(self, index: int, item: Any) -> bytes:
         self._places[index] = self._items
         self._items += 1
         return _content("content-start", self._places[index], item)
 
-    def _thought(self, index: int, text: str) -> bytes:
+    def _thinking(self, index: int, text: str) -> bytes:
         opened, begun = b"", self._waiting.get(index)
         if begun is not None:
             if begun.redacted:
@@ -467,9 +420,8 @@ class StreamEncoder(Encoder):
             return _event({"type": "tool-plan-delta", "delta": {"message": {"tool_plan": text}}})
         return opened + _content("content-delta", place, {"thinking": text})
 
-    def _end_thought(self, event: ThinkingEnd) -> bytes:
-        index = event.content_index
-        block = self._blocks[index] = event.block or ThinkingBlock(thinking=event.content)
+    def _end_thinking(self, index: int, block: ThinkingBlock) -> bytes:
+        self._blocks[index] = block
         opened = b""
         if self._waiting.pop(index, None) is not None:  # no text came, or none that can be encoded
             if block.redacted:
@@ -478,10 +430,9 @@ class StreamEncoder(Encoder):
         place = self._places.end(index)
         return b"" if place < 0 else opened + _end_content(place, block)
 
-    def _end_text(self, event: TextEnd) -> bytes:
-        block = event.block or TextBlock(text=event.content)
-        self._blocks[event.content_index] = block
-        place = self._places.end(event.content_index)
+    def _end_text(self, index: int, block: TextBlock) -> bytes:
+        self._blocks[index] = block
+        place = self._places.end(index)
         out = b""
         for citation in block.citations:
             wire = {"citations": encode_citation(citation, place, block.text)}
@@ -509,8 +460,7 @@ class StreamEncoder(Encoder):
         end: dict[str, Any] = {"type": "tool-call-end", "index": place}
         return _event({**end, "delta": {"message": {"tool_calls": rest}}} if rest else end)
 
-    def _whole(self, index: int, block: Block) -> bytes:
-        """A block that comes at once."""
+    def _end_block(self, index: int, block: Block) -> bytes:
         self._blocks[index] = block
         parts = Parts((block,))
         self._waiting.pop(index, None)
@@ -526,14 +476,16 @@ class StreamEncoder(Encoder):
         opened = self._open(index, parts.content[0])
         return opened + _content("content-end", self._places.end(index), None)
 
-    def _last(self, message: AssistantMessage) -> bytes:
-        self._closed = True
-        answer = _whole_answer(self._named(message))
+    def _end(self, message: AssistantMessage) -> bytes:
+        answer = _whole_answer(message)
         sent = {"role": "assistant", **Parts(tuple(self._blocks[at] for at in sorted(self._blocks))).message()}
         rest = {key: value for key, value in answer.pop("message").items() if key not in sent or sent[key] != value}
         delta = {key: value for key, value in answer.items() if key != "id"}
         end = {"type": "message-end", "delta": {**delta, **({"message": rest} if rest else {})}}
         return _event({"id": answer["id"], **end} if "id" in answer else end) + write_sse(b"[DONE]")
+
+    def _is_stop(self, message: AssistantMessage) -> bool:
+        return own_word(message, STOP_REASONS) is not None and message.stop_detail is not None
 
     def _failure(self, error: ProviderError) -> bytes:
         return _event({"type": "message-end", "delta": {"error": worded(error), "finish_reason": "ERROR"}})

@@ -12,24 +12,10 @@ from typing import Any, TypeAlias
 
 from ...values import jsontext
 from ...values.errors import FormatError, ProviderError
-from ...values.events import (
-    BlockEnd,
-    Done,
-    Error,
-    Start,
-    StreamEvent,
-    TextDelta,
-    TextEnd,
-    ThinkingDelta,
-    ThinkingEnd,
-    ThinkingStart,
-    ToolCallEnd,
-)
-from ...values.folding import CUT_OFF
+from ...values.events import StreamEvent, TextDelta
 from ...values.losses import QUIET
 from ...values.messages import AssistantMessage, Block, TextBlock, ThinkingBlock, ToolCall
 from ..framing import SSE, Frame, Framing, framing_for, write_sse
-from ..provider_errors import as_provider_error, failure_of
 from ..residual import RESPONSE, Ids, put_back, residual_of, string
 from ..streaming import Decoder, Encoder
 from .answers import (
@@ -467,57 +453,34 @@ class StreamEncoder(Encoder):
     def feed(self, event: StreamEvent) -> bytes:
         if self._closed:
             return b""
-        if isinstance(event, TextDelta) and event.content_index == self._at:
-            return self._text(TextBlock, {"text": event.delta})
+        if type(event) is TextDelta and event.content_index == self._at:
+            return self._piece(TextBlock, {"text": event.delta})
+        index = getattr(event, "content_index", self._at)
+        if index == self._at:
+            return super().feed(event)
         self._latest = event
-        match event:
-            case Done() | Error():
-                self._closed = True
-                return self._flush() + self._last(event)
-            case Start():
-                self._begin(self._named(event.partial))
-                return b""
-            case _ if event.content_index == self._at:
-                return self._say(event)
-            case _:
-                self._waiting.setdefault(event.content_index, []).append(event)
-                return b""
+        self._waiting.setdefault(index, []).append(event)
+        return b""
 
-    def close(self) -> bytes:
-        """Nothing is owed after the terminal event; a stream without one is cut off, and says so."""
-        if self._closed:
-            return b""
-        self._closed = True
-        return self._flush() + self._event(error_body(500, CUT_OFF, None))
-
-    def _begin(self, message: AssistantMessage) -> None:
+    def _start(self, message: AssistantMessage) -> bytes:
         residual = residual_of(message.extra, API).get(RESPONSE, {})
         body = put_back(encode_envelope(message), residual)
         self._beside = {key: body[key] for key in ("modelVersion", "responseId") if key in body}
         self._index = {key: value for key, value in residual.get(CANDIDATE, {}).items() if key == "index"}
         self._wrapped = self._wrapped and not residual.get(PLAIN)
+        return b""
 
-    def _say(self, event: StreamEvent) -> bytes:
-        match event:
-            case TextDelta():
-                return self._text(TextBlock, {"text": event.delta})
-            case ThinkingDelta():
-                return b"" if self._sealed else self._text(ThinkingBlock, {"text": event.delta, "thought": True})
-            case ThinkingStart():
-                self._sealed = event.block is not None and event.block.redacted
-                return b""
-            case TextEnd():
-                return self._end_text(event.block or TextBlock(text=event.content)) + self._next()
-            case ThinkingEnd():
-                return self._end_text(event.block or ThinkingBlock(thinking=event.content)) + self._next()
-            case BlockEnd():
-                return self._whole(event.block) + self._next()
-            case _ if isinstance(event, ToolCallEnd):
-                return self._whole(event.tool_call) + self._next()
-            case _:
-                return b""  # a start, or a piece of arguments: calls are sent whole
+    def _text(self, index: int, text: str) -> bytes:
+        return self._piece(TextBlock, {"text": text})
 
-    def _text(self, kind: type[Block], part: dict[str, Any]) -> bytes:
+    def _thinking(self, index: int, text: str) -> bytes:
+        return b"" if self._sealed else self._piece(ThinkingBlock, {"text": text, "thought": True})
+
+    def _open_thinking(self, index: int, block: ThinkingBlock) -> bytes:
+        self._sealed = block.redacted
+        return b""
+
+    def _piece(self, kind: type[Block], part: dict[str, Any]) -> bytes:
         parts = [part]
         if self._fresh and self._kind is kind:
             # Two texts in a row: an empty piece for the one before, so that this one is a part of its own.
@@ -525,48 +488,62 @@ class StreamEncoder(Encoder):
         self._fresh, self._kind = False, None if "thoughtSignature" in part else kind
         return self._chunk(parts)
 
-    def _end_text(self, block: TextBlock | ThinkingBlock) -> bytes:
-        """What the deltas could not say: the signature above all."""
+    def _end_text(self, index: int, block: TextBlock | ThinkingBlock) -> bytes:
+        """The fields that no delta carries: the signature above all."""
         part = encode_block(block, QUIET)
         nothing = _NOTHING[type(block)]
         if part is not None and not self._fresh:
             rest = {key: value for key, value in part.items() if key != "text" and (key, value) != ("thought", True)}
             part = {**nothing, **rest} if rest else None
-        return self._text(type(block), part) if part is not None else b""
+        return (self._piece(type(block), part) if part is not None else b"") + self._next()
 
-    def _whole(self, block: Block) -> bytes:
+    _end_thinking = _end_text
+
+    def _end_block(self, index: int, block: Block) -> bytes:
+        """A part that is sent whole, as calls are."""
         part = encode_block(block, QUIET)
         if part is None:
-            return b""
+            return self._next()
         self._kind = None
-        return self._chunk([part])
+        return self._chunk([part]) + self._next()
+
+    _end_call = _end_block
 
     def _next(self) -> bytes:
         """Moves to the next block and sends what was buffered for it."""
         self._at += 1
         self._fresh = True
-        return b"".join(map(self._say, self._waiting.pop(self._at, ())))
+        return b"".join(map(self._dispatch, self._waiting.pop(self._at, ())))
 
     def _flush(self) -> bytes:
         out = b""
         for index in sorted(self._waiting):
             if index in self._waiting:
                 self._at, self._fresh = index, True
-                out += b"".join(map(self._say, self._waiting.pop(index)))
+                out += b"".join(map(self._dispatch, self._waiting.pop(index)))
         return out
 
-    def _last(self, event: Done | Error) -> bytes:
-        message = self._named(event.message if isinstance(event, Done) else event.error)
-        if isinstance(event, Error) and not _is_implied_by_stop(message):
-            code = 499 if event.reason == "aborted" else CODES.get(message.stop_detail or "")
-            if code is None:
-                return self._failure(as_provider_error(failure_of(message)))
-            return self._event(error_body(code, message.error_message or "", message.stop_detail))
+    def _finish(self, message: AssistantMessage) -> bytes:
+        return self._flush() + super()._finish(message)
+
+    def _end(self, message: AssistantMessage) -> bytes:
         body = encode_answer(message, [])
         candidate = first_candidate(body)
         if candidate is not None and candidate.get("finishReason") is None:
             candidate["finishReason"] = stop_word(message)  # without it, a stream is cut off
         return self._event(body, residual_of(message.extra, API).get(RESPONSE, {}).get(ENVELOPE))
+
+    def _is_stop(self, message: AssistantMessage) -> bool:
+        if message.stop_reason != "error":
+            return False
+        return RESPONSE in residual_of(message.extra, API) or STOP_REASONS.get(message.stop_detail or "") == "error"
+
+    def _fail(self, message: AssistantMessage) -> bytes:
+        code = 499 if message.stop_reason == "aborted" else CODES.get(message.stop_detail or "")
+        if code is None:
+            return super()._fail(message)
+        before, self._closed = self._flush(), True
+        return before + self._event(error_body(code, message.error_message or "", message.stop_detail))
 
     def _failure(self, error: ProviderError) -> bytes:
         return self._flush() + self._event(encode_error(error)[1])
@@ -585,10 +562,3 @@ _NOTHING: dict[type[Block], dict[str, Any]] = {
     TextBlock: {"text": ""},
     ThinkingBlock: {"text": "", "thought": True},
 }
-
-
-def _is_implied_by_stop(message: AssistantMessage) -> bool:
-    """Whether the failure is one that this wire says at the end of an answer, not instead of it."""
-    if message.stop_reason != "error":
-        return False
-    return RESPONSE in residual_of(message.extra, API) or STOP_REASONS.get(message.stop_detail or "") == "error"

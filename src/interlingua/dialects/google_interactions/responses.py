@@ -13,23 +13,7 @@ from msgspec.structs import replace
 
 from ...values import jsontext
 from ...values.errors import ProviderError
-from ...values.events import (
-    BlockEnd,
-    Done,
-    Error,
-    Start,
-    StreamEvent,
-    TextDelta,
-    TextEnd,
-    TextStart,
-    ThinkingDelta,
-    ThinkingEnd,
-    ThinkingStart,
-    ToolCallDelta,
-    ToolCallEnd,
-    ToolCallStart,
-)
-from ...values.folding import CUT_OFF, parse_arguments
+from ...values.folding import parse_arguments
 from ...values.losses import QUIET, Encoded, Reporter, encoded, own_fields
 from ...values.messages import (
     AssistantMessage,
@@ -579,55 +563,32 @@ class StreamEncoder(Encoder):
         self._places: OpenBlocks[_Place] = OpenBlocks()
         self._output: _Place | None = None  # an output that can have more contents
 
-    def feed(self, event: StreamEvent) -> bytes:
-        if self._closed:
-            return b""
-        match event:
-            case TextDelta():
-                return self._text(self._places[event.content_index], event.delta)
-            case ThinkingDelta():
-                summary = {"type": "thought_summary", "content": {"type": "text", "text": event.delta}}
-                return _delta(self._places[event.content_index].index, summary)
-            case ToolCallDelta():
-                place = self._places[event.content_index]
-                place.text = True
-                return _delta(place.index, {"type": "arguments_delta", "arguments": event.delta})
-        self._latest = event
-        match event:
-            case Start():
-                return self._start(event)
-            case TextStart():
-                return self._open_text(event.content_index, event.block or TextBlock(text=""))
-            case ThinkingStart():
-                return self._open(event.content_index, {"type": "thought"})
-            case ToolCallStart():
-                call = event.block or ToolCall(id="", name="", arguments={})
-                return self._open(event.content_index, {**encode_step(call, QUIET), "arguments": {}})
-            case TextEnd():
-                return self._end_content(event.content_index, event.block or TextBlock(text=event.content))
-            case ThinkingEnd():
-                return self._end_step(event.content_index, event.block or ThinkingBlock(thinking=event.content))
-            case ToolCallEnd():
-                return self._end_step(event.content_index, event.tool_call)
-            case BlockEnd():
-                return self._block(event.content_index, event.block)
-            case Done():
-                return self._last(event.message)
-            case Error():
-                if event.error.stop_detail is not None and own_word(event.error, STOP_REASONS) is not None:
-                    return self._last(event.error)
-                return self.fail(failure_of(event.error))
-            case _:
-                return b""
-
-    def close(self) -> bytes:
-        """Nothing is owed after the terminal event; a stream without one is cut off, and says so."""
-        return self.fail(ProviderError(CUT_OFF))
-
-    def _start(self, event: Start) -> bytes:
-        body = _encode_envelope(self._named(event.partial))
+    def _start(self, message: AssistantMessage) -> bytes:
+        body = _encode_envelope(message)
         shell = {"id": body["id"], "object": "interaction", "status": "in_progress", "model": body["model"]}
         return _event("interaction.created", {"interaction": shell})
+
+    def _text(self, index: int, text: str) -> bytes:
+        place = self._places[index]
+        if place.waits:
+            return b""
+        place.text = True
+        return _delta(place.index, {"type": "text", "text": text})
+
+    def _thinking(self, index: int, text: str) -> bytes:
+        summary = {"type": "thought_summary", "content": {"type": "text", "text": text}}
+        return _delta(self._places[index].index, summary)
+
+    def _arguments(self, index: int, text: str) -> bytes:
+        place = self._places[index]
+        place.text = True
+        return _delta(place.index, {"type": "arguments_delta", "arguments": text})
+
+    def _open_thinking(self, index: int, block: ThinkingBlock) -> bytes:
+        return self._open(index, {"type": "thought"})
+
+    def _open_call(self, index: int, call: ToolCall) -> bytes:
+        return self._open(index, {**(encode_step(call, QUIET) or {}), "arguments": {}})
 
     def _leave_output(self) -> bytes:
         """Ends the latest output, unless its text goes on."""
@@ -660,13 +621,7 @@ class StreamEncoder(Encoder):
         self._places[index] = self._output = place
         return out
 
-    def _text(self, place: _Place, text: str) -> bytes:
-        if place.waits:
-            return b""
-        place.text = True
-        return _delta(place.index, {"type": "text", "text": text})
-
-    def _end_content(self, index: int, block: Block) -> bytes:
+    def _end_text(self, index: int, block: TextBlock) -> bytes:
         place = self._places.end(index)
         item = encode_content(block, QUIET)
         place.ended = True
@@ -687,9 +642,11 @@ class StreamEncoder(Encoder):
         rest = {key: value for key, value in encode_output(block, []).items() if key not in ("type", "content")}
         return _delta(place.index, {"type": "model_output", **rest}) if rest else b""
 
-    def _end_step(self, index: int, block: Block) -> bytes:
+    def _end_call(self, index: int, block: Block) -> bytes:
         place = self._places.end(index)
         return self._rest_of_step(place, encode_step(block, QUIET)) + _event("step.stop", {"index": place.index})
+
+    _end_thinking = _end_call
 
     def _rest_of_step(self, place: _Place, wire: dict[str, Any]) -> bytes:
         """What a step has beyond what was sent: its signature, and what no delta is for."""
@@ -703,8 +660,7 @@ class StreamEncoder(Encoder):
             rest.pop("arguments", None)
         return out + _delta(place.index, {"type": place.kind, **rest}) if rest else out
 
-    def _block(self, index: int, block: Block) -> bytes:
-        """A block that comes at once."""
+    def _end_block(self, index: int, block: Block) -> bytes:
         if index in self._places:  # it began as another kind
             place = self._places.end(index)
             place.ended = True
@@ -727,12 +683,14 @@ class StreamEncoder(Encoder):
         whole = {"type": "model_output", "content": [item]} if isinstance(block, OpaqueBlock) else item
         return out + _delta(place.index, whole) + self._rest_of_output(place, block)
 
-    def _last(self, message: AssistantMessage) -> bytes:
+    def _end(self, message: AssistantMessage) -> bytes:
         before = self._leave_output()
-        self._closed = True
-        body = _encode_answer(self._named(message), QUIET)
+        body = _encode_answer(message, QUIET)
         shell = {key: value for key, value in body.items() if key not in ("steps", "outputs")}
         return before + _event("interaction.completed", {"interaction": shell})
+
+    def _is_stop(self, message: AssistantMessage) -> bool:
+        return message.stop_detail is not None and own_word(message, STOP_REASONS) is not None
 
     def _failure(self, error: ProviderError) -> bytes:
         return _event("error", encode_error(error)[1])

@@ -19,17 +19,6 @@ from msgspec.structs import replace
 
 from ...values import jsontext
 from ...values.errors import BadWire, InterlinguaError, ProviderError
-from ...values.events import (
-    BlockEnd,
-    Done,
-    Error,
-    Start,
-    StreamEvent,
-    TextDelta,
-    ThinkingDelta,
-    ThinkingStart,
-    ToolCallEnd,
-)
 from ...values.folding import CUT_OFF, arguments_text, parse_arguments
 from ...values.losses import QUIET, SYSTEM, Encoded, Reporter, SupportTable, bookkeeping, dropped, encoded, kept, some
 from ...values.messages import (
@@ -63,7 +52,7 @@ from ...values.request import (
     ToolSpec,
 )
 from ..framing import NDJSON, Frame, Framing, framing_for, write_ndjson
-from ..provider_errors import as_provider_error, failure_of, joined_text, provider_error, status_of, worded
+from ..provider_errors import as_provider_error, joined_text, provider_error, status_of, worded
 from ..residual import (
     RESPONSE,
     Ids,
@@ -971,68 +960,48 @@ class StreamEncoder(Encoder):
         self._blocks: list[Block] = []
         self._fields: dict[int, str | None] = {}  # the field of the thinking; None: redacted, not sent
 
-    def feed(self, event: StreamEvent) -> bytes:
-        if self._closed:
-            return b""
-        match event:
-            case TextDelta():
-                return self._chunk({"content": event.delta})
-            case ThinkingDelta():
-                field = self._fields.get(event.content_index, "thinking")
-                return self._chunk({"content": "", field: event.delta}) if field is not None else b""
-        self._latest = event
-        match event:
-            case Start():
-                whole = _whole_answer(self._named(event.partial), _Parts())
-                self._base = {key: whole[key] for key in ("model", "created_at") if key in whole}
-                return b""
-            case ThinkingStart():
-                if event.block is not None:
-                    field = None if event.block.redacted else residual_of(event.block.extra, API).get(FIELD, "thinking")
-                    self._fields[event.content_index] = field
-                return b""
-            case ToolCallEnd():
-                self._blocks.append(event.tool_call)
-                return b""
-            case BlockEnd():
-                self._blocks.append(event.block)
-                return b""
-            case Done():
-                return self._last(event.message)
-            case Error():
-                if _is_own_end(event.error):
-                    return self._last(event.error)
-                return self.fail(failure_of(event.error))
-            case _:
-                return b""
+    def _start(self, message: AssistantMessage) -> bytes:
+        whole = _whole_answer(message, _Parts())
+        self._base = {key: whole[key] for key in ("model", "created_at") if key in whole}
+        return b""
 
-    def close(self) -> bytes:
-        """Nothing is owed after the terminal event; a stream without one is cut off, and says so."""
-        return self.fail(ProviderError(CUT_OFF))
+    def _text(self, index: int, text: str) -> bytes:
+        return self._chunk({"content": text})
+
+    def _thinking(self, index: int, text: str) -> bytes:
+        field = self._fields.get(index, "thinking")
+        return self._chunk({"content": "", field: text}) if field is not None else b""
+
+    def _open_thinking(self, index: int, block: ThinkingBlock) -> bytes:
+        self._fields[index] = None if block.redacted else residual_of(block.extra, API).get(FIELD, "thinking")
+        return b""
+
+    def _end_call(self, index: int, call: Block) -> bytes:
+        self._blocks.append(call)
+        return b""
+
+    _end_block = _end_call
 
     def _chunk(self, message: dict[str, Any]) -> bytes:
         return _line({**self._base, "message": {"role": "assistant", **message}, "done": False})
 
-    def _last(self, message: AssistantMessage) -> bytes:
-        self._closed = True
+    def _end(self, message: AssistantMessage) -> bytes:
         parts = _encode_blocks(tuple(self._blocks), QUIET)
         out = self._chunk({"content": "", "images": parts.pictures}) if parts.pictures else b""
         for call in parts.calls:
             out += self._chunk({"content": "", "tool_calls": [call]})
-        answer = _whole_answer(self._named(message), _encode_blocks(blocks_of(message.content), QUIET))
+        answer = _whole_answer(message, _encode_blocks(blocks_of(message.content), QUIET))
         rest = {key: given for key, given in answer["message"].items() if key not in _ACCUMULATING or not given}
         if answer["message"].get("content"):
             rest["content"] = ""
         return out + _line({**answer, "message": rest, "done": True})
 
+    def _is_stop(self, message: AssistantMessage) -> bool:
+        answer = _whole_answer(message, _Parts())
+        return message.stop_detail is not None and answer.get("done_reason") == message.stop_detail
+
     def _failure(self, error: ProviderError) -> bytes:
         return _line({"error": worded(error)})
-
-
-def _is_own_end(message: AssistantMessage) -> bool:
-    """Whether the wire has a word of its own for how this failed."""
-    answer = _whole_answer(message, _Parts())
-    return message.stop_detail is not None and answer.get("done_reason") == message.stop_detail
 
 
 def _line(value: dict[str, Any]) -> bytes:

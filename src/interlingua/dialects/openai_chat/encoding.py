@@ -7,28 +7,10 @@ from msgspec.structs import replace
 
 from ...values import jsontext
 from ...values.errors import ProviderError
-from ...values.events import (
-    BlockEnd,
-    Done,
-    Error,
-    Start,
-    StreamEvent,
-    TextDelta,
-    TextEnd,
-    TextStart,
-    ThinkingDelta,
-    ThinkingEnd,
-    ThinkingStart,
-    ToolCallDelta,
-    ToolCallEnd,
-    ToolCallStart,
-)
-from ...values.folding import CUT_OFF
 from ...values.losses import QUIET
 from ...values.messages import AssistantMessage, Block, TextBlock, ThinkingBlock, ToolCall
 from ...values.request import Request
 from ..framing import write_sse
-from ..provider_errors import failure_of
 from ..residual import MESSAGE, put_back, restored
 from ..streaming import Encoder
 from .answers import encode_envelope, encode_response, response_residual, stop_word, whole_answer
@@ -62,51 +44,17 @@ class StreamEncoder(Encoder):
         self._sources = 0
         self._once: set[str] = set()
 
-    def feed(self, event: StreamEvent) -> bytes:
-        if self._closed:
-            return b""
-        match event:
-            case TextDelta() | ThinkingDelta() | ToolCallDelta():
-                writer = self._writers.get(event.content_index)
-                return b"" if writer is None else writer(event.delta)
-        self._latest = event
-        match event:
-            case Start():
-                return self._start(event.partial)
-            case TextStart():
-                return self._begin_text(event.content_index, event.block or TextBlock(text=""))
-            case TextEnd():
-                return self._end_text(event.content_index, event.block or TextBlock(text=event.content))
-            case ThinkingStart():
-                return self._begin_thinking(event.content_index, event.block or ThinkingBlock(thinking=""))
-            case ThinkingEnd():
-                return self._end_thinking(event.content_index, event.block or ThinkingBlock(thinking=event.content))
-            case ToolCallStart():
-                return self._begin_call(event.content_index, event.block or ToolCall(id="", name="", arguments={}))
-            case ToolCallEnd():
-                return self._end_call(event.content_index, event.tool_call)
-            case BlockEnd():
-                return self._block(event.block)
-            case Done():
-                return self._end(event.message)
-            case Error():
-                return self._fail(event.error)
-            case _:
-                return b""
+    def _text(self, index: int, text: str) -> bytes:
+        writer = self._writers.get(index)
+        return b"" if writer is None else writer(text)
 
-    def close(self) -> bytes:
-        """Nothing is owed after the terminal event; a stream without one is cut off, and says so."""
-        if self._closed:
-            return b""
-        self._closed = True
-        return _failed(CUT_OFF, None)
+    _thinking = _arguments = _text
 
     def _write(self, delta: dict[str, Any]) -> bytes:
         return b"".join((self._head, jsontext.write(delta), _TAIL))
 
-    def _start(self, partial: AssistantMessage | None) -> bytes:
+    def _start(self, message: AssistantMessage) -> bytes:
         """The first chunk, which always has the role."""
-        message = self._named(partial)
         residual = response_residual(message)
         self._residual = residual.get(MESSAGE) or {}
         self._started = True
@@ -121,15 +69,15 @@ class StreamEncoder(Encoder):
 
     # text
 
-    def _begin_text(self, at: int, block: TextBlock) -> bytes:
+    def _open_text(self, index: int, block: TextBlock) -> bytes:
         special = block.cache is not None or bool(block.extra.get(API))
         if block.refusal:
-            self._writers[at] = self._say_nothing if special else self._say_refusal
+            self._writers[index] = self._say_nothing if special else self._say_refusal
             return b""
         if not (special or self._residual.get(PARTS)):
-            self._writers[at] = self._say_text
+            self._writers[index] = self._say_text
             return b""
-        self._writers[at] = self._say_text_part
+        self._writers[index] = self._say_text_part
         self._once.discard("part")
         return self._cross_border(always=True)
 
@@ -160,11 +108,11 @@ class StreamEncoder(Encoder):
     def _say_nothing(self, text: str) -> bytes:
         return b""
 
-    def _end_text(self, at: int, block: TextBlock) -> bytes:
+    def _end_text(self, index: int, block: TextBlock) -> bytes:
         special = block.cache is not None or bool(block.extra.get(API))
         if block.refusal:
-            return self._block(block) if special else b""
-        if not (special or self._writers.get(at) == self._say_text_part):
+            return self._end_block(index, block) if special else b""
+        if not (special or self._writers.get(index) == self._say_text_part):
             return self._say_sources(block) if block.text else b""
         rest = {key: value for key, value in say_part(block)[0].items() if key != "text"}
         encoded = b"" if len(rest) == 1 and "part" in self._once else self._say_text_part("", rest)
@@ -187,22 +135,22 @@ class StreamEncoder(Encoder):
 
     # thinking
 
-    def _begin_thinking(self, at: int, block: ThinkingBlock) -> bytes:
+    def _open_thinking(self, index: int, block: ThinkingBlock) -> bytes:
         residual = block.extra.get(API) or {}
         if residual.get(PART):
             border = self._write({"content": []}) if self._track == "thinking part" else b""
-            self._writers[at] = self._say_thought_string if residual.get(PLAIN) else self._say_thought_chunk
+            self._writers[index] = self._say_thought_string if residual.get(PLAIN) else self._say_thought_chunk
             self._track = ""
             return border
         if block.redacted:
-            self._writers[at] = self._say_nothing
+            self._writers[index] = self._say_nothing
         elif is_detail(block):
             entry = encode_detail(block, self._encoded_details)
             self._encoded_details += 1
-            self._details[at] = {"type": entry["type"], "index": entry.get("index", self._encoded_details - 1)}
-            self._writers[at] = self._detail_writer(at, TEXTS.get(entry["type"], "text"))
+            self._details[index] = {"type": entry["type"], "index": entry.get("index", self._encoded_details - 1)}
+            self._writers[index] = self._detail_writer(index, TEXTS.get(entry["type"], "text"))
         else:
-            self._writers[at] = self._thought_writer(residual.get(FIELDS) or [self._compat.reasoning_field])
+            self._writers[index] = self._thought_writer(residual.get(FIELDS) or [self._compat.reasoning_field])
         return b""
 
     def _say_thought_chunk(self, text: str) -> bytes:
@@ -224,18 +172,18 @@ class StreamEncoder(Encoder):
 
         return write
 
-    def _detail_writer(self, at: int, message: str) -> Callable[[str], bytes]:
+    def _detail_writer(self, index: int, message: str) -> Callable[[str], bytes]:
         repeats = self._residual.get(REPEATS, [self._compat.reasoning_field])
 
         def write(text: str) -> bytes:
             self._track = DETAILS
-            self._details[at][message] = ""
-            entry = {**self._details[at], message: text}
+            self._details[index][message] = ""
+            entry = {**self._details[index], message: text}
             return self._write({**dict.fromkeys(repeats, text), DETAILS: [entry]})
 
         return write
 
-    def _end_thinking(self, at: int, block: ThinkingBlock) -> bytes:
+    def _end_thinking(self, index: int, block: ThinkingBlock) -> bytes:
         residual = block.extra.get(API) or {}
         if residual.get(PART):
             part = say_part(block)[0]
@@ -247,7 +195,7 @@ class StreamEncoder(Encoder):
             )
         if not is_detail(block):
             return b""
-        known = self._details.pop(at, None)
+        known = self._details.pop(index, None)
         if known is None:
             # Clients put the entries together by their index, so it is always there.
             entry = {"index": self._encoded_details, **encode_detail(block, self._encoded_details)}
@@ -267,19 +215,19 @@ class StreamEncoder(Encoder):
 
     # calls and what comes whole
 
-    def _begin_call(self, at: int, call: ToolCall) -> bytes:
+    def _open_call(self, index: int, call: ToolCall) -> bytes:
         custom = bool((call.extra.get(API) or {}).get(CUSTOM))
         encoded = encode_answered_call(replace(call, arguments={"input": ""}) if custom else call)
         number, self._encoded_calls = self._encoded_calls, self._encoded_calls + 1
         function = encoded.get("function")
         if isinstance(function, dict) and isinstance(function.get("arguments"), str):
             encoded = {**encoded, "function": {**function, "arguments": ""}}
-        self._calls[at] = {"index": number, **encoded}
-        self._writers[at] = self._say_nothing if custom else self._call_writer(at, number)
+        self._calls[index] = {"index": number, **encoded}
+        self._writers[index] = self._say_nothing if custom else self._call_writer(index, number)
         self._track = "tool_calls"
-        return self._write({"tool_calls": [self._calls[at]]})
+        return self._write({"tool_calls": [self._calls[index]]})
 
-    def _call_writer(self, at: int, number: int) -> Callable[[str], bytes]:
+    def _call_writer(self, index: int, number: int) -> Callable[[str], bytes]:
         opening = b'{"tool_calls":[{"index":%d,"function":{"arguments":' % number
         calls = self._calls
         blank: str | None = ""  # buffered until it is known whether anything follows
@@ -292,13 +240,13 @@ class StreamEncoder(Encoder):
                     blank = text
                     return b""
                 blank = None
-                calls[at][PIECES] = True
+                calls[index][PIECES] = True
             return b"".join((self._head, opening, jsontext.write(text), b"}}]}", _TAIL))
 
         return write
 
-    def _end_call(self, at: int, call: ToolCall) -> bytes:
-        known = self._calls.pop(at, None)
+    def _end_call(self, index: int, call: ToolCall) -> bytes:
+        known = self._calls.pop(index, None)
         if known is None:
             return b""
         given = encode_answered_call(call)
@@ -312,8 +260,7 @@ class StreamEncoder(Encoder):
         rest = {key: value for key, value in rest.items() if value != {} or key not in ("function", "custom")}
         return self._write({"tool_calls": [{"index": known["index"], **rest}]}) if rest else b""
 
-    def _block(self, block: Block) -> bytes:
-        """A block that is sent whole."""
+    def _end_block(self, index: int, block: Block) -> bytes:
         encoded = say([block], {}, self._compat, QUIET, answer=True)
         delta = {key: encoded[key] for key in TRACKS if encoded.get(key)}
         for key in ("audio", "function_call"):
@@ -334,8 +281,6 @@ class StreamEncoder(Encoder):
 
     def _end(self, message: AssistantMessage) -> bytes:
         """What the deltas could not say, the reason, the other choices, the usage."""
-        self._closed = True
-        message = self._named(message)
         before = b"" if self._started else self._start(message)
         given = whole_answer(message, self._compat, QUIET)
         self._set_head(given)
@@ -361,22 +306,14 @@ class StreamEncoder(Encoder):
         }
         return {**envelope, "choices": [{**rest, "delta": delta}]}
 
-    def _fail(self, message: AssistantMessage) -> bytes:
-        """A refusal and a filter are ends that the wire has a word for; anything else is an error object."""
-        if message.stop_reason == "error" and (stop_word(message) != "error" or message.stop_detail == "error"):
-            return self._end(message)
-        return self.fail(failure_of(message))
+    def _is_stop(self, message: AssistantMessage) -> bool:
+        return message.stop_reason == "error" and (stop_word(message) != "error" or message.stop_detail == "error")
 
     def _failure(self, error: ProviderError) -> bytes:
         return write_sse(jsontext.write(encode_error(error)[1]))
 
 
 _TAIL = b',"finish_reason":null}]}\n\n'
-
-
-def _failed(text: str, code: str | None) -> bytes:
-    error = {"message": text, "type": "server_error", "param": None, "code": code}
-    return write_sse(jsontext.write({"error": error}))
 
 
 def _wants_usage(request: Request) -> bool:

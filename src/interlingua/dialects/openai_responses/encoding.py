@@ -7,29 +7,12 @@ from msgspec.structs import replace
 
 from ...values import jsontext
 from ...values.errors import ProviderError
-from ...values.events import (
-    BlockEnd,
-    BlockStart,
-    Done,
-    Error,
-    Start,
-    StreamEvent,
-    TextDelta,
-    TextEnd,
-    TextStart,
-    ThinkingDelta,
-    ThinkingEnd,
-    ThinkingStart,
-    ToolCallDelta,
-    ToolCallEnd,
-    ToolCallStart,
-)
-from ...values.folding import CUT_OFF, unfold
+from ...values.folding import unfold
 from ...values.losses import QUIET
 from ...values.messages import AssistantMessage, Block, TextBlock, ThinkingBlock, ToolCall, blocks_of
 from ..framing import write_sse
 from ..provider_errors import code_of
-from ..residual import JOINED, MESSAGE
+from ..residual import JOINED, MESSAGE, residual_of
 from ..streaming import Encoder, OpenBlocks
 from .answers import answer_encoded, encode_response, encoded_stop, status_given
 from .content import encode_content_text, encode_item, encoded_call, finish_message, is_custom, message_item, usually
@@ -70,31 +53,8 @@ class StreamEncoder(Encoder):
         self._messages: list[_Encoded] = []  # message items that are not closed
         self._seen = False
 
-    def feed(self, event: StreamEvent) -> bytes:
-        if self._closed:
-            return b""
-        match event:
-            case TextDelta() | ThinkingDelta() | ToolCallDelta():
-                return self._delta(event)
-        self._latest = event
-        match event:
-            case Start():
-                return self._begin(event.partial)
-            case TextStart() | ThinkingStart() | ToolCallStart() | BlockStart():
-                self._seen = True
-                return self._begin(None) + self._start(event)
-            case TextEnd() | ThinkingEnd() | ToolCallEnd() | BlockEnd():
-                return self._end(event)
-            case Done():
-                return self._finish(event.message)
-            case Error():
-                return self._finish(event.error)
-
-    def close(self) -> bytes:
-        """Nothing is owed after the terminal event; a stream without one is cut off, and says so."""
-        if self._closed:
-            return b""
-        return self._finish(AssistantMessage(content=(), stop_reason="error", error_message=CUT_OFF))
+    def _is_stop(self, message: AssistantMessage) -> bool:
+        return True  # a response that failed is a response: `response.failed`
 
     def _failure(self, error: ProviderError) -> bytes:
         given = AssistantMessage(
@@ -106,61 +66,71 @@ class StreamEncoder(Encoder):
         self._number += 1
         return write_sse(jsontext.write({"type": kind, "sequence_number": self._number, **given}), kind)
 
-    def _begin(self, partial: AssistantMessage | None) -> bytes:
+    def _start(self, message: AssistantMessage) -> bytes:
         if self._id is not None:
             return b""
-        response = self._response(replace(partial or _NOTHING, error_message=None), [], _PENDING)
+        response = self._response(replace(message, error_message=None), [], _PENDING)
         self._id = response.get("id", "")
         created = self._event("response.created", response=response)
         return created + self._event("response.in_progress", response=response)
+
+    def _begin(self) -> bytes:
+        """Notes that a block begins; a stream without a start event gets one."""
+        self._seen = True
+        return self._start(_NOTHING)
 
     def _response(self, message: AssistantMessage, output: list[Any], pending: Mapping[str, Any]) -> dict[str, Any]:
         body = answer_encoded(message, output, QUIET, self._request)
         body.update((key, value) for key, value in pending.items() if key in body)
         return body
 
-    def _delta(self, event: TextDelta | ThinkingDelta | ToolCallDelta) -> bytes:
-        encoded, place = self._open[event.content_index]
+    def _text(self, index: int, text: str) -> bytes:
+        encoded, place = self._open[index]
+        fields = {"item_id": encoded.id, "output_index": encoded.index, "delta": text, "content_index": place}
+        if encoded.blocks[place].refusal:
+            return self._event("response.refusal.delta", **fields)
+        return self._event("response.output_text.delta", **fields, logprobs=[])
+
+    def _thinking(self, index: int, text: str) -> bytes:
+        encoded, _ = self._open[index]
         before = b""
-        fields: dict[str, Any] = {"item_id": encoded.id, "output_index": encoded.index, "delta": event.delta}
-        if isinstance(event, TextDelta):
-            fields["content_index"] = place
-            if encoded.blocks[place].refusal:
-                return self._event("response.refusal.delta", **fields)
-            return self._event("response.output_text.delta", **fields, logprobs=[])
-        if isinstance(event, ToolCallDelta):
-            if encoded.field == CUSTOM:
-                return b""  # its text is inside the argument, and comes at the end
-            encoded.streamed = True
-            return self._event("response.function_call_arguments.delta", **fields)
         if not encoded.streamed:
             encoded.streamed = True
             before = self._reasoning_part(encoded, "added", "")
+        fields = {"item_id": encoded.id, "output_index": encoded.index, "delta": text}
         if encoded.field == "content":
             return before + self._event("response.reasoning_text.delta", **fields, content_index=0)
         return before + self._event("response.reasoning_summary_text.delta", **fields, summary_index=0)
 
-    def _start(self, event: TextStart | ThinkingStart | ToolCallStart | BlockStart) -> bytes:
-        if isinstance(event, BlockStart):
-            return self._close_messages()  # what it is will be known at its end
-        residual = event.block.extra.get(API, {}) if event.block is not None and event.block.extra else {}
-        if isinstance(event, TextStart):
-            return self._start_text(event.content_index, event.block or TextBlock(text=""), residual)
-        closed = self._close_messages()
-        if isinstance(event, ToolCallStart):
-            call = event.block or ToolCall(id="", name="", arguments={})
-            if residual.get(FORM) == CUSTOM:
-                call = replace(call, arguments={"input": ""})
-            wire = {**encoded_call(call), "status": "in_progress"}
-            if "arguments" in wire:
-                wire["arguments"] = ""
-            return closed + self._announce(event.content_index, wire["type"], wire, residual)
-        opened = self._announce(event.content_index, "reasoning", {"type": "reasoning", "summary": []}, residual)
-        encoded, _ = self._open[event.content_index]
-        encoded.field = "content" if residual.get(CONTENT) and not residual.get(SUMMARY) else "summary"
-        return closed + opened
+    def _arguments(self, index: int, text: str) -> bytes:
+        encoded, _ = self._open[index]
+        if encoded.field == CUSTOM:
+            return b""  # its text is inside the argument, and comes at the end
+        encoded.streamed = True
+        fields = {"item_id": encoded.id, "output_index": encoded.index, "delta": text}
+        return self._event("response.function_call_arguments.delta", **fields)
 
-    def _start_text(self, at: int, block: TextBlock, residual: Mapping[str, Any]) -> bytes:
+    def _open_block(self, index: int) -> bytes:
+        return self._begin() + self._close_messages()  # what it is will be known at its end
+
+    def _open_call(self, index: int, call: ToolCall) -> bytes:
+        before, residual = self._open_block(index), residual_of(call.extra, API)
+        if residual.get(FORM) == CUSTOM:
+            call = replace(call, arguments={"input": ""})
+        wire = {**encoded_call(call), "status": "in_progress"}
+        if "arguments" in wire:
+            wire["arguments"] = ""
+        return before + self._announce(index, wire["type"], wire, residual)
+
+    def _open_thinking(self, index: int, block: ThinkingBlock) -> bytes:
+        before, residual = self._open_block(index), residual_of(block.extra, API)
+        opened = self._announce(index, "reasoning", {"type": "reasoning", "summary": []}, residual)
+        encoded, _ = self._open[index]
+        encoded.field = "content" if residual.get(CONTENT) and not residual.get(SUMMARY) else "summary"
+        return before + opened
+
+    def _open_text(self, index: int, block: TextBlock) -> bytes:
+        begun, residual = self._begin(), residual_of(block.extra, API)
         joins = (
             bool(residual.get(JOINED)) and bool(self._messages) and self._messages[-1].index == len(self._output) - 1
         )
@@ -169,8 +139,8 @@ class StreamEncoder(Encoder):
             wire = {"type": "message", "role": "assistant", "status": "in_progress", "content": []}
             if "phase" in residual:
                 wire["phase"] = residual["phase"]
-            opened = self._close_messages() + self._announce(at, "message", wire, residual)
-            message = self._open[at][0]
+            opened = self._close_messages() + self._announce(index, "message", wire, residual)
+            message = self._open[index][0]
             message.others = dict(residual.get(MESSAGE, {}).get(PARTS, ()))
             self._messages.append(message)
         encoded = self._messages[-1]
@@ -180,13 +150,14 @@ class StreamEncoder(Encoder):
                 place += 1
         encoded.blocks[place] = block
         encoded.open += 1
-        self._open[at] = encoded, place
-        return opened + self._content_part(encoded, place, "added", encode_content_text(block, QUIET, answer=True))
+        self._open[index] = encoded, place
+        part = encode_content_text(block, QUIET, answer=True)
+        return begun + opened + self._content_part(encoded, place, "added", part)
 
-    def _announce(self, at: int, kind: str, wire: dict[str, Any], residual: Mapping[str, Any]) -> bytes:
+    def _announce(self, index: int, kind: str, wire: dict[str, Any], residual: Mapping[str, Any]) -> bytes:
         encoded = _Encoded(len(self._output), residual.get("id", usually(kind, len(self._output))["id"]), kind)
         self._output.append(None)
-        self._open[at] = encoded, 0
+        self._open[index] = encoded, 0
         return self._event("response.output_item.added", output_index=encoded.index, item={"id": encoded.id, **wire})
 
     def _content_part(self, encoded: _Encoded, place: int, what: str, part: Any) -> bytes:
@@ -205,18 +176,8 @@ class StreamEncoder(Encoder):
         part = {"type": "summary_text", "text": text}
         return self._event(f"response.reasoning_summary_part.{what}", **fields, summary_index=0, part=part)
 
-    def _end(self, event: TextEnd | ThinkingEnd | ToolCallEnd | BlockEnd) -> bytes:
-        if isinstance(event, BlockEnd):
-            return self._end_block(self._open.pop(event.content_index, None), event.block)
-        encoded, place = self._open.end(event.content_index)
-        if isinstance(event, TextEnd):
-            return self._end_text(encoded, place, event.block or TextBlock(text=event.content))
-        if isinstance(event, ThinkingEnd):
-            block = event.block or ThinkingBlock(thinking=event.content)
-            return self._end_thinking(encoded, event.content) + self._item_done(encoded, block)
-        return self._end_call(encoded, event.tool_call)
-
-    def _end_text(self, encoded: _Encoded, place: int, block: TextBlock) -> bytes:
+    def _end_text(self, index: int, block: TextBlock) -> bytes:
+        encoded, place = self._open.end(index)
         encoded.blocks[place] = block
         encoded.open -= 1
         part = encode_content_text(block, QUIET, answer=True)
@@ -233,17 +194,20 @@ class StreamEncoder(Encoder):
             )
         return done + self._content_part(encoded, place, "done", part)
 
-    def _end_thinking(self, encoded: _Encoded, text: str) -> bytes:
+    def _end_thinking(self, index: int, block: ThinkingBlock) -> bytes:
+        encoded, _ = self._open.end(index)
         if not encoded.streamed:
-            return b""
+            return self._item_done(encoded, block)
+        text = block.thinking
         fields = {"item_id": encoded.id, "output_index": encoded.index, "text": text}
         if encoded.field == "content":
             done = self._event("response.reasoning_text.done", **fields, content_index=0)
         else:
             done = self._event("response.reasoning_summary_text.done", **fields, summary_index=0)
-        return done + self._reasoning_part(encoded, "done", text)
+        return done + self._reasoning_part(encoded, "done", text) + self._item_done(encoded, block)
 
-    def _end_call(self, encoded: _Encoded, call: ToolCall) -> bytes:
+    def _end_call(self, index: int, call: ToolCall) -> bytes:
+        encoded, _ = self._open.end(index)
         fields = {"item_id": encoded.id, "output_index": encoded.index}
         if encoded.field == CUSTOM and is_custom(call):
             kind, done = "custom_tool_call_input", {"input": call.arguments["input"]}
@@ -254,16 +218,16 @@ class StreamEncoder(Encoder):
         delta = self._event(f"response.{kind}.delta", **fields, delta=text) if text and not encoded.streamed else b""
         return delta + self._event(f"response.{kind}.done", **fields, **done) + self._item_done(encoded, call)
 
-    def _end_block(self, opened: tuple[_Encoded, int] | None, block: Block) -> bytes:
-        if opened is not None:  # it began as something else
+    def _end_block(self, index: int, block: Block) -> bytes:
+        opened = self._open.pop(index, None)
+        if opened is not None:  # it began as a block of another kind
             return self._item_done(opened[0], block)
-        item = encode_item(block, QUIET, len(self._output), answer=True)
+        item, place = encode_item(block, QUIET, len(self._output), answer=True), len(self._output)
         if item is None:
             return b""
-        index = len(self._output)
         self._output.append(item)
-        added = self._event("response.output_item.added", output_index=index, item=item)
-        return added + self._event("response.output_item.done", output_index=index, item=item)
+        added = self._event("response.output_item.added", output_index=place, item=item)
+        return added + self._event("response.output_item.done", output_index=place, item=item)
 
     def _item_done(self, encoded: _Encoded, block: Block) -> bytes:
         return self._say_done(encoded, encode_item(block, QUIET, encoded.index, answer=True))
@@ -291,17 +255,20 @@ class StreamEncoder(Encoder):
         return item
 
     def _finish(self, message: AssistantMessage) -> bytes:
-        encoded = self._begin(message if not self._seen else None)
-        if not self._seen:  # a message that was never taken apart
+        encoded = self._start(_NOTHING if self._seen else message)
+        if not self._seen:  # the terminal event alone: its message has all blocks
             terminal = self._latest
             encoded += b"".join(map(self.feed, list(unfold(message))[:-1]))
             self._latest = terminal
-        encoded += self._close_messages()
         self._closed = True
+        return encoded + self._end(message)
+
+    def _end(self, message: AssistantMessage) -> bytes:
+        closed = self._close_messages()
         output = [item for item in self._output if item is not None]
         response = self._response(message, output, {"id": self._id})
         status = status_given(encoded_stop(message, blocks_of(message.content)))
-        return encoded + self._event(_TERMINAL.get(status, "response.completed"), response=response)
+        return closed + self._event(_TERMINAL.get(status, "response.completed"), response=response)
 
 
 _NOTHING = AssistantMessage(content=())
