@@ -7,7 +7,8 @@ while the encoder still says X, so a value that was changed since is never overr
 
 import functools
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any, ParamSpec, TypeVar
 from urllib.parse import quote
 
@@ -18,9 +19,9 @@ from ..values import jsontext
 from ..values.errors import BadWire, DialectError, FormatError, InterlinguaError
 from ..values.folding import settle
 from ..values.jsontext import same as same
-from ..values.losses import Encoded, Reporter
+from ..values.losses import Reporter
 from ..values.messages import AssistantMessage, Block, Extra, StopReason, ToolCall, blocks_of
-from ..values.request import Conversation, ModelDescriptor, Request, ToolSpec
+from ..values.request import Request, ToolSpec
 
 # Keys of `extra[API]` that start with this are ours (hints, places); all others are the wire's own.
 HINTS = "~"
@@ -32,6 +33,7 @@ BARE = "~bare"  # the wire was a bare list of messages
 P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S", bound=Struct)
+M = TypeVar("M", bound=AssistantMessage)
 Mint = Callable[[int], str]  # the id of the n-th call that came without one
 
 
@@ -92,10 +94,21 @@ def put_back(encoded: dict[str, Any], extra_fields: Mapping[str, Any]) -> dict[s
     return encoded
 
 
-def keeping(value: S, api: str, wire: Mapping[str, Any], encoded: Mapping[str, Any]) -> S:
-    """The value with what `encoded`, its own encoding, gets wrong about `wire`, added to the hints it has."""
+def keeping(value: S, api: str, wire: Mapping[str, Any], encoded: Mapping[str, Any], own: Iterable[str] = ()) -> S:
+    """The value with what `encoded`, its own encoding, gets wrong about `wire`, added to the hints it has.
+
+    `own` are the fields whose items have residuals of their own.
+    """
+    if own:
+        wire = {**wire, **{key: encoded[key] for key in own if key in wire and key in encoded}}
     extra_fields = residual(wire, encoded)
     return with_residual(value, api, **extra_fields) if extra_fields else value
+
+
+def keeping_response(message: M, api: str, wire: Mapping[str, Any], encoded: Mapping[str, Any]) -> M:
+    """The message of an answer with what `encoded` gets wrong about its envelope, which no request sends back."""
+    extra_fields = residual(wire, encoded)
+    return with_residual(message, api, **{RESPONSE: extra_fields}) if extra_fields else message
 
 
 def with_residual(value: S, api: str, /, **extra_fields: Any) -> S:
@@ -142,6 +155,11 @@ def each(items: Any, name: str, api: str, decode: Callable[[Any], R]) -> list[R]
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise BadWire(api, f"{type(error).__name__}: {error}", f"$.{name}[{at}]") from error
     return out
+
+
+def decode_tools(wire: Any, api: str, decode: Callable[[Any], ToolSpec]) -> tuple[ToolSpec, ...] | None:
+    """The tools of a request; None where there is no list of them."""
+    return tuple(each(wire, "tools", api, decode)) if isinstance(wire, list) else None
 
 
 def an_object(value: Any, api: str, path: str = "$") -> dict[str, Any]:
@@ -225,6 +243,29 @@ def count(usage: Mapping[str, Any], key: str) -> int:
     return value if type(value) is int else 0
 
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def decode_time(text: Any) -> int | None:
+    """A time of RFC 3339 in milliseconds; None for what is no such time. Finer digits are left to the residual."""
+    try:
+        when = datetime.fromisoformat(text)
+        return (when.replace(tzinfo=when.tzinfo or UTC) - _EPOCH) // timedelta(milliseconds=1)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def encode_time(timestamp: int | None, *, digits: bool = True) -> str | None:
+    """The inverse; None for a time outside the calendar. Without `digits`, whole seconds have no decimals."""
+    if timestamp is None:
+        return None
+    try:
+        when = _EPOCH + timedelta(milliseconds=timestamp)
+    except OverflowError:
+        return None
+    return when.isoformat(timespec="milliseconds" if digits or timestamp % 1000 else "seconds").replace("+00:00", "Z")
+
+
 class Ids:
     """Ids for calls that the wire left without one: the n-th is `mint(n)`, but none that was given before."""
 
@@ -261,22 +302,15 @@ def named(message: AssistantMessage, request: Request | None) -> AssistantMessag
     return replace(message, model=request.model.id, response_model=None)
 
 
+def model_names(base: AssistantMessage, name: str | None) -> dict[str, Any]:
+    """The model that was asked, and the one that answered where the answer names another."""
+    return {"model": base.model or name, "response_model": name if base.model and name != base.model else None}
+
+
 def own_path(quirks: Mapping[str, Any] | None, model: str) -> str | None:
     """The path of requests where a variant or a host has its own, with the model's name put into it."""
     path = quirks.get("path") if quirks else None
     return str(path).replace("{model}", quote(model, safe="")) if path else None
-
-
-def api_of(quirks: Mapping[str, Any] | None, api: str) -> str:
-    """The name under which a variant speaks."""
-    return quirks["api"] if quirks else api
-
-
-def model_of(given: Any, text: str | ModelDescriptor | None, api: str) -> ModelDescriptor:
-    """The model of a request: as the caller describes it, else as the body names it."""
-    if isinstance(text, ModelDescriptor):
-        return text
-    return ModelDescriptor(id=optional(given) or text or "", api=api)
 
 
 # Stop reasons of hosts that pass on those of the model's own provider (OpenRouter, LiteLLM, Anthropic- or Gemini-like
@@ -348,28 +382,3 @@ def say_tools(specs: tuple[ToolSpec, ...], api: str, encode: Callable[[ToolSpec]
         else:
             report.at(f"$.tools[{at}]", spec.name, f"a tool that only {spec.dialect} can run")
     return encoded
-
-
-def decode_conversation(data: Any, api: str, decode_request: Callable[..., Request], field: str) -> Conversation:
-    """A request body, or a bare list of its messages (`field` is the wire's name for them), as a conversation."""
-    body = body_of(data, api)
-    if isinstance(body, list):
-        request = decode_request({field: body})
-        return Conversation.of(with_residual(request, api, **{BARE: True}))
-    conversation = Conversation.of(decode_request(an_object(body, api)))
-    # No request has a title; programs that keep their conversations as requests write one beside the messages.
-    title = body.get("title")
-    return replace(conversation, title=title) if isinstance(title, str) else conversation
-
-
-def encode_conversation(
-    conversation: Conversation, api: str, encode_request: Callable[..., Encoded], field: str
-) -> Encoded:
-    """The inverse: the request body, or the bare list if that is what was read."""
-    request = conversation.request()
-    extra_fields = request.extra.get(api, {})
-    if not extra_fields.get(BARE):
-        return encode_request(request)
-    rest = {key: value for key, value in extra_fields.items() if key != BARE}
-    body, losses = encode_request(replace(request, extra={**request.extra, api: rest}))
-    return Encoded(body.get(field, []), losses)

@@ -31,9 +31,10 @@ from ..values.folding import CUT_OFF, Recorder
 from ..values.losses import Encoded, Loss
 from ..values.messages import AssistantMessage, Block, TextBlock, ThinkingBlock, ToolCall
 from ..values.request import Request
+from .codec import api_of
 from .framing import Frame
 from .provider_errors import as_provider_error, failure_of
-from .residual import api_of, named
+from .residual import named
 
 
 class Decoder(abc.ABC):

@@ -1,17 +1,14 @@
 """Requests: tools, options, where to send them, and conversations as their bodies."""
 
-from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
 from msgspec.structs import replace
 
-from ...values.losses import SYSTEM, Encoded, Reporter, encoded
+from ...values.losses import SYSTEM, Reporter
 from ...values.messages import TextBlock
 from ...values.request import (
     Context,
-    Conversation,
-    ModelDescriptor,
     Options,
     OutputSchema,
     Reasoning,
@@ -20,21 +17,16 @@ from ...values.request import (
     ToolChoice,
     ToolSpec,
 )
+from ..codec import Given, Quirks, conversation_codec, request_decoder, request_encoder
 from ..residual import (
     an_object,
-    api_of,
-    body_of,
-    decode_conversation,
-    each,
-    encode_conversation,
+    decode_tools,
     fields_of,
     flag,
     keeping,
-    model_of,
     number,
     optional,
     own_path,
-    reading,
     residual_of,
     restored,
     say_tools,
@@ -45,31 +37,22 @@ from .content import decode_block, decode_cache, decode_messages, encode_cache, 
 from .facts import API, CHOICES, FIELD_SUPPORT, OFF_WORD, SUMMARIZED
 
 
-@reading(API)
-def decode_request(
-    body: Any,
-    *,
-    model: str | ModelDescriptor | None = None,
-    stream: bool | None = None,
-    quirks: Mapping[str, Any] | None = None,
-) -> Request:
-    """A Messages request. `model` and `stream` are for hosts that say them outside the body."""
-    wire = an_object(body_of(body, API), API)
-    described = model_of(wire.get("model"), model, api_of(quirks, API))
+@request_decoder(API)
+def decode_request(body: Any, given: Given) -> Request:
+    """A Messages request. The caller gives `model` and `stream` where the host has them outside the body."""
+    wire = an_object(body, API)
     context = Context(
         system=_decode_system(wire.get("system")),
-        messages=decode_messages(wire["messages"], api_of(quirks, API)) if "messages" in wire else (),
-        tools=_decode_tools(wire.get("tools")),
+        messages=decode_messages(wire["messages"], given.api) if "messages" in wire else (),
+        tools=decode_tools(wire.get("tools"), API, _decode_tool),
     )
-    if model is None and stream is None and not quirks and _is_usual(wire):
+    model = given.model_of(wire.get("model"))
+    if given == (API, None, None, None, None) and _is_usual(wire):
         options = Options(max_tokens=wire.get("max_tokens"), stream=wire.get("stream"))
-        return Request(model=described, context=context, options=options)
-    request = Request(model=described, context=context, options=_decode_options(wire, stream))
-    # `messages` keep their own residuals, message by message.
-    bare = replace(request, context=replace(request.context, messages=()))
-    emitted, _ = encode_request(bare, quirks=quirks)
-    given = {**wire, "messages": emitted["messages"]} if "messages" in wire else wire
-    return keeping(request, API, given, emitted)
+        return Request(model=model, context=context, options=options)
+    request = Request(model=model, context=context, options=_decode_options(wire, given))
+    bare = replace(request, context=replace(context, messages=()))
+    return keeping(request, API, wire, encode_request(bare, quirks=given.quirks).body, ("messages",))
 
 
 def _is_usual(wire: dict[str, Any]) -> bool:
@@ -101,12 +84,6 @@ def _decode_system(wire: Any) -> System:
     return None
 
 
-def _decode_tools(wire: Any) -> tuple[ToolSpec, ...] | None:
-    if not isinstance(wire, list):
-        return None
-    return tuple(each(wire, "tools", API, _decode_tool))
-
-
 def _decode_tool(wire: Any) -> ToolSpec:
     an_object(wire, API)
     name, kind = wire.get("name"), wire.get("type", "custom")
@@ -125,7 +102,7 @@ def _decode_tool(wire: Any) -> ToolSpec:
     return keeping(tool, API, wire, _encode_tool(tool))
 
 
-def _decode_options(wire: dict[str, Any], stream: bool | None) -> Options:
+def _decode_options(wire: dict[str, Any], given: Given) -> Options:
     choice = wire.get("tool_choice")
     metadata = wire.get("metadata")
     return Options(
@@ -141,7 +118,7 @@ def _decode_options(wire: dict[str, Any], stream: bool | None) -> Options:
         cache_retention=_decode_retention(wire.get("cache_control")),
         service_tier=optional(wire.get("service_tier")),
         metadata={k: metadata[k] for k in metadata if k == "user_id"} if isinstance(metadata, dict) else None,
-        stream=wire["stream"] if isinstance(wire.get("stream"), bool) else stream,
+        stream=given.stream_of(wire),
     )
 
 
@@ -203,9 +180,9 @@ def _decode_retention(wire: Any) -> Any:
     return "long" if wire.get("ttl") == "1h" else "short"
 
 
-def encode_request(request: Request, *, strict: bool = False, quirks: Mapping[str, Any] | None = None) -> Encoded:
+@request_encoder(API, FIELD_SUPPORT)
+def encode_request(request: Request, report: Reporter, quirks: Quirks) -> dict[str, Any]:
     """The body of a Messages request."""
-    report = Reporter()
     context, options = request.context, request.options
     hosted = quirks.get("hosted") if quirks else None  # the host says the model in the URL, and whether to stream
     body: dict[str, Any] = {}
@@ -225,8 +202,7 @@ def encode_request(request: Request, *, strict: bool = False, quirks: Mapping[st
         body["stream"] = options.stream
     if hosted:
         body["anthropic_version"] = quirks["version"]  # type: ignore[index]
-    emitted = restored(body, request.extra, API)
-    return encoded(API, emitted, request, FIELD_SUPPORT, report.losses, strict=strict, spoken=api_of(quirks, API))
+    return restored(body, request.extra, API)
 
 
 def _encode_tool(spec: ToolSpec) -> dict[str, Any]:
@@ -327,7 +303,7 @@ def _encode_metadata(body: dict[str, Any], metadata: dict[str, Any], report: Rep
         report.at("$.options.metadata", "metadata", "only user_id is sent", "weakened")
 
 
-def path(model: str, stream: bool, *, quirks: Mapping[str, Any] | None = None) -> str:
+def path(model: str, stream: bool, *, quirks: Quirks = None) -> str:
     if (own := own_path(quirks, model)) is not None:
         return own
     if quirks and quirks.get("hosted"):
@@ -335,9 +311,4 @@ def path(model: str, stream: bool, *, quirks: Mapping[str, Any] | None = None) -
     return "/v1/messages"
 
 
-def decode(data: Any, *, quirks: Mapping[str, Any] | None = None) -> Conversation:
-    return decode_conversation(data, API, lambda body: decode_request(body, quirks=quirks), "messages")
-
-
-def encode(conversation: Conversation, *, quirks: Mapping[str, Any] | None = None) -> Encoded:
-    return encode_conversation(conversation, API, lambda request: encode_request(request, quirks=quirks), "messages")
+decode, encode = conversation_codec(API, decode_request, encode_request)

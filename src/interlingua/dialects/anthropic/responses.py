@@ -1,6 +1,5 @@
 """Whole and streamed responses, both ways."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -8,7 +7,7 @@ from msgspec.structs import replace
 from ...values import jsontext
 from ...values.errors import ProviderError
 from ...values.folding import parse_arguments
-from ...values.losses import QUIET, Encoded, Reporter, encoded
+from ...values.losses import QUIET, Reporter
 from ...values.messages import (
     AssistantMessage,
     Block,
@@ -22,26 +21,24 @@ from ...values.messages import (
 )
 from ...values.request import Request
 from ...values.tokens import taken
+from ..codec import Given, Quirks, response_decoder, response_encoder
 from ..framing import SSE, Frame, Framing, framing_for, write_sse
 from ..residual import (
     RESPONSE,
     an_object,
-    api_of,
-    body_of,
     count,
     fields_of,
     generated_id,
     keeping,
+    keeping_response,
+    model_names,
     named,
     optional,
     own_word,
     put_back,
-    reading,
     reason_for,
-    residual,
     restored,
     whole,
-    with_residual,
 )
 from ..streaming import Decoder, Encoder, OpenBlocks
 from .content import decode_block, decode_content, decode_redacted, encode_block, encode_content
@@ -50,20 +47,12 @@ from .facts import API, RESPONSE_SUPPORT, STOP_REASONS, WIRE_STOP_REASONS, decod
 # Whole answers: the envelope, why it stopped, and what it used.
 
 
-@reading(API)
-def decode_response(
-    body: Any,
-    *,
-    model: str | None = None,
-    provider: str | None = None,
-    timestamp: int | None = None,
-    quirks: Mapping[str, Any] | None = None,
-) -> AssistantMessage:
+@response_decoder(API)
+def decode_response(body: Any, base: AssistantMessage, given: Given) -> AssistantMessage:
     """A whole answer."""
-    wire = an_object(body_of(body, API), API)
+    wire = an_object(body, API)
     if wire.get("type") == "error" or ("error" in wire and "content" not in wire):
         raise decode_error(0, wire)
-    base = AssistantMessage(content=(), api=api_of(quirks, API), provider=provider, model=model, timestamp=timestamp)
     return decode_answer(wire, decode_content(wire.get("content")), base)
 
 
@@ -81,16 +70,13 @@ def decode_answer(wire: dict[str, Any], content: Content, base: AssistantMessage
     )
     blocks = wire.get("content")  # a list keeps its own residuals, block by block
     emitted = _encode_answer(message, blocks if isinstance(blocks, list) else encode_content(blocks_of(content), QUIET))
-    extra_fields = residual(wire, emitted)
-    return with_residual(message, API, **{RESPONSE: extra_fields}) if extra_fields else message
+    return keeping_response(message, API, wire, emitted)
 
 
 def decode_envelope(wire: dict[str, Any], base: AssistantMessage) -> dict[str, Any]:
-    named = optional(wire.get("model"))
     return {
         "response_id": optional(wire.get("id")) or None,
-        "model": base.model or named,
-        "response_model": named if base.model and named != base.model else None,
+        **model_names(base, optional(wire.get("model"))),
         "usage": decode_usage(wire.get("usage")),
     }
 
@@ -127,14 +113,12 @@ def _encode_usage(usage: Usage | None) -> dict[str, Any]:
     return restored(wire, usage.extra, API)
 
 
+@response_encoder(API, RESPONSE_SUPPORT)
 def encode_response(
-    message: AssistantMessage, *, request: Request | None = None, quirks: Mapping[str, Any] | None = None
-) -> Encoded:
+    message: AssistantMessage, report: Reporter, request: Request | None, quirks: Quirks
+) -> dict[str, Any]:
     """The body of a whole answer."""
-    report = Reporter("$")
-    content = encode_content(blocks_of(message.content), report)
-    body = whole_answer(named(message, request), content)
-    return encoded(API, body, message, RESPONSE_SUPPORT, report.losses, spoken=api_of(quirks, API))
+    return whole_answer(named(message, request), encode_content(blocks_of(message.content), report))
 
 
 def whole_answer(message: AssistantMessage, content: Any) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Requests: tools, options, where to send them, and conversations as their bodies."""
 
-from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -8,12 +7,10 @@ from msgspec.structs import replace
 
 from ...values import jsontext
 from ...values.errors import FormatError
-from ...values.losses import QUIET, SYSTEM, Encoded, Reporter, encoded, own_fields
+from ...values.losses import QUIET, SYSTEM, Reporter, own_fields
 from ...values.messages import TextBlock
 from ...values.request import (
     Context,
-    Conversation,
-    ModelDescriptor,
     Options,
     OutputSchema,
     Reasoning,
@@ -22,20 +19,15 @@ from ...values.request import (
     ToolChoice,
     ToolSpec,
 )
+from ..codec import Given, Quirks, conversation_codec, request_decoder, request_encoder
 from ..residual import (
     an_object,
-    api_of,
-    body_of,
-    decode_conversation,
-    encode_conversation,
     fields_of,
     flag,
     keeping,
-    model_of,
     number,
     optional,
     own_path,
-    reading,
     residual_of,
     restored,
     string,
@@ -56,30 +48,21 @@ from .content import (
 from .facts import API, EFFORT, FIELD, FIELD_SUPPORT, NOVA, OFF_WORD, SPELLED, SUMMARIZED
 
 
-@reading(API)
-def decode_request(
-    body: Any,
-    *,
-    model: str | ModelDescriptor | None = None,
-    stream: bool | None = None,
-    quirks: Mapping[str, Any] | None = None,
-) -> Request:
+@request_decoder(API)
+def decode_request(body: Any, given: Given) -> Request:
     """A Converse request. The path says `model` and `stream`; a body that was written for boto3 names the model."""
-    wire = an_object(body_of(body, API), API)
+    wire = an_object(body, API)
     config = fields_of(wire.get("toolConfig"))
     request = Request(
-        model=model_of(wire.get("modelId"), model, api_of(quirks, API)),
+        model=given.model_of(wire.get("modelId")),
         context=Context(
             system=_decode_system(wire.get("system")),
-            messages=decode_messages(wire["messages"], api_of(quirks, API)) if "messages" in wire else (),
+            messages=decode_messages(wire["messages"], given.api) if "messages" in wire else (),
             tools=_decode_tools(config.get("tools")),
         ),
-        options=_decode_options(wire, config, stream),
+        options=_decode_options(wire, config, given.stream),
     )
-    emitted, _ = encode_request(request, quirks=quirks)
-    # `messages` keep their own residuals, message by message.
-    given = {**wire, "messages": emitted["messages"]} if "messages" in wire else wire
-    return keeping(request, API, given, emitted)
+    return keeping(request, API, wire, encode_request(request, quirks=given.quirks).body, ("messages",))
 
 
 def _decode_system(wire: Any) -> System:
@@ -245,9 +228,9 @@ def _decode_schema(wire: Any) -> OutputSchema | None:
     return keeping(schema, API, wire, _encode_schema(schema))
 
 
-def encode_request(request: Request, *, strict: bool = False, quirks: Mapping[str, Any] | None = None) -> Encoded:
+@request_encoder(API, FIELD_SUPPORT)
+def encode_request(request: Request, report: Reporter, quirks: Quirks) -> dict[str, Any]:
     """The body of a Converse request; the path says the model and whether to stream."""
-    report = Reporter()
     context, options = request.context, request.options
     body: dict[str, Any] = {"messages": encode_messages(context.messages, report)}
     if context.system is not None:
@@ -259,8 +242,7 @@ def encode_request(request: Request, *, strict: bool = False, quirks: Mapping[st
     if config:
         body["toolConfig"] = config
     _encode_options(body, options, request.model.id, report)
-    emitted = restored(body, request.extra, API)
-    return encoded(API, emitted, request, FIELD_SUPPORT, report.losses, strict=strict, spoken=api_of(quirks, API))
+    return restored(body, request.extra, API)
 
 
 def _encode_system(system: System, report: Reporter) -> list[Any]:
@@ -452,13 +434,8 @@ def _schema_text(schema: OutputSchema) -> str:
     return jsontext.compact(schema.schema)
 
 
-def path(model: str, stream: bool, *, quirks: Mapping[str, Any] | None = None) -> str:
+def path(model: str, stream: bool, *, quirks: Quirks = None) -> str:
     return own_path(quirks, model) or f"/model/{quote(model, safe='')}/converse{'-stream' if stream else ''}"
 
 
-def decode(data: Any, *, quirks: Mapping[str, Any] | None = None) -> Conversation:
-    return decode_conversation(data, API, lambda body: decode_request(body, quirks=quirks), "messages")
-
-
-def encode(conversation: Conversation, *, quirks: Mapping[str, Any] | None = None) -> Encoded:
-    return encode_conversation(conversation, API, lambda request: encode_request(request, quirks=quirks), "messages")
+decode, encode = conversation_codec(API, decode_request, encode_request)

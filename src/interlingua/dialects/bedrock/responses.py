@@ -2,7 +2,7 @@
 
 import base64
 import binascii
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from msgspec.structs import replace
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from ...values import jsontext
 from ...values.errors import FormatError, ProviderError
 from ...values.folding import parse_arguments
-from ...values.losses import QUIET, Encoded, Reporter, encoded
+from ...values.losses import QUIET, Reporter
 from ...values.messages import (
     AssistantMessage,
     Block,
@@ -22,28 +22,25 @@ from ...values.messages import (
     Usage,
 )
 from ...values.request import Request
+from ..codec import Given, Quirks, response_decoder, response_encoder
 from ..framing import AWSEventStream, Frame, Framing, framing_for, write_aws
 from ..provider_errors import worded
 from ..residual import (
     RESPONSE,
     an_object,
-    api_of,
-    body_of,
     count,
     each,
     fields_of,
     keeping,
+    keeping_response,
     optional,
     own_word,
     put_back,
-    reading,
     reason_for,
-    residual,
     residual_of,
     restored,
     string,
     whole,
-    with_residual,
 )
 from ..streaming import Decoder, Encoder
 from .content import SERVER, decode_block, encode_block, encode_content
@@ -52,21 +49,13 @@ from .facts import API, EXCEPTION_OF, EXCEPTIONS, RESPONSE_SUPPORT, STOP_REASONS
 # Whole answers: the envelope, why it stopped, and what it used.
 
 
-@reading(API)
-def decode_response(
-    body: Any,
-    *,
-    model: str | None = None,
-    provider: str | None = None,
-    timestamp: int | None = None,
-    quirks: Mapping[str, Any] | None = None,
-) -> AssistantMessage:
+@response_decoder(API)
+def decode_response(body: Any, base: AssistantMessage, given: Given) -> AssistantMessage:
     """A whole answer."""
-    wire = an_object(body_of(body, API), API)
+    wire = an_object(body, API)
     if "output" not in wire:
         raise decode_error(0, wire)
     content = an_object(an_object(wire["output"], API, "$.output")["message"], API, "$.output.message")["content"]
-    base = AssistantMessage(content=(), api=api_of(quirks, API), provider=provider, model=model, timestamp=timestamp)
     return decode_answer(wire, tuple(each(content, "output.message.content", API, decode_block)), base)
 
 
@@ -82,8 +71,7 @@ def decode_answer(wire: dict[str, Any], content: tuple[Block, ...], base: Assist
         stop_detail=word,
         error_message=f"the provider stopped: {_stop_text(wire, word)}" if reason == "error" else None,
     )
-    extra_fields = residual(wire, _encode_answer(message, wire["output"]["message"]["content"]))
-    return with_residual(message, API, **{RESPONSE: extra_fields}) if extra_fields else message
+    return keeping_response(message, API, wire, _encode_answer(message, wire["output"]["message"]["content"]))
 
 
 def _stop_text(wire: dict[str, Any], word: str | None) -> str:
@@ -122,14 +110,12 @@ def _encode_usage(usage: Usage | None) -> dict[str, Any]:
     return restored(wire, usage.extra, API)
 
 
+@response_encoder(API, RESPONSE_SUPPORT)
 def encode_response(
-    message: AssistantMessage, *, request: Request | None = None, quirks: Mapping[str, Any] | None = None
-) -> Encoded:
+    message: AssistantMessage, report: Reporter, request: Request | None, quirks: Quirks
+) -> dict[str, Any]:
     """The body of a whole answer; this wire names neither the model nor the answer."""
-    report = Reporter("$")
-    content = encode_content(message.content, report, points=False)
-    body = whole_answer(message, content)
-    return encoded(API, body, message, RESPONSE_SUPPORT, report.losses, spoken=api_of(quirks, API))
+    return whole_answer(message, encode_content(message.content, report, points=False))
 
 
 def whole_answer(message: AssistantMessage, content: list[Any]) -> dict[str, Any]:

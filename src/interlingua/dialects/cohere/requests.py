@@ -1,14 +1,11 @@
 """Requests: the system prompt, tools, options, and conversations as their bodies."""
 
-from collections.abc import Mapping
 from typing import Any
 
-from ...values.losses import SYSTEM, Encoded, Reporter, encoded
+from ...values.losses import SYSTEM, Reporter
 from ...values.messages import TextBlock
 from ...values.request import (
     Context,
-    Conversation,
-    ModelDescriptor,
     Options,
     OutputSchema,
     Reasoning,
@@ -17,22 +14,16 @@ from ...values.request import (
     ToolChoice,
     ToolSpec,
 )
+from ..codec import Given, Quirks, conversation_codec, request_decoder, request_encoder
 from ..residual import (
-    Mint,
     an_object,
-    api_of,
-    body_of,
-    decode_conversation,
-    each,
-    encode_conversation,
+    decode_tools,
     fields_of,
     keeping,
-    model_of,
     number,
     optional,
     own_path,
     put_back,
-    reading,
     residual,
     residual_of,
     restored,
@@ -45,33 +36,23 @@ from .content import decode_content, decode_messages, encode_content, encode_mes
 from .facts import API, FIELD_SUPPORT, PROMPT
 
 
-@reading(API)
-def decode_request(
-    body: Any,
-    *,
-    model: str | ModelDescriptor | None = None,
-    stream: bool | None = None,
-    mint: Mint | None = None,
-    quirks: Mapping[str, Any] | None = None,
-) -> Request:
+@request_decoder(API)
+def decode_request(body: Any, given: Given) -> Request:
     """A chat request. `stream` is for a body that does not say; `mint` gives ids to calls without one."""
-    wire = an_object(body_of(body, API), API)
+    wire = an_object(body, API)
     messages = wire.get("messages")
-    read = decode_messages(messages, mint, api_of(quirks, API)) if "messages" in wire else ()
+    read = decode_messages(messages, given.mint, given.api) if "messages" in wire else ()
     prompt = messages[0] if isinstance(messages, list) and messages and is_prompt(messages[0]) else None
     request = Request(
-        model=model_of(wire.get("model"), model, api_of(quirks, API)),
+        model=given.model_of(wire.get("model")),
         context=Context(
             system=_decode_system(prompt["content"]) if prompt else None,
             messages=read[1:] if prompt else read,
-            tools=_decode_tools(wire.get("tools")),
+            tools=decode_tools(wire.get("tools"), API, _decode_tool),
         ),
-        options=_decode_options(wire, stream),
+        options=_decode_options(wire, given),
     )
-    emitted, _ = encode_request(request, quirks=quirks)
-    # `messages` keep their own residuals, message by message.
-    given = {**wire, "messages": emitted["messages"]} if "messages" in wire else wire
-    request = keeping(request, API, given, emitted)
+    request = keeping(request, API, wire, encode_request(request, quirks=given.quirks).body, ("messages",))
     extra_fields = residual(prompt, _prompt(request.context.system, Reporter())) if prompt else None
     return with_residual(request, API, **{PROMPT: extra_fields}) if extra_fields else request
 
@@ -98,10 +79,6 @@ def _prompt(system: System, report: Reporter) -> dict[str, Any]:
     return wire
 
 
-def _decode_tools(wire: Any) -> tuple[ToolSpec, ...] | None:
-    return tuple(each(wire, "tools", API, _decode_tool)) if isinstance(wire, list) else None
-
-
 def _decode_tool(wire: Any) -> ToolSpec:
     function = fields_of(an_object(wire, API).get("function"))
     kind = wire.get("type", "function")
@@ -115,7 +92,7 @@ def _decode_tool(wire: Any) -> ToolSpec:
     return keeping(tool, API, wire, _encode_tool(tool))
 
 
-def _decode_options(wire: dict[str, Any], stream: bool | None) -> Options:
+def _decode_options(wire: dict[str, Any], given: Given) -> Options:
     return Options(
         max_tokens=whole(wire.get("max_tokens")),
         temperature=number(wire.get("temperature")),
@@ -126,7 +103,7 @@ def _decode_options(wire: dict[str, Any], stream: bool | None) -> Options:
         reasoning=_decode_reasoning(wire.get("thinking")),
         tool_choice=_decode_choice(wire.get("tool_choice")),
         output_schema=_decode_schema(wire.get("response_format")),
-        stream=wire["stream"] if isinstance(wire.get("stream"), bool) else stream,
+        stream=given.stream_of(wire),
     )
 
 
@@ -153,9 +130,9 @@ def _decode_schema(wire: Any) -> OutputSchema | None:
     return OutputSchema(schema=given.get("json_schema", given.get("schema")))  # `schema` is how examples spell it
 
 
-def encode_request(request: Request, *, strict: bool = False, quirks: Mapping[str, Any] | None = None) -> Encoded:
+@request_encoder(API, FIELD_SUPPORT)
+def encode_request(request: Request, report: Reporter, quirks: Quirks) -> dict[str, Any]:
     """The body of a chat request."""
-    report = Reporter()
     context, options = request.context, request.options
     body: dict[str, Any] = {}
     if request.model.id:
@@ -171,8 +148,7 @@ def encode_request(request: Request, *, strict: bool = False, quirks: Mapping[st
     if context.tools is not None:
         body["tools"] = say_tools(context.tools, API, _encode_tool, report)
     _encode_options(body, options, report)
-    emitted = restored(body, request.extra, API)
-    return encoded(API, emitted, request, FIELD_SUPPORT, report.losses, strict=strict, spoken=api_of(quirks, API))
+    return restored(body, request.extra, API)
 
 
 def _encode_tool(spec: ToolSpec) -> dict[str, Any]:
@@ -232,13 +208,8 @@ def _encode_choice(body: dict[str, Any], choice: ToolChoice, report: Reporter) -
         report.at("$.options.toolChoice.names", "tool_choice", "the choice is any tool or none", "weakened")
 
 
-def path(model: str, stream: bool, *, quirks: Mapping[str, Any] | None = None) -> str:
+def path(model: str, stream: bool, *, quirks: Quirks = None) -> str:
     return own_path(quirks, model) or "/v2/chat"
 
 
-def decode(data: Any, *, quirks: Mapping[str, Any] | None = None) -> Conversation:
-    return decode_conversation(data, API, lambda body: decode_request(body, quirks=quirks), "messages")
-
-
-def encode(conversation: Conversation, *, quirks: Mapping[str, Any] | None = None) -> Encoded:
-    return encode_conversation(conversation, API, lambda request: encode_request(request, quirks=quirks), "messages")
+decode, encode = conversation_codec(API, decode_request, encode_request)

@@ -3,14 +3,13 @@
 A stream is put together as the wire's own message and read as the whole one would be, so both give equal messages.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from msgspec.structs import replace
 
 from ...values import jsontext
 from ...values.errors import ProviderError
-from ...values.losses import QUIET, Encoded, Reporter, encoded
+from ...values.losses import QUIET, Reporter
 from ...values.messages import (
     AssistantMessage,
     Block,
@@ -22,30 +21,26 @@ from ...values.messages import (
     blocks_of,
 )
 from ...values.request import Request
+from ..codec import Given, Quirks, response_decoder, response_encoder
 from ..framing import SSE, Frame, Framing, framing_for, write_sse
 from ..provider_errors import worded
 from ..residual import (
     RESPONSE,
     Ids,
-    Mint,
     an_object,
-    api_of,
-    body_of,
     count,
     fields_of,
     generated_id,
     keeping,
+    keeping_response,
     named,
     optional,
     own_word,
     put_back,
-    reading,
     reason_for,
-    residual,
     residual_of,
     restored,
     whole,
-    with_residual,
 )
 from ..streaming import Decoder, Encoder, OpenBlocks
 from .content import (
@@ -64,22 +59,13 @@ from .facts import API, PLAN, RESPONSE_SUPPORT, STOP_REASONS, WIRE_STOP_REASONS,
 # --- whole answers ---------------------------------------------------------------------------------------------------
 
 
-@reading(API)
-def decode_response(
-    body: Any,
-    *,
-    model: str | None = None,
-    provider: str | None = None,
-    timestamp: int | None = None,
-    mint: Mint | None = None,
-    quirks: Mapping[str, Any] | None = None,
-) -> AssistantMessage:
+@response_decoder(API)
+def decode_response(body: Any, base: AssistantMessage, given: Given) -> AssistantMessage:
     """A whole answer; the wire does not name the model that gave it."""
-    wire = an_object(body_of(body, API), API)
+    wire = an_object(body, API)
     if not isinstance(wire.get("message"), dict):
         raise decode_error(0, wire)
-    base = AssistantMessage(content=(), api=api_of(quirks, API), provider=provider, model=model, timestamp=timestamp)
-    return _decode_answer(wire, decode_parts(wire["message"], Ids(mint)), base)
+    return _decode_answer(wire, decode_parts(wire["message"], Ids(given.mint)), base)
 
 
 def _decode_answer(wire: dict[str, Any], content: tuple[Block, ...], base: AssistantMessage) -> AssistantMessage:
@@ -97,8 +83,7 @@ def _decode_answer(wire: dict[str, Any], content: tuple[Block, ...], base: Assis
         error_message=problem if reason == "error" else None,
     )
     message = keeping(message, API, wire["message"], encode_assistant(message, QUIET))
-    extra_fields = residual(wire, {**_encode_answer(message), "message": wire["message"]})
-    return with_residual(message, API, **{RESPONSE: extra_fields}) if extra_fields else message
+    return keeping_response(message, API, wire, {**_encode_answer(message), "message": wire["message"]})
 
 
 def _decode_usage(wire: Any) -> Usage | None:
@@ -125,18 +110,17 @@ def _encode_usage(usage: Usage) -> dict[str, Any]:
     return restored({"tokens": tokens, "cached_tokens": usage.cache_read}, usage.extra, API)
 
 
+@response_encoder(API, RESPONSE_SUPPORT)
 def encode_response(
-    message: AssistantMessage, *, request: Request | None = None, quirks: Mapping[str, Any] | None = None
-) -> Encoded:
+    message: AssistantMessage, report: Reporter, request: Request | None, quirks: Quirks
+) -> dict[str, Any]:
     """The body of a whole answer."""
-    report = Reporter("$")
     if not isinstance(message.content, tuple):
         report.lost("content", "content is read as blocks", "record", field="content")
     usage = message.usage
     if usage is not None and (usage.cache_write or usage.cost or usage.total_tokens != _decode_total(usage)):
         report.at("$.usage", "usage", "only input, cache reads and output are counted", "record")
-    body = _whole_answer(named(message, request), report)
-    return encoded(API, body, message, RESPONSE_SUPPORT, report.losses, spoken=api_of(quirks, API))
+    return _whole_answer(named(message, request), report)
 
 
 def _decode_total(usage: Usage) -> int:

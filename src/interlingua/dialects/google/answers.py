@@ -6,25 +6,23 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...values.folding import settle
-from ...values.losses import Encoded, Reporter, encoded
+from ...values.losses import Reporter
 from ...values.messages import AssistantMessage, Block, StopReason, TextBlock, Usage, blocks_of
 from ...values.request import Request
+from ..codec import Given, Quirks, response_decoder, response_encoder
 from ..residual import (
     RESPONSE,
     Ids,
-    Mint,
     an_object,
-    api_of,
-    body_of,
     count,
     each,
     fields_of,
     generated_id,
+    model_names,
     named,
     optional,
     own_word,
     put_back,
-    reading,
     reason_for,
     residual,
     residual_of,
@@ -52,25 +50,15 @@ from .facts import (
 )
 
 
-@reading(API)
-def decode_response(
-    body: Any,
-    *,
-    model: str | None = None,
-    provider: str | None = None,
-    timestamp: int | None = None,
-    mint: Mint | None = None,
-    quirks: Mapping[str, Any] | None = None,
-) -> AssistantMessage:
+@response_decoder(API)
+def decode_response(body: Any, base: AssistantMessage, given: Given) -> AssistantMessage:
     """A whole answer: its first candidate; the others are kept beside it."""
-    wire = body_of(body, API)
-    if is_error(wire):
-        raise decode_error(0, wire)
-    outer = an_object(wire, API)
+    if is_error(body):
+        raise decode_error(0, body)
+    outer, quirks = an_object(body, API), given.quirks
     wrapped = has_envelope(quirks) and isinstance(outer.get("response"), dict)
     wire = outer["response"] if wrapped else outer
-    base = AssistantMessage(content=(), api=api_of(quirks, API), provider=provider, model=model, timestamp=timestamp)
-    ids = Ids(mint)
+    ids = Ids(given.mint)
     first = first_candidate(wire)
     parts = ((first or {}).get("content") or {}).get("parts")
     blocks = tuple(each(parts, "parts", API, lambda part: decode_block(part, ids))) if parts else ()
@@ -139,12 +127,8 @@ def _stop_text(wire: dict[str, Any], first: dict[str, Any] | None, word: str | N
 
 
 def decode_envelope(wire: dict[str, Any], base: AssistantMessage) -> dict[str, Any]:
-    named = optional(wire.get("modelVersion"))
-    return {
-        "response_id": optional(wire.get("responseId")) or None,
-        "model": base.model or named,
-        "response_model": named if base.model and named != base.model else None,
-    }
+    response_id = optional(wire.get("responseId")) or None
+    return {"response_id": response_id, **model_names(base, optional(wire.get("modelVersion")))}
 
 
 def _answer_residual(wire: dict[str, Any], first: dict[str, Any] | None, message: AssistantMessage) -> dict[str, Any]:
@@ -192,11 +176,11 @@ def _encode_usage(usage: Usage) -> dict[str, Any]:
     return restored(wire, usage.extra) if usage.extra else wire
 
 
+@response_encoder(API, RESPONSE_SUPPORT)
 def encode_response(
-    message: AssistantMessage, *, request: Request | None = None, quirks: Mapping[str, Any] | None = None
-) -> Encoded:
+    message: AssistantMessage, report: Reporter, request: Request | None, quirks: Quirks
+) -> dict[str, Any]:
     """The body of a whole answer."""
-    report = Reporter("$")
     blocks = blocks_of(message.content)
     if not isinstance(message.content, tuple):
         report.lost("content", "content is a list of parts in this wire", "record", field="content")
@@ -204,7 +188,7 @@ def encode_response(
     _report_answer(message, blocks, body, report)
     if has_envelope(quirks):
         body = _wrapped_answer(message, body)
-    return encoded(API, body, message, RESPONSE_SUPPORT, report.losses, spoken=api_of(quirks, API))
+    return body
 
 
 def _wrapped_answer(message: AssistantMessage, body: dict[str, Any]) -> dict[str, Any]:

@@ -4,11 +4,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from ...values.losses import QUIET, SYSTEM, Encoded, Reporter, encoded
+from ...values.losses import QUIET, SYSTEM, Reporter
 from ...values.messages import Extra, TextBlock
 from ...values.request import (
     Context,
-    Conversation,
     ModelDescriptor,
     Options,
     OutputSchema,
@@ -18,23 +17,17 @@ from ...values.request import (
     ToolChoice,
     ToolSpec,
 )
+from ..codec import Given, Quirks, conversation_codec, request_decoder, request_encoder
 from ..residual import (
     JOINED,
     Ids,
-    Mint,
     an_object,
-    api_of,
-    body_of,
-    decode_conversation,
     each,
-    encode_conversation,
     fields_of,
-    model_of,
     number,
     optional,
     own_path,
     put_back,
-    reading,
     residual,
     residual_of,
     strings,
@@ -67,31 +60,23 @@ from .facts import (
 from .messages import decode_messages, encode_messages
 
 
-@reading(API)
-def decode_request(
-    body: Any,
-    *,
-    model: str | ModelDescriptor | None = None,
-    stream: bool | None = None,
-    mint: Mint | None = None,
-    quirks: Mapping[str, Any] | None = None,
-) -> Request:
+@request_decoder(API)
+def decode_request(body: Any, given: Given) -> Request:
     """A generateContent request. `model` and `stream` come from the path; `mint` gives ids to calls without one."""
-    outer = an_object(body_of(body, API), API)
-    api = api_of(quirks, API)
+    outer, quirks = an_object(body, API), given.quirks
     wrapped = has_envelope(quirks) and isinstance(outer.get("request"), dict)
     snakes: list[str] = []
     wire = camel(outer["request"] if wrapped else outer, REQUEST_NAMES, snakes)
     marks = _shapes(wire)
     contents, tools = listed(wire.get("contents")), listed(wire.get("tools"))
     request = Request(
-        model=model_of(outer.get("model"), model, api) if wrapped else _decode_model(wire, model, api, marks),
+        model=given.model_of(outer.get("model")) if wrapped else _decode_model(wire, given, marks),
         context=Context(
             system=_decode_system(wire.get("systemInstruction")),
-            messages=decode_messages(contents, api, mint) if contents is not None else (),
+            messages=decode_messages(contents, given.api, given.mint) if contents is not None else (),
             tools=_decode_tools(tools),
         ),
-        options=_decode_options(wire, stream, quirks),
+        options=_decode_options(wire, given),
     )
     if wrapped:
         beside = residual({k: v for k, v in outer.items() if k != "request"}, _envelope(request.model))
@@ -115,20 +100,18 @@ def _shapes(wire: dict[str, Any]) -> dict[str, Any]:
     return ({ALONE: alone} if alone else {}) | ({TEXT: True} if isinstance(system, str) else {})
 
 
-def _decode_model(
-    wire: dict[str, Any], text: str | ModelDescriptor | None, api: str, marks: dict[str, Any]
-) -> ModelDescriptor:
+def _decode_model(wire: dict[str, Any], given: Given, marks: dict[str, Any]) -> ModelDescriptor:
     """Some bodies name the model too, as a resource: `models/…`."""
     named = wire.get("model")
     prefix = "models/" if isinstance(named, str) and named.startswith("models/") else ""
-    model = model_of(named.removeprefix(prefix) if isinstance(named, str) else None, text, api)
+    model = given.model_of(named.removeprefix(prefix) if isinstance(named, str) else None)
     if named == prefix + model.id:
         marks[MODEL] = prefix
     return model
 
 
 def _beside(
-    wire: dict[str, Any], request: Request, marks: Mapping[str, Any], quirks: Mapping[str, Any] | None
+    wire: dict[str, Any], request: Request, marks: Mapping[str, Any], quirks: Quirks
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The request but for what keeps residuals of its own, as the wire has it and as we would say it."""
     emitted = _encode_outside(request, QUIET, quirks)
@@ -252,7 +235,7 @@ def _encode_schema(schema: Any, extra: Extra, usual: str) -> dict[str, Any]:
     return {extra_fields.get(FIELD, usual): _cased(schema, str.upper) if extra_fields.get(UPPER) else schema}
 
 
-def _decode_options(wire: dict[str, Any], stream: bool | None, quirks: Mapping[str, Any] | None) -> Options:
+def _decode_options(wire: dict[str, Any], given: Given) -> Options:
     config = fields_of(wire.get("generationConfig"))
     options = Options(
         max_tokens=whole(config.get("maxOutputTokens")),
@@ -264,9 +247,9 @@ def _decode_options(wire: dict[str, Any], stream: bool | None, quirks: Mapping[s
         reasoning=_decode_reasoning(config.get("thinkingConfig")),
         tool_choice=_decode_choice(wire.get("toolConfig")),
         output_schema=_decode_output(config),
-        session_id=optional(wire.get("sessionId")) if has_envelope(quirks) else None,
+        session_id=optional(wire.get("sessionId")) if has_envelope(given.quirks) else None,
         service_tier=optional(wire.get("serviceTier")),
-        stream=stream,
+        stream=given.stream,
     )
     return keeping(options, config, _encode_config(options, QUIET))
 
@@ -311,9 +294,9 @@ def _decode_output(config: dict[str, Any]) -> OutputSchema | None:
     return OutputSchema(schema=schema, extra={API: hints} if hints else {})
 
 
-def encode_request(request: Request, *, strict: bool = False, quirks: Mapping[str, Any] | None = None) -> Encoded:
+@request_encoder(API, FIELD_SUPPORT)
+def encode_request(request: Request, report: Reporter, quirks: Quirks) -> dict[str, Any]:
     """The body of a generateContent request."""
-    report = Reporter()
     extra_fields = residual_of(request.extra, API)
     body = _encode_outside(request, report, quirks)
     body["contents"] = encode_messages(request.context.messages, report)
@@ -321,7 +304,7 @@ def encode_request(request: Request, *, strict: bool = False, quirks: Mapping[st
         _shape_request(body, request, extra_fields)
     if has_envelope(quirks) and not extra_fields.get(PLAIN):
         body = put_back(_envelope(request.model), extra_fields.get(ENVELOPE, {})) | {"request": body}
-    return encoded(API, body, request, FIELD_SUPPORT, report.losses, strict=strict, spoken=api_of(quirks, API))
+    return body
 
 
 def _shape_request(body: dict[str, Any], request: Request, extra_fields: Mapping[str, Any]) -> None:
@@ -343,7 +326,7 @@ def _shape_request(body: dict[str, Any], request: Request, extra_fields: Mapping
     respelled(body, extra_fields)
 
 
-def _encode_outside(request: Request, report: Reporter, quirks: Mapping[str, Any] | None) -> dict[str, Any]:
+def _encode_outside(request: Request, report: Reporter, quirks: Quirks) -> dict[str, Any]:
     """All of a request but its contents."""
     context, options = request.context, request.options
     body: dict[str, Any] = {}
@@ -473,7 +456,7 @@ def _report_reasoning(reasoning: Reasoning, report: Reporter) -> None:
         report.at("$.options.reasoning.summary", "summary", "thoughts are shown or not, without degrees", "weakened")
 
 
-def path(model: str, stream: bool, *, quirks: Mapping[str, Any] | None = None) -> str:
+def path(model: str, stream: bool, *, quirks: Quirks = None) -> str:
     """Below the address of the API's version; at Vertex AI, below that of the project's location."""
     verb = "streamGenerateContent?alt=sse" if stream else "generateContent"
     if (own := own_path(quirks, model)) is not None:
@@ -490,9 +473,4 @@ def path(model: str, stream: bool, *, quirks: Mapping[str, Any] | None = None) -
     return f"/{quote(name, safe='/@')}:{verb}"
 
 
-def decode(data: Any, *, quirks: Mapping[str, Any] | None = None) -> Conversation:
-    return decode_conversation(data, API, lambda body: decode_request(body, quirks=quirks), "contents")
-
-
-def encode(conversation: Conversation, *, quirks: Mapping[str, Any] | None = None) -> Encoded:
-    return encode_conversation(conversation, API, lambda request: encode_request(request, quirks=quirks), "contents")
+decode, encode = conversation_codec(API, decode_request, encode_request, "contents")

@@ -3,12 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ...values.losses import QUIET, SYSTEM, Encoded, Reporter, encoded
+from ...values.losses import QUIET, SYSTEM, Reporter
 from ...values.messages import Message, text_of
 from ...values.request import (
     Context,
-    Conversation,
-    ModelDescriptor,
     Options,
     OutputSchema,
     Reasoning,
@@ -17,22 +15,17 @@ from ...values.request import (
     ToolChoice,
     ToolSpec,
 )
+from ..codec import Given, Quirks, conversation_codec, request_decoder, request_encoder
 from ..residual import (
     HINTS,
     Mint,
     an_object,
-    api_of,
-    body_of,
-    decode_conversation,
-    each,
-    encode_conversation,
+    decode_tools,
     fields_of,
     keeping,
-    model_of,
     number,
     optional,
     own_path,
-    reading,
     residual_of,
     restored,
     say_tools,
@@ -44,28 +37,21 @@ from .facts import AGENT, API, CHOICES, CONTENTS, FIELD_SUPPORT, INPUT, JSON, MO
 from .messages import decode_messages, encode_messages, text_alone
 
 
-@reading(API)
-def decode_request(
-    body: Any,
-    *,
-    model: str | ModelDescriptor | None = None,
-    stream: bool | None = None,
-    mint: Mint | None = None,
-    quirks: Mapping[str, Any] | None = None,
-) -> Request:
+@request_decoder(API)
+def decode_request(body: Any, given: Given) -> Request:
     """A request for an interaction. `stream` is for a body that does not say; `mint` gives ids to calls without one."""
-    wire = an_object(body_of(body, API), API)
-    api, agent = api_of(quirks, API), optional(wire.get("agent"))
+    wire = an_object(body, API)
+    agent = optional(wire.get("agent"))
     asks_agent = agent is not None and "model" not in wire
-    messages, form = _decode_input(wire.get("input"), api, mint)
+    messages, form = _decode_input(wire.get("input"), given.api, given.mint)
     request = Request(
-        model=model_of(agent if asks_agent else wire.get("model"), model, api),
+        model=given.model_of(agent if asks_agent else wire.get("model")),
         context=Context(
             system=optional(wire.get("system_instruction")),
             messages=messages,
-            tools=_decode_tools(wire.get("tools")),
+            tools=decode_tools(wire.get("tools"), API, _decode_tool),
         ),
-        options=_decode_options(wire, stream),
+        options=_decode_options(wire, given),
     )
     if asks_agent and request.model.id == agent:
         request = with_residual(request, API, **{AGENT: agent})
@@ -74,12 +60,11 @@ def decode_request(
     emitted = _encode_body(request, QUIET)
     if fields_of(wire.get("generation_config")):
         emitted.setdefault("generation_config", {})  # so that what is unknown in it is filed inside, not instead
-    given = dict(wire)
-    if isinstance(wire.get("input"), str | list | dict):
-        given["input"] = emitted["input"]  # steps keep their own residuals
-    if request.context.tools is not None:
-        given["tools"] = emitted["tools"]
-    return keeping(request, API, given, emitted)
+    own = [key for key, kind in _OWN.items() if isinstance(wire.get(key), kind)]
+    return keeping(request, API, wire, emitted, own)
+
+
+_OWN: dict[str, Any] = {"input": str | list | dict, "tools": list}  # whose items have residuals of their own
 
 
 def _decode_input(wire: Any, api: str, mint: Mint | None) -> tuple[tuple[Message, ...], str | None]:
@@ -99,10 +84,6 @@ def _step(contents: list[Any]) -> dict[str, Any]:
     return {"type": "user_input", "content": contents}
 
 
-def _decode_tools(wire: Any) -> tuple[ToolSpec, ...] | None:
-    return tuple(each(wire, "tools", API, _decode_tool)) if isinstance(wire, list) else None
-
-
 def _decode_tool(wire: Any) -> ToolSpec:
     kind, name = an_object(wire, API).get("type"), wire.get("name")
     if kind != "function" or not isinstance(name, str):
@@ -111,7 +92,7 @@ def _decode_tool(wire: Any) -> ToolSpec:
     return keeping(tool, API, wire, _encode_tool(tool))
 
 
-def _decode_options(wire: dict[str, Any], stream: bool | None) -> Options:
+def _decode_options(wire: dict[str, Any], given: Given) -> Options:
     config = fields_of(wire.get("generation_config"))
     return Options(
         max_tokens=whole(config.get("max_output_tokens")),
@@ -124,7 +105,7 @@ def _decode_options(wire: dict[str, Any], stream: bool | None) -> Options:
         tool_choice=_decode_choice(config.get("tool_choice")),
         output_schema=_decode_schema(wire),
         service_tier=optional(wire.get("service_tier")),
-        stream=wire["stream"] if isinstance(wire.get("stream"), bool) else stream,
+        stream=given.stream_of(wire),
     )
 
 
@@ -159,14 +140,13 @@ def _decode_schema(wire: Mapping[str, Any]) -> OutputSchema | None:
 # --- ours to wire ----------------------------------------------------------------------------------------------------
 
 
-def encode_request(request: Request, *, strict: bool = False, quirks: Mapping[str, Any] | None = None) -> Encoded:
+@request_encoder(API, FIELD_SUPPORT)
+def encode_request(request: Request, report: Reporter, quirks: Quirks) -> dict[str, Any]:
     """The body of a request for an interaction."""
-    report = Reporter()
     body = _encode_body(request, report)
     if "in" in residual_of(request.extra, API).get(HINTS, {}).get("generation_config", {}):
         body.setdefault("generation_config", {})
-    body = restored(body, request.extra, API)
-    return encoded(API, body, request, FIELD_SUPPORT, report.losses, strict=strict, spoken=api_of(quirks, API))
+    return restored(body, request.extra, API)
 
 
 def _encode_body(request: Request, report: Reporter) -> dict[str, Any]:
@@ -266,13 +246,8 @@ def _encode_choice(choice: ToolChoice, report: Reporter) -> Any:
     return {"allowed_tools": {"mode": mode, "tools": list(choice.names)}}
 
 
-def path(model: str, stream: bool, *, quirks: Mapping[str, Any] | None = None) -> str:
+def path(model: str, stream: bool, *, quirks: Quirks = None) -> str:
     return own_path(quirks, model) or "/interactions"
 
 
-def decode(data: Any, *, quirks: Mapping[str, Any] | None = None) -> Conversation:
-    return decode_conversation(data, API, lambda body: decode_request(body, quirks=quirks), "input")
-
-
-def encode(conversation: Conversation, *, quirks: Mapping[str, Any] | None = None) -> Encoded:
-    return encode_conversation(conversation, API, lambda request: encode_request(request, quirks=quirks), "input")
+decode, encode = conversation_codec(API, decode_request, encode_request, "input")

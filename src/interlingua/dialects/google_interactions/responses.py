@@ -6,7 +6,6 @@ A stream is put together as the wire's own steps and read as whole ones would be
 import base64
 import binascii
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from msgspec.structs import replace
@@ -14,7 +13,7 @@ from msgspec.structs import replace
 from ...values import jsontext
 from ...values.errors import ProviderError
 from ...values.folding import parse_arguments
-from ...values.losses import QUIET, Encoded, Reporter, encoded, own_fields
+from ...values.losses import QUIET, Reporter, own_fields
 from ...values.messages import (
     AssistantMessage,
     Block,
@@ -26,27 +25,27 @@ from ...values.messages import (
     blocks_of,
 )
 from ...values.request import Request
+from ..codec import Given, Quirks, response_decoder, response_encoder
 from ..framing import SSE, Frame, Framing, framing_for, write_sse
 from ..provider_errors import failure_of
 from ..residual import (
     RESPONSE,
     Ids,
-    Mint,
     an_object,
-    api_of,
-    body_of,
     count,
+    decode_time,
     each,
+    encode_time,
     fields_of,
     generated_id,
     keeping,
+    keeping_response,
+    model_names,
     named,
     optional,
     own_word,
     put_back,
-    reading,
     reason_for,
-    residual,
     residual_of,
     restored,
     whole,
@@ -81,22 +80,13 @@ from .facts import (
 # --- whole answers: wire to ours -------------------------------------------------------------------------------------
 
 
-@reading(API)
-def decode_response(
-    body: Any,
-    *,
-    model: str | None = None,
-    provider: str | None = None,
-    timestamp: int | None = None,
-    mint: Mint | None = None,
-    quirks: Mapping[str, Any] | None = None,
-) -> AssistantMessage:
+@response_decoder(API)
+def decode_response(body: Any, base: AssistantMessage, given: Given) -> AssistantMessage:
     """A whole answer."""
-    wire = an_object(body_of(body, API), API)
+    wire = an_object(body, API)
     if "status" not in wire and "steps" not in wire and "outputs" not in wire:
         raise decode_error(0, wire)
-    base = AssistantMessage(content=(), api=api_of(quirks, API), provider=provider, model=model, timestamp=timestamp)
-    return _decode_answer(wire, _decode_blocks(wire, Ids(mint)), base)
+    return _decode_answer(wire, _decode_blocks(wire, Ids(given.mint)), base)
 
 
 def _decode_blocks(wire: Mapping[str, Any], ids: Ids) -> tuple[Block, ...]:
@@ -112,16 +102,15 @@ def _is_first_revision(wire: Mapping[str, Any]) -> bool:
 
 def _decode_answer(wire: dict[str, Any], content: tuple[Block, ...], base: AssistantMessage) -> AssistantMessage:
     """The message whose envelope is `wire` and whose content is read already."""
-    word, name = optional(wire.get("status")), optional(wire.get("model")) or None
+    word = optional(wire.get("status"))
     reason = reason_for(word, STOP_REASONS, content)
     failed = reason in ("error", "aborted")
     message = replace(
         base,
         content=content,
         response_id=optional(wire.get("id")) or None,
-        model=base.model or name,
-        response_model=name if base.model and name != base.model else None,
-        timestamp=base.timestamp if base.timestamp is not None else _decode_time(wire.get("created")),
+        **model_names(base, optional(wire.get("model")) or None),
+        timestamp=base.timestamp if base.timestamp is not None else decode_time(wire.get("created")),
         usage=_decode_usage(wire.get("usage")),
         stop_reason=reason,
         stop_detail=word,
@@ -134,8 +123,7 @@ def _decode_answer(wire: dict[str, Any], content: tuple[Block, ...], base: Assis
         del given["outputs"], emitted["steps"]
     elif isinstance(wire.get("steps"), list):
         given["steps"] = []
-    rest = residual(given, emitted)
-    return with_residual(message, API, **{RESPONSE: rest}) if rest else message
+    return keeping_response(message, API, given, emitted)
 
 
 def _decode_problem(wire: Mapping[str, Any]) -> str | None:
@@ -146,17 +134,6 @@ def _decode_problem(wire: Mapping[str, Any]) -> str | None:
 
 def _explained(word: str | None) -> str:
     return f"the provider stopped: {word or 'no reason given'}"
-
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def _decode_time(text: Any) -> int | None:
-    try:
-        when = datetime.fromisoformat(text)
-        return (when.replace(tzinfo=when.tzinfo or UTC) - _EPOCH) // timedelta(milliseconds=1)
-    except (TypeError, ValueError, OverflowError):
-        return None
 
 
 def _decode_usage(wire: Any) -> Usage | None:
@@ -178,14 +155,13 @@ def _decode_usage(wire: Any) -> Usage | None:
 # --- whole answers: ours to wire -------------------------------------------------------------------------------------
 
 
+@response_encoder(API, RESPONSE_SUPPORT)
 def encode_response(
-    message: AssistantMessage, *, request: Request | None = None, quirks: Mapping[str, Any] | None = None
-) -> Encoded:
+    message: AssistantMessage, report: Reporter, request: Request | None, quirks: Quirks
+) -> dict[str, Any]:
     """The body of a whole answer."""
-    report = Reporter("$")
     _report_envelope(message, report)
-    body = _encode_answer(named(message, request), report)
-    return encoded(API, body, message, RESPONSE_SUPPORT, report.losses, spoken=api_of(quirks, API))
+    return _encode_answer(named(message, request), report)
 
 
 def _encode_answer(message: AssistantMessage, report: Reporter) -> dict[str, Any]:
@@ -209,7 +185,7 @@ def _encode_envelope(message: AssistantMessage) -> dict[str, Any]:
         "status": word,
         "model": message.response_model or message.model or "",
     }
-    created = _encode_time(message.timestamp)
+    created = encode_time(message.timestamp, digits=False)
     if created is not None:
         body |= {"created": created, "updated": created}
     if message.error_message is not None and message.error_message != _explained(word):
@@ -222,16 +198,6 @@ def _encode_envelope(message: AssistantMessage) -> dict[str, Any]:
 
 def _stop_word(message: AssistantMessage) -> str:
     return own_word(message, STOP_REASONS) or WIRE_STOP_REASONS.get(message.stop_reason or "", "completed")
-
-
-def _encode_time(timestamp: int | None) -> str | None:
-    if timestamp is None:
-        return None
-    try:
-        when = _EPOCH + timedelta(milliseconds=timestamp)
-    except OverflowError:  # a time that no calendar has
-        return None
-    return when.isoformat(timespec="milliseconds" if timestamp % 1000 else "seconds").replace("+00:00", "Z")
 
 
 def _encode_usage(usage: Usage) -> dict[str, Any]:
@@ -254,7 +220,7 @@ def _report_envelope(message: AssistantMessage, report: Reporter) -> None:
         report.at("$.stopReason", "stop_reason", f"read back as {reason}", "weakened")
     if word != message.stop_detail:
         report.at("$.stopDetail", "stop_detail", f"this wire's value is {word}", "record")
-    if message.timestamp is not None and _encode_time(message.timestamp) is None:
+    if message.timestamp is not None and encode_time(message.timestamp) is None:
         report.at("$.timestamp", "timestamp", "no calendar has this time", "record")
     if message.response_model and message.response_model != message.model:
         report.at("$.model", "model", "the wire names only the model that answered", "record")

@@ -12,7 +12,6 @@ whole one would look and read by the same code.
 import base64
 import binascii
 from collections.abc import Collection, Iterator, Mapping
-from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -20,7 +19,7 @@ from msgspec.structs import replace
 from ...values import jsontext
 from ...values.errors import BadWire, InterlinguaError, ProviderError
 from ...values.folding import CUT_OFF, arguments_text, parse_arguments
-from ...values.losses import QUIET, SYSTEM, Encoded, Reporter, SupportTable, bookkeeping, dropped, encoded, kept, some
+from ...values.losses import QUIET, SYSTEM, Reporter, SupportTable, bookkeeping, dropped, kept, some
 from ...values.messages import (
     AssistantMessage,
     Block,
@@ -42,7 +41,6 @@ from ...values.messages import (
 )
 from ...values.request import (
     Context,
-    Conversation,
     ModelDescriptor,
     Options,
     OutputSchema,
@@ -51,6 +49,15 @@ from ...values.request import (
     System,
     ToolSpec,
 )
+from ..codec import (
+    Given,
+    Quirks,
+    conversation_codec,
+    request_decoder,
+    request_encoder,
+    response_decoder,
+    response_encoder,
+)
 from ..framing import NDJSON, Frame, Framing, framing_for, write_ndjson
 from ..provider_errors import as_provider_error, joined_text, provider_error, status_of, worded
 from ..residual import (
@@ -58,22 +65,22 @@ from ..residual import (
     Ids,
     Mint,
     an_object,
-    api_of,
-    body_of,
     count,
-    decode_conversation,
+    decode_time,
+    decode_tools,
     each,
-    encode_conversation,
+    encode_time,
+    fields_of,
     keeping,
+    keeping_response,
     lenient,
-    model_of,
+    model_names,
     named,
     number,
     optional,
     own_path,
     own_word,
     put_back,
-    reading,
     reason_for,
     residual,
     residual_of,
@@ -522,33 +529,23 @@ def _encode_result(
 # --- requests --------------------------------------------------------------------------------------------------------
 
 
-@reading(API)
-def decode_request(
-    body: Any,
-    *,
-    model: str | ModelDescriptor | None = None,
-    stream: bool | None = None,
-    mint: Mint | None = None,
-    quirks: Mapping[str, Any] | None = None,
-) -> Request:
+@request_decoder(API)
+def decode_request(body: Any, given: Given) -> Request:
     """A chat request. `stream` is for a body that does not say; `mint` gives ids to calls without one."""
-    wire = an_object(body_of(body, API), API)
+    wire = an_object(body, API)
     messages = wire.get("messages")
     prompt = messages[0] if isinstance(messages, list) and messages and _is_prompt(messages[0]) else None
-    read = decode_messages(messages, mint, api_of(quirks, API)) if "messages" in wire else ()
+    read = decode_messages(messages, given.mint, given.api) if "messages" in wire else ()
     request = Request(
-        model=_with_window(model_of(wire.get("model"), model, api_of(quirks, API)), wire.get("options")),
+        model=_with_window(given.model_of(wire.get("model")), wire.get("options")),
         context=Context(
             system=prompt["content"] if prompt else None,
             messages=read[1:] if prompt else read,
-            tools=_decode_tools(wire.get("tools")),
+            tools=decode_tools(wire.get("tools"), API, _decode_tool),
         ),
-        options=_decode_options(wire, stream),
+        options=_decode_options(wire, given),
     )
-    emitted, _ = encode_request(request, quirks=quirks)
-    # `messages` keep their own residuals, message by message.
-    given = {**wire, "messages": emitted["messages"]} if "messages" in wire else wire
-    request = keeping(request, API, given, emitted)
+    request = keeping(request, API, wire, encode_request(request, quirks=given.quirks).body, ("messages",))
     extra_fields = residual(prompt, {"role": "system", "content": prompt["content"]}) if prompt else None
     return with_residual(request, API, **{PROMPT: extra_fields}) if extra_fields else request
 
@@ -569,12 +566,6 @@ def _is_prompt(wire: Any) -> bool:
     )
 
 
-def _decode_tools(wire: Any) -> tuple[ToolSpec, ...] | None:
-    if not isinstance(wire, list):
-        return None
-    return tuple(each(wire, "tools", API, _decode_tool))
-
-
 def _decode_tool(wire: Any) -> ToolSpec:
     function = an_object(wire, API).get("function")
     kind = wire.get("type", "function")
@@ -588,20 +579,19 @@ def _decode_tool(wire: Any) -> ToolSpec:
     return keeping(tool, API, wire, _encode_tool(tool))
 
 
-def _decode_options(wire: dict[str, Any], stream: bool | None) -> Options:
-    given = wire.get("options")
-    given = given if isinstance(given, dict) else {}
-    most = whole(given.get("num_predict"))
+def _decode_options(wire: dict[str, Any], given: Given) -> Options:
+    options = fields_of(wire.get("options"))
+    most = whole(options.get("num_predict"))
     return Options(
         max_tokens=most if most is not None and most >= 0 else None,  # below zero it means no limit
-        temperature=number(given.get("temperature")),
-        top_p=number(given.get("top_p")),
-        top_k=whole(given.get("top_k")),
-        stop=strings(given.get("stop")),
-        seed=whole(given.get("seed")),
+        temperature=number(options.get("temperature")),
+        top_p=number(options.get("top_p")),
+        top_k=whole(options.get("top_k")),
+        stop=strings(options.get("stop")),
+        seed=whole(options.get("seed")),
         reasoning=_decode_reasoning(wire.get("think")),
         output_schema=_decode_schema(wire.get("format")),
-        stream=wire["stream"] if isinstance(wire.get("stream"), bool) else stream,
+        stream=given.stream_of(wire),
     )
 
 
@@ -617,9 +607,9 @@ def _decode_schema(wire: Any) -> OutputSchema | None:
     return OutputSchema(schema=wire) if wire is not None and not isinstance(wire, str) else None
 
 
-def encode_request(request: Request, *, strict: bool = False, quirks: Mapping[str, Any] | None = None) -> Encoded:
+@request_encoder(API, FIELD_SUPPORT)
+def encode_request(request: Request, report: Reporter, quirks: Quirks) -> dict[str, Any]:
     """The body of a chat request."""
-    report = Reporter()
     context, options = request.context, request.options
     body: dict[str, Any] = {}
     if request.model.id:
@@ -635,8 +625,7 @@ def encode_request(request: Request, *, strict: bool = False, quirks: Mapping[st
     if context.tools is not None:
         body["tools"] = say_tools(context.tools, API, _encode_tool, report)
     _encode_options(body, options, request.model.context_window, report)
-    emitted = restored(body, request.extra, API)
-    return encoded(API, emitted, request, FIELD_SUPPORT, report.losses, strict=strict, spoken=api_of(quirks, API))
+    return restored(body, request.extra, API)
 
 
 def _encode_system(system: System, report: Reporter) -> str:
@@ -702,23 +691,27 @@ def _encode_reasoning(body: dict[str, Any], reasoning: Reasoning, report: Report
 
 # --- answers ---------------------------------------------------------------------------------------------------------
 
+RESPONSE_SUPPORT: SupportTable = {
+    **FIELD_SUPPORT,
+    **some("AssistantMessage.usage", "only all input and all output are counted"),
+    **kept("AssistantMessage.stop_reason AssistantMessage.model"),
+    **some("AssistantMessage.stop_detail AssistantMessage.response_model", "sent where the wire has a value for it"),
+    **some("AssistantMessage.error_message", "sent where the wire has a value for it"),
+    **some("AssistantMessage.timestamp", "a time that the calendar has"),
+    **some("Usage.input Usage.cache_read Usage.cache_write Usage.total_tokens", "all input is counted as one"),
+    **kept("Usage.output"),
+    **some("Usage.cost Usage.reasoning", "the wire does not count it"),
+    **dropped("Usage.extra AssistantMessage.extra", "it is not of an answer as this wire has it"),
+}
 
-@reading(API)
-def decode_response(
-    body: Any,
-    *,
-    model: str | None = None,
-    provider: str | None = None,
-    timestamp: int | None = None,
-    mint: Mint | None = None,
-    quirks: Mapping[str, Any] | None = None,
-) -> AssistantMessage:
+
+@response_decoder(API)
+def decode_response(body: Any, base: AssistantMessage, given: Given) -> AssistantMessage:
     """A whole answer."""
-    wire = an_object(body_of(body, API), API)
+    wire = an_object(body, API)
     if "error" in wire and "message" not in wire:
         raise decode_error(0, wire)
-    base = AssistantMessage(content=(), api=api_of(quirks, API), provider=provider, model=model, timestamp=timestamp)
-    return _decode_answer(wire, _decode_parts(an_object(wire["message"], API, "$.message"), Ids(mint)), base)
+    return _decode_answer(wire, _decode_parts(an_object(wire["message"], API, "$.message"), Ids(given.mint)), base)
 
 
 def _decode_answer(wire: dict[str, Any], content: tuple[Block, ...], base: AssistantMessage) -> AssistantMessage:
@@ -736,29 +729,14 @@ def _decode_answer(wire: dict[str, Any], content: tuple[Block, ...], base: Assis
         stop_detail=word,
         error_message=problem if reason == "error" else None,
     )
-    extra_fields = residual(wire, _encode_answer(message, _encode_blocks(content, QUIET)))
-    return with_residual(message, API, **{RESPONSE: extra_fields}) if extra_fields else message
+    return keeping_response(message, API, wire, _encode_answer(message, _encode_blocks(content, QUIET)))
 
 
 def _decode_envelope(wire: dict[str, Any], base: AssistantMessage) -> dict[str, Any]:
-    named = optional(wire.get("model")) or None
     return {
-        "model": base.model or named,
-        "response_model": named if base.model and named != base.model else None,
-        "timestamp": base.timestamp if base.timestamp is not None else _decode_time(wire.get("created_at")),
+        **model_names(base, optional(wire.get("model")) or None),
+        "timestamp": base.timestamp if base.timestamp is not None else decode_time(wire.get("created_at")),
     }
-
-
-def _decode_time(text: Any) -> int | None:
-    """Milliseconds, of which the wire tells nanoseconds: the rest of its text is a residual."""
-    try:
-        when = datetime.fromisoformat(text)
-        return (when.replace(tzinfo=when.tzinfo or UTC) - _EPOCH) // timedelta(milliseconds=1)
-    except (TypeError, ValueError, OverflowError):
-        return None
-
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _decode_usage(wire: dict[str, Any]) -> Usage | None:
@@ -767,11 +745,11 @@ def _decode_usage(wire: dict[str, Any]) -> Usage | None:
     return Usage.of(count(wire, "prompt_eval_count"), count(wire, "eval_count"))
 
 
+@response_encoder(API, RESPONSE_SUPPORT)
 def encode_response(
-    message: AssistantMessage, *, request: Request | None = None, quirks: Mapping[str, Any] | None = None
-) -> Encoded:
+    message: AssistantMessage, report: Reporter, request: Request | None, quirks: Quirks
+) -> dict[str, Any]:
     """The body of a whole answer."""
-    report = Reporter("$")
     parts = _encode_blocks(blocks_of(message.content), report)
     if not parts.in_order:
         report.lost("content", _WHOLE, "weakened", field="content")
@@ -779,10 +757,9 @@ def encode_response(
         report.lost("content", "content is read as blocks", "record", field="content")
     if message.usage is not None and message.usage != replace(_counted(message.usage), extra=message.usage.extra):
         report.at("$.usage", "usage", "only all input and all output are counted", "record")
-    if message.timestamp is not None and _created(message.timestamp) is None:
+    if message.timestamp is not None and encode_time(message.timestamp) is None:
         report.at("$.timestamp", "timestamp", "no calendar has this time", "record")
-    body = _whole_answer(named(message, request), parts)
-    return encoded(API, body, message, RESPONSE_SUPPORT, report.losses, spoken=api_of(quirks, API))
+    return _whole_answer(named(message, request), parts)
 
 
 def _whole_answer(message: AssistantMessage, parts: _Parts) -> dict[str, Any]:
@@ -791,7 +768,7 @@ def _whole_answer(message: AssistantMessage, parts: _Parts) -> dict[str, Any]:
 
 def _encode_answer(message: AssistantMessage, parts: _Parts) -> dict[str, Any]:
     body: dict[str, Any] = {"model": message.response_model or message.model or ""}
-    created = _created(message.timestamp)
+    created = encode_time(message.timestamp)
     if created is not None:
         body["created_at"] = created
     body["message"] = {"role": "assistant", **parts.encoded()}
@@ -804,16 +781,6 @@ def _encode_answer(message: AssistantMessage, parts: _Parts) -> dict[str, Any]:
     return body
 
 
-def _created(timestamp: int | None) -> str | None:
-    if timestamp is None:
-        return None
-    try:
-        when = _EPOCH + timedelta(milliseconds=timestamp)
-    except OverflowError:  # a time that has no calendar
-        return None
-    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 def _counted(usage: Usage) -> Usage:
     """Usage as the wire counts it: what was cached is input like all other."""
     return Usage.of(usage.input + usage.cache_read + usage.cache_write, usage.output)
@@ -821,20 +788,6 @@ def _counted(usage: Usage) -> Usage:
 
 def _stop_word(message: AssistantMessage) -> str | None:
     return own_word(message, STOP_REASONS) or WIRE_STOP_REASONS.get(message.stop_reason or "")
-
-
-RESPONSE_SUPPORT: SupportTable = {
-    **FIELD_SUPPORT,
-    **some("AssistantMessage.usage", "only all input and all output are counted"),
-    **kept("AssistantMessage.stop_reason AssistantMessage.model"),
-    **some("AssistantMessage.stop_detail AssistantMessage.response_model", "sent where the wire has a value for it"),
-    **some("AssistantMessage.error_message", "sent where the wire has a value for it"),
-    **some("AssistantMessage.timestamp", "a time that the calendar has"),
-    **some("Usage.input Usage.cache_read Usage.cache_write Usage.total_tokens", "all input is counted as one"),
-    **kept("Usage.output"),
-    **some("Usage.cost Usage.reasoning", "the wire does not count it"),
-    **dropped("Usage.extra AssistantMessage.extra", "it is not of an answer as this wire has it"),
-}
 
 
 # --- streams ---------------------------------------------------------------------------------------------------------
@@ -1029,13 +982,8 @@ def encode_error(error: InterlinguaError) -> tuple[int, Any]:
     return status_of(given), {"error": worded(given)}
 
 
-def path(model: str, stream: bool, *, quirks: Mapping[str, Any] | None = None) -> str:
+def path(model: str, stream: bool, *, quirks: Quirks = None) -> str:
     return own_path(quirks, model) or "/api/chat"
 
 
-def decode(data: Any, *, quirks: Mapping[str, Any] | None = None) -> Conversation:
-    return decode_conversation(data, API, lambda body: decode_request(body, quirks=quirks), "messages")
-
-
-def encode(conversation: Conversation, *, quirks: Mapping[str, Any] | None = None) -> Encoded:
-    return encode_conversation(conversation, API, lambda request: encode_request(request, quirks=quirks), "messages")
+decode, encode = conversation_codec(API, decode_request, encode_request)

@@ -1,26 +1,25 @@
 """Whole answers, and the envelope that streamed ones share with them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec.structs import replace
 
-from ...values.losses import Encoded, Reporter, encoded
+from ...values.losses import Reporter
 from ...values.messages import AssistantMessage, Block, StopReason, TextBlock, ToolCall, blocks_of
 from ...values.request import Request
+from ..codec import Given, Quirks, response_decoder, response_encoder
 from ..residual import (
     MESSAGE,
     RESPONSE,
     an_object,
-    api_of,
-    body_of,
     each,
     generated_id,
     meaning,
+    model_names,
     named,
     optional,
     put_back,
-    reading,
     reason_for,
     residual,
     whole,
@@ -121,11 +120,9 @@ def _filters(wire: Mapping[str, Any]) -> list[str]:
 
 
 def decode_envelope(wire: Mapping[str, Any], base: AssistantMessage) -> dict[str, Any]:
-    named = optional(wire.get("model")) or None
     return {
         "response_id": optional(wire.get("id")) or None,
-        "model": base.model or named,
-        "response_model": named if base.model and named != base.model else None,
+        **model_names(base, optional(wire.get("model")) or None),
         "timestamp": base.timestamp if base.timestamp is not None else _decode_time(wire.get("created")),
     }
 
@@ -186,22 +183,13 @@ def stop_word(message: AssistantMessage) -> str | None:
     return WIRE_STOP_REASONS.get(message.stop_reason or "")
 
 
-@reading(API)
-def decode_response(
-    body: Any,
-    *,
-    model: str | None = None,
-    provider: str | None = None,
-    timestamp: int | None = None,
-    mint: Callable[[int], str] | None = None,
-    quirks: Mapping[str, Any] | None = None,
-) -> AssistantMessage:
+@response_decoder(API)
+def decode_response(body: Any, base: AssistantMessage, given: Given) -> AssistantMessage:
     """A whole answer. Of several choices the first is the message; the others are kept beside it."""
-    wire = an_object(body_of(body, API), API)
+    wire = an_object(body, API)
     if wire.get("error"):  # some hosts say it with status 200
         raise decode_error(0, wire)
-    base = AssistantMessage(content=(), api=api_of(quirks, API), provider=provider, model=model, timestamp=timestamp)
-    compat, choices = compat_of(quirks), wire.get("choices")
+    compat, choices = compat_of(given.quirks), wire.get("choices")
     envelope = {key: value for key, value in wire.items() if key != "choices"}
     if not choices:
         empty = wire if "choices" in wire else envelope
@@ -211,7 +199,7 @@ def decode_response(
     if choice.get("message") is None and _is_failed(choice):  # so Azure gives a choice of which its filter took all
         return read_answer(envelope, choice, (), {**beside, UNSAID: True}, base, compat)
     spoken = an_object(choice.get("message"), API, "$.choices[0].message")
-    content, extra_fields = decode_spoken(spoken, compat, Pairing(mint).mint, answer=True)
+    content, extra_fields = decode_spoken(spoken, compat, Pairing(given.mint).mint, answer=True)
     if extra_fields:
         beside[MESSAGE] = extra_fields
     rest = {key: value for key, value in choice.items() if key != "message"}
@@ -222,14 +210,14 @@ def _is_failed(choice: Mapping[str, Any]) -> bool:
     return bool(choice.get("error")) or STOP_REASONS.get(optional(choice.get("finish_reason")) or "") == "error"
 
 
+@response_encoder(API, RESPONSE_SUPPORT)
 def encode_response(
-    message: AssistantMessage, *, request: Request | None = None, quirks: Mapping[str, Any] | None = None
-) -> Encoded:
+    message: AssistantMessage, report: Reporter, request: Request | None, quirks: Quirks
+) -> dict[str, Any]:
     """The body of a whole answer."""
-    report, compat = Reporter("$"), compat_of(quirks)
-    body = whole_answer(named(message, request), compat, report)
+    body = whole_answer(named(message, request), compat_of(quirks), report)
     _report_answer(message, report)
-    return encoded(API, body, message, RESPONSE_SUPPORT, report.losses, spoken=api_of(quirks, API))
+    return body
 
 
 def _report_answer(message: AssistantMessage, report: Reporter) -> None:

@@ -7,12 +7,10 @@ from urllib.parse import quote
 from msgspec.structs import replace
 
 from ...values.errors import BadWire
-from ...values.losses import SYSTEM, Encoded, Reporter, encoded
+from ...values.losses import SYSTEM, Reporter
 from ...values.messages import Extra, TextBlock
 from ...values.request import (
     Context,
-    Conversation,
-    ModelDescriptor,
     Options,
     OutputSchema,
     Reasoning,
@@ -21,21 +19,16 @@ from ...values.request import (
     ToolChoice,
     ToolSpec,
 )
+from ..codec import Given, Quirks, conversation_codec, request_decoder, request_encoder
 from ..residual import (
     MESSAGE,
     an_object,
-    api_of,
-    body_of,
-    decode_conversation,
-    each,
-    encode_conversation,
+    decode_tools,
     flag,
     keeping,
-    model_of,
     number,
     optional,
     put_back,
-    reading,
     residual,
     restored,
     say_tools,
@@ -185,7 +178,7 @@ _REASONING_SAYERS: dict[str, Callable[[Reasoning, Compat], dict[str, Any]]] = {
 # What a request says about how to answer.
 
 
-def decode_options(wire: dict[str, Any], stream: bool | None, compat: Compat) -> Options:
+def decode_options(wire: dict[str, Any], given: Given, compat: Compat) -> Options:
     marks: dict[str, Any] = {}
     stop = wire.get("stop")
     if isinstance(stop, str):
@@ -207,7 +200,7 @@ def decode_options(wire: dict[str, Any], stream: bool | None, compat: Compat) ->
         session_id=optional(wire.get("prompt_cache_key")),
         service_tier=optional(wire.get("service_tier")),
         metadata=_decode_metadata(wire, marks),
-        stream=wire["stream"] if isinstance(wire.get("stream"), bool) else stream,
+        stream=given.stream_of(wire),
         extra={API: marks} if marks else {},
     )
 
@@ -377,42 +370,33 @@ def _encode_metadata(body: dict[str, Any], metadata: dict[str, Any], marks: Mapp
     body["metadata"] = metadata
 
 
-@reading(API)
-def decode_request(
-    body: Any,
-    *,
-    model: str | ModelDescriptor | None = None,
-    stream: bool | None = None,
-    mint: Callable[[int], str] | None = None,
-    quirks: Mapping[str, Any] | None = None,
-) -> Request:
-    """A Chat Completions request. `model` and `stream` are for hosts that say them outside the body."""
-    wire = an_object(body_of(body, API), API)
-    spoken = api_of(quirks, API)
-    described = model_of(wire.get("model"), model, spoken)
-    compat = compat_of(quirks, described)
-    given = wire.get("messages", [])
-    if not isinstance(given, list):
-        raise BadWire(API, f"expected a list, got {type(given).__name__}", "$.messages")
-    system, role, extra = _decode_system(given[0] if given else None)
+@request_decoder(API)
+def decode_request(body: Any, given: Given) -> Request:
+    """A Chat Completions request. The caller gives `model` and `stream` where the host has them outside the body."""
+    wire = an_object(body, API)
+    model = given.model_of(wire.get("model"))
+    compat = compat_of(given.quirks, model)
+    messages = wire.get("messages", [])
+    if not isinstance(messages, list):
+        raise BadWire(API, f"expected a list, got {type(messages).__name__}", "$.messages")
+    system, role, extra = _decode_system(messages[0] if messages else None)
     context = Context(
         system=system,
-        messages=decode_messages(given if system is None else given[1:], spoken, compat, mint),
-        tools=_decode_tools(wire.get("tools")),
+        messages=decode_messages(messages if system is None else messages[1:], given.api, compat, given.mint),
+        tools=decode_tools(wire.get("tools"), API, _decode_tool),
         system_role=role,
         extra=extra,
     )
     # `messages` and `tools` keep their own residuals, item by item; training rows hold nothing else.
     lists = [key for key in ("messages", "tools") if isinstance(wire.get(key), list)]
-    if len(lists) == len(wire) and "messages" in lists and stream is None and not described.id:
-        return Request(model=described, context=context, options=Options(), extra=_absent_defaults(compat))
-    if compat is PLAIN_HOST and model is None and stream is None and _is_usual(wire):
+    if len(lists) == len(wire) and "messages" in lists and given.stream is None and not model.id:
+        return Request(model=model, context=context, options=Options(), extra=_absent_defaults(compat))
+    if compat is PLAIN_HOST and given.model is None and given.stream is None and _is_usual(wire):
         options = Options(max_tokens=wire.get("max_completion_tokens"), temperature=wire.get("temperature"))
-        return Request(model=described, context=context, options=options)
-    request = Request(model=described, context=context, options=decode_options(wire, stream, compat))
+        return Request(model=model, context=context, options=options)
+    request = Request(model=model, context=context, options=decode_options(wire, given, compat))
     bare = replace(context, messages=(), tools=None if context.tools is None else ())
-    emitted, _ = encode_request(replace(request, context=bare), quirks=quirks)
-    return keeping(request, API, {**wire, **{key: emitted[key] for key in lists if key in emitted}}, emitted)
+    return keeping(request, API, wire, encode_request(replace(request, context=bare), quirks=given.quirks).body, lists)
 
 
 def _is_usual(wire: dict[str, Any]) -> bool:
@@ -460,12 +444,6 @@ def _decode_system(wire: Any) -> tuple[System, str | None, Extra]:
     return system, "developer" if role == "developer" else None, {API: {MESSAGE: extra_fields}} if extra_fields else {}
 
 
-def _decode_tools(wire: Any) -> tuple[ToolSpec, ...] | None:
-    if not isinstance(wire, list):
-        return None
-    return tuple(each(wire, "tools", API, _decode_tool))
-
-
 def _decode_tool(wire: Any) -> ToolSpec:
     function = an_object(wire, API).get("function")
     if wire.get("type", "function") != "function" or not isinstance(function, dict):
@@ -495,9 +473,9 @@ def _own_tool(wire: dict[str, Any]) -> ToolSpec:
     return ToolSpec(name=name if isinstance(name, str) else str(kind), dialect=API, value=wire)
 
 
-def encode_request(request: Request, *, strict: bool = False, quirks: Mapping[str, Any] | None = None) -> Encoded:
+@request_encoder(API, FIELD_SUPPORT)
+def encode_request(request: Request, report: Reporter, quirks: Quirks) -> dict[str, Any]:
     """The body of a Chat Completions request."""
-    report = Reporter()
     context, compat = request.context, compat_of(quirks, request.model)
     body: dict[str, Any] = {}
     if request.model.id:
@@ -512,8 +490,7 @@ def encode_request(request: Request, *, strict: bool = False, quirks: Mapping[st
     encode_options(body, request.options, compat, report)
     if compat is not PLAIN_HOST:
         _encode_host(body, compat)
-    emitted = restored(body, request.extra, API) if request.extra else body
-    return encoded(API, emitted, request, FIELD_SUPPORT, report.losses, strict=strict, spoken=api_of(quirks, API))
+    return restored(body, request.extra, API) if request.extra else body
 
 
 def _encode_system(
@@ -580,13 +557,8 @@ def _encode_host(body: dict[str, Any], compat: Compat) -> None:
         body["providerOptions"] = {"gateway": compat.vercel_gateway_routing}
 
 
-def path(model: str, stream: bool, *, quirks: Mapping[str, Any] | None = None) -> str:
+def path(model: str, stream: bool, *, quirks: Quirks = None) -> str:
     return compat_of(quirks).path.replace("{model}", quote(model, safe=""))
 
 
-def decode(data: Any, *, quirks: Mapping[str, Any] | None = None) -> Conversation:
-    return decode_conversation(data, API, lambda body: decode_request(body, quirks=quirks), "messages")
-
-
-def encode(conversation: Conversation, *, quirks: Mapping[str, Any] | None = None) -> Encoded:
-    return encode_conversation(conversation, API, lambda request: encode_request(request, quirks=quirks), "messages")
+decode, encode = conversation_codec(API, decode_request, encode_request)

@@ -17,20 +17,13 @@ In reading order: `facts`, `content`, `messages`, `requests`, `answers`, `decodi
 after it.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
-from ...values.losses import Encoded
-from ...values.request import Conversation
-from ..framing import SSE, Framing, framing_for
-from ..residual import decode_conversation, encode_conversation, own_path
 from .answers import decode_response, encode_response
 from .content import decode_item, encode_item
-from .decoding import StreamDecoder
+from .decoding import StreamDecoder, framing
 from .encoding import StreamEncoder
 from .facts import API, FIELD_SUPPORT, STOP_REASONS, UNEVEN, decode_error, encode_error
 from .messages import decode_messages, encode_messages
-from .requests import decode_request, encode_request
+from .requests import decode, decode_request, encode, encode_request, path
 
 __all__ = [
     "API",
@@ -54,19 +47,3 @@ __all__ = [
     "framing",
     "path",
 ]
-
-
-def framing(content_type: str | None = None) -> Framing:
-    return framing_for(content_type, SSE)
-
-
-def path(model: str, stream: bool, *, quirks: Mapping[str, Any] | None = None) -> str:
-    return own_path(quirks, model) or "/responses"
-
-
-def decode(data: Any, *, quirks: Mapping[str, Any] | None = None) -> Conversation:
-    return decode_conversation(data, API, lambda body: decode_request(body, quirks=quirks), "input")
-
-
-def encode(conversation: Conversation, *, quirks: Mapping[str, Any] | None = None) -> Encoded:
-    return encode_conversation(conversation, API, lambda request: encode_request(request, quirks=quirks), "input")

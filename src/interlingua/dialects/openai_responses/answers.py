@@ -7,28 +7,26 @@ from msgspec.structs import replace
 
 from ...values.errors import BadWire, ContextTooLong, Overloaded, RateLimited
 from ...values.folding import settle
-from ...values.losses import QUIET, Encoded, Reporter, encoded, own_fields
+from ...values.losses import QUIET, Reporter, own_fields
 from ...values.messages import AssistantMessage, Block, Cost, StopReason, TextBlock, Usage, blocks_of
 from ...values.request import Request
+from ..codec import Given, Quirks, response_decoder, response_encoder
 from ..provider_errors import code_of, failure_of
 from ..residual import (
     RESPONSE,
     an_object,
-    api_of,
-    body_of,
     count,
     generated_id,
     keeping,
+    keeping_response,
     meaning,
+    model_names,
     named,
     number,
     optional,
     put_back,
-    reading,
-    residual,
     restored,
     whole,
-    with_residual,
 )
 from .content import decode_item, encode_items
 from .facts import API, REASONS, RESPONSE_SUPPORT, STOP_REASONS, WIRE_STOP_REASONS, decode_error
@@ -37,20 +35,12 @@ from .requests import encode_body
 # --- wire to ours -----------------------------------------------------------------------------------------------------
 
 
-@reading(API)
-def decode_response(
-    body: Any,
-    *,
-    model: str | None = None,
-    provider: str | None = None,
-    timestamp: int | None = None,
-    quirks: Mapping[str, Any] | None = None,
-) -> AssistantMessage:
+@response_decoder(API)
+def decode_response(body: Any, base: AssistantMessage, given: Given) -> AssistantMessage:
     """A whole answer."""
-    wire = an_object(body_of(body, API), API)
+    wire = an_object(body, API)
     if "output" not in wire and (wire.get("type") == "error" or (wire.get("error") and "status" not in wire)):
         raise decode_error(0, wire)
-    base = AssistantMessage(content=(), api=api_of(quirks, API), provider=provider, model=model, timestamp=timestamp)
     output = wire.get("output", [])
     if not isinstance(output, list):
         raise BadWire(API, f"expected a list of items, got {type(output).__name__}", "$.output")
@@ -74,16 +64,13 @@ def decode_answer(wire: dict[str, Any], content: tuple[Block, ...], base: Assist
         stop_detail=word,
         error_message=_explained(word, content) if given is None and failed else given,
     )
-    extra_fields = residual(wire, _encode_answer(message, [], QUIET))
-    return with_residual(message, API, **{RESPONSE: extra_fields}) if extra_fields else message
+    return keeping_response(message, API, wire, _encode_answer(message, [], QUIET))
 
 
 def decode_envelope(wire: Mapping[str, Any], base: AssistantMessage) -> dict[str, Any]:
-    named = optional(wire.get("model")) or None
     return {
         "response_id": optional(wire.get("id")) or None,
-        "model": base.model or named,
-        "response_model": named if base.model and named != base.model else None,
+        **model_names(base, optional(wire.get("model")) or None),
         "timestamp": base.timestamp if base.timestamp is not None else _decode_time(wire.get("created_at")),
         "usage": _decode_usage(wire.get("usage")),
     }
@@ -135,14 +122,13 @@ def _decode_usage(wire: Any) -> Usage | None:
 # --- ours to wire -----------------------------------------------------------------------------------------------------
 
 
+@response_encoder(API, RESPONSE_SUPPORT)
 def encode_response(
-    message: AssistantMessage, *, request: Request | None = None, quirks: Mapping[str, Any] | None = None
-) -> Encoded:
+    message: AssistantMessage, report: Reporter, request: Request | None, quirks: Quirks
+) -> dict[str, Any]:
     """The body of a whole answer."""
-    report = Reporter("$")
     output = encode_items(blocks_of(message.content), report, answer=True)
-    body = answer_encoded(message, output, report, request)
-    return encoded(API, body, message, RESPONSE_SUPPORT, report.losses, spoken=api_of(quirks, API))
+    return answer_encoded(message, output, report, request)
 
 
 def answer_encoded(

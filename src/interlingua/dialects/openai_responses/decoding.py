@@ -7,12 +7,16 @@ from ...values import jsontext
 from ...values.errors import FormatError
 from ...values.folding import arguments_text
 from ...values.messages import Block, Extra, OpaqueBlock, TextBlock, ThinkingBlock, ToolCall
-from ..framing import Frame
+from ..framing import SSE, Frame, Framing, framing_for
 from ..residual import JOINED, optional, string, whole
 from ..streaming import Decoder
 from .answers import decode_answer, decode_envelope
 from .content import NAMES, decode_item, filed, kind_of
 from .facts import API, CUSTOM, FORM, GENERATED, decode_error
+
+
+def framing(content_type: str | None = None) -> Framing:
+    return framing_for(content_type, SSE)
 
 
 class _Item:

@@ -6,11 +6,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...values.errors import BadWire
-from ...values.losses import QUIET, SYSTEM, Encoded, Reporter, encoded
+from ...values.losses import QUIET, SYSTEM, Reporter
 from ...values.messages import TextBlock, UserMessage
 from ...values.request import (
     Context,
-    ModelDescriptor,
     Options,
     OutputSchema,
     Reasoning,
@@ -19,18 +18,16 @@ from ...values.request import (
     ToolChoice,
     ToolSpec,
 )
+from ..codec import Given, Quirks, conversation_codec, request_decoder, request_encoder
 from ..residual import (
     MESSAGE,
     an_object,
-    api_of,
-    body_of,
     flag,
     keeping,
-    model_of,
     number,
     optional,
+    own_path,
     put_back,
-    reading,
     residual,
     restored,
     say_tools,
@@ -44,30 +41,24 @@ from .messages import decode_messages, encode_messages, encoded_message
 # --- wire to ours -----------------------------------------------------------------------------------------------------
 
 
-@reading(API)
-def decode_request(
-    body: Any,
-    *,
-    model: str | ModelDescriptor | None = None,
-    stream: bool | None = None,
-    quirks: Mapping[str, Any] | None = None,
-) -> Request:
+@request_decoder(API)
+def decode_request(body: Any, given: Given) -> Request:
     """A Responses request. `model` and `stream` are for callers that say them outside the body."""
-    wire = an_object(body_of(body, API), API)
-    context, hints = _decode_context(wire, api_of(quirks, API))
+    wire = an_object(body, API)
+    context, hints = _decode_context(wire, given.api)
     text = wire.get("text")
     if isinstance(text, dict):
         rest = {key: value for key, value in text.items() if key != "format" or _decode_schema(text) is None}
         if rest or not text:
             hints[TEXT] = rest
     request = Request(
-        model=model_of(wire.get("model"), model, api_of(quirks, API)),
+        model=given.model_of(wire.get("model")),
         context=context,
-        options=_decode_options(wire, stream),
+        options=_decode_options(wire, given),
         extra={API: hints} if hints else {},
     )
     # Items keep their own residuals, one by one.
-    emitted = {**_message_type(quirks), **encode_body(request, [], QUIET)}
+    emitted = {**_message_type(given.quirks), **encode_body(request, [], QUIET)}
     extra_fields = residual({**wire, "input": []} if "input" in wire else wire, emitted)
     return replace(request, extra=filed(request.extra, extra_fields)) if extra_fields else request
 
@@ -131,7 +122,7 @@ def _decode_tool(wire: dict[str, Any]) -> ToolSpec:
     return keeping(tool, API, wire, _encode_tool(tool))
 
 
-def _decode_options(wire: dict[str, Any], stream: bool | None) -> Options:
+def _decode_options(wire: dict[str, Any], given: Given) -> Options:
     metadata = wire.get("metadata")
     retention = wire.get("prompt_cache_retention")
     return Options(
@@ -146,7 +137,7 @@ def _decode_options(wire: dict[str, Any], stream: bool | None) -> Options:
         session_id=optional(wire.get("prompt_cache_key")),
         service_tier=optional(wire.get("service_tier")),
         metadata=metadata if isinstance(metadata, dict) else None,
-        stream=wire["stream"] if isinstance(wire.get("stream"), bool) else stream,
+        stream=given.stream_of(wire),
     )
 
 
@@ -205,9 +196,9 @@ def _decode_schema(text: Any) -> OutputSchema | None:
 # --- ours to wire -----------------------------------------------------------------------------------------------------
 
 
-def encode_request(request: Request, *, strict: bool = False, quirks: Mapping[str, Any] | None = None) -> Encoded:
+@request_encoder(API, FIELD_SUPPORT)
+def encode_request(request: Request, report: Reporter, quirks: Quirks) -> dict[str, Any]:
     """The body of a Responses request."""
-    report = Reporter()
     context = request.context
     items: list[Any] = []
     if context.system is not None and _is_item(context):
@@ -221,11 +212,10 @@ def encode_request(request: Request, *, strict: bool = False, quirks: Mapping[st
     elif context.system is None and context.system_role is not None:
         report.at("$.systemRole", "system_role", "there is no system prompt", "record")
     body = {**_message_type(quirks), **encode_body(request, [*items, *emitted] if items else emitted, report)}
-    body = restored(body, request.extra, API) if request.extra else body
-    return encoded(API, body, request, FIELD_SUPPORT, report.losses, strict=strict, spoken=api_of(quirks, API))
+    return restored(body, request.extra, API) if request.extra else body
 
 
-def _message_type(quirks: Mapping[str, Any] | None) -> dict[str, Any]:
+def _message_type(quirks: Quirks) -> dict[str, Any]:
     """What a request says of itself where it is one message among others, as on a WebSocket."""
     return {"type": quirks["message"]} if quirks and "message" in quirks else {}
 
@@ -353,3 +343,10 @@ def _encode_schema(schema: OutputSchema, report: Reporter) -> dict[str, Any]:
     for key in fields:
         report.at(f"$.options.outputSchema.{key}", key, "belongs to a schema, and there is none")
     return {"type": "json_object"}
+
+
+def path(model: str, stream: bool, *, quirks: Quirks = None) -> str:
+    return own_path(quirks, model) or "/responses"
+
+
+decode, encode = conversation_codec(API, decode_request, encode_request, "input")
