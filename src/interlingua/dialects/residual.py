@@ -5,6 +5,8 @@ that the format does not model, and hints. A hint says "where you would encode X
 while the encoder still says X, so a value that was changed since is never overruled by how it once looked.
 """
 
+import base64
+import binascii
 import functools
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
@@ -241,6 +243,17 @@ def count(usage: Mapping[str, Any], key: str) -> int:
     """A token count that may be absent, null or nonsense."""
     value = usage.get(key)
     return value if type(value) is int else 0
+
+
+def joined_base64(pieces: list[str]) -> str:
+    """Base64 that came in pieces, each of whole bytes; a single piece stays as it is spelled."""
+    given = [piece for piece in pieces if piece]
+    if len(given) < 2:
+        return "".join(given)
+    try:
+        return base64.b64encode(b"".join(base64.b64decode(piece, validate=True) for piece in given)).decode()
+    except binascii.Error:
+        return "".join(given)
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

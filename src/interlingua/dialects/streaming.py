@@ -29,7 +29,7 @@ from ..values.events import (
 )
 from ..values.folding import CUT_OFF, Recorder
 from ..values.losses import Encoded, Loss
-from ..values.messages import AssistantMessage, Block, TextBlock, ThinkingBlock, ToolCall
+from ..values.messages import AssistantMessage, Block, TextBlock, ThinkingBlock, ToolCall, blocks_of
 from ..values.request import Request
 from .codec import api_of
 from .framing import Frame
@@ -101,8 +101,9 @@ class Decoder(abc.ABC):
         """What one frame means."""
 
     def _unreadable(self, frame: Frame, error: FormatError) -> None:
-        """A frame that is no JSON: broken, unless the dialect has a word for it."""
-        self._broken(f"frame {self._frames}: {error}")
+        """A frame that is not JSON. `[DONE]`, with which OpenAI and many proxies end a stream, has no content."""
+        if frame.data.strip() != b"[DONE]":
+            self._broken(f"frame {self._frames}: {error}")
 
     @abc.abstractmethod
     def _complete(self) -> bool:
@@ -114,6 +115,17 @@ class Decoder(abc.ABC):
 
     def _close_blocks(self) -> None:  # noqa: B027 - most have nothing to do
         """Closes whatever is open, as the dialect closes it."""
+
+    def _answered(self, message: AssistantMessage) -> None:
+        """Delivers an answer that came whole although a stream was requested."""
+        for key, block in enumerate(blocks_of(message.content)):
+            self._record.whole(key, block)
+        self._record.end(message)
+
+    def _failed(self, error: ProviderError) -> None:
+        """Ends the stream with an error of the provider."""
+        self.failure = error
+        self._fail(error.message, detail=error.code)
 
     def _broken(self, problem: str) -> None:
         """Ends a stream that says what its wire forbids."""

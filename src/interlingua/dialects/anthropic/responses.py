@@ -165,7 +165,7 @@ class StreamDecoder(Decoder):
         elif kind is None:
             if "error" not in value:
                 raise KeyError("type")
-            self._failed(value)
+            self._error(value)
         else:
             handle = _HANDLERS.get(kind)
             if handle is not None:
@@ -246,10 +246,7 @@ class StreamDecoder(Decoder):
     def _whole(self, message: dict[str, Any]) -> None:
         """An answer that came at once although a stream was asked for."""
         self._start({"message": message})
-        content = decode_content(message.get("content"))
-        for key, block in enumerate(blocks_of(content)):
-            self._record.whole(key, block)
-        self._record.end(decode_answer(message, content, self._given))
+        self._answered(decode_answer(message, decode_content(message.get("content")), self._given))
 
     def _stop(self, event: dict[str, Any]) -> None:
         self._finish()
@@ -259,9 +256,8 @@ class StreamDecoder(Decoder):
         content = tuple(self._record.content)
         self._record.end(decode_answer({**self._shell, "content": []}, content, self._given))
 
-    def _failed(self, event: dict[str, Any]) -> None:
-        error = self.failure = decode_error(0, event)
-        self._fail(error.message, detail=error.code)
+    def _error(self, event: dict[str, Any]) -> None:
+        self._failed(decode_error(0, event))
 
     def _close_blocks(self) -> None:
         for key in list(self._blocks):
@@ -284,7 +280,7 @@ _HANDLERS = {
     "content_block_stop": StreamDecoder._close,
     "message_delta": StreamDecoder._message_delta,
     "message_stop": StreamDecoder._stop,
-    "error": StreamDecoder._failed,
+    "error": StreamDecoder._error,
 }
 
 

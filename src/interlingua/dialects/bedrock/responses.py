@@ -1,7 +1,5 @@
 """Whole and streamed responses, both ways."""
 
-import base64
-import binascii
 from collections.abc import Callable
 from typing import Any
 
@@ -31,6 +29,7 @@ from ..residual import (
     count,
     each,
     fields_of,
+    joined_base64,
     keeping,
     keeping_response,
     optional,
@@ -183,14 +182,14 @@ class StreamDecoder(Decoder):
         elif name in _HANDLERS:
             _HANDLERS[name](self, value)
         elif frame.headers is not None and frame.headers.get(":message-type", "event") != "event":
-            self._failed(value, frame)
+            self._exception(value, frame)
         elif not name:
             self._unnamed(value, frame)
 
     def _unreadable(self, frame: Frame, error: FormatError) -> None:
         text = (frame.headers or {}).get(":error-message")
         if isinstance(text, str):  # an error without a payload says it all in its headers
-            self._failed({"message": text}, frame)
+            self._exception({"message": text}, frame)
         else:
             super()._unreadable(frame, error)
 
@@ -306,13 +305,13 @@ class StreamDecoder(Decoder):
                 return _encoded_text(self._record.text(key), block.citations)
             case "reasoning":
                 if block.sealed:
-                    return {"reasoningContent": {"redactedContent": _joined_base64(block.sealed)}}
+                    return {"reasoningContent": {"redactedContent": joined_base64(block.sealed)}}
                 signature = "".join(block.pieces) if block.pieces else None
                 return _encoded_reasoning(self._record.text(key), signature)
             case "server_tool_use":
                 return {"toolUse": {**block.wire, "input": _any_json("".join(block.pieces), block.wire)}}
             case "image" if block.pieces:
-                source = {**block.wire.get("source", {}), "bytes": _joined_base64(block.pieces)}
+                source = {**block.wire.get("source", {}), "bytes": joined_base64(block.pieces)}
                 return {"image": {**block.wire, "source": source}}
             case "toolUse" | "toolResult" | "image":
                 return {block.kind: block.wire}
@@ -351,9 +350,9 @@ class StreamDecoder(Decoder):
                 self._record.whole(key, block)
             self._finish()
         else:
-            self._failed(value, frame)
+            self._exception(value, frame)
 
-    def _failed(self, value: Any, frame: Frame) -> None:
+    def _exception(self, value: Any, frame: Frame) -> None:
         error = self.failure = decode_error(0, value, {"x-amzn-errortype": frame.event})
         # The name first: throttling speaks of too many tokens, which must not pass for too long a conversation.
         self._fail(f"{error.code}: {error.message}" if error.code else error.message, detail=error.code)
@@ -433,17 +432,6 @@ def _grow_image(block: _Open, delta: dict[str, Any]) -> None:
             block.pieces.append(value["bytes"])
             value = {name: given for name, given in value.items() if name != "bytes"}
         block.wire[key] = value
-
-
-def _joined_base64(pieces: list[str]) -> str:
-    """The base64 of blobs in a row; a single one stays as it is spelled."""
-    encoded = [piece for piece in pieces if piece]
-    if len(encoded) < 2:
-        return "".join(encoded)
-    try:
-        return base64.b64encode(b"".join(map(base64.b64decode, encoded))).decode()
-    except binascii.Error:
-        return "".join(encoded)
 
 
 class StreamEncoder(Encoder):

@@ -185,23 +185,12 @@ class StreamDecoder(Decoder):
             if handle is not None:  # `debug`, and what may come
                 handle(self, value)
 
-    def _unreadable(self, frame: Frame, error: Any) -> None:
-        if frame.data.strip() != b"[DONE]":
-            super()._unreadable(frame, error)
-
     def _untyped(self, value: dict[str, Any]) -> None:
         """An answer that came at once although a stream was asked for, or an error."""
         if isinstance(value.get("message"), dict):
-            content = decode_parts(value["message"], self._ids)
-            for key, block in enumerate(content):
-                self._record.whole(key, block)
-            self._record.end(_decode_answer(value, content, self._given))
+            self._answered(_decode_answer(value, decode_parts(value["message"], self._ids), self._given))
         else:
-            self._failed(value)
-
-    def _failed(self, wire: Any) -> None:
-        error = self.failure = decode_error(0, wire)
-        self._fail(error.message, detail=error.code)
+            self._failed(decode_error(0, value))
 
     def _start(self, event: dict[str, Any]) -> None:
         self._shell |= {key: value for key, value in event.items() if key not in ("type", "delta")}
@@ -319,7 +308,7 @@ class StreamDecoder(Decoder):
         self._message |= fields_of(delta.pop("message", None))
         self._shell |= {**{key: value for key, value in event.items() if key not in ("type", "delta")}, **delta}
         if delta.get("finish_reason") == "ERROR" and isinstance(delta.get("error"), str):
-            self._failed({"message": delta["error"]})
+            self._failed(decode_error(0, {"message": delta["error"]}))
         else:
             self._finish()
 

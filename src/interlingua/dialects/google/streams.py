@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any, TypeAlias
 
 from ...values import jsontext
-from ...values.errors import FormatError, ProviderError
+from ...values.errors import ProviderError
 from ...values.events import StreamEvent, TextDelta
 from ...values.losses import QUIET
 from ...values.messages import AssistantMessage, Block, TextBlock, ThinkingBlock, ToolCall
@@ -217,12 +217,7 @@ class StreamDecoder(Decoder):
             else:
                 self._read_candidates(candidates)
         elif "error" in value:
-            error = self.failure = decode_error(0, value)
-            self._fail(error.message, detail=error.code)
-
-    def _unreadable(self, frame: Frame, error: FormatError) -> None:
-        if frame.data.strip() != b"[DONE]":  # some proxies end every stream so
-            super()._unreadable(frame, error)
+            self._failed(decode_error(0, value))
 
     def _unwrapped(self, value: Any) -> Any:
         inner = value.get("response")

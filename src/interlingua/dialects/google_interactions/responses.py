@@ -3,8 +3,6 @@
 A stream is put together as the wire's own steps and read as whole ones would be, so both give equal messages.
 """
 
-import base64
-import binascii
 from collections.abc import Mapping
 from typing import Any
 
@@ -38,6 +36,7 @@ from ..residual import (
     encode_time,
     fields_of,
     generated_id,
+    joined_base64,
     keeping,
     keeping_response,
     model_names,
@@ -285,24 +284,12 @@ class StreamDecoder(Decoder):
         elif "event_type" in value:
             pass  # of a kind that may come
         elif "status" in value or "steps" in value or "outputs" in value:
-            self._whole(value)
+            self._answered(_decode_answer(value, _decode_blocks(value, self._ids), self._given))
         else:
-            self._failed(value)
+            self._error(value)
 
-    def _unreadable(self, frame: Frame, error: Any) -> None:
-        if frame.data.strip() != b"[DONE]":
-            super()._unreadable(frame, error)
-
-    def _whole(self, value: dict[str, Any]) -> None:
-        """An answer that came at once although a stream was asked for."""
-        content = _decode_blocks(value, self._ids)
-        for key, block in enumerate(content):
-            self._record.whole(key, block)
-        self._record.end(_decode_answer(value, content, self._given))
-
-    def _failed(self, wire: Any) -> None:
-        error = self.failure = decode_error(0, wire)
-        self._fail(error.message, detail=error.code)
+    def _error(self, wire: Any) -> None:
+        self._failed(decode_error(0, wire))
 
     def _start(self, event: dict[str, Any]) -> None:
         self._shell |= {key: value for key, value in event["interaction"].items() if key != "steps"}
@@ -400,7 +387,7 @@ class StreamDecoder(Decoder):
         if item.get("type") == "text" and _grows(item):
             item["text"] = self._record.text(key)
         elif len(step.pieces) > 1:
-            item["data"] = _joined(step.pieces)
+            item["data"] = joined_base64(step.pieces)
         step.pieces = []
         block: Any = decode_content(step.other[0] if step.other else item)
         if step.items > 1:
@@ -482,7 +469,7 @@ _HANDLERS = {
     "step.start": StreamDecoder._open_step,
     "step.stop": StreamDecoder._end_step,
     "interaction.completed": StreamDecoder._end,
-    "error": StreamDecoder._failed,
+    "error": StreamDecoder._error,
 }
 
 
@@ -492,14 +479,6 @@ def _grows(item: Mapping[str, Any]) -> bool:
 
 
 _PIECES: dict[Any, str] = {"text": "text", "audio": "data"}
-
-
-def _joined(pieces: list[str]) -> str:
-    """Base64 that came in pieces, each of whole bytes."""
-    try:
-        return base64.b64encode(b"".join(base64.b64decode(piece, validate=True) for piece in pieces)).decode()
-    except binascii.Error:
-        return "".join(pieces)
 
 
 # --- streams: ours to wire -------------------------------------------------------------------------------------------

@@ -829,8 +829,7 @@ class StreamDecoder(Decoder):
 
     def _chunk(self, value: dict[str, Any], message: Any) -> None:
         if "error" in value and message is None:
-            error = self.failure = decode_error(0, value)
-            self._fail(error.message, detail=error.code)
+            self._failed(decode_error(0, value))
             return
         self._note_envelope(value)
         if message is not None:

@@ -130,8 +130,7 @@ class StreamDecoder(Decoder):
         error = value.get("error")
         if error:
             self._merge_envelope(value)
-            given = self.failure = decode_error(0, value)
-            self._fail(given.message, detail=given.code)
+            self._failed(decode_error(0, value))
             return
         if self._latest:
             self._merge_envelope(self._latest)

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...values import jsontext
-from ...values.errors import FormatError
 from ...values.folding import arguments_text
 from ...values.messages import Block, Extra, OpaqueBlock, TextBlock, ThinkingBlock, ToolCall
 from ..framing import SSE, Frame, Framing, framing_for
@@ -71,10 +70,6 @@ class StreamDecoder(Decoder):
             self._same = ("", None, "", None)
             handle(self, value)
 
-    def _unreadable(self, frame: Frame, error: FormatError) -> None:
-        if frame.data.strip() != b"[DONE]":
-            super()._unreadable(frame, error)
-
     def _complete(self) -> bool:
         return False  # an answer has a terminal event
 
@@ -107,7 +102,7 @@ class StreamDecoder(Decoder):
             self.failure = decode_error(0, {"error": response["error"]})
         self._finish()
 
-    def _failed(self, event: dict[str, Any]) -> None:
+    def _error(self, event: dict[str, Any]) -> None:
         """An error event. That it is followed by a failed response tells nothing new: the first one ends the stream."""
         error = self.failure = decode_error(0, event)
         self._shell.update(status="failed", error={"code": error.code, "message": error.message})
@@ -433,7 +428,7 @@ _HANDLERS: dict[Any, Callable[[StreamDecoder, dict[str, Any]], None]] = {
     "response.reasoning_text.done": StreamDecoder._reasoning_done,
     **dict.fromkeys(_ENDS, StreamDecoder._ended),
     "response.done": StreamDecoder._ended,  # the Codex backend's word
-    "error": StreamDecoder._failed,
+    "error": StreamDecoder._error,
     "": StreamDecoder._whole,
 }
 
