@@ -27,7 +27,7 @@ from ..values.events import StreamEvent
 from ..values.losses import Encoded, Loss, SupportTable
 from ..values.messages import AgentMessage, AssistantMessage, Block
 from ..values.request import Conversation, ModelDescriptor, Request
-from .framing import Frame
+from .framing import Frame, write_sse
 from .limits import Refinement, TargetLimits, compat_limits
 
 # What a codec offers, as protocols: modules satisfy them (mypy accepts that), and so do variants of modules.
@@ -246,7 +246,7 @@ class Http(Struct, frozen=True, kw_only=True):
     complete_body: Callable[[Request, dict[str, Any]], dict[str, Any]] | None = None
     # Of a credential that is more than a key: the key alone, and the body with the rest of it.
     unpack_key: Callable[[str, dict[str, Any]], tuple[str, dict[str, Any]]] | None = None
-    error_event: Callable[[ProviderError, int, Any], bytes]
+    error_event: Callable[[ProviderError, int, Any], bytes] = lambda error, sent, body: write_sse(jsontext.write(body))
     error_headers: Callable[[Any], dict[str, str]] | None = None  # of an error's own, given its body
     embeddings: EmbeddingRoute | None = None
     # What a client has left of its limits, given `limit`, `remaining` and `reset` (seconds) of `requests`, `tokens`.
@@ -295,6 +295,26 @@ class UsageDetail(Struct, frozen=True):
     output_image: int = 0
     web_searches: int = 0
     tiers: tuple[str, ...] = ()
+
+
+def nested_count(usage: Mapping[str, Any], name: str, key: str) -> int:
+    """A count inside one of the objects of a usage; zero where there is none."""
+    inner = usage.get(name)
+    number = inner.get(key) if isinstance(inner, dict) else None
+    return number if isinstance(number, int) and number > 0 else 0
+
+
+def sum_where(details: Any, key: str, value: str, counted: str) -> int:
+    """The sum over the items of a list that have this value under this key."""
+    if not isinstance(details, list):
+        return 0
+    found = (item.get(counted) for item in details if isinstance(item, dict) and item.get(key) == value)
+    return sum(number for number in found if isinstance(number, int))
+
+
+def tier_names(*given: Any) -> tuple[str, ...]:
+    """Those of the values that name a service tier."""
+    return tuple(value for value in given if isinstance(value, str) and value)
 
 
 class Wire(Struct, frozen=True, kw_only=True):

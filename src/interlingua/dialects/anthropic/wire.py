@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...values import jsontext
-from ...values.errors import BadWire, FormatError, ProviderError
+from ...values.errors import BadWire, FormatError
 from .. import anthropic, shapes
 from ..bedrock_http import BEDROCK_HTTP
 from ..framing import AWSEventStream, Frame, framing_for, write_aws, write_sse
 from ..limits import PDF, WORD, NameRule, TargetLimits
-from ..usage import count, tier_names
-from ..wire import Count, Evidence, Http, UsageDetail, Wire
+from ..wire import Count, Evidence, Http, UsageDetail, Wire, nested_count, tier_names
 from .facts import API
 
 # The wire's events as chunks in AWS frames.
@@ -75,10 +74,6 @@ def _models(names: Sequence[str]) -> dict[str, Any]:
     return {"data": entries, "has_more": False, "first_id": names[0], "last_id": names[-1]}
 
 
-def _error_event(error: ProviderError, sent: int, body: Any) -> bytes:
-    return write_sse(jsontext.write(body), "error")
-
-
 # docs.claude.com/en/api/rate-limits, Response headers: resets are times of RFC 3339.
 def _rate_headers(quotas: Mapping[str, Any]) -> dict[str, str]:
     headers: dict[str, str] = {}
@@ -125,8 +120,8 @@ def _usage_detail(usage: Mapping[str, Any]) -> UsageDetail:
     # say `not_available`.
     place = usage.get("inference_geo")
     return UsageDetail(
-        cache_write_1h=count(usage, "cache_creation", "ephemeral_1h_input_tokens"),
-        web_searches=count(usage, "server_tool_use", "web_search_requests"),
+        cache_write_1h=nested_count(usage, "cache_creation", "ephemeral_1h_input_tokens"),
+        web_searches=nested_count(usage, "server_tool_use", "web_search_requests"),
         tiers=tier_names(
             usage.get("service_tier"),
             "fast" if usage.get("speed") == "fast" else None,
@@ -187,7 +182,7 @@ ANTHROPIC = Wire(
         response_id="msg_",
         ping=write_sse(b'{"type": "ping"}', "ping"),
         usage_first=True,
-        error_event=_error_event,
+        error_event=lambda error, sent, body: write_sse(jsontext.write(body), "error"),
         rate_headers=_rate_headers,
         model_paths=(("model",), ("message", "model")),
         request_headers=("anthropic-beta", "anthropic-version"),

@@ -1,14 +1,13 @@
 """Bedrock's Converse wire as one value."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 from .. import bedrock, shapes
 from ..bedrock_http import BEDROCK_HTTP
 from ..limits import DOCX, PDF, WORD, XLSX, NameRule, Refinement, TargetLimits
-from ..usage import items
-from ..wire import Evidence, Http, UsageDetail, Wire
-from .embeddings import EMBEDDINGS
+from ..wire import EmbeddingRoute, Evidence, Http, UsageDetail, Wire, sum_where
 
 _UNTYPED = frozenset(
     {
@@ -27,7 +26,7 @@ def _is_request(value: Any) -> bool:
 
 def _usage_detail(usage: Mapping[str, Any]) -> UsageDetail:
     # docs.aws.amazon.com/bedrock, TokenUsage: `cacheDetails` splits what was written to the cache by its lifetime.
-    return UsageDetail(cache_write_1h=items(usage.get("cacheDetails"), "ttl", "1h", "inputTokens"))
+    return UsageDetail(cache_write_1h=sum_where(usage.get("cacheDetails"), "ttl", "1h", "inputTokens"))
 
 
 # https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Message.html: 20 pictures of 3.75 MB and 8000 px,
@@ -93,6 +92,31 @@ _REFINEMENTS = (
     Refinement(r"claude-(3-[57]|(opus|sonnet)-4(-[01]|-\d{8})?(-v1|:|$))", {"long_cache": False}),
 )
 
+
+# Embeddings go through InvokeModel, whose body differs by the maker of the model: docs.aws.amazon.com/bedrock/latest/
+# userguide/model-parameters-titan-embed-text.html takes one text, …/model-parameters-embed.html (Cohere) takes 96.
+def _encode_texts(model: str, texts: Sequence[str], dimensions: int | None) -> dict[str, Any]:
+    if "cohere." in model:
+        body: dict[str, Any] = {"texts": list(texts), "input_type": "search_document"}
+        return body if dimensions is None else {**body, "output_dimension": dimensions}
+    (text,) = texts
+    return {"inputText": text} if dimensions is None else {"inputText": text, "dimensions": dimensions}
+
+
+def _decode_vectors(body: Any) -> tuple[list[list[float]], int | None]:
+    rows = body["embeddings"] if "embeddings" in body else [body["embedding"]]
+    if isinstance(rows, dict):  # Cohere's answer where several types were asked for
+        rows = rows["float"]
+    return [[float(one) for one in row] for row in rows], body.get("inputTextTokenCount")
+
+
+_EMBEDDINGS = EmbeddingRoute(
+    path=lambda model: f"/model/{quote(model, safe='')}/invoke",
+    encode=_encode_texts,
+    decode=_decode_vectors,
+    batch=lambda model: 96 if "cohere." in model else 1,
+)
+
 BEDROCK = Wire(
     api=bedrock.API,
     codec=bedrock,
@@ -103,7 +127,7 @@ BEDROCK = Wire(
         route_rank=45,
         streaming="converse-stream",
         ping=b"",  # the wire has no keep-alive: a silence is a silence
-        embeddings=EMBEDDINGS,
+        embeddings=_EMBEDDINGS,
         **BEDROCK_HTTP,
     ),
     evidence=(

@@ -4,12 +4,11 @@ A framing finds where frames begin and end and checks nothing else: whether a pa
 the dialect that reads it.
 """
 
-from interlingua.dialects.framing._frame import DEFAULT_LIMIT, Frame, Framing
-from interlingua.dialects.framing.aws import AWSEventStream, write_aws
-from interlingua.dialects.framing.detection import actual_type, framing_for
-from interlingua.dialects.framing.json_array import JSONArray, JSONDocuments
-from interlingua.dialects.framing.ndjson import NDJSON, write_ndjson
-from interlingua.dialects.framing.sse import SSE, write_sse
+from ._frame import DEFAULT_LIMIT, Frame, Framing
+from .aws import AWSEventStream, write_aws
+from .detection import actual_type, framing_for
+from .json_documents import NDJSON, JSONArray, JSONDocuments, write_ndjson
+from .sse import SSE, write_sse
 
 __all__ = [
     "DEFAULT_LIMIT",

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from msgspec import Struct
 
-from interlingua.values.errors import BadWire
+from ...values.errors import BadWire
 
 DEFAULT_LIMIT = 64 * 1024 * 1024
 

@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 from uuid import UUID
 from zlib import crc32
 
-from interlingua.dialects.framing._frame import DEFAULT_LIMIT, Frame, Framing
-from interlingua.values.errors import FormatError
+from ...values.errors import FormatError
+from ._frame import DEFAULT_LIMIT, Frame, Framing
 
 _PRELUDE = struct.Struct("!III")
 _CRC = struct.Struct("!I")

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from interlingua.dialects.framing._frame import Framing
-from interlingua.dialects.framing.json_array import JSONDocuments
-from interlingua.dialects.framing.sse import SSE
+from ._frame import Framing
+from .json_documents import JSONDocuments
+from .sse import SSE
 
 EVENTS, JSON, AWS = "text/event-stream", "application/json", "application/vnd.amazon.eventstream"
 PAGE = "text/html"

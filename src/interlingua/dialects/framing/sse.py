@@ -11,8 +11,8 @@ last one, its head, are remembered: most often one comparison then tells the sha
 
 from typing import ClassVar
 
-from interlingua.dialects.framing._frame import DEFAULT_LIMIT, Frame, Framing
-from interlingua.values.errors import FormatError
+from ...values.errors import FormatError
+from ._frame import DEFAULT_LIMIT, Frame, Framing
 
 _BOM = b"\xef\xbb\xbf"
 _LF, _CR = 10, 13  # as numbers: `in` finds a number in bytes several times as fast as it finds bytes

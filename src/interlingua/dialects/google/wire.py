@@ -4,13 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...values import jsontext
-from ...values.errors import FormatError, ProviderError
+from ...values.errors import FormatError
 from .. import google, shapes
-from ..framing import write_sse
 from ..limits import PDF, NameRule, Refinement, TargetLimits
-from ..usage import items, tier_names
-from ..wire import Count, Evidence, Http, UsageDetail, Wire
-from .embeddings import EMBEDDINGS
+from ..wire import Count, EmbeddingRoute, Evidence, Http, UsageDetail, Wire, sum_where, tier_names
 
 _VERBS = "generateContent|streamGenerateContent"
 _MODELS = r"/(?:models|publishers/[^/]+/models)"
@@ -23,10 +20,6 @@ def _models(names: Sequence[str]) -> dict[str, Any]:
         {"name": f"models/{name}", "displayName": name, "supportedGenerationMethods": verbs, **limits} for name in names
     ]
     return {"models": entries}
-
-
-def _error_event(error: ProviderError, sent: int, body: Any) -> bytes:
-    return write_sse(jsontext.write(body))
 
 
 def _is_request(value: Any) -> bool:
@@ -73,7 +66,7 @@ def _traffic(value: Any) -> str | None:
 def _usage_detail(usage: Mapping[str, Any]) -> UsageDetail:
     # ai.google.dev/api/generate-content, UsageMetadata: the prompt's counts include what was read from the cache.
     def of(details: str, modality: str) -> int:
-        return items(usage.get(details), "modality", modality, "tokenCount")
+        return sum_where(usage.get(details), "modality", modality, "tokenCount")
 
     cached_audio = of("cacheTokensDetails", "AUDIO")
     return UsageDetail(
@@ -110,6 +103,26 @@ _LIMITS = TargetLimits(
     max_temperature=2,
 )
 
+
+# ai.google.dev/api/embeddings, models.batchEmbedContents: up to 100 texts.
+def _encode_texts(model: str, texts: Sequence[str], dimensions: int | None) -> dict[str, Any]:
+    wanted = {} if dimensions is None else {"outputDimensionality": dimensions}
+    name = model if model.startswith("models/") else f"models/{model}"
+    return {"requests": [{"model": name, "content": {"parts": [{"text": text}]}, **wanted} for text in texts]}
+
+
+def _decode_vectors(body: Any) -> tuple[list[list[float]], int | None]:
+    usage = body.get("usageMetadata") or {}
+    return [[float(one) for one in row["values"]] for row in body["embeddings"]], usage.get("promptTokenCount")
+
+
+_EMBEDDINGS = EmbeddingRoute(
+    path=lambda model: f"/models/{model.removeprefix('models/')}:batchEmbedContents",
+    encode=_encode_texts,
+    decode=_decode_vectors,
+    batch=lambda model: 100,
+)
+
 GOOGLE = Wire(
     api=google.API,
     codec=google,
@@ -131,8 +144,7 @@ GOOGLE = Wire(
         json_streams=True,
         streaming="streamGenerateContent",
         request_id="x-goog-request-id",
-        error_event=_error_event,
-        embeddings=EMBEDDINGS,
+        embeddings=_EMBEDDINGS,
         model_paths=(("modelVersion",),),
         count=Count(
             route=r"/((?:models|tunedModels)/[^:]+?):countTokens",

@@ -4,12 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...values import jsontext
-from ...values.errors import ProviderError
 from .. import google_interactions, shapes
 from ..framing import write_sse
 from ..limits import PDF, NameRule, TargetLimits
-from ..usage import items
-from ..wire import Evidence, Http, UsageDetail, Wire
+from ..wire import Evidence, Http, UsageDetail, Wire, sum_where
 
 API = google_interactions.API
 
@@ -21,10 +19,6 @@ _STEPS = frozenset(("user_input", "model_output", "function_result", "thought"))
 
 def _models(names: Sequence[str]) -> dict[str, Any]:
     return {"models": [{"name": f"models/{name}", "displayName": name} for name in names]}
-
-
-def _error_event(error: ProviderError, sent: int, body: Any) -> bytes:
-    return write_sse(jsontext.write({**body, "event_type": "error"}), "error")
 
 
 def _is_event(value: Any) -> bool:
@@ -57,7 +51,7 @@ def _usage_detail(usage: Mapping[str, Any]) -> UsageDetail:
     # ai.google.dev/api/interactions-api, `Usage`: counts by modality are parts of the totals; those of the input
     # include what was read from the cache.
     def of(details: str, modality: str) -> int:
-        return items(usage.get(details), "modality", modality, "tokens")
+        return sum_where(usage.get(details), "modality", modality, "tokens")
 
     cached_audio = of("cached_tokens_by_modality", "audio")
     return UsageDetail(
@@ -65,7 +59,7 @@ def _usage_detail(usage: Mapping[str, Any]) -> UsageDetail:
         cache_read_audio=cached_audio,
         output_audio=of("output_tokens_by_modality", "audio"),
         output_image=of("output_tokens_by_modality", "image"),
-        web_searches=items(usage.get("grounding_tool_count"), "type", "google_search", "count"),
+        web_searches=sum_where(usage.get("grounding_tool_count"), "type", "google_search", "count"),
     )
 
 
@@ -108,7 +102,7 @@ GOOGLE_INTERACTIONS = Wire(
         models_path="/models?pageSize=1",
         list_models=_models,
         request_id="x-goog-request-id",
-        error_event=_error_event,
+        error_event=lambda error, sent, body: write_sse(jsontext.write({**body, "event_type": "error"}), "error"),
         model_paths=(("model",), ("interaction", "model")),
     ),
     evidence=(

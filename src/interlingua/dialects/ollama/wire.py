@@ -4,13 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...values import jsontext
-from ...values.errors import BadRequest, ProviderError
+from ...values.errors import BadRequest
 from .. import shapes
 from ..framing import write_ndjson
 from ..limits import TargetLimits
-from ..wire import NDJSON, Evidence, Http, Rephrased, Wire
+from ..wire import NDJSON, EmbeddingRoute, Evidence, Http, Rephrased, Wire
 from . import codec
-from .embeddings import EMBEDDINGS
 
 
 def _models(names: Sequence[str]) -> dict[str, Any]:
@@ -48,10 +47,6 @@ def _show(names: Sequence[str], body: Any) -> Any:
     return {"details": details, "model_info": {}, "capabilities": ["completion", "tools", "vision", "thinking"]}
 
 
-def _error_event(error: ProviderError, sent: int, body: Any) -> bytes:
-    return write_ndjson(jsontext.write(body))
-
-
 def _is_request(value: Any) -> bool:
     if isinstance(value, dict) and ("keep_alive" in value or isinstance(value.get("options"), dict)):
         return "messages" in value
@@ -66,6 +61,20 @@ def _is_own_message(message: dict[str, Any]) -> bool:
     calls = message.get("tool_calls")
     return any(isinstance(call["function"]["arguments"], dict) for call in calls or ())
 
+
+# github.com/ollama/ollama/blob/main/docs/api.md, Generate Embeddings.
+def _encode_texts(model: str, texts: Sequence[str], dimensions: int | None) -> dict[str, Any]:
+    body: dict[str, Any] = {"model": model, "input": list(texts)}
+    return body if dimensions is None else {**body, "dimensions": dimensions}
+
+
+def _decode_vectors(body: Any) -> tuple[list[list[float]], int | None]:
+    return [[float(one) for one in row] for row in body["embeddings"]], body.get("prompt_eval_count")
+
+
+_EMBEDDINGS = EmbeddingRoute(
+    path=lambda model: "/api/embed", encode=_encode_texts, decode=_decode_vectors, batch=lambda model: 256
+)
 
 OLLAMA = Wire(
     api=codec.API,
@@ -93,8 +102,8 @@ OLLAMA = Wire(
         content_type=NDJSON,
         stream_default=True,
         ping=b"",  # the official client fails at an empty line: a silence is a silence
-        error_event=_error_event,
-        embeddings=EMBEDDINGS,
+        error_event=lambda error, sent, body: write_ndjson(jsontext.write(body)),
+        embeddings=_EMBEDDINGS,
         model_paths=(("model",),),
         rephrased=Rephrased(route=r"/api/generate", request=_of_generate, answer=_as_generated),
         fixed={"GET /api/version": lambda names, body: {"version": "0.12.0"}, "POST /api/show": _show},

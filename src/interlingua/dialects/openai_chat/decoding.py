@@ -11,6 +11,7 @@ from ...values.messages import AudioBlock, Block, OpaqueBlock, TextBlock, Thinki
 from ..framing import SSE, Frame, Framing, framing_for
 from ..residual import MESSAGE, residual
 from ..streaming import Decoder
+from .accumulators import ACCUMULATING, CallReader, DetailReader, OpenBlock, grow, joined
 from .answers import decode_envelope, is_prompt_filtered, read_answer
 from .assistant import (
     decode_spoken_part,
@@ -21,7 +22,6 @@ from .assistant import (
     say,
     text_in,
 )
-from .calls import CallReader
 from .content import (
     Pairing,
     are_sources,
@@ -32,7 +32,6 @@ from .content import (
     shifted,
     text_chunk,
 )
-from .details import DetailReader
 from .facts import (
     API,
     CHOICES,
@@ -50,8 +49,6 @@ from .facts import (
     decode_usage,
     find_usage,
 )
-from .fragments import ACCUMULATING, grow, joined
-from .open_block import OpenBlock
 
 
 class StreamDecoder(Decoder):

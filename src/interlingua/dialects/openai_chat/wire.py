@@ -4,15 +4,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ...values import jsontext
-from ...values.errors import ProviderError
 from .. import openai_chat, shapes
-from ..framing import write_sse
 from ..limits import VISIBLE, CustomTools, NameRule, Refinement, TargetLimits
 from ..openai_shared import EMBEDDINGS, FILE_TYPES, OPENAI_HEADERS, openai_models, rate_headers
 from ..reasoning import EVERY_FORM, Form
-from ..usage import count
-from ..wire import Evidence, Http, UsageDetail, Wire
+from ..wire import Evidence, Http, UsageDetail, Wire, nested_count
 
 _ROLES = frozenset(("system", "developer", "user", "assistant", "tool", "function"))
 
@@ -27,10 +23,6 @@ def _without_usage(frame: bytes) -> bytes:
 
 
 _USAGE_NULL = b',"usage":null'
-
-
-def _error_event(error: ProviderError, sent: int, body: Any) -> bytes:
-    return write_sse(jsontext.write(body))
 
 
 def _is_request(value: Any) -> bool:
@@ -60,8 +52,8 @@ def _host_limits(compat: Mapping[str, Any]) -> dict[str, Any]:
 def _usage_detail(usage: Mapping[str, Any]) -> UsageDetail:
     # platform.openai.com/docs/api-reference/chat/object, usage: details are parts of the counts beside them.
     return UsageDetail(
-        input_audio=count(usage, "prompt_tokens_details", "audio_tokens"),
-        output_audio=count(usage, "completion_tokens_details", "audio_tokens"),
+        input_audio=nested_count(usage, "prompt_tokens_details", "audio_tokens"),
+        output_audio=nested_count(usage, "completion_tokens_details", "audio_tokens"),
     )
 
 
@@ -118,7 +110,6 @@ OPENAI_CHAT = Wire(
         list_models=openai_models,
         charset="; charset=utf-8",
         response_id="chatcmpl-",
-        error_event=_error_event,
         embeddings=EMBEDDINGS,
         rate_headers=rate_headers,
         model_paths=(("model",),),

@@ -1,17 +1,18 @@
-"""A body that is one JSON document: an array that is streamed element by element, or anything else as a whole.
+"""JSON bodies: one document, an array that is streamed element by element, or a document a line (NDJSON).
 
-Google's streamGenerateContent answers so without `alt=sse`; error bodies and answers that are not streamed do too.
+Google's streamGenerateContent sends an array unless `alt=sse` is asked for; error bodies and answers that are not
+streamed are single documents. Ollama streams NDJSON.
 
-Strategy: only brackets outside strings matter. Regular expressions jump from one such byte to the next, and no byte is
-looked at again when more arrive. Each pattern matches everywhere, if only the empty string, and in one way only, so the
-engine goes back at most once, over a string that has no end yet.
+Strategy for arrays: only brackets outside strings matter. Regular expressions jump from one such byte to the next, and
+no byte is scanned again when more arrive. Each pattern matches everywhere, if only the empty string, and in one way
+only, so the engine goes back at most once, over a string that has no end yet.
 """
 
 import re
 from collections.abc import Callable
 from typing import ClassVar, TypeAlias
 
-from interlingua.dialects.framing._frame import DEFAULT_LIMIT, Frame, Framing
+from ._frame import DEFAULT_LIMIT, Frame, Framing
 
 _PADDING = re.compile(rb"[ \t\r\n]*")
 _SEPARATORS = re.compile(rb"[ \t\r\n,]*")
@@ -160,3 +161,53 @@ def _end(pattern: re.Pattern[bytes], window: bytes, at: int) -> int:
     """Where the pattern stops; each of ours matches everywhere."""
     found = pattern.match(window, at)
     return found.end() if found else at
+
+
+# --- newline-delimited JSON ------------------------------------------------------------------------------------------
+
+_WHITESPACE = b" \t\r\n"
+_LF = 10
+
+
+class NDJSON(Framing):
+    """Reads lines that end in LF or CRLF; blank ones are skipped, and the last needs no line end.
+
+    The limit is for one line, a CR at its end included.
+    """
+
+    name: ClassVar[str] = "ndjson"
+
+    def _read(self, chunk: bytes, frames: list[Frame]) -> None:
+        if chunk[0] == _LF and not self._buffer and not chunk.strip(b"\n"):
+            self._offset += len(chunk)  # nothing but blank lines, of which there may be millions
+            return
+        *lines, rest = chunk.split(b"\n")
+        for line in lines:
+            self._end_line(line, frames)
+        self._buffer += rest
+        self._check_length(len(self._buffer))
+
+    def _end_line(self, line: bytes, frames: list[Frame]) -> None:
+        if self._buffer:
+            self._buffer += line
+            line = self._take()
+        self._check_length(len(line))
+        self._offset += len(line) + 1
+        self._emit(line, frames)
+
+    def _emit(self, line: bytes, frames: list[Frame]) -> None:
+        document = line.strip(_WHITESPACE)
+        if document:
+            frames.append(Frame(document))
+
+    def _check_length(self, length: int) -> None:
+        if length > self._limit:
+            raise self._too_long("the line that starts here", self._offset)
+
+    def _finish(self, frames: list[Frame]) -> None:
+        self._emit(self._take(), frames)
+
+
+def write_ndjson(data: bytes) -> bytes:
+    """One line. Line breaks between the tokens of a JSON document mean nothing, so they become spaces."""
+    return data.replace(b"\r", b" ").replace(b"\n", b" ") + b"\n"

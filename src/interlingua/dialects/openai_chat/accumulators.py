@@ -1,0 +1,381 @@
+"""What a streamed answer has brought so far: growing JSON values, the open block, calls, and reasoning details."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from msgspec.structs import replace
+
+from ...values import jsontext
+from ...values.folding import Recorder
+from ...values.messages import Block, OpaqueBlock, ThinkingBlock, ToolCall
+from ..residual import whole
+from .assistant import DETAIL_DECODERS, TEXTS, decode_detail, is_detail, joined_text, usual_repeats
+from .content import Pairing, decode_call, real_id
+from .facts import API, DETAILS, PART, PIECES, REPEATS, STRINGS, THOUGHTS, Compat
+
+# --- JSON values that come in pieces ---------------------------------------------------------------------------------
+
+ACCUMULATING = frozenset({*STRINGS, "arguments", "input", "data", "transcript", "text", "summary"})
+
+
+class Pieces(list[str]):
+    """A string that still grows."""
+
+
+def grow(known: dict[str, Any], delta: dict[str, Any], accumulator: Iterable[str]) -> None:
+    """Puts a delta into what is known: strings under these names grow, lists are joined by `index`, the rest is set."""
+    for key, value in delta.items():
+        before = known.get(key)
+        if isinstance(value, str) and key in accumulator and before:
+            if isinstance(before, Pieces):
+                before.append(value)
+            else:
+                known[key] = Pieces([str(before), value])
+        elif isinstance(value, dict) and isinstance(before, dict):
+            grow(before, value, accumulator)
+        elif isinstance(value, list) and isinstance(before, list):
+            for item in value:
+                _grow_item(before, item, accumulator)
+        elif key not in known or (value is not None and not (value == "" and before)):
+            known[key] = value
+
+
+def _grow_item(known: list[Any], item: Any, accumulator: Iterable[str]) -> None:
+    index = item.get("index") if isinstance(item, dict) else None
+    if index is not None:
+        for other in reversed(known):
+            if isinstance(other, dict) and other.get("index") == index:
+                grow(other, item, accumulator)
+                return
+    known.append(item)
+
+
+def joined(value: Any) -> Any:
+    """A value with everything that grew as plain strings."""
+    if isinstance(value, Pieces):
+        return "".join(value)
+    if isinstance(value, dict):
+        return {key: joined(item) for key, item in value.items()}
+    return [joined(item) for item in value] if isinstance(value, list) else value
+
+
+# --- the block that opened last --------------------------------------------------------------------------------------
+
+# Blocks of these fields may go on beside others: calls of both kinds, and audio.
+_SIDE_BY_SIDE = ("tool_calls", "function_call", "audio")
+
+
+class OpenBlock:
+    """Its key (the number of blocks before it) and its track: the field of the message that it grows in."""
+
+    __slots__ = ("_finish", "_record", "key", "track")
+
+    def __init__(self, record: Recorder, finish: Callable[[int, str], Block]) -> None:
+        self._record = record
+        self._finish = finish
+        self.key = -1
+        self.track = ""
+
+    def begin(self, track: str) -> int:
+        """Ends the block unless it may go on beside others, and gives the key of the next."""
+        self.settle()
+        self.key += 1
+        self.track = track
+        return self.key
+
+    def settle(self) -> None:
+        if self.track and self.track not in _SIDE_BY_SIDE and self._record.is_open(self.key):
+            self._record.close(self.key, self._finish(self.key, self.track))
+
+    def leave(self) -> None:
+        """Ends the block: more of its field is another block."""
+        self.settle()
+        self.track = ""
+
+
+# --- calls -----------------------------------------------------------------------------------------------------------
+
+# The text for a custom tool is, here, the argument `input`; this is how it is written piece by piece.
+_TEXT_BEGINS, _TEXT_ENDS = '{"input":"', '"}'
+
+
+class CallReader:
+    """Deltas of calls to blocks. A call opens when its id and name are known and all calls before it are open."""
+
+    def __init__(self, record: Recorder, block: OpenBlock, pairing: Pairing) -> None:
+        self._record = record
+        self._block = block
+        self._pairing = pairing
+        self._calls: list[CallAccumulator] = []
+        self._by_index: dict[int, CallAccumulator] = {}
+        self._opened = 0
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether calls have come that are not open yet."""
+        return self._opened < len(self._calls)
+
+    def read(self, deltas: list[Any]) -> None:
+        """Goes on with the calls of one chunk, or begins them."""
+        touched: list[CallAccumulator] = []  # in this chunk
+        for delta in deltas:
+            function = delta.get("function") or {}
+            arguments = function.get("arguments")
+            call = self._by_index.get(delta.get("index"))
+            if arguments.__class__ is str and call and call.key is not None and len(delta) == 2 and len(function) == 1:
+                call.pieces.append(arguments)
+                self._record.delta(call.key, arguments)
+            else:
+                custom = delta.get("custom")
+                if isinstance(custom, dict):
+                    function, arguments = custom, custom.get("input")
+                call = self._find(delta, function, touched)
+                self._read_one(call, delta, arguments)
+            touched.append(call)
+
+    def _read_one(self, call: "CallAccumulator", delta: dict[str, Any], arguments: Any) -> None:
+        call.note(delta)
+        if isinstance(arguments, str):
+            if arguments:
+                call.pieces.append(arguments)
+                if call.key is not None:
+                    self._record.delta(call.key, _escaped(arguments) if call.is_custom() else arguments)
+        elif arguments is not None and "function" in call.wire:
+            call.wire["function"]["arguments"] = arguments
+        if call.key is None:
+            self.open()
+
+    def _find(
+        self, delta: dict[str, Any], function: dict[str, Any], touched: "list[CallAccumulator]"
+    ) -> "CallAccumulator":
+        """The call that a delta goes on with: by its index, else its id, else the last; or a new one."""
+        index, given, name = index_of(delta.get("index")), real_id(delta.get("id")), function.get("name")
+        call: CallAccumulator | None
+        if index is not None:
+            call = self._by_index.get(index)
+            if call is not None and begins_another(call, given, name, function.get("arguments")):
+                call = None
+        elif given is not None:
+            call = next((known for known in self._calls if known.id == given), None)
+            if call in touched and name:
+                call = None  # a whole answer in place of a stream, whose calls share an id
+        else:
+            call = self._calls[-1] if self._calls else None
+            if call is not None and name and call.name and (name != call.name or call in touched):
+                call = None
+        if call is None:
+            call = CallAccumulator()
+            self._calls.append(call)
+            if index is not None:
+                self._by_index[index] = call
+        call.id = call.id or given
+        if name and (call.name is None or not call.pieces):
+            call.name = name
+        return call
+
+    def open(self, *, all_of_them: bool = False) -> None:
+        """Opens the calls whose turn it is. At the end, one that never got an id is given one."""
+        while self._opened < len(self._calls):
+            call = self._calls[self._opened]
+            if not (all_of_them or call.is_known()):
+                return
+            self._opened += 1
+            call.key = self._block.begin("tool_calls")
+            if not call.name:
+                self._record.open(call.key, OpaqueBlock(dialect=API, value={"tool_calls": [call.wire]}))
+                continue
+            call.id = call.id or self._pairing.mint()
+            block, text = _finished(call, call.known()), "".join(call.pieces)
+            if isinstance(block, ToolCall):
+                block = replace(block, arguments={})
+            self._record.open(call.key, block)
+            self._record.delta(call.key, _TEXT_BEGINS + _escaped(text) if call.is_custom() else text)
+
+    def close(self) -> None:
+        """Opens and ends all calls."""
+        self.open(all_of_them=True)
+        for call in self._calls:
+            if call.key is not None:
+                if call.is_custom() and self._record.is_open(call.key):
+                    self._record.delta(call.key, _TEXT_ENDS)
+                self._record.close(call.key, _finished(call, call.whole()))
+
+
+def _finished(call: "CallAccumulator", wire: dict[str, Any]) -> Block:
+    return decode_call(wire, lambda: call.id or "", answer=True)
+
+
+def _escaped(text: str) -> str:
+    return jsontext.compact(text)[1:-1]
+
+
+class CallAccumulator:
+    """A call under way: what its deltas have given so far."""
+
+    __slots__ = ("id", "key", "name", "pieces", "wire")
+
+    def __init__(self) -> None:
+        self.wire: dict[str, Any] = {}
+        self.pieces: list[str] = []
+        self.key: int | None = None
+        self.id: str | None = None
+        self.name: str | None = None
+
+    def is_known(self) -> bool:
+        return self.key is None and bool(self.id and self.name)
+
+    def is_custom(self) -> bool:
+        return "custom" in self.wire
+
+    def note(self, delta: dict[str, Any]) -> None:
+        """Records the fields of a delta beside argument text. Names are set, not appended; a blank clears nothing."""
+        for key, value in delta.items():
+            if key == "function" or key == "custom":
+                inner = self.wire.setdefault(key, {})
+                for name, given in (value or {}).items():
+                    if name not in inner or (given and name not in ("arguments", "input")):
+                        inner[name] = given
+                if self.name:
+                    inner["name"] = self.name
+            elif key == "id":
+                self.wire[key] = self.id or value
+            elif key != "index" and (key not in self.wire or value):
+                self.wire[key] = value
+
+    def known(self) -> dict[str, Any]:
+        """The call as far as it is known when it opens, its arguments yet to come."""
+        if self.is_custom():
+            return {**self.wire, "custom": {**self.wire["custom"], "input": ""}}
+        return {**self.wire, "function": {**self.wire["function"], "arguments": "{}"}}
+
+    def whole(self) -> dict[str, Any]:
+        """The call as a whole answer would show it."""
+        for kind, grown in (("function", "arguments"), ("custom", "input")):
+            if kind in self.wire and self.pieces:
+                return {**self.wire, kind: {**self.wire[kind], grown: "".join(self.pieces)}}
+        return self.wire
+
+
+def index_of(given: Any) -> int | None:
+    """The number of a call: some hosts spell it as a string."""
+    if isinstance(given, str) and given.isdecimal():
+        return int(given)
+    return whole(given)
+
+
+def begins_another(call: CallAccumulator, text: str | None, name: Any, arguments: Any) -> bool:
+    """Whether a delta for a known number begins another call: hosts give one number to several calls.
+
+    Another id with a name, or with nothing else, does; another id with arguments alone is a host that changes ids.
+    """
+    if text is not None and call.id is not None and text != call.id:
+        return bool(name) or not arguments
+    return text is None and bool(name and call.name and name != call.name and call.pieces)
+
+
+# --- `reasoning_details`: openrouter.ai/docs/use-cases/reasoning-tokens ----------------------------------------------
+
+
+class DetailReader:
+    """Pieces of entries to blocks: pieces of one type and index belong together."""
+
+    def __init__(self, record: Recorder, block: OpenBlock, open: Callable[[str, Block], None]) -> None:
+        self._record = record
+        self._block = block
+        self._open = open
+        self._keys: dict[Any, int] = {}  # of the block, by type and index of the entry
+        self._wires: dict[int, dict[str, Any]] = {}  # what an entry has beside its text
+        self.numbers: dict[int, int] = {}  # which of the entries a block is
+        self.aliases: dict[int, list[str]] = {}  # plain fields that gave the thinking of a block
+        self.repeats: set[str] = set()  # plain fields that repeat the entries
+        self.repeated = ""  # the text of the entries in this chunk, if a plain field repeats it
+
+    def read(self, detail: Any) -> None:
+        """Goes on with the entry that a piece belongs to, or begins it."""
+        kind = detail.get("type") if isinstance(detail, dict) else None
+        if kind not in DETAIL_DECODERS:
+            self._begin(OpaqueBlock(dialect=API, value={DETAILS: [detail]}))
+            return
+        grown = TEXTS.get(kind, "data")
+        text = detail.get(grown)
+        text = text if isinstance(text, str) else ""
+        index = detail.get("index")
+        place = (kind, index if isinstance(index, (int, str)) else None)
+        key = self._keys.get(place)
+        if key is not None and self._is_other(key, detail):
+            key = None
+        if key is None:
+            if grown == "text" and self._takes_over(text):
+                key = self._block.key
+                self._wires[key] = {}
+            else:
+                key = self._begin(decode_detail({**detail, grown: ""}, len(self.numbers)))
+                self._add(key, grown, text)
+            self._keys[place] = key
+        else:
+            self._add(key, grown, text)
+        known = self._wires[key]
+        for name, value in detail.items():
+            if name not in known or (name != grown and value):
+                known[name] = value
+
+    def _begin(self, block: Block) -> int:
+        self._open(DETAILS, block)
+        key = self._block.key
+        self._wires[key] = {}
+        self.numbers[key] = len(self.numbers)
+        if isinstance(block, OpaqueBlock):
+            self._record.close(key, block)
+        return key
+
+    def _add(self, key: int, grown: str, text: str) -> None:
+        if grown == "data":
+            self._wires[key].setdefault(PIECES, []).append(text)
+        else:
+            self._record.delta(key, text)
+
+    def _is_other(self, key: int, detail: dict[str, Any]) -> bool:
+        """Whether a piece begins an entry of its own although one of its type and index is known."""
+        known = self._wires[key]
+        given = detail.get("id")
+        if given and known.get("id") and given != known["id"]:
+            return True
+        if detail.get("index") is None and key != self._block.key:
+            return True
+        return not self._record.is_open(key)
+
+    def _takes_over(self, text: str) -> bool:
+        """Whether the entry repeats the plain thinking that came just before: then that thinking is the entry."""
+        block = self._block
+        if not text or text == self.repeated or block.track not in THOUGHTS or not self._record.is_open(block.key):
+            return False
+        if self._record.text(block.key) != text:
+            return False
+        self.repeats.update(self.aliases.pop(block.key, [block.track]))
+        self.numbers[block.key] = len(self.numbers)
+        block.track = DETAILS
+        return True
+
+    def finished(self, key: int) -> Block:
+        """The block of an entry, as the whole answer would have shown it."""
+        wire = {name: value for name, value in self._wires[key].items() if name != PIECES}
+        grown = TEXTS.get(wire["type"], "data")
+        pieces = self._wires[key].get(PIECES)
+        if grown in wire and isinstance(wire[grown], str):
+            wire[grown] = self._record.text(key) if pieces is None else "".join(pieces)
+        return decode_detail(wire, self.numbers[key])
+
+    def mark_repeats(self, content: tuple[Block, ...], marks: dict[str, Any], compat: Compat) -> None:
+        """Notes which plain fields repeated the entries, where these are not the usual ones."""
+        if not any(isinstance(content[key], ThinkingBlock) for key in self.numbers):
+            return
+        text = joined_text(content[key] for key in self.numbers)
+        plain = any(
+            isinstance(block, ThinkingBlock)
+            and not is_detail(block)
+            and not (block.extra.get(API) or {}).get(PART)  # a part of `content`
+            for block in content
+        )
+        repeats = [name for name in THOUGHTS if name in self.repeats]
+        if text and not plain and repeats != usual_repeats(False, compat, answer=True):
+            marks[REPEATS] = repeats
