@@ -10,10 +10,25 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from ..values.losses import Encoded, Reporter, SupportTable, encoded
+from ..values.losses import SYSTEM, Encoded, Reporter, SupportTable, encoded
 from ..values.messages import AssistantMessage
-from ..values.request import Conversation, ModelDescriptor, Request
-from .residual import BARE, Mint, an_object, body_of, optional, reading, with_residual
+from ..values.request import Conversation, ModelDescriptor, Options, Request, ToolSpec
+from .residual import (
+    BARE,
+    Mint,
+    an_object,
+    body_of,
+    fields_of,
+    flag,
+    keeping,
+    number,
+    optional,
+    reading,
+    restored,
+    strings,
+    whole,
+    with_residual,
+)
 
 Quirks = Mapping[str, Any] | None  # the differences of a variant from the wire, and its name under `api`
 F = TypeVar("F", bound=Callable[..., Any])
@@ -157,6 +172,65 @@ def _named_like(function: Callable[..., Any], public: F) -> F:
     functools.update_wrapper(public, function, ("__module__", "__name__", "__qualname__", "__doc__"), ())
     del public.__wrapped__  # type: ignore[attr-defined]
     return public
+
+
+# Options that a wire has as one field each, read and written by a table: our name -> the wire's.
+_OPTION_READERS: dict[str, Callable[[Any], Any]] = {
+    "max_tokens": whole,
+    "temperature": number,
+    "top_p": number,
+    "top_k": whole,
+    "stop": strings,
+    "seed": whole,
+    "service_tier": optional,
+    "session_id": optional,
+    "parallel_tools": flag,
+}
+
+
+def read_options(wire: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Fields of `Options` from the wire's fields; what is not of the right type stays in the residual."""
+    return {option: _OPTION_READERS[option](wire.get(name)) for option, name in names.items()}
+
+
+def write_options(body: dict[str, Any], options: Options, names: Mapping[str, str]) -> None:
+    """Puts the options that are set into `body`, in the order of the table."""
+    for option, name in names.items():
+        value = getattr(options, option)
+        if value is not None:
+            body[name] = list(value) if option == "stop" else value
+
+
+# Tools as `{"type": "function", "function": {"name": …, "description": …, "parameters": …}}`.
+
+
+def decode_function_tool(wire: Any, api: str) -> ToolSpec:
+    """A function; a tool of any other type is the wire's own."""
+    function = fields_of(an_object(wire, api).get("function"))
+    kind = wire.get("type", "function")
+    if kind != "function" or not isinstance(function.get("name"), str):
+        return ToolSpec(name=str(kind), dialect=api, value=wire)
+    tool = ToolSpec(
+        name=function["name"],
+        description=optional(function.get("description")),
+        input_schema=function.get("parameters"),
+    )
+    return keeping(tool, api, wire, encode_function_tool(tool, api))
+
+
+def encode_function_tool(spec: ToolSpec, api: str) -> dict[str, Any]:
+    function: dict[str, Any] = {"name": spec.name}
+    if spec.description is not None:
+        function["description"] = spec.description
+    if spec.input_schema is not None:
+        function["parameters"] = spec.input_schema
+    return restored({"type": "function", "function": function}, spec.extra, api)
+
+
+def report_first_system(report: Reporter) -> None:
+    """The records for a first system message on a wire where that is the system prompt."""
+    report.at("$.messages[0]", "system message", "a first system message is the system prompt", "record")
+    report.at(SYSTEM, "system", "a first system message is the system prompt", "record")
 
 
 def api_of(quirks: Quirks, api: str) -> str:

@@ -28,6 +28,14 @@ WIRE_STOP_REASONS = {
     "error": "refusal",
     "aborted": "end_turn",
 }
+# Options that are one field each.
+OPTIONS = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "stop": "stop_sequences",
+    "service_tier": "service_tier",
+}
 CHOICES = {"auto": "auto", "none": "none", "required": "any"}
 OFF_WORD = "~off"  # in `Reasoning.extra`: the value to send instead of "disabled"
 SUMMARIZED = "summarized"

@@ -17,24 +17,22 @@ from ...values.request import (
     ToolChoice,
     ToolSpec,
 )
-from ..codec import Given, Quirks, conversation_codec, request_decoder, request_encoder
+from ..codec import Given, Quirks, conversation_codec, read_options, request_decoder, request_encoder, write_options
 from ..residual import (
     an_object,
     decode_tools,
     fields_of,
     flag,
     keeping,
-    number,
     optional,
     own_path,
     residual_of,
     restored,
     say_tools,
-    strings,
     whole,
 )
 from .content import decode_block, decode_cache, decode_messages, encode_cache, encode_content, encode_messages
-from .facts import API, CHOICES, FIELD_SUPPORT, OFF_WORD, SUMMARIZED
+from .facts import API, CHOICES, FIELD_SUPPORT, OFF_WORD, OPTIONS, SUMMARIZED
 
 
 @request_decoder(API)
@@ -107,16 +105,12 @@ def _decode_options(wire: dict[str, Any], given: Given) -> Options:
     metadata = wire.get("metadata")
     return Options(
         max_tokens=whole(wire.get("max_tokens")),
-        temperature=number(wire.get("temperature")),
-        top_p=number(wire.get("top_p")),
-        top_k=whole(wire.get("top_k")),
-        stop=strings(wire.get("stop_sequences")),
+        **read_options(wire, OPTIONS),
         reasoning=_decode_reasoning(wire),
         tool_choice=_decode_choice(choice),
         parallel_tools=_decode_parallel(choice),
         output_schema=_decode_schema(wire),
         cache_retention=_decode_retention(wire.get("cache_control")),
-        service_tier=optional(wire.get("service_tier")),
         metadata={k: metadata[k] for k in metadata if k == "user_id"} if isinstance(metadata, dict) else None,
         stream=given.stream_of(wire),
     )
@@ -219,16 +213,7 @@ def _encode_tool(spec: ToolSpec) -> dict[str, Any]:
 
 
 def _encode_options(body: dict[str, Any], options: Options, report: Reporter) -> None:
-    if options.temperature is not None:
-        body["temperature"] = options.temperature
-    if options.top_p is not None:
-        body["top_p"] = options.top_p
-    if options.top_k is not None:
-        body["top_k"] = options.top_k
-    if options.stop is not None:
-        body["stop_sequences"] = list(options.stop)
-    if options.service_tier is not None:
-        body["service_tier"] = options.service_tier
+    write_options(body, options, OPTIONS)
     if options.reasoning is not None:
         _encode_reasoning(body, options.reasoning, report)
     if options.tool_choice is not None or options.parallel_tools is not None:

@@ -39,6 +39,9 @@ WIRE_STOP_REASONS = {
 }
 
 
+# The fields of `inferenceConfig`: API_runtime_InferenceConfiguration.html in the Bedrock API reference.
+INFERENCE = {"max_tokens": "maxTokens", "temperature": "temperature", "top_p": "topP", "stop": "stopSequences"}
+
 # The wire's names of formats. Where two names mean one MIME type, content from other wires is sent with the first.
 IMAGES = {"png": "image/png", "jpeg": "image/jpeg", "gif": "image/gif", "webp": "image/webp"}
 DOCUMENTS = {

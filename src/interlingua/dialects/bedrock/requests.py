@@ -19,19 +19,17 @@ from ...values.request import (
     ToolChoice,
     ToolSpec,
 )
-from ..codec import Given, Quirks, conversation_codec, request_decoder, request_encoder
+from ..codec import Given, Quirks, conversation_codec, read_options, request_decoder, request_encoder, write_options
 from ..residual import (
     an_object,
     fields_of,
     flag,
     keeping,
-    number,
     optional,
     own_path,
     residual_of,
     restored,
     string,
-    strings,
     whole,
     with_residual,
 )
@@ -45,7 +43,7 @@ from .content import (
     takes_cache,
     with_points,
 )
-from .facts import API, EFFORT, FIELD, FIELD_SUPPORT, NOVA, OFF_WORD, SPELLED, SUMMARIZED
+from .facts import API, EFFORT, FIELD, FIELD_SUPPORT, INFERENCE, NOVA, OFF_WORD, SPELLED, SUMMARIZED
 
 
 @request_decoder(API)
@@ -113,16 +111,12 @@ def _name_of(wire: dict[str, Any]) -> str:
 
 
 def _decode_options(wire: dict[str, Any], config: dict[str, Any], stream: bool | None) -> Options:
-    inference = fields_of(wire.get("inferenceConfig"))
     fields = fields_of(wire.get("additionalModelRequestFields"))
     output = fields_of(wire.get("outputConfig"))
     tier, metadata = fields_of(wire.get("serviceTier")), wire.get("requestMetadata")
     return Options(
-        max_tokens=whole(inference.get("maxTokens")),
-        temperature=number(inference.get("temperature")),
-        top_p=number(inference.get("topP")),
+        **read_options(fields_of(wire.get("inferenceConfig")), INFERENCE),
         top_k=whole(fields.get("top_k")),
-        stop=strings(inference.get("stopSequences")),
         reasoning=_decode_thinking(fields, output),
         tool_choice=_decode_choice(config.get("toolChoice")),
         output_schema=_decode_schema(output.get("textFormat")),
@@ -235,7 +229,8 @@ def encode_request(request: Request, report: Reporter, quirks: Quirks) -> dict[s
     body: dict[str, Any] = {"messages": encode_messages(context.messages, report)}
     if context.system is not None:
         body["system"] = _encode_system(context.system, report)
-    config = _encode_inference(options)
+    config: dict[str, Any] = {}
+    write_options(config, options, INFERENCE)
     if config:
         body["inferenceConfig"] = config
     config = _encode_tool_config(context.tools, options, report)
@@ -261,19 +256,6 @@ def _encode_system(system: System, report: Reporter) -> list[Any]:
             emitted.append(encode_cache(block.cache))
     report.root, report.block = "", None
     return emitted
-
-
-def _encode_inference(options: Options) -> dict[str, Any]:
-    config: dict[str, Any] = {}
-    if options.max_tokens is not None:
-        config["maxTokens"] = options.max_tokens
-    if options.temperature is not None:
-        config["temperature"] = options.temperature
-    if options.top_p is not None:
-        config["topP"] = options.top_p
-    if options.stop is not None:
-        config["stopSequences"] = list(options.stop)
-    return config
 
 
 def _encode_tool_config(tools: tuple[ToolSpec, ...] | None, options: Options, report: Reporter) -> dict[str, Any]:

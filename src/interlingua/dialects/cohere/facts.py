@@ -29,6 +29,16 @@ WIRE_STOP_REASONS = {
     "aborted": "COMPLETE",
 }
 
+# Options that are one field each.
+OPTIONS = {
+    "max_tokens": "max_tokens",
+    "temperature": "temperature",
+    "top_p": "p",
+    "top_k": "k",
+    "stop": "stop_sequences",
+    "seed": "seed",
+}
+
 UNEVEN: tuple[str, ...] = ()  # both forms of an answer say the same
 
 # Keys of `extra[API]` that only this wire needs.

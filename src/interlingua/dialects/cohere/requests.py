@@ -12,28 +12,35 @@ from ...values.request import (
     Request,
     System,
     ToolChoice,
-    ToolSpec,
 )
-from ..codec import Given, Quirks, conversation_codec, request_decoder, request_encoder
+from ..codec import (
+    Given,
+    Quirks,
+    conversation_codec,
+    decode_function_tool,
+    encode_function_tool,
+    read_options,
+    report_first_system,
+    request_decoder,
+    request_encoder,
+    write_options,
+)
 from ..residual import (
     an_object,
     decode_tools,
     fields_of,
     keeping,
-    number,
-    optional,
     own_path,
     put_back,
     residual,
     residual_of,
     restored,
     say_tools,
-    strings,
     whole,
     with_residual,
 )
 from .content import decode_content, decode_messages, encode_content, encode_messages
-from .facts import API, FIELD_SUPPORT, PROMPT
+from .facts import API, FIELD_SUPPORT, OPTIONS, PROMPT
 
 
 @request_decoder(API)
@@ -48,7 +55,7 @@ def decode_request(body: Any, given: Given) -> Request:
         context=Context(
             system=_decode_system(prompt["content"]) if prompt else None,
             messages=read[1:] if prompt else read,
-            tools=decode_tools(wire.get("tools"), API, _decode_tool),
+            tools=decode_tools(wire.get("tools"), API, lambda tool: decode_function_tool(tool, API)),
         ),
         options=_decode_options(wire, given),
     )
@@ -79,27 +86,9 @@ def _prompt(system: System, report: Reporter) -> dict[str, Any]:
     return wire
 
 
-def _decode_tool(wire: Any) -> ToolSpec:
-    function = fields_of(an_object(wire, API).get("function"))
-    kind = wire.get("type", "function")
-    if kind != "function" or not isinstance(function.get("name"), str):
-        return ToolSpec(name=str(kind), dialect=API, value=wire)
-    tool = ToolSpec(
-        name=function["name"],
-        description=optional(function.get("description")),
-        input_schema=function.get("parameters"),
-    )
-    return keeping(tool, API, wire, _encode_tool(tool))
-
-
 def _decode_options(wire: dict[str, Any], given: Given) -> Options:
     return Options(
-        max_tokens=whole(wire.get("max_tokens")),
-        temperature=number(wire.get("temperature")),
-        top_p=number(wire.get("p")),
-        top_k=whole(wire.get("k")),
-        stop=strings(wire.get("stop_sequences")),
-        seed=whole(wire.get("seed")),
+        **read_options(wire, OPTIONS),
         reasoning=_decode_reasoning(wire.get("thinking")),
         tool_choice=_decode_choice(wire.get("tool_choice")),
         output_schema=_decode_schema(wire.get("response_format")),
@@ -142,35 +131,17 @@ def encode_request(request: Request, report: Reporter, quirks: Quirks) -> dict[s
         prompt = put_back(_prompt(context.system, report), residual_of(request.extra, API).get(PROMPT, {}))
         body["messages"].insert(0, prompt)
     elif body["messages"] and is_prompt(body["messages"][0]):
-        why = "a first system message is the system prompt"
-        report.at("$.messages[0]", "system message", why, "record")
-        report.at(SYSTEM, "system", why, "record")
+        report_first_system(report)
     if context.tools is not None:
-        body["tools"] = say_tools(context.tools, API, _encode_tool, report)
+        body["tools"] = say_tools(context.tools, API, lambda spec: encode_function_tool(spec, API), report)
     _encode_options(body, options, report)
     return restored(body, request.extra, API)
 
 
-def _encode_tool(spec: ToolSpec) -> dict[str, Any]:
-    function: dict[str, Any] = {"name": spec.name}
-    if spec.description is not None:
-        function["description"] = spec.description
-    if spec.input_schema is not None:
-        function["parameters"] = spec.input_schema
-    return restored({"type": "function", "function": function}, spec.extra, API)
-
-
 def _encode_options(body: dict[str, Any], options: Options, report: Reporter) -> None:
-    given = {
-        "max_tokens": options.max_tokens,
-        "temperature": options.temperature,
-        "p": options.top_p,
-        "k": options.top_k,
-        "stop_sequences": None if options.stop is None else list(options.stop),
-        "seed": options.seed,
-        "stream": options.stream,
-    }
-    body |= {key: value for key, value in given.items() if value is not None}
+    write_options(body, options, OPTIONS)
+    if options.stream is not None:
+        body["stream"] = options.stream
     if options.output_schema is not None:
         schema = options.output_schema.schema
         body["response_format"] = {"type": "json_object", **({} if schema is None else {"json_schema": schema})}

@@ -57,6 +57,15 @@ STOP_NUMBERS = (
     "TOO_MANY_TOOL_CALLS",
 )
 WIRE_STOP_REASONS = {"stop": "STOP", "toolUse": "STOP", "length": "MAX_TOKENS", "error": "OTHER", "aborted": "OTHER"}
+# The fields of `generationConfig` that are one option each: ai.google.dev/api/generate-content, GenerationConfig.
+CONFIG = {
+    "max_tokens": "maxOutputTokens",
+    "temperature": "temperature",
+    "top_p": "topP",
+    "top_k": "topK",
+    "stop": "stopSequences",
+    "seed": "seed",
+}
 MODES: dict[str, Any] = {"AUTO": "auto", "VALIDATED": "auto", "ANY": "required", "NONE": "none"}
 CHOICES = {"auto": "AUTO", "required": "ANY", "none": "NONE"}
 FAILED_OUTCOMES = ("OUTCOME_FAILED", "OUTCOME_DEADLINE_EXCEEDED")

@@ -17,14 +17,13 @@ from ...values.request import (
     ToolChoice,
     ToolSpec,
 )
-from ..codec import Given, Quirks, conversation_codec, request_decoder, request_encoder
+from ..codec import Given, Quirks, conversation_codec, read_options, request_decoder, request_encoder, write_options
 from ..residual import (
     JOINED,
     Ids,
     an_object,
     each,
     fields_of,
-    number,
     optional,
     own_path,
     put_back,
@@ -39,6 +38,7 @@ from .facts import (
     ALONE,
     API,
     CHOICES,
+    CONFIG,
     DECLARATION_NAMES,
     ENVELOPE,
     FIELD,
@@ -238,12 +238,8 @@ def _encode_schema(schema: Any, extra: Extra, usual: str) -> dict[str, Any]:
 def _decode_options(wire: dict[str, Any], given: Given) -> Options:
     config = fields_of(wire.get("generationConfig"))
     options = Options(
-        max_tokens=whole(config.get("maxOutputTokens")),
-        temperature=number(config.get("temperature")),
-        top_p=number(config.get("topP")),
-        top_k=whole(_integral(config.get("topK"))),
-        stop=strings(config.get("stopSequences")),
-        seed=whole(config.get("seed")),
+        # The wire's type of `topK` is a float.
+        **read_options({**config, "topK": _integral(config.get("topK"))}, CONFIG),
         reasoning=_decode_reasoning(config.get("thinkingConfig")),
         tool_choice=_decode_choice(wire.get("toolConfig")),
         output_schema=_decode_output(config),
@@ -255,7 +251,6 @@ def _decode_options(wire: dict[str, Any], given: Given) -> Options:
 
 
 def _integral(value: Any) -> Any:
-    """The wire's type of `topK` is a float."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -401,18 +396,7 @@ def _encode_choice(choice: ToolChoice, report: Reporter) -> dict[str, Any]:
 
 def _encode_config(options: Options, report: Reporter) -> dict[str, Any]:
     config: dict[str, Any] = {}
-    if options.max_tokens is not None:
-        config["maxOutputTokens"] = options.max_tokens
-    if options.temperature is not None:
-        config["temperature"] = options.temperature
-    if options.top_p is not None:
-        config["topP"] = options.top_p
-    if options.top_k is not None:
-        config["topK"] = options.top_k
-    if options.stop is not None:
-        config["stopSequences"] = list(options.stop)
-    if options.seed is not None:
-        config["seed"] = options.seed
+    write_options(config, options, CONFIG)
     if options.reasoning is not None:
         config["thinkingConfig"] = _encode_reasoning(options.reasoning, report)
     schema = options.output_schema

@@ -39,6 +39,15 @@ UNEVEN: tuple[str, ...] = ("$.content[].argumentsText", "$.content[].parseError"
 CONTENTS = frozenset({"text", "image", "audio", "document", "video"})
 RESOLUTIONS = frozenset({"low", "medium", "high", "ultra_high"})
 JSON = "application/json"
+# The fields of `generation_config` that are one option each.
+CONFIG = {
+    "max_tokens": "max_output_tokens",
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "stop": "stop_sequences",
+    "seed": "seed",
+}
 MODES: dict[Any, Any] = {"auto": "auto", "validated": "auto", "any": "required", "none": "none"}
 CHOICES = {"auto": "auto", "required": "any", "none": "none"}
 # Of an annotation: the keys for its title and address.

@@ -15,7 +15,7 @@ from ...values.request import (
     ToolChoice,
     ToolSpec,
 )
-from ..codec import Given, Quirks, conversation_codec, request_decoder, request_encoder
+from ..codec import Given, Quirks, conversation_codec, read_options, request_decoder, request_encoder, write_options
 from ..residual import (
     HINTS,
     Mint,
@@ -23,17 +23,15 @@ from ..residual import (
     decode_tools,
     fields_of,
     keeping,
-    number,
     optional,
     own_path,
     residual_of,
     restored,
     say_tools,
     strings,
-    whole,
     with_residual,
 )
-from .facts import AGENT, API, CHOICES, CONTENTS, FIELD_SUPPORT, INPUT, JSON, MODES
+from .facts import AGENT, API, CHOICES, CONFIG, CONTENTS, FIELD_SUPPORT, INPUT, JSON, MODES
 from .messages import decode_messages, encode_messages, text_alone
 
 
@@ -95,12 +93,7 @@ def _decode_tool(wire: Any) -> ToolSpec:
 def _decode_options(wire: dict[str, Any], given: Given) -> Options:
     config = fields_of(wire.get("generation_config"))
     return Options(
-        max_tokens=whole(config.get("max_output_tokens")),
-        temperature=number(config.get("temperature")),
-        top_p=number(config.get("top_p")),
-        top_k=whole(config.get("top_k")),
-        stop=strings(config.get("stop_sequences")),
-        seed=whole(config.get("seed")),
+        **read_options(config, CONFIG),
         reasoning=_decode_reasoning(config),
         tool_choice=_decode_choice(config.get("tool_choice")),
         output_schema=_decode_schema(wire),
@@ -207,15 +200,8 @@ def _encode_tool(spec: ToolSpec) -> dict[str, Any]:
 
 
 def _encode_config(options: Options, report: Reporter) -> dict[str, Any]:
-    given = {
-        "max_output_tokens": options.max_tokens,
-        "temperature": options.temperature,
-        "top_p": options.top_p,
-        "top_k": options.top_k,
-        "stop_sequences": None if options.stop is None else list(options.stop),
-        "seed": options.seed,
-    }
-    config = {key: value for key, value in given.items() if value is not None}
+    config: dict[str, Any] = {}
+    write_options(config, options, CONFIG)
     if options.reasoning is not None:
         config |= _encode_reasoning(options.reasoning, report)
     if options.tool_choice is not None:

@@ -47,16 +47,20 @@ from ...values.request import (
     Reasoning,
     Request,
     System,
-    ToolSpec,
 )
 from ..codec import (
     Given,
     Quirks,
     conversation_codec,
+    decode_function_tool,
+    encode_function_tool,
+    read_options,
+    report_first_system,
     request_decoder,
     request_encoder,
     response_decoder,
     response_encoder,
+    write_options,
 )
 from ..framing import NDJSON, Frame, Framing, framing_for, write_ndjson
 from ..provider_errors import as_provider_error, joined_text, provider_error, status_of, worded
@@ -76,7 +80,6 @@ from ..residual import (
     lenient,
     model_names,
     named,
-    number,
     optional,
     own_path,
     own_word,
@@ -86,7 +89,6 @@ from ..residual import (
     residual_of,
     restored,
     say_tools,
-    strings,
     whole,
     with_residual,
 )
@@ -541,7 +543,7 @@ def decode_request(body: Any, given: Given) -> Request:
         context=Context(
             system=prompt["content"] if prompt else None,
             messages=read[1:] if prompt else read,
-            tools=decode_tools(wire.get("tools"), API, _decode_tool),
+            tools=decode_tools(wire.get("tools"), API, lambda tool: decode_function_tool(tool, API)),
         ),
         options=_decode_options(wire, given),
     )
@@ -566,29 +568,25 @@ def _is_prompt(wire: Any) -> bool:
     )
 
 
-def _decode_tool(wire: Any) -> ToolSpec:
-    function = an_object(wire, API).get("function")
-    kind = wire.get("type", "function")
-    if kind != "function" or not isinstance(function, dict) or not isinstance(function.get("name"), str):
-        return ToolSpec(name=str(kind), dialect=API, value=wire)
-    tool = ToolSpec(
-        name=function["name"],
-        description=optional(function.get("description")),
-        input_schema=function.get("parameters"),
-    )
-    return keeping(tool, API, wire, _encode_tool(tool))
+# The fields of `options` in a request: docs/api.md, Generate a chat completion; docs/modelfile.md, PARAMETER.
+_OPTIONS = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "seed": "seed",
+    "max_tokens": "num_predict",
+    "stop": "stop",
+}
 
 
 def _decode_options(wire: dict[str, Any], given: Given) -> Options:
     options = fields_of(wire.get("options"))
-    most = whole(options.get("num_predict"))
+    given_options = read_options(options, _OPTIONS)
+    # docs/modelfile.md, PARAMETER num_predict: -1 is no limit, -2 fills the context.
+    if (given_options["max_tokens"] or 0) < 0:
+        given_options["max_tokens"] = None
     return Options(
-        max_tokens=most if most is not None and most >= 0 else None,  # below zero it means no limit
-        temperature=number(options.get("temperature")),
-        top_p=number(options.get("top_p")),
-        top_k=whole(options.get("top_k")),
-        stop=strings(options.get("stop")),
-        seed=whole(options.get("seed")),
+        **given_options,
         reasoning=_decode_reasoning(wire.get("think")),
         output_schema=_decode_schema(wire.get("format")),
         stream=given.stream_of(wire),
@@ -619,11 +617,9 @@ def encode_request(request: Request, report: Reporter, quirks: Quirks) -> dict[s
         prompt = {"role": "system", "content": _encode_system(context.system, report)}
         body["messages"].insert(0, put_back(prompt, residual_of(request.extra, API).get(PROMPT, {})))
     elif body["messages"] and _is_prompt(body["messages"][0]):
-        why = "a first system message is the system prompt"
-        report.at("$.messages[0]", "system message", why, "record")
-        report.at(SYSTEM, "system", why, "record")
+        report_first_system(report)
     if context.tools is not None:
-        body["tools"] = say_tools(context.tools, API, _encode_tool, report)
+        body["tools"] = say_tools(context.tools, API, lambda spec: encode_function_tool(spec, API), report)
     _encode_options(body, options, request.model.context_window, report)
     return restored(body, request.extra, API)
 
@@ -635,30 +631,13 @@ def _encode_system(system: System, report: Reporter) -> str:
     return text_of(system)
 
 
-def _encode_tool(spec: ToolSpec) -> dict[str, Any]:
-    function: dict[str, Any] = {"name": spec.name}
-    if spec.description is not None:
-        function["description"] = spec.description
-    if spec.input_schema is not None:
-        function["parameters"] = spec.input_schema
-    return restored({"type": "function", "function": function}, spec.extra, API)
-
-
 def _encode_options(body: dict[str, Any], options: Options, window: int | None, report: Reporter) -> None:
     # Without `num_ctx` the server reads a few thousand tokens, and leaves out the beginning of what is longer. It takes
     # positive numbers only (docs/modelfile.md, PARAMETER num_ctx).
     if window is not None and window < 1:
         report.at("$.model.contextWindow", "context_window", "num_ctx must be positive", "record")
-    given = {
-        "num_ctx": window if window and window > 0 else None,
-        "temperature": options.temperature,
-        "top_p": options.top_p,
-        "top_k": options.top_k,
-        "seed": options.seed,
-        "num_predict": options.max_tokens,
-        "stop": None if options.stop is None else list(options.stop),
-    }
-    emitted = {key: value for key, value in given.items() if value is not None}
+    emitted: dict[str, Any] = {"num_ctx": window} if window and window > 0 else {}
+    write_options(emitted, options, _OPTIONS)
     if options.output_schema is not None:
         schema = options.output_schema.schema
         body["format"] = "json" if schema is None else schema

@@ -28,6 +28,9 @@ PART, FIELDS, DETAIL, AS, PLAIN, PREFIX, SPLIT = "~part", "~fields", "~detail", 
 OBJECT, CUSTOM, GENERATED, CHOICE, CHOICES, NONE = "~object", "~custom", "~minted", "~choice", "~choices", "~none"
 UNSAID = "~unsaid"  # the choice has no message at all
 FILTERED = "content_filter"
+# Options that are one field each; hosts have several names for the others.
+SAMPLING = {"temperature": "temperature", "top_p": "top_p", "top_k": "top_k"}
+SERVICE = {"session_id": "prompt_cache_key", "service_tier": "service_tier"}
 
 CACHE, BREAKPOINT = "cache_control", "prompt_cache_breakpoint"
 MEDIA_RULE = "a part has one source: data with its type, a URL or, for files, an id"

@@ -19,14 +19,13 @@ from ...values.request import (
     ToolChoice,
     ToolSpec,
 )
-from ..codec import Given, Quirks, conversation_codec, request_decoder, request_encoder
+from ..codec import Given, Quirks, conversation_codec, read_options, request_decoder, request_encoder, write_options
 from ..residual import (
     MESSAGE,
     an_object,
     decode_tools,
     flag,
     keeping,
-    number,
     optional,
     put_back,
     residual,
@@ -36,7 +35,7 @@ from ..residual import (
     whole,
 )
 from .content import decode_cache, decode_part, say_cache
-from .facts import API, AS, FIELD_SUPPORT, PLAIN_HOST, Compat, compat_of
+from .facts import API, AS, FIELD_SUPPORT, PLAIN_HOST, SAMPLING, SERVICE, Compat, compat_of
 from .messages import decode_messages, encode_content, encode_messages, say_plain
 
 # How much to think, in the fields of each kind of host.
@@ -187,9 +186,7 @@ def decode_options(wire: dict[str, Any], given: Given, compat: Compat) -> Option
         max_tokens=_decode_field(
             wire, ("max_completion_tokens", "max_tokens"), compat.max_tokens_field, "~max_tokens", marks
         ),
-        temperature=number(wire.get("temperature")),
-        top_p=number(wire.get("top_p")),
-        top_k=whole(wire.get("top_k")),
+        **read_options(wire, SAMPLING | SERVICE),
         stop=(stop,) if isinstance(stop, str) else strings(stop),
         seed=_decode_field(wire, ("seed", "random_seed"), compat.seed_field, "~seed", marks),
         reasoning=decode_reasoning(wire, compat),
@@ -197,8 +194,6 @@ def decode_options(wire: dict[str, Any], given: Given, compat: Compat) -> Option
         parallel_tools=flag(wire.get("parallel_tool_calls")),
         output_schema=_decode_schema(wire.get("response_format")),
         cache_retention=_decode_retention(wire.get("prompt_cache_retention"), marks),
-        session_id=optional(wire.get("prompt_cache_key")),
-        service_tier=optional(wire.get("service_tier")),
         metadata=_decode_metadata(wire, marks),
         stream=given.stream_of(wire),
         extra={API: marks} if marks else {},
@@ -283,12 +278,7 @@ def encode_options(body: dict[str, Any], options: Options, compat: Compat, repor
     marks = options.extra.get(API) or {} if options.extra else {}
     if options.max_tokens is not None:
         body[marks.get("~max_tokens", compat.max_tokens_field)] = options.max_tokens
-    if options.temperature is not None:
-        body["temperature"] = options.temperature
-    if options.top_p is not None:
-        body["top_p"] = options.top_p
-    if options.top_k is not None:
-        body["top_k"] = options.top_k
+    write_options(body, options, SAMPLING)
     if options.stop is not None:
         body["stop"] = options.stop[0] if marks.get("~stop") and len(options.stop) == 1 else list(options.stop)
     if options.seed is not None:
@@ -301,12 +291,9 @@ def encode_options(body: dict[str, Any], options: Options, compat: Compat, repor
         encode_reasoning(body, options.reasoning, compat, report)
     if options.output_schema is not None:
         body["response_format"] = _encode_schema(options.output_schema, report)
-    if options.session_id is not None:
-        body["prompt_cache_key"] = options.session_id
+    write_options(body, options, SERVICE)
     if options.cache_retention is not None:
         _encode_retention(body, options.cache_retention, marks, compat, report)
-    if options.service_tier is not None:
-        body["service_tier"] = options.service_tier
     if options.metadata is not None:
         _encode_metadata(body, options.metadata, marks)
     if options.stream is not None:

@@ -26,6 +26,14 @@ STOP_REASONS: dict[str, StopReason] = {
 }
 REASONS = frozenset({"max_output_tokens", "max_messages", "content_filter"})
 WIRE_STOP_REASONS = {"length": "max_output_tokens", "error": "failed", "aborted": "cancelled"}
+# Options that are one field each.
+OPTIONS = {
+    "parallel_tools": "parallel_tool_calls",
+    "max_tokens": "max_output_tokens",
+    "temperature": "temperature",
+    "top_p": "top_p",
+}
+SERVICE = {"session_id": "prompt_cache_key", "service_tier": "service_tier"}
 RETENTIONS: dict[Any, Literal["short", "long"]] = {"24h": "long", "in_memory": "short", "in-memory": "short"}
 
 # Calls that the provider runs itself: our name for the tool, and where the item has the arguments. The name of a remote

@@ -18,13 +18,12 @@ from ...values.request import (
     ToolChoice,
     ToolSpec,
 )
-from ..codec import Given, Quirks, conversation_codec, request_decoder, request_encoder
+from ..codec import Given, Quirks, conversation_codec, read_options, request_decoder, request_encoder, write_options
 from ..residual import (
     MESSAGE,
     an_object,
     flag,
     keeping,
-    number,
     optional,
     own_path,
     put_back,
@@ -32,10 +31,9 @@ from ..residual import (
     restored,
     say_tools,
     strings,
-    whole,
 )
 from .content import decode_content, decode_part, filed, kind_of
-from .facts import API, FIELD_SUPPORT, FORM, INPUT, RETENTIONS, TEXT
+from .facts import API, FIELD_SUPPORT, FORM, INPUT, OPTIONS, RETENTIONS, SERVICE, TEXT
 from .messages import decode_messages, encode_messages, encoded_message
 
 # --- wire to ours -----------------------------------------------------------------------------------------------------
@@ -126,16 +124,11 @@ def _decode_options(wire: dict[str, Any], given: Given) -> Options:
     metadata = wire.get("metadata")
     retention = wire.get("prompt_cache_retention")
     return Options(
-        max_tokens=whole(wire.get("max_output_tokens")),
-        temperature=number(wire.get("temperature")),
-        top_p=number(wire.get("top_p")),
+        **read_options(wire, OPTIONS | SERVICE),
         reasoning=_decode_effort(wire.get("reasoning")),
         tool_choice=_decode_choice(wire.get("tool_choice")),
-        parallel_tools=flag(wire.get("parallel_tool_calls")),
         output_schema=_decode_schema(wire.get("text")),
         cache_retention=RETENTIONS.get(retention) if isinstance(retention, str) else None,
-        session_id=optional(wire.get("prompt_cache_key")),
-        service_tier=optional(wire.get("service_tier")),
         metadata=metadata if isinstance(metadata, dict) else None,
         stream=given.stream_of(wire),
     )
@@ -248,14 +241,7 @@ def encode_body(request: Request, items: list[Any], report: Reporter) -> dict[st
         body["tools"] = say_tools(context.tools, API, _encode_tool, report)
     if options.tool_choice is not None:
         body["tool_choice"] = _encode_choice(options.tool_choice, report)
-    if options.parallel_tools is not None:
-        body["parallel_tool_calls"] = options.parallel_tools
-    if options.max_tokens is not None:
-        body["max_output_tokens"] = options.max_tokens
-    if options.temperature is not None:
-        body["temperature"] = options.temperature
-    if options.top_p is not None:
-        body["top_p"] = options.top_p
+    write_options(body, options, OPTIONS)
     if options.reasoning is not None:
         body["reasoning"] = _encode_effort(options.reasoning, report)
     if options.output_schema is not None or TEXT in extra_fields:
@@ -276,16 +262,13 @@ def _is_string(items: list[Any]) -> bool:
 def _encode_service(body: dict[str, Any], options: Options, report: Reporter) -> None:
     if options.metadata is not None:
         body["metadata"] = options.metadata
-    if options.session_id is not None:
-        body["prompt_cache_key"] = options.session_id
+    write_options(body, options, SERVICE)
     if options.cache_retention == "none":
         report.at("$.options.cacheRetention", "cache_retention", "the cache cannot be switched off", "weakened")
     elif options.cache_retention == "long":
         body["prompt_cache_retention"] = "24h"
     elif options.cache_retention is not None:  # a word that new models refuse
         report.at("$.options.cacheRetention", "cache_retention", "the default needs no field", "record")
-    if options.service_tier is not None:
-        body["service_tier"] = options.service_tier
     if options.stream is not None:
         body["stream"] = options.stream
 
