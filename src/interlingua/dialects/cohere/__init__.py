@@ -1,23 +1,18 @@
-"""Cohere's chat wire, version 2 (`/v2/chat`): docs.cohere.com/reference/chat.
+"""Cohere's chat API, version 2: the codec of `POST /v2/chat`. docs.cohere.com/reference/chat
 
-A message has a list of texts and thoughts; beside it are its calls (`tool_calls`), the plan that led to them
-(`tool_plan`) and the sources of its texts (`citations`). A plan is thinking here, and stands first; calls stand last.
+A message has a list of text and thinking items. Beside it are its calls (`tool_calls`), the plan that led to them
+(`tool_plan`) and the sources of its text (`citations`). A plan is read as thinking before the other blocks; calls come
+last.
+
+In reading order: `facts`, `content`, `requests`, `responses`; `wire` makes the `Wire` of them.
 """
 
-from .facts import API as API
-from .facts import FIELD_SUPPORT as FIELD_SUPPORT
-from .facts import RESPONSE_SUPPORT as RESPONSE_SUPPORT
-from .facts import STOP_REASONS as STOP_REASONS
-from .facts import UNEVEN as UNEVEN
-from .facts import decode_error as decode_error
-from .facts import encode_error as encode_error
-from .requests import decode as decode
-from .requests import decode_request as decode_request
-from .requests import encode as encode
-from .requests import encode_request as encode_request
-from .requests import path as path
-from .responses import StreamDecoder as StreamDecoder
-from .responses import StreamEncoder as StreamEncoder
-from .responses import decode_response as decode_response
-from .responses import encode_response as encode_response
-from .responses import framing as framing
+from .facts import API, FIELD_SUPPORT, STOP_REASONS, UNEVEN, decode_error, encode_error
+from .requests import decode, decode_request, encode, encode_request, path
+from .responses import StreamDecoder, StreamEncoder, decode_response, encode_response, framing
+
+__all__ = [
+    "API", "FIELD_SUPPORT", "STOP_REASONS", "UNEVEN", "StreamDecoder", "StreamEncoder", "decode", "decode_error",
+    "decode_request", "decode_response", "encode", "encode_error", "encode_request", "encode_response", "framing",
+    "path",
+]  # fmt: skip

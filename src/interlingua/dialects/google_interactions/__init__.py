@@ -1,24 +1,18 @@
-"""Google's Interactions wire (`/v1beta/interactions`): ai.google.dev/api/interactions-api.
+"""Google's Interactions API: the codec of `POST /v1beta/interactions`. ai.google.dev/api/interactions-api
 
-A conversation is a list of steps: what the user gave (`user_input`), what the model thought (`thought`), wrote
-(`model_output`) and called (`function_call`), and what came of it (`function_result`). All steps of the model between
-two of the client are one answer here.
+A conversation is a list of steps: user input (`user_input`), thoughts (`thought`), output (`model_output`), calls
+(`function_call`) and their results (`function_result`). All steps of the model between two of the client are one
+assistant message in our format.
+
+In reading order: `facts`, `content`, `messages`, `requests`, `responses`; `wire` makes the `Wire` of them.
 """
 
-from .facts import API as API
-from .facts import FIELD_SUPPORT as FIELD_SUPPORT
-from .facts import RESPONSE_SUPPORT as RESPONSE_SUPPORT
-from .facts import STOP_REASONS as STOP_REASONS
-from .facts import UNEVEN as UNEVEN
-from .facts import decode_error as decode_error
-from .facts import encode_error as encode_error
-from .requests import decode as decode
-from .requests import decode_request as decode_request
-from .requests import encode as encode
-from .requests import encode_request as encode_request
-from .requests import path as path
-from .responses import StreamDecoder as StreamDecoder
-from .responses import StreamEncoder as StreamEncoder
-from .responses import decode_response as decode_response
-from .responses import encode_response as encode_response
-from .responses import framing as framing
+from .facts import API, FIELD_SUPPORT, STOP_REASONS, UNEVEN, decode_error, encode_error
+from .requests import decode, decode_request, encode, encode_request, path
+from .responses import StreamDecoder, StreamEncoder, decode_response, encode_response, framing
+
+__all__ = [
+    "API", "FIELD_SUPPORT", "STOP_REASONS", "UNEVEN", "StreamDecoder", "StreamEncoder", "decode", "decode_error",
+    "decode_request", "decode_response", "encode", "encode_error", "encode_request", "encode_response", "framing",
+    "path",
+]  # fmt: skip

@@ -1,54 +1,30 @@
-"""OpenAI Chat Completions, as OpenAI and the many hosts that copied it speak it.
+"""OpenAI Chat Completions, and the many hosts with compatible APIs. platform.openai.com/docs/api-reference/chat
 
-Knows nothing of HTTP, keys, clocks or other dialects. What hosts do differently is data (`Compat`), never a name.
+How a host differs is data (`Compat`); no code asks for the name of a host. Differences from our format:
 
-Shapes that differ from ours: an assistant message is no list but has a place for each kind of content ("tracks":
-thinking, `content`, `refusal`, `tool_calls`, …), so the order between kinds is the wire's own; a stream shows the order
-in which the model spoke, and it is kept. A whole message in another order than the wire's is reported. Thinking
-comes under several names, sometimes under two at once, and at OpenRouter also as `reasoning_details` with signatures
-and sealed payloads: a text is read once.
+- an assistant message has a field for each kind of content (called tracks here: thinking, `content`, `refusal`,
+  `tool_calls`, …) instead of a list, so the order between kinds is fixed. A stream has the real order, which is kept;
+  encoding a message in another order reports a loss;
+- thinking comes under several field names, sometimes under two at once, and at OpenRouter also as `reasoning_details`
+  with signatures and encrypted payloads; the same text is read once.
 
-Hints on messages: `~parts` (content as a list although a string would do), `~moved` (media of a result that stood
-behind the results: see `result_media`), `~repeats` (fields that repeat the text of
-the details); on blocks: `~part` (a part of `content`), `~fields` and `~detail` (where thinking stood),
-`~as`, `~plain`, `~prefix`, `~split` (spelling of media and thinking), `~object` and `~custom` (how a call was made),
-`~minted` (an id of ours).
+Hints on messages: `~parts` (content was a list although a string would do), `~moved` (media of a result that were sent
+after the results: see `results`), `~repeats` (fields that repeat the text of the details). On blocks: `~part` (one of
+the parts of `content`), `~fields` and `~detail` (where thinking was), `~as`, `~plain`, `~prefix` and `~split` (spelling
+of media and thinking), `~object` and `~custom` (the form of a call), `~minted` (a generated id).
+
+In reading order: `facts`, `content`, `assistant`, `messages`, `requests`, `answers`, `accumulators`, `decoding`,
+`encoding`; `wire` makes the `Wire` of them.
 """
 
 from .answers import decode_response, encode_response
 from .decoding import StreamDecoder, framing
 from .encoding import StreamEncoder
-from .facts import (
-    API,
-    FIELD_SUPPORT,
-    STOP_REASONS,
-    UNEVEN,
-    WIRE_STOP_REASONS,
-    Compat,
-    compat_of,
-    decode_error,
-    encode_error,
-)
+from .facts import API, FIELD_SUPPORT, STOP_REASONS, UNEVEN, decode_error, encode_error
 from .requests import decode, decode_request, encode, encode_request, path
 
 __all__ = [
-    "API",
-    "FIELD_SUPPORT",
-    "STOP_REASONS",
-    "UNEVEN",
-    "WIRE_STOP_REASONS",
-    "Compat",
-    "StreamDecoder",
-    "StreamEncoder",
-    "compat_of",
-    "decode",
-    "decode_error",
-    "decode_request",
-    "decode_response",
-    "encode",
-    "encode_error",
-    "encode_request",
-    "encode_response",
-    "framing",
+    "API", "FIELD_SUPPORT", "STOP_REASONS", "UNEVEN", "StreamDecoder", "StreamEncoder", "decode", "decode_error",
+    "decode_request", "decode_response", "encode", "encode_error", "encode_request", "encode_response", "framing",
     "path",
-]
+]  # fmt: skip
