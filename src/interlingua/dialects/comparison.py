@@ -69,8 +69,8 @@ class _Comparison:
     def _messages(self, before: Sequence[Any], encoded: Sequence[int], after: Sequence[Any]) -> Iterator[Loss]:
         for at, message in enumerate(before):
             if at not in encoded:
-                word = message.role if not isinstance(message, Struct) else type(message).__name__
-                yield Loss(f"$.messages[{at}]", word, "the format has no place for such a message", "dropped")
+                what = message.role if not isinstance(message, Struct) else type(message).__name__
+                yield Loss(f"$.messages[{at}]", what, "the format has no place for such a message", "dropped")
         if len(after) != len(encoded):
             why = "messages are read together, or apart, that were not so"
             yield Loss("$.messages", "messages", why, "weakened")

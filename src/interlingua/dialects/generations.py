@@ -54,7 +54,7 @@ class Generation(Struct, frozen=True, kw_only=True, rename="camel"):
     can_be_off: bool | None = None
     on_by_default: bool | None = None
     off_up_to: str | None = None  # the greatest effort beside which reasoning may be off
-    off_word: str | None = None  # the wire's own word for the least reasoning, where "off" is refused
+    off_value: str | None = None  # the wire's own word for the least reasoning, where "off" is refused
     hides_thinking: bool = False  # its thinking comes without text unless a summary is requested
     bound_thinking: bool = False  # signed reasoning is taken from this very model only
     # Other options.
@@ -264,7 +264,7 @@ GENERATIONS: tuple[Generation, ...] = (
         r"sonnet-5[.-]5",
         **{**_BY_DEFAULT, "forced_tools": "never"},
         off_up_to="high",
-        off_word="between_tools",
+        off_value="between_tools",
         bound_thinking=True,
     ),
     _claude("Claude Fable and Mythos 5", r"(fable|mythos)-(5|preview)", **_ALWAYS),
@@ -540,7 +540,7 @@ def _host_efforts(model: ModelDescriptor, found: Generation) -> dict[str, Any]:
     levels = (model.compat or {}).get("reasoningEffortMap")
     if not isinstance(levels, dict) or not levels:
         return {}
-    taken = {word for word, host_word in levels.items() if host_word is not None}
+    taken = {word for word, host_level in levels.items() if host_level is not None}
     known = {*(found.efforts or ()), *taken} - (levels.keys() - taken)
     return {"efforts": tuple(word for word in EFFORTS if word in known)}
 

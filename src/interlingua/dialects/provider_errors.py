@@ -247,8 +247,8 @@ def _passed_on(message: str, body: Any) -> type[ProviderError] | None:
         inner = int(next(filter(None, found.groups())))
     if inner is not None:
         return _STATUSES.get(inner, BadRequest)
-    terms = (word.lower() for word in _CODE_IN_TEXT.findall(message))
-    return next((kind for word in terms if (kind := _CODES.get(word) or _SDK_ERRORS.get(word))), None)
+    terms = (name.lower() for name in _CODE_IN_TEXT.findall(message))
+    return next((kind for name in terms if (kind := _CODES.get(name) or _SDK_ERRORS.get(name))), None)
 
 
 def _inner_status(body: Any) -> int | None:
@@ -336,7 +336,7 @@ def _until(value: Any) -> float | None:
         return None
 
 
-def worded(error: ProviderError) -> str:
+def error_text(error: ProviderError) -> str:
     """The message of an error, for wires on which only the message tells a filter or an overflow."""
     if isinstance(error, ContentFiltered) and not is_filtered(error.message):
         return f"Output blocked by content filtering policy: {error.message}"
@@ -345,7 +345,7 @@ def worded(error: ProviderError) -> str:
     return error.message
 
 
-def word_status(error: ProviderError) -> int:
+def code_status(error: ProviderError) -> int:
     """The status whose word names an error, for wires that have one word per status and none for a filter."""
     status = status_of(error)
     return 400 if isinstance(error, ContentFiltered | ContextTooLong) and status != 413 else status
@@ -353,13 +353,13 @@ def word_status(error: ProviderError) -> int:
 
 def code_of(error: ProviderError) -> str | None:
     """The code of an error, for wires on which the code tells a filter or an overflow."""
-    own, code = _OPENAI_WORDS.get(type(error)), (error.code or "").lower()
+    own, code = _OPENAI_NAMES.get(type(error)), (error.code or "").lower()
     known = _CODES.get(code) is type(error) and (code in _OPENAI_CODES or code in FILTERED)
     return error.code if own is None or known or code in _SPENT else own
 
 
 # What clients of OpenAI's wires act on, in an error or at the end of a stream (`server_is_overloaded`: Codex).
-_OPENAI_WORDS: dict[type[ProviderError], str] = {
+_OPENAI_NAMES: dict[type[ProviderError], str] = {
     ContentFiltered: "content_filter",
     ContextTooLong: "context_length_exceeded",
     RateLimited: "rate_limit_exceeded",

@@ -123,7 +123,7 @@ def _on(asked: Reasoning, model: Generation, forms: Collection[Form], room: int 
     why, severity = "sent as the model takes it", "record"
     if budget is not None and not takes_budget:
         why, severity = "the model takes no budget", "weakened"
-        effort, budget = effort or _word_for(budget), None
+        effort, budget = effort or _name_for(budget), None
     if effort is not None and levels is not None and effort not in levels:
         given, effort = effort, _nearest(effort, levels)
         if levels:
@@ -211,7 +211,7 @@ def _tokens_for(word: str | None, model: Generation, room: int | None) -> int:
     return tokens
 
 
-def _word_for(budget: int) -> str:
+def _name_for(budget: int) -> str:
     return next((word for word, most in _UP_TO.items() if budget <= most), "max")
 
 

@@ -337,29 +337,29 @@ _SPELLINGS: dict[StopReason, str] = {
     " image_safety guardrail_intervened malformed_function_call malformed_tool_use unexpected_tool_call"
     " error failed timeout abort aborted cancelled canceled",
 }
-STOP_WORDS = {word: reason for reason, names in _SPELLINGS.items() for word in names.split()}
+STOP_SPELLINGS = {stop: reason for reason, names in _SPELLINGS.items() for stop in names.split()}
 
 
-def meaning(word: str | None, reasons: Mapping[str, StopReason]) -> StopReason | None:
+def known_reason(stop: str | None, reasons: Mapping[str, StopReason]) -> StopReason | None:
     """What a word for the end of an answer means: the wire's own, else another's; None for one that none has."""
-    return reasons.get(word or "") or STOP_WORDS.get((word or "").lower().replace("-", "_").replace(" ", "_"))
+    return reasons.get(stop or "") or STOP_SPELLINGS.get((stop or "").lower().replace("-", "_").replace(" ", "_"))
 
 
-def reason_for(word: str | None, reasons: Mapping[str, StopReason], content: tuple[Block, ...]) -> StopReason:
+def reason_for(stop: str | None, reasons: Mapping[str, StopReason], content: tuple[Block, ...]) -> StopReason:
     """Why an answer ended that the wire ends with this word.
 
     An unknown word is a stop when something usable came; but calls whose arguments break off show that it was cut.
     """
-    known = meaning(word, reasons)
+    known = known_reason(stop, reasons)
     broken = any(isinstance(block, ToolCall) and block.parse_error is not None for block in content)
-    return "length" if word and known is None and broken else settle(known, content)
+    return "length" if stop and known is None and broken else settle(known, content)
 
 
-def own_word(message: AssistantMessage, reasons: Mapping[str, StopReason]) -> str | None:
+def own_stop_reason(message: AssistantMessage, reasons: Mapping[str, StopReason]) -> str | None:
     """The wire's own word for how the message ended, as long as it still means that."""
-    word = message.stop_detail
-    means = reasons.get(word or "")
-    return word if means is not None and settle(means, blocks_of(message.content)) == message.stop_reason else None
+    stop = message.stop_detail
+    means = reasons.get(stop or "")
+    return stop if means is not None and settle(means, blocks_of(message.content)) == message.stop_reason else None
 
 
 def given_arguments(given: Any) -> dict[str, Any]:
@@ -370,7 +370,7 @@ def given_arguments(given: Any) -> dict[str, Any]:
     return {"arguments": {}, "arguments_text": provided, "parse_error": "the arguments are not a JSON object"}
 
 
-def say_blocks(
+def encode_blocks(
     content: tuple[Block, ...], encode: Callable[[Block, Reporter], dict[str, Any] | None], report: Reporter
 ) -> list[Any]:
     """Blocks for the wire; those that it cannot say are left out, which `encode` reports."""

@@ -27,7 +27,7 @@ from ..values.messages import (
 from .residual import JOINED, MESSAGE, put_back, residual_of, with_residual
 
 
-def apart(
+def split_results(
     items: list[Any],
     is_result: Callable[[Any], bool],
     decode_result: Callable[[Any], ToolResultMessage],
@@ -49,7 +49,7 @@ def apart(
     return pieces
 
 
-def marked(pieces: list[Message], residual: Mapping[str, Any], before: Message | None, api: str) -> list[Message]:
+def mark_joined(pieces: list[Message], residual: Mapping[str, Any], before: Message | None, api: str) -> list[Message]:
     """The pieces of one wire message with hints of how they hang together, wherever it is not the usual way.
 
     `residual` is the residual of the wire message, `before` the message that precedes the pieces.
@@ -66,7 +66,7 @@ def marked(pieces: list[Message], residual: Mapping[str, Any], before: Message |
     return out
 
 
-def say_user(
+def add_user(
     encoded: list[dict[str, Any]], wire: dict[str, Any], residual: Mapping[str, Any], before: Message | None
 ) -> None:
     """Adds user content: to the message of the results before them if they came so, else as a message."""
@@ -76,7 +76,7 @@ def say_user(
         encoded.append(put_back(wire, residual[MESSAGE]) if MESSAGE in residual else wire)
 
 
-def say_result(
+def add_result(
     encoded: list[dict[str, Any]], blocks: list[dict[str, Any]], residual: Mapping[str, Any], before: Message | None
 ) -> None:
     """Adds the blocks of a result: to the message before it where they share one, else as a message."""

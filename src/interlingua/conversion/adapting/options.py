@@ -147,7 +147,7 @@ def _needs_its_thinking(reasoning: Reasoning | None, work: Work) -> bool:
 
 def _minimal_value(fitted: Fitted, work: Work) -> Fitted:
     """Sends "off" as the wire's own value for minimal reasoning, where it has one."""
-    reasoning, word, api = fitted.reasoning, work.generation.off_word, work.rules.api
+    reasoning, word, api = fitted.reasoning, work.generation.off_value, work.rules.api
     if word is None or reasoning is None or reasoning.enabled is not False or not work.rules.off_values:
         return fitted
     residual = reasoning.extra.get(api, {})

@@ -32,6 +32,7 @@ from ..residual import (
     an_object,
     boolean,
     each,
+    encode_blocks,
     given_arguments,
     keeping,
     media_type,
@@ -40,10 +41,9 @@ from ..residual import (
     residual,
     residual_of,
     restored,
-    say_blocks,
     string,
 )
-from ..results import apart, marked, say_result, say_user
+from ..results import add_result, add_user, mark_joined, split_results
 from .facts import API
 
 # --- wire to ours ----------------------------------------------------------------------------------------------------
@@ -291,7 +291,7 @@ def encode_cache(cache: CacheMarker) -> dict[str, Any]:
 def encode_content(content: Content, report: Reporter) -> Any:
     if content is None or isinstance(content, str):
         return content
-    return say_blocks(content, encode_block, report)
+    return encode_blocks(content, encode_block, report)
 
 
 def decode_content(content: Any) -> Content:
@@ -344,9 +344,9 @@ def _decode_user(wire: dict[str, Any], content: Any, names: dict[str, str]) -> l
         if len(wire) == 2 and user.content and all(type(b) is TextBlock and not b.extra for b in user.content):
             return [user]
         return [keeping(user, API, wire, _encode_message("user", user, QUIET))]
-    pieces = apart(content, _is_result, lambda block: _decode_result(block, names), decode_block)
+    pieces = split_results(content, _is_result, lambda block: _decode_result(block, names), decode_block)
     # A first result is always marked as the first, as if others stood before it.
-    return marked(pieces, residual(wire, {"role": "user", "content": content}), pieces[0], API)
+    return mark_joined(pieces, residual(wire, {"role": "user", "content": content}), pieces[0], API)
 
 
 def _is_result(block: Any) -> bool:
@@ -387,9 +387,9 @@ def encode_messages(messages: tuple[Message, ...], report: Reporter) -> list[dic
         elif type(message) is ToolResultMessage:
             if message.tool_name is not None and names.get(message.tool_call_id) != message.tool_name:
                 report.lost("tool_name", "the wire knows only the name of the call", "record", field="toolName")
-            say_result(encoded, [_encode_result(message, report)], residual_of(message.extra, API), before)
+            add_result(encoded, [_encode_result(message, report)], residual_of(message.extra, API), before)
         elif type(message) is UserMessage:
-            say_user(encoded, _encode_message("user", message, report), residual_of(message.extra, API), before)
+            add_user(encoded, _encode_message("user", message, report), residual_of(message.extra, API), before)
         elif isinstance(message, SystemMessage):
             encoded.append(_encode_message("system", message, report))
         elif isinstance(message, CustomMessage):  # the wire's own unknown role; others are reported by the table

@@ -6,7 +6,15 @@ from typing import Any
 from ...values.errors import InterlinguaError, ProviderError
 from ...values.losses import SupportTable, bookkeeping, dropped, kept, record, some
 from ...values.messages import StopReason
-from ..provider_errors import as_provider_error, error_of, joined_text, provider_error, status_of, word_status, worded
+from ..provider_errors import (
+    as_provider_error,
+    code_status,
+    error_of,
+    error_text,
+    joined_text,
+    provider_error,
+    status_of,
+)
 from ..residual import lenient, optional
 
 API = "anthropic-messages"
@@ -37,7 +45,7 @@ OPTIONS = {
     "service_tier": "service_tier",
 }
 CHOICES = {"auto": "auto", "none": "none", "required": "any"}
-OFF_WORD = "~off"  # in `Reasoning.extra`: the value to send instead of "disabled"
+OFF_VALUE = "~off"  # in `Reasoning.extra`: the value to send instead of "disabled"
 SUMMARIZED = "summarized"
 
 
@@ -136,6 +144,6 @@ ERROR_TYPES = {
 def encode_error(error: InterlinguaError) -> tuple[int, Any]:
     error = as_provider_error(error)
     status = status_of(error)
-    word = word_status(error)
-    kind = ERROR_TYPES.get(word, "invalid_request_error" if 400 <= word < 500 else "api_error")
-    return status, {"type": "error", "error": {"type": kind, "message": worded(error)}}
+    code = code_status(error)
+    kind = ERROR_TYPES.get(code, "invalid_request_error" if 400 <= code < 500 else "api_error")
+    return status, {"type": "error", "error": {"type": kind, "message": error_text(error)}}

@@ -32,7 +32,7 @@ from ..residual import (
     whole,
 )
 from .content import decode_block, decode_cache, decode_messages, encode_cache, encode_content, encode_messages
-from .facts import API, CHOICES, FIELD_SUPPORT, OFF_WORD, OPTIONS, SUMMARIZED
+from .facts import API, CHOICES, FIELD_SUPPORT, OFF_VALUE, OPTIONS, SUMMARIZED
 
 
 @request_decoder(API)
@@ -130,7 +130,7 @@ def _decode_reasoning(wire: dict[str, Any]) -> Reasoning | None:
         case "disabled":
             return Reasoning(effort=effort, enabled=False)
         case "between_tools":  # the least that some models do instead
-            return Reasoning(effort=effort, enabled=False, extra={API: {OFF_WORD: "between_tools"}})
+            return Reasoning(effort=effort, enabled=False, extra={API: {OFF_VALUE: "between_tools"}})
         case _:
             return Reasoning(effort=effort) if effort is not None else None
 
@@ -230,7 +230,7 @@ def _encode_options(body: dict[str, Any], options: Options, report: Reporter) ->
 
 def _encode_reasoning(body: dict[str, Any], reasoning: Reasoning, report: Reporter) -> None:
     if reasoning.enabled is False:
-        body["thinking"] = {"type": residual_of(reasoning.extra, API).get(OFF_WORD, "disabled")}
+        body["thinking"] = {"type": residual_of(reasoning.extra, API).get(OFF_VALUE, "disabled")}
         if reasoning.budget is not None:
             report.at("$.options.reasoning.budget", "budget", "thinking is off", "record")
     elif reasoning.budget is not None:

@@ -34,7 +34,7 @@ from ..residual import (
     model_names,
     named,
     optional,
-    own_word,
+    own_stop_reason,
     put_back,
     reason_for,
     restored,
@@ -58,15 +58,15 @@ def decode_response(body: Any, base: AssistantMessage, given: Given) -> Assistan
 
 def decode_answer(wire: dict[str, Any], content: Content, base: AssistantMessage) -> AssistantMessage:
     """The message whose envelope is `wire` and whose content is read already."""
-    word = optional(wire.get("stop_reason"))
-    reason = reason_for(word, STOP_REASONS, blocks_of(content))
+    stop = optional(wire.get("stop_reason"))
+    reason = reason_for(stop, STOP_REASONS, blocks_of(content))
     message = replace(
         base,
         content=content,
         **decode_envelope(wire, base),
         stop_reason=reason,
-        stop_detail=word,
-        error_message=f"the provider stopped: {_refusal(wire, word)}" if reason == "error" else None,
+        stop_detail=stop,
+        error_message=f"the provider stopped: {_refusal(wire, stop)}" if reason == "error" else None,
     )
     blocks = wire.get("content")  # a list keeps its own residuals, block by block
     emitted = _encode_answer(message, blocks if isinstance(blocks, list) else encode_content(blocks_of(content), QUIET))
@@ -81,9 +81,9 @@ def decode_envelope(wire: dict[str, Any], base: AssistantMessage) -> dict[str, A
     }
 
 
-def _refusal(wire: dict[str, Any], word: str | None) -> str:
+def _refusal(wire: dict[str, Any], stop: str | None) -> str:
     given = fields_of(wire.get("stop_details")).get("explanation")
-    return given if isinstance(given, str) else word or "no reason given"
+    return given if isinstance(given, str) else stop or "no reason given"
 
 
 def decode_usage(wire: Any) -> Usage | None:
@@ -132,7 +132,7 @@ def _encode_answer(message: AssistantMessage, content: Any) -> dict[str, Any]:
         "role": "assistant",
         "model": message.response_model or message.model or "",
         "content": content,
-        "stop_reason": own_word(message, STOP_REASONS) or WIRE_STOP_REASONS.get(message.stop_reason or ""),
+        "stop_reason": own_stop_reason(message, STOP_REASONS) or WIRE_STOP_REASONS.get(message.stop_reason or ""),
         "stop_sequence": None,
         "usage": _encode_usage(message.usage),
     }

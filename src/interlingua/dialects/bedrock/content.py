@@ -44,7 +44,7 @@ from ..residual import (
     string,
     with_residual,
 )
-from ..results import marked, say_result, say_user
+from ..results import add_result, add_user, mark_joined
 from .facts import ALIASES, API, CITED, DOCUMENTS, GUARDED, IMAGES, JSON, PIECES, SOUNDS, STRING, VIDEOS
 
 # --- wire to ours ----------------------------------------------------------------------------------------------------
@@ -355,26 +355,26 @@ def _encode_media(
     kind: str, block: ImageBlock | AudioBlock | DocumentBlock, formats: Mapping[str, str], report: Reporter
 ) -> dict[str, Any] | None:
     """A file in the one format word that its MIME type has here; only documents may come without one."""
-    mime, word = block.mime_type, None
+    mime, name = block.mime_type, None
     if mime is not None:
-        word = _format_of(mime, formats)
-        if word is None and kind != "document":
+        name = _format_of(mime, formats)
+        if name is None and kind != "document":
             report.lost(kind, f"{mime} has no value in this wire; it takes {', '.join(formats)}")
             return None
     source = _encode_source(kind, block, report)
     if source is None:
         return None
-    if mime is not None and (word is None or formats[word] != mime):
-        report.lost("mime_type", f"sent as {word or 'nothing'}", "weakened", field="mimeType")
-    return {kind: {"format": word, "source": source} if word is not None else {"source": source}}
+    if mime is not None and (name is None or formats[name] != mime):
+        report.lost("mime_type", f"sent as {name or 'nothing'}", "weakened", field="mimeType")
+    return {kind: {"format": name, "source": source} if name is not None else {"source": source}}
 
 
 def _format_of(mime: str, formats: Mapping[str, str]) -> str | None:
     bare = mime.partition(";")[0].strip().lower()
     meant = (bare, ALIASES.get(bare, bare))
-    for word, known in formats.items():
+    for name, known in formats.items():
         if known in meant:
-            return word
+            return name
     return "txt" if formats is DOCUMENTS and bare.startswith("text/") else None
 
 
@@ -495,7 +495,7 @@ def _decode_message(wire: Any, names: dict[str, str], before: Message | None, ap
     if role == "user":
         if isinstance(content, list) and any(map(_is_result, content)):
             extra_fields = residual(wire, {"role": "user", "content": content})
-            return marked(_decode_results(content, names), extra_fields, before, API)
+            return mark_joined(_decode_results(content, names), extra_fields, before, API)
         return [_plain(UserMessage(content=decode_content(content)), "user", wire)]
     if role == "assistant":
         message = AssistantMessage(content=decode_content(content), api=api)
@@ -573,7 +573,7 @@ def encode_messages(messages: tuple[Message, ...], report: Reporter) -> list[dic
         report.message = at
         match message:
             case UserMessage():
-                say_user(encoded, _encoded_message("user", message, report), residual_of(message.extra, API), before)
+                add_user(encoded, _encoded_message("user", message, report), residual_of(message.extra, API), before)
             case AssistantMessage():
                 encoded.append(_encoded_message("assistant", message, report))
                 for block in message.content if isinstance(message.content, tuple) else ():
@@ -585,7 +585,7 @@ def encode_messages(messages: tuple[Message, ...], report: Reporter) -> list[dic
                 blocks = [_encode_result(message, report)]
                 if message.cache is not None:
                     blocks.append(encode_cache(message.cache))
-                say_result(encoded, blocks, residual_of(message.extra, API), before)
+                add_result(encoded, blocks, residual_of(message.extra, API), before)
             case SystemMessage():
                 encoded.append(_encoded_message("system", message, report))
             case CustomMessage():  # the wire's own unknown role goes back; others are reported by the table

@@ -15,7 +15,7 @@ from ...values.errors import (
 )
 from ...values.losses import SupportTable, bookkeeping, dropped, kept, record, some
 from ...values.messages import StopReason
-from ..provider_errors import as_provider_error, joined_text, provider_error, status_of, word_status, worded
+from ..provider_errors import as_provider_error, code_status, error_text, joined_text, provider_error, status_of
 from ..residual import lenient
 
 API = "bedrock-converse-stream"
@@ -178,7 +178,7 @@ STRING = "~string"  # content that came as a string
 FIELD = "~field"  # where among the model's own fields reasoning was asked for
 SPELLED = "~spelled"  # the schema's own text
 EFFORT = "~effort"  # where the effort was given, if not in its standard field
-OFF_WORD = "~off"  # in `Reasoning.extra`: the value to send instead of "disabled"
+OFF_VALUE = "~off"  # in `Reasoning.extra`: the value to send instead of "disabled"
 NOVA = "reasoningConfig"  # Nova's own reasoning settings
 SUMMARIZED = "summarized"
 
@@ -214,7 +214,7 @@ def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = Non
     wire = lenient(body)
     given = wire if isinstance(wire, dict) else {"message": wire}
     terms = (given.get(key) for key in ("message", "Message", "originalMessage"))
-    message = next((word for word in terms if isinstance(word, str) and word), None)
+    message = next((text for text in terms if isinstance(text, str) and text), None)
     return provider_error(
         joined_text(message, wire),
         status=status,
@@ -247,4 +247,7 @@ ERROR_TYPES = {
 def encode_error(error: InterlinguaError) -> tuple[int, Any]:
     error = as_provider_error(error)
     status = status_of(error)
-    return status, {"__type": ERROR_TYPES.get(word_status(error), "InternalServerException"), "message": worded(error)}
+    return status, {
+        "__type": ERROR_TYPES.get(code_status(error), "InternalServerException"),
+        "message": error_text(error),
+    }

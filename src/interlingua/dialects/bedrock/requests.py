@@ -43,7 +43,7 @@ from .content import (
     takes_cache,
     with_points,
 )
-from .facts import API, EFFORT, FIELD, FIELD_SUPPORT, INFERENCE, NOVA, OFF_WORD, SPELLED, SUMMARIZED
+from .facts import API, EFFORT, FIELD, FIELD_SUPPORT, INFERENCE, NOVA, OFF_VALUE, SPELLED, SUMMARIZED
 
 
 @request_decoder(API)
@@ -184,7 +184,7 @@ def _decode_budget(wire: dict[str, Any], effort: str | None) -> Reasoning | None
         case "disabled":
             return Reasoning(effort=effort, enabled=False)
         case "between_tools":
-            return Reasoning(effort=effort, enabled=False, extra={API: {OFF_WORD: "between_tools"}})
+            return Reasoning(effort=effort, enabled=False, extra={API: {OFF_VALUE: "between_tools"}})
         case _:
             return Reasoning(effort=effort) if effort is not None else None
 
@@ -336,7 +336,7 @@ def _encode_reasoning(
     fields: dict[str, Any], output: dict[str, Any], reasoning: Reasoning, model: str, report: Reporter
 ) -> None:
     residual = residual_of(reasoning.extra, API)
-    field = residual.get(FIELD) or next((field for word, field in _OWN_FIELDS.items() if word in model), "thinking")
+    field = residual.get(FIELD) or next((field for part, field in _OWN_FIELDS.items() if part in model), "thinking")
     if field == "reasoning_effort":
         _encode_effort_alone(fields, reasoning, report)
         return
@@ -379,7 +379,7 @@ def _encode_nova_alone(fields: dict[str, Any], reasoning: Reasoning, report: Rep
 def _encode_thinking_field(reasoning: Reasoning) -> dict[str, Any]:
     """What Claude models take for `thinking`."""
     if reasoning.enabled is False:
-        wire: dict[str, Any] = {"type": residual_of(reasoning.extra, API).get(OFF_WORD, "disabled")}
+        wire: dict[str, Any] = {"type": residual_of(reasoning.extra, API).get(OFF_VALUE, "disabled")}
     elif reasoning.budget is not None:
         wire = {"type": "enabled", "budget_tokens": reasoning.budget}
     else:

@@ -22,7 +22,7 @@ from ...values.messages import (
 from ...values.request import Request
 from ..codec import Given, Quirks, response_decoder, response_encoder
 from ..framing import AWSEventStream, Frame, Framing, framing_for, write_aws
-from ..provider_errors import worded
+from ..provider_errors import error_text
 from ..residual import (
     RESPONSE,
     an_object,
@@ -33,7 +33,7 @@ from ..residual import (
     keeping,
     keeping_response,
     optional,
-    own_word,
+    own_stop_reason,
     put_back,
     reason_for,
     residual_of,
@@ -60,23 +60,23 @@ def decode_response(body: Any, base: AssistantMessage, given: Given) -> Assistan
 
 def decode_answer(wire: dict[str, Any], content: tuple[Block, ...], base: AssistantMessage) -> AssistantMessage:
     """The message whose envelope is `wire` and whose content is read already."""
-    word = optional(wire.get("stopReason"))
-    reason = reason_for(word, STOP_REASONS, content)
+    stop = optional(wire.get("stopReason"))
+    reason = reason_for(stop, STOP_REASONS, content)
     message = replace(
         base,
         content=content,
         usage=decode_usage(wire.get("usage")),
         stop_reason=reason,
-        stop_detail=word,
-        error_message=f"the provider stopped: {_stop_text(wire, word)}" if reason == "error" else None,
+        stop_detail=stop,
+        error_message=f"the provider stopped: {_stop_text(wire, stop)}" if reason == "error" else None,
     )
     return keeping_response(message, API, wire, _encode_answer(message, wire["output"]["message"]["content"]))
 
 
-def _stop_text(wire: dict[str, Any], word: str | None) -> str:
+def _stop_text(wire: dict[str, Any], stop: str | None) -> str:
     """The word for the end, and the guardrail's reason where it gives one."""
     reason = fields_of(fields_of(wire.get("trace")).get("guardrail")).get("actionReason")
-    given = word or "no reason given"
+    given = stop or "no reason given"
     return f"{given}: {reason}" if isinstance(reason, str) else given
 
 
@@ -124,7 +124,7 @@ def whole_answer(message: AssistantMessage, content: list[Any]) -> dict[str, Any
 def _encode_answer(message: AssistantMessage, content: list[Any]) -> dict[str, Any]:
     return {
         "output": {"message": {"role": "assistant", "content": content}},
-        "stopReason": own_word(message, STOP_REASONS) or WIRE_STOP_REASONS.get(message.stop_reason or ""),
+        "stopReason": own_stop_reason(message, STOP_REASONS) or WIRE_STOP_REASONS.get(message.stop_reason or ""),
         "usage": _encode_usage(message.usage),
         "metrics": {"latencyMs": 0},  # clients of this wire count on its being there
     }
@@ -514,7 +514,7 @@ class StreamEncoder(Encoder):
     def _failure(self, error: ProviderError) -> bytes:
         """An exception, under the name that the wire gave it if it was its own, else by its kind."""
         code = error.code if error.code in EXCEPTIONS else EXCEPTION_OF.get(type(error), "internalServerException")
-        text = worded(error).removeprefix(f"{error.code}: ")
+        text = error_text(error).removeprefix(f"{error.code}: ")
         return write_aws(code or "", jsontext.write({"message": text}), message_type="exception")
 
 

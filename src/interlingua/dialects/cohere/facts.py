@@ -6,7 +6,7 @@ from typing import Any
 from ...values.errors import InterlinguaError, ProviderError
 from ...values.losses import SupportTable, bookkeeping, dropped, kept, some
 from ...values.messages import StopReason
-from ..provider_errors import as_provider_error, joined_text, provider_error, status_of, worded
+from ..provider_errors import as_provider_error, error_text, joined_text, provider_error, status_of
 from ..residual import lenient
 
 API = "cohere-chat"
@@ -122,4 +122,4 @@ def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = Non
 
 def encode_error(error: InterlinguaError) -> tuple[int, Any]:
     given = as_provider_error(error)
-    return status_of(given), {"message": worded(given)}
+    return status_of(given), {"message": error_text(given)}

@@ -23,7 +23,7 @@ from ...values.messages import (
 from ...values.request import Request
 from ..codec import Given, Quirks, response_decoder, response_encoder
 from ..framing import SSE, Frame, Framing, framing_for, write_sse
-from ..provider_errors import worded
+from ..provider_errors import error_text
 from ..residual import (
     RESPONSE,
     Ids,
@@ -35,7 +35,7 @@ from ..residual import (
     keeping_response,
     named,
     optional,
-    own_word,
+    own_stop_reason,
     put_back,
     reason_for,
     residual_of,
@@ -70,16 +70,16 @@ def decode_response(body: Any, base: AssistantMessage, given: Given) -> Assistan
 
 def _decode_answer(wire: dict[str, Any], content: tuple[Block, ...], base: AssistantMessage) -> AssistantMessage:
     """The message whose wire is `wire` and whose content is read already."""
-    word = optional(wire.get("finish_reason"))
-    reason = reason_for(word, STOP_REASONS, content)
-    problem = optional(wire.get("error")) or f"the provider stopped: {word or 'no reason given'}"
+    stop = optional(wire.get("finish_reason"))
+    reason = reason_for(stop, STOP_REASONS, content)
+    problem = optional(wire.get("error")) or f"the provider stopped: {stop or 'no reason given'}"
     message = replace(
         base,
         content=content,
         response_id=optional(wire.get("id")) or None,
         usage=_decode_usage(wire.get("usage")),
         stop_reason=reason,
-        stop_detail=word,
+        stop_detail=stop,
         error_message=problem if reason == "error" else None,
     )
     message = keeping(message, API, wire["message"], encode_assistant(message, QUIET))
@@ -137,7 +137,7 @@ def _encode_answer(message: AssistantMessage) -> dict[str, Any]:
     body: dict[str, Any] = {
         "id": message.response_id or generated_id(message, ""),
         "message": {},
-        "finish_reason": own_word(message, STOP_REASONS) or WIRE_STOP_REASONS.get(message.stop_reason or ""),
+        "finish_reason": own_stop_reason(message, STOP_REASONS) or WIRE_STOP_REASONS.get(message.stop_reason or ""),
     }
     if message.usage is not None:
         body["usage"] = _encode_usage(message.usage)
@@ -458,10 +458,10 @@ class StreamEncoder(Encoder):
         return _event({"id": answer["id"], **end} if "id" in answer else end) + write_sse(b"[DONE]")
 
     def _is_stop(self, message: AssistantMessage) -> bool:
-        return own_word(message, STOP_REASONS) is not None and message.stop_detail is not None
+        return own_stop_reason(message, STOP_REASONS) is not None and message.stop_detail is not None
 
     def _failure(self, error: ProviderError) -> bytes:
-        return _event({"type": "message-end", "delta": {"error": worded(error), "finish_reason": "ERROR"}})
+        return _event({"type": "message-end", "delta": {"error": error_text(error), "finish_reason": "ERROR"}})
 
 
 def _event(value: dict[str, Any]) -> bytes:

@@ -21,7 +21,7 @@ from ..residual import (
     model_names,
     named,
     optional,
-    own_word,
+    own_stop_reason,
     put_back,
     reason_for,
     residual,
@@ -81,15 +81,15 @@ def with_envelope(message: AssistantMessage, outer: dict[str, Any], wrapped: boo
 def decode_answer(wire: dict[str, Any], content: tuple[Block, ...], base: AssistantMessage) -> AssistantMessage:
     """The message whose envelope is `wire` and whose content is read already."""
     first = first_candidate(wire)
-    word, reason = _decode_stop(wire, first, content)
+    stop, reason = _decode_stop(wire, first, content)
     message = replace(
         base,
         content=content,
         **decode_envelope(wire, base),
         usage=decode_usage(wire.get("usageMetadata")),
         stop_reason=reason,
-        stop_detail=word,
-        error_message=f"the provider stopped: {_stop_text(wire, first, word)}" if reason == "error" else None,
+        stop_detail=stop,
+        error_message=f"the provider stopped: {_stop_text(wire, first, stop)}" if reason == "error" else None,
     )
     extra_fields = _answer_residual(wire, first, message)
     return with_residual(message, API, **{RESPONSE: extra_fields}) if extra_fields else message
@@ -102,8 +102,8 @@ def _decode_stop(
     if first is None:
         blocked = block_reason(wire)
         return blocked, "error" if blocked is not None else settle(None, content)
-    word = _stop_name(first.get("finishReason"))
-    return word, reason_for(word, STOP_REASONS, content)
+    stop = _stop_name(first.get("finishReason"))
+    return stop, reason_for(stop, STOP_REASONS, content)
 
 
 def block_reason(wire: dict[str, Any]) -> str | None:
@@ -111,19 +111,19 @@ def block_reason(wire: dict[str, Any]) -> str | None:
     return None if reason is None else str(reason)
 
 
-def _stop_name(word: Any) -> str | None:
-    number = whole(word)
+def _stop_name(stop: Any) -> str | None:
+    number = whole(stop)
     if number is None:
-        return optional(word)
+        return optional(stop)
     return STOP_NUMBERS[number] if 0 <= number < len(STOP_NUMBERS) else str(number)
 
 
-def _stop_text(wire: dict[str, Any], first: dict[str, Any] | None, word: str | None) -> str:
+def _stop_text(wire: dict[str, Any], first: dict[str, Any] | None, stop: str | None) -> str:
     if first is not None:
         given = first.get("finishMessage")
     else:
         given = fields_of(wire.get("promptFeedback")).get("blockReasonMessage")
-    return given if isinstance(given, str) and given else word or "no reason given"
+    return given if isinstance(given, str) and given else stop or "no reason given"
 
 
 def decode_envelope(wire: dict[str, Any], base: AssistantMessage) -> dict[str, Any]:
@@ -212,7 +212,7 @@ def _encode_candidate(message: AssistantMessage) -> dict[str, Any]:
     """A candidate without its parts."""
     wire: dict[str, Any] = {"content": {"role": "model"}}
     if message.stop_reason is not None:
-        wire["finishReason"] = stop_word(message)
+        wire["finishReason"] = wire_stop_reason(message)
         if wire["finishReason"] == "OTHER" and message.error_message and message.stop_detail is None:
             wire["finishMessage"] = message.error_message
     return wire
@@ -232,8 +232,8 @@ def encode_envelope(message: AssistantMessage) -> dict[str, Any]:
     return wire
 
 
-def stop_word(message: AssistantMessage) -> str:
-    return own_word(message, STOP_REASONS) or WIRE_STOP_REASONS[message.stop_reason or "stop"]
+def wire_stop_reason(message: AssistantMessage) -> str:
+    return own_stop_reason(message, STOP_REASONS) or WIRE_STOP_REASONS[message.stop_reason or "stop"]
 
 
 def _report_answer(

@@ -22,7 +22,7 @@ from ...values.messages import (
     ToolCall,
     ToolResultMessage,
 )
-from ..residual import Ids, given_arguments, media_type, optional, residual_of, say_blocks, string, whole
+from ..residual import Ids, encode_blocks, given_arguments, media_type, optional, residual_of, string, whole
 from .facts import API, CODE, FAILED_OUTCOMES, GENERATED, PART, PART_NAMES, URL_SAFE, camel, keeping, restored
 
 # --- wire to ours ----------------------------------------------------------------------------------------------------
@@ -272,7 +272,7 @@ def encode_content(content: Content, report: Reporter) -> list[Any] | None:
         # A string and one text part are the same here, and decoding gives the latter.
         report.lost("content", "content is a list of parts in this wire", "record", field="content")
         return [{"text": content}]
-    return say_blocks(content, encode_block, report)
+    return encode_blocks(content, encode_block, report)
 
 
 def listed(value: Any) -> Any:

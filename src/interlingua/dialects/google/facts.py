@@ -7,7 +7,15 @@ from typing import Any, TypeAlias
 from ...values.errors import InterlinguaError, ProviderError, seconds
 from ...values.losses import SupportTable, bookkeeping, dropped, kept, record, some
 from ...values.messages import Extra, StopReason
-from ..provider_errors import as_provider_error, error_of, joined_text, provider_error, status_of, word_status, worded
+from ..provider_errors import (
+    as_provider_error,
+    code_status,
+    error_of,
+    error_text,
+    joined_text,
+    provider_error,
+    status_of,
+)
 from ..residual import S, lenient, optional, put_back, residual, whole, with_residual
 
 API = "google-generative-ai"
@@ -320,19 +328,19 @@ STATUSES = {
     504: "DEADLINE_EXCEEDED",
     529: "UNAVAILABLE",
 }
-CODES = {word: status for status, word in reversed(STATUSES.items())}
+CODES = {name: status for status, name in reversed(STATUSES.items())}
 
 
-def error_body(code: int, message: str, word: str | None) -> dict[str, Any]:
+def error_body(code: int, message: str, name: str | None) -> dict[str, Any]:
     # Google's own client takes a chunk for an error only if `error` is its first key.
-    return {"error": {"code": code, "message": message, **({"status": word} if word else {})}}
+    return {"error": {"code": code, "message": message, **({"status": name} if name else {})}}
 
 
 def encode_error(error: InterlinguaError) -> tuple[int, Any]:
     error = as_provider_error(error)
     status = status_of(error)
-    word = STATUSES.get(word_status(error), "INTERNAL" if status >= 500 else "INVALID_ARGUMENT")
-    body = error_body(status, worded(error), word)
+    name = STATUSES.get(code_status(error), "INTERNAL" if status >= 500 else "INVALID_ARGUMENT")
+    body = error_body(status, error_text(error), name)
     if error.retry_after is not None:
         delay = f"{error.retry_after:.3f}".rstrip("0").rstrip(".")
         body["error"]["details"] = [

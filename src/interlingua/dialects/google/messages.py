@@ -24,7 +24,7 @@ from ...values.messages import (
     blocks_of,
 )
 from ..residual import JOINED, MESSAGE, Ids, Mint, S, an_object, each, put_back, residual, residual_of, with_residual
-from ..results import Layout, apart, encoded, gathered, marked
+from ..results import Layout, encoded, gathered, mark_joined, split_results
 from .content import DATA, decode_block, encode_block, encode_content, is_generated, listed
 from .facts import ALONE, API, AS_JSON, GENERATED, KEY, PART_NAMES, camel, keeping, restored
 
@@ -107,10 +107,10 @@ def _decode_user(wire: dict[str, Any], turns: _Turns) -> list[Message]:
     parts = listed(wire.get("parts"))
     if not isinstance(parts, list) or not any(map(_is_result, parts)):
         return [_shelled(UserMessage(content=_decode_parts(wire, turns.ids)), wire, "user")]
-    pieces = apart(
+    pieces = split_results(
         parts, _is_result, lambda part: _decode_result(part, turns), lambda part: decode_block(part, turns.ids)
     )
-    return marked(pieces, _shell(wire, "user"), turns.before, API)
+    return mark_joined(pieces, _shell(wire, "user"), turns.before, API)
 
 
 def _is_result(part: Any) -> bool:
@@ -141,7 +141,7 @@ def _decode_result(wire: dict[str, Any], turns: _Turns) -> ToolResultMessage:
         is_error=failed,
         extra={API: hints | ({GENERATED: True} if orphan else {})} if hints or orphan else {},
     )
-    return keeping(result, part, _say_result(result, turns.calls, QUIET), snakes)
+    return keeping(result, part, _encode_result_part(result, turns.calls, QUIET), snakes)
 
 
 # Names under which clients put what a tool gave. Google's own are `output` and `error`.
@@ -196,9 +196,9 @@ def _encode_messages(messages: tuple[Message, ...], report: Reporter) -> list[di
         report.message = at
         match message:
             case UserMessage():
-                _say_user(emitted, message, before, report)
+                _add_user(emitted, message, before, report)
             case AssistantMessage():
-                emitted.append(_say_content("model", message.content, message.extra, report))
+                emitted.append(_encode_message("model", message.content, message.extra, report))
                 if type(message.content) is tuple:
                     _note_calls(calls, message.tool_calls)
             case ToolResultMessage():
@@ -211,7 +211,7 @@ def _encode_messages(messages: tuple[Message, ...], report: Reporter) -> list[di
     return emitted
 
 
-def _say_content(role: str, content: Content, extra: Extra, report: Reporter) -> dict[str, Any]:
+def _encode_message(role: str, content: Content, extra: Extra, report: Reporter) -> dict[str, Any]:
     parts = encode_content(content, report)
     wire: dict[str, Any] = {"role": role} if parts is None else {"role": role, "parts": parts}
     return _shaped(wire, extra.get(API)) if extra else wire
@@ -225,9 +225,9 @@ def _shaped(wire: dict[str, Any], extra_fields: Mapping[str, Any] | None) -> dic
     return wire
 
 
-def _say_user(emitted: list[dict[str, Any]], message: UserMessage, before: Message | None, report: Reporter) -> None:
+def _add_user(emitted: list[dict[str, Any]], message: UserMessage, before: Message | None, report: Reporter) -> None:
     extra_fields = residual_of(message.extra, API)
-    wire = _say_content("user", message.content, message.extra, report)
+    wire = _encode_message("user", message.content, message.extra, report)
     if extra_fields.get(JOINED) and _takes_parts(before, emitted) and isinstance(wire.get("parts"), list):
         emitted[-1]["parts"].extend(wire["parts"])
     else:
@@ -242,7 +242,7 @@ def _join_result(
     report: Reporter,
 ) -> None:
     extra_fields = residual_of(message.extra, API)
-    part = _say_result(message, calls, report)
+    part = _encode_result_part(message, calls, report)
     if extra_fields.get(JOINED, isinstance(before, ToolResultMessage)) and _takes_parts(before, emitted):
         emitted[-1]["parts"].append(part)
     else:
@@ -253,7 +253,9 @@ def _takes_parts(before: Message | None, emitted: list[dict[str, Any]]) -> bool:
     return isinstance(before, (ToolResultMessage, UserMessage)) and isinstance(emitted[-1].get("parts"), list)
 
 
-def _say_result(result: ToolResultMessage, calls: Mapping[str, tuple[str, bool]], report: Reporter) -> dict[str, Any]:
+def _encode_result_part(
+    result: ToolResultMessage, calls: Mapping[str, tuple[str, bool]], report: Reporter
+) -> dict[str, Any]:
     """A result as a part: with the id of its call if that has one, and the name of its tool."""
     called, generated = calls.get(result.tool_call_id, (None, False))
     fields: dict[str, Any] = {}

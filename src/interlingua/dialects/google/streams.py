@@ -27,7 +27,7 @@ from .answers import (
     encode_envelope,
     encode_response,
     first_candidate,
-    stop_word,
+    wire_stop_reason,
     with_envelope,
 )
 from .content import decode_block, decode_call, decode_text, decoder_of, encode_block, with_citations
@@ -525,7 +525,7 @@ class StreamEncoder(Encoder):
         body = encode_answer(message, [])
         candidate = first_candidate(body)
         if candidate is not None and candidate.get("finishReason") is None:
-            candidate["finishReason"] = stop_word(message)  # without it, a stream is cut off
+            candidate["finishReason"] = wire_stop_reason(message)  # without it, a stream is cut off
         return self._event(body, residual_of(message.extra, API).get(RESPONSE, {}).get(ENVELOPE))
 
     def _is_stop(self, message: AssistantMessage) -> bool:

@@ -6,7 +6,15 @@ from typing import Any
 from ...values.errors import InterlinguaError, ProviderError
 from ...values.losses import SupportTable, bookkeeping, dropped, kept, record, some
 from ...values.messages import StopReason
-from ..provider_errors import as_provider_error, error_of, joined_text, provider_error, status_of, word_status, worded
+from ..provider_errors import (
+    as_provider_error,
+    code_status,
+    error_of,
+    error_text,
+    joined_text,
+    provider_error,
+    status_of,
+)
 from ..residual import lenient, optional, whole
 
 API = "google-interactions"
@@ -171,5 +179,5 @@ def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = Non
 def encode_error(error: InterlinguaError) -> tuple[int, Any]:
     given = as_provider_error(error)
     status = status_of(given)
-    code = CODES.get(word_status(given), "internal" if status >= 500 else "invalid_request")
-    return status, {"error": {"message": worded(given), "code": code}}
+    code = CODES.get(code_status(given), "internal" if status >= 500 else "invalid_request")
+    return status, {"error": {"message": error_text(given), "code": code}}

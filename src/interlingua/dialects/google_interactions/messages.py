@@ -34,7 +34,7 @@ from ..residual import (
     string,
     with_residual,
 )
-from ..results import apart
+from ..results import split_results
 from .content import decode_content, decode_outputs, decode_step, encode_content, encode_outputs, encode_steps
 from .facts import API, GENERATED, INSIDE, ONE_ANSWER, TURN
 
@@ -113,7 +113,7 @@ def _decode_input(step: dict[str, Any], turns: _Turns) -> list[Message]:
     items = step.get("content")
     if isinstance(items, list) and any(map(_is_result, items)):
         # Clients of the first revision put results among the contents of the user.
-        pieces: list[Any] = apart(items, _is_result, lambda item: _decode_result(item, turns), decode_content)
+        pieces: list[Any] = split_results(items, _is_result, lambda item: _decode_result(item, turns), decode_content)
         pieces[1:] = [with_residual(piece, API, **{JOINED: True}) for piece in pieces[1:]]
         return [with_residual(pieces[0], API, **{INSIDE: True, MESSAGE: residual(step, _input(items))}), *pieces[1:]]
     content: Content = None
@@ -198,15 +198,15 @@ def encode_messages(messages: tuple[Message, ...], report: Reporter) -> list[Any
         report.message = at
         match message:
             case UserMessage():
-                _say_user(steps, message, before, report)
+                _add_user(steps, message, before, report)
             case AssistantMessage():
                 joined = joined or (
                     isinstance(before, AssistantMessage) and not (_is_turn(before) or _is_turn(message))
                 )
                 calls |= {block.id: block for block in blocks_of(message.content) if isinstance(block, ToolCall)}
-                _say_answer(steps, message, report)
+                _add_answer(steps, message, report)
             case ToolResultMessage():
-                _say_result(steps, message, before, calls, report)
+                _add_result(steps, message, before, calls, report)
             case CustomMessage():  # the wire's own unknown role goes back
                 steps.append({"role": message.role, **message.fields})
             case _:
@@ -242,7 +242,7 @@ def _encode_contents(content: Content, report: Reporter) -> list[Any]:
     return items
 
 
-def _say_user(steps: list[Any], message: UserMessage, before: Message | None, report: Reporter) -> None:
+def _add_user(steps: list[Any], message: UserMessage, before: Message | None, report: Reporter) -> None:
     hints, content = residual_of(message.extra, API), message.content
     if isinstance(content, tuple) and len(content) == 1 and not hints:
         (block,) = content
@@ -265,7 +265,7 @@ def _takes_contents(before: Message | None, steps: list[Any]) -> bool:
     )
 
 
-def _say_result(
+def _add_result(
     steps: list[Any],
     result: ToolResultMessage,
     before: Message | None,
@@ -300,7 +300,7 @@ def _encode_result(result: ToolResultMessage, calls: Mapping[str, ToolCall], rep
     return restored(wire, result.extra, API) if result.extra else wire
 
 
-def _say_answer(steps: list[Any], message: AssistantMessage, report: Reporter) -> None:
+def _add_answer(steps: list[Any], message: AssistantMessage, report: Reporter) -> None:
     if _is_turn(message):
         content = message.content
         items = content if isinstance(content, str) else encode_outputs(content or (), report)

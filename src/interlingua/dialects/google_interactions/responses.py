@@ -42,7 +42,7 @@ from ..residual import (
     model_names,
     named,
     optional,
-    own_word,
+    own_stop_reason,
     put_back,
     reason_for,
     residual_of,
@@ -101,8 +101,8 @@ def _is_first_revision(wire: Mapping[str, Any]) -> bool:
 
 def _decode_answer(wire: dict[str, Any], content: tuple[Block, ...], base: AssistantMessage) -> AssistantMessage:
     """The message whose envelope is `wire` and whose content is read already."""
-    word = optional(wire.get("status"))
-    reason = reason_for(word, STOP_REASONS, content)
+    stop = optional(wire.get("status"))
+    reason = reason_for(stop, STOP_REASONS, content)
     failed = reason in ("error", "aborted")
     message = replace(
         base,
@@ -112,8 +112,8 @@ def _decode_answer(wire: dict[str, Any], content: tuple[Block, ...], base: Assis
         timestamp=base.timestamp if base.timestamp is not None else decode_time(wire.get("created")),
         usage=_decode_usage(wire.get("usage")),
         stop_reason=reason,
-        stop_detail=word,
-        error_message=(_decode_problem(wire) or _explained(word)) if failed else None,
+        stop_detail=stop,
+        error_message=(_decode_problem(wire) or _explained(stop)) if failed else None,
     )
     emitted = _encode_envelope(message)
     given = dict(wire)
@@ -131,8 +131,8 @@ def _decode_problem(wire: Mapping[str, Any]) -> str | None:
     return next((text for text in texts if isinstance(text, str)), None)
 
 
-def _explained(word: str | None) -> str:
-    return f"the provider stopped: {word or 'no reason given'}"
+def _explained(stop: str | None) -> str:
+    return f"the provider stopped: {stop or 'no reason given'}"
 
 
 def _decode_usage(wire: Any) -> Usage | None:
@@ -177,17 +177,17 @@ def _encode_answer(message: AssistantMessage, report: Reporter) -> dict[str, Any
 
 
 def _encode_envelope(message: AssistantMessage) -> dict[str, Any]:
-    word = _stop_word(message)
+    stop = _wire_stop_reason(message)
     body: dict[str, Any] = {
         "id": message.response_id or generated_id(message, "v1_"),
         "object": "interaction",
-        "status": word,
+        "status": stop,
         "model": message.response_model or message.model or "",
     }
     created = encode_time(message.timestamp, digits=False)
     if created is not None:
         body |= {"created": created, "updated": created}
-    if message.error_message is not None and message.error_message != _explained(word):
+    if message.error_message is not None and message.error_message != _explained(stop):
         body["errors"] = [{"message": message.error_message}]
     body["steps"] = []
     if message.usage is not None:
@@ -195,8 +195,8 @@ def _encode_envelope(message: AssistantMessage) -> dict[str, Any]:
     return body
 
 
-def _stop_word(message: AssistantMessage) -> str:
-    return own_word(message, STOP_REASONS) or WIRE_STOP_REASONS.get(message.stop_reason or "", "completed")
+def _wire_stop_reason(message: AssistantMessage) -> str:
+    return own_stop_reason(message, STOP_REASONS) or WIRE_STOP_REASONS.get(message.stop_reason or "", "completed")
 
 
 def _encode_usage(usage: Usage) -> dict[str, Any]:
@@ -213,12 +213,12 @@ def _encode_usage(usage: Usage) -> dict[str, Any]:
 
 def _report_envelope(message: AssistantMessage, report: Reporter) -> None:
     """What will be read back otherwise than it is."""
-    word = _stop_word(message)
-    reason = reason_for(word, STOP_REASONS, blocks_of(message.content))
+    stop = _wire_stop_reason(message)
+    reason = reason_for(stop, STOP_REASONS, blocks_of(message.content))
     if reason != message.stop_reason:
         report.at("$.stopReason", "stop_reason", f"read back as {reason}", "weakened")
-    if word != message.stop_detail:
-        report.at("$.stopDetail", "stop_detail", f"this wire's value is {word}", "record")
+    if stop != message.stop_detail:
+        report.at("$.stopDetail", "stop_detail", f"this wire's value is {stop}", "record")
     if message.timestamp is not None and encode_time(message.timestamp) is None:
         report.at("$.timestamp", "timestamp", "no calendar has this time", "record")
     if message.response_model and message.response_model != message.model:
@@ -635,7 +635,7 @@ class StreamEncoder(Encoder):
         return before + _event("interaction.completed", {"interaction": shell})
 
     def _is_stop(self, message: AssistantMessage) -> bool:
-        return message.stop_detail is not None and own_word(message, STOP_REASONS) is not None
+        return message.stop_detail is not None and own_stop_reason(message, STOP_REASONS) is not None
 
     def _failure(self, error: ProviderError) -> bytes:
         return _event("error", encode_error(error)[1])

@@ -63,7 +63,7 @@ from ..codec import (
     write_options,
 )
 from ..framing import NDJSON, Frame, Framing, framing_for, write_ndjson
-from ..provider_errors import as_provider_error, joined_text, provider_error, status_of, worded
+from ..provider_errors import as_provider_error, error_text, joined_text, provider_error, status_of
 from ..residual import (
     RESPONSE,
     Ids,
@@ -82,7 +82,7 @@ from ..residual import (
     named,
     optional,
     own_path,
-    own_word,
+    own_stop_reason,
     put_back,
     reason_for,
     residual,
@@ -695,17 +695,17 @@ def decode_response(body: Any, base: AssistantMessage, given: Given) -> Assistan
 
 def _decode_answer(wire: dict[str, Any], content: tuple[Block, ...], base: AssistantMessage) -> AssistantMessage:
     """The message whose wire is `wire` and whose content is read already."""
-    word = optional(wire.get("done_reason"))
+    stop = optional(wire.get("done_reason"))
     cut_off = wire.get("done") is False
-    reason = "error" if cut_off else reason_for(word, STOP_REASONS, content)
-    problem = CUT_OFF if cut_off else f"the provider stopped: {word or 'no reason given'}"
+    reason = "error" if cut_off else reason_for(stop, STOP_REASONS, content)
+    problem = CUT_OFF if cut_off else f"the provider stopped: {stop or 'no reason given'}"
     message = replace(
         base,
         content=content,
         **_decode_envelope(wire, base),
         usage=_decode_usage(wire),
         stop_reason=reason,
-        stop_detail=word,
+        stop_detail=stop,
         error_message=problem if reason == "error" else None,
     )
     return keeping_response(message, API, wire, _encode_answer(message, _encode_blocks(content, QUIET)))
@@ -752,7 +752,7 @@ def _encode_answer(message: AssistantMessage, parts: _Parts) -> dict[str, Any]:
         body["created_at"] = created
     body["message"] = {"role": "assistant", **parts.encoded()}
     body["done"] = True
-    body["done_reason"] = _stop_word(message)
+    body["done_reason"] = _wire_stop_reason(message)
     if message.usage is not None:
         counted = _counted(message.usage)
         body["prompt_eval_count"] = counted.input
@@ -765,8 +765,8 @@ def _counted(usage: Usage) -> Usage:
     return Usage.of(usage.input + usage.cache_read + usage.cache_write, usage.output)
 
 
-def _stop_word(message: AssistantMessage) -> str | None:
-    return own_word(message, STOP_REASONS) or WIRE_STOP_REASONS.get(message.stop_reason or "")
+def _wire_stop_reason(message: AssistantMessage) -> str | None:
+    return own_stop_reason(message, STOP_REASONS) or WIRE_STOP_REASONS.get(message.stop_reason or "")
 
 
 # --- streams ---------------------------------------------------------------------------------------------------------
@@ -932,7 +932,7 @@ class StreamEncoder(Encoder):
         return message.stop_detail is not None and answer.get("done_reason") == message.stop_detail
 
     def _failure(self, error: ProviderError) -> bytes:
-        return _line({"error": worded(error)})
+        return _line({"error": error_text(error)})
 
 
 def _line(value: dict[str, Any]) -> bytes:
@@ -957,7 +957,7 @@ def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = Non
 
 def encode_error(error: InterlinguaError) -> tuple[int, Any]:
     given = as_provider_error(error)
-    return status_of(given), {"error": worded(given)}
+    return status_of(given), {"error": error_text(given)}
 
 
 def path(model: str, stream: bool, *, quirks: Quirks = None) -> str:

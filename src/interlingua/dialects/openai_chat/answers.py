@@ -15,7 +15,7 @@ from ..residual import (
     an_object,
     each,
     generated_id,
-    meaning,
+    known_reason,
     model_names,
     named,
     optional,
@@ -25,7 +25,7 @@ from ..residual import (
     whole,
     with_residual,
 )
-from .assistant import decode_spoken, say
+from .assistant import decode_assistant, encode_assistant
 from .content import Pairing
 from .facts import (
     API,
@@ -55,18 +55,18 @@ def read_answer(
     compat: Compat,
 ) -> AssistantMessage:
     """The message of an answer whose content is read already; `choice` is None where the answer has none."""
-    word = optional((choice or {}).get("finish_reason"))
+    stop = optional((choice or {}).get("finish_reason"))
     if choice is None and is_prompt_filtered(envelope):
-        word = FILTERED
-    reason = reason_of(word, content)
+        stop = FILTERED
+    reason = reason_of(stop, content)
     message = replace(
         base,
         content=content,
         **decode_envelope(envelope, base),
         usage=decode_usage(find_usage(envelope, choice or {}), compat),
         stop_reason=reason,
-        stop_detail=word,
-        error_message=_what_went_wrong(word, choice or envelope, content) if reason == "error" else None,
+        stop_detail=stop,
+        error_message=_error_message(stop, choice or envelope, content) if reason == "error" else None,
     )
     extra_fields = {**residual(envelope, encode_envelope(message, compat)), **beside}
     if choice is None:
@@ -76,25 +76,25 @@ def read_answer(
     return with_residual(message, API, **{RESPONSE: extra_fields}) if extra_fields else message
 
 
-def reason_of(word: str | None, content: tuple[Block, ...]) -> StopReason:
+def reason_of(stop: str | None, content: tuple[Block, ...]) -> StopReason:
     """Why the answer ended. A refusal is no answer, whatever the wire calls it."""
     if any(isinstance(block, TextBlock) and block.refusal for block in content):
         return "error"
     # A word that no host is known to use may mean that the answer was cut: its calls must not run.
-    if word and meaning(word, STOP_REASONS) is None and any(isinstance(block, ToolCall) for block in content):
+    if stop and known_reason(stop, STOP_REASONS) is None and any(isinstance(block, ToolCall) for block in content):
         return "length"
-    return reason_for(word, STOP_REASONS, content)
+    return reason_for(stop, STOP_REASONS, content)
 
 
-def _what_went_wrong(word: str | None, choice: Mapping[str, Any], content: tuple[Block, ...]) -> str:
+def _error_message(stop: str | None, choice: Mapping[str, Any], content: tuple[Block, ...]) -> str:
     error = choice.get("error")
     if isinstance(error, dict) and isinstance(error.get("message"), str):
         return str(error["message"])
     refusal = "".join(block.text for block in content if isinstance(block, TextBlock) and block.refusal)
     if refusal:
         return f"the model refused: {refusal}"
-    filters = ", ".join(_filters(choice)) if word == FILTERED else ""
-    return f"the provider stopped: {word or 'no reason given'}{filters and f' ({filters})'}"
+    filters = ", ".join(_filters(choice)) if stop == FILTERED else ""
+    return f"the provider stopped: {stop or 'no reason given'}{filters and f' ({filters})'}"
 
 
 def is_prompt_filtered(envelope: Mapping[str, Any]) -> bool:
@@ -150,7 +150,9 @@ def whole_answer(message: AssistantMessage, compat: Compat, report: Reporter) ->
 
 def _encoded_answer(message: AssistantMessage, compat: Compat, report: Reporter) -> dict[str, Any]:
     extra_fields = response_residual(message).get(MESSAGE) or {}
-    return put_back(say(blocks_of(message.content), extra_fields, compat, report, answer=True), extra_fields)
+    return put_back(
+        encode_assistant(blocks_of(message.content), extra_fields, compat, report, answer=True), extra_fields
+    )
 
 
 def encode_envelope(message: AssistantMessage, compat: Compat) -> dict[str, Any]:
@@ -167,17 +169,17 @@ def encode_envelope(message: AssistantMessage, compat: Compat) -> dict[str, Any]
 
 def _encode_choice_shell(message: AssistantMessage) -> dict[str, Any]:
     """A choice without its message."""
-    word = stop_word(message)
-    wire: dict[str, Any] = {"index": 0, "finish_reason": word}
-    if word == "error" and message.error_message is not None:
+    stop = wire_stop_reason(message)
+    wire: dict[str, Any] = {"index": 0, "finish_reason": stop}
+    if stop == "error" and message.error_message is not None:
         wire["error"] = {"message": message.error_message}
     return wire
 
 
-def stop_word(message: AssistantMessage) -> str | None:
-    word, content = message.stop_detail, blocks_of(message.content)
-    if word in STOP_REASONS and reason_of(word, content) == message.stop_reason:
-        return word
+def wire_stop_reason(message: AssistantMessage) -> str | None:
+    stop, content = message.stop_detail, blocks_of(message.content)
+    if stop in STOP_REASONS and reason_of(stop, content) == message.stop_reason:
+        return stop
     if message.stop_reason == "error" and reason_of("stop", content) == "error":
         return "stop"  # a refusal says it all
     return WIRE_STOP_REASONS.get(message.stop_reason or "")
@@ -198,8 +200,8 @@ def decode_response(body: Any, base: AssistantMessage, given: Given) -> Assistan
     beside: dict[str, Any] = {CHOICES: others} if others else {}
     if choice.get("message") is None and _is_failed(choice):  # so Azure gives a choice of which its filter took all
         return read_answer(envelope, choice, (), {**beside, UNSAID: True}, base, compat)
-    spoken = an_object(choice.get("message"), API, "$.choices[0].message")
-    content, extra_fields = decode_spoken(spoken, compat, Pairing(given.mint).mint, answer=True)
+    wire_message = an_object(choice.get("message"), API, "$.choices[0].message")
+    content, extra_fields = decode_assistant(wire_message, compat, Pairing(given.mint).mint, answer=True)
     if extra_fields:
         beside[MESSAGE] = extra_fields
     rest = {key: value for key, value in choice.items() if key != "message"}
@@ -221,10 +223,10 @@ def encode_response(
 
 
 def _report_answer(message: AssistantMessage, report: Reporter) -> None:
-    word = stop_word(message)
-    if message.stop_reason is None or reason_of(word, blocks_of(message.content)) != message.stop_reason:
+    stop = wire_stop_reason(message)
+    if message.stop_reason is None or reason_of(stop, blocks_of(message.content)) != message.stop_reason:
         report.at("$.stopReason", "stop_reason", "the wire has no value for it", "weakened")
-    if word != message.stop_detail:
+    if stop != message.stop_detail:
         report.at("$.stopDetail", "stop_detail", "another wire's value", "record")
     if message.timestamp is not None and (message.timestamp % 1000 or not message.timestamp):
         report.at("$.timestamp", "timestamp", "written in whole seconds", "record")

@@ -127,25 +127,25 @@ def text_in(details: list[Any]) -> str:
 # The assistant's message, which has a place for each kind of content, read as blocks.
 
 
-def decode_spoken(
+def decode_assistant(
     wire: dict[str, Any], compat: Compat, mint: Callable[[], str], *, answer: bool
 ) -> tuple[tuple[Block, ...], dict[str, Any]]:
     """The blocks of an assistant message, and what saying them again would get wrong about it."""
     tracks, marks = _decode_tracks(wire, compat, mint, answer=answer)
     blocks = sourced([block for track in TRACKS for block in tracks.get(track, ())], wire)
-    return tuple(blocks), _spoken_residual(wire, blocks, marks, compat, answer=answer)
+    return tuple(blocks), _assistant_residual(wire, blocks, marks, compat, answer=answer)
 
 
-def _spoken_residual(
+def _assistant_residual(
     wire: dict[str, Any], blocks: Iterable[Block], marks: dict[str, Any], compat: Compat, *, answer: bool
 ) -> dict[str, Any]:
-    encoded = say(blocks, marks, compat, QUIET, answer=answer)
+    encoded = encode_assistant(blocks, marks, compat, QUIET, answer=answer)
     content = wire.get("content")
     if isinstance(content, list) and not (
         isinstance(encoded["content"], list) and len(encoded["content"]) == len(content)
     ):
         marks[PARTS] = True
-        encoded = say(blocks, marks, compat, QUIET, answer=answer)
+        encoded = encode_assistant(blocks, marks, compat, QUIET, answer=answer)
     # The items of a list have their own residuals.
     lists = {
         key: encoded[key] for key in _LISTS if isinstance(wire.get(key), list) and isinstance(encoded.get(key), list)
@@ -171,14 +171,14 @@ def _decode_tracks(
         if content or not answer:
             tracks["content"] = [TextBlock(text=content)]
     elif isinstance(content, list):
-        tracks["content"] = [decode_spoken_part(part) for part in content]
+        tracks["content"] = [decode_assistant_part(part) for part in content]
     elif content is not None:  # some hosts give structured output as an object
         tracks["content"] = [TextBlock(text=jsontext.compact(content))]
     refusal = wire.get("refusal")
     if isinstance(refusal, str) and refusal:
         tracks["refusal"] = [TextBlock(text=refusal, refusal=True)]
-    if is_sound(wire.get("audio")):
-        tracks["audio"] = [decode_spoken_sound(wire["audio"], answer=answer)]
+    if is_audio(wire.get("audio")):
+        tracks["audio"] = [decode_assistant_audio(wire["audio"], answer=answer)]
     if is_legacy_call(wire.get("function_call")):
         tracks["function_call"] = [OpaqueBlock(dialect=API, value={"function_call": wire["function_call"]})]
     images = wire.get("images")
@@ -214,7 +214,7 @@ def _decode_thoughts(
         marks[REPEATS] = repeats
 
 
-def decode_spoken_part(wire: Any) -> Block:
+def decode_assistant_part(wire: Any) -> Block:
     """A part of an assistant's content list; of media it is noted, since their usual place is another."""
     block = decode_part(wire)
     if isinstance(block, (ImageBlock, AudioBlock, DocumentBlock)):
@@ -222,16 +222,16 @@ def decode_spoken_part(wire: Any) -> Block:
     return block
 
 
-def is_sound(wire: Any) -> bool:
+def is_audio(wire: Any) -> bool:
     return isinstance(wire, dict) and bool(optional(wire.get("id")) or optional(wire.get("data")))
 
 
-def decode_spoken_sound(wire: dict[str, Any], *, answer: bool) -> AudioBlock:
+def decode_assistant_audio(wire: dict[str, Any], *, answer: bool) -> AudioBlock:
     """Sound that the model made. An answer brings it whole; a request refers to it by its id."""
     sound = AudioBlock(file_id=optional(wire.get("id")))
     if answer:
         sound = replace(sound, data=optional(wire.get("data")), transcript=optional(wire.get("transcript")))
-    extra_fields = residual(wire, encode_spoken_sound(sound, answer=answer))
+    extra_fields = residual(wire, encode_assistant_audio(sound, answer=answer))
     if not extra_fields:
         return sound
     return replace(sound, extra={API: {RESPONSE: extra_fields} if answer else extra_fields})
@@ -253,7 +253,7 @@ def _without_indexes(calls: list[Any], marks: dict[str, Any]) -> list[Any]:
 # Blocks encoded as the assistant's message.
 
 
-def encode_spoken_sound(sound: AudioBlock, *, answer: bool) -> dict[str, Any]:
+def encode_assistant_audio(sound: AudioBlock, *, answer: bool) -> dict[str, Any]:
     wire: dict[str, Any] = {}
     if sound.file_id is not None:
         wire["id"] = sound.file_id
@@ -265,7 +265,7 @@ def encode_spoken_sound(sound: AudioBlock, *, answer: bool) -> dict[str, Any]:
     return wire
 
 
-def say(
+def encode_assistant(
     blocks: Iterable[Block], residual: Mapping[str, Any], compat: Compat, report: Reporter, *, answer: bool
 ) -> dict[str, Any]:
     """An assistant message that says the blocks."""
@@ -321,7 +321,7 @@ class _AssistantEncode:
                     self.images += encoded
                     self._run("images")
             case AudioBlock():
-                self._spoken_sound(block)
+                self._audio(block)
             case _:
                 self._lose(block)
 
@@ -351,12 +351,12 @@ class _AssistantEncode:
                 self.refusals.append(block.text)
                 self._run("refusal")
             else:
-                self._say_nothing("an empty refusal")
+                self._lose_empty("an empty refusal")
             return
         plain = not (special or self.parts_kept)
         if plain and self.answer and not block.text:
             self.blank = True
-            self._say_nothing("an empty text")
+            self._lose_empty("an empty text")
             return
         if plain and self.answer and self.content and self.content[-1][0]:
             self.merged = True
@@ -364,7 +364,7 @@ class _AssistantEncode:
             self._run("content")
         else:
             self.texts += 1
-            self._say_text(block, plain)
+            self._add_text(block, plain)
         self._sign(block.text_signature)
         if self.texts == 1:
             self.citations += [(citation, self.spoken) for citation in block.citations]
@@ -372,14 +372,14 @@ class _AssistantEncode:
             self.report.lost("citations", "sources belong to the first text", field="citations")
         self.spoken += len(block.text)
 
-    def _say_text(self, block: TextBlock, plain: bool) -> None:
+    def _add_text(self, block: TextBlock, plain: bool) -> None:
         if plain:
             self.content.append((True, block.text))
             self._run("content")
         else:
             self._part(say_part(block))
 
-    def _say_nothing(self, what: str) -> None:
+    def _lose_empty(self, what: str) -> None:
         self.report.lost(what, "it says nothing", "record")
 
     def _unsigned(self, block: TextBlock) -> None:
@@ -422,7 +422,7 @@ class _AssistantEncode:
         elif block.thinking:
             self._plain_thinking(block.thinking, residual.get(FIELDS) or [self.compat.reasoning_field])
         else:
-            self._say_nothing("an empty thought")
+            self._lose_empty("an empty thought")
 
     def _plain_thinking(self, text: str, names: list[str]) -> None:
         track = names[0]
@@ -452,11 +452,11 @@ class _AssistantEncode:
             case _:
                 self.report.lost("opaque", "it is no piece of such a message")
 
-    def _spoken_sound(self, sound: AudioBlock) -> None:
+    def _audio(self, sound: AudioBlock) -> None:
         if self.sound is not None or not (sound.file_id or (self.answer and sound.data)):
             self._lose(sound)
             return
-        encoded = encode_spoken_sound(sound, answer=self.answer)
+        encoded = encode_assistant_audio(sound, answer=self.answer)
         if self.answer and sound.extra:
             encoded = put_back(encoded, (sound.extra.get(API) or {}).get(RESPONSE) or {})
         self.sound = restored(encoded, sound.extra, API) if sound.extra else encoded

@@ -218,10 +218,10 @@ def say_part(block: Block) -> list[Any]:
         case TextBlock():
             wire = {"type": "refusal", "refusal": block.text} if block.refusal else {"type": "text", "text": block.text}
         case ThinkingBlock():
-            wire = _say_thought(block)
+            wire = _encode_thinking_part(block)
             return [restored(wire, block.extra, API)]
         case ImageBlock() | AudioBlock() | DocumentBlock():
-            wire = _say_media(block, block.extra.get(API) or {})
+            wire = _encode_media(block, block.extra.get(API) or {})
             if wire is None:
                 return []
         case OpaqueBlock() if block.dialect == API:
@@ -229,7 +229,7 @@ def say_part(block: Block) -> list[Any]:
         case _:
             return []
     if block.cache is not None:
-        say_cache(wire, block.cache)
+        put_cache(wire, block.cache)
     return [restored(wire, block.extra, API) if block.extra else wire]
 
 
@@ -242,7 +242,7 @@ def _opaque_part(value: Any) -> list[Any]:
     return []
 
 
-def _say_thought(block: ThinkingBlock) -> dict[str, Any]:
+def _encode_thinking_part(block: ThinkingBlock) -> dict[str, Any]:
     extra_fields, text = block.extra.get(API) or {}, block.thinking
     lengths = extra_fields.get(SPLIT)
     wire: dict[str, Any] = {"type": "thinking"}
@@ -262,15 +262,15 @@ def text_chunk(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-def _say_media(
+def _encode_media(
     block: ImageBlock | AudioBlock | DocumentBlock, extra_fields: Mapping[str, Any]
 ) -> dict[str, Any] | None:
     kind = extra_fields.get(AS) or _usual_part(block)
     url = _url_of(block, extra_fields)
     if kind == "file":
-        return _say_file(block, url)
+        return _encode_file(block, url)
     if kind == "input_audio":
-        return _say_sound(block, extra_fields)
+        return _encode_audio(block, extra_fields)
     if url is None:
         return None
     if kind == "document_url":
@@ -289,7 +289,7 @@ def _url_of(block: ImageBlock | AudioBlock | DocumentBlock, extra_fields: Mappin
     return data_url(block.mime_type, block.data)
 
 
-def _say_file(block: ImageBlock | AudioBlock | DocumentBlock, url: str | None) -> dict[str, Any] | None:
+def _encode_file(block: ImageBlock | AudioBlock | DocumentBlock, url: str | None) -> dict[str, Any] | None:
     file: dict[str, Any] = {}
     if isinstance(block, DocumentBlock):
         if block.data is not None and block.mime_type is None:
@@ -305,7 +305,7 @@ def _say_file(block: ImageBlock | AudioBlock | DocumentBlock, url: str | None) -
     return {"type": "file", "file": file} if "file_data" in file or "file_id" in file else None
 
 
-def _say_sound(
+def _encode_audio(
     block: ImageBlock | AudioBlock | DocumentBlock, extra_fields: Mapping[str, Any]
 ) -> dict[str, Any] | None:
     if extra_fields.get(PLAIN):
@@ -317,7 +317,7 @@ def _say_sound(
     return {"type": "input_audio", "input_audio": {"data": block.data, **spelled}}
 
 
-def say_cache(wire: dict[str, Any], cache: CacheMarker) -> None:
+def put_cache(wire: dict[str, Any], cache: CacheMarker) -> None:
     """Puts the breakpoint into the field it came in."""
     wire[BREAKPOINT if _is_openai_s(cache) else CACHE] = _encode_marker(cache)
 
@@ -521,7 +521,7 @@ def encode_call(call: ToolCall) -> dict[str, Any]:
     if call.thought_signature is not None:
         wire["extra_content"] = signed(call.thought_signature)
     if call.cache is not None:
-        say_cache(wire, call.cache)
+        put_cache(wire, call.cache)
     return restored(wire, call.extra, API) if call.extra else wire
 
 

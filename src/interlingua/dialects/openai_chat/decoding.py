@@ -14,12 +14,12 @@ from ..streaming import Decoder
 from .accumulators import ACCUMULATING, CallReader, DetailReader, OpenBlock, grow, joined
 from .answers import decode_envelope, is_prompt_filtered, read_answer
 from .assistant import (
-    decode_spoken_part,
-    decode_spoken_sound,
+    decode_assistant_audio,
+    decode_assistant_part,
+    encode_assistant,
+    is_audio,
     is_legacy_call,
-    is_sound,
     plain_thought,
-    say,
     text_in,
 )
 from .content import (
@@ -307,7 +307,7 @@ class StreamDecoder(Decoder):
             known.update((key, value) for key, value in part.items() if key not in ("type", grown))
 
     def _whole_part(self, part: Any) -> None:
-        block = decode_spoken_part(part)
+        block = decode_assistant_part(part)
         self._open("part", block)
         self._record.close(self._block.key, block)
 
@@ -317,7 +317,7 @@ class StreamDecoder(Decoder):
         wire = known if isinstance(known, dict) else {}
         grow(wire, value, ACCUMULATING)
         self._message[track] = wire
-        if track not in self._grown and (is_sound(wire) if track == "audio" else is_legacy_call(wire)):
+        if track not in self._grown and (is_audio(wire) if track == "audio" else is_legacy_call(wire)):
             self._open(track, AudioBlock() if track == "audio" else OpaqueBlock(dialect=API, value={}))
             self._grown[track] = self._block.key
 
@@ -356,7 +356,7 @@ class StreamDecoder(Decoder):
             if at == key:
                 given = joined(self._message.pop(grown))
                 if grown == "audio":
-                    return decode_spoken_sound(given, answer=True)
+                    return decode_assistant_audio(given, answer=True)
                 return OpaqueBlock(dialect=API, value={grown: given})
         text, block, wire = record.text(key), record.block(key), self._wires.get(key)
         if isinstance(block, ThinkingBlock) and wire is not None:
@@ -388,7 +388,7 @@ class StreamDecoder(Decoder):
         self._details.mark_repeats(content, marks, self._compat)
         if self._listed and not _implies_parts(content):
             marks[PARTS] = True
-        encoded = say(content, marks, self._compat, QUIET, answer=True)
+        encoded = encode_assistant(content, marks, self._compat, QUIET, answer=True)
         beside = {
             key: value
             for key, value in joined(self._message).items()
@@ -416,8 +416,8 @@ def _rank(track: str) -> int:
 
 def _implies_parts(content: tuple[Block, ...]) -> bool:
     """Whether saying the blocks gives a content list anyway, with the same parts."""
-    encoded = say(content, {}, PLAIN_HOST, QUIET, answer=True)["content"]
-    listed = say(content, {PARTS: True}, PLAIN_HOST, QUIET, answer=True)["content"]
+    encoded = encode_assistant(content, {}, PLAIN_HOST, QUIET, answer=True)["content"]
+    listed = encode_assistant(content, {PARTS: True}, PLAIN_HOST, QUIET, answer=True)["content"]
     return isinstance(encoded, list) and len(encoded) == len(listed)
 
 

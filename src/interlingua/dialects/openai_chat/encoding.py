@@ -13,8 +13,8 @@ from ...values.request import Request
 from ..framing import write_sse
 from ..residual import MESSAGE, put_back, restored
 from ..streaming import Encoder
-from .answers import encode_envelope, encode_response, response_residual, stop_word, whole_answer
-from .assistant import TEXTS, encode_detail, is_detail, say
+from .answers import encode_envelope, encode_response, response_residual, whole_answer, wire_stop_reason
+from .assistant import TEXTS, encode_assistant, encode_detail, is_detail
 from .content import encode_answered_call, encode_citation, say_part, signed, text_chunk
 from .facts import API, CUSTOM, DETAILS, FIELDS, PART, PARTS, PIECES, PLAIN, REPEATS, TRACKS, compat_of, encode_error
 
@@ -27,7 +27,7 @@ class StreamEncoder(Encoder):
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
         self._compat = compat_of(self._quirks)
-        self._says_usage = self._request is None or _wants_usage(self._request)
+        self._has_usage = self._request is None or _wants_usage(self._request)
         self._started = False
         self._head = b""  # a chunk up to its delta
         self._envelope: dict[str, Any] = {}
@@ -72,12 +72,12 @@ class StreamEncoder(Encoder):
     def _open_text(self, index: int, block: TextBlock) -> bytes:
         special = block.cache is not None or bool(block.extra.get(API))
         if block.refusal:
-            self._writers[index] = self._say_nothing if special else self._say_refusal
+            self._writers[index] = self._write_nothing if special else self._write_refusal
             return b""
         if not (special or self._residual.get(PARTS)):
-            self._writers[index] = self._say_text
+            self._writers[index] = self._write_text
             return b""
-        self._writers[index] = self._say_text_part
+        self._writers[index] = self._write_text_part
         self._once.discard("part")
         return self._cross_border(always=True)
 
@@ -86,7 +86,7 @@ class StreamEncoder(Encoder):
         border, self._border = self._border, False
         return self._write({"content": []}) if self._track == "content" and (border or always) else b""
 
-    def _say_text(self, text: str) -> bytes:
+    def _write_text(self, text: str) -> bytes:
         border = b""
         if self._border or self._track != "content":
             self._texts += self._border or not self._texts
@@ -94,33 +94,33 @@ class StreamEncoder(Encoder):
             self._track = "content"
         return b"".join((border, self._head, b'{"content":', jsontext.write(text), b"}", _TAIL))
 
-    def _say_text_part(self, text: str, rest: dict[str, Any] = {"type": "text"}) -> bytes:  # noqa: B006
+    def _write_text_part(self, text: str, rest: dict[str, Any] = {"type": "text"}) -> bytes:  # noqa: B006
         if "part" not in self._once:
             self._once.add("part")
             self._texts += 1
         self._track = "content"
         return self._write({"content": [{**rest, "text": text}]})
 
-    def _say_refusal(self, text: str) -> bytes:
+    def _write_refusal(self, text: str) -> bytes:
         self._track = "refusal"
         return self._write({"refusal": text})
 
-    def _say_nothing(self, text: str) -> bytes:
+    def _write_nothing(self, text: str) -> bytes:
         return b""
 
     def _end_text(self, index: int, block: TextBlock) -> bytes:
         special = block.cache is not None or bool(block.extra.get(API))
         if block.refusal:
             return self._end_block(index, block) if special else b""
-        if not (special or self._writers.get(index) == self._say_text_part):
-            return self._say_sources(block) if block.text else b""
+        if not (special or self._writers.get(index) == self._write_text_part):
+            return self._write_sources(block) if block.text else b""
         rest = {key: value for key, value in say_part(block)[0].items() if key != "text"}
-        encoded = b"" if len(rest) == 1 and "part" in self._once else self._say_text_part("", rest)
-        encoded += self._say_sources(block)
+        encoded = b"" if len(rest) == 1 and "part" in self._once else self._write_text_part("", rest)
+        encoded += self._write_sources(block)
         self._border = True
         return encoded
 
-    def _say_sources(self, block: TextBlock) -> bytes:
+    def _write_sources(self, block: TextBlock) -> bytes:
         """What the message adds to a text, while that text is the last content sent."""
         delta: dict[str, Any] = {}
         if block.citations and self._texts == 1:
@@ -139,11 +139,11 @@ class StreamEncoder(Encoder):
         residual = block.extra.get(API) or {}
         if residual.get(PART):
             border = self._write({"content": []}) if self._track == "thinking part" else b""
-            self._writers[index] = self._say_thought_string if residual.get(PLAIN) else self._say_thought_chunk
+            self._writers[index] = self._write_thinking_string if residual.get(PLAIN) else self._write_thinking_chunk
             self._track = ""
             return border
         if block.redacted:
-            self._writers[index] = self._say_nothing
+            self._writers[index] = self._write_nothing
         elif is_detail(block):
             entry = encode_detail(block, self._encoded_details)
             self._encoded_details += 1
@@ -153,11 +153,11 @@ class StreamEncoder(Encoder):
             self._writers[index] = self._thought_writer(residual.get(FIELDS) or [self._compat.reasoning_field])
         return b""
 
-    def _say_thought_chunk(self, text: str) -> bytes:
+    def _write_thinking_chunk(self, text: str) -> bytes:
         self._track = "thinking part"
         return self._write({"content": [{"type": "thinking", "thinking": [text_chunk(text)]}]})
 
-    def _say_thought_string(self, text: str) -> bytes:
+    def _write_thinking_string(self, text: str) -> bytes:
         self._track = "thinking part"
         return self._write({"content": [{"type": "thinking", "thinking": text}]})
 
@@ -188,11 +188,7 @@ class StreamEncoder(Encoder):
         if residual.get(PART):
             part = say_part(block)[0]
             empty: Any = "" if residual.get(PLAIN) else []
-            return (
-                b""
-                if len(part) == 2 and block.thinking
-                else self._say_part_rest_of_thought({**part, "thinking": empty})
-            )
+            return b"" if len(part) == 2 and block.thinking else self._write_thinking_rest({**part, "thinking": empty})
         if not is_detail(block):
             return b""
         known = self._details.pop(index, None)
@@ -209,7 +205,7 @@ class StreamEncoder(Encoder):
         self._track = DETAILS
         return self._write({DETAILS: [entry]})
 
-    def _say_part_rest_of_thought(self, part: dict[str, Any]) -> bytes:
+    def _write_thinking_rest(self, part: dict[str, Any]) -> bytes:
         self._track = "thinking part"
         return self._write({"content": [part]})
 
@@ -223,7 +219,7 @@ class StreamEncoder(Encoder):
         if isinstance(function, dict) and isinstance(function.get("arguments"), str):
             encoded = {**encoded, "function": {**function, "arguments": ""}}
         self._calls[index] = {"index": number, **encoded}
-        self._writers[index] = self._say_nothing if custom else self._call_writer(index, number)
+        self._writers[index] = self._write_nothing if custom else self._call_writer(index, number)
         self._track = "tool_calls"
         return self._write({"tool_calls": [self._calls[index]]})
 
@@ -261,7 +257,7 @@ class StreamEncoder(Encoder):
         return self._write({"tool_calls": [{"index": known["index"], **rest}]}) if rest else b""
 
     def _end_block(self, index: int, block: Block) -> bytes:
-        encoded = say([block], {}, self._compat, QUIET, answer=True)
+        encoded = encode_assistant([block], {}, self._compat, QUIET, answer=True)
         delta = {key: encoded[key] for key in TRACKS if encoded.get(key)}
         for key in ("audio", "function_call"):
             if key in delta and key in self._once:
@@ -284,7 +280,9 @@ class StreamEncoder(Encoder):
         before = b"" if self._started else self._start(message)
         given = whole_answer(message, self._compat, QUIET)
         self._set_head(given)
-        choices = given.pop("choices", None) or [{"index": 0, "message": {}, "finish_reason": stop_word(message)}]
+        choices = given.pop("choices", None) or [
+            {"index": 0, "message": {}, "finish_reason": wire_stop_reason(message)}
+        ]
         usage = given.pop("usage") if isinstance(given.get("usage"), dict) else None
         chunks = [self._last_chunk({**given, **self._envelope}, choices[0])]
         for choice in choices[1:]:
@@ -293,7 +291,7 @@ class StreamEncoder(Encoder):
             if isinstance(delta.get("tool_calls"), list):  # clients want their number
                 delta["tool_calls"] = [{"index": at, **call} for at, call in enumerate(delta["tool_calls"])]
             chunks.append({**self._envelope, "choices": [{**rest, "delta": delta}]})
-        if usage is not None and self._says_usage:
+        if usage is not None and self._has_usage:
             chunks.append({**self._envelope, "choices": [], "usage": usage})
         return before + b"".join(write_sse(jsontext.write(chunk)) for chunk in chunks) + write_sse(b"[DONE]")
 
@@ -307,7 +305,9 @@ class StreamEncoder(Encoder):
         return {**envelope, "choices": [{**rest, "delta": delta}]}
 
     def _is_stop(self, message: AssistantMessage) -> bool:
-        return message.stop_reason == "error" and (stop_word(message) != "error" or message.stop_detail == "error")
+        return message.stop_reason == "error" and (
+            wire_stop_reason(message) != "error" or message.stop_detail == "error"
+        )
 
     def _failure(self, error: ProviderError) -> bytes:
         return write_sse(jsontext.write(encode_error(error)[1]))

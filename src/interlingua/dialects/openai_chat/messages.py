@@ -23,8 +23,8 @@ from ...values.messages import (
 )
 from ..residual import HINTS, an_object, each, optional, put_back, residual, restored
 from ..results import Layout, encoded, gathered
-from .assistant import decode_spoken, is_detail, say
-from .content import Pairing, decode_cache, decode_part, encode_call, encode_part, real_id, say_cache
+from .assistant import decode_assistant, encode_assistant, is_detail
+from .content import Pairing, decode_cache, decode_part, encode_call, encode_part, put_cache, real_id
 from .facts import API, GENERATED, PARTS, Compat
 
 LAYOUT = Layout(API)
@@ -49,14 +49,14 @@ def _decode_message(wire: Any, pairing: Pairing, api: str, compat: Compat) -> Me
         user = replace(_USER, content=_decode_content(wire.get("content")))
         if len(wire) == 2 and "content" in wire:
             return user
-        return _kept(user, wire, say_plain("user", user.content))
+        return _kept(user, wire, plain_message("user", user.content))
     if role == "assistant":
         return _decode_assistant(wire, pairing, api, compat)
     if role == "tool":
         return _decode_result(wire, pairing)
     if role in ("system", "developer"):
         system = SystemMessage(content=_decode_content(wire.get("content")), developer=role == "developer")
-        return _kept(system, wire, say_plain(role, system.content))
+        return _kept(system, wire, plain_message(role, system.content))
     if not isinstance(role, str):
         raise BadWire(API, "a message needs a role: system, developer, user, assistant or tool", "$.role")
     return CustomMessage(role, {k: v for k, v in wire.items() if k != "role"})  # type: ignore[return-value]
@@ -78,7 +78,7 @@ def _kept(value: M, wire: dict[str, Any], emitted: dict[str, Any], marks: dict[s
     return replace(value, extra={API: extra_fields}) if extra_fields else value
 
 
-def say_plain(role: str, content: Content) -> dict[str, Any]:
+def plain_message(role: str, content: Content) -> dict[str, Any]:
     return {"role": role, "content": encode_content(content, QUIET)}
 
 
@@ -87,7 +87,7 @@ def _decode_assistant(wire: dict[str, Any], pairing: Pairing, api: str, compat: 
     content = wire.get("content")
     if len(wire) == 2 and (content is None or isinstance(content, str)) and "content" in wire:
         return replace(_ANSWER, content=None if content is None else (TextBlock(text=content),), api=api)
-    blocks, extra_fields = _decode_simply(wire, content) or decode_spoken(wire, compat, pairing.mint, answer=False)
+    blocks, extra_fields = _decode_simply(wire, content) or decode_assistant(wire, compat, pairing.mint, answer=False)
     for call in blocks:
         if isinstance(call, ToolCall):
             pairing.made(None if (call.extra.get(API) or {}).get(GENERATED) else call.id, call.id, call.name)
@@ -103,7 +103,7 @@ _SIMPLE = frozenset(
 
 
 def _decode_simply(wire: dict[str, Any], content: Any) -> tuple[tuple[Block, ...], dict[str, Any]] | None:
-    """What `decode_spoken` gives of a text and calls with nothing special about them; None for any other message."""
+    """What `decode_assistant` gives of a text and calls with nothing special about them; None for any other message."""
     calls = wire.get("tool_calls", ())
     if not (content is None or (type(content) is str and content)) or not wire.keys() <= _SIMPLE:
         return None
@@ -146,12 +146,12 @@ def _decode_result(wire: dict[str, Any], pairing: Pairing) -> ToolResultMessage:
     if len(wire) == 3 and isinstance(content, str) and call_id is not None and call_id == given:
         return result
     marks: dict[str, Any] = {} if call_id == given else {GENERATED: True}
-    emitted = _say_result(result, {}, QUIET)
+    emitted = _encode_result_message(result, {}, QUIET)
     if isinstance(content, list) and not (
         isinstance(emitted["content"], list) and len(emitted["content"]) == len(content)
     ):
         marks[PARTS] = True
-        emitted = _say_result(result, marks, QUIET)
+        emitted = _encode_result_message(result, marks, QUIET)
     return _kept(result, wire, emitted, marks)
 
 
@@ -247,13 +247,13 @@ def _encode_assistant(message: AssistantMessage, compat: Compat, report: Reporte
         emitted = {"role": "assistant", "content": content}
         report.lost("content", "a string is read as one text", "record", field="content")
     elif not extra_fields:
-        emitted = _say_simply(content, compat)
+        emitted = _encode_simply(content, compat)
     if emitted is None:
-        emitted = say(content, extra_fields or {}, compat, report, answer=False)  # type: ignore[arg-type]
+        emitted = encode_assistant(content, extra_fields or {}, compat, report, answer=False)  # type: ignore[arg-type]
     return put_back(emitted, extra_fields) if extra_fields else emitted
 
 
-def _say_simply(content: tuple[Block, ...], compat: Compat) -> dict[str, Any] | None:
+def _encode_simply(content: tuple[Block, ...], compat: Compat) -> dict[str, Any] | None:
     """The message for a thought, a text and calls, in this order and with nothing special about them; else None."""
     text = thought = None
     calls: list[dict[str, Any]] = []
@@ -289,7 +289,7 @@ def _encode_result(
     result: ToolResultMessage, pairing: Pairing, unnamed: dict[str, Any], compat: Compat, report: Reporter
 ) -> dict[str, Any]:
     extra_fields = result.extra.get(API) or {} if result.extra else {}
-    emitted = _say_result(result, extra_fields, report)
+    emitted = _encode_result_message(result, extra_fields, report)
     if result.tool_call_id in unnamed and not extra_fields.get(GENERATED):
         # The host gave the call no id, so its result has none either.
         emitted["tool_call_id"] = unnamed[result.tool_call_id]
@@ -311,7 +311,9 @@ def _encode_result(
     return emitted
 
 
-def _say_result(result: ToolResultMessage, extra_fields: Mapping[str, Any], report: Reporter) -> dict[str, Any]:
+def _encode_result_message(
+    result: ToolResultMessage, extra_fields: Mapping[str, Any], report: Reporter
+) -> dict[str, Any]:
     content: Any = result.content
     if isinstance(content, str):
         report.lost("content", "a string is read as one text", "record", field="content")
@@ -323,5 +325,5 @@ def _say_result(result: ToolResultMessage, extra_fields: Mapping[str, Any], repo
             content = encode_content(content, report)
     wire: dict[str, Any] = {"role": "tool", "tool_call_id": result.tool_call_id, "content": content}
     if result.cache is not None:
-        say_cache(wire, result.cache)
+        put_cache(wire, result.cache)
     return wire

@@ -34,23 +34,23 @@ from ..residual import (
     strings,
     whole,
 )
-from .content import decode_cache, decode_part, say_cache
+from .content import decode_cache, decode_part, put_cache
 from .facts import API, AS, FIELD_SUPPORT, PLAIN_HOST, SAMPLING, SERVICE, Compat, compat_of
-from .messages import decode_messages, encode_content, encode_messages, say_plain
+from .messages import decode_messages, encode_content, encode_messages, plain_message
 
 # How much to think, in the fields of each kind of host.
 
 
 def decode_reasoning(wire: dict[str, Any], compat: Compat) -> Reasoning | None:
     """How much to think, in whichever of the hosts' fields it is given."""
-    for way, read in _REASONING_WAYS.items():
+    for way, read in _REASONING_DECODERS.items():
         reasoning = read(wire)
         if reasoning is not None:
             return reasoning if way == compat.thinking_format else replace(reasoning, extra={API: {AS: way}})
     return None
 
 
-def _read_openrouter(wire: dict[str, Any]) -> Reasoning | None:
+def _decode_openrouter(wire: dict[str, Any]) -> Reasoning | None:
     given = wire.get("reasoning")
     if not isinstance(given, dict):
         return None
@@ -60,32 +60,32 @@ def _read_openrouter(wire: dict[str, Any]) -> Reasoning | None:
     return None if read == Reasoning() else read
 
 
-def _read_deepseek(wire: dict[str, Any]) -> Reasoning | None:
-    effort, switched = optional(wire.get("reasoning_effort")), _read_zai(wire)
+def _decode_deepseek(wire: dict[str, Any]) -> Reasoning | None:
+    effort, switched = optional(wire.get("reasoning_effort")), _decode_zai(wire)
     if effort is None or switched is None:
         return None
     return replace(switched, effort=effort, enabled=switched.enabled and None)
 
 
-def _read_zai(wire: dict[str, Any]) -> Reasoning | None:
+def _decode_zai(wire: dict[str, Any]) -> Reasoning | None:
     given = wire.get("thinking")
     if not isinstance(given, dict) or given.get("type") not in ("enabled", "disabled"):
         return None
     return _switched(given["type"] == "enabled", whole(given.get("budget_tokens")))
 
 
-def _read_qwen(wire: dict[str, Any]) -> Reasoning | None:
+def _decode_qwen(wire: dict[str, Any]) -> Reasoning | None:
     given = flag(wire.get("enable_thinking"))
     return None if given is None else _switched(given, whole(wire.get("thinking_budget")))
 
 
-def _read_template(wire: dict[str, Any]) -> Reasoning | None:
+def _decode_template(wire: dict[str, Any]) -> Reasoning | None:
     given = wire.get("chat_template_kwargs")
     switch = flag(given.get("enable_thinking")) if isinstance(given, dict) else None
     return None if switch is None else _switched(switch, None)
 
 
-def _read_openai(wire: dict[str, Any]) -> Reasoning | None:
+def _decode_openai(wire: dict[str, Any]) -> Reasoning | None:
     effort = optional(wire.get("reasoning_effort"))
     if effort is None:
         return None
@@ -98,19 +98,19 @@ def _switched(on: bool, budget: int | None) -> Reasoning:
 
 
 # Where several ways are mixed, the first that says something is read; the others stay in the residual.
-_REASONING_WAYS: dict[str, Callable[[dict[str, Any]], Reasoning | None]] = {
-    "openrouter": _read_openrouter,
-    "deepseek": _read_deepseek,
-    "zai": _read_zai,
-    "qwen": _read_qwen,
-    "qwen-chat-template": _read_template,
-    "openai": _read_openai,
+_REASONING_DECODERS: dict[str, Callable[[dict[str, Any]], Reasoning | None]] = {
+    "openrouter": _decode_openrouter,
+    "deepseek": _decode_deepseek,
+    "zai": _decode_zai,
+    "qwen": _decode_qwen,
+    "qwen-chat-template": _decode_template,
+    "openai": _decode_openai,
 }
 
 
 def encode_reasoning(body: dict[str, Any], reasoning: Reasoning, compat: Compat, report: Reporter) -> None:
     way = (reasoning.extra.get(API) or {}).get(AS) or compat.thinking_format
-    encoded = _REASONING_SAYERS.get(way, _say_effort)(reasoning, compat)
+    encoded = _REASONING_ENCODERS.get(way, _encode_effort)(reasoning, compat)
     body.update(encoded)
     read = decode_reasoning(encoded, compat)
     if read is None:
@@ -125,52 +125,52 @@ def encode_reasoning(body: dict[str, Any], reasoning: Reasoning, compat: Compat,
             report.at(f"$.options.reasoning.{name}", name, why, severity)  # type: ignore[arg-type]
 
 
-def _say_effort(reasoning: Reasoning, compat: Compat) -> dict[str, Any]:
-    word = reasoning.effort
-    if word is None and reasoning.enabled is False:
-        word = "off" if "off" in compat.reasoning_effort_map else None
-    if word is None or not compat.supports_reasoning_effort:
+def _encode_effort(reasoning: Reasoning, compat: Compat) -> dict[str, Any]:
+    effort = reasoning.effort
+    if effort is None and reasoning.enabled is False:
+        effort = "off" if "off" in compat.reasoning_effort_map else None
+    if effort is None or not compat.supports_reasoning_effort:
         return {}
-    encoded = compat.reasoning_effort_map.get(word, word)
+    encoded = compat.reasoning_effort_map.get(effort, effort)
     return {} if encoded is None else {"reasoning_effort": encoded}
 
 
-def _say_openrouter(reasoning: Reasoning, compat: Compat) -> dict[str, Any]:
+def _encode_openrouter(reasoning: Reasoning, compat: Compat) -> dict[str, Any]:
     fields = {"effort": reasoning.effort, "max_tokens": reasoning.budget, "enabled": reasoning.enabled}
     encoded = {key: value for key, value in fields.items() if value is not None}
     return {"reasoning": encoded} if encoded else {}
 
 
-def _say_zai(reasoning: Reasoning, compat: Compat) -> dict[str, Any]:
+def _encode_zai(reasoning: Reasoning, compat: Compat) -> dict[str, Any]:
     fields: dict[str, Any] = {"type": "disabled" if reasoning.enabled is False else "enabled"}
     if reasoning.budget is not None:
         fields["budget_tokens"] = reasoning.budget
     return {"thinking": fields}
 
 
-def _say_deepseek(reasoning: Reasoning, compat: Compat) -> dict[str, Any]:
-    effort = _say_effort(reasoning, compat) if reasoning.effort is not None else {}
-    return {**_say_zai(reasoning, compat), **effort}
+def _encode_deepseek(reasoning: Reasoning, compat: Compat) -> dict[str, Any]:
+    effort = _encode_effort(reasoning, compat) if reasoning.effort is not None else {}
+    return {**_encode_zai(reasoning, compat), **effort}
 
 
-def _say_qwen(reasoning: Reasoning, compat: Compat) -> dict[str, Any]:
+def _encode_qwen(reasoning: Reasoning, compat: Compat) -> dict[str, Any]:
     encoded: dict[str, Any] = {"enable_thinking": reasoning.enabled is not False}
     if reasoning.budget is not None:
         encoded["thinking_budget"] = reasoning.budget
     return encoded
 
 
-def _say_template(reasoning: Reasoning, compat: Compat) -> dict[str, Any]:
+def _encode_template(reasoning: Reasoning, compat: Compat) -> dict[str, Any]:
     return {"chat_template_kwargs": {"enable_thinking": reasoning.enabled is not False}}
 
 
-_REASONING_SAYERS: dict[str, Callable[[Reasoning, Compat], dict[str, Any]]] = {
-    "openai": _say_effort,
-    "openrouter": _say_openrouter,
-    "zai": _say_zai,
-    "deepseek": _say_deepseek,
-    "qwen": _say_qwen,
-    "qwen-chat-template": _say_template,
+_REASONING_ENCODERS: dict[str, Callable[[Reasoning, Compat], dict[str, Any]]] = {
+    "openai": _encode_effort,
+    "openrouter": _encode_openrouter,
+    "zai": _encode_zai,
+    "deepseek": _encode_deepseek,
+    "qwen": _encode_qwen,
+    "qwen-chat-template": _encode_template,
 }
 
 
@@ -425,7 +425,7 @@ def _decode_system(wire: Any) -> tuple[System, str | None, Extra]:
             system = blocks  # type: ignore[assignment]
     if system is None:
         return None, None, {}
-    emitted = say_plain(role, system)
+    emitted = plain_message(role, system)
     given = wire if isinstance(content, str) else {**wire, "content": emitted["content"]}
     extra_fields = residual(given, emitted)
     return system, "developer" if role == "developer" else None, {API: {MESSAGE: extra_fields}} if extra_fields else {}
@@ -524,7 +524,7 @@ def _encode_tool(spec: ToolSpec, compat: Compat = PLAIN_HOST) -> dict[str, Any]:
         function["strict"] = spec.strict
     wire: dict[str, Any] = {"type": "function", "function": function}
     if spec.cache is not None:
-        say_cache(wire, spec.cache)
+        put_cache(wire, spec.cache)
     return restored(wire, spec.extra, API) if spec.extra else wire
 
 

@@ -19,7 +19,7 @@ from ..residual import (
     generated_id,
     keeping,
     keeping_response,
-    meaning,
+    known_reason,
     model_names,
     named,
     number,
@@ -51,8 +51,8 @@ def decode_response(body: Any, base: AssistantMessage, given: Given) -> Assistan
 
 def decode_answer(wire: dict[str, Any], content: tuple[Block, ...], base: AssistantMessage) -> AssistantMessage:
     """The message whose envelope is `wire` and whose content is read already."""
-    word = _stop_word(wire)
-    reason = _reason(word, wire.get("status"), content)
+    stop = _wire_stop_reason(wire)
+    reason = _reason(stop, wire.get("status"), content)
     error = wire.get("error")
     given = optional(error.get("message")) if isinstance(error, dict) else None
     failed = reason in ("error", "aborted")
@@ -61,8 +61,8 @@ def decode_answer(wire: dict[str, Any], content: tuple[Block, ...], base: Assist
         content=content,
         **decode_envelope(wire, base),
         stop_reason=reason,
-        stop_detail=word,
-        error_message=_explained(word, content) if given is None and failed else given,
+        stop_detail=stop,
+        error_message=_explained(stop, content) if given is None and failed else given,
     )
     return keeping_response(message, API, wire, _encode_answer(message, [], QUIET))
 
@@ -81,23 +81,23 @@ def _decode_time(seconds: Any) -> int | None:
     return round(given * 1000) if given else None
 
 
-def _stop_word(wire: Mapping[str, Any]) -> str | None:
+def _wire_stop_reason(wire: Mapping[str, Any]) -> str | None:
     """The reason of an incomplete answer, else the status."""
     status, details = optional(wire.get("status")), wire.get("incomplete_details")
     reason = optional(details.get("reason")) if isinstance(details, dict) and status == "incomplete" else None
     return reason or status
 
 
-def _reason(word: str | None, status: Any, content: tuple[Block, ...]) -> StopReason:
-    known = meaning(word, STOP_REASONS) or ("length" if status == "incomplete" else None)
+def _reason(stop: str | None, status: Any, content: tuple[Block, ...]) -> StopReason:
+    known = known_reason(stop, STOP_REASONS) or ("length" if status == "incomplete" else None)
     if known in (None, "stop") and any(isinstance(block, TextBlock) and block.refusal for block in content):
         return "error"
     return settle(known, content)
 
 
-def _explained(word: str | None, content: tuple[Block, ...]) -> str:
+def _explained(stop: str | None, content: tuple[Block, ...]) -> str:
     refused = "".join(block.text for block in content if isinstance(block, TextBlock) and block.refusal)
-    return f"the model refused: {refused}" if refused else f"the provider stopped: {word or 'no reason given'}"
+    return f"the model refused: {refused}" if refused else f"the provider stopped: {stop or 'no reason given'}"
 
 
 def _decode_usage(wire: Any) -> Usage | None:
@@ -145,18 +145,18 @@ def answer_encoded(
 def _encode_answer(message: AssistantMessage, output: list[Any], report: Reporter) -> dict[str, Any]:
     """The envelope. It has what the wire's answers always have; settings that are not known are their defaults."""
     content = blocks_of(message.content)
-    word = encoded_stop(message, content)
+    stop = encoded_stop(message, content)
     if report is not QUIET:
-        _report_envelope(message, word, content, report)
-    explained = message.stop_reason in ("error", "aborted") and message.error_message == _explained(word, content)
+        _report_envelope(message, stop, content, report)
+    explained = message.stop_reason in ("error", "aborted") and message.error_message == _explained(stop, content)
     error = None if message.error_message is None or explained else message.error_message
     return {
         "id": message.response_id or generated_id(message, "resp_"),
         "object": "response",
         "created_at": _encode_time(message.timestamp),
-        "status": status_given(word),
+        "status": status_given(stop),
         "error": None if error is None else {"code": _error_code(message), "message": error},
-        "incomplete_details": {"reason": word} if word in REASONS else None,
+        "incomplete_details": {"reason": stop} if stop in REASONS else None,
         "instructions": None,
         "metadata": {},
         "model": message.response_model or message.model or "",
@@ -178,24 +178,24 @@ def _error_code(message: AssistantMessage) -> str:
     ) or "server_error"
 
 
-def status_given(word: str) -> str:
-    return "incomplete" if word in REASONS else word
+def status_given(stop: str) -> str:
+    return "incomplete" if stop in REASONS else stop
 
 
 def encoded_stop(message: AssistantMessage, content: tuple[Block, ...]) -> str:
-    word = message.stop_detail
-    if word in STOP_REASONS and _reason(word, None, content) == message.stop_reason:
-        return word
+    stop = message.stop_detail
+    if stop in STOP_REASONS and _reason(stop, None, content) == message.stop_reason:
+        return stop
     return WIRE_STOP_REASONS.get(message.stop_reason or "", "completed")
 
 
-def _report_envelope(message: AssistantMessage, word: str, content: tuple[Block, ...], report: Reporter) -> None:
+def _report_envelope(message: AssistantMessage, stop: str, content: tuple[Block, ...], report: Reporter) -> None:
     """What will be read back otherwise than it is."""
-    reason = _reason(word, None, content)
+    reason = _reason(stop, None, content)
     if reason != message.stop_reason:
         report.at("$.stopReason", "stop_reason", f"read back as {reason}", "weakened")
-    if word != message.stop_detail:
-        report.at("$.stopDetail", "stop_detail", f"this wire's value is {word}", "record")
+    if stop != message.stop_detail:
+        report.at("$.stopDetail", "stop_detail", f"this wire's value is {stop}", "record")
     if message.error_message is None and reason in ("error", "aborted"):
         report.at("$.errorMessage", "error_message", "the wire's own text takes its place", "record")
     if message.timestamp is not None and _decode_time(_encode_time(message.timestamp)) != message.timestamp:

@@ -230,9 +230,9 @@ class StreamEncoder(Encoder):
         return added + self._event("response.output_item.done", output_index=place, item=item)
 
     def _item_done(self, encoded: _Encoded, block: Block) -> bytes:
-        return self._say_done(encoded, encode_item(block, QUIET, encoded.index, answer=True))
+        return self._item_finished(encoded, encode_item(block, QUIET, encoded.index, answer=True))
 
-    def _say_done(self, encoded: _Encoded, item: Any) -> bytes:
+    def _item_finished(self, encoded: _Encoded, item: Any) -> bytes:
         if isinstance(item, dict) and "id" in item:
             item = {**item, "id": encoded.id}  # as announced: clients match items by it
         self._output[encoded.index] = item
@@ -243,7 +243,7 @@ class StreamEncoder(Encoder):
         closed = b""
         for encoded in [encoded for encoded in self._messages if not encoded.open]:
             self._messages.remove(encoded)
-            closed += self._say_done(encoded, self._whole_message(encoded))
+            closed += self._item_finished(encoded, self._whole_message(encoded))
         return closed
 
     def _whole_message(self, encoded: _Encoded) -> dict[str, Any]:

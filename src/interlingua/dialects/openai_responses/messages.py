@@ -143,7 +143,7 @@ def encode_messages(messages: tuple[Message, ...], report: Reporter) -> list[Any
                 encoded.append(_encode_user(message, report))
             case AssistantMessage():
                 joined = joined or isinstance(before, AssistantMessage)
-                _say_answer(encoded, message, calls, report)
+                _add_answer(encoded, message, calls, report)
             case ToolResultMessage():
                 encoded.append(_encode_result(message, calls.get(message.tool_call_id), report))
             case SystemMessage():
@@ -190,7 +190,7 @@ def _encoded_result(result: ToolResultMessage, call: ToolCall | None, report: Re
     return wire
 
 
-def _say_answer(encoded: list[Any], message: AssistantMessage, calls: dict[str, ToolCall], report: Reporter) -> None:
+def _add_answer(encoded: list[Any], message: AssistantMessage, calls: dict[str, ToolCall], report: Reporter) -> None:
     content = message.content if isinstance(message.content, tuple) else ()
     items = encode_items(content, report)
     for block in content:
