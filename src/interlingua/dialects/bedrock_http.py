@@ -1,4 +1,4 @@
-"""What Amazon Bedrock's two wires share over HTTP: signing, lists of models, frames and exceptions."""
+"""HTTP facts that Amazon Bedrock's two wires share: signing, model lists, frames and exceptions."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from .framing import write_aws
 from .provider_errors import error_of
 from .wire import AWS, Count
 
-# The exceptions that a ConverseStream may hold in place of an event: Bedrock's API reference, ConverseStreamOutput.
+# Exceptions in the place of an event: Bedrock API reference, ConverseStreamOutput.
 _EXCEPTIONS: tuple[tuple[type[ProviderError], str], ...] = (
     (RateLimited, "throttlingException"),
     (Overloaded, "serviceUnavailableException"),
@@ -42,7 +42,7 @@ def _error_event(error: ProviderError, sent: int, body: Any) -> bytes:
 
 
 def _error_headers(body: Any) -> dict[str, str]:
-    # AWS names the exception in a header; its clients read it there.
+    # The AWS SDKs read the type of an error from this header (restJson1 protocol).
     return {"x-amzn-errortype": str(body.get("__type", "InternalServerException"))} if isinstance(body, dict) else {}
 
 

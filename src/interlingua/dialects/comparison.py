@@ -1,6 +1,7 @@
-"""Losses found by decoding what was encoded: for small formats, where that is simpler than reporting each one.
+"""Losses by comparison: encode, decode again, and report every difference. The support table gives the reasons.
 
-What differs between a conversation and its return is lost, and nothing else is; the format's table says why.
+For file formats, where this is simpler than reporting each loss. Wires report while they encode: the gateway reads the
+losses of every exchange, and decoding each body again would cost more than encoding it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -33,7 +34,7 @@ BRANCH = "a list holds one path through the tree: this is not on the way to the 
 def losses_of(
     source: Conversation, encoded: Sequence[int], read: Callable[[], Conversation], support: SupportTable, api: str
 ) -> Losses:
-    """What of `source` a format could not say; nothing is compared before somebody looks.
+    """The losses of a conversation in a format; computed when first read.
 
     `encoded` are the indexes of the messages on the path that were encoded at all; `read` decodes the result.
     """
@@ -122,7 +123,7 @@ class _Comparison:
         return Loss(path, what, support.why or OTHER.why, severity)
 
 
-_PLACELESS = Entry(message=UserMessage(content=None))  # an entry of a list: without ids
+_PLACELESS = Entry(message=UserMessage(content=None))  # an entry without ids, as in a list
 
 
 def _without_context(extra: dict[str, Any]) -> dict[str, Any]:
@@ -140,7 +141,7 @@ def _is_filled_in(name: str, value: Any) -> bool:
 
 
 def _is_stale(value: Any, name: str) -> bool:
-    """Whether it is the spelling of arguments that were changed since."""
+    """Whether `arguments_text` is outdated: the arguments were changed after decoding."""
     if name != "arguments_text" or not isinstance(value, ToolCall) or value.arguments_text is None:
         return False
     return not same(parse_arguments(value.arguments_text)[0], value.arguments)
@@ -149,7 +150,7 @@ def _is_stale(value: Any, name: str) -> bool:
 def entry_losses(
     source: Conversation, entries: Sequence[Entry], again: Conversation, support: SupportTable, api: str
 ) -> Iterator[Loss]:
-    """What differs between a tree and its return, entry by entry: for formats that return every entry."""
+    """The differences of a tree after a round trip, entry by entry, for formats that keep every entry."""
     comparison = _Comparison(support, api)
     found = {id(entry): place for entry, place in zip(source.entries, places(source), strict=True)}
     for entry, other in zip(entries, again.entries, strict=True):

@@ -1,8 +1,8 @@
-"""Calls, results and messages in the format of any wire, wherever they stand.
+"""Calls, results and messages in the format of any wire, at any place in a conversation.
 
-People mix formats: OpenAI's `tool` message behind our `toolCall`, Anthropic's `tool_use` in our content, `tool_calls`
-beside it. Codecs keep what their format does not have as it came; `understood` says what it means. `adapt` uses it and
-reports it; the clawtools dialect explains the same shapes with these names.
+Users mix formats: OpenAI's `tool` message after our `toolCall`, Anthropic's `tool_use` in our content, `tool_calls`
+beside it. Codecs keep what their format does not have; `understood` interprets it. `adapt` uses and reports it; the
+clawtools dialect explains the same shapes with these names.
 """
 
 import logging
@@ -34,7 +34,7 @@ from .registry import DIALECTS
 
 _log = logging.getLogger(__name__)
 
-# The wires' type names, in every spelling in use.
+# The type names of all wires, in every spelling in use.
 RESULT_ROLES = frozenset(
     {"tool", "function", "tool_result", "toolresult", "tool-result", "tool_response", "observation"}
 )
@@ -50,20 +50,20 @@ IMAGE_TYPES = frozenset({"input_image", "image_url", "image"})
 CALL_KEYS = ("functionCall", "function_call", "toolUse")
 RESULT_KEYS = ("functionResponse", "function_response", "toolResult")
 IMAGE_KEYS = ("inlineData", "inline_data", "fileData", "file_data", "image")
-# Where messages have their calls beside the content; `calls_beside` says in which formats that is right.
+# Fields with the calls of a message beside its content; `calls_beside` marks the formats that have them.
 BESIDE = ("tool_calls", "toolCalls", "function_call", "functionCall")
 _CALL_IDS = ("toolCallId", "tool_call_id", "tool_use_id", "toolUseId", "call_id", "id")
 
 
 class Understood(NamedTuple):
-    """What a message means: messages, each with the places of its blocks in the source (None: they have none)."""
+    """The interpretation of a message: messages, each with the source places of its blocks (None: no places)."""
 
     what: str
     messages: tuple[tuple[Message, tuple[int | None, ...]], ...]
 
 
 def understood(message: AgentMessage) -> Understood | None:
-    """What a message with another wire's values in it means; None for all others."""
+    """The interpretation of a message with values of another wire; None for all other messages."""
     if isinstance(message, CustomMessage):
         return _understood_role(message)
     if isinstance(message, ToolResultMessage):
@@ -87,13 +87,13 @@ def understood(message: AgentMessage) -> Understood | None:
     rest = replace(message, content=(*blocks, *calls), extra=extra)
     encoded = [(rest, (*places, *[None] * len(calls)))] if rest.content else []
     answers = [(result, (None,) * len(blocks_of(result.content))) for result in results]
-    # Where results share a message with text, they come first (Anthropic's rule); they cannot precede an answer.
+    # Results come before text in the same message (docs.claude.com, tool use: tool_result blocks first).
     order = [*encoded, *answers] if isinstance(message, AssistantMessage) else [*answers, *encoded]
     return Understood(what, tuple(order))
 
 
 def meant(messages: Iterable[AgentMessage]) -> list[AgentMessage]:
-    """The messages, those in another wire's values as what they mean; each such is logged."""
+    """The messages, with those of another wire interpreted and logged."""
     read: list[AgentMessage] = []
     for message in messages:
         meaning = understood(message)
@@ -113,7 +113,7 @@ def _word(block: Block) -> str:
 
 
 def _meaning(block: Block) -> Block | ToolResultMessage | None:
-    """What an opaque block in another wire's values means."""
+    """The interpretation of an opaque block with values of another wire."""
     if not isinstance(block, OpaqueBlock) or not isinstance(block.value, dict):
         return None
     return _read_block(block.value)
@@ -170,7 +170,7 @@ def _understood_role(message: CustomMessage) -> Understood | None:
 
 
 def _understood_result(message: ToolResultMessage) -> Understood | None:
-    """A result of ours with another wire's name for the call's id, or with blocks in another wire's values."""
+    """A result of ours with another wire's field for the call id, or with blocks of another wire."""
     residual = {key: value for part in message.extra.values() if isinstance(part, dict) for key, value in part.items()}
     blocks = blocks_of(message.content)
     read = {
@@ -217,7 +217,7 @@ def call_in(call: Any) -> ToolCall | None:
     text = given if isinstance(given, str) else jsontext.compact({} if given is None else given)
     arguments, spelled, error = parse_arguments(text)
     return ToolCall(
-        id=id if isinstance(id, str) else "",  # Gemini's calls have none: they pair by their order
+        id=id if isinstance(id, str) else "",  # Gemini's calls may have no id: they pair by order
         name=name,
         arguments=arguments,
         arguments_text=spelled,
@@ -246,11 +246,11 @@ def result_in(result: dict[str, Any]) -> ToolResultMessage | None:
 
 
 def _content(content: Any) -> Iterator[Block]:
-    """What a result or a message says, as text and pictures; what is neither, as JSON."""
+    """The content of a result or a message as text and images; anything else as JSON text."""
     if content is None:
         return
     if isinstance(content, dict) and len(content) == 1 and isinstance(text := first(content, "output", "result"), str):
-        content = text  # Gemini's wrapper around a result that is text
+        content = text  # Gemini wraps a text result in an object
     for item in content if isinstance(content, list) else [content]:
         block = _read_block(item) if isinstance(item, dict) else None
         if isinstance(block, TextBlock | ImageBlock):
@@ -260,7 +260,7 @@ def _content(content: Any) -> Iterator[Block]:
 
 
 def image_in(block: Mapping[str, Any]) -> ImageBlock | None:
-    """A picture in any wire's format: data with its type, or an address."""
+    """An image in any wire's format: data with its type, or a URL."""
     if block.get("type") not in (None, *IMAGE_TYPES):
         return None
     source = next((block[key] for key in ("source", *IMAGE_KEYS) if isinstance(block.get(key), dict)), block)
@@ -269,7 +269,7 @@ def image_in(block: Mapping[str, Any]) -> ImageBlock | None:
     inline = read_data_url(url) if isinstance(url, str) else None
     mime, data = inline or (first(source, "mimeType", "mime_type", "media_type"), source.get("data"))
     if "type" not in block and not str(mime).startswith("image/"):
-        return None  # Gemini says sounds and files with the same keys
+        return None  # Gemini has the same keys for audio and files
     mime = mime if isinstance(mime, str) else None
     if isinstance(data, str):
         return ImageBlock(data=data, mime_type=mime)
@@ -277,12 +277,12 @@ def image_in(block: Mapping[str, Any]) -> ImageBlock | None:
 
 
 def first(value: Mapping[str, Any], *keys: str) -> Any:
-    """The first of these keys' values that is there."""
+    """The value of the first of these keys that is present."""
     return next((value[key] for key in keys if value.get(key) is not None), None)
 
 
 def shown(value: Any) -> str:
-    """A value as JSON text, as far as it can be shown."""
+    """A value as JSON text, if it can be serialized."""
     try:
         return jsontext.compact(value)
     except FormatError:  # nested too deep

@@ -1,10 +1,9 @@
-"""What the models of each generation take: kinds of input, reasoning, sampling, prefill, forced and strict tools.
+"""Capabilities of each model generation: inputs, reasoning, sampling, prefill, forced and strict tools.
 
-A small table made by hand: price lists say nothing of this. A row holds only what the maker documents; what is not in
-it is unknown, and a model that no row matches is unknown altogether. The first row that matches the whole bare id wins.
-Users correct it per model: `reasoning` in `models.toml`, and `compat` with the fields of `Generation` in camelCase.
-
-`adapt` fits requests to it, `connect.catalogue` describes models from it, the docs print it.
+A small table, maintained by hand because price lists do not have these facts. A row has only what the vendor documents;
+anything else is unknown, and so is a model that no row matches. The first row whose pattern matches the whole bare id
+wins. Users override it per model: `reasoning` in `models.toml`, and `compat` with the fields of `Generation` in
+camelCase. `adapt` uses it, and the docs print it.
 """
 
 import re
@@ -30,43 +29,43 @@ FOUR = EFFORTS[1:5]
 LOW_TO_XHIGH = EFFORTS[2:6]
 LOW_TO_MAX = EFFORTS[2:]
 
-# free: temperature and top_p as wished. either: one of the two. idle: only while the model does not reason.
-# none: never; a value other than the default is refused, or ignored in silence.
+# free: temperature and top_p. either: one of the two. idle: only while the model does not reason.
+# none: never; a value other than the default is refused or silently ignored.
 Sampling: TypeAlias = Literal["free", "either", "idle", "none"]
-# always: also while it reasons. idle: not beside a budget for reasoning. never: `required` is refused.
+# always: also while it reasons. idle: not with a reasoning budget. never: `required` is refused.
 Forcing: TypeAlias = Literal["always", "idle", "never"]
 
 
 class Generation(Struct, frozen=True, kw_only=True, rename="camel"):
-    """One row. None is unknown throughout; an empty `efforts` says that the model takes no word for how much."""
+    """One row. None means unknown; an empty `efforts` means that the model accepts no levels."""
 
     name: str = ""
     pattern: str = ""
-    # What it reads, and the longest answer.
+    # Inputs, and the longest answer.
     input: tuple[str, ...] | None = None
     max_output: int | None = None
-    context: int | None = None  # where the price lists have none
+    context: int | None = None  # if the price lists have none
     # Reasoning.
     reasoning: bool | None = None
     efforts: tuple[str, ...] | None = None  # weakest first; `none` among them turns reasoning off
-    budget: tuple[int, int] | None = None  # the fewest and the most tokens to think with; None: it takes no budget
-    adaptive: bool | None = None  # reasoning can be on without saying how much
+    budget: tuple[int, int] | None = None  # minimum and maximum budget; None: it accepts no budget
+    adaptive: bool | None = None  # reasoning can be turned on without an amount
     can_be_off: bool | None = None
     on_by_default: bool | None = None
-    off_up_to: str | None = None  # the greatest effort beside which reasoning may be off
-    off_value: str | None = None  # the wire's own word for the least reasoning, where "off" is refused
+    off_up_to: str | None = None  # the highest effort that is accepted with reasoning off
+    off_value: str | None = None  # the wire's value for the least reasoning, if "off" is refused
     hides_thinking: bool = False  # its thinking comes without text unless a summary is requested
-    bound_thinking: bool = False  # signed reasoning is taken from this very model only
+    bound_thinking: bool = False  # signed reasoning is accepted from the same model only
     # Other options.
     sampling: Sampling | None = None
     top_k: bool | None = None
     stop: bool | None = None
     parallel_tools: bool | None = None
-    prefill: bool | None = None  # the last message may be the beginning of the answer
+    prefill: bool | None = None  # the last message may be a prefill of the answer
     forced_tools: Forcing | None = None
-    strict: bool | None = None  # strict tools and answers of a given schema
-    custom_tools: bool | None = None  # tools that take one free text
-    cache_breakpoints: bool = False  # it takes OpenAI's own cache markers
+    strict: bool | None = None  # strict tools and output schemas
+    custom_tools: bool | None = None  # custom tools (free text)
+    cache_breakpoints: bool = False  # it accepts OpenAI's cache markers
 
 
 def _claude(name: str, pattern: str, **facts: Any) -> Generation:
@@ -149,12 +148,12 @@ _GEMINI: dict[str, Any] = {
     "max_output": 65_536,
     "context": 1_048_576,
 }
-# Gemini 3 takes a level, and none of its models can be kept from thinking altogether.
+# Gemini 3 takes a level, and thinking cannot be turned off.
 _LEVELLED: dict[str, Any] = {**_GEMINI, "efforts": FOUR, "can_be_off": False}
 
 # --- others ---
 _PLAIN: dict[str, Any] = {"input": TEXT, "reasoning": False}
-_SWITCHED: dict[str, Any] = {  # reasoning is on or off, without degrees
+_SWITCHED: dict[str, Any] = {  # reasoning is on or off
     "input": TEXT,
     "reasoning": True,
     "efforts": (),
@@ -162,7 +161,7 @@ _SWITCHED: dict[str, Any] = {  # reasoning is on or off, without degrees
     "can_be_off": True,
     "on_by_default": True,
 }
-_FIXED: dict[str, Any] = {**_SWITCHED, "can_be_off": False}  # it always reasons, as much as it likes
+_FIXED: dict[str, Any] = {**_SWITCHED, "can_be_off": False}  # it always reasons; the amount cannot be set
 
 GENERATIONS: tuple[Generation, ...] = (
     # Anthropic
@@ -271,7 +270,7 @@ GENERATIONS: tuple[Generation, ...] = (
     _claude(
         "Claude Opus 5.5, Fable and Mythos 5.1", r"opus-5[.-]5|(fable|mythos)-5[.-][12]", **_ALWAYS, bound_thinking=True
     ),
-    # Later models than those above: as the newest of them, with no promise about sizes.
+    # Later models: as the newest of them, without limits.
     Generation(
         name="later Claude models",
         pattern=r"claude-(opus|sonnet|haiku|fable|mythos)-([5-9]|\d\d)([.-]\d)?" + _DATED,
@@ -441,7 +440,7 @@ GENERATIONS: tuple[Generation, ...] = (
         name="Grok 4.5", pattern=r"grok-4\.5(-latest)?", **{**_FIXED, "input": SIGHT, "efforts": THREE}, stop=False
     ),
     Generation(name="Grok Code", pattern=r"grok-code-fast-1(-0825)?", **_FIXED, stop=False),
-    # DeepSeek: api-docs.deepseek.com. A model that reasons ignores sampling in silence.
+    # DeepSeek: api-docs.deepseek.com. A model that reasons silently ignores sampling options.
     Generation(
         name="DeepSeek Chat", pattern=r"deepseek-chat", **{**_SWITCHED, "on_by_default": False}, sampling="idle"
     ),
@@ -496,7 +495,7 @@ GENERATIONS: tuple[Generation, ...] = (
 UNKNOWN = Generation()
 
 _COMPILED = tuple((re.compile(row.pattern), row) for row in GENERATIONS)
-# What hosts put before a model's own name, and behind it.
+# Prefixes and suffixes that hosts add to a model name.
 _REGION = re.compile(
     r"^((us|eu|apac|jp|au|us-gov|global)\.)?(anthropic|meta|mistral|deepseek|openai|amazon|google|qwen)\."
 )
@@ -504,7 +503,7 @@ _SUFFIX = re.compile(r"(-v\d+)?:\d+$|(?<=\d)-v\d+$|:(free|thinking|nitro|floor|o
 
 
 def bare(model_id: str) -> str:
-    """A model's own name: without the path, region, version suffix or routing word that hosts put around it."""
+    """The bare model name, without the path, region, version suffix or routing suffix that hosts add."""
     name = model_id.lower().rsplit("/", 1)[-1]
     return _SUFFIX.sub("", _REGION.sub("", name)).replace("@", "-")
 
@@ -517,11 +516,11 @@ def row(model_id: str) -> Generation | None:
 
 
 _NAMES = {field.encode_name: field.name for field in fields(Generation)[2:]}
-CATALOGUE = "catalogue"  # where `connect.catalogue` files what a descriptor has no field for
+CATALOGUE = "catalogue"  # key in `extra` for what a descriptor has no field for
 
 
 def generation(model: ModelDescriptor) -> Generation:
-    """What is known of a model: its row, corrected by what its description says."""
+    """The row of a model, with the overrides of its description."""
     noted = model.extra.get(CATALOGUE, {}) if model.extra else {}
     found = row(noted.get("like") or model.id) or UNKNOWN
     encoded: dict[str, Any] = {}
@@ -536,7 +535,7 @@ def generation(model: ModelDescriptor) -> Generation:
 
 
 def _host_efforts(model: ModelDescriptor, found: Generation) -> dict[str, Any]:
-    """The levels of effort that the host translates, or refuses, by the map in its `compat`."""
+    """The levels of effort that the host accepts, by the map in its `compat`."""
     levels = (model.compat or {}).get("reasoningEffortMap")
     if not isinstance(levels, dict) or not levels:
         return {}

@@ -1,4 +1,4 @@
-"""What the two OpenAI wires share: data URLs, types of files, the list of models."""
+"""What the two OpenAI wires share: data URLs, file types, model lists, embeddings."""
 
 import base64
 import re
@@ -13,12 +13,12 @@ from .wire import EmbeddingRoute
 _OFFICE = ("application/vnd.openxmlformats-*", "application/vnd.ms-*", "application/vnd.oasis.*", "application/msword")
 FILE_TYPES = (PDF, "text/*", "application/json", "application/xml", "application/*+xml", "application/rtf", *_OFFICE)
 
-# Files and pictures are inside the body as data URLs.
+# Files and images inside the body are data URLs.
 _DATA_URL = re.compile(r"data:([^;,\s]*)(?:;[^;,]*)*;base64,(.*)", re.DOTALL)
 
 
 def read_data_url(url: str) -> tuple[str, str] | None:
-    """The MIME type (without parameters, perhaps empty) and the base64 text of a data URL; None for any other URL."""
+    """The MIME type (without parameters, possibly empty) and the base64 text of a data URL; None for another URL."""
     found = _DATA_URL.fullmatch(url) if url.startswith("data:") else None
     return (found[1], found[2]) if found else None
 
@@ -29,14 +29,14 @@ def data_url(mime: str | None, data: str) -> str:
 
 
 def odd_prefix(url: str) -> str | None:
-    """What stands before the data where it is not the plain spelling (a MIME type with parameters), else None."""
+    """The prefix of a data URL whose MIME type has parameters, else None."""
     found = read_data_url(url)
     if found is None or data_url(*found) == url:
         return None
     return url[: len(url) - len(found[1])]
 
 
-# The list of models as OpenAI's endpoint gives it; two wires and many hosts share it.
+# platform.openai.com/docs/api-reference/models/list
 
 
 def openai_models(names: Sequence[str]) -> dict[str, Any]:
@@ -44,13 +44,13 @@ def openai_models(names: Sequence[str]) -> dict[str, Any]:
     return {"object": "list", "data": entries}
 
 
-# Headers that belong to one request of OpenAI's wires; Codex names its conversation in two of them.
+# Client headers that a gateway passes on; Codex sends the id of its conversation in two of them.
 OPENAI_HEADERS = ("openai-beta", "session_id", "conversation_id", "idempotency-key", "x-client-request-id")
 
 
 # platform.openai.com/docs/guides/rate-limits, Rate limits in headers: resets are durations.
 def rate_headers(quotas: Mapping[str, Any]) -> dict[str, str]:
-    """What is left of a client's limits."""
+    """Rate limit headers."""
     headers: dict[str, str] = {}
     for what, quota in quotas.items():
         headers[f"x-ratelimit-limit-{what}"] = str(quota.limit)
@@ -73,14 +73,14 @@ def _decode_vectors(body: Any) -> tuple[list[list[float]], int | None]:
 
 
 def _vector(value: Any) -> list[float]:
-    """A list of numbers, or base64 of little-endian floats, which some hosts send whatever was asked for."""
+    """A list of numbers, or base64 of little-endian floats, which some hosts send regardless of `encoding_format`."""
     if isinstance(value, str):
         raw = base64.b64decode(value, validate=True)
         return list(struct.unpack(f"<{len(raw) // 4}f", raw))
     return [float(one) for one in value]
 
 
-# The reference allows 2,048 texts and 300,000 tokens in one request; hosts of the wire allow less.
+# The API reference allows 2,048 texts and 300,000 tokens per request; other hosts allow less.
 EMBEDDINGS = EmbeddingRoute(
     path=lambda model: "/embeddings", encode=_encode_texts, decode=_decode_vectors, batch=lambda model: 256
 )

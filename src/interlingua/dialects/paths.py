@@ -1,4 +1,4 @@
-"""Which wire a path belongs to, and the frames of what its encoder wrote. All facts come from `Wire.http`."""
+"""Routing of request paths to wires, and splitting of encoded streams into frames, by the facts in `Wire.http`."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -9,7 +9,7 @@ from .wire import AWS, SSE, Wire
 
 
 class Route(NamedTuple):
-    """What a path asks for. `model` and `stream` are None where the body says them; `api` is empty if none is known."""
+    """The route of a path. `model` and `stream` are None if the body decides; `api` is empty if no wire matches."""
 
     api: str
     listing: bool = False
@@ -19,10 +19,10 @@ class Route(NamedTuple):
 
 
 def route(raw_path: str, headers: Mapping[str, str] | None = None) -> Route:
-    """What is asked for: by the name of the api at the front of the path, else by its end alone.
+    """The route of a path: by an api name as its first segment, else by its end.
 
-    Several wires may share an end. The one that matches most of the path is meant, then the one of the lowest rank;
-    for a list of models, first one whose own headers are there.
+    Several wires may match. The longest match wins, then the lowest rank; for a list of models, first a wire whose own
+    headers are present.
     """
     first, _, rest = raw_path.lstrip("/").partition("/")
     if first in WIRES:
@@ -38,7 +38,7 @@ def route(raw_path: str, headers: Mapping[str, str] | None = None) -> Route:
 
 
 def _call(wire: Wire, path: str) -> tuple[int, Route] | None:
-    """Where in the path the wire's route begins, and what it asks for."""
+    """The index in the path where the wire's route begins, and the route."""
     http = wire.http
     asked = re.search(f"{http.route}/?$", path)
     if asked is None:
@@ -61,7 +61,7 @@ def _listing_rank(wire: Wire, path: str, headers: Mapping[str, str]) -> tuple[in
 
 
 def cut_frames(data: bytes, content_type: str) -> Iterator[bytes]:
-    """What an encoder wrote, one frame of the wire at a time."""
+    """Splits the bytes of a stream encoder into frames."""
     if content_type == AWS:
         at = 0
         while at < len(data):

@@ -1,4 +1,4 @@
-"""Provider answers that are errors, as typed errors. One classifier for all dialects: by status, code, then wording."""
+"""Typed errors from provider error responses: one classifier for all dialects, by status, code, then message."""
 
 import re
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ from ..values.errors import (
 )
 from ..values.messages import AssistantMessage, TextBlock, blocks_of
 
-# Wordings of "the conversation does not fit" seen at providers and servers. Users may append their own.
+# Messages of providers and servers for a conversation that exceeds the context window. Users may append their own.
 OVERFLOW: list[str] = [
     r"prompt (is )?too long",
     r"input is too long",
@@ -54,10 +54,10 @@ OVERFLOW: list[str] = [
     r"too many (input )?tokens",
     r"^(400|413) .*\(no body\)",
 ]
-# Throttling texts speak of tokens too ("too many tokens, please wait"): these are never an overflow.
+# Messages about rate limits mention tokens too ("too many tokens, please wait"): they are never an overflow.
 _THROTTLING = re.compile(r"rate.?limit|throttl|too many requests|quota|please wait|per minute|per day", re.IGNORECASE)
 
-# Words with which providers end an answer, or refuse a request, because a filter or the model itself declined it.
+# Values with which providers stop an answer or refuse a request because a filter or the model declined it.
 # Anthropic: stop_reason. OpenAI and Azure: finish_reason, incomplete_details.reason, error.code. Bedrock: stopReason.
 # Google: finishReason and promptFeedback.blockReason. The last three are error codes of OpenAI and Alibaba.
 FILTERED = frozenset(
@@ -66,7 +66,7 @@ FILTERED = frozenset(
     | {"image_safety", "image_prohibited_content", "image_recitation", "responsibleaipolicyviolation"}
     | {"image_content_policy_violation", "moderation_blocked", "data_inspection_failed"}
 )
-# The same where only the message tells it: Anthropic and Bedrock ("Output blocked by content filtering policy"), Azure
+# The same where only the message shows it: Anthropic and Bedrock ("Output blocked by content filtering policy"), Azure
 # ("content management policy"), OpenAI ("flagged as potentially violating our usage policy", "rejected … by our safety
 # system"), xAI ("Content violates usage guidelines"), OpenRouter ("requires moderation … your input was flagged"),
 # DeepSeek, Moonshot, Alibaba, Z.AI.
@@ -132,7 +132,7 @@ _STATUSES: dict[int, type[ProviderError]] = {
 
 
 def error_of(wire: Any) -> dict[str, Any]:
-    """The error that a body holds: under `error`, else the body itself; what is no object is its message."""
+    """The error object of a body: `error`, else the body itself; any other value is its message."""
     error = wire.get("error") if isinstance(wire, dict) else None
     if isinstance(error, dict):
         return error
@@ -140,26 +140,26 @@ def error_of(wire: Any) -> dict[str, Any]:
 
 
 def joined_text(message: Any, wire: Any) -> str:
-    """What an error says: its message, else the whole body."""
+    """The text of an error: its message, else the whole body."""
     return message if isinstance(message, str) else jsontext.compact(wire) if wire else ""
 
 
 def azure_code(error: Mapping[str, Any]) -> str | None:
-    """The code inside Azure's `innererror`, which alone says that a filter refused the prompt where `code` is null."""
+    """The code in Azure's `innererror`, the only sign of a filtered prompt if `code` is null."""
     inner = error.get("innererror")
     code = inner.get("code") if isinstance(inner, dict) else None
     return code if isinstance(code, str) else None
 
 
 def is_overflow(message: str) -> bool:
-    """Whether an error text says that the conversation does not fit the context window."""
+    """Whether an error message means that the conversation exceeds the context window."""
     if _THROTTLING.search(message):
         return False
     return any(re.search(pattern, message, re.IGNORECASE) for pattern in OVERFLOW)
 
 
 def is_filtered(message: str) -> bool:
-    """Whether an error text says that a filter, or the model itself, declined the request or the answer."""
+    """Whether an error message means that a filter or the model declined the request or the answer."""
     return _DECLINED.search(message) is not None
 
 
@@ -175,7 +175,7 @@ def provider_error(
     """The typed error for a provider's error response."""
     kind = _kind(status, (code or "").lower(), message, body)
     wait = retry_after(headers or {})
-    if wait is None and kind is RateLimited:  # on other answers these headers say nothing about a wait
+    if wait is None and kind is RateLimited:  # on other responses these headers do not ask for a delay
         wait = limit_reset(headers or {})
     return kind(
         message or f"HTTP {status}",
@@ -188,7 +188,7 @@ def provider_error(
 
 
 def failure_of(message: AssistantMessage) -> InterlinguaError:
-    """The typed error of an answer that ended badly, from what it says of itself."""
+    """The typed error of an answer that ended with `error` or `aborted`."""
     text, detail = message.error_message or "the answer ended in an error", message.stop_detail
     if message.stop_reason == "aborted":
         return Aborted(text)
@@ -211,7 +211,7 @@ def _kind(status: int, code: str, message: str, body: Any) -> type[ProviderError
         return ContentFiltered
     if status not in (401, 403, 429) and named in (None, BadRequest) and is_overflow(f"{code} {message}".strip()):
         return ContextTooLong
-    # OpenAI calls a wrong key and too many requests `invalid_request_error` as well: there the status says more.
+    # OpenAI uses `invalid_request_error` for wrong keys and rate limits too: there the status is more specific.
     if named is not None and not (named is BadRequest and status < 500 and status in _STATUSES):
         return named
     if 400 <= status < 500:
@@ -219,8 +219,8 @@ def _kind(status: int, code: str, message: str, body: Any) -> type[ProviderError
     return _passed_on(message, body) or _STATUSES.get(status, ProviderError)
 
 
-# Gateways pass on the error of the server behind them as their own 5xx, or inside a stream that began with 200: with
-# its status as a number (OpenRouter, Google), or in their text, as SDKs print it ("Error code: 400 - {…}", "400 Client
+# Gateways pass on upstream errors as a 5xx of their own, or inside a stream that began with 200: with the upstream
+# status as a number (OpenRouter, Google), or in the message as SDKs print it ("Error code: 400 - {…}", "400 Client
 # Error", "litellm.BadRequestError: …").
 _STATUS_IN_TEXT = re.compile(
     r"^\W*(4[0-9]{2})\b(?=[\s:,{-])"
@@ -241,7 +241,7 @@ _SDK_ERRORS: dict[str, type[ProviderError]] = {
 
 
 def _passed_on(message: str, body: Any) -> type[ProviderError] | None:
-    """What an error of a server's own really is, where it tells that of another."""
+    """The kind of the upstream error that a server error passes on, or None."""
     inner = _inner_status(body)
     if inner is None and (found := _STATUS_IN_TEXT.search(message)):
         inner = int(next(filter(None, found.groups())))
@@ -252,7 +252,7 @@ def _passed_on(message: str, body: Any) -> type[ProviderError] | None:
 
 
 def _inner_status(body: Any) -> int | None:
-    """The status of a request that was refused, where the error tells it as a number."""
+    """The upstream status of a refused request, if the error has it as a number."""
     first = body[0] if isinstance(body, list) and body else body
     error = error_of(first)
     for name in ("code", "status", "status_code"):
@@ -263,9 +263,9 @@ def _inner_status(body: Any) -> int | None:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait: `retry-after-ms`, else `retry-after`, which is seconds or a date (RFC 9110, 10.2.3).
+    """Seconds to wait: `retry-after-ms`, else `retry-after`, in seconds or as a date (RFC 9110, 10.2.3).
 
-    What is past or negative is no wait at all; what makes no sense is None.
+    A past date or a negative number is 0; an invalid value is None.
     """
     lower = {key.lower(): value for key, value in headers.items()}
     milliseconds, value = _number(lower.get("retry-after-ms")), lower.get("retry-after")
@@ -275,17 +275,17 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     return given if given is not None else _until(value)
 
 
-# What a limit counts, and when it counts anew. `x-ratelimit-reset-requests` is a duration at OpenAI and Groq ("6m0s"),
-# `x-ratelimit-reset` a time at OpenRouter (milliseconds) and GitHub (seconds), Anthropic's a date of RFC 3339.
+# Reset headers: `x-ratelimit-reset-requests` is a duration at OpenAI and Groq ("6m0s"), `x-ratelimit-reset` a time at
+# OpenRouter (milliseconds) and GitHub (seconds); Anthropic's are RFC 3339 dates.
 # platform.openai.com/docs/guides/rate-limits, console.groq.com/docs/rate-limits, docs.claude.com/en/api/rate-limits
 _RESET = re.compile(r"(?:x-ratelimit-reset(?P<openai>-[a-z-]+)?|anthropic-ratelimit-(?P<anthropic>[a-z-]+)-reset)")
 _DURATION = re.compile(r"\s*(-?)((?:[0-9]+(?:\.[0-9]+)?(?:ms|h|m|s|d))+)\s*")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-_EPOCH = 1e9  # a larger number is a time, in seconds; one a thousand times larger, in milliseconds
+_EPOCH = 1e9  # larger numbers are Unix times in seconds, or in milliseconds if 1000 times larger
 
 
 def limit_reset(headers: Mapping[str, str]) -> float | None:
-    """Seconds until a limit counts anew: of those that are used up the last, else the soonest of all that are named."""
+    """Seconds until a limit resets: the latest of the exhausted limits, else the soonest of all."""
     lower = {key.lower(): value for key, value in headers.items()}
     named: list[float] = []
     used_up: list[float] = []
@@ -332,12 +332,12 @@ def _until(value: Any) -> float | None:
     try:
         when = parsedate_to_datetime(value)
         return seconds((when.replace(tzinfo=when.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
-    except (ValueError, TypeError, OverflowError, AttributeError):  # no date, or one that no calendar has
+    except (ValueError, TypeError, OverflowError, AttributeError):  # not a date, or outside the calendar
         return None
 
 
 def error_text(error: ProviderError) -> str:
-    """The message of an error, for wires on which only the message tells a filter or an overflow."""
+    """The message of an error, for wires where only the message shows a filter or an overflow."""
     if isinstance(error, ContentFiltered) and not is_filtered(error.message):
         return f"Output blocked by content filtering policy: {error.message}"
     if isinstance(error, ContextTooLong) and not is_overflow(error.message):
@@ -346,19 +346,19 @@ def error_text(error: ProviderError) -> str:
 
 
 def code_status(error: ProviderError) -> int:
-    """The status whose word names an error, for wires that have one word per status and none for a filter."""
+    """The status that selects the error code, for wires with one code per status and none for a filter."""
     status = status_of(error)
     return 400 if isinstance(error, ContentFiltered | ContextTooLong) and status != 413 else status
 
 
 def code_of(error: ProviderError) -> str | None:
-    """The code of an error, for wires on which the code tells a filter or an overflow."""
+    """The code of an error, for wires where the code shows a filter or an overflow."""
     own, code = _OPENAI_NAMES.get(type(error)), (error.code or "").lower()
     known = _CODES.get(code) is type(error) and (code in _OPENAI_CODES or code in FILTERED)
     return error.code if own is None or known or code in _SPENT else own
 
 
-# What clients of OpenAI's wires act on, in an error or at the end of a stream (`server_is_overloaded`: Codex).
+# Codes that clients of OpenAI's wires act on, in an error or at the end of a stream (`server_is_overloaded`: Codex).
 _OPENAI_NAMES: dict[type[ProviderError], str] = {
     ContentFiltered: "content_filter",
     ContextTooLong: "context_length_exceeded",
@@ -369,16 +369,16 @@ _OPENAI_CODES = frozenset(
     {"context_length_exceeded", "request_too_large", "rate_limit_exceeded", "insufficient_quota", "slow_down"}
     | {"server_is_overloaded", "server_overloaded"}
 )
-# A limit that no waiting lifts keeps its code, or clients would try again.
+# Exhausted credit keeps its code: with another one clients would retry.
 _SPENT = frozenset({"insufficient_quota", "billing_hard_limit_reached", "credit_balance_too_low"})
 
 
 def as_provider_error(error: InterlinguaError) -> ProviderError:
-    """Any error as one that a client's wire can say: what failed behind us, or what was wrong with the request."""
+    """Any error as a `ProviderError` with a status: an upstream failure, or a bad request."""
     if isinstance(error, ProviderError):
         return error
     if isinstance(error, Aborted):
-        return ProviderError(str(error.reason or "aborted"), status=499)  # nginx's word for a client that has left
+        return ProviderError(str(error.reason or "aborted"), status=499)  # nginx: client closed request
     message = str(error)
     if isinstance(error, TimedOut):
         return ProviderError(message, status=504)
@@ -390,7 +390,7 @@ def as_provider_error(error: InterlinguaError) -> ProviderError:
 
 
 def status_of(error: ProviderError) -> int:
-    """The HTTP status to answer with for an error that may have come without one, or inside an answer with 200."""
+    """The HTTP status for an error that may have none, or that came inside a response with status 200."""
     if error.status >= 400:
         return error.status
     for kind, status in (

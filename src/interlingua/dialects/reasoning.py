@@ -1,7 +1,7 @@
-"""How much to think, as a model of some generation takes it over some wire: a word, a number of tokens, on or off.
+"""The amount of reasoning in the form that a model accepts over a wire: a level, a number of tokens, or on and off.
 
-What a model cannot be asked for becomes the nearest that it can: never more than was asked for, unless it cannot do
-with less. `fit` says why, for the report.
+An amount that the model does not accept becomes the nearest that it does: never more than requested, unless the model
+cannot reason less. `fit` gives the reason for the loss report.
 """
 
 from collections.abc import Collection
@@ -13,18 +13,18 @@ from ..values.losses import Severity
 from ..values.request import Reasoning
 from .generations import EFFORTS, THREE, Generation
 
-# How a wire can take it: a level, a number of tokens, or on and off.
+# The forms in which a wire sets it: a level, a number of tokens, or on and off.
 Form: TypeAlias = Literal["effort", "budget", "switch"]
 EVERY_FORM: tuple[Form, ...] = ("effort", "budget", "switch")
 
-# What a word is worth in tokens, and the other way round: the greatest number that a word stands for.
+# The token budget of a level; conversely, the highest budget that a level stands for.
 BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16_384, "xhigh": 32_768, "max": 65_536}
 _UP_TO = {"minimal": 1024, "low": 4096, "medium": 12_288, "high": 24_576, "xhigh": 49_152}
 _OFF = ("none", "off")
 
 
 class Fitted(NamedTuple):
-    """What to ask for (None: say nothing); why it is not what was asked for, and how much that matters."""
+    """What to request (None: nothing), why it differs from the original request, and the severity of the loss."""
 
     reasoning: Reasoning | None
     why: str = ""
@@ -32,7 +32,7 @@ class Fitted(NamedTuple):
 
 
 def asks(reasoning: Reasoning | None) -> bool:
-    """Whether it says anything about how much to think."""
+    """Whether it sets an amount of reasoning."""
     return reasoning is not None and (reasoning.enabled, reasoning.effort, reasoning.budget) != (None, None, None)
 
 
@@ -41,7 +41,7 @@ def is_off(reasoning: Reasoning) -> bool:
 
 
 def is_on(reasoning: Reasoning | None, model: Generation) -> bool:
-    """Whether the model will think, as far as is known."""
+    """Whether the model will reason, as far as is known."""
     if reasoning is None or not asks(reasoning):
         return bool(model.on_by_default)
     return not is_off(reasoning)
@@ -50,10 +50,10 @@ def is_on(reasoning: Reasoning | None, model: Generation) -> bool:
 def fit(
     asked: Reasoning, model: Generation, forms: Collection[Form] = EVERY_FORM, *, room: int | None = None
 ) -> Fitted:
-    """What to request of a model that takes these forms. `room` is the limit that a budget must stay below."""
+    """What to request from a model that accepts these forms. A budget must be below `room`."""
     fitted = _fit(asked, model, forms, room)
-    # The fewest tokens of a model that always reasons may be more than the room: what was chosen is fitted as well,
-    # until it stands. Each step says less than the one before.
+    # The minimum budget of a model that always reasons may exceed the room: fit the result again until it is
+    # stable. Each step has fewer fields than the one before.
     while fitted.reasoning is not None and fitted.reasoning != asked:
         again = _fit(fitted.reasoning, model, forms, room)
         if again.reasoning == fitted.reasoning:
@@ -89,7 +89,7 @@ def _off(asked: Reasoning, model: Generation, forms: Collection[Form]) -> Fitted
 
 
 def _least(asked: Reasoning, model: Generation, forms: Collection[Form], levels: tuple[str, ...] | None) -> Fitted:
-    """The least that a model does which cannot be kept from reasoning."""
+    """The minimum for a model whose reasoning cannot be turned off."""
     if levels:
         return Fitted(
             _with_amount(asked, effort=levels[0]), f"the model always reasons: {levels[0]} effort is the least"
@@ -101,7 +101,7 @@ def _least(asked: Reasoning, model: Generation, forms: Collection[Form], levels:
 
 
 def _switched_off(asked: Reasoning, model: Generation, levels: tuple[str, ...] | None) -> Fitted:
-    """Off, and beside it the effort, which some models take for how much to write."""
+    """Off, with the effort, which some models also use for the length of the answer."""
     effort, why, severity = asked.effort, "it means no more than off", "record"
     if effort in _OFF or levels == ():
         effort = None
@@ -119,7 +119,7 @@ def _switched_off(asked: Reasoning, model: Generation, levels: tuple[str, ...] |
 def _on(asked: Reasoning, model: Generation, forms: Collection[Form], room: int | None) -> Fitted:
     levels = _levels(model, forms)
     takes_budget = "budget" in forms and (model.budget is not None or not _is_known(model))
-    effort, budget = asked.effort, None if asked.budget == -1 else asked.budget  # -1: as much as the model likes
+    effort, budget = asked.effort, None if asked.budget == -1 else asked.budget  # -1: the model decides
     why, severity = "sent as the model takes it", "record"
     if budget is not None and not takes_budget:
         why, severity = "the model takes no budget", "weakened"
@@ -153,7 +153,7 @@ _NO_WORD = "the target has no value for how much to reason"
 
 
 def _within(fitted: Fitted, model: Generation, room: int | None) -> Fitted:
-    """The budget within the limits of the model, and below that of the whole answer."""
+    """The budget within the limits of the model, and below the limit of the answer."""
     reasoning: Reasoning = fitted.reasoning  # type: ignore[assignment]
     least, most = model.budget  # type: ignore[misc]
     if room is not None:
@@ -170,7 +170,7 @@ def _within(fitted: Fitted, model: Generation, room: int | None) -> Fitted:
 
 
 def _switch(asked: Reasoning, effort: str | None, budget: int | None) -> bool | None:
-    """How much implies that reasoning is on; where nothing says how much, the switch must."""
+    """An amount implies that reasoning is on; without an amount, the switch is needed."""
     return True if effort is None and budget is None else asked.enabled
 
 
@@ -178,14 +178,14 @@ def _switch(asked: Reasoning, effort: str | None, budget: int | None) -> bool | 
 
 
 def _levels(model: Generation, forms: Collection[Form]) -> tuple[str, ...] | None:
-    """The levels of effort that the model takes over this wire; None: any, for all we know."""
+    """The levels of effort that the model accepts over this wire; None: unknown, any."""
     if "effort" not in forms:
         return ()
     if model.efforts is None:
         return None
     levels = tuple(word for word in model.efforts if word != "none")
     if not levels and model.budget is not None and "budget" not in forms:
-        return THREE  # a host that takes levels alone makes budgets of them
+        return THREE  # a host with levels only converts them to budgets
     return levels
 
 
@@ -202,7 +202,7 @@ def _rank(word: str) -> int:
 
 
 def _tokens_for(word: str | None, model: Generation, room: int | None) -> int:
-    """What a word is worth in tokens; at most half of the whole answer, so that there is one."""
+    """The token budget of a level; at most half of the limit, so that room for the answer remains."""
     tokens = BUDGETS.get(word or "", BUDGETS["medium"])
     if model.budget is not None:
         tokens = min(tokens, model.budget[1])

@@ -83,7 +83,7 @@ _FORMATS: dict[str, str] = {
     "silly-tavern": "files.silly_tavern:FORMAT",
 }
 _BUILT_IN = _WIRES | _FORMATS
-# What people call a wire: by its provider.
+# Aliases: names of providers.
 _ALIASES: dict[str, str] = {
     "anthropic": "anthropic-messages",
     "claude": "anthropic-messages",
@@ -101,19 +101,19 @@ _ALIASES: dict[str, str] = {
     "ollama": "ollama-chat",
     "cohere": "cohere-chat",
 }
-DEFAULT_WIRE = "anthropic-messages"  # for views of a conversation that names no wire
+DEFAULT_WIRE = "anthropic-messages"  # for views of a conversation without a wire
 _loaded: dict[str, Wire | FileFormat] = {}
 _registered: dict[str, Wire | FileFormat] = {}  # by plugins, for the whole process
 
 
 def register(value: Wire | FileFormat) -> None:
-    """Makes a wire or a file format known under its name, in place of one that has the name already."""
+    """Registers a wire or a file format under its name; replaces one with the same name."""
     _registered[value.name] = value
     ordered.cache_clear()
 
 
 def unregister(name: str) -> None:
-    """Takes back what `register` did; a built-in of the same name counts again."""
+    """Undoes `register`; a built-in with the same name is visible again."""
     _registered.pop(name, None)
     ordered.cache_clear()
 
@@ -124,7 +124,7 @@ def registered(name: str) -> Wire | FileFormat | None:
 
 
 def canonical(name: str) -> str:
-    """The name of the dialect that an alias stands for (`openai`, `anthropic`, `gemini`); any other name as it is."""
+    """The dialect name of an alias (`openai`, `anthropic`, `gemini`); any other name unchanged."""
     if name in _BUILT_IN or name in _registered:
         return name
     own = (wire.api for wire in _registered.values() if isinstance(wire, Wire) and name in wire.aliases)
@@ -132,7 +132,7 @@ def canonical(name: str) -> str:
 
 
 def aliases() -> dict[str, str]:
-    """Every alias, with the name that it stands for."""
+    """Every alias and its dialect name."""
     own = {alias: one.api for one in _registered.values() if isinstance(one, Wire) for alias in one.aliases}
     return _ALIASES | own
 
@@ -149,7 +149,7 @@ _Value = TypeVar("_Value", bound=Wire | FileFormat)
 
 
 class Registry(Mapping[str, _Value]):
-    """The wires, the file formats, or both, by name. Names load nothing; a value is loaded when it is read."""
+    """The wires, the file formats, or both, by name. A value is imported when it is first read."""
 
     def __init__(self, kind: str, built_in: Mapping[str, str], types: tuple[type, ...]) -> None:
         self._kind = kind
@@ -172,7 +172,7 @@ class Registry(Mapping[str, _Value]):
         return cast(_Value, _find(name))
 
     def get(self, name: str, default: None = None) -> _Value | None:  # type: ignore[override]
-        """The value, or None: without looking for what an unknown name may have been meant for."""
+        """The value, or None; without a search for similar names."""
         return cast(_Value, _find(name)) if name in self else default
 
     def __repr__(self) -> str:
@@ -191,13 +191,13 @@ DIALECTS: Registry[Wire | FileFormat] = Registry("dialect", _BUILT_IN, (Wire, Fi
 
 
 class Order(NamedTuple):
-    """What detecting asks, most particular first; the same until something is registered."""
+    """The order of detection, most specific first; cached until something is registered."""
 
     formats: tuple[FileFormat, ...]
-    evidence: Mapping[str, tuple[tuple[str, Evidence], ...]]  # of each shape, with the name of the wire or format
+    evidence: Mapping[str, tuple[tuple[str, Evidence], ...]]  # by shape, with the name of the wire or format
 
 
-@functools.cache  # detecting asks for each row of a file
+@functools.cache  # detection runs for each row of a file
 def ordered() -> Order:
     """The formats and the tests of each shape, by rank."""
     formats = tuple(sorted(FORMATS.values(), key=lambda form: form.rank))
@@ -208,7 +208,7 @@ def ordered() -> Order:
 
 
 def wire(name: str) -> Wire:
-    """The wire of this name: its codec, limits, HTTP facts, and how it is recognised."""
+    """The wire of this name: codec, limits, HTTP facts, detection."""
     return WIRES[canonical(name)]
 
 
@@ -219,9 +219,9 @@ def dialect(name: str) -> Dialect:
 
 
 def as_value(name: str, codec: Any) -> Wire | FileFormat:
-    """A wire or file format as it is; a module or object with `decode` and `encode` as the file format that it is.
+    """A wire or file format unchanged; a module or object with `decode` and `encode` as a file format.
 
-    It may have `detect` (or `sniff`), `split` and `LINES` beside them.
+    It may also have `detect` (or `sniff`), `split` and `LINES`.
     """
     if isinstance(codec, Wire | FileFormat):
         return codec

@@ -1,8 +1,8 @@
-"""What every wire dialect needs: exact return trips, guarded reading, conversations, and provider errors.
+"""Residuals, which make round trips exact, and the small readers that all dialects share.
 
-The residual rule. `extra[API]` of a value holds exactly what `encode(decode(wire))` would otherwise get wrong: keys
-that the format does not model, and hints. A hint says "where you would encode X, the wire had Y" and is followed only
-while the encoder still says X, so a value that was changed since is never overruled by how it once looked.
+The residual rule: `extra[API]` of a value holds exactly what `encode(decode(wire))` would otherwise get wrong, which is
+fields that the format does not model, and hints. A hint means "where you would encode X, the wire had Y". It applies
+only while the encoder still writes X, so it never overrides a value that was changed after decoding.
 """
 
 import base64
@@ -25,22 +25,22 @@ from ..values.losses import Reporter
 from ..values.messages import AssistantMessage, Block, Extra, StopReason, ToolCall, blocks_of
 from ..values.request import Request, ToolSpec
 
-# Keys of `extra[API]` that start with this are ours (hints, places); all others are the wire's own.
+# Keys of `extra[API]` with this prefix are ours (hints); all others are fields of the wire.
 HINTS = "~"
-JOINED = "~joined"  # whether a message shared its wire message with the one before it
-MESSAGE = "~message"  # residual of a wire message that became several of ours, on the first of them
-RESPONSE = "~response"  # residual of an answer's envelope, never sent back in a request
+JOINED = "~joined"  # whether a message shares its wire message with the one before it
+MESSAGE = "~message"  # residual of a wire message that is decoded as several messages, on the first of them
+RESPONSE = "~response"  # residual of the envelope of an answer; never sent in a request
 BARE = "~bare"  # the wire was a bare list of messages
 
 P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S", bound=Struct)
 M = TypeVar("M", bound=AssistantMessage)
-Mint = Callable[[int], str]  # the id of the n-th call that came without one
+Mint = Callable[[int], str]  # makes the id of the n-th call that has none
 
 
 def residual(wire: Mapping[str, Any], encoded: Mapping[str, Any]) -> dict[str, Any]:
-    """What `encoded` gets wrong about `wire`: unknown keys as they are, known ones as hints. Empty when nothing."""
+    """The difference of `wire` from `encoded`: unknown fields as they are, known ones as hints; empty if equal."""
     if same(wire, encoded):
         return {}
     extra_fields: dict[str, Any] = {}
@@ -70,13 +70,13 @@ def _hint(wire: Any, encoded: Any) -> dict[str, Any] | None:
 
 
 def restored(encoded: dict[str, Any], extra: Extra, api: str) -> dict[str, Any]:
-    """`encoded` with the residual of `api` put back; changes and returns `encoded`."""
+    """Puts the residual of `api` back into `encoded`, in place, and returns it."""
     extra_fields = extra.get(api)
     return put_back(encoded, extra_fields) if extra_fields else encoded
 
 
 def put_back(encoded: dict[str, Any], extra_fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The inverse of `residual`; changes and returns `encoded`."""
+    """The inverse of `residual`: changes and returns `encoded`."""
     if not extra_fields:
         return encoded
     for key, value in extra_fields.items():
@@ -97,7 +97,7 @@ def put_back(encoded: dict[str, Any], extra_fields: Mapping[str, Any]) -> dict[s
 
 
 def keeping(value: S, api: str, wire: Mapping[str, Any], encoded: Mapping[str, Any], own: Iterable[str] = ()) -> S:
-    """The value with what `encoded`, its own encoding, gets wrong about `wire`, added to the hints it has.
+    """The value with the residual of `wire` against `encoded`, its own encoding, added to its `extra`.
 
     `own` are the fields whose items have residuals of their own.
     """
@@ -108,24 +108,24 @@ def keeping(value: S, api: str, wire: Mapping[str, Any], encoded: Mapping[str, A
 
 
 def keeping_response(message: M, api: str, wire: Mapping[str, Any], encoded: Mapping[str, Any]) -> M:
-    """The message of an answer with what `encoded` gets wrong about its envelope, which no request sends back."""
+    """The message with the residual of an answer's envelope, under a key that no request sends."""
     extra_fields = residual(wire, encoded)
     return with_residual(message, api, **{RESPONSE: extra_fields}) if extra_fields else message
 
 
 def with_residual(value: S, api: str, /, **extra_fields: Any) -> S:
-    """The value with these keys added to what it holds for `api`."""
+    """The value with these keys added to `extra[api]`."""
     extra: Extra = value.extra  # type: ignore[attr-defined]
     return replace(value, extra={**extra, api: {**extra.get(api, {}), **extra_fields}})
 
 
 def residual_of(extra: Extra, api: str) -> Mapping[str, Any]:
-    """What an extra holds for `api`."""
+    """`extra[api]`, or an empty mapping."""
     return extra.get(api, {}) if extra else {}
 
 
 def reading(api: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Guards a decoding arrow: whatever it is fed, the caller sees a value or one BadWire that names the place."""
+    """Decorates a decoder: any failure on malformed input is raised as `BadWire`."""
 
     def guard(function: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(function)
@@ -135,9 +135,9 @@ def reading(api: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
             except InterlinguaError:
                 raise
             except RecursionError:
-                raise BadWire(api, "nested too deep to read") from None
+                raise BadWire(api, "nested too deeply") from None
             except (KeyError, TypeError, AttributeError, ValueError, IndexError, OverflowError) as error:
-                raise BadWire(api, f"not what this wire allows: {type(error).__name__}: {error}") from error
+                raise BadWire(api, f"malformed body: {type(error).__name__}: {error}") from error
 
         return guarded
 
@@ -145,7 +145,7 @@ def reading(api: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 
 def each(items: Any, name: str, api: str, decode: Callable[[Any], R]) -> list[R]:
-    """`decode` over a wire list; an error inside names the item."""
+    """`decode` for each item of a list; errors name the path of the item."""
     if not isinstance(items, list):
         raise BadWire(api, f"expected a list, got {type(items).__name__}", f"$.{name}")
     out = []
@@ -172,7 +172,7 @@ def an_object(value: Any, api: str, path: str = "$") -> dict[str, Any]:
 
 
 def body_of(data: Any, api: str) -> Any:
-    """A wire body as JSON values, from text or bytes if need be."""
+    """A body as JSON values; text and bytes are parsed."""
     if isinstance(data, bytes | bytearray | str):
         try:
             return jsontext.read(data)
@@ -182,7 +182,7 @@ def body_of(data: Any, api: str) -> Any:
 
 
 def lenient(body: Any) -> Any:
-    """The body of an error answer: JSON values where it is JSON, else text."""
+    """The body of an error response: JSON values if it is JSON, else text."""
     try:
         return body_of(body, "")
     except BadWire:
@@ -190,7 +190,7 @@ def lenient(body: Any) -> Any:
 
 
 def string(value: Any) -> str:
-    """The value, which must be a string; TypeError makes the caller keep the shape opaque."""
+    """The value, which must be a string. On TypeError the caller keeps the whole value as an opaque block."""
     if not isinstance(value, str):
         raise TypeError(f"expected a string, got {type(value).__name__}")
     return value
@@ -203,12 +203,12 @@ def boolean(value: Any) -> bool:
 
 
 def optional(value: Any) -> str | None:
-    """The value if it is a string; what is not stays in the residual."""
+    """The value if it is a string, else None: the residual keeps anything else."""
     return value if isinstance(value, str) else None
 
 
 def media_type(value: Any) -> str | None:
-    """The media type without its parameters, which matter only for raw sound (`audio/L16;rate=24000`)."""
+    """The media type without parameters, except for audio, where they are the format (`audio/L16;rate=24000`)."""
     if not isinstance(value, str) or value.startswith("audio/"):
         return optional(value)
     return value.partition(";")[0].strip()
@@ -221,7 +221,7 @@ def flag(value: Any) -> bool | None:
 
 def whole(value: Any) -> int | None:
     """The value if it is an integer."""
-    return value if type(value) is int else None  # a boolean is of another type
+    return value if type(value) is int else None  # excludes bool
 
 
 def number(value: Any) -> int | float | None:
@@ -240,13 +240,13 @@ def strings(value: Any) -> tuple[str, ...] | None:
 
 
 def count(usage: Mapping[str, Any], key: str) -> int:
-    """A token count that may be absent, null or nonsense."""
+    """A token count; 0 if it is absent, null or not an integer."""
     value = usage.get(key)
     return value if type(value) is int else 0
 
 
 def joined_base64(pieces: list[str]) -> str:
-    """Base64 that came in pieces, each of whole bytes; a single piece stays as it is spelled."""
+    """Joins base64 fragments, each of whole bytes; a single fragment is returned unchanged."""
     given = [piece for piece in pieces if piece]
     if len(given) < 2:
         return "".join(given)
@@ -260,7 +260,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def decode_time(text: Any) -> int | None:
-    """A time of RFC 3339 in milliseconds; None for what is no such time. Finer digits are left to the residual."""
+    """Milliseconds since the epoch from an RFC 3339 time, or None. Finer digits stay in the residual."""
     try:
         when = datetime.fromisoformat(text)
         return (when.replace(tzinfo=when.tzinfo or UTC) - _EPOCH) // timedelta(milliseconds=1)
@@ -269,7 +269,7 @@ def decode_time(text: Any) -> int | None:
 
 
 def encode_time(timestamp: int | None, *, digits: bool = True) -> str | None:
-    """The inverse; None for a time outside the calendar. Without `digits`, whole seconds have no decimals."""
+    """The inverse; None for a time outside the calendar. Without `digits`, whole seconds have no fraction."""
     if timestamp is None:
         return None
     try:
@@ -280,7 +280,7 @@ def encode_time(timestamp: int | None, *, digits: bool = True) -> str | None:
 
 
 class Ids:
-    """Ids for calls that the wire left without one: the n-th is `mint(n)`, but none that was given before."""
+    """Ids for calls without one: the n-th is `mint(n)`, unless that id is already in use."""
 
     def __init__(self, mint: Mint | None) -> None:
         self._mint = mint or "call_{}".format
@@ -292,7 +292,7 @@ class Ids:
         if isinstance(given, str) and given:
             self._given.add(given)
             return given, False
-        for _ in range(len(self._given) + 1):  # a mint may know only one word
+        for _ in range(len(self._given) + 1):  # a `mint` that ignores its argument must not loop forever
             id, self._count = self._mint(self._count), self._count + 1
             if id not in self._given:
                 break
@@ -300,34 +300,34 @@ class Ids:
 
 
 def generated_id(message: AssistantMessage, prefix: str) -> str:
-    """An id for an answer that has none, as clients count on one: the same whether it is streamed or sent whole.
+    """An id for an answer without one, because clients expect it; the same whether streamed or whole.
 
-    So it is made of what is known when an answer begins.
+    It depends only on what is known when an answer begins.
     """
     text = f"{message.provider}\n{message.response_model or message.model}\n{message.timestamp}"
     return prefix + hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=12).hexdigest()
 
 
 def named(message: AssistantMessage, request: Request | None) -> AssistantMessage:
-    """The message under the name of the model that was asked for: clients count on it, whoever answered."""
+    """The message with the model name of the request, which clients expect whichever model answered."""
     if request is None or not request.model.id:
         return message
     return replace(message, model=request.model.id, response_model=None)
 
 
 def model_names(base: AssistantMessage, name: str | None) -> dict[str, Any]:
-    """The model that was asked, and the one that answered where the answer names another."""
+    """`model` and `response_model`: the requested model, and the one that answered if it differs."""
     return {"model": base.model or name, "response_model": name if base.model and name != base.model else None}
 
 
 def own_path(quirks: Mapping[str, Any] | None, model: str) -> str | None:
-    """The path of requests where a variant or a host has its own, with the model's name put into it."""
+    """The request path of a variant or host that sets one; `{model}` is replaced by the model."""
     path = quirks.get("path") if quirks else None
     return str(path).replace("{model}", quote(model, safe="")) if path else None
 
 
-# Stop reasons of hosts that pass on those of the model's own provider (OpenRouter, LiteLLM, Anthropic- or Gemini-like
-# servers do), in any spelling: lower case, with underscores.
+# Stop reasons that hosts pass on from the provider of the model (OpenRouter, LiteLLM, servers with compatible APIs), in
+# lower case with underscores.
 _SPELLINGS: dict[StopReason, str] = {
     "stop": "stop end eos end_turn stop_sequence complete completed",
     "toolUse": "tool_calls tool_call tool_use function_call function_calls",
@@ -341,14 +341,14 @@ STOP_SPELLINGS = {stop: reason for reason, names in _SPELLINGS.items() for stop 
 
 
 def known_reason(stop: str | None, reasons: Mapping[str, StopReason]) -> StopReason | None:
-    """What a word for the end of an answer means: the wire's own, else another's; None for one that none has."""
+    """Our stop reason for the wire's value: by the wire's table, else by those of others; None if unknown."""
     return reasons.get(stop or "") or STOP_SPELLINGS.get((stop or "").lower().replace("-", "_").replace(" ", "_"))
 
 
 def reason_for(stop: str | None, reasons: Mapping[str, StopReason], content: tuple[Block, ...]) -> StopReason:
-    """Why an answer ended that the wire ends with this word.
+    """Our stop reason for an answer with this content.
 
-    An unknown word is a stop when something usable came; but calls whose arguments break off show that it was cut.
+    An unknown value is `stop` if there is usable content, but `length` if the arguments of a call break off.
     """
     known = known_reason(stop, reasons)
     broken = any(isinstance(block, ToolCall) and block.parse_error is not None for block in content)
@@ -356,14 +356,14 @@ def reason_for(stop: str | None, reasons: Mapping[str, StopReason], content: tup
 
 
 def own_stop_reason(message: AssistantMessage, reasons: Mapping[str, StopReason]) -> str | None:
-    """The wire's own word for how the message ended, as long as it still means that."""
+    """The wire's own value in `stop_detail`, if it still agrees with `stop_reason`."""
     stop = message.stop_detail
     means = reasons.get(stop or "")
     return stop if means is not None and settle(means, blocks_of(message.content)) == message.stop_reason else None
 
 
 def given_arguments(given: Any) -> dict[str, Any]:
-    """Arguments that travel as an object, as fields of a call. What is no object is kept as text."""
+    """Fields of a call from arguments that the wire has as an object; any other value is kept as text."""
     if isinstance(given, dict):
         return {"arguments": given}
     provided = jsontext.compact(given)
@@ -373,7 +373,7 @@ def given_arguments(given: Any) -> dict[str, Any]:
 def encode_blocks(
     content: tuple[Block, ...], encode: Callable[[Block, Reporter], dict[str, Any] | None], report: Reporter
 ) -> list[Any]:
-    """Blocks for the wire; those that it cannot say are left out, which `encode` reports."""
+    """Encodes blocks; those that `encode` cannot write (None) are left out, and it reports them."""
     encoded = []
     for at, block in enumerate(content):
         report.block = at
@@ -385,7 +385,7 @@ def encode_blocks(
 
 
 def say_tools(specs: tuple[ToolSpec, ...], api: str, encode: Callable[[ToolSpec], Any], report: Reporter) -> list[Any]:
-    """Tool definitions for the wire; other providers' own tools are reported."""
+    """Encodes tool definitions; built-in tools of other providers are reported as lost."""
     encoded = []
     for at, spec in enumerate(specs):
         if spec.dialect is None:

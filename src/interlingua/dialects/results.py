@@ -1,6 +1,7 @@
-"""Tool results that travel inside user messages: one wire message may hold several, and user content beside them.
+"""Tool results inside user messages: one wire message may hold several results, and user content beside them.
 
-Ours are messages of their own. Results in a row share a wire message as a rule; `~joined` says where it was otherwise.
+In our format each result is a message. Consecutive results share a wire message by default; the hint `~joined` records
+where the wire did otherwise.
 """
 
 import re
@@ -33,7 +34,7 @@ def split_results(
     decode_result: Callable[[Any], ToolResultMessage],
     decode_block: Callable[[Any], Block],
 ) -> list[Message]:
-    """The results of one wire message, and the user content between them, as messages."""
+    """The results of one wire message and the user content between them, as messages of ours."""
     pieces: list[Message] = []
     content: list[Block] = []
     for item in items:
@@ -50,7 +51,7 @@ def split_results(
 
 
 def mark_joined(pieces: list[Message], residual: Mapping[str, Any], before: Message | None, api: str) -> list[Message]:
-    """The pieces of one wire message with hints of how they hang together, wherever it is not the usual way.
+    """The messages of one wire message, with `~joined` wherever they do not share it by default.
 
     `residual` is the residual of the wire message, `before` the message that precedes the pieces.
     """
@@ -69,7 +70,7 @@ def mark_joined(pieces: list[Message], residual: Mapping[str, Any], before: Mess
 def add_user(
     encoded: list[dict[str, Any]], wire: dict[str, Any], residual: Mapping[str, Any], before: Message | None
 ) -> None:
-    """Adds user content: to the message of the results before them if they came so, else as a message."""
+    """Appends user content to the wire message of the results before it if it was there, else as a message."""
     if residual.get(JOINED) and isinstance(before, ToolResultMessage) and isinstance(wire["content"], list):
         encoded[-1]["content"].extend(wire["content"])
     else:
@@ -79,7 +80,7 @@ def add_user(
 def add_result(
     encoded: list[dict[str, Any]], blocks: list[dict[str, Any]], residual: Mapping[str, Any], before: Message | None
 ) -> None:
-    """Adds the blocks of a result: to the message before it where they share one, else as a message."""
+    """Appends the blocks of a result to the wire message before it where they share one, else as a message."""
     joins = residual.get(JOINED, isinstance(before, ToolResultMessage))
     if joins and isinstance(before, (ToolResultMessage, UserMessage)) and isinstance(encoded[-1]["content"], list):
         encoded[-1]["content"].extend(blocks)
@@ -90,26 +91,26 @@ def add_result(
 
 # Media of tool results on wires whose results hold text only.
 #
-# There `adapt` moves them behind the run of results, into a message of the user's, under a label for each result.
-# Reading such a body gathers them into their results again; `~moved` on a result says how many of its last blocks
-# came that way, so that the body is written as it was. A result whose content was changed since is written as it is.
+# On such wires `adapt` moves media into a user message after the results, with a label for each result. Decoding such a
+# body moves them back into their results; `~moved` on a result is the number of its last blocks that were moved, so
+# that encoding gives the same body. A result whose content was changed in between is encoded as it is.
 
 
 MEDIA = (ImageBlock, AudioBlock, DocumentBlock)
-PLACEHOLDER = "(see what follows the results)"  # the text of a result that had media only
+PLACEHOLDER = "(see what follows the results)"  # the text of a result with nothing but media
 MOVED = "~moved"
-LABEL = "Attached to tool result "  # how a label begins
+LABEL = "Attached to tool result "  # the prefix of a label
 
 E = TypeVar("E")
 
 
 def label(number: int, tool_name: str | None) -> str:
-    """What stands before the media of a result: its number in the run, counted from 1, and the tool's name."""
+    """The text before the media of a result: its number among consecutive results, from 1, and the tool's name."""
     return f"{LABEL}{number} ({tool_name}):" if tool_name else f"{LABEL}{number}:"
 
 
 class Layout(NamedTuple):
-    """How a wire lays media out: its name; whether a message may have several texts; whether text alone is a string."""
+    """How a wire writes media: its name; whether a message may have several texts; whether text alone is a string."""
 
     api: str
     mixed: bool = True
@@ -120,12 +121,12 @@ class Layout(NamedTuple):
 
 
 def gathered(messages: tuple[Message, ...], layout: Layout) -> tuple[Message, ...]:
-    """The messages with labelled media back in their results, wherever writing them gives the same messages again."""
+    """The messages with labelled media moved into their results, where encoding restores the same messages."""
     return _gathered(messages, layout)[0]
 
 
 def _gathered(messages: tuple[Message, ...], layout: Layout) -> tuple[tuple[Message, ...], list[str]]:
-    """The same, and the paths of what that changes: the messages that go, the content of the results that get more."""
+    """The same, and the paths of what changes: the messages that are removed, the results that get media."""
     api = layout.api
     if not any(_is_labelled(message, api) for message in messages):
         return messages, []
@@ -149,7 +150,7 @@ def _gathered(messages: tuple[Message, ...], layout: Layout) -> tuple[tuple[Mess
 
 
 def _are_same(some: tuple[Message, ...], others: tuple[Message, ...]) -> bool:
-    """Whether both have the same content in order, by string or by blocks; extras of other wires do not matter."""
+    """Whether both have equal content, as strings or as blocks; `extra` is not compared."""
     return len(some) == len(others) and all(
         one is other or (type(one) is type(other) and blocks_of(one.content) == blocks_of(other.content))
         for one, other in zip(some, others, strict=True)
@@ -164,7 +165,7 @@ def _is_labelled(message: Message, api: str) -> bool:
 
 
 def _gather(message: Message, out: list[Message], run: list[int], api: str) -> list[int]:
-    """Puts labelled media into their results, whose places it gives; none if the message holds anything else."""
+    """Moves labelled media into their results and returns the indexes of these; none if there is other content."""
     labels = {label(number, out[place].tool_name): place for number, place in enumerate(run, 1)}  # type: ignore[union-attr]
     media: dict[int, list[Block]] = {}
     latest: list[Block] | None = None
@@ -186,13 +187,15 @@ def _gather(message: Message, out: list[Message], run: list[int], api: str) -> l
 
 
 class Spread(NamedTuple):
-    """Messages with gathered media behind their results, and where in the source each message and block is."""
+    """Messages with media moved after their results, and the source path of each message and block."""
 
     messages: tuple[Message, ...]
-    places: tuple[tuple[int, tuple[str, ...]], ...]  # of each message; and the paths of its blocks, where those moved
+    places: tuple[
+        tuple[int, tuple[str, ...]], ...
+    ]  # index of each message in the source, and the paths of moved blocks
 
     def restate(self, report: Reporter, since: int) -> None:
-        """Gives the losses that were reported of these messages their places in the source."""
+        """Rewrites the paths of losses reported for these messages to paths in the source."""
         for at in range(since, len(report.losses)):
             found = _PLACE.fullmatch(report.losses[at].path)
             if found is not None:
@@ -209,11 +212,11 @@ _PLACE = re.compile(r"\$\.messages\[(\d+)\](?:\.content\[(\d+)\])?(.*)", re.DOTA
 
 
 def encoded(messages: tuple[Message, ...], layout: Layout, encode: Callable[..., E], report: Reporter) -> E:
-    """`encode` of the messages, gathered media behind the results; what it reports has its place in `messages`."""
+    """Encodes messages with media moved after the results; reported paths are those in `messages`."""
     found = spread(messages, layout)
     if found is None:
         for path in _gathered(messages, layout)[1]:
-            report.at(path, "media", "what is labelled as a result's is read as the result's", "record")
+            report.at(path, "media", "labelled media are read as part of the result", "record")
         return encode(messages)
     since = len(report.losses)
     body = encode(found.messages)
@@ -222,11 +225,11 @@ def encoded(messages: tuple[Message, ...], layout: Layout, encode: Callable[...,
 
 
 def spread(messages: tuple[Message, ...], layout: Layout) -> Spread | None:
-    """The messages as they were read, gathered media behind the results; None where nothing was gathered."""
+    """The messages with media moved after the results, as in the decoded body; None if none were moved."""
     if not any(isinstance(message, Result) and message.extra and _moved(message, layout.api) for message in messages):
         return None
     made: list[tuple[Message, int, tuple[str, ...]]] = []
-    behind: list[tuple[Message, int, tuple[str, ...]]] = []  # what follows the run of results
+    behind: list[tuple[Message, int, tuple[str, ...]]] = []  # messages after the consecutive results
     number = 0
     for at, message in enumerate(messages):
         if not isinstance(message, Result):
@@ -251,7 +254,7 @@ def spread(messages: tuple[Message, ...], layout: Layout) -> Spread | None:
 
 
 def _moved(result: Result, api: str) -> int:
-    """How many of the last blocks were gathered; none where they are not there any more."""
+    """The number of last blocks that were moved; 0 if they are gone."""
     count, content = residual_of(result.extra, api).get(MOVED), result.content
     if not isinstance(count, int) or not isinstance(content, tuple) or not 0 < count <= len(content):
         return 0

@@ -1,4 +1,4 @@
-"""Small questions about JSON values of unknown origin, for the tests that recognise formats."""
+"""Predicates on JSON values of unknown origin, for the detection of formats."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -39,7 +39,7 @@ def _is_text(message: dict[str, Any]) -> bool:
     return isinstance(content, str) and message.keys() == {"role", "content"}
 
 
-# Keys of a request body that only the chat wire has.
+# Fields of a request body that only Chat Completions has.
 CHAT_ONLY = frozenset(("stream_options", "max_completion_tokens", "response_format", "n", "store", "reasoning_effort"))
 
 

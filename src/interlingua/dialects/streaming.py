@@ -1,4 +1,4 @@
-"""What stream decoders and encoders share: they end well whatever happens, and say nothing after the end."""
+"""Base classes of the stream decoders and encoders: one terminal event in any case, and nothing after it."""
 
 import abc
 import contextlib
@@ -38,7 +38,7 @@ from .residual import named
 
 
 class Decoder(abc.ABC):
-    """Base of the stream decoders. A dialect says what a frame means (`_read`) and how the message ends."""
+    """Base of the stream decoders. A dialect implements `_read` for one frame, and `_finish` for the end."""
 
     API = ""
 
@@ -58,18 +58,20 @@ class Decoder(abc.ABC):
         self._mint = _numbered(mint)
         self._quirks = quirks
         self._frames = 0
-        self.failure: InterlinguaError | None = None  # why the stream broke, typed, unless the caller broke it
+        self.failure: InterlinguaError | None = (
+            None  # the typed error of a stream that failed, unless the caller aborted it
+        )
 
     def restoring(self, restore: Callable[[Block], Block] | None) -> None:
-        """Has blocks come as the conversation has them: see `Adapted.restore_block`."""
+        """Sets a function that maps each block to the conversation's own form: see `Adapted.restore_block`."""
         self._record.restore = restore
 
     def scrubbing(self, scrub: Callable[[AssistantMessage], AssistantMessage]) -> None:
-        """Has each partial and the last message pass through `scrub`, which takes keys out of all but the content."""
+        """Sets a function that removes keys from each partial and from the final message, except the content."""
         self._record.scrub = scrub
 
     def feed(self, frame: Frame) -> list[StreamEvent]:
-        """The events that this frame brings. What the wire forbids ends the stream with an error event."""
+        """The events of this frame. A malformed frame ends the stream with an error event."""
         record = self._record
         if record.finished:
             return []
@@ -79,11 +81,11 @@ class Decoder(abc.ABC):
         except FormatError as error:
             self._unreadable(frame, error)
         except (KeyError, TypeError, AttributeError, ValueError, IndexError, RecursionError) as error:
-            self._broken(f"frame {self._frames} is not what this wire allows: {error!r}")
+            self._broken(f"frame {self._frames} is malformed: {error!r}")
         return record.take()
 
     def close(self, error: str | None = None, *, aborted: bool = False) -> list[StreamEvent]:
-        """The terminal event, unless it was given: the end of the answer if it was complete, else an error."""
+        """The terminal event, unless `feed` gave it: the end of a complete answer, else an error."""
         if not self._record.finished:
             try:
                 if error is None and not aborted and self._complete():
@@ -93,12 +95,12 @@ class Decoder(abc.ABC):
                         self.failure = TransportError(CUT_OFF)
                     self._fail(error or ("aborted" if aborted else CUT_OFF), aborted=aborted)
             except (FormatError, KeyError, TypeError, AttributeError, ValueError, IndexError) as problem:
-                self._broken(f"the end of the stream makes no sense: {problem!r}")
+                self._broken(f"malformed end of the stream: {problem!r}")
         return self._record.take()
 
     @abc.abstractmethod
     def _read(self, value: Any, frame: Frame) -> None:
-        """What one frame means."""
+        """Handles one frame."""
 
     def _unreadable(self, frame: Frame, error: FormatError) -> None:
         """A frame that is not JSON. `[DONE]`, with which OpenAI and many proxies end a stream, has no content."""
@@ -107,14 +109,14 @@ class Decoder(abc.ABC):
 
     @abc.abstractmethod
     def _complete(self) -> bool:
-        """Whether the answer is whole if nothing more comes."""
+        """Whether the answer is complete if no more frames come."""
 
     @abc.abstractmethod
     def _finish(self) -> None:
-        """Ends the message as it stands."""
+        """Ends the message with the content so far."""
 
-    def _close_blocks(self) -> None:  # noqa: B027 - most have nothing to do
-        """Closes whatever is open, as the dialect closes it."""
+    def _close_blocks(self) -> None:  # noqa: B027 - optional
+        """Closes all open blocks."""
 
     def _answered(self, message: AssistantMessage) -> None:
         """Delivers an answer that came whole although a stream was requested."""
@@ -128,12 +130,12 @@ class Decoder(abc.ABC):
         self._fail(error.message, detail=error.code)
 
     def _broken(self, problem: str) -> None:
-        """Ends a stream that says what its wire forbids."""
+        """Ends a stream that violates its format."""
         self.failure = BadWire(self.API, problem)
         self._fail(f"{self.API}: {problem}")
 
     def _fail(self, message: str, *, aborted: bool = False, detail: str | None = None) -> None:
-        # What is broken is closed by the recorder, with what came.
+        # The recorder closes a malformed block with what was received.
         with contextlib.suppress(KeyError, TypeError, AttributeError, ValueError, IndexError):
             self._close_blocks()
         self._record.fail(message, aborted=aborted, detail=detail)
@@ -143,13 +145,13 @@ _Block = TypeVar("_Block")
 
 
 class OpenBlocks(dict[int, _Block]):
-    """What an encoder knows of the blocks that have started, by content index."""
+    """The state of an encoder for each open block, by content index."""
 
     def __missing__(self, index: int) -> _Block:
-        raise FormatError(f"an event of block {index}, which never started; pass the events from the start on")
+        raise FormatError(f"event for block {index}, which never started; pass the events from the start on")
 
     def end(self, index: int) -> _Block:
-        """Takes out a block that ends."""
+        """Removes a block that ends, and returns its state."""
         block = self[index]
         del self[index]
         return block
@@ -220,7 +222,9 @@ class Encoder(abc.ABC):
                 return self._finish(event.message)
             case Error():
                 return self._finish(event.error) if self._is_stop(event.error) else self._fail(event.error)
-            case TextDelta() | ThinkingDelta() | ToolCallDelta():  # of a block that had to wait for another
+            case (
+                TextDelta() | ThinkingDelta() | ToolCallDelta()
+            ):  # buffered, where a wire sends blocks one after the other
                 return self.feed(event)
 
     def close(self) -> bytes:
@@ -305,13 +309,13 @@ _NOTHING = AssistantMessage(content=())
 
 
 def _numbered(mint: Callable[..., str] | None) -> Callable[[int], str] | None:
-    """A maker of ids as the decoders call it, with the number of the call; one that takes no argument will do."""
+    """An id factory that takes the number of the call; a zero-argument factory is wrapped."""
     if mint is None:
         return None
     make = mint
     try:
         takes_number = _takes_number(make)
-    except TypeError:  # it cannot be hashed
+    except TypeError:  # unhashable
         takes_number = _takes_number.__wrapped__(make)
     return make if takes_number else lambda number: make()
 
@@ -322,6 +326,6 @@ def _takes_number(make: Callable[..., str]) -> bool:
         inspect.signature(make).bind(0)
     except TypeError:
         return False
-    except ValueError:  # made in C, with no signature to look at
+    except ValueError:  # a C function without a signature
         pass
     return True

@@ -1,6 +1,6 @@
-"""What is known of a target model beyond its description: the limits of its wire, and whose model it is.
+"""The limits and the family of a target model.
 
-A family says whose signatures a model can verify: what one Claude signed, another Claude verifies, whoever serves it.
+Models of one family can verify each other's signatures: what one Claude signed, another verifies, whoever serves it.
 """
 
 import re
@@ -15,7 +15,7 @@ from .registry import WIRES
 CLAUDE = "claude"
 MISTRAL = r"mi[sx]tral|codestral|pixtral|devstral|magistral|ministral"
 
-# The first pattern that matches a model's id names its family.
+# The first pattern that matches a model id gives its family.
 FAMILIES: tuple[tuple[str, str], ...] = (
     (r"claude", CLAUDE),
     (r"gemini", "gemini"),
@@ -33,7 +33,7 @@ FAMILIES: tuple[tuple[str, str], ...] = (
 
 
 def family(model: str | None, api: str | None) -> str | None:
-    """Whose model this is, if that can be determined: by its id, else by the vendor whose models the wire serves."""
+    """The family of a model, if it can be determined: by its id, else by the vendor of the wire."""
     return (_family_of(model) if model else None) or vendor(api) or model or None
 
 
@@ -43,13 +43,13 @@ def _family_of(model: str) -> str | None:
 
 
 def vendor(api: str | None) -> str | None:
-    """The family of the models that a wire serves, where it serves one."""
+    """The family of the models of a wire, if there is only one."""
     wire = WIRES.get(api or "")
     return wire.vendor if wire is not None else None
 
 
 def owner(api: str | None) -> str | None:
-    """The name under which `extra` keeps what a wire has: that of the wire it is a variant of, or its own."""
+    """The key of a wire in `extra`: the wire that it is a variant of, or its own name."""
     wire = WIRES.get(api or "")
     return wire.base if wire is not None else api
 

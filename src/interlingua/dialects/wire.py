@@ -1,12 +1,12 @@
-"""A wire is one value: whatever the package wants to know about a provider's wire format, it asks the `Wire`.
+"""The `Wire`: one value with everything that the package knows about a provider's wire format.
 
-A `Wire` holds the codec (pure translation), the limits of the target, the facts of its HTTP side, the tests that
-recognise its bodies, its name in telemetry and how its usage is read beyond the four buckets. No other module has a
-table keyed by the name of a wire, so a wire that a plugin registers works everywhere a built-in one does:
+It has the codec, the limits of the target, the HTTP facts, the tests that detect its bodies, its name in telemetry, and
+a reader for usage beyond the four buckets. No other module has a table keyed by the name of a wire, so a wire that a
+plugin registers works wherever a built-in one does:
 
     il.wire("ollama-chat").variant("my-wire", http={"base": "/llm"})
 
-A `FileFormat` is the same for a format that holds conversations and makes no calls.
+A `FileFormat` is the same for a file format.
 """
 
 import functools
@@ -30,11 +30,11 @@ from ..values.request import Conversation, ModelDescriptor, Request
 from .framing import Frame, write_sse
 from .limits import Refinement, TargetLimits, compat_limits
 
-# What a codec offers, as protocols: modules satisfy them (mypy accepts that), and so do variants of modules.
+# The interface of a codec, as protocols. Modules satisfy them, and so do variants of modules.
 
 
 class Framing(Protocol):
-    """Bytes to frames, however the bytes are cut."""
+    """Bytes to frames, independent of chunk boundaries."""
 
     name: ClassVar[str]
 
@@ -53,7 +53,7 @@ class Decoding(Protocol):
 
 
 class Encoding(Protocol):
-    """Events to bytes. `losses` is what the wire could not carry of the message so far."""
+    """Events to bytes. `losses` are those of the message so far."""
 
     @property
     def losses(self) -> Sequence[Loss]: ...
@@ -63,7 +63,7 @@ class Encoding(Protocol):
 
 
 class Dialect(Protocol):
-    """What a wire dialect offers. A module satisfies it; so does a Variant of one."""
+    """The interface of a wire codec: a module, or a `Variant` of one."""
 
     API: str
     FIELD_SUPPORT: SupportTable
@@ -87,11 +87,11 @@ class Dialect(Protocol):
     def encode(self, conversation: Conversation) -> Encoded: ...
 
 
-# The same wire under another name: other quirks, another framing, or an envelope around every body.
+# The same wire under another name, with other quirks or another framing.
 
 
 class Variant:
-    """A module's dialect with its `api`, `quirks` and `framing` exchanged. All of the module's names are here."""
+    """A codec module with another `api`, `quirks` and `framing`. All other names are those of the module."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ _TAKES_QUIRKS = frozenset(
 
 
 class _Reframed:
-    """Takes the base encoder's bytes apart into frames and writes each in the variant's own way."""
+    """Splits the bytes of the base encoder into frames and writes each in the variant's framing."""
 
     def __init__(self, encoder: Any, frames: Any, write: Callable[[Frame], bytes]) -> None:
         self._encoder = encoder
@@ -173,12 +173,11 @@ Shape: TypeAlias = Literal["frame", "event", "chunk", "response", "request", "pl
 
 
 class Evidence(NamedTuple):
-    """One test by which a wire is recognised.
+    """One test that detects a wire.
 
-    `shape` says what the test is given: one AWS frame or one event of a recorded stream, one element of a list of
-    chunks, a whole answer, a request body or bare list of messages, or (`plain`) messages of nothing but text, which
-    several wires share. Tests of one shape are tried by `rank`, lowest first:
-    the more particular a test, the lower its rank.
+    `shape` is the input of the test: one AWS frame or one event of a recorded stream, one element of a list of chunks,
+    a response, a request body or bare list of messages, or (`plain`) messages with nothing but text, which several
+    wires share. Tests of one shape run by `rank`, lowest first: the more specific a test, the lower its rank.
     """
 
     shape: Shape
@@ -188,7 +187,7 @@ class Evidence(NamedTuple):
 
 
 class Count(Struct, frozen=True, kw_only=True):
-    """Counting the tokens of a request: its path, the request in the body of such a call, and the answer to it."""
+    """The endpoint that counts tokens: its route, the request inside its body, and its response."""
 
     route: str
     request: Callable[[Any], Any] = lambda body: body
@@ -196,9 +195,11 @@ class Count(Struct, frozen=True, kw_only=True):
 
 
 class EmbeddingRoute(Struct, frozen=True, kw_only=True):
-    """How a wire makes vectors of texts. `encode` takes the model's id, the texts and the wanted number of dimensions;
-    `decode` gives the vectors and the tokens that were read, None where the wire does not tell. `batch` is how many
-    texts one request for a model may have."""
+    """The embeddings endpoint.
+
+    `encode` takes the model id, the texts and the number of dimensions; `decode` returns the vectors and the number of
+    input tokens (None if not reported); `batch` is the maximum number of texts per request.
+    """
 
     path: Callable[[str], str]
     encode: Callable[[str, Sequence[str], int | None], dict[str, Any]]
@@ -207,7 +208,7 @@ class EmbeddingRoute(Struct, frozen=True, kw_only=True):
 
 
 class Rephrased(Struct, frozen=True, kw_only=True):
-    """Another path of a wire for the same calls: its body as that of a call, each value of an answer as it says it."""
+    """A second endpoint for the same calls, with functions that convert its request body and each response value."""
 
     route: str
     request: Callable[[Any], Any]
@@ -215,22 +216,22 @@ class Rephrased(Struct, frozen=True, kw_only=True):
 
 
 class Http(Struct, frozen=True, kw_only=True):
-    """One wire over HTTP: what a client and a server must know beside the bodies.
+    """The HTTP facts of a wire, for clients and servers.
 
-    `route` matches the end of a path; its groups are the model and the verb, where the path has them. `base` goes
-    between a server's own address and the codec's `path`; `streaming` is the verb that asks for a stream where the path
-    says so; `stream_default` is what a body without `stream` means. `error_event` writes a failure in the middle of a
-    stream: given the error, the number of events sent so far, and the body that the codec writes for the error.
+    `route` matches the end of a path; its groups are the model and the verb, if the path has them. `base` is between
+    the server's address and the codec's `path`. `streaming` is the verb that requests a stream, if the path decides;
+    `stream_default` applies to a body without `stream`. `error_event` writes an error in the middle of a stream, from
+    the error, the number of events sent so far, and the codec's body for the error.
     """
 
     route: str
     route_rank: int = 50  # among wires whose routes match the same part of a path, lowest first
     base: str = ""
-    model_prefixes: tuple[str, ...] = ()  # before a model's name in a path
+    model_prefixes: tuple[str, ...] = ()  # prefixes of the model name in a path
     auth: AuthStyle = "bearer"
     headers: Mapping[str, str] = {}  # sent with every request
     models_route: str = r"/models"
-    models_path: str | None = None  # a cheap GET that only a valid key may make; None where there is none
+    models_path: str | None = None  # a cheap GET that needs a valid key; None if there is none
     list_models: Callable[[Sequence[str]], dict[str, Any]]
     content_type: str = SSE
     charset: str = ""
@@ -241,32 +242,32 @@ class Http(Struct, frozen=True, kw_only=True):
     response_id: str = ""
     ping: bytes = b": ping\n\n"
     usage_first: bool = False
-    only_streams: bool = False  # the service gives no answer in one piece
-    # What a call adds to a body that is neither the conversation's nor an option's, given the request as it was asked.
+    only_streams: bool = False  # the service only streams
+    # Adds to a body what comes from neither the conversation nor the options, given the original request.
     complete_body: Callable[[Request, dict[str, Any]], dict[str, Any]] | None = None
-    # Of a credential that is more than a key: the key alone, and the body with the rest of it.
+    # Splits a credential that has more than a key: returns the key, and the body with the rest.
     unpack_key: Callable[[str, dict[str, Any]], tuple[str, dict[str, Any]]] | None = None
     error_event: Callable[[ProviderError, int, Any], bytes] = lambda error, sent, body: write_sse(jsontext.write(body))
-    error_headers: Callable[[Any], dict[str, str]] | None = None  # of an error's own, given its body
+    error_headers: Callable[[Any], dict[str, str]] | None = None  # headers of an error response, given its body
     embeddings: EmbeddingRoute | None = None
-    # What a client has left of its limits, given `limit`, `remaining` and `reset` (seconds) of `requests`, `tokens`.
+    # Rate limit headers, given `limit`, `remaining` and `reset` (seconds) of `requests` and `tokens`.
     rate_headers: Callable[[Mapping[str, Any]], dict[str, str]] | None = None
-    # Where an answer, or an event of a stream, names the model: paths of keys.
+    # Key paths of the model name in a response or a stream event.
     model_paths: tuple[tuple[str, ...], ...] = ()
-    # The option by which a stream is asked to tell its usage, where it does not by itself; and what removes that again
-    # from a frame of a stream (all of it, where it says nothing else).
+    # The option that requests usage in a stream, if it is optional; and a function that removes usage from a frame (all
+    # of the frame, if it has nothing else).
     usage_option: tuple[str, str] | None = None
     without_usage: Callable[[bytes], bytes] | None = None
-    request_headers: tuple[str, ...] = ()  # that belong to one request, and go on with it where the wire is the same
-    count: "Count | None" = None  # asking how many tokens a request has
+    request_headers: tuple[str, ...] = ()  # client headers that a gateway passes on to the same wire
+    count: "Count | None" = None  # the endpoint that counts tokens
     rephrased: "Rephrased | None" = None
-    # Answers that need no model, by method and path: given the names of the models and the body.
+    # Responses without a model, by method and path, given the model names and the body.
     fixed: Mapping[str, Callable[[Sequence[str], Any], Any]] = {}
-    opening_event: bytes | None = None  # the name of an event that begins something, and comes once for each
-    stored_route: str | None = None  # of an answer that is kept under its id; the groups are the id and what of it
+    opening_event: bytes | None = None  # the name of the event that starts an item, once for each
+    stored_route: str | None = None  # the route of a stored response; the groups are its id and the part of it
 
     def model_in(self, path_part: str) -> str:
-        """The model's name, out of what a path says."""
+        """The model name from a part of a path."""
         name = unquote(path_part)
         for prefix in self.model_prefixes:
             name = name.removeprefix(prefix)
@@ -274,7 +275,7 @@ class Http(Struct, frozen=True, kw_only=True):
 
 
 def retry_headers(seconds: float | None) -> dict[str, str]:
-    """`retry-after` in whole seconds, rounded up; the exact wait beside it where that differs."""
+    """`retry-after` in whole seconds, rounded up, and `retry-after-ms` if the exact delay differs."""
     if seconds is None:
         return {}
     whole = int(-(-seconds // 1))
@@ -283,10 +284,7 @@ def retry_headers(seconds: float | None) -> dict[str, str]:
 
 
 class UsageDetail(Struct, frozen=True):
-    """What an answer's usage says beyond the four buckets; each count is a part of its bucket.
-
-    `tiers` are the names of the service that answered, where the usage tells it.
-    """
+    """Usage beyond the four buckets; each count is part of its bucket. `tiers` are service tiers named in the usage."""
 
     cache_write_1h: int = 0
     input_audio: int = 0
@@ -298,14 +296,14 @@ class UsageDetail(Struct, frozen=True):
 
 
 def nested_count(usage: Mapping[str, Any], name: str, key: str) -> int:
-    """A count inside one of the objects of a usage; zero where there is none."""
+    """A count inside a nested object of the usage; 0 if there is none."""
     inner = usage.get(name)
     number = inner.get(key) if isinstance(inner, dict) else None
     return number if isinstance(number, int) and number > 0 else 0
 
 
 def sum_where(details: Any, key: str, value: str, counted: str) -> int:
-    """The sum over the items of a list that have this value under this key."""
+    """The sum of `counted` over the items of a list where `key` has `value`."""
     if not isinstance(details, list):
         return 0
     found = (item.get(counted) for item in details if isinstance(item, dict) and item.get(key) == value)
@@ -313,15 +311,15 @@ def sum_where(details: Any, key: str, value: str, counted: str) -> int:
 
 
 def tier_names(*given: Any) -> tuple[str, ...]:
-    """Those of the values that name a service tier."""
+    """The values that are non-empty strings."""
     return tuple(value for value in given if isinstance(value, str) and value)
 
 
 class Wire(Struct, frozen=True, kw_only=True):
-    """Everything about one wire. See the module's docstring.
+    """Everything about one wire. See the module docstring.
 
-    `refinements` are limits that differ for some models, by a pattern over the model's id; `host_limits` gives those
-    that a host of this wire sets through a model's `compat`, beside the ones that `compat` sets on every wire.
+    `refinements` are limits that differ for some models, by a pattern on the model id; `host_limits` are those that a
+    host of this wire sets through a model's `compat`, in addition to those that `compat` sets on every wire.
     """
 
     api: str
@@ -329,14 +327,14 @@ class Wire(Struct, frozen=True, kw_only=True):
     limits: TargetLimits
     refinements: tuple[Refinement, ...] = ()
     host_limits: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
-    vendor: str | None = None  # the family of the models that it serves, where it serves one
-    aliases: tuple[str, ...] = ()  # other names of a plugin's wire; those of the built-in ones are in `registry`
-    calls_beside: bool = False  # a message has its calls in a field beside the content
+    vendor: str | None = None  # the family of its models, if there is only one
+    aliases: tuple[str, ...] = ()  # of a plugin's wire; those of built-in wires are in `registry`
+    calls_beside: bool = False  # messages have their calls in a field beside the content
     http: Http
     evidence: tuple[Evidence, ...] = ()
-    is_detected: bool = True  # False: its bodies look like another wire's, which is named instead
-    telemetry: str = ""  # gen_ai.provider.name, where the provider's row does not say
-    # Reads what the codec keeps of a usage in `extra`; the buckets themselves never overlap, whatever the wire counts.
+    is_detected: bool = True  # False if its bodies are indistinguishable from another wire's
+    telemetry: str = ""  # gen_ai.provider.name, unless the provider row has one
+    # Reads the residual of a usage in `extra`.
     usage_detail: Callable[[Mapping[str, Any]], UsageDetail] | None = None
 
     def __repr__(self) -> str:
@@ -348,7 +346,7 @@ class Wire(Struct, frozen=True, kw_only=True):
 
     @property
     def base(self) -> str:
-        """The api whose codec this is: a variant's residuals are filed under the name of the original."""
+        """The api of the codec: residuals of a variant are stored under the name of the original wire."""
         return self.limits.api
 
     def limits_for(self, model: ModelDescriptor) -> TargetLimits:
@@ -381,9 +379,11 @@ class Wire(Struct, frozen=True, kw_only=True):
         http: Mapping[str, Any] | None = None,
         **changes: Any,
     ) -> "Wire":
-        """A relative of this wire under another name: `quirks`, `framing` and `reframe` change the codec, `limits` and
-        `http` single facts of theirs, and `changes` whole fields. The quirk `path` is the path of every request, with
-        `{model}` where the model's name goes."""
+        """A variant of this wire under another name.
+
+        `quirks`, `framing` and `reframe` change the codec; `limits` and `http` change single fields of theirs, and
+        `changes` whole fields. The quirk `path` is the path of every request, with `{model}` for the model name.
+        """
         module = self.codec.module if isinstance(self.codec, Variant) else self.codec
         own = self.codec.quirks if isinstance(self.codec, Variant) else {}
         codec = Variant(module, api, quirks={**own, **(quirks or {}), "api": api}, framing=framing, reframe=reframe)
@@ -473,4 +473,4 @@ class FileFormat(Struct, frozen=True, kw_only=True):
     read: Callable[[Iterable[bytes]], Conversation | None] | None = None
     kin: Callable[[Conversation, PurePath], Kin] | None = None
     training: Mapping[str, str] | None = None
-    calls_beside: bool = False  # a message has its calls in a field beside the content
+    calls_beside: bool = False  # messages have their calls in a field beside the content

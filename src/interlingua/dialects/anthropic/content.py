@@ -1,4 +1,4 @@
-"""Content blocks."""
+"""Content blocks and messages: decoding and encoding."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -50,8 +50,8 @@ from .facts import API
 
 
 def decode_block(wire: Any) -> Block:
-    """One content block; whatever is not as this wire has it is kept as it is, opaque."""
-    if type(wire) is dict:  # most are texts and calls of which nothing is left to be kept
+    """Decodes a content block; an unknown or malformed one becomes an opaque block."""
+    if type(wire) is dict:  # fast path: most are plain text and calls, without a residual
         kind, size = wire.get("type"), len(wire)
         if kind == "text":
             if size == 2 and type(wire.get("text")) is str:
@@ -182,10 +182,10 @@ def decode_cache(wire: Mapping[str, Any]) -> CacheMarker | None:
 
 
 def encode_block(block: Block, report: Reporter) -> dict[str, Any] | None:
-    """One block as this wire says it, or None (reported) when it cannot."""
+    """Encodes a block; None, with a report, if the wire has no such block."""
     wire: dict[str, Any]
-    # Nearly every block is one of the first three. Asking for the type costs half of what `match` does, and `match`
-    # would take longer than all the rest.
+    # Nearly every block is one of the first three. Comparing types takes half the time of `match`, which would take
+    # longer than all the rest.
     if type(block) is TextBlock:
         wire = {"type": "text", "text": block.text}
         if block.citations and (citations := _encode_citations(block.citations, report)):
@@ -233,7 +233,7 @@ def _encode_thinking(block: ThinkingBlock, report: Reporter) -> dict[str, Any]:
 def _encode_citations(citations: tuple[Citation, ...], report: Reporter) -> list[dict[str, Any]]:
     own = [citation for citation in citations if "type" in citation.extra.get(API, ())]
     if len(own) < len(citations):
-        # The wire's citations point into documents or sealed search results of its own.
+        # Citations refer to documents of the request or to encrypted search results.
         report.lost("citations", "only citations of this wire can return to it", field="citations")
     return [put_back(_encode_citation(citation), citation.extra[API]) for citation in own]
 
@@ -250,7 +250,7 @@ def _encode_citation(citation: Citation) -> dict[str, Any]:
 
 
 def _encode_source(block: ImageBlock | DocumentBlock, report: Reporter) -> dict[str, Any] | None:
-    """Where the bytes are: the first of text, data, url and file that is known; None when none is."""
+    """The source of a block: the first of text, data, URL and file that is set; None if none is."""
     text = block.text if isinstance(block, DocumentBlock) else None
     given = (("text", text), ("data", block.data), ("url", block.url), ("file_id", block.file_id))
     reported = [(name, value) for name, value in given if value is not None]
@@ -300,12 +300,12 @@ def decode_content(content: Any) -> Content:
     return tuple(each(content, "content", API, decode_block))
 
 
-# Messages. Tool results are blocks inside user messages; one wire message may hold several and user content.
+# --- messages --------------------------------------------------------------------------------------------------------
 
 
 def decode_messages(wire: Any, api: str = API) -> tuple[Message, ...]:
-    """Wire messages as ours; a user message with tool results becomes several. `api` is the wire of the answers."""
-    names: dict[str, str] = {}  # call id -> tool name; a repeated id means the latest call
+    """Decodes messages; a user message with tool results becomes several. `api` is set on the answers."""
+    names: dict[str, str] = {}  # call id -> tool name; a repeated id refers to the latest call
     groups = each(wire, "messages", API, lambda message: _decode_message(message, names, api))
     return tuple(message for group in groups for message in group)
 
@@ -327,14 +327,14 @@ def _decode_message(wire: Any, names: dict[str, str], api: str) -> list[Message]
                 usual = usual and not block.extra
             else:
                 usual = usual and type(block) is TextBlock and not block.extra
-        if usual:  # texts and calls that are encoded as they were
+        if usual:  # plain text and calls have no residual
             return [message]
         return [keeping(message, API, wire, _encode_message("assistant", message, QUIET))]
     if role == "system":
         system = SystemMessage(content=decode_content(content))
         return [keeping(system, API, wire, _encode_message("system", system, QUIET))]
     if not isinstance(role, str):
-        raise BadWire(API, "a message needs a role: user, assistant or system", "$.role")
+        raise BadWire(API, "message without a role; expected user, assistant or system", "$.role")
     return [CustomMessage(role, {k: v for k, v in wire.items() if k != "role"})]  # type: ignore[list-item]
 
 
@@ -345,7 +345,7 @@ def _decode_user(wire: dict[str, Any], content: Any, names: dict[str, str]) -> l
             return [user]
         return [keeping(user, API, wire, _encode_message("user", user, QUIET))]
     pieces = split_results(content, _is_result, lambda block: _decode_result(block, names), decode_block)
-    # A first result is always marked as the first, as if others stood before it.
+    # The first result is always marked, as if results came before it.
     return mark_joined(pieces, residual(wire, {"role": "user", "content": content}), pieces[0], API)
 
 
@@ -368,12 +368,15 @@ def _decode_result(wire: dict[str, Any], names: dict[str, str]) -> ToolResultMes
         cache=decode_cache(wire),
     )
     if len(wire) == 3 and type(result.content) is str:
-        return result  # nothing is left to be kept
+        return result  # no residual
     return keeping(result, API, wire, _encode_result(result, QUIET))
 
 
 def encode_messages(messages: tuple[Message, ...], report: Reporter) -> list[dict[str, Any]]:
-    """Our messages as the wire's; results of one turn share a user message."""
+    """Encodes messages. All results of a turn must be in one user message, right after the calls:
+
+    docs.claude.com/en/docs/agents-and-tools/tool-use/implement-tool-use, Handling tool results.
+    """
     encoded: list[dict[str, Any]] = []
     before: Message | None = None
     names: dict[str, str] = {}
@@ -392,7 +395,9 @@ def encode_messages(messages: tuple[Message, ...], report: Reporter) -> list[dic
             add_user(encoded, _encode_message("user", message, report), residual_of(message.extra, API), before)
         elif isinstance(message, SystemMessage):
             encoded.append(_encode_message("system", message, report))
-        elif isinstance(message, CustomMessage):  # the wire's own unknown role; others are reported by the table
+        elif isinstance(
+            message, CustomMessage
+        ):  # an unknown role of this wire; those of others are reported by the table
             encoded.append({"role": message.role, **message.fields})
         before = message
     return encoded

@@ -18,6 +18,8 @@ from ..provider_errors import (
 from ..residual import lenient, optional
 
 API = "anthropic-messages"
+# docs.claude.com/en/api/handling-stop-reasons. `pause_turn` pauses a long turn of server tools: the client sends the
+# answer back to continue it.
 STOP_REASONS: dict[str, StopReason] = {
     "end_turn": "stop",
     "stop_sequence": "stop",
@@ -49,8 +51,8 @@ OFF_VALUE = "~off"  # in `Reasoning.extra`: the value to send instead of "disabl
 SUMMARIZED = "summarized"
 
 
-# What only one form of an answer carries, as paths into the message: a stream brings arguments as text, which may be
-# broken, a whole answer brings an object.
+# Fields that differ between streamed and whole answers, as paths into the message: a stream has arguments as text,
+# which may be invalid JSON; a whole answer has an object.
 UNEVEN: tuple[str, ...] = ("$.content[].argumentsText", "$.content[].parseError")
 FIELD_SUPPORT: SupportTable = {
     **kept("TextBlock.text TextBlock.cache CacheMarker.ttl"),
@@ -104,7 +106,7 @@ FIELD_SUPPORT: SupportTable = {
     ),
 }
 
-# The same for a message as an answer.
+# The same for `encode_response`.
 RESPONSE_SUPPORT: SupportTable = {
     **FIELD_SUPPORT,
     **kept("AssistantMessage.usage AssistantMessage.stop_reason AssistantMessage.response_id AssistantMessage.model"),
@@ -113,11 +115,11 @@ RESPONSE_SUPPORT: SupportTable = {
 }
 
 
-# Error answers and the error event of a stream.
+# --- errors: docs.claude.com/en/api/errors ---------------------------------------------------------------------------
 
 
 def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = None) -> ProviderError:
-    """An error answer, or the error event of a stream (status 0)."""
+    """An error response, or the error event of a stream (status 0)."""
     wire = lenient(body)
     error = error_of(wire)
     return provider_error(

@@ -1,4 +1,4 @@
-"""Requests: tools, options, where to send them, and conversations as their bodies."""
+"""Requests: tools, options, paths."""
 
 from typing import Any
 from urllib.parse import quote
@@ -54,7 +54,7 @@ def decode_request(body: Any, given: Given) -> Request:
 
 
 def _is_usual(wire: dict[str, Any]) -> bool:
-    """Whether a request says little beside its messages, so that encoding it shows nothing to be kept."""
+    """Whether a request has only plain fields beside its messages, so that it has no residual."""
     if not wire.keys() <= _USUAL.keys() or "messages" not in wire or not wire.get("model"):
         return False
     if "tools" in wire and not wire["tools"]:
@@ -67,7 +67,7 @@ _USUAL: dict[str, Any] = {
     "max_tokens": int,
     "system": str,
     "messages": list,
-    "tools": list,  # each keeps its own residual
+    "tools": list,  # each tool has its own residual
     "stream": bool,
 }
 
@@ -88,7 +88,7 @@ def _decode_tool(wire: Any) -> ToolSpec:
     if kind != "custom" or not isinstance(name, str):
         return ToolSpec(name=name if isinstance(name, str) else str(kind), dialect=API, value=wire)
     if len(wire) == 3 and type(wire.get("description")) is str and type(wire.get("input_schema")) is dict:
-        # Most are so, and nothing is left to be kept.
+        # Fast path: most tools have no residual.
         return ToolSpec(name=name, description=wire["description"], input_schema=wire["input_schema"])
     tool = ToolSpec(
         name=name,
@@ -129,7 +129,7 @@ def _decode_reasoning(wire: dict[str, Any]) -> Reasoning | None:
             return Reasoning(effort=effort, enabled=True if effort is None else None, summary=shown)
         case "disabled":
             return Reasoning(effort=effort, enabled=False)
-        case "between_tools":  # the least that some models do instead
+        case "between_tools":  # for models that refuse `disabled`
             return Reasoning(effort=effort, enabled=False, extra={API: {OFF_VALUE: "between_tools"}})
         case _:
             return Reasoning(effort=effort) if effort is not None else None
@@ -140,7 +140,7 @@ def _decode_choice(wire: Any) -> ToolChoice | None:
         return None
     match wire.get("type"):
         case "auto":
-            # Said with `disable_parallel_tool_use`, `auto` is only the carrier of that flag.
+            # `disable_parallel_tool_use` is a field of `tool_choice`: beside it, `auto` only carries the flag.
             return None if "disable_parallel_tool_use" in wire else ToolChoice(mode="auto")
         case "any":
             return ToolChoice(mode="required")
@@ -164,7 +164,7 @@ def _decode_schema(wire: dict[str, Any]) -> OutputSchema | None:
     given = inside or outside
     if not isinstance(given, dict) or given.get("type") != "json_schema" or "schema" not in given:
         return None
-    # `output_format` is how the beta spelled it.
+    # The beta had the field `output_format`.
     return OutputSchema(schema=given["schema"], extra={API: {"field": "output_format"}} if given is outside else {})
 
 
@@ -178,7 +178,7 @@ def _decode_retention(wire: Any) -> Any:
 def encode_request(request: Request, report: Reporter, quirks: Quirks) -> dict[str, Any]:
     """The body of a Messages request."""
     context, options = request.context, request.options
-    hosted = quirks.get("hosted") if quirks else None  # the host says the model in the URL, and whether to stream
+    hosted = quirks.get("hosted") if quirks else None  # the host has the model in the URL
     body: dict[str, Any] = {}
     if request.model.id and not hosted:
         body["model"] = request.model.id
@@ -238,7 +238,7 @@ def _encode_reasoning(body: dict[str, Any], reasoning: Reasoning, report: Report
     elif reasoning.enabled or reasoning.effort is not None:
         body["thinking"] = {"type": "adaptive"}
     else:
-        report.at("$.options.reasoning", "reasoning", "it has no field for thinking", "record")
+        report.at("$.options.reasoning", "reasoning", "nothing to send", "record")
     if reasoning.effort is not None:
         body["output_config"] = {"effort": reasoning.effort}
     if reasoning.enabled and (reasoning.budget is not None or reasoning.effort is not None):
@@ -248,7 +248,7 @@ def _encode_reasoning(body: dict[str, Any], reasoning: Reasoning, report: Report
 
 
 def _encode_summary(body: dict[str, Any], reasoning: Reasoning, report: Reporter) -> None:
-    """Thinking is shown in summary or not at all; which of the two is usual depends on the model."""
+    """`display` is `summarized` or omitted; the default depends on the model."""
     if reasoning.enabled is False or "thinking" not in body:
         report.at("$.options.reasoning.summary", "summary", "there is no thinking to show")
         return
@@ -292,7 +292,7 @@ def path(model: str, stream: bool, *, quirks: Quirks = None) -> str:
     if (own := own_path(quirks, model)) is not None:
         return own
     if quirks and quirks.get("hosted"):
-        return str(quirks["hosted"][stream]).format(quote(model, safe="@"))  # `@` is before the date on Vertex
+        return str(quirks["hosted"][stream]).format(quote(model, safe="@"))  # Vertex model ids have `@` before the date
     return "/v1/messages"
 
 

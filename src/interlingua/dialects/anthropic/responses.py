@@ -1,4 +1,4 @@
-"""Whole and streamed responses, both ways."""
+"""Responses, whole and streamed: decoding and encoding."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ from ..streaming import Decoder, Encoder, OpenBlocks
 from .content import decode_block, decode_content, decode_redacted, encode_block, encode_content
 from .facts import API, RESPONSE_SUPPORT, STOP_REASONS, WIRE_STOP_REASONS, decode_error, encode_error
 
-# Whole answers: the envelope, why it stopped, and what it used.
+# --- whole answers ---------------------------------------------------------------------------------------------------
 
 
 @response_decoder(API)
@@ -57,7 +57,7 @@ def decode_response(body: Any, base: AssistantMessage, given: Given) -> Assistan
 
 
 def decode_answer(wire: dict[str, Any], content: Content, base: AssistantMessage) -> AssistantMessage:
-    """The message whose envelope is `wire` and whose content is read already."""
+    """The message with this content, which is already decoded, and the envelope `wire`."""
     stop = optional(wire.get("stop_reason"))
     reason = reason_for(stop, STOP_REASONS, blocks_of(content))
     message = replace(
@@ -68,7 +68,7 @@ def decode_answer(wire: dict[str, Any], content: Content, base: AssistantMessage
         stop_detail=stop,
         error_message=f"the provider stopped: {_refusal(wire, stop)}" if reason == "error" else None,
     )
-    blocks = wire.get("content")  # a list keeps its own residuals, block by block
+    blocks = wire.get("content")  # blocks have residuals of their own
     emitted = _encode_answer(message, blocks if isinstance(blocks, list) else encode_content(blocks_of(content), QUIET))
     return keeping_response(message, API, wire, emitted)
 
@@ -89,6 +89,7 @@ def _refusal(wire: dict[str, Any], stop: str | None) -> str:
 def decode_usage(wire: Any) -> Usage | None:
     if not isinstance(wire, dict):
         return None
+    # `input_tokens` excludes cache reads and writes: docs.claude.com/en/docs/build-with-claude/prompt-caching.
     usage = Usage.of(
         count(wire, "input_tokens"),
         count(wire, "output_tokens"),
@@ -138,10 +139,9 @@ def _encode_answer(message: AssistantMessage, content: Any) -> dict[str, Any]:
     }
 
 
-# Streamed answers, both ways.
+# --- streamed answers: docs.claude.com/en/docs/build-with-claude/streaming -------------------------------------------
 #
-# An answer's stream is put together as the wire's own message and read as the whole one would be, so both give equal
-# messages by construction.
+# The decoder assembles the wire's message and decodes it as a whole answer, so both give equal messages.
 
 
 def framing(content_type: str | None = None) -> Framing:
@@ -149,13 +149,13 @@ def framing(content_type: str | None = None) -> Framing:
 
 
 class StreamDecoder(Decoder):
-    """Frames of a streamed answer to events."""
+    """Decodes the frames of a streamed answer."""
 
     API = API
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
-        self._shell: dict[str, Any] = {}  # the wire's message, without its content
+        self._shell: dict[str, Any] = {}  # the wire's message without content
         self._blocks: dict[Any, dict[str, Any]] = {}  # the wire's open blocks, by index
 
     def _read(self, value: Any, frame: Frame) -> None:
@@ -181,14 +181,14 @@ class StreamDecoder(Decoder):
 
     def _open(self, event: dict[str, Any]) -> None:
         key, wire = event["index"], dict(event["content_block"])
-        if key in self._blocks:  # an upstream that never closed it
+        if key in self._blocks:  # the block was never closed
             self._close(event)
         self._blocks[key] = wire
         match wire["type"]:
             case "text":
                 self._record.open(key, TextBlock(text=wire["text"]))
             case "thinking":
-                if wire.get("signature") == "":  # a placeholder: the signature comes as a delta, or there is none
+                if wire.get("signature") == "":  # a placeholder: a signature comes as `signature_delta`
                     del wire["signature"]
                 self._record.open(key, ThinkingBlock(thinking=wire["thinking"]))
             case "redacted_thinking":
@@ -201,7 +201,7 @@ class StreamDecoder(Decoder):
     def _delta(self, key: Any, delta: dict[str, Any]) -> None:
         kind = delta["type"]
         field = _STREAMED.get(kind)
-        if key not in self._blocks:  # an upstream that skipped the start of the block
+        if key not in self._blocks:  # the start of the block is missing
             self._open({"index": key, "content_block": _UNOPENED.get(kind, {"type": "unknown"})})
         if field is not None:
             self._record.delta(key, delta[field])
@@ -218,7 +218,7 @@ class StreamDecoder(Decoder):
             self._record.close(key, self._finished(key, self._blocks.pop(key)))
 
     def _finished(self, key: Any, wire: dict[str, Any]) -> Block:
-        """The block, read from what the whole answer would have shown."""
+        """Decodes the assembled block as a whole answer would have it."""
         pieces = wire.pop(_PIECES, None)
         if wire["type"] == "text":
             wire["text"] = self._record.text(key)
@@ -236,7 +236,7 @@ class StreamDecoder(Decoder):
         self._shell.update(event["delta"])
         for key, value in event.items():
             if key == "usage":
-                before = self._shell.get("usage") or {}  # proxies send null for what they lack: that unsays nothing
+                before = self._shell.get("usage") or {}  # counts are cumulative; proxies send null for those they lack
                 fields = {k: v for k, v in (value or {}).items() if v is not None or k not in before}
                 self._shell["usage"] = {**before, **fields}
             elif key not in ("type", "delta"):
@@ -244,7 +244,7 @@ class StreamDecoder(Decoder):
         self._record.note(usage=decode_usage(self._shell.get("usage")))
 
     def _whole(self, message: dict[str, Any]) -> None:
-        """An answer that came at once although a stream was asked for."""
+        """A whole answer although a stream was requested."""
         self._start({"message": message})
         self._answered(decode_answer(message, decode_content(message.get("content")), self._given))
 
@@ -264,7 +264,7 @@ class StreamDecoder(Decoder):
             self._close({"index": key})
 
 
-_PIECES = "~pieces"  # argument text so far, beside the keys of an open block
+_PIECES = "~pieces"  # argument fragments, stored in the open block
 _STREAMED = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
 _UNOPENED = {
     "text_delta": {"type": "text", "text": ""},
@@ -285,7 +285,7 @@ _HANDLERS = {
 
 
 def _merge(wire: dict[str, Any], delta: dict[str, Any]) -> None:
-    """A delta of a kind not modelled: strings grow, everything else is set."""
+    """Merges a delta of an unknown type: strings are appended, other values replaced."""
     for key, value in delta.items():
         if key == "type":
             continue
@@ -294,20 +294,20 @@ def _merge(wire: dict[str, Any], delta: dict[str, Any]) -> None:
 
 
 class StreamEncoder(Encoder):
-    """Events to the bytes of a streamed answer. Blocks that this wire cannot say leave no gap in its indices."""
+    """Encodes a streamed answer. Blocks that the wire does not have leave no gap in its indices."""
 
     encode_response = staticmethod(encode_response)
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
-        self._envelope: dict[str, Any] = {}  # the envelope that the first event showed
+        self._envelope: dict[str, Any] = {}  # the envelope in `message_start`
         self._opened = 0
         self._places: OpenBlocks[int] = OpenBlocks()  # our index of an open block -> the wire's
-        # Thinking that has begun and is not opened yet: only its first text, or its end, shows that it is not redacted.
+        # Thinking that is not opened yet: its first text, or its end, shows whether it is redacted.
         self._waiting: dict[int, bool] = {}
 
     def _counted(self, message: AssistantMessage) -> AssistantMessage:
-        """With input tokens, which clients read at the start: an estimate where the count comes at the end."""
+        """With input tokens, which clients read from `message_start`; an estimate if the count is not known yet."""
         usage = message.usage
         if self._request is None or (usage is not None and usage.input + usage.cache_read + usage.cache_write):
             return message
@@ -325,7 +325,7 @@ class StreamEncoder(Encoder):
         redacted = self._waiting.get(index)
         if redacted is None:
             return _delta(self._places[index], delta)
-        if redacted:  # encoded whole at its end
+        if redacted:  # encoded at its end
             return b""
         del self._waiting[index]
         return self._open(index, _THINKING) + _delta(self._places[index], delta)
@@ -402,7 +402,7 @@ def _stop(place: int) -> bytes:
 
 
 def _rest(place: int, wire: dict[str, Any]) -> bytes:
-    """What a finished block says beyond its text or arguments."""
+    """Deltas for the fields of a finished block beside its text or arguments."""
     rest = {k: v for k, v in wire.items() if k not in _ENCODED}
     encoded = b""
     for citation in rest.pop("citations", None) or ():

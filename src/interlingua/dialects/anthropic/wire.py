@@ -1,4 +1,4 @@
-"""Anthropic's wire as one value, the same bodies in AWS frames (Bedrock's InvokeModel) and on Vertex (`rawPredict`)."""
+"""The `Wire` of Anthropic Messages, and its variants on Bedrock (InvokeModel) and Vertex AI (`rawPredict`)."""
 
 import base64
 import functools
@@ -15,11 +15,11 @@ from ..limits import PDF, WORD, NameRule, TargetLimits
 from ..wire import Count, Evidence, Http, UsageDetail, Wire, nested_count, tier_names
 from .facts import API
 
-# The wire's events as chunks in AWS frames.
+# Bedrock API reference, InvokeModelWithResponseStream: events in AWS frames, each base64 in `{"bytes": …}`.
 
 
 class AWSChunks:
-    """AWS frames whose payload holds the wire's own event, in base64 under `bytes`."""
+    """AWS frames whose payload has an event of the wire, base64-encoded under `bytes`."""
 
     name = AWSEventStream.name
 
@@ -36,7 +36,7 @@ class AWSChunks:
         return self._unchunked(self._frames.close())
 
     def _unchunked(self, frames: list[Frame]) -> list[Frame]:
-        """The events, up to a bad one: that is raised when the good ones before it have been taken."""
+        """The events before a malformed one; its error is raised by the next call."""
         events: list[Frame] = []
         for frame in frames:
             try:
@@ -60,7 +60,7 @@ def _unchunked(frame: Frame) -> Frame:
             return Frame(base64.b64decode(payload["bytes"]))
         message = payload.get("message") or frame.event
     except (FormatError, TypeError, AttributeError, ValueError) as error:
-        raise BadWire(API, f"an AWS frame without a chunk of the answer: {error}") from None
+        raise BadWire(API, f"AWS frame without a chunk: {error}") from None
     return Frame(jsontext.write({"type": "error", "error": {"type": frame.event, "message": message}}))
 
 
@@ -74,7 +74,7 @@ def _models(names: Sequence[str]) -> dict[str, Any]:
     return {"data": entries, "has_more": False, "first_id": names[0], "last_id": names[-1]}
 
 
-# docs.claude.com/en/api/rate-limits, Response headers: resets are times of RFC 3339.
+# docs.claude.com/en/api/rate-limits, Response headers: resets are RFC 3339 times.
 def _rate_headers(quotas: Mapping[str, Any]) -> dict[str, str]:
     headers: dict[str, str] = {}
     for what, quota in quotas.items():
@@ -116,8 +116,8 @@ def _has_own_keys(body: dict[str, Any]) -> bool:
 
 
 def _usage_detail(usage: Mapping[str, Any]) -> UsageDetail:
-    # platform.claude.com/docs/en/about-claude/pricing: a place of inference that was chosen costs more; older models
-    # say `not_available`.
+    # platform.claude.com/docs/en/about-claude/pricing: a chosen inference region costs more; older models report
+    # `not_available`.
     place = usage.get("inference_geo")
     return UsageDetail(
         cache_write_1h=nested_count(usage, "cache_creation", "ephemeral_1h_input_tokens"),
@@ -130,9 +130,9 @@ def _usage_detail(usage: Mapping[str, Any]) -> UsageDetail:
     )
 
 
-# https://platform.claude.com/docs/en/build-with-claude/vision, General limits: 5 MB of base64 and 8000 px a picture;
-# 100 pictures (600 where the window is larger than 200k tokens); in requests of more than 20 pictures 2000 px each.
-# A request has at most 32 MB (…/api/overview, Request size limits), of which 2 are left for text here.
+# https://platform.claude.com/docs/en/build-with-claude/vision, General limits: 5 MB of base64 and 8000 px per image;
+# 100 images (600 if the window is larger than 200k tokens); 2000 px per image in requests with more than 20 images.
+# A request has at most 32 MB (…/api/overview, Request size limits); 2 of these are reserved for text here.
 _LIMITS = TargetLimits(
     api=anthropic.API,
     # …/agents-and-tools/tool-use/implement-tool-use: ids match ^[a-zA-Z0-9_-]+$, names ^[a-zA-Z0-9_-]{1,128}$.
@@ -149,8 +149,8 @@ _LIMITS = TargetLimits(
     document_types=(PDF,),
     media_bytes=30_000_000,
     families=("claude",),
-    # …/build-with-claude/extended-thinking: thinking is replayed with its signature; with it no forced tool and no
-    # change of temperature or top_k.
+    # …/build-with-claude/extended-thinking: thinking is sent back with its signature; forced tools and changes of
+    # temperature or top_k are refused with thinking.
     signed_thinking=True,
     empty_tools=True,  # recorded
     forced_with_thinking=False,
@@ -217,7 +217,7 @@ BEDROCK_INVOKE = ANTHROPIC.variant(
     },
     framing=lambda content_type: framing_for(content_type, AWSChunks),
     reframe=chunked,
-    # On Amazon Bedrock media come as base64 only, and a picture has at most 3.75 MB.
+    # Bedrock accepts media as base64 only, and images up to 3.75 MB.
     limits={"images": ("data",), "image_bytes": 5_000_000, "documents": ("data", "text")},
     http={
         **BEDROCK_HTTP,
@@ -242,8 +242,8 @@ BEDROCK_INVOKE = ANTHROPIC.variant(
     telemetry="aws.bedrock",
 )
 
-# docs.claude.com/en/api/claude-on-vertex-ai: the model is in the URL, `anthropic_version` in the body, which also says
-# whether to stream; a request has at most 30 MB, and media come as base64 only.
+# docs.claude.com/en/api/claude-on-vertex-ai: the model is in the URL, `anthropic_version` and `stream` in the body;
+# a request has at most 30 MB, and media are base64 only.
 VERTEX = ANTHROPIC.variant(
     "vertex-anthropic",
     quirks={

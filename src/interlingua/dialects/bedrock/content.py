@@ -1,4 +1,4 @@
-"""Content blocks. A block is an object with one key that names its kind; a cache point is a block of its own."""
+"""Content blocks and messages: decoding and encoding. API_runtime_ContentBlock.html in the Bedrock API reference."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -51,7 +51,7 @@ from .facts import ALIASES, API, CITED, DOCUMENTS, GUARDED, IMAGES, JSON, PIECES
 
 
 def decode_block(wire: Any) -> Block:
-    """One content block; whatever is not as this wire has it is kept as it is, opaque."""
+    """Decodes a content block; an unknown or malformed one becomes an opaque block."""
     return _decode_block(wire, _DECODERS, encode_block)
 
 
@@ -100,7 +100,7 @@ def _decode_citation(wire: dict[str, Any]) -> Citation:
 
 
 def _joined(pieces: Any) -> tuple[str, list[int]]:
-    """A list of texts as one, and how long each was."""
+    """A list of texts joined, and the length of each."""
     texts = [_only_text(piece) for piece in pieces]
     return "".join(texts), [len(text) for text in texts]
 
@@ -215,7 +215,7 @@ _RESULT_DECODERS: dict[str, Callable[[dict[str, Any]], Any]] = {
 
 
 def decode_cache(wire: Any) -> CacheMarker | None:
-    """The marker, if this is a cache point and nothing else."""
+    """The marker, if the block is a cache point."""
     if not isinstance(wire, dict) or wire.keys() != {"cachePoint"} or not isinstance(wire["cachePoint"], dict):
         return None
     point = wire["cachePoint"]
@@ -224,7 +224,7 @@ def decode_cache(wire: Any) -> CacheMarker | None:
 
 
 def takes_cache(value: Any) -> bool:
-    """Whether a cache point after this can be its mark: it can hold one and has none yet."""
+    """Whether a value can get the cache point after it: it has the field, and no marker yet."""
     return getattr(value, "cache", value) is None
 
 
@@ -253,7 +253,7 @@ def with_points(wire: Any, decode: Callable[[Any], Block]) -> list[Block]:
 
 
 def encode_block(block: Block, report: Reporter) -> dict[str, Any] | None:
-    """One block as this wire says it, or None (reported) when it cannot. Its cache point is a block of its own."""
+    """Encodes a block without its cache point; None, with a report, if the wire has no such block."""
     wire: dict[str, Any] | None
     match block:
         case TextBlock():
@@ -307,7 +307,7 @@ def _encode_citation(citation: Citation) -> dict[str, Any]:
 
 
 def _apart(text: str, lengths: list[int] | None) -> list[dict[str, Any]]:
-    """The inverse of `_joined`, as long as the lengths still fit the text."""
+    """The inverse of `_joined`, if the lengths still match the text."""
     if lengths is None or sum(lengths) != len(text):
         return [{"text": text}]
     pieces, at = [], 0
@@ -354,7 +354,7 @@ def _encode_document(block: DocumentBlock, report: Reporter) -> dict[str, Any] |
 def _encode_media(
     kind: str, block: ImageBlock | AudioBlock | DocumentBlock, formats: Mapping[str, str], report: Reporter
 ) -> dict[str, Any] | None:
-    """A file in the one format word that its MIME type has here; only documents may come without one."""
+    """A file under the format name of its MIME type; only documents may have none."""
     mime, name = block.mime_type, None
     if mime is not None:
         name = _format_of(mime, formats)
@@ -463,7 +463,7 @@ def _encode_result_block(block: Block, report: Reporter) -> dict[str, Any] | Non
 
 
 def _encode_result_text(block: TextBlock) -> dict[str, Any]:
-    """Text, or the JSON value that it spells if that is how it came."""
+    """Text, or the JSON value that was decoded to this text."""
     if residual_of(block.extra, API).get(JSON):
         try:
             value = jsontext.read(block.text)
@@ -474,12 +474,12 @@ def _encode_result_text(block: TextBlock) -> dict[str, Any]:
     return {"text": block.text}
 
 
-# Messages. Tool results are blocks inside user messages; one wire message may hold several and user content.
+# --- messages --------------------------------------------------------------------------------------------------------
 
 
 def decode_messages(wire: Any, api: str = API) -> tuple[Message, ...]:
-    """Wire messages as ours; a user message with tool results becomes several."""
-    names: dict[str, str] = {}  # call id -> tool name; a repeated id means the latest call
+    """Decodes messages; a user message with tool results becomes several."""
+    names: dict[str, str] = {}  # call id -> tool name; a repeated id refers to the latest call
     messages: list[Message] = []
 
     def read(message: Any) -> None:
@@ -513,7 +513,7 @@ M = TypeVar("M", UserMessage, AssistantMessage, SystemMessage)
 
 
 def _plain(message: M, role: str, wire: dict[str, Any]) -> M:
-    """A message that is one wire message, with what its encoding gets wrong."""
+    """A message for one wire message, with its residual."""
     if isinstance(message.content, str):
         message = with_residual(message, API, **{STRING: True})
     return keeping(message, API, wire, _encoded_message(role, message, QUIET))
@@ -547,7 +547,7 @@ def _is_result(block: Any) -> bool:
         isinstance(given, dict)
         and isinstance(given.get("toolUseId"), str)
         and isinstance(given.get("content", []), list | None)
-        # Only results of the provider's own tools say their type (`nova_code_interpreter_result`).
+        # Only results of the provider's own tools have a type (`nova_code_interpreter_result`).
         and (not isinstance(given.get("type"), str) or given["type"] == "tool_result")
     )
 
@@ -565,7 +565,7 @@ def _decode_result(wire: dict[str, Any], names: dict[str, str]) -> ToolResultMes
 
 
 def encode_messages(messages: tuple[Message, ...], report: Reporter) -> list[dict[str, Any]]:
-    """Our messages as the wire's; results of one turn share a user message."""
+    """Encodes messages; the results of one turn share a user message."""
     encoded: list[dict[str, Any]] = []
     before: Message | None = None
     names: dict[str, str] = {}
@@ -588,7 +588,7 @@ def encode_messages(messages: tuple[Message, ...], report: Reporter) -> list[dic
                 add_result(encoded, blocks, residual_of(message.extra, API), before)
             case SystemMessage():
                 encoded.append(_encoded_message("system", message, report))
-            case CustomMessage():  # the wire's own unknown role goes back; others are reported by the table
+            case CustomMessage():  # an unknown role of this wire; those of others are reported by the table
                 encoded.append({"role": message.role, **message.fields})
         before = message
     return encoded
@@ -611,6 +611,6 @@ def _encode_result(result: ToolResultMessage, report: Reporter) -> dict[str, Any
         "toolUseId": result.tool_call_id,
         "content": encode_result_content(result.content, report),
     }
-    if result.is_error:  # a plain success goes without saying: only some models know the field
+    if result.is_error:  # `success` is omitted: not all models support `status` (API_runtime_ToolResultBlock.html)
         inner["status"] = "error"
     return restored({"toolResult": inner}, result.extra, API) if result.extra else {"toolResult": inner}

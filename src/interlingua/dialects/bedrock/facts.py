@@ -19,6 +19,7 @@ from ..provider_errors import as_provider_error, code_status, error_text, joined
 from ..residual import lenient
 
 API = "bedrock-converse-stream"
+# API_runtime_Converse.html in the Bedrock API reference, Response elements: stopReason.
 STOP_REASONS: dict[str, StopReason] = {
     "end_turn": "stop",
     "stop_sequence": "stop",
@@ -42,7 +43,7 @@ WIRE_STOP_REASONS = {
 # The fields of `inferenceConfig`: API_runtime_InferenceConfiguration.html in the Bedrock API reference.
 INFERENCE = {"max_tokens": "maxTokens", "temperature": "temperature", "top_p": "topP", "stop": "stopSequences"}
 
-# The wire's names of formats. Where two names mean one MIME type, content from other wires is sent with the first.
+# The wire's names of formats; the first name of a MIME type is used for content of other wires.
 IMAGES = {"png": "image/png", "jpeg": "image/jpeg", "gif": "image/gif", "webp": "image/webp"}
 DOCUMENTS = {
     "pdf": "application/pdf",
@@ -97,7 +98,7 @@ ALIASES = {
 }
 
 
-# Both forms of an answer say the same, but for calls whose argument text is broken: only a stream carries text.
+# Fields that differ between streamed and whole answers: only a stream has arguments as text, which may be invalid JSON.
 UNEVEN: tuple[str, ...] = ("$.content[*].argumentsText", "$.content[*].parseError")
 FIELD_SUPPORT: SupportTable = {
     **kept("TextBlock.text CacheMarker.ttl Citation.title Citation.url Citation.cited_text"),
@@ -142,7 +143,7 @@ FIELD_SUPPORT: SupportTable = {
     **kept("ToolSpec.name ToolSpec.description ToolSpec.input_schema ToolSpec.strict ToolSpec.cache"),
     **some("ToolSpec.dialect ToolSpec.value", "only this wire's own tools"),
     **kept("Options.max_tokens Options.temperature Options.top_p Options.top_k Options.stop Options.service_tier"),
-    **kept("Options.stream"),  # in the path, as the model is
+    **kept("Options.stream"),  # in the path, like the model
     **some("Options.tool_choice ToolChoice.mode ToolChoice.names", "see `_encode_choice`"),
     **some("Options.reasoning Reasoning.effort Reasoning.budget Reasoning.enabled", "see `_encode_reasoning`"),
     **some("Reasoning.summary", "Claude's thinking can be asked for in summary"),
@@ -154,7 +155,7 @@ FIELD_SUPPORT: SupportTable = {
     **dropped("Options.extra", "what only this wire has in a request goes into the request's extra"),
 }
 
-# The same for a message as an answer.
+# The same for `encode_response`.
 RESPONSE_SUPPORT: SupportTable = {
     **FIELD_SUPPORT,
     **dropped(
@@ -169,21 +170,21 @@ RESPONSE_SUPPORT: SupportTable = {
     **dropped("AssistantMessage.extra", "it is of the message as a request has it"),
 }
 
-# Keys of `extra[API]` that only this wire needs.
-PIECES = "~pieces"  # lengths of the texts that the wire had where we have one
-CITED = "~cited"  # the same for cited text; also says that text without citations came in a block for cited text
+# Hints of this wire in `extra[API]`.
+PIECES = "~pieces"  # lengths of the wire's texts that are one text of ours
+CITED = "~cited"  # the same for `citationsContent`; also marks such a block without citations
 JSON = "~json"  # text of a tool result that the wire has as a JSON value
 GUARDED = "~guarded"  # text that the wire marks for the guardrail
-STRING = "~string"  # content that came as a string
-FIELD = "~field"  # where among the model's own fields reasoning was asked for
-SPELLED = "~spelled"  # the schema's own text
-EFFORT = "~effort"  # where the effort was given, if not in its standard field
+STRING = "~string"  # content was a string
+FIELD = "~field"  # the field of `additionalModelRequestFields` that set the reasoning
+SPELLED = "~spelled"  # the original text of the schema
+EFFORT = "~effort"  # the field of the effort, if not the standard one
 OFF_VALUE = "~off"  # in `Reasoning.extra`: the value to send instead of "disabled"
 NOVA = "reasoningConfig"  # Nova's own reasoning settings
 SUMMARIZED = "summarized"
 
 
-# Error answers and the exceptions of a stream.
+# --- errors ----------------------------------------------------------------------------------------------------------
 
 
 EXCEPTIONS = frozenset(
@@ -197,7 +198,7 @@ EXCEPTIONS = frozenset(
 )
 
 
-# What ends a stream, by the kind of error:
+# The exception that ends a stream, by the kind of error:
 # https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStreamOutput.html
 EXCEPTION_OF: dict[type[ProviderError], str] = {
     RateLimited: "throttlingException",
@@ -210,7 +211,7 @@ EXCEPTION_OF: dict[type[ProviderError], str] = {
 
 
 def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = None) -> ProviderError:
-    """An error answer, or the exception of a stream (status 0). The header names the error; the body rarely does."""
+    """An error response, or the exception of a stream (status 0). The type is in a header, rarely in the body."""
     wire = lenient(body)
     given = wire if isinstance(wire, dict) else {"message": wire}
     terms = (given.get(key) for key in ("message", "Message", "originalMessage"))

@@ -1,4 +1,4 @@
-"""Requests: tools, options, where to send them, and conversations as their bodies."""
+"""Requests: tools, options, paths."""
 
 from typing import Any
 from urllib.parse import quote
@@ -48,7 +48,7 @@ from .facts import API, EFFORT, FIELD, FIELD_SUPPORT, INFERENCE, NOVA, OFF_VALUE
 
 @request_decoder(API)
 def decode_request(body: Any, given: Given) -> Request:
-    """A Converse request. The path says `model` and `stream`; a body that was written for boto3 names the model."""
+    """A Converse request. `model` and `stream` are in the path; a boto3 call has `modelId` beside the body."""
     wire = an_object(body, API)
     config = fields_of(wire.get("toolConfig"))
     request = Request(
@@ -64,7 +64,7 @@ def decode_request(body: Any, given: Given) -> Request:
 
 
 def _decode_system(wire: Any) -> System:
-    """The system text, if it is all text and cache points; else the whole of it is left to the residual."""
+    """The system prompt, if it is text and cache points only; else it stays in the residual."""
     if not isinstance(wire, list):
         return None
     blocks = with_points(wire, decode_block)
@@ -104,7 +104,7 @@ def _decode_tool(wire: Any) -> ToolSpec:
 
 
 def _name_of(wire: dict[str, Any]) -> str:
-    """A name for a tool of the wire's own (`{"systemTool": {"name": …}}`): its own, else that of its kind."""
+    """The name of a built-in tool (`{"systemTool": {"name": …}}`), else its kind."""
     kind = next(iter(wire), "")
     name = fields_of(wire.get(kind)).get("name")
     return name if isinstance(name, str) else kind
@@ -131,7 +131,7 @@ def _all_strings(values: dict[str, Any]) -> bool:
 
 
 def _decode_thinking(fields: dict[str, Any], output: dict[str, Any]) -> Reasoning | None:
-    """Reasoning as Claude takes it (`thinking`, once `reasoning_config`), or as gpt-oss does (`reasoning_effort`)."""
+    """Reasoning of Claude (`thinking`, formerly `reasoning_config`), gpt-oss (`reasoning_effort`) or Nova."""
     if NOVA in fields and not fields.keys() & {"thinking", "reasoning_config"}:
         return _decode_nova(fields_of(fields[NOVA]))
     plain = optional(fields.get("reasoning_effort"))
@@ -224,7 +224,7 @@ def _decode_schema(wire: Any) -> OutputSchema | None:
 
 @request_encoder(API, FIELD_SUPPORT)
 def encode_request(request: Request, report: Reporter, quirks: Quirks) -> dict[str, Any]:
-    """The body of a Converse request; the path says the model and whether to stream."""
+    """The body of a Converse request; the path has the model and whether to stream."""
     context, options = request.context, request.options
     body: dict[str, Any] = {"messages": encode_messages(context.messages, report)}
     if context.system is not None:
@@ -297,7 +297,7 @@ def _encode_tool(spec: ToolSpec) -> dict[str, Any]:
 
 def _encode_choice(choice: ToolChoice, report: Reporter) -> dict[str, Any] | None:
     if choice.mode == "none":
-        # Leaving the tools out instead is for `adapt`: history with tool blocks needs them.
+        # API_runtime_ToolChoice.html has auto, any and tool. `adapt` may drop the tools instead.
         report.at("$.options.toolChoice", "tool_choice", "this wire cannot forbid the tools that it offers")
         return None
     wire: dict[str, Any] = {"auto" if choice.mode == "auto" else "any": {}}
@@ -359,10 +359,10 @@ def _encode_reasoning(
     if reasoning.budget is not None and reasoning.enabled is False:
         report.at("$.options.reasoning.budget", "reasoning", "thinking is off")
     elif reasoning.enabled and (reasoning.budget is not None or reasoning.effort is not None):
-        report.at("$.options.reasoning.enabled", "reasoning", "goes without saying beside how much", "record")
+        report.at("$.options.reasoning.enabled", "reasoning", "implied by the amount", "record")
 
 
-# Where models other than Claude are asked to reason, by a part of their ids.
+# The reasoning field of models other than Claude, by a part of the model id.
 _OWN_FIELDS = {"openai.": "reasoning_effort", "nova": NOVA}
 
 
@@ -371,13 +371,13 @@ def _encode_nova_alone(fields: dict[str, Any], reasoning: Reasoning, report: Rep
     if reasoning.budget is not None:
         report.at("$.options.reasoning.budget", "reasoning", "this model takes a named effort only")
     if reasoning.enabled and reasoning.effort is not None:
-        report.at("$.options.reasoning.enabled", "reasoning", "goes without saying beside how much", "record")
+        report.at("$.options.reasoning.enabled", "reasoning", "implied by the amount", "record")
     if reasoning.summary is not None:
         report.at("$.options.reasoning.summary", "summary", "this model has no value for it")
 
 
 def _encode_thinking_field(reasoning: Reasoning) -> dict[str, Any]:
-    """What Claude models take for `thinking`."""
+    """The value of `thinking` for Claude models."""
     if reasoning.enabled is False:
         wire: dict[str, Any] = {"type": residual_of(reasoning.extra, API).get(OFF_VALUE, "disabled")}
     elif reasoning.budget is not None:
@@ -400,7 +400,7 @@ def _encode_effort_alone(fields: dict[str, Any], reasoning: Reasoning, report: R
 
 
 def _encode_schema(schema: OutputSchema) -> dict[str, Any]:
-    """Structured output: the schema travels as text."""
+    """Structured output: the schema is JSON text."""
     inner: dict[str, Any] = {"schema": _schema_text(schema)}
     if schema.name is not None:
         inner["name"] = schema.name

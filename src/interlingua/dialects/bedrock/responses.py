@@ -1,4 +1,4 @@
-"""Whole and streamed responses, both ways."""
+"""Responses, whole and streamed: decoding and encoding."""
 
 from collections.abc import Callable
 from typing import Any
@@ -45,7 +45,7 @@ from ..streaming import Decoder, Encoder
 from .content import SERVER, decode_block, encode_block, encode_content
 from .facts import API, EXCEPTION_OF, EXCEPTIONS, RESPONSE_SUPPORT, STOP_REASONS, WIRE_STOP_REASONS, decode_error
 
-# Whole answers: the envelope, why it stopped, and what it used.
+# --- whole answers ---------------------------------------------------------------------------------------------------
 
 
 @response_decoder(API)
@@ -59,7 +59,7 @@ def decode_response(body: Any, base: AssistantMessage, given: Given) -> Assistan
 
 
 def decode_answer(wire: dict[str, Any], content: tuple[Block, ...], base: AssistantMessage) -> AssistantMessage:
-    """The message whose envelope is `wire` and whose content is read already."""
+    """The message with this content, which is already decoded, and the envelope `wire`."""
     stop = optional(wire.get("stopReason"))
     reason = reason_for(stop, STOP_REASONS, content)
     message = replace(
@@ -74,7 +74,7 @@ def decode_answer(wire: dict[str, Any], content: tuple[Block, ...], base: Assist
 
 
 def _stop_text(wire: dict[str, Any], stop: str | None) -> str:
-    """The word for the end, and the guardrail's reason where it gives one."""
+    """The stop reason, with that of the guardrail if there is one."""
     reason = fields_of(fields_of(wire.get("trace")).get("guardrail")).get("actionReason")
     given = stop or "no reason given"
     return f"{given}: {reason}" if isinstance(reason, str) else given
@@ -83,7 +83,7 @@ def _stop_text(wire: dict[str, Any], stop: str | None) -> str:
 def decode_usage(wire: Any) -> Usage | None:
     if not isinstance(wire, dict):
         return None
-    # `inputTokens` excludes what was read from or written to the cache; `totalTokens` counts everything.
+    # `inputTokens` excludes cache reads and writes; `totalTokens` includes them (API_runtime_TokenUsage.html).
     usage = Usage.of(
         count(wire, "inputTokens"),
         count(wire, "outputTokens"),
@@ -113,7 +113,7 @@ def _encode_usage(usage: Usage | None) -> dict[str, Any]:
 def encode_response(
     message: AssistantMessage, report: Reporter, request: Request | None, quirks: Quirks
 ) -> dict[str, Any]:
-    """The body of a whole answer; this wire names neither the model nor the answer."""
+    """The body of a whole answer; the wire has neither a model nor an id."""
     return whole_answer(message, encode_content(message.content, report, points=False))
 
 
@@ -126,38 +126,37 @@ def _encode_answer(message: AssistantMessage, content: list[Any]) -> dict[str, A
         "output": {"message": {"role": "assistant", "content": content}},
         "stopReason": own_stop_reason(message, STOP_REASONS) or WIRE_STOP_REASONS.get(message.stop_reason or ""),
         "usage": _encode_usage(message.usage),
-        "metrics": {"latencyMs": 0},  # clients of this wire count on its being there
+        "metrics": {"latencyMs": 0},  # required: API_runtime_ConverseMetrics.html
     }
 
 
-# Streamed answers, both ways.
+# --- streamed answers: API_runtime_ConverseStream.html in the Bedrock API reference ----------------------------------
 #
-# A stream says only tools, results and images when they start; text and reasoning begin with their first delta. Usage
-# comes after the stop, in `metadata`. The answer is put together as the whole one would look and read by the same
-# code.
+# Only tools, results and images have a start event; text and reasoning begin with their first delta. Usage comes after
+# the stop, in `metadata`. The decoder assembles the wire's whole answer and decodes that.
 
 
 def framing(content_type: str | None = None) -> Framing:
-    """AWS frames; JSON is an error, or a whole answer from a host that does not stream."""
+    """AWS frames; a JSON body is an error, or a whole answer."""
     return framing_for(content_type, AWSEventStream)
 
 
 class _Open:
-    """A block of the wire's answer while it streams: its kind, and what has come of it beside the recorded text."""
+    """An open block: its kind, and the fields received beside the recorded text."""
 
     __slots__ = ("citations", "kind", "more", "pieces", "sealed", "wire")
 
     def __init__(self, kind: str, wire: dict[str, Any] | None = None) -> None:
         self.kind = kind
         self.wire: dict[str, Any] = {} if wire is None else wire
-        self.pieces: list[str] = []  # of arguments, a signature or a picture
-        self.sealed: list[str] = []  # of redacted thinking
+        self.pieces: list[str] = []  # fragments of arguments, a signature or an image
+        self.sealed: list[str] = []  # fragments of redacted thinking
         self.citations: list[Any] = []
-        self.more: dict[str, Any] = {}  # what no delta of this wire brings, as the whole block would have it
+        self.more: dict[str, Any] = {}  # unknown fields, as in a whole block
 
 
 class StreamDecoder(Decoder):
-    """Frames of a streamed answer to events."""
+    """Decodes the frames of a streamed answer."""
 
     API = API
 
@@ -188,7 +187,7 @@ class StreamDecoder(Decoder):
 
     def _unreadable(self, frame: Frame, error: FormatError) -> None:
         text = (frame.headers or {}).get(":error-message")
-        if isinstance(text, str):  # an error without a payload says it all in its headers
+        if isinstance(text, str):  # an error may have headers only
             self._exception({"message": text}, frame)
         else:
             super()._unreadable(frame, error)
@@ -224,8 +223,8 @@ class StreamDecoder(Decoder):
             self._record.open(key, ToolCall(id=use["toolUseId"], name=use["name"], arguments={}))
 
     def _begin(self, key: Any, kind: str) -> _Open:
-        """Opens a block that begins with its first delta."""
-        if key in self._blocks:  # another kind under the same index: what came before was a block of its own
+        """Opens a block without a start event."""
+        if key in self._blocks:  # another kind under the same index is another block
             self._close({"contentBlockIndex": key})
         self._blocks[key] = block = _Open(kind)
         if kind == "text":
@@ -240,7 +239,7 @@ class StreamDecoder(Decoder):
         block = self._blocks.get(key)
         for kind, value in delta.items():
             sort = _SORTS.get(kind, "")
-            if not sort and block is not None and block.kind:  # a field that is not modelled, of the open block
+            if not sort and block is not None and block.kind:  # an unknown field of the open block
                 block.more = _merged(block.more, {kind: value})
                 continue
             if block is None or not _goes_on(block, sort):
@@ -287,7 +286,7 @@ class StreamDecoder(Decoder):
             self._record.close(key, self._finished(key, self._blocks.pop(key)))
 
     def _finished(self, key: Any, block: _Open) -> Block:
-        """The block, read from what the whole answer would have shown."""
+        """Decodes the assembled block as a whole answer would have it."""
         wire = self._assembled(key, block)
         text = broken = None
         if block.kind == "toolUse":
@@ -325,7 +324,7 @@ class StreamDecoder(Decoder):
     def _metadata(self, event: dict[str, Any]) -> None:
         given = _unpadded(event)
         output = given.pop("output", None)
-        if isinstance(output, dict):  # what our own encoder knew too late for the start of the message
+        if isinstance(output, dict):  # written by our encoder, which learned it after `messageStart`
             message = {**self._shell["output"]["message"], **fields_of(output.get("message"))}
             self._shell["output"] = {**output, "message": message}
         self._shell.update(given)
@@ -354,7 +353,7 @@ class StreamDecoder(Decoder):
 
     def _exception(self, value: Any, frame: Frame) -> None:
         error = self.failure = decode_error(0, value, {"x-amzn-errortype": frame.event})
-        # The name first: throttling speaks of too many tokens, which must not pass for too long a conversation.
+        # The name comes first: a message about throttled tokens must not be taken for a context overflow.
         self._fail(f"{error.code}: {error.message}" if error.code else error.message, detail=error.code)
 
     def _close_blocks(self) -> None:
@@ -389,12 +388,12 @@ def _goes_on(block: _Open, sort: str) -> bool:
 
 
 def _unpadded(event: dict[str, Any]) -> dict[str, Any]:
-    """An event without `p`, the noise that hides how long its payload is."""
+    """An event without `p`, random padding that hides the length of the payload."""
     return {key: value for key, value in event.items() if key != "p"}
 
 
 def _merged(wire: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
-    """Both of them, object by object; where both say something, the former."""
+    """Merges nested objects; the first has precedence."""
     out = dict(wire)
     for key, value in more.items():
         known = out.get(key)
@@ -417,7 +416,7 @@ def _encoded_reasoning(text: str, signature: str | None) -> dict[str, Any]:
 
 
 def _any_json(text: str, use: dict[str, Any]) -> Any:
-    """Arguments of a provider's own tool: any JSON value; text that is none stays text."""
+    """Arguments of a built-in tool: any JSON value, or the text if it is invalid."""
     if not text:
         return use.get("input", {})
     try:
@@ -435,15 +434,15 @@ def _grow_image(block: _Open, delta: dict[str, Any]) -> None:
 
 
 class StreamEncoder(Encoder):
-    """Events to the bytes of a streamed answer."""
+    """Encodes a streamed answer."""
 
     encode_response = staticmethod(encode_response)
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
         self._sealed: set[int] = set()  # redacted blocks, which have no text to stream
-        self._whole: set[int] = set()  # text in a block of another kind, which this wire does not stream
-        self._calls: dict[int, dict[str, Any]] = {}  # how calls were announced
+        self._whole: set[int] = set()  # text that the wire has in a block of another kind, without deltas
+        self._calls: dict[int, dict[str, Any]] = {}  # start events of calls
         self._first: dict[str, Any] = {}
 
     def _start(self, message: AssistantMessage) -> bytes:
@@ -512,7 +511,7 @@ class StreamEncoder(Encoder):
         return message.stop_detail is not None and whole_answer(message, []).get("stopReason") == message.stop_detail
 
     def _failure(self, error: ProviderError) -> bytes:
-        """An exception, under the name that the wire gave it if it was its own, else by its kind."""
+        """An exception: under its original name if it came from this wire, else by its kind."""
         code = error.code if error.code in EXCEPTIONS else EXCEPTION_OF.get(type(error), "internalServerException")
         text = error_text(error).removeprefix(f"{error.code}: ")
         return write_aws(code or "", jsontext.write({"message": text}), message_type="exception")
@@ -538,10 +537,10 @@ def _opening(index: int, start: Any) -> bytes:
 
 
 def _rest(index: int, wire: dict[str, Any], encoded: dict[str, Any]) -> bytes:
-    """The fields of a block that no delta of this wire brings, in a delta of their own, as the whole block has them."""
+    """A delta with the fields of a block that the wire has no delta for, nested as in a whole block."""
     more = _added(wire, encoded)
     if "toolUse" in more:
-        more["toolUse"]["input"] = ""  # clients read it from every such delta
+        more["toolUse"]["input"] = ""  # clients expect `input` in every such delta
     return _delta(index, more) if more and encoded.keys() <= wire.keys() else b""
 
 
@@ -574,7 +573,7 @@ def _rest_of_thinking(index: int, block: ThinkingBlock, wire: dict[str, Any]) ->
 
 
 def _whole_block(index: int, wire: Any) -> bytes:
-    """A block that came at once. The wire streams some kinds in parts; all others are whole in their start event."""
+    """A whole block. Some kinds have deltas; all others are sent in their start event."""
     kind = next(iter(wire), "") if isinstance(wire, dict) and len(wire) == 1 else ""
     inner = wire[kind] if kind else None
     if not isinstance(inner, dict):

@@ -1,4 +1,4 @@
-"""Bedrock's Converse wire as one value."""
+"""The `Wire` of Amazon Bedrock Converse."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,14 +25,14 @@ def _is_request(value: Any) -> bool:
 
 
 def _usage_detail(usage: Mapping[str, Any]) -> UsageDetail:
-    # docs.aws.amazon.com/bedrock, TokenUsage: `cacheDetails` splits what was written to the cache by its lifetime.
+    # docs.aws.amazon.com/bedrock, TokenUsage: `cacheDetails` splits cache writes by TTL.
     return UsageDetail(cache_write_1h=sum_where(usage.get("cacheDetails"), "ttl", "1h", "inputTokens"))
 
 
-# https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Message.html: 20 pictures of 3.75 MB and 8000 px,
-# five documents of 4.5 MB, a text beside a document, S3 locations besides bytes; …/API_runtime_DocumentBlock.html: pdf,
+# https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Message.html: 20 images of 3.75 MB and 8000 px,
+# five documents of 4.5 MB, text beside a document, S3 locations or bytes; …/API_runtime_DocumentBlock.html: pdf,
 # csv, doc, docx, xls, xlsx, html, txt, md. The newer page
-# …/userguide/inference-api-restrictions.html leaves pictures to the models, and the size of some PDF and DOCX files.
+# …/userguide/inference-api-restrictions.html leaves images, and the size of some PDF and DOCX files, to the models.
 _LIMITS = TargetLimits(
     api=bedrock.API,
     ids=NameRule(WORD, 64),  # …/API_runtime_ToolUseBlock.html
@@ -70,7 +70,7 @@ _REFINEMENTS = (
     # …/userguide/inference-api-restrictions.html: no limit on the size of PDF (and with Nova DOCX) files.
     Refinement(r"claude-\w+-(?:[4-9]|\d\d)", {"unbounded_documents": (PDF,)}),
     Refinement(r"nova", {"unbounded_documents": (PDF, DOCX)}),
-    # Only Claude's fields are known: others refuse `thinking`, `top_k` and cache points.
+    # Other models refuse Claude's `thinking`, `top_k` and cache points.
     Refinement(
         _NOT_CLAUDE,
         {
@@ -83,7 +83,7 @@ _REFINEMENTS = (
         },
     ),
     Refinement(r"gpt-oss", {"reasoning": ("effort",)}),
-    # docs.aws.amazon.com/nova: points behind system text and messages, not behind tools; `reasoningConfig`.
+    # docs.aws.amazon.com/nova: cache points after system text and messages, not after tools; `reasoningConfig`.
     Refinement(
         r"nova", {"reasoning": ("effort", "switch"), "cache_markers": 4, "cached_tools": False, "long_cache": False}
     ),
@@ -93,7 +93,7 @@ _REFINEMENTS = (
 )
 
 
-# Embeddings go through InvokeModel, whose body differs by the maker of the model: docs.aws.amazon.com/bedrock/latest/
+# Embeddings use InvokeModel, whose body differs by vendor: docs.aws.amazon.com/bedrock/latest/
 # userguide/model-parameters-titan-embed-text.html takes one text, …/model-parameters-embed.html (Cohere) takes 96.
 def _encode_texts(model: str, texts: Sequence[str], dimensions: int | None) -> dict[str, Any]:
     if "cohere." in model:
@@ -105,7 +105,7 @@ def _encode_texts(model: str, texts: Sequence[str], dimensions: int | None) -> d
 
 def _decode_vectors(body: Any) -> tuple[list[list[float]], int | None]:
     rows = body["embeddings"] if "embeddings" in body else [body["embedding"]]
-    if isinstance(rows, dict):  # Cohere's answer where several types were asked for
+    if isinstance(rows, dict):  # Cohere's response to several embedding types
         rows = rows["float"]
     return [[float(one) for one in row] for row in rows], body.get("inputTextTokenCount")
 
@@ -126,7 +126,7 @@ BEDROCK = Wire(
         route=r"/model/([^/]+)/(converse|converse-stream)",
         route_rank=45,
         streaming="converse-stream",
-        ping=b"",  # the wire has no keep-alive: a silence is a silence
+        ping=b"",  # the wire has no keep-alive event
         embeddings=_EMBEDDINGS,
         **BEDROCK_HTTP,
     ),

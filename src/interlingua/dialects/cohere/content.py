@@ -1,4 +1,4 @@
-"""Content and messages, both ways."""
+"""Content blocks and messages: decoding and encoding."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
@@ -50,7 +50,7 @@ LAYOUT = Layout(API, strings=True)
 
 
 def decode_block(wire: Any) -> Block:
-    """One item of a message's `content`; what is none that we know stays as it is."""
+    """Decodes an item of `content`; an unknown one becomes an opaque block."""
     given = fields_of(wire)
     block: Block | None = None
     match given.get("type"):
@@ -73,7 +73,7 @@ def _decode_picture(url: str, wire: Mapping[str, Any]) -> ImageBlock:
 
 
 def decode_call(wire: Any, ids: Ids) -> Block:
-    """One item of `tool_calls`."""
+    """Decodes an item of `tool_calls`."""
     given = fields_of(wire)
     function = fields_of(given.get("function"))
     text = function.get("arguments", "")
@@ -95,7 +95,7 @@ def decode_call(wire: Any, ids: Ids) -> Block:
 
 
 def decode_parts(wire: Mapping[str, Any], ids: Ids) -> tuple[Block, ...]:
-    """The blocks of a message: its plan, its content with sources, its calls."""
+    """The blocks of a message: its plan, its content with citations, its calls."""
     plan, content, calls = wire.get("tool_plan"), wire.get("content"), wire.get("tool_calls")
     blocks: list[Block] = [_planned(plan)] if isinstance(plan, str) and plan else []
     first = len(blocks)
@@ -114,16 +114,16 @@ def _planned(plan: str) -> ThinkingBlock:
 
 
 def is_plan(block: Block) -> bool:
-    """Whether a block is encoded as the `tool_plan` of its message, if it comes first."""
+    """Whether a block is encoded as `tool_plan`, if it is the first of its message."""
     return isinstance(block, ThinkingBlock) and bool(residual_of(block.extra, API).get(PLAN)) and bool(block.thinking)
 
 
-# Sources. A citation names its text by `content_index`, or means the only one; `start` and `end` count in that text,
-# and `text` repeats what is between them (docs.cohere.com/docs/rag-citations).
+# Citations refer to an item by `content_index`, or to the only one; `start` and `end` are offsets in its text, and
+# `text` repeats the span (docs.cohere.com/docs/rag-citations).
 
 
 def cited(blocks: list[Block], wire: Any, first: int) -> list[Block]:
-    """The blocks with their sources, `first` being that of the content; those of a plan stay with the message."""
+    """The blocks with their citations; `first` is the index of the first content block."""
     for item in wire if isinstance(wire, list) else ():
         place = _cited_place(blocks, item, first)
         if place is not None:
@@ -172,7 +172,7 @@ def encode_citation(citation: Citation, index: int, text: str) -> dict[str, Any]
 
 
 def encode_item(block: Block, report: Reporter) -> Any:
-    """A block as an item of `content`; None for what has no place there, which is reported."""
+    """Encodes a block as an item of `content`; None, with a report, if it has no place there."""
     wire: dict[str, Any]
     match block:
         case TextBlock():
@@ -217,7 +217,7 @@ def encode_call(call: ToolCall, report: Reporter) -> dict[str, Any]:
 
 
 class Parts:
-    """An assistant message in the wire's places; `in_order` says whether reading it gives the same blocks."""
+    """The fields of an assistant message; `in_order` is whether decoding them gives the same order of blocks."""
 
     def __init__(self, blocks: tuple[Block, ...], report: Reporter = QUIET) -> None:
         self.plan: str | None = None
@@ -248,7 +248,7 @@ class Parts:
             self.content.append(item)
 
     def message(self) -> dict[str, Any]:
-        """The keys of a wire message; `content` may only be missing where there is something else."""
+        """The fields of a wire message; `content` is omitted only if there are others."""
         wire: dict[str, Any] = {}
         if self.plan is not None:
             wire["tool_plan"] = self.plan
@@ -297,11 +297,11 @@ def encode_content(content: Content, report: Reporter) -> dict[str, Any]:
 
 
 class _Turn:
-    """Ids for calls without one, the names of all calls, and the calls that wait for their results."""
+    """Generated ids, the names of all calls, and the calls without a result so far."""
 
     def __init__(self, mint: Mint | None) -> None:
         self.ids = Ids(mint)
-        self.names: dict[str, str] = {}  # a repeated id means the latest call
+        self.names: dict[str, str] = {}  # a repeated id refers to the latest call
         self.waiting: list[str] = []
 
     def called(self, content: Content) -> None:
@@ -311,7 +311,7 @@ class _Turn:
         self.names |= {call.id: call.name for call in calls}
 
     def answered(self, given: Any) -> tuple[str, bool]:
-        """The id of the call that a result answers, and whether the wire left that open."""
+        """The call id of a result, and whether it is generated."""
         if isinstance(given, str) and given:
             self.waiting = [id for id in self.waiting if id != given]
             return given, False
@@ -319,7 +319,7 @@ class _Turn:
 
 
 def decode_messages(wire: Any, mint: Mint | None = None, api: str = API) -> tuple[Message, ...]:
-    """Wire messages as ours, one for one."""
+    """Decodes messages one to one."""
     turn = _Turn(mint)
     return gathered(tuple(each(wire, "messages", API, lambda message: _decode_message(message, turn, api))), LAYOUT)
 
@@ -342,7 +342,7 @@ def _decode_message(wire: Any, turn: _Turn, api: str) -> Message:
 
 
 def _decode_assistant(wire: Mapping[str, Any], ids: Ids) -> Content:
-    """The content of an assistant message; text alone stays a string, as in the wire."""
+    """The content of an assistant message; text alone stays a string."""
     blocks, text = decode_parts(wire, ids), wire.get("content")
     if isinstance(text, str) and blocks == (TextBlock(text=text),):
         return text
@@ -377,14 +377,14 @@ def _decode_result(wire: dict[str, Any], turn: _Turn) -> ToolResultMessage:
 
 
 def encode_messages(messages: tuple[Message, ...], report: Reporter) -> list[dict[str, Any]]:
-    """Our messages as the wire's."""
+    """Encodes messages; media of tool results are moved after them."""
     return encode_gathered(messages, LAYOUT, lambda found: _encode_messages(found, report), report)
 
 
 def _encode_messages(messages: tuple[Message, ...], report: Reporter) -> list[dict[str, Any]]:
-    """One for one."""
+    """Encodes messages one to one."""
     emitted: list[dict[str, Any]] = []
-    generated: set[str] = set()  # ids that the wire never had, of the latest answer with calls
+    generated: set[str] = set()  # generated ids of the latest answer with calls
     names: dict[str, str] = {}
     for at, message in enumerate(messages):
         report.message = at
@@ -403,7 +403,7 @@ def _encode_messages(messages: tuple[Message, ...], report: Reporter) -> list[di
                 role = "user" if isinstance(message, UserMessage) else "system"
                 wire = {"role": role, **encode_content(message.content, report)}
                 emitted.append(restored(wire, message.extra, API) if message.extra else wire)
-            case CustomMessage():  # the wire's own unknown role goes back
+            case CustomMessage():  # an unknown role of this wire
                 emitted.append({"role": message.role, **message.fields})
     return emitted
 

@@ -1,4 +1,4 @@
-"""Cohere's wire: field names and values, our hints about them, support for each of our fields, and errors."""
+"""Field names, values and hints of Cohere's chat API, its support for each of our fields, and errors."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -39,11 +39,11 @@ OPTIONS = {
     "seed": "seed",
 }
 
-UNEVEN: tuple[str, ...] = ()  # both forms of an answer say the same
+UNEVEN: tuple[str, ...] = ()  # streamed and whole answers have the same fields
 
-# Keys of `extra[API]` that only this wire needs.
-PLAN = "~plan"  # thinking that came as `tool_plan`
-GENERATED = "~generated"  # the wire gave no id
+# Hints of this wire in `extra[API]`.
+PLAN = "~plan"  # thinking decoded from `tool_plan`
+GENERATED = "~generated"  # the id is generated
 PROMPT = "~system"  # residual of the system message that is the system prompt
 
 ORDER = "a plan comes first, then texts and thoughts, then calls"
@@ -113,9 +113,9 @@ RESPONSE_SUPPORT: SupportTable = {
 
 
 def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = None) -> ProviderError:
-    """An error answer (`{"id": …, "message": …}`), or a failure inside a stream (status 0)."""
+    """An error response (`{"id": …, "message": …}`), or an error inside a stream (status 0)."""
     wire = given = lenient(body)
-    while isinstance(given, dict):  # proxies in front of it wrap it in their own fields
+    while isinstance(given, dict):  # proxies wrap it in fields of their own
         given = next((given[key] for key in ("message", "error", "detail") if given.get(key)), None)
     return provider_error(joined_text(given, wire), status=status, headers=headers, body=wire)
 

@@ -1,4 +1,4 @@
-"""Requests: the system prompt, tools, options, and conversations as their bodies."""
+"""Requests: the system prompt, tools, options, paths."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ from .facts import API, FIELD_SUPPORT, OPTIONS, PROMPT
 
 @request_decoder(API)
 def decode_request(body: Any, given: Given) -> Request:
-    """A chat request. `stream` is for a body that does not say; `mint` gives ids to calls without one."""
+    """A chat request. `mint` makes ids for calls without one."""
     wire = an_object(body, API)
     messages = wire.get("messages")
     read = decode_messages(messages, given.mint, given.api) if "messages" in wire else ()
@@ -65,7 +65,7 @@ def decode_request(body: Any, given: Given) -> Request:
 
 
 def is_prompt(wire: Any) -> bool:
-    """Whether a first message is the system prompt: a system message of text alone."""
+    """Whether a first message is the system prompt: a system message with text only."""
     if not isinstance(wire, dict) or wire.get("role") != "system":
         return False
     content = wire.get("content")
@@ -108,7 +108,7 @@ def _decode_reasoning(wire: Any) -> Reasoning | None:
 
 
 def _decode_choice(wire: Any) -> ToolChoice | None:
-    # The wire has no value for `auto`: it is the default when the field is absent.
+    # docs.cohere.com/reference/chat, `tool_choice`: REQUIRED or NONE; without it the model decides.
     return ToolChoice(mode="required") if wire == "REQUIRED" else ToolChoice(mode="none") if wire == "NONE" else None
 
 
@@ -116,7 +116,7 @@ def _decode_schema(wire: Any) -> OutputSchema | None:
     given = fields_of(wire)
     if given.get("type") != "json_object":
         return None
-    return OutputSchema(schema=given.get("json_schema", given.get("schema")))  # `schema` is how examples spell it
+    return OutputSchema(schema=given.get("json_schema", given.get("schema")))  # examples have `schema`
 
 
 @request_encoder(API, FIELD_SUPPORT)
@@ -167,7 +167,7 @@ def _encode_reasoning(body: dict[str, Any], reasoning: Reasoning, report: Report
         if reasoning.effort is not None:
             report.at("$.options.reasoning", "effort", "thinking is on or off, without a degree", "weakened")
     else:
-        report.at("$.options.reasoning", "reasoning", "it has no field for thinking", "record")
+        report.at("$.options.reasoning", "reasoning", "nothing to send", "record")
 
 
 def _encode_choice(body: dict[str, Any], choice: ToolChoice, report: Reporter) -> None:

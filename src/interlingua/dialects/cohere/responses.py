@@ -1,6 +1,6 @@
-"""Whole and streamed answers, both ways.
+"""Responses, whole and streamed: decoding and encoding.
 
-A stream is put together as the wire's own message and read as the whole one would be, so both give equal messages.
+The stream decoder assembles the wire's message and decodes it as a whole answer, so both give equal messages.
 """
 
 from typing import Any
@@ -61,7 +61,7 @@ from .facts import API, PLAN, RESPONSE_SUPPORT, STOP_REASONS, WIRE_STOP_REASONS,
 
 @response_decoder(API)
 def decode_response(body: Any, base: AssistantMessage, given: Given) -> AssistantMessage:
-    """A whole answer; the wire does not name the model that gave it."""
+    """A whole answer; the wire has no model in it."""
     wire = an_object(body, API)
     if not isinstance(wire.get("message"), dict):
         raise decode_error(0, wire)
@@ -69,7 +69,7 @@ def decode_response(body: Any, base: AssistantMessage, given: Given) -> Assistan
 
 
 def _decode_answer(wire: dict[str, Any], content: tuple[Block, ...], base: AssistantMessage) -> AssistantMessage:
-    """The message whose wire is `wire` and whose content is read already."""
+    """The message with this content, which is already decoded, and the body `wire`."""
     stop = optional(wire.get("finish_reason"))
     reason = reason_for(stop, STOP_REASONS, content)
     problem = optional(wire.get("error")) or f"the provider stopped: {stop or 'no reason given'}"
@@ -87,11 +87,11 @@ def _decode_answer(wire: dict[str, Any], content: tuple[Block, ...], base: Assis
 
 
 def _decode_usage(wire: Any) -> Usage | None:
-    """`tokens` are what the model read and wrote; `billed_units`, which leave out the wire's own prompt, stand in."""
+    """Usage from `tokens`, else from `billed_units`, which exclude the prompt that the service adds."""
     if not isinstance(wire, dict):
         return None
     tokens = fields_of(wire.get("tokens")) or fields_of(wire.get("billed_units"))
-    # Pictures are counted beside the text, what came from the cache within it.
+    # `image_tokens` are not part of `input_tokens`; `cached_tokens` are.
     given = count(tokens, "input_tokens") + count(tokens, "image_tokens")
     read = min(count(wire, "cached_tokens"), given)
     usage = Usage.of(
@@ -151,15 +151,15 @@ def framing(content_type: str | None = None) -> Framing:
     return framing_for(content_type, SSE)
 
 
-NO_ARGUMENTS = "{}"  # what a call without a delta has: a whole answer says it so
-_PLAN = ("plan", 0)  # the key of the block that is the plan
+NO_ARGUMENTS = "{}"  # the arguments of a call without deltas, as in a whole answer
+_PLAN = ("plan", 0)  # the key of the plan's block
 _DELTA_BLOCKS: dict[str, Block] = {"text": TextBlock(text=""), "thinking": ThinkingBlock(thinking="")}
 
 
 class StreamDecoder(Decoder):
-    """Frames of a streamed answer to events.
+    """Decodes the frames of a streamed answer.
 
-    A text ends when something else begins, not with its `content-end`: its sources may come behind that.
+    A text block is closed when another block begins, not at `content-end`, because its citations may come later.
     """
 
     API = API
@@ -167,12 +167,12 @@ class StreamDecoder(Decoder):
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
         self._ids = Ids(self._mint)
-        self._shell: dict[str, Any] = {}  # the wire's answer, without its message
-        self._message: dict[str, Any] = {}  # the wire's message, without what its parts say
+        self._shell: dict[str, Any] = {}  # the wire's answer without its message
+        self._message: dict[str, Any] = {}  # the wire's message without its parts
         self._open: dict[Any, Any] = {}  # the wire's open items, by kind and index
         self._items = 0  # items of the content so far
         self._citations: list[Any] = []
-        self._attached: set[int] = set()  # places of citations that a text has already
+        self._attached: set[int] = set()  # indexes of citations that belong to a block
 
     def _read(self, value: Any, frame: Frame) -> None:
         kind = value.get("type")
@@ -182,11 +182,11 @@ class StreamDecoder(Decoder):
             self._untyped(value)
         else:
             handle = _HANDLERS.get(kind)
-            if handle is not None:  # `debug`, and what may come
+            if handle is not None:  # others, such as `debug`, are ignored
                 handle(self, value)
 
     def _untyped(self, value: dict[str, Any]) -> None:
-        """An answer that came at once although a stream was asked for, or an error."""
+        """A whole answer although a stream was requested, or an error."""
         if isinstance(value.get("message"), dict):
             self._answered(_decode_answer(value, decode_parts(value["message"], self._ids), self._given))
         else:
@@ -196,7 +196,7 @@ class StreamDecoder(Decoder):
         self._shell |= {key: value for key, value in event.items() if key not in ("type", "delta")}
         self._record.note(response_id=optional(self._shell.get("id")) or None)
         self._record.begin()
-        # The empty lists and texts of the first event are places for what comes.
+        # The empty lists and texts of the first event are placeholders.
         message = fields_of(fields_of(event.get("delta")).get("message"))
         self._message = {key: value for key, value in message.items() if key not in _PARTS}
 
@@ -218,7 +218,7 @@ class StreamDecoder(Decoder):
             self._record.delta(key, item.get(kind) or "")
 
     def _grow_content(self, key: Any, delta: dict[str, Any]) -> None:
-        if key not in self._open:  # an upstream that skipped the start of the block
+        if key not in self._open:  # the start of the block is missing
             kind = "thinking" if "thinking" in delta else "text"
             self._open_content({"index": key[1], "delta": {"message": {"content": {"type": kind, kind: ""}}}})
         text = delta.get("text") or delta.get("thinking")
@@ -285,10 +285,10 @@ class StreamDecoder(Decoder):
         text = self._record.text(key)
         if text or "arguments" not in item["function"]:
             item["function"]["arguments"] = text or NO_ARGUMENTS
-        return decode_call(item, Ids(lambda number: opened.id))  # an id that was generated when it began
+        return decode_call(item, Ids(lambda number: opened.id))  # the id generated at its start
 
     def _sourced(self, block: Block) -> Block:
-        """A text that ends, with the sources that are its own."""
+        """A finished text block with its citations."""
         if not isinstance(block, TextBlock):
             return block
         for at, wire in enumerate(self._citations):
@@ -340,7 +340,7 @@ _HANDLERS = {
 
 
 class StreamEncoder(Encoder):
-    """Events to the bytes of a streamed answer. Blocks that this wire cannot say leave no gap in its indices."""
+    """Encodes a streamed answer. Blocks that the wire does not have leave no gap in its indices."""
 
     encode_response = staticmethod(encode_response)
 
@@ -350,9 +350,9 @@ class StreamEncoder(Encoder):
         self._calls = 0
         self._citations = 0
         self._places: OpenBlocks[int] = OpenBlocks()  # our index of an open block -> the wire's; -1 for the plan
-        self._waiting: dict[int, ThinkingBlock] = {}  # thinking that has begun; its first text opens it
-        self._started: dict[int, dict[str, Any]] = {}  # what was sent of calls
-        self._blocks: dict[int, Block] = {}  # that ended
+        self._waiting: dict[int, ThinkingBlock] = {}  # thinking that its first text will open
+        self._started: dict[int, dict[str, Any]] = {}  # calls as sent so far
+        self._blocks: dict[int, Block] = {}  # finished blocks
 
     def _start(self, message: AssistantMessage) -> bytes:
         shell = {"role": "assistant", "content": [], "tool_plan": "", "tool_calls": [], "citations": []}
@@ -396,7 +396,7 @@ class StreamEncoder(Encoder):
     def _end_thinking(self, index: int, block: ThinkingBlock) -> bytes:
         self._blocks[index] = block
         opened = b""
-        if self._waiting.pop(index, None) is not None:  # no text came, or none that can be encoded
+        if self._waiting.pop(index, None) is not None:  # without text, or with none that can be encoded
             if block.redacted:
                 return b""
             opened = self._open(index, {"type": "thinking", "thinking": ""})
@@ -437,7 +437,7 @@ class StreamEncoder(Encoder):
         self._blocks[index] = block
         parts = Parts((block,))
         self._waiting.pop(index, None)
-        if index in self._places:  # it began as another kind
+        if index in self._places:  # it began as a block of another kind
             return _content("content-end", self._places.end(index), None)
         if parts.calls:
             self._calls += 1
@@ -478,7 +478,7 @@ def _call(kind: str, place: int, item: Any) -> bytes:
 
 
 def _end_content(place: int, block: Block) -> bytes:
-    """The end of a text or a thought, with what the wire adds to its text."""
+    """The end of a text or thinking item, with its fields beside the text."""
     item = encode_item(block, QUIET) or {}
     rest = {key: value for key, value in item.items() if key not in ("type", "text", "thinking")}
     return _content("content-end", place, rest or None)

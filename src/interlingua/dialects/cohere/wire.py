@@ -1,4 +1,4 @@
-"""Cohere's wire as one value."""
+"""The `Wire` of Cohere's chat API."""
 
 import re
 from collections.abc import Sequence
@@ -55,7 +55,7 @@ def _is_answer(value: Any) -> bool:
     )
 
 
-# Options that no other chat wire has under these names.
+# Option names that only Cohere has.
 _OWN = frozenset(("p", "k", "strict_tools", "safety_mode", "citation_options"))
 
 

@@ -1,7 +1,6 @@
-"""Bytes <-> frames, without I/O: what a chunk of a response body completes, and how a frame is written.
+"""Framings: bytes to frames and frames to bytes, without I/O.
 
-A framing finds where frames begin and end and checks nothing else: whether a payload is valid JSON is the question of
-the dialect that reads it.
+A framing finds the boundaries of frames and checks nothing else; the dialect checks whether a payload is valid JSON.
 """
 
 from ._frame import DEFAULT_LIMIT, Frame, Framing

@@ -1,4 +1,4 @@
-"""What every framing shares: the frame, the size limit, and how a stream fails."""
+"""The frame, and the base class of the framings: size limit and error handling."""
 
 import abc
 from typing import Any, ClassVar
@@ -11,10 +11,10 @@ DEFAULT_LIMIT = 64 * 1024 * 1024
 
 
 class Frame(Struct, frozen=True, gc=False):
-    """One unit of a stream: a payload, and whatever name its envelope gave it.
+    """One unit of a stream: a payload, and the name that its envelope has.
 
-    `data` stays bytes because the dialects decode JSON from bytes. `event` is empty where the wire has no such thing.
-    `headers` is only there for AWS frames. Nothing in a frame can point back at it, so the collector need not look.
+    `data` is bytes because the dialects decode JSON from bytes. `event` is empty if the wire has no event names.
+    Only AWS frames have `headers`. A frame cannot be part of a reference cycle, hence `gc=False`.
     """
 
     data: bytes
@@ -23,14 +23,14 @@ class Frame(Struct, frozen=True, gc=False):
 
 
 class Framing(abc.ABC):
-    """Bytes in, frames out, however the bytes are cut.
+    """Bytes in, frames out, independent of chunk boundaries.
 
-    A framing ends once: at `close()`, or when the peer broke the format and `BadWire` was raised. From then on `feed`
-    and `close` give nothing. Frames that were whole before the fault are never lost to it: when both lie in one chunk,
-    `feed` returns the frames and the next call raises, so the outcome does not depend on how the bytes were cut.
+    A framing ends once: at `close()`, or when malformed input raised `BadWire`. After that `feed` and `close` return
+    nothing. Complete frames before the error are not lost: if both are in one chunk, `feed` returns the frames and the
+    next call raises.
 
-    Subclasses keep unfinished bytes in `_buffer`, `_offset` up to date for error messages, and no more than the limit
-    and one chunk in memory.
+    Subclasses keep unfinished bytes in `_buffer`, maintain `_offset` for error messages, and hold no more than the
+    limit and one chunk in memory.
     """
 
     name: ClassVar[str]
@@ -57,7 +57,7 @@ class Framing(abc.ABC):
         return frames
 
     def close(self) -> list[Frame]:
-        """The frames that only the end of the stream completes; `BadWire` if it must not end here."""
+        """The frames that the end of the stream completes; `BadWire` if the stream is incomplete."""
         if self._ended:
             return self._afterwards()
         frames: list[Frame] = []

@@ -33,8 +33,8 @@ class AWSEventStream(Framing):
     """Reads messages and verifies both checksums; no frame comes from a damaged message.
 
     `Frame.event` is the event type, the exception type or the error code, by the kind of message; `Frame.headers` has
-    them all, with timestamps as milliseconds and UUIDs as 16 bytes. What the prelude claims is checked before its bytes
-    are awaited. The limit is for one message.
+    them all, with timestamps as milliseconds and UUIDs as 16 bytes. The lengths in the prelude are checked before their
+    bytes arrive. The limit is for one message.
     """
 
     name: ClassVar[str] = "aws"
@@ -120,7 +120,7 @@ def _decode_headers(block: bytes) -> dict[str, Any]:
     return headers
 
 
-# The events of a stream have a handful of different header blocks; decoding each anew would be most of the work.
+# A stream has few different header blocks; decoding each again would be most of the work.
 _COMMON_LENGTH = 256
 _decode_common_headers = lru_cache(maxsize=128)(_decode_headers)
 

@@ -1,4 +1,4 @@
-"""Which framing a body needs: by its content type, and by its first bytes where the two disagree."""
+"""The framing of a body: by its content type, and by its first bytes if they contradict it."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -13,8 +13,8 @@ PAGE = "text/html"
 Usual = TypeVar("Usual")
 
 _BLANK = b"\xef\xbb\xbf \t\r\n"  # a byte order mark, and the padding that proxies send to keep a connection alive
-_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")  # of server-sent events
-_TEXT = 9  # no text begins with a byte below this one; the length of an AWS frame does, up to 150 MB
+_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")  # fields of server-sent events
+_TEXT = 9  # text starts with no lower byte; the length of an AWS frame does, up to 150 MB
 
 
 def essence(content_type: str | None) -> str:
@@ -28,16 +28,16 @@ def is_json(content_type: str | None) -> bool:
 
 
 def framing_for(content_type: str | None, usual: Callable[[], Usual]) -> Usual | Framing:
-    """The framing for a content type: JSON and server-sent events as such, anything else as is `usual`."""
+    """The framing for a content type: JSON, server-sent events, or `usual` for any other."""
     if is_json(content_type):
         return JSONDocuments()
     return SSE() if essence(content_type) == EVENTS else usual()
 
 
 def actual_type(head: bytes, declared: str) -> str | None:
-    """The content type of a body that begins so; `declared` where the bytes do not contradict it.
+    """The content type of a body with these first bytes; `declared` if they do not contradict it.
 
-    None while they do not tell yet. Servers and proxies label streams `application/json`, and whole answers as streams.
+    None if more bytes are needed. Servers and proxies label streams `application/json`, and whole answers as streams.
     """
     text = head.lstrip(_BLANK)
     if not text:

@@ -21,20 +21,20 @@ _TO_BRACKET = re.compile(rb'[^"\[\]{}]*(?:"[^"\\]*(?:\\.[^"\\]*)*"[^"\[\]{}]*)*'
 
 _OPENING, _CLOSING = b"[{", b"]}"
 
-# The engine remembers each repetition of a group until the match ends; a window keeps that memory small.
+# The regex engine stores each repetition of a group until the match ends; a window bounds that memory.
 _WINDOW = 64 * 1024
 
 
-# Reads on from a position in the window and says how far it came.
+# Reads from a position in the window; returns the position after it.
 _State: TypeAlias = "Callable[[JSONArray, bytes, int, list[Frame]], int]"
 
 
 class JSONArray(Framing):
     """Reads one JSON document: a frame for each object or array in a top-level array, otherwise one frame for it all.
 
-    Padding before the document is never buffered. Borders are found by depth alone: that brackets match in kind
-    and commas stand where they should is for the JSON decoder to see. A body that is neither object nor array, such as
-    the plain text of some proxy, comes out whole at the end. The limit is for one frame.
+    Padding before the document is not buffered. Boundaries are found by depth alone; the JSON decoder checks that
+    brackets match and commas are in place. A body that is neither object nor array, such as the plain text of a proxy,
+    is one frame at the end. The limit is for one frame.
     """
 
     name: ClassVar[str] = "json"
@@ -45,7 +45,7 @@ class JSONArray(Framing):
         self._after_frame: _State = JSONArray._after_document
         self._open = False
         self._opened_at = 0  # offset in the stream
-        self._begin = 0  # where in this window the open frame begins or goes on
+        self._begin = 0  # start of the open frame in this window
         self._depth = 0
         self._escaped = False
 
@@ -107,7 +107,7 @@ class JSONArray(Framing):
         return at
 
     def _in_string(self, window: bytes, at: int, frames: list[Frame]) -> int:
-        """Only for a string that a window cut; whole ones are jumped over."""
+        """Only for a string that a window cut; complete strings are skipped at once."""
         at = _end(_REST_OF_STRING, window, at + self._escaped)
         self._escaped = window.startswith(b"\\", at)
         if window.startswith(b'"', at):
@@ -147,9 +147,9 @@ class JSONArray(Framing):
 
 
 class JSONDocuments(JSONArray):
-    """The same for a body that may go on after its first document: JSON lines under any name.
+    """The same for a body with several documents: JSON lines under any content type.
 
-    The limit is that of an answer that comes whole, which may hold pictures.
+    The limit is that of a whole answer, which may contain images.
     """
 
     def __init__(self, limit: int = 4 * DEFAULT_LIMIT) -> None:
@@ -179,7 +179,7 @@ class NDJSON(Framing):
 
     def _read(self, chunk: bytes, frames: list[Frame]) -> None:
         if chunk[0] == _LF and not self._buffer and not chunk.strip(b"\n"):
-            self._offset += len(chunk)  # nothing but blank lines, of which there may be millions
+            self._offset += len(chunk)  # only blank lines, possibly millions
             return
         *lines, rest = chunk.split(b"\n")
         for line in lines:
@@ -209,5 +209,5 @@ class NDJSON(Framing):
 
 
 def write_ndjson(data: bytes) -> bytes:
-    """One line. Line breaks between the tokens of a JSON document mean nothing, so they become spaces."""
+    """One line. Line breaks between JSON tokens are insignificant and become spaces."""
     return data.replace(b"\r", b" ").replace(b"\n", b" ") + b"\n"

@@ -1,7 +1,7 @@
 """Server-sent events: https://html.spec.whatwg.org/multipage/server-sent-events.html (sections 9.2.5 and 9.2.6).
 
 The whole specification, with one departure: an event that the end of the stream cuts off before its blank line is
-dispatched, not discarded, because providers do end that way. `id` and `retry` steer reconnection, which is not ours.
+dispatched, not discarded, because providers do end that way. `id` and `retry` are for reconnection and are ignored.
 
 Strategy: exact parsing goes line by line and is slow. Nearly all traffic is whole events of one or two lines, so while
 nothing is pending at an event border, the blocks between blank lines are sliced out of the chunk directly, and only a
@@ -15,15 +15,15 @@ from ...values.errors import FormatError
 from ._frame import DEFAULT_LIMIT, Frame, Framing
 
 _BOM = b"\xef\xbb\xbf"
-_LF, _CR = 10, 13  # as numbers: `in` finds a number in bytes several times as fast as it finds bytes
+_LF, _CR = 10, 13  # as integers: `in` on bytes is several times faster with an integer
 _LONGEST_NAME_LINE = 256  # what is remembered from one event to the next does not count against the limit
 
 
 class SSE(Framing):
     """Reads `text/event-stream`.
 
-    A frame for each event that has a `data` field, even an empty one, as the specification wants. The limit is for what
-    one event has gathered plus the line being read, so neither an endless line nor endless lines can fill the memory.
+    A frame for each event that has a `data` field, even an empty one (as specified). The limit is for the data of one
+    event plus the line being read, so neither an endless line nor endless lines can fill the memory.
     """
 
     name: ClassVar[str] = "sse"
@@ -55,7 +55,7 @@ class SSE(Framing):
 
     def _read(self, chunk: bytes, frames: list[Frame]) -> None:
         if chunk[0] == _LF and self._at_border and not chunk.strip(b"\n"):
-            self._offset += len(chunk)  # nothing but blank lines, of which there may be millions
+            self._offset += len(chunk)  # only blank lines, possibly millions
             return
         if not self._offset and chunk[0] == _BOM[0]:
             self._at_border = False  # the byte order mark is for `_read_lines` to take off

@@ -1,4 +1,4 @@
-"""Whole answers: candidates, the envelope, why it stopped, and what it used."""
+"""Whole answers: candidates, envelope, stop reason, usage."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -52,7 +52,7 @@ from .facts import (
 
 @response_decoder(API)
 def decode_response(body: Any, base: AssistantMessage, given: Given) -> AssistantMessage:
-    """A whole answer: its first candidate; the others are kept beside it."""
+    """A whole answer: the first candidate; the others are kept in the residual."""
     if is_error(body):
         raise decode_error(0, body)
     outer, quirks = an_object(body, API), given.quirks
@@ -79,7 +79,7 @@ def with_envelope(message: AssistantMessage, outer: dict[str, Any], wrapped: boo
 
 
 def decode_answer(wire: dict[str, Any], content: tuple[Block, ...], base: AssistantMessage) -> AssistantMessage:
-    """The message whose envelope is `wire` and whose content is read already."""
+    """The message with this content, which is already decoded, and the envelope `wire`."""
     first = first_candidate(wire)
     stop, reason = _decode_stop(wire, first, content)
     message = replace(
@@ -98,7 +98,7 @@ def decode_answer(wire: dict[str, Any], content: tuple[Block, ...], base: Assist
 def _decode_stop(
     wire: dict[str, Any], first: dict[str, Any] | None, content: tuple[Block, ...]
 ) -> tuple[str | None, StopReason]:
-    """The provider's word and what it means. A blocked prompt has no candidate, only the reason."""
+    """The wire's stop reason and ours. A blocked prompt has no candidate, only `promptFeedback.blockReason`."""
     if first is None:
         blocked = block_reason(wire)
         return blocked, "error" if blocked is not None else settle(None, content)
@@ -132,7 +132,7 @@ def decode_envelope(wire: dict[str, Any], base: AssistantMessage) -> dict[str, A
 
 
 def _answer_residual(wire: dict[str, Any], first: dict[str, Any] | None, message: AssistantMessage) -> dict[str, Any]:
-    """What encoding the envelope gets wrong; parts keep their own residuals."""
+    """The residual of the envelope; parts have their own."""
     candidates = wire.get("candidates")
     if first is None:
         return {**residual(wire, encode_envelope(message)), NO_CANDIDATE: True}
@@ -149,7 +149,9 @@ def _answer_residual(wire: dict[str, Any], first: dict[str, Any] | None, message
 
 
 def decode_usage(wire: Any) -> Usage | None:
-    """All counts are cumulative. The prompt's includes what was cached; what tools brought in comes on top."""
+    """ai.google.dev/api/generate-content, UsageMetadata: `promptTokenCount` includes cached content; tokens of tool use
+    and of thoughts are counted separately.
+    """
     if not isinstance(wire, dict):
         return None
     cached, thoughts = count(wire, "cachedContentTokenCount"), whole(wire.get("thoughtsTokenCount"))
@@ -227,7 +229,7 @@ def encode_envelope(message: AssistantMessage) -> dict[str, Any]:
         wire["modelVersion"] = named
     if message.response_id:
         wire["responseId"] = message.response_id
-    elif message.api not in APIS:  # Google's own answers may lack it
+    elif message.api not in APIS:  # optional in Google's own answers
         wire["responseId"] = generated_id(message, "")
     return wire
 

@@ -1,4 +1,4 @@
-"""Parts: identified by their one data key; any of them may be signed."""
+"""Parts and citations: decoding and encoding. ai.google.dev/api/caching, Part."""
 
 import base64
 from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ from .facts import API, CODE, FAILED_OUTCOMES, GENERATED, PART, PART_NAMES, URL_
 
 
 def decode_block(wire: Any, ids: Ids) -> Block:
-    """One part; whatever is not as this wire has it is kept as it is, opaque."""
+    """Decodes a part; an unknown or malformed one becomes an opaque block."""
     if isinstance(wire, dict):
         if len(wire) == 1 and isinstance(wire.get("text"), str):
             return TextBlock(text=wire["text"])
@@ -48,7 +48,7 @@ def decode_block(wire: Any, ids: Ids) -> Block:
 
 
 def decoder_of(part: dict[str, Any]) -> Callable[[dict[str, Any], Ids], Any] | None:
-    """By the one data key. A part with nothing but a signature is an empty text."""
+    """The decoder for the data key of a part. A part with only a signature is an empty text."""
     found = [key for key in part if key in DATA]
     if len(found) == 1:
         return _DECODERS.get(found[0])
@@ -65,8 +65,8 @@ def decode_text(part: dict[str, Any], ids: Ids) -> TextBlock | ThinkingBlock:
 def _decode_inline(part: dict[str, Any], ids: Ids) -> Block:
     blob = part["inlineData"]
     mime, data = media_type(blob.get("mimeType")), string(blob["data"])
-    # JSON of protocol buffers takes both alphabets of base64, and Google's own client writes the URL-safe one; other
-    # wires take the standard one alone.
+    # protobuf.dev/programming-guides/json: bytes are accepted in standard and URL-safe base64. google-genai writes
+    # the latter; other wires accept only the former.
     if ("-" in data or "_" in data) and "+" not in data and "/" not in data:
         return _media_class(mime)(data=data.translate(_STANDARD), mime_type=mime, extra={API: {URL_SAFE: True}})
     return _media_class(mime)(data=data, mime_type=mime)
@@ -160,7 +160,7 @@ _UNSAID = frozenset({"thought", "thoughtSignature", "partMetadata"})
 
 
 def encode_block(block: Block, report: Reporter) -> dict[str, Any] | None:
-    """One block as a part, or None (reported) when it cannot be one."""
+    """Encodes a block as a part; None, with a report, if the wire has no such part."""
     wire: dict[str, Any] | None
     match block:
         case TextBlock():
@@ -205,7 +205,7 @@ def is_generated(value: ToolCall | ToolResultMessage) -> bool:
 
 
 def _encode_media(block: ImageBlock | AudioBlock | DocumentBlock, report: Reporter) -> dict[str, Any] | None:
-    """Media by value or by address. What a file is, the wire tells by its MIME type alone."""
+    """Media as inline data or as a file URI, with the MIME type."""
     text = block.text if isinstance(block, DocumentBlock) else None
     mime = {"mimeType": block.mime_type} if block.mime_type is not None else {}
     wire: dict[str, Any]
@@ -234,7 +234,7 @@ def _encode_media(block: ImageBlock | AudioBlock | DocumentBlock, report: Report
 
 
 def _encode_server_call(block: ServerToolCall) -> dict[str, Any]:
-    """A call of a tool of Google's; those of others would be tools that it does not have."""
+    """A call of a built-in tool of Google's; those of other providers have no counterpart."""
     id = {"id": block.id} if block.id else {}
     if (
         residual_of(block.extra, API).get(PART) == "executableCode"
@@ -269,22 +269,22 @@ def encode_content(content: Content, report: Reporter) -> list[Any] | None:
     if not isinstance(content, tuple):
         if content is None:
             return None
-        # A string and one text part are the same here, and decoding gives the latter.
+        # A string is encoded like one text part, and decoded as one.
         report.lost("content", "content is a list of parts in this wire", "record", field="content")
         return [{"text": content}]
     return encode_blocks(content, encode_block, report)
 
 
 def listed(value: Any) -> Any:
-    """The wire takes one object for a list of one."""
+    """A single object is accepted for a list of one."""
     return [value] if isinstance(value, dict) else value
 
 
-# Sources that an answer's metadata tells of, as citations of the texts that they are for.
+# Citations from the metadata of a candidate: groundingMetadata and citationMetadata.
 
 
 def with_citations(content: tuple[Block, ...], candidate: Mapping[str, Any]) -> tuple[Block, ...]:
-    """The content with the sources that the candidate's metadata tells of, as far as they can be placed exactly.
+    """The content with the citations of the candidate's metadata whose position is exact.
 
     The metadata itself is part of the residual; nothing is encoded from here.
     """
@@ -296,7 +296,7 @@ def with_citations(content: tuple[Block, ...], candidate: Mapping[str, Any]) -> 
         for at, citation in [*_groundings(candidate, texts), *_citations(candidate, texts)]:
             found.setdefault(at, []).append(citation)
     except (KeyError, TypeError, AttributeError, ValueError, IndexError):
-        return content  # metadata of another shape
+        return content  # unexpected metadata
     return tuple(
         replace(block, citations=tuple(found[at])) if at in found else block for at, block in enumerate(content)
     )
@@ -307,7 +307,7 @@ def without_citations(content: tuple[Block, ...]) -> tuple[Block, ...]:
 
 
 def _groundings(candidate: Mapping[str, Any], texts: dict[int, str]) -> list[tuple[int, Citation]]:
-    """Each support names a stretch of the answer, in bytes, and the sources for it."""
+    """GroundingSupport: a span of the answer, with offsets in bytes, and the chunks that support it."""
     metadata = candidate.get("groundingMetadata") or {}
     sources: list[Any] = [next(iter(chunk.values()), {}) for chunk in metadata.get("groundingChunks") or ()]
     found = []
@@ -331,7 +331,7 @@ def _groundings(candidate: Mapping[str, Any], texts: dict[int, str]) -> list[tup
 
 
 def _placed(start: int, end: int, quoted: str, texts: dict[int, str]) -> tuple[int, int, int] | None:
-    """Which text holds the stretch, and where in characters; None where that is not sure."""
+    """The text block of a span, and its offsets in characters; None if ambiguous."""
     for at, text in texts.items():
         raw = text.encode("utf-8", "replace")
         if raw[start:end].decode("utf-8", "replace") == quoted:
@@ -345,7 +345,7 @@ def _placed(start: int, end: int, quoted: str, texts: dict[int, str]) -> tuple[i
 
 
 def _citations(candidate: Mapping[str, Any], texts: dict[int, str]) -> list[tuple[int, Citation]]:
-    """What the answer recites; the places are bytes of the only text there is."""
+    """CitationSource: offsets in bytes, for an answer with one text block."""
     metadata = candidate.get("citationMetadata") or {}
     if len(texts) != 1:
         return []

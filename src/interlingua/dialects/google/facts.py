@@ -19,7 +19,8 @@ from ..provider_errors import (
 from ..residual import S, lenient, optional, put_back, residual, whole, with_residual
 
 API = "google-generative-ai"
-APIS = frozenset({API, "google-vertex", "google-gemini-cli"})  # with the variants
+APIS = frozenset({API, "google-vertex", "google-gemini-cli"})  # the wire and its variants
+# ai.google.dev/api/generate-content, FinishReason.
 STOP_REASONS: dict[str, StopReason] = {
     "STOP": "stop",
     "MAX_TOKENS": "length",
@@ -47,7 +48,7 @@ STOP_REASONS: dict[str, StopReason] = {
         "error",
     ),
 }
-# Older clients ask for enums as numbers: these are the names in the Gemini API. From SAFETY on, all are failures.
+# The names of numeric enum values, which older clients request. All from SAFETY on are failures.
 STOP_NUMBERS = (
     "FINISH_REASON_UNSPECIFIED",
     "STOP",
@@ -81,7 +82,7 @@ CODE = "code_execution"
 JSON = "application/json"
 
 
-# Fields that only one form of an answer carries, as paths into the message: none here, the last chunk says it all.
+# Fields that differ between streamed and whole answers: none.
 UNEVEN: tuple[str, ...] = ()
 FIELD_SUPPORT: SupportTable = {
     **kept("TextBlock.text"),
@@ -133,13 +134,13 @@ FIELD_SUPPORT: SupportTable = {
         "see `_encode_reasoning`",
     ),
     **some("Options.session_id", "only in Gemini CLI's envelope"),
-    **kept("Options.stream"),  # in the path, as the model is
+    **kept("Options.stream"),  # in the path, like the model
     **dropped("Options.parallel_tools Options.cache_retention Options.metadata"),
     **dropped("OutputSchema.name OutputSchema.description OutputSchema.strict"),
     **dropped("OutputSchema.extra", "the schema has no object of its own in this wire"),
 }
 
-# The same for a message as an answer.
+# The same for `encode_response`.
 RESPONSE_SUPPORT: SupportTable = {
     **FIELD_SUPPORT,
     **kept("AssistantMessage.response_id AssistantMessage.model"),
@@ -153,20 +154,20 @@ RESPONSE_SUPPORT: SupportTable = {
     **record("Usage.cost"),
 }
 
-# Keys of `extra[API]` that only this wire needs.
-URL_SAFE = "~urlSafe"  # the data was in the URL-safe alphabet of base64
-SNAKE = "~snake"  # places of names that the wire spelled in snake_case
-GENERATED = "~minted"  # the wire gave no id
-PART = "~part"  # the kind of part that a call or a result of Google's own tools is
-KEY = "~key"  # where in a function's response its content stood; null: it was all of it
+# Hints of this wire in `extra[API]`.
+URL_SAFE = "~urlSafe"  # the data was URL-safe base64
+SNAKE = "~snake"  # paths of names in snake_case
+GENERATED = "~minted"  # the id is generated
+PART = "~part"  # the kind of part of a built-in call or result
+KEY = "~key"  # the key of the content in a function response; null: the whole response
 AS_JSON = "~json"  # text of a tool result that the wire has as a JSON value
-FIELD = "~field"  # which field had a schema
-UPPER = "~upper"  # its types were in capitals
-ALONE = "~alone"  # fields where one value stood for a list of one
-TEXT = "~text"  # the system prompt was a bare string
-LIST = "~list"  # how a group of functions spelled its list
-MODEL = "~model"  # the body named the model, with this prefix
-ENVELOPE = "~envelope"  # what stood beside the body in its envelope
+FIELD = "~field"  # the field of a schema
+UPPER = "~upper"  # its types are in upper case
+ALONE = "~alone"  # fields with a single value instead of a list
+TEXT = "~text"  # the system prompt was a string
+LIST = "~list"  # the spelling of the list of a group of functions
+MODEL = "~model"  # the body had the model, with this prefix
+ENVELOPE = "~envelope"  # the fields beside the body in its envelope
 PLAIN = "~plain"  # a body without its envelope
 CANDIDATE = "~candidate"  # residual of the candidate that became the message
 OTHERS = "~others"  # the candidates after the first
@@ -174,11 +175,11 @@ NO_CANDIDATE = "~none"  # the answer had no candidate
 
 
 def has_envelope(quirks: Mapping[str, Any] | None) -> bool:
-    """Whether bodies are wrapped, as Gemini CLI's host has them."""
+    """Whether bodies are in the envelope of Cloud Code Assist."""
     return bool(quirks and quirks.get("envelope"))
 
 
-# Names in camelCase or snake_case: read either way, written as they were spelled.
+# protobuf.dev/programming-guides/json: parsers accept names in camelCase and in snake_case.
 
 
 Names: TypeAlias = dict[str, tuple[str, Any]]  # any spelling -> (camelCase, names inside)
@@ -212,12 +213,12 @@ REQUEST_NAMES = _names(
 
 
 def camel(wire: dict[str, Any], names: Names, snakes: list[str], path: str = "") -> dict[str, Any]:
-    """The object with the names that are read here in camelCase; `snakes` gets the places that had them otherwise."""
+    """The object with known names in camelCase; appends the paths of names in snake_case to `snakes`."""
     out: dict[str, Any] = {}
     for key, value in wire.items():
         name, inner = names.get(key, (key, None))
         if name != key:
-            if name in wire:  # given twice: the other spelling is an unknown field
+            if name in wire:  # both spellings: this one is an unknown field
                 out[key] = value
                 continue
             snakes.append(path + name)
@@ -226,7 +227,7 @@ def camel(wire: dict[str, Any], names: Names, snakes: list[str], path: str = "")
 
 
 def _respell(place: dict[str, Any], path: list[str]) -> None:
-    """Puts one name back into snake_case; objects on the way are copied, for they may not be ours to change."""
+    """Puts one name back into snake_case. Objects on the path are copied, because they may be shared."""
     name = path[0]
     if name not in place:
         return
@@ -238,7 +239,7 @@ def _respell(place: dict[str, Any], path: list[str]) -> None:
 
 
 def restored(encoded: dict[str, Any], extra: Extra) -> dict[str, Any]:
-    """`encoded` with the residual put back, and the names as the wire spelled them."""
+    """Puts the residual and the original spelling of names back into `encoded`."""
     extra_fields = extra.get(API)
     if extra_fields:
         put_back(encoded, extra_fields)
@@ -247,21 +248,21 @@ def restored(encoded: dict[str, Any], extra: Extra) -> dict[str, Any]:
 
 
 def respelled(encoded: dict[str, Any], extra_fields: Mapping[str, Any]) -> None:
-    for path in reversed(extra_fields.get(SNAKE, ())):  # inner names first, while the outer ones can be found
+    for path in reversed(extra_fields.get(SNAKE, ())):  # inner names first
         _respell(encoded, path.split("."))
 
 
 def keeping(
     value: S, wire: Mapping[str, Any], encoded: Mapping[str, Any], snakes: list[str] | None = None, **marks: Any
 ) -> S:
-    """The value with what `encoded`, its own encoding, gets wrong about `wire`, added to the hints it has."""
+    """`residual.keeping` for this wire, with the names in snake_case and further hints."""
     extra_fields = residual(wire, encoded)
     if snakes:
         marks[SNAKE] = snakes
     return with_residual(value, API, **extra_fields, **marks) if extra_fields or marks else value
 
 
-# Error answers and the errors of a stream.
+# --- errors: google.rpc.Status, cloud.google.com/apis/design/errors --------------------------------------------------
 
 
 def is_error(wire: Any) -> bool:
@@ -271,7 +272,7 @@ def is_error(wire: Any) -> bool:
 
 
 def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = None) -> ProviderError:
-    """An error answer, alone or in a list of one, or the error of a stream (status 0: the body has it)."""
+    """An error response, possibly in a list of one, or the error of a stream (status 0)."""
     wire = lenient(body)
     first = wire[0] if isinstance(wire, list) and wire else wire
     error = error_of(first)
@@ -293,7 +294,7 @@ def _details(error: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _reason(error: dict[str, Any]) -> str | None:
-    """A wrong key is an invalid argument like any other, but for its reason."""
+    """The reason of ErrorInfo that tells a wrong key from other invalid arguments."""
     return next((item["reason"] for item in _details(error) if item.get("reason") == "API_KEY_INVALID"), None)
 
 
@@ -303,7 +304,7 @@ _WAIT = re.compile(rf"\b(?:reset|retry) (?:after|in) ((?:{_TIME}\s*)+)", re.IGNO
 
 
 def _delay(error: dict[str, Any]) -> float | None:
-    """Seconds to wait: from RetryInfo (google.rpc.Duration, which may be negative), else from the message's text."""
+    """Seconds to wait, from RetryInfo (a google.rpc.Duration, possibly negative), else from the message."""
     given = next((item["retryDelay"] for item in _details(error) if isinstance(item.get("retryDelay"), str)), None)
     if given is None:
         found = _WAIT.search(str(error.get("message")))
@@ -332,7 +333,7 @@ CODES = {name: status for status, name in reversed(STATUSES.items())}
 
 
 def error_body(code: int, message: str, name: str | None) -> dict[str, Any]:
-    # Google's own client takes a chunk for an error only if `error` is its first key.
+    # google-genai treats a chunk as an error only if `error` is its first key.
     return {"error": {"code": code, "message": message, **({"status": name} if name else {})}}
 
 

@@ -1,4 +1,4 @@
-"""Contents: turns of the user and of the model. Results are parts of a user turn, paired with calls by id or name."""
+"""Contents as messages: decoding and encoding. Results are parts of a user turn, paired with calls by id or name."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -32,12 +32,12 @@ LAYOUT = Layout(API)
 
 
 class _Turns:
-    """What is known of the conversation so far while its contents are read: who speaks, and which calls are open."""
+    """The state of decoding: the current role, and the open calls."""
 
     def __init__(self, api: str, mint: Mint | None) -> None:
         self.api = api
         self.ids = Ids(mint)
-        self.open: list[tuple[str, str]] = []  # calls of the last turn that wait for their results: (id, name)
+        self.open: list[tuple[str, str]] = []  # (id, name) of calls of the last turn without a result
         self.calls: dict[str, tuple[str, bool]] = {}  # call id -> (tool name, whether the id was generated)
         self.before: Message | None = None
 
@@ -46,7 +46,7 @@ class _Turns:
         _note_calls(self.calls, calls)
 
     def answered(self, given: Any, name: Any) -> tuple[str, bool]:
-        """The call that a result answers: by id, else by name, the first that is open. (id, whether it is an orphan)"""
+        """The call id of a result: by id, else the first open call by name; and whether there is none."""
         if isinstance(given, str) and given:
             self.open = [call for call in self.open if call[0] != given]
             return given, False
@@ -63,7 +63,7 @@ def _note_calls(known: dict[str, tuple[str, bool]], calls: tuple[ToolCall, ...])
 
 
 def decode_messages(wire: Any, api: str = API, mint: Mint | None = None) -> tuple[Message, ...]:
-    """Wire contents as our messages; one with function responses becomes several."""
+    """Decodes contents; one with function responses becomes several messages."""
     turns = _Turns(api, mint)
     groups = each(wire, "contents", API, lambda content: _decode_content(content, turns))
     return gathered(tuple(message for group in groups for message in group), LAYOUT)
@@ -91,7 +91,7 @@ def _decode_parts(wire: dict[str, Any], ids: Ids) -> Content:
 
 
 def _shell(wire: dict[str, Any], role: str) -> dict[str, Any]:
-    """Residual of a content beside its parts, which keep their own."""
+    """The residual of a content without its parts, which have their own."""
     extra_fields = residual({k: v for k, v in wire.items() if k != "parts" or v is None}, {"role": role})
     if isinstance(wire.get("parts"), dict):
         extra_fields[ALONE] = True
@@ -144,12 +144,12 @@ def _decode_result(wire: dict[str, Any], turns: _Turns) -> ToolResultMessage:
     return keeping(result, part, _encode_result_part(result, turns.calls, QUIET), snakes)
 
 
-# Names under which clients put what a tool gave. Google's own are `output` and `error`.
+# Keys that clients use for the result of a tool. ai.google.dev/api/caching, FunctionResponse: `output` and `error`.
 RESULTS = frozenset({"output", "error", "result", "return_value", "content"})
 
 
 def _decode_response(fields: dict[str, Any]) -> tuple[Content, bool, dict[str, Any]]:
-    """What a function gave, as content, whether it failed, and hints: the object itself is never kept."""
+    """Content, error flag and hints of a function response."""
     media = tuple(map(_decode_beside, fields.get("parts", ())))
     if "response" not in fields or fields["response"] == {}:
         return (media or (() if "response" in fields else None)), False, {}
@@ -168,7 +168,7 @@ def _decode_response(fields: dict[str, Any]) -> tuple[Content, bool, dict[str, A
 
 
 def _decode_beside(part: Any) -> Block:
-    """Media that a function gave; nothing else belongs there."""
+    """The media of a function response."""
     block = decode_block(part, Ids(None))
     return block if isinstance(block, _MEDIA) else OpaqueBlock(dialect=API, value=part)
 
@@ -177,14 +177,14 @@ _MEDIA = (ImageBlock, AudioBlock, DocumentBlock, OpaqueBlock)
 
 
 def _has_failed(response: Any) -> bool:
-    """`error` alone says so whatever it holds; beside other keys it may be empty."""
+    """Whether it has only `error`, or a non-empty `error` beside other keys."""
     if not isinstance(response, dict):
         return False
     return "error" in response and (len(response) == 1 or bool(response["error"]))
 
 
 def encode_messages(messages: tuple[Message, ...], report: Reporter) -> list[dict[str, Any]]:
-    """Our messages as contents; results of one turn share one."""
+    """Encodes messages; the results of one turn share a content."""
     return encoded(messages, LAYOUT, lambda found: _encode_messages(found, report), report)
 
 
@@ -203,7 +203,7 @@ def _encode_messages(messages: tuple[Message, ...], report: Reporter) -> list[di
                     _note_calls(calls, message.tool_calls)
             case ToolResultMessage():
                 _join_result(emitted, message, before, calls, report)
-            case CustomMessage():  # the wire's own unknown role goes back
+            case CustomMessage():  # an unknown role of this wire
                 emitted.append({"role": message.role, **message.fields})
             case _:
                 report.lost("system message", "this wire has no later system messages")
@@ -256,7 +256,7 @@ def _takes_parts(before: Message | None, emitted: list[dict[str, Any]]) -> bool:
 def _encode_result_part(
     result: ToolResultMessage, calls: Mapping[str, tuple[str, bool]], report: Reporter
 ) -> dict[str, Any]:
-    """A result as a part: with the id of its call if that has one, and the name of its tool."""
+    """A result as a part, with the id of its call if it has one, and the name of its tool."""
     called, generated = calls.get(result.tool_call_id, (None, False))
     fields: dict[str, Any] = {}
     if not generated and not is_generated(result):
@@ -273,7 +273,7 @@ def _encode_result_part(
 
 
 def _encode_result(fields: dict[str, Any], result: ToolResultMessage, report: Reporter) -> None:
-    """The content of a result: its text as one value of the response, media beside it."""
+    """The content of a result: text as one value of the response, media as parts."""
     content = result.content
     if content is None:
         if result.is_error:
@@ -319,7 +319,7 @@ def _report_lost_text(block: TextBlock, report: Reporter) -> None:
 
 
 def _response_of(text: str, result: ToolResultMessage) -> Any:
-    """The response object: as the wire had it where that still says the same, else Google's own way."""
+    """The response object: in its original form if that still has the same content, else the documented one."""
     usual = "error" if result.is_error else "output"
     extra_fields = residual_of(result.extra, API)
     key = extra_fields.get(KEY, usual)
@@ -333,7 +333,7 @@ def _response_of(text: str, result: ToolResultMessage) -> Any:
 
 
 def _parsed(text: str) -> Any:
-    """The value whose compact JSON is this very text, else the text itself."""
+    """The value whose compact JSON is this text, else the text."""
     try:
         value = jsontext.read(text)
         return value if not isinstance(value, str) and jsontext.compact(value) == text else text

@@ -1,4 +1,4 @@
-"""Requests: tools, options, where to send them, and conversations as their bodies."""
+"""Requests: tools, options, paths."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -62,7 +62,7 @@ from .messages import decode_messages, encode_messages
 
 @request_decoder(API)
 def decode_request(body: Any, given: Given) -> Request:
-    """A generateContent request. `model` and `stream` come from the path; `mint` gives ids to calls without one."""
+    """A generateContent request. `model` and `stream` are in the path; `mint` makes ids for calls without one."""
     outer, quirks = an_object(body, API), given.quirks
     wrapped = has_envelope(quirks) and isinstance(outer.get("request"), dict)
     snakes: list[str] = []
@@ -87,7 +87,7 @@ def decode_request(body: Any, given: Given) -> Request:
 
 
 def _envelope(model: ModelDescriptor) -> dict[str, Any]:
-    """What stands around a request of Gemini CLI's; project and ids are the caller's business."""
+    """The envelope of Cloud Code Assist; the caller adds project and ids."""
     return {"model": model.id} if model.id else {}
 
 
@@ -101,7 +101,7 @@ def _shapes(wire: dict[str, Any]) -> dict[str, Any]:
 
 
 def _decode_model(wire: dict[str, Any], given: Given, marks: dict[str, Any]) -> ModelDescriptor:
-    """Some bodies name the model too, as a resource: `models/…`."""
+    """Some bodies have the model as a resource name: `models/…`."""
     named = wire.get("model")
     prefix = "models/" if isinstance(named, str) and named.startswith("models/") else ""
     model = given.model_of(named.removeprefix(prefix) if isinstance(named, str) else None)
@@ -113,7 +113,7 @@ def _decode_model(wire: dict[str, Any], given: Given, marks: dict[str, Any]) -> 
 def _beside(
     wire: dict[str, Any], request: Request, marks: Mapping[str, Any], quirks: Quirks
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The request but for what keeps residuals of its own, as the wire has it and as we would say it."""
+    """The wire's request and our encoding of it, without the fields that have residuals of their own."""
     emitted = _encode_outside(request, QUIET, quirks)
     given = dict(wire)
     if not request.context.messages:
@@ -121,7 +121,7 @@ def _beside(
     else:
         del given["contents"]
     if isinstance(given.get("toolConfig"), dict) and given["toolConfig"]:
-        emitted.setdefault("toolConfig", {})  # so that what is unknown in it is filed inside, not instead
+        emitted.setdefault("toolConfig", {})  # so that its unknown fields become a nested residual
     if "generationConfig" in emitted:
         given["generationConfig"] = emitted["generationConfig"]
     if request.context.tools is not None:
@@ -163,7 +163,7 @@ def _is_function(spec: ToolSpec) -> bool:
 
 
 def _decode_group(wire: Any) -> list[ToolSpec]:
-    """One entry of `tools`: functions of ours and tools of Google's, each a tool."""
+    """One entry of `tools`: functions, and built-in tools."""
     specs: list[ToolSpec] = []
     for key, value in an_object(wire, API).items():
         if key in _FUNCTIONS and _are_functions(value) and (key == "functionDeclarations" or _FUNCTIONS[0] not in wire):
@@ -202,7 +202,7 @@ def _decode_function(wire: dict[str, Any]) -> ToolSpec:
 
 
 def _decode_schema(schema: Any, field: str, usual: str) -> tuple[Any, dict[str, Any]]:
-    """A schema in JSON Schema's spelling, and hints. Google's own subset writes types in capitals."""
+    """A JSON Schema, and hints. `Schema` of the Gemini API has types in upper case."""
     if schema is None:
         return None, {}
     hints: dict[str, Any] = {} if field == usual else {FIELD: field}
@@ -214,7 +214,7 @@ def _decode_schema(schema: Any, field: str, usual: str) -> tuple[Any, dict[str, 
 
 
 def _cased(schema: Any, case: Callable[[str], str]) -> Any:
-    """A copy with all types in this case. Goes by position: a parameter that is *named* `type` is none."""
+    """A copy with all types in this case, by position: a parameter named `type` is not changed."""
     if not isinstance(schema, dict):
         return schema
     out = dict(schema)
@@ -238,7 +238,7 @@ def _encode_schema(schema: Any, extra: Extra, usual: str) -> dict[str, Any]:
 def _decode_options(wire: dict[str, Any], given: Given) -> Options:
     config = fields_of(wire.get("generationConfig"))
     options = Options(
-        # The wire's type of `topK` is a float.
+        # Vertex AI has `topK` as a float.
         **read_options({**config, "topK": _integral(config.get("topK"))}, CONFIG),
         reasoning=_decode_reasoning(config.get("thinkingConfig")),
         tool_choice=_decode_choice(wire.get("toolConfig")),
@@ -261,7 +261,7 @@ def _decode_reasoning(wire: Any) -> Reasoning | None:
     shown = wire.get("includeThoughts") is True
     reasoning = Reasoning(
         effort=level.lower() if level is not None else None,
-        # 0 is off; -1 leaves it to the model, which a level does too.
+        # ai.google.dev/gemini-api/docs/thinking: a budget of 0 turns thinking off, -1 lets the model decide.
         budget=budget if budget not in (None, 0, -1) else None,
         enabled=False if budget == 0 else True if budget == -1 and level is None else None,
         summary="auto" if shown and budget is None and level is None else None,
@@ -303,7 +303,7 @@ def encode_request(request: Request, report: Reporter, quirks: Quirks) -> dict[s
 
 
 def _shape_request(body: dict[str, Any], request: Request, extra_fields: Mapping[str, Any]) -> None:
-    """The body in the shape that the wire had, where it still can have it."""
+    """Restores the original shape of the body where it still applies."""
     alone, system = extra_fields.get(ALONE, ()), body.get("systemInstruction")
     for key in ("contents", "tools"):
         if key in alone and len(body.get(key, ())) == 1:
@@ -322,7 +322,7 @@ def _shape_request(body: dict[str, Any], request: Request, extra_fields: Mapping
 
 
 def _encode_outside(request: Request, report: Reporter, quirks: Quirks) -> dict[str, Any]:
-    """All of a request but its contents."""
+    """The request without its contents."""
     context, options = request.context, request.options
     body: dict[str, Any] = {}
     if context.system is not None:
@@ -354,7 +354,7 @@ def _encode_system(system: System, report: Reporter) -> list[Any]:
 
 
 def _encode_tools(specs: tuple[ToolSpec, ...], report: Reporter) -> list[Any]:
-    """Functions share one entry, tools of Google's have one each, unless the wire grouped them otherwise."""
+    """Functions share one entry and built-in tools have one each, unless hints group them otherwise."""
     emitted: list[Any] = []
     before: ToolSpec | None = None
     for at, spec in enumerate(specs):
@@ -388,7 +388,7 @@ def _encode_choice(choice: ToolChoice, report: Reporter) -> dict[str, Any]:
     if choice.names and choice.mode == "none":
         report.at("$.options.toolChoice.names", "tool_choice", "no tool is no tool", "weakened")
     elif choice.names:
-        if choice.mode == "auto":  # the mode in which the model may speak, and may call only these
+        if choice.mode == "auto":  # VALIDATED: text, or a call of one of these functions
             wire["mode"] = "VALIDATED"
         wire["allowedFunctionNames"] = list(choice.names)
     return restored(wire, choice.extra) if choice.extra else wire
@@ -408,7 +408,7 @@ def _encode_config(options: Options, report: Reporter) -> dict[str, Any]:
 
 
 def _encode_reasoning(reasoning: Reasoning, report: Reporter) -> dict[str, Any]:
-    """Off is a budget of nothing: without it, models that think by default would still do so."""
+    """`thinkingConfig`. Off is a budget of 0; without it, models that think by default still do."""
     effort, budget = reasoning.effort, reasoning.budget
     wire: dict[str, Any] = {}
     if reasoning.enabled is False:
@@ -441,7 +441,7 @@ def _report_reasoning(reasoning: Reasoning, report: Reporter) -> None:
 
 
 def path(model: str, stream: bool, *, quirks: Quirks = None) -> str:
-    """Below the address of the API's version; at Vertex AI, below that of the project's location."""
+    """Relative to the version of the API; on Vertex AI, to the location of the project."""
     verb = "streamGenerateContent?alt=sse" if stream else "generateContent"
     if (own := own_path(quirks, model)) is not None:
         return f"{own}:{verb}"

@@ -1,8 +1,8 @@
-"""Streamed answers, both ways.
+"""Streamed answers: decoding and encoding.
 
-Parts of one chunk are parts of their own; the first of a chunk goes on with the text before it if it is of the same
-kind, unless that was signed. An empty signed part is the signature of the text before it; a signed part with text of
-its own stands alone.
+The first part of a chunk continues the text of the chunk before if it is of the same kind, unless that was signed; all
+other parts are separate. An empty signed part is the signature of the text before it; a signed part with text is a
+separate part. ai.google.dev/gemini-api/docs/thought-signatures
 """
 
 import re
@@ -44,32 +44,32 @@ from .facts import (
     has_envelope,
 )
 
-# Arguments that Google streams as values of paths: `$.place.name` is "Bos", and goes on.
+# Streamed arguments (`partialArgs`): values of JSON paths, such as `$.place.name` = "Bos", to be continued.
 #
-# They amount to an object, and, as long as they come in the order of a JSON text, to that text piece by piece.
+# Together they are an object and, while they come in document order, the fragments of its JSON text.
 
 
 Path: TypeAlias = list[str | int]
 
-_VALUES = ("stringValue", "numberValue", "boolValue")  # `nullValue` is the rest
+_VALUES = ("stringValue", "numberValue", "boolValue")  # else `nullValue`
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\['([^']*)'\]|\[\"([^\"]*)\"\]")
 
 
 class _Pieces(list[str]):
-    """A string that is still growing."""
+    """The fragments of a string."""
 
 
 class PartialArguments:
-    """Takes the pieces of one call's arguments; the work for each does not grow with those before it."""
+    """Accumulates the arguments of one call, in constant time per fragment."""
 
     def __init__(self) -> None:
         self._root: dict[str, Any] = {}
-        self._at: Path = []  # where the text has come to
+        self._at: Path = []  # path of the last value in the text
         self._in_string = False
         self._orderly = True
 
     def add(self, piece: dict[str, Any]) -> str:
-        """Takes one piece; gives the JSON text that it brings."""
+        """Adds a fragment; returns its JSON text."""
         path = _steps(piece["jsonPath"])
         value = next((piece[key] for key in _VALUES if key in piece), None)
         goes_on = isinstance(value, str) and bool(piece.get("willContinue"))
@@ -100,7 +100,7 @@ class PartialArguments:
         return text if self._orderly else ""
 
     def _again(self, container: Any, step: Any, value: Any) -> str:
-        """A value that was given before: text goes on, anything else is replaced. A text cannot go back there."""
+        """A repeated path: strings are appended, other values replaced. The JSON text cannot express it and ends."""
         if isinstance(value, str) and isinstance(container[step], _Pieces):
             container[step].append(value)
             if not value:
@@ -111,7 +111,7 @@ class PartialArguments:
         return ""
 
     def _text_between(self, path: Path) -> str:
-        """From the last value to the place of the next: what closes, the comma, what opens."""
+        """The JSON text between two values: closing brackets, comma, opening brackets and keys."""
         depth = 0
         while depth < min(len(path), len(self._at)) and path[depth] == self._at[depth]:
             depth += 1
@@ -126,14 +126,14 @@ class PartialArguments:
         return text
 
     def _container(self, path: Path) -> Any:
-        """The object or list that the last step leads out of, made on the way if need be."""
+        """The parent object or list of a path; missing ones are created."""
         place: Any = self._root
         for step, following in pairwise(path):
             if not _has(place, step):
                 _put(place, step, {} if isinstance(following, str) else [])
             place = place[step]
         if isinstance(place, _Pieces) or not isinstance(place, dict if isinstance(path[-1], str) else list):
-            raise TypeError(f"{path} leads into a value")
+            raise TypeError(f"{path} is inside a value")
         return place
 
     def _found(self, path: Path) -> Any:
@@ -165,7 +165,7 @@ def _steps(path: str) -> Path:
         steps.append(int(found[2]) if found[2] else found[1] or found[3] or found[4] or "")
         at = found.end()
     if at < len(path) or not path.startswith("$") or not steps or isinstance(steps[0], int):
-        raise ValueError(f"{path!r} is no path into arguments")
+        raise ValueError(f"invalid argument path {path!r}")
     return steps
 
 
@@ -182,12 +182,12 @@ def _joined(value: Any) -> Any:
 
 
 def framing(content_type: str | None = None) -> Framing:
-    """Without `alt=sse`, a stream is one JSON array of chunks."""
+    """Server-sent events with `alt=sse`, else one JSON array of chunks."""
     return framing_for(content_type, SSE)
 
 
 class StreamDecoder(Decoder):
-    """Frames of a streamed answer to events. Every chunk is an answer of its own that goes on with the one before."""
+    """Decodes the frames of a streamed answer. Every chunk is a response that continues the one before."""
 
     API = API
 
@@ -195,12 +195,12 @@ class StreamDecoder(Decoder):
         super().__init__(**given)
         self._wrapped = has_envelope(self._quirks)
         self._ids = Ids(self._mint)
-        self._shell: dict[str, Any] = {}  # the wire's answer, its candidates aside
-        self._outer: dict[str, Any] = {}  # what stood beside it in its envelope
+        self._shell: dict[str, Any] = {}  # the wire's answer without candidates
+        self._outer: dict[str, Any] = {}  # the fields beside it in the envelope
         self._candidate: dict[str, Any] = {}  # the first candidate
         self._others: dict[Any, dict[str, Any]] = {}  # the other candidates, by index
-        self._part: dict[str, Any] | None = None  # the open text part, its text aside
-        self._kind: type[Block] | None = None  # of the open text, if the next chunk may go on with it
+        self._part: dict[str, Any] | None = None  # the open text part without its text
+        self._kind: type[Block] | None = None  # kind of the open text, if the next chunk may continue it
         self._call: _StreamedCall | None = None
         self._key = -1  # of the newest block
 
@@ -242,7 +242,7 @@ class StreamDecoder(Decoder):
     def _read_candidate(self, candidate: dict[str, Any]) -> None:
         index = candidate.get("index")
         if index and type(index) is int and self._candidate and index != self._candidate.get("index"):
-            # Another one, alone in its chunk.
+            # Another candidate, alone in its chunk.
             _merge_candidate(self._others.setdefault(index, {}), candidate)
             return
         known = self._candidate
@@ -257,7 +257,7 @@ class StreamDecoder(Decoder):
         if kind is not None and len(parts) == 1 and type(part) is dict and len(part) == _SIZES[kind]:
             text = part.get("text")
             if type(text) is str and (kind is TextBlock or part.get("thought") is True):
-                self._record.delta(self._key, text)  # one more piece, and nothing else: nearly always
+                self._record.delta(self._key, text)  # fast path: nearly every chunk is one more text delta
                 return
         for at, part in enumerate(parts):
             self._read_part(part, at == 0)
@@ -284,7 +284,7 @@ class StreamDecoder(Decoder):
         self._kind = None if signed else kind
 
     def _read_call(self, part: dict[str, Any]) -> None:
-        """A call comes whole, or opens with its name and goes on in parts without one."""
+        """A call is whole, or begins with its name and continues in parts without one."""
         call = part["functionCall"]
         if self._call is None or isinstance(call.get("name"), str):
             if "partialArgs" not in call and not call.get("willContinue"):
@@ -305,7 +305,7 @@ class StreamDecoder(Decoder):
         self._record.whole(self._key, block)
 
     def _open_text(self) -> Block | None:
-        """The open text as the whole answer would have shown it."""
+        """The open text block, decoded as in a whole answer."""
         if self._part is None:
             return None
         if "text" in self._part:
@@ -335,13 +335,13 @@ class StreamDecoder(Decoder):
         if last is not None:
             content[-1] = last
         cited = with_citations(tuple(content), self._candidate)
-        if last is not None:  # sources are reported at the end: as far as it can be, before the block is closed
+        if last is not None:  # citations come with the last chunk, before the block is closed
             self._record.close(self._key, cited[-1])
         message = decode_answer(self._whole(), cited, self._given)
         self._record.end(with_envelope(message, self._outer, bool(self._outer)) if self._wrapped else message)
 
     def _whole(self) -> dict[str, Any]:
-        """The answer as it would have come at once; its parts are read already."""
+        """The wire's whole answer; its parts are already decoded."""
         wire = self._shell
         if self._candidate:
             wire = {**wire, "candidates": [self._candidate, *self._others.values()]}
@@ -355,13 +355,13 @@ class StreamDecoder(Decoder):
 
 
 _EMPTY: dict[type, Block] = {TextBlock: TextBlock(text=""), ThinkingBlock: ThinkingBlock(thinking="")}
-_SIZES: dict[type, int] = {TextBlock: 1, ThinkingBlock: 2}  # keys of a part that is nothing but text
-# What a candidate tells of its sources comes once, in pieces, or again and again; empty where there is nothing new.
+_SIZES: dict[type, int] = {TextBlock: 1, ThinkingBlock: 2}  # number of keys of a plain text part
+# Metadata about sources comes once, in fragments, or repeatedly.
 _SOURCES = ("groundingMetadata", "citationMetadata", "urlContextMetadata")
 
 
 def _merge_metadata(known: dict[str, Any], candidate: dict[str, Any]) -> None:
-    """Changes `candidate`, which is about to be merged, so that nothing received before gets lost."""
+    """Merges the known metadata into `candidate`, which will replace it."""
     for key in _SOURCES:
         if key in known and key in candidate:
             candidate[key] = _grown(known[key], candidate[key], repeats=True)
@@ -372,9 +372,9 @@ def _merge_metadata(known: dict[str, Any], candidate: dict[str, Any]) -> None:
 
 
 def _grown(before: Any, after: Any, *, repeats: bool) -> Any:
-    """Objects key by key, lists one after the other, unless (`repeats`) the later one begins with the earlier.
+    """Merges objects by key and appends lists, unless (`repeats`) the later list starts with the earlier one.
 
-    In place: what was received before is not copied for each piece.
+    In place, so that received data are not copied for each fragment.
     """
     if isinstance(before, dict) and isinstance(after, dict):
         for key, value in after.items():
@@ -389,7 +389,7 @@ def _grown(before: Any, after: Any, *, repeats: bool) -> Any:
 
 
 def _merge_candidate(known: dict[str, Any], candidate: dict[str, Any]) -> None:
-    """Another candidate goes on: its parts are added, the rest is set."""
+    """Continues another candidate: appends its parts, replaces other fields."""
     parts = (known.get("content") or {}).get("parts")
     _merge_metadata(known, candidate)
     known.update(candidate)
@@ -400,7 +400,7 @@ def _merge_candidate(known: dict[str, Any], candidate: dict[str, Any]) -> None:
 
 
 class _StreamedCall:
-    """A call that comes in parts: first its name, then values of its arguments."""
+    """A call in several parts: first its name, then values of its arguments."""
 
     def __init__(self, id: str, generated: bool) -> None:
         self._id = id
@@ -410,7 +410,7 @@ class _StreamedCall:
         self._arguments = PartialArguments()
 
     def add(self, part: dict[str, Any]) -> str:
-        """Takes one part; gives the JSON text that it brings."""
+        """Adds a part; returns its JSON text."""
         self._part.update({k: v for k, v in part.items() if k != "functionCall"})
         call = part["functionCall"]
         self._call.update({k: v for k, v in call.items() if k not in ("partialArgs", "willContinue")})
@@ -420,7 +420,7 @@ class _StreamedCall:
         return self._arguments.rest()
 
     def finished(self) -> Block:
-        """The call, read from what the whole answer would have shown."""
+        """The call, decoded as in a whole answer."""
         given = self._call.get("args")
         args = {**(given if isinstance(given, dict) else {}), **self._arguments.value()}
         call = {**self._call, "id": self._id, "args": args}
@@ -430,20 +430,20 @@ class _StreamedCall:
 
 
 class StreamEncoder(Encoder):
-    """Events to the bytes of a streamed answer. Parts have no index: blocks that overlap are sent one by one."""
+    """Encodes a streamed answer. Parts have no index, so overlapping blocks are sent one after the other."""
 
     encode_response = staticmethod(encode_response)
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
         self._wrapped = has_envelope(self._quirks)
-        self._beside: dict[str, Any] = {}  # what every chunk says beside its candidate
-        self._index: dict[str, Any] = {}  # what it says in it beside the parts
-        self._at = 0  # the block that may speak now
+        self._beside: dict[str, Any] = {}  # fields of every chunk beside its candidate
+        self._index: dict[str, Any] = {}  # fields of every candidate beside its content
+        self._at = 0  # index of the block that is sent now
         self._waiting: dict[int, list[Any]] = {}  # events of later blocks
-        self._kind: type[Block] | None = None  # of the text that the reader would go on with
+        self._kind: type[Block] | None = None  # kind of the text that a decoder would continue
         self._fresh = True  # nothing of this block was sent yet
-        self._sealed = False  # it is thinking that cannot be encoded
+        self._sealed = False  # redacted thinking, which is not sent
 
     def feed(self, event: StreamEvent) -> bytes:
         if self._closed:
@@ -478,7 +478,7 @@ class StreamEncoder(Encoder):
     def _piece(self, kind: type[Block], part: dict[str, Any]) -> bytes:
         parts = [part]
         if self._fresh and self._kind is kind:
-            # Two texts in a row: an empty piece for the one before, so that this one is a part of its own.
+            # Two texts in a row: an empty part before this one separates them.
             parts.insert(0, dict(_NOTHING[kind]))
         self._fresh, self._kind = False, None if "thoughtSignature" in part else kind
         return self._chunk(parts)
@@ -525,7 +525,7 @@ class StreamEncoder(Encoder):
         body = encode_answer(message, [])
         candidate = first_candidate(body)
         if candidate is not None and candidate.get("finishReason") is None:
-            candidate["finishReason"] = wire_stop_reason(message)  # without it, a stream is cut off
+            candidate["finishReason"] = wire_stop_reason(message)  # without it, clients treat the stream as cut off
         return self._event(body, residual_of(message.extra, API).get(RESPONSE, {}).get(ENVELOPE))
 
     def _is_stop(self, message: AssistantMessage) -> bool:

@@ -1,4 +1,4 @@
-"""Gemini's wire as one value, and its relatives: Vertex AI, and the envelope of Cloud Code Assist."""
+"""The `Wire` of Gemini's generateContent, and its variants on Vertex AI and Cloud Code Assist."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -29,7 +29,7 @@ def _is_request(value: Any) -> bool:
 
 
 def _token_and_project(key: str, body: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Cloud Code Assist's credential is a token and a project in one JSON text; the project goes into the envelope."""
+    """The credential of Cloud Code Assist is JSON with a token and a project; the project goes into the envelope."""
     try:
         both = jsontext.read(key)
     except FormatError:
@@ -50,8 +50,7 @@ def _evidence(rank: int) -> tuple[Evidence, ...]:
     )
 
 
-# Vertex AI says how a request was served: UsageMetadata.TrafficType, whose values may be asked for as numbers. What was
-# provisioned is not paid by the token.
+# Vertex AI, UsageMetadata.TrafficType, possibly as numbers. Provisioned throughput is not billed per token.
 _TRAFFIC = ("TRAFFIC_TYPE_UNSPECIFIED", "ON_DEMAND", "PROVISIONED_THROUGHPUT", "ON_DEMAND_PRIORITY", "ON_DEMAND_FLEX")
 
 
@@ -64,7 +63,7 @@ def _traffic(value: Any) -> str | None:
 
 
 def _usage_detail(usage: Mapping[str, Any]) -> UsageDetail:
-    # ai.google.dev/api/generate-content, UsageMetadata: the prompt's counts include what was read from the cache.
+    # ai.google.dev/api/generate-content, UsageMetadata: counts of the prompt include cached content.
     def of(details: str, modality: str) -> int:
         return sum_where(usage.get(details), "modality", modality, "tokenCount")
 
@@ -127,12 +126,12 @@ GOOGLE = Wire(
     api=google.API,
     codec=google,
     limits=_LIMITS,
-    # ai.google.dev/gemini-api/docs/thought-signatures: calls must be signed; this marker stands for a signature that is
-    # not to be checked. Results may hold media from Gemini 3 on.
+    # ai.google.dev/gemini-api/docs/thought-signatures: calls must be signed; this signature skips the
+    # validation. Results may contain media from Gemini 3 on.
     refinements=(Refinement(r"gemini-3", {"unsigned_call": "skip_thought_signature_validator", "result_media": True}),),
     vendor="gemini",
     http=Http(
-        ping=b"",  # google-genai reads a comment as JSON and fails: a silence is a silence
+        ping=b"",  # no keep-alive: google-genai parses comments as JSON and fails
         route=rf"/((?:models|tunedModels)/[^:]+?):({_VERBS})",
         route_rank=30,
         base="/v1beta",
@@ -160,8 +159,8 @@ GOOGLE = Wire(
 VERTEX = GOOGLE.variant(
     "google-vertex",
     quirks={"publisher": "google"},
-    # docs.cloud.google.com/vertex-ai/generative-ai/docs/multimodal/image-understanding: 3,000 pictures, 7 MB each where
-    # they are inline.
+    # docs.cloud.google.com/vertex-ai/generative-ai/docs/multimodal/image-understanding: 3,000 images, 7 MB each if
+    # inline.
     limits={"max_images": 3000, "image_bytes": 7_000_000 * 4 // 3},
     http={
         "route": rf"/((?:publishers/[^/]+/models|endpoints|models)/[^:]+?):({_VERBS})",

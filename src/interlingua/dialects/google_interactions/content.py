@@ -1,7 +1,7 @@
-"""Contents and steps, both ways.
+"""Contents and steps: decoding and encoding.
 
-A step of the model is a block, but for `model_output`, whose contents are blocks each. A block of ours is written as a
-step of its own; `~shared` says which contents had one `model_output` together.
+A step of the model is one block, except `model_output`, whose contents are one block each. A block is encoded as a step
+of its own; the hint `~shared` marks contents of the same `model_output`.
 """
 
 import base64
@@ -54,7 +54,7 @@ from .facts import (
 
 
 def decode_content(wire: Any) -> Block:
-    """One content; what is none that we know stays as it is."""
+    """Decodes a content; an unknown one becomes an opaque block."""
     decode = _CONTENTS.get(str(fields_of(wire).get("type")))
     if decode is not None:
         try:
@@ -87,7 +87,7 @@ def _decode_citation(wire: dict[str, Any], text: str) -> Citation:
 
 
 # "Start of segment of the response that is attributed to this source … measured in bytes" (UrlCitation.start_index).
-# Offsets beyond the text are counted on from its end, so that none is lost.
+# Offsets beyond the text are kept relative to its end.
 
 
 def _characters(text: str, offset: int) -> int:
@@ -127,7 +127,7 @@ _CONTENTS: dict[str, Callable[[dict[str, Any]], Block]] = {
 
 
 def encode_content(block: Block, report: Reporter) -> Any:
-    """A block as a content; None for what is none, which is reported."""
+    """Encodes a block as a content; None, with a report, if the wire has no such content."""
     wire: dict[str, Any] | None
     match block:
         case TextBlock():
@@ -163,7 +163,7 @@ def _encode_citation(citation: Citation, text: str) -> dict[str, Any]:
 
 
 def _encode_media(block: ImageBlock | AudioBlock | DocumentBlock, report: Reporter) -> dict[str, Any] | None:
-    """Media by value or by address."""
+    """Media as data or as a URI."""
     text = block.text if isinstance(block, DocumentBlock) else None
     mime = {} if block.mime_type is None else {"mime_type": block.mime_type}
     if block.data is not None:
@@ -199,7 +199,7 @@ def _media_kind(block: ImageBlock | AudioBlock | DocumentBlock) -> str:
 
 
 def decode_step(wire: Any, ids: Ids) -> list[Block]:
-    """A step as blocks: one each, but for the contents of `model_output`."""
+    """The blocks of a step: one, or one for each content of `model_output`."""
     step = fields_of(wire)
     if step.get("type") == "model_output":
         return _decode_output(step)
@@ -240,7 +240,7 @@ def _decoder_of(kind: Any) -> Callable[[dict[str, Any], Ids], Block] | None:
 
 
 def _decode_thought(step: dict[str, Any], ids: Ids) -> ThinkingBlock:
-    # "An array of content (text and/or images) summarizing the reasoning"; a stream brings one text in pieces.
+    # "An array of content (text and/or images) summarizing the reasoning"; a stream has one text in fragments.
     items = step.get("summary")
     texts = [item["text"] for item in items if item["type"] == "text"] if isinstance(items, list) else ()
     return ThinkingBlock(thinking="".join(map(string, texts)), thinking_signature=optional(step.get("signature")))
@@ -305,14 +305,14 @@ def encode_steps(blocks: tuple[Block, ...], report: Reporter) -> list[Any]:
 
 
 def is_step(block: Block) -> bool:
-    """Whether a block is a step of its own, and no content."""
+    """Whether a block is encoded as a step, not as a content."""
     if isinstance(block, OpaqueBlock):
         return _is_own(block, "step")
     return isinstance(block, ThinkingBlock | ToolCall | ServerToolCall | ServerToolResult)
 
 
 def encode_output(block: Block, contents: list[Any]) -> dict[str, Any]:
-    """The `model_output` that a block begins."""
+    """A `model_output` with the residual of its first block."""
     return put_back({"type": "model_output", "content": contents}, residual_of(block.extra, API).get(STEP, {}))
 
 

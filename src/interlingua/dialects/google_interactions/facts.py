@@ -1,4 +1,4 @@
-"""The Interactions wire: field names and values, our hints about them, support for each of our fields, errors."""
+"""Field names, values and hints of the Interactions API, its support for each of our fields, and errors."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,7 +19,7 @@ from ..residual import lenient, optional, whole
 
 API = "google-interactions"
 
-# ai.google.dev/api/interactions-api, `Interaction.status`. What runs in the background is `queued` or `in_progress`.
+# ai.google.dev/api/interactions-api, `Interaction.status`. Background interactions are `queued` or `in_progress`.
 STOP_REASONS: dict[str, StopReason] = {
     "completed": "stop",
     "requires_action": "toolUse",
@@ -40,10 +40,10 @@ WIRE_STOP_REASONS = {
 }
 RUNNING = frozenset({"in_progress", "queued"})
 
-# A stream has the text of arguments, a whole answer only the object.
+# Fields that differ between streamed and whole answers: only a stream has arguments as text.
 UNEVEN: tuple[str, ...] = ("$.content[].argumentsText", "$.content[].parseError")
 
-# `Content.type`; whatever else has a type is a step.
+# `Content.type`; any other type is a step.
 CONTENTS = frozenset({"text", "image", "audio", "document", "video"})
 RESOLUTIONS = frozenset({"low", "medium", "high", "ultra_high"})
 JSON = "application/json"
@@ -58,22 +58,22 @@ CONFIG = {
 }
 MODES: dict[Any, Any] = {"auto": "auto", "validated": "auto", "any": "required", "none": "none"}
 CHOICES = {"auto": "auto", "required": "any", "none": "none"}
-# Of an annotation: the keys for its title and address.
+# The keys of an annotation for its title and URL.
 CITATIONS = {
     "url_citation": ("title", "url"),
     "file_citation": ("file_name", "document_uri"),
     "place_citation": ("name", "url"),
 }
 
-# Keys of `extra[API]` that only this wire needs.
+# Hints of this wire in `extra[API]`.
 INPUT = "~input"  # of a request: the input was a text, one content or a list of contents
-AGENT = "~agent"  # of a request: the agent that it asks, which is named in place of a model
-GENERATED = "~generated"  # the wire gave no id
-CITATION = "~type"  # which kind of citation it is, where it is not that of a URL
+AGENT = "~agent"  # of a request: the agent, named in place of a model
+GENERATED = "~generated"  # the id is generated
+CITATION = "~type"  # the type of a citation, if it is not that of a URL
 STEP = "~step"  # residual of the `model_output` that a block begins
-SHARED = "~shared"  # a block that stands in the `model_output` of the block before it
-INSIDE = "~inside"  # a result that came as a content of `user_input`
-SERVER = "~server"  # a call of Google's own tools
+SHARED = "~shared"  # a block in the `model_output` of the block before it
+INSIDE = "~inside"  # a result inside `user_input`
+SERVER = "~server"  # a call of a built-in tool
 OUTPUTS = "~outputs"  # an answer of the first revision, which had `outputs` and no steps
 TURN = "~turn"  # residual of a turn of the first revision, which had a role and no type
 
@@ -147,8 +147,8 @@ RESPONSE_SUPPORT: SupportTable = {
 }
 
 
-# Errors: `{"error": {"code": …, "message": …}}`, in an answer and as an event. The code is a word; of errors before the
-# service itself it is a number, with the word as `status`, as everywhere at Google.
+# Errors: `{"error": {"code": …, "message": …}}`, in responses and events. The code is a string; errors of the API front
+# end have a number, and the string as `status`, as in google.rpc.Status.
 CODES = {
     400: "invalid_request",
     401: "unauthenticated",
@@ -164,7 +164,7 @@ CODES = {
 
 
 def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = None) -> ProviderError:
-    """An error answer, or the error event of a stream (status 0)."""
+    """An error response, or the error event of a stream (status 0)."""
     wire = lenient(body)
     error = error_of(wire[0] if isinstance(wire, list) and wire else wire)
     return provider_error(

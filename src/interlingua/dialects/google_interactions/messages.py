@@ -1,4 +1,4 @@
-"""Steps of the input as messages: all that a model gave between two steps of the client is one answer."""
+"""Steps of the input as messages: all steps of the model between two of the client are one answer."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -42,12 +42,12 @@ from .facts import API, GENERATED, INSIDE, ONE_ANSWER, TURN
 
 
 class _Turns:
-    """Ids for calls without one, the names of all calls, and the calls that wait for their results."""
+    """Generated ids, the names of all calls, and the calls without a result so far."""
 
     def __init__(self, api: str, mint: Mint | None) -> None:
         self.api = api
         self.ids = Ids(mint)
-        self.names: dict[str, str] = {}  # a repeated id means the latest call
+        self.names: dict[str, str] = {}  # a repeated id refers to the latest call
         self.waiting: list[str] = []
 
     def answer(self, steps: list[Any]) -> AssistantMessage:
@@ -61,7 +61,7 @@ class _Turns:
         self.names |= {call.id: call.name for call in message.tool_calls}
 
     def answered(self, given: Any) -> tuple[str, bool]:
-        """The id of the call that a result answers, and whether the wire left that open."""
+        """The call id of a result, and whether it is generated."""
         if isinstance(given, str) and given:
             self.waiting = [id for id in self.waiting if id != given]
             return given, False
@@ -86,7 +86,7 @@ def decode_messages(wire: Any, api: str = API, mint: Mint | None = None) -> tupl
 
 
 def is_models(step: Any) -> bool:
-    """Whether a step is the model's: what it thought, wrote or called."""
+    """Whether a step is of the model: a thought, output or call."""
     kind = fields_of(step).get("type")
     if kind is None:
         return not isinstance(fields_of(step).get("role"), str)
@@ -135,7 +135,7 @@ def _input(items: list[Any]) -> dict[str, Any]:
 
 
 def _decode_turn(step: dict[str, Any], turns: _Turns) -> AssistantMessage:
-    """A turn of the model, whose contents and steps are in one list."""
+    """A turn of the model, with contents and steps in one list."""
     items = step["content"]
     content = items if isinstance(items, str) else tuple(decode_outputs(items, turns.ids))
     rest = residual({k: v for k, v in step.items() if k != "content"}, {"role": "model"})
@@ -159,7 +159,7 @@ def _decode_result(step: dict[str, Any], turns: _Turns) -> ToolResultMessage:
 
 
 def _decode_outcome(wire: Any) -> Content:
-    """A text, texts and media, or any object, which is read as its JSON."""
+    """A text, text and media, or any object, which is decoded as JSON text."""
     if wire is None or isinstance(wire, str):
         return wire
     if isinstance(wire, list) and all(isinstance(item, dict) and "type" in item for item in wire):
@@ -177,7 +177,7 @@ def _decode_answer(steps: list[Any], turns: _Turns) -> AssistantMessage:
 
 
 def _is_bare(step: Any) -> bool:
-    """Whether a step alone is an answer without blocks."""
+    """Whether a single step is an answer without blocks."""
     return step.get("type") == "model_output" and (step.get("content") is None or step["content"] == [])
 
 
@@ -189,7 +189,7 @@ def _encode_bare(message: AssistantMessage) -> dict[str, Any]:
 
 
 def encode_messages(messages: tuple[Message, ...], report: Reporter) -> list[Any]:
-    """Our messages as steps."""
+    """Encodes messages as steps."""
     steps: list[Any] = []
     calls: dict[str, ToolCall] = {}
     before: Message | None = None
@@ -207,7 +207,7 @@ def encode_messages(messages: tuple[Message, ...], report: Reporter) -> list[Any
                 _add_answer(steps, message, report)
             case ToolResultMessage():
                 _add_result(steps, message, before, calls, report)
-            case CustomMessage():  # the wire's own unknown role goes back
+            case CustomMessage():  # an unknown role of this wire
                 steps.append({"role": message.role, **message.fields})
             case _:
                 report.lost("system message", "this wire has no later system messages")
@@ -324,7 +324,7 @@ def _add_answer(steps: list[Any], message: AssistantMessage, report: Reporter) -
 
 
 def text_alone(content: Any) -> str | None:
-    """The text, where contents are nothing else."""
+    """The text, if there is no other content."""
     if isinstance(content, list) and len(content) == 1 and fields_of(content[0]).keys() == {"type", "text"}:
         return string(content[0]["text"]) if content[0]["type"] == "text" else None
     return None

@@ -1,4 +1,4 @@
-"""Requests: the input, tools, options, and conversations as their bodies."""
+"""Requests: the input, tools, options, paths."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -37,7 +37,7 @@ from .messages import decode_messages, encode_messages, text_alone
 
 @request_decoder(API)
 def decode_request(body: Any, given: Given) -> Request:
-    """A request for an interaction. `stream` is for a body that does not say; `mint` gives ids to calls without one."""
+    """A request for an interaction. `mint` makes ids for calls without one."""
     wire = an_object(body, API)
     agent = optional(wire.get("agent"))
     asks_agent = agent is not None and "model" not in wire
@@ -57,16 +57,16 @@ def decode_request(body: Any, given: Given) -> Request:
         request = with_residual(request, API, **{INPUT: form})
     emitted = _encode_body(request, QUIET)
     if fields_of(wire.get("generation_config")):
-        emitted.setdefault("generation_config", {})  # so that what is unknown in it is filed inside, not instead
+        emitted.setdefault("generation_config", {})  # so that its unknown fields become a nested residual
     own = [key for key, kind in _OWN.items() if isinstance(wire.get(key), kind)]
     return keeping(request, API, wire, emitted, own)
 
 
-_OWN: dict[str, Any] = {"input": str | list | dict, "tools": list}  # whose items have residuals of their own
+_OWN: dict[str, Any] = {"input": str | list | dict, "tools": list}  # fields whose items have residuals of their own
 
 
 def _decode_input(wire: Any, api: str, mint: Mint | None) -> tuple[tuple[Message, ...], str | None]:
-    """The messages, and how the input was given where it is no list of steps (`InteractionsInput`)."""
+    """The messages, and the form of an input that is not a list of steps (`InteractionsInput`)."""
     if isinstance(wire, str):
         return decode_messages([_step([{"type": "text", "text": wire}])], api, mint), "text"
     if isinstance(wire, dict):
@@ -119,7 +119,7 @@ def _decode_choice(wire: Any) -> ToolChoice | None:
 
 
 def _decode_schema(wire: Mapping[str, Any]) -> OutputSchema | None:
-    """The format of texts, alone or among those of other modalities; in the first revision it was the schema itself."""
+    """The text format, alone or in a list by modality; in the first revision, the schema itself."""
     given = wire.get("response_format")
     for item in given if isinstance(given, list) else [given]:
         form = fields_of(item)
@@ -170,7 +170,7 @@ def _encode_body(request: Request, report: Reporter) -> dict[str, Any]:
 
 
 def _shaped(steps: list[Any], form: str | None) -> Any:
-    """The input in its original form, where that form can still hold it."""
+    """The input in its original form, if that still fits."""
     step = fields_of(steps[0]) if len(steps) == 1 else {}
     if form is None or step.keys() != {"type", "content"} or step["type"] != "user_input":
         return steps

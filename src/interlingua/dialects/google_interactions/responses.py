@@ -1,6 +1,6 @@
-"""Whole and streamed answers, both ways.
+"""Responses, whole and streamed: decoding and encoding.
 
-A stream is put together as the wire's own steps and read as whole ones would be, so both give equal messages.
+The stream decoder assembles the wire's steps and decodes them as those of a whole answer, so both give equal messages.
 """
 
 from collections.abc import Mapping
@@ -100,7 +100,7 @@ def _is_first_revision(wire: Mapping[str, Any]) -> bool:
 
 
 def _decode_answer(wire: dict[str, Any], content: tuple[Block, ...], base: AssistantMessage) -> AssistantMessage:
-    """The message whose envelope is `wire` and whose content is read already."""
+    """The message with this content, which is already decoded, and the envelope `wire`."""
     stop = optional(wire.get("status"))
     reason = reason_for(stop, STOP_REASONS, content)
     failed = reason in ("error", "aborted")
@@ -136,7 +136,7 @@ def _explained(stop: str | None) -> str:
 
 
 def _decode_usage(wire: Any) -> Usage | None:
-    # `Usage`: the input includes what came from the cache; what tools read, and thoughts, are counted beside the rest.
+    # `Usage`: the input includes cached tokens; tokens of tool use and thoughts are counted separately.
     if not isinstance(wire, dict):
         return None
     given = count(wire, "total_input_tokens")
@@ -212,7 +212,7 @@ def _encode_usage(usage: Usage) -> dict[str, Any]:
 
 
 def _report_envelope(message: AssistantMessage, report: Reporter) -> None:
-    """What will be read back otherwise than it is."""
+    """Reports what decoding will not restore."""
     stop = _wire_stop_reason(message)
     reason = reason_for(stop, STOP_REASONS, blocks_of(message.content))
     if reason != message.stop_reason:
@@ -220,7 +220,7 @@ def _report_envelope(message: AssistantMessage, report: Reporter) -> None:
     if stop != message.stop_detail:
         report.at("$.stopDetail", "stop_detail", f"this wire's value is {stop}", "record")
     if message.timestamp is not None and encode_time(message.timestamp) is None:
-        report.at("$.timestamp", "timestamp", "no calendar has this time", "record")
+        report.at("$.timestamp", "timestamp", "outside the calendar", "record")
     if message.response_model and message.response_model != message.model:
         report.at("$.model", "model", "the wire names only the model that answered", "record")
         report.at("$.responseModel", "response_model", "the wire names only the model that answered", "record")
@@ -250,20 +250,20 @@ _RENAMED = {
 
 
 class _Step:
-    """A step that has begun: the wire's own, as far as it came, without what grows in the recorder."""
+    """An open step: its fields so far, without the text in the recorder."""
 
     def __init__(self, wire: dict[str, Any]) -> None:
         self.wire = wire
         self.kind = wire.get("type")
-        self.items = 0  # contents of an output so far
-        self.item: dict[str, Any] | None = None  # the latest of them
-        self.other: tuple[Any, ...] = ()  # the latest of them, where it is no object
-        self.pieces: list[str] = []  # its data
-        self.pictures: list[Any] = []  # of a summary
+        self.items = 0  # number of contents so far
+        self.item: dict[str, Any] | None = None  # the latest content
+        self.other: tuple[Any, ...] = ()  # the latest content, if it is not an object
+        self.pieces: list[str] = []  # fragments of its data
+        self.pictures: list[Any] = []  # images of a summary
 
 
 class StreamDecoder(Decoder):
-    """Frames of a streamed answer to events."""
+    """Decodes the frames of a streamed answer."""
 
     API = API
 
@@ -272,7 +272,7 @@ class StreamDecoder(Decoder):
         self._ids = Ids(self._mint)
         self._shell: dict[str, Any] = {}  # the answer without its steps
         self._open: dict[Any, _Step] = {}
-        self._began = 0  # steps so far; an index may come again
+        self._began = 0  # number of steps so far; an index may repeat
 
     def _read(self, value: Any, frame: Frame) -> None:
         kind = value.get("event_type") or frame.event
@@ -282,7 +282,7 @@ class StreamDecoder(Decoder):
         elif kind in _HANDLERS:
             _HANDLERS[kind](self, value)
         elif "event_type" in value:
-            pass  # of a kind that may come
+            pass  # unknown event types are ignored
         elif "status" in value or "steps" in value or "outputs" in value:
             self._answered(_decode_answer(value, _decode_blocks(value, self._ids), self._given))
         else:
@@ -323,7 +323,7 @@ class StreamDecoder(Decoder):
 
     def _grow(self, index: Any, delta: dict[str, Any]) -> None:
         step, kind = self._open.get(index), delta.get("type")
-        if step is None:  # an upstream that skipped the start of the step
+        if step is None:  # the start of the step is missing
             self._open_step({"index": index, "step": {"type": _STARTS.get(str(kind), kind)}})
             step = self._open[index]
         if step.kind == "model_output" and kind != "model_output":
@@ -334,7 +334,7 @@ class StreamDecoder(Decoder):
             self._record.delta(index, delta.get("arguments") or "")
         elif kind == "thought_signature":
             step.wire["signature"] = delta.get("signature")
-        elif kind == step.kind:  # more of the step itself: the arguments of a search, what it found
+        elif kind == step.kind:  # fields of the step itself, such as the arguments of a search
             more = {key: value for key, value in delta.items() if key != "type"}
             contents = more.pop("content", None) if kind == "model_output" else None
             step.wire |= more
@@ -348,7 +348,7 @@ class StreamDecoder(Decoder):
             step.pictures.append(item)
 
     def _add_content(self, index: Any, step: _Step, item: Any, *, apart: bool = False) -> None:
-        """A content, or more of the latest: texts and sounds come in pieces, and the sources of a text behind it."""
+        """Adds a content, or continues the latest: text and audio come in fragments, annotations after their text."""
         kind = fields_of(item).get("type")
         if kind in ("text_annotation", "text_annotation_delta"):
             item, kind = {"type": "text", "text": "", "annotations": item.get("annotations") or []}, "text"
@@ -431,7 +431,7 @@ class StreamDecoder(Decoder):
         arguments, spelled, broken = parse_arguments(text)
         if text:
             wire["arguments"] = arguments
-        (call,) = decode_step(wire, Ids(lambda number: opened.id))  # an id that was generated when it began
+        (call,) = decode_step(wire, Ids(lambda number: opened.id))  # the id generated at its start
         if text and isinstance(call, ToolCall):
             return replace(call, arguments_text=spelled, parse_error=broken)
         return call
@@ -457,7 +457,7 @@ class StreamDecoder(Decoder):
         self._record.end(message)
 
 
-# What begins where a delta comes first.
+# The step that begins with a delta.
 _STARTS = {
     **dict.fromkeys(CONTENTS | {"text_annotation", "text_annotation_delta"}, "model_output"),
     "thought_summary": "thought",
@@ -474,7 +474,7 @@ _HANDLERS = {
 
 
 def _grows(item: Mapping[str, Any]) -> bool:
-    """Whether a content comes in pieces."""
+    """Whether a content comes in fragments."""
     return isinstance(item.get(_PIECES.get(item.get("type"), "")), str)
 
 
@@ -485,20 +485,20 @@ _PIECES: dict[Any, str] = {"text": "text", "audio": "data"}
 
 
 class _Place:
-    """Where a block is written: the index of its step, what was sent of it, and what is sent with its end."""
+    """The step of an open block: its index and what was sent of it."""
 
     def __init__(self, index: int, kind: str) -> None:
         self.index = index
         self.kind = kind
         self.sent: dict[str, Any] = {}
         self.text = False  # whether any text was sent
-        self.waits = False  # a text that follows another in one output: it comes whole, at its end
+        self.waits = False  # a second text in one output: sent whole at its end
         self.ended = False
-        self.is_left = False  # something else began before it ended
+        self.is_left = False  # another step began before it ended
 
 
 class StreamEncoder(Encoder):
-    """Events to the bytes of a streamed answer."""
+    """Encodes a streamed answer."""
 
     encode_response = staticmethod(encode_response)
 
@@ -506,7 +506,7 @@ class StreamEncoder(Encoder):
         super().__init__(**given)
         self._steps = 0
         self._places: OpenBlocks[_Place] = OpenBlocks()
-        self._output: _Place | None = None  # an output that can have more contents
+        self._output: _Place | None = None  # an output that may get more contents
 
     def _start(self, message: AssistantMessage) -> bytes:
         body = _encode_envelope(message)
@@ -536,7 +536,7 @@ class StreamEncoder(Encoder):
         return self._open(index, {**(encode_step(call, QUIET) or {}), "arguments": {}})
 
     def _leave_output(self) -> bytes:
-        """Ends the latest output, unless its text goes on."""
+        """Ends the latest output, unless its text continues."""
         output, self._output = self._output, None
         if output is None:
             return b""
@@ -594,7 +594,7 @@ class StreamEncoder(Encoder):
     _end_thinking = _end_call
 
     def _rest_of_step(self, place: _Place, wire: dict[str, Any]) -> bytes:
-        """What a step has beyond what was sent: its signature, and what no delta is for."""
+        """Deltas for the fields of a step that were not sent: its signature, and those without a delta type."""
         out = b""
         rest = {key: value for key, value in wire.items() if key not in place.sent or place.sent[key] != value}
         if place.kind == "thought":
@@ -606,7 +606,7 @@ class StreamEncoder(Encoder):
         return out + _delta(place.index, {"type": place.kind, **rest}) if rest else out
 
     def _end_block(self, index: int, block: Block) -> bytes:
-        if index in self._places:  # it began as another kind
+        if index in self._places:  # it began as a block of another kind
             place = self._places.end(index)
             place.ended = True
             return b"" if place is self._output else _event("step.stop", {"index": place.index})

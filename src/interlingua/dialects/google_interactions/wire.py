@@ -1,4 +1,4 @@
-"""Google's Interactions wire as one value."""
+"""The `Wire` of Google's Interactions API."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from ..wire import Evidence, Http, UsageDetail, Wire, sum_where
 API = google_interactions.API
 
 _EVENTS = ("interaction.", "step.", "content.")
-# Options that no other wire with an `input` has under these names.
+# Option names that no other wire with `input` has.
 _OWN = frozenset(("generation_config", "system_instruction", "previous_interaction_id", "agent", "agent_config"))
 _STEPS = frozenset(("user_input", "model_output", "function_result", "thought"))
 
@@ -49,7 +49,7 @@ def _input(value: Mapping[str, Any]) -> list[Any]:
 
 def _usage_detail(usage: Mapping[str, Any]) -> UsageDetail:
     # ai.google.dev/api/interactions-api, `Usage`: counts by modality are parts of the totals; those of the input
-    # include what was read from the cache.
+    # include cached tokens.
     def of(details: str, modality: str) -> int:
         return sum_where(usage.get(details), "modality", modality, "tokens")
 
@@ -66,7 +66,7 @@ def _usage_detail(usage: Mapping[str, Any]) -> UsageDetail:
 GOOGLE_INTERACTIONS = Wire(
     api=API,
     codec=google_interactions,
-    # What the models take is as on Gemini's other wire; see there for where it is documented.
+    # The limits of the models are those of generateContent: see `google.wire` for the sources.
     limits=TargetLimits(
         api=API,
         names=NameRule(r"[A-Za-z_][A-Za-z0-9_.:-]*", 64),
@@ -85,7 +85,7 @@ GOOGLE_INTERACTIONS = Wire(
         answer_media=True,
         server_tools="own",
         families=("gemini",),
-        reasoning=("effort",),  # `thinking_level`: a budget has no place
+        reasoning=("effort",),  # `thinking_level`; there is no budget
         schema="gemini",
         max_stop_sequences=5,
         max_temperature=2,

@@ -1,1 +1,1 @@
-"""Ollama's chat wire."""
+"""Ollama's chat API: `codec`, and its `Wire` in `wire`."""

@@ -1,12 +1,14 @@
-"""Ollama's own chat API (`/api/chat`), streamed as newline-delimited JSON.
+"""Ollama's chat API: the codec of `POST /api/chat`. github.com/ollama/ollama/blob/main/docs/api.md
 
-Shapes that differ from ours: a message is one string of text, one of thinking, a list of bare base64 pictures and a
-list of calls, in no order among each other; we read thinking, text, pictures, calls. Calls and results often have no
-ids: generated on reading, paired by occurrence within the turn, never sent back. Arguments are objects, but
-calls in OpenAI's shape, with arguments as text, are read and written back as they came.
+Differences from our format:
 
-A stream is a row of partial answers, the last one with `done`; calls come whole. The answer is put together as the
-whole one would look and read by the same code.
+- a message has one text, one thinking text, a list of base64 images and a list of calls, without an order between them;
+  they are decoded as thinking, text, images, calls;
+- calls and results often have no ids: they are generated, paired by occurrence within the turn, and never sent back;
+- arguments are objects; calls in OpenAI's shape, with arguments as text, are kept in that shape.
+
+A stream is newline-delimited JSON: partial answers, the last one with `done`; calls are never split. The decoder
+assembles the wire's whole answer and decodes that.
 """
 
 import base64
@@ -99,7 +101,7 @@ from ..streaming import Decoder, Encoder
 API = "ollama-chat"
 LAYOUT = Layout(API, mixed=False, strings=True)
 
-# A request without messages loads or unloads the model. `error` is our word: the wire has an error line instead.
+# `load` and `unload` answer a request without messages. `error` is not a value of the wire, which has an error line.
 STOP_REASONS: dict[str, StopReason] = {
     "stop": "stop",
     "length": "length",
@@ -109,7 +111,7 @@ STOP_REASONS: dict[str, StopReason] = {
 }
 WIRE_STOP_REASONS = {"stop": "stop", "toolUse": "stop", "length": "length", "error": "error", "aborted": "stop"}
 
-UNEVEN: tuple[str, ...] = ()  # both forms of an answer say the same
+UNEVEN: tuple[str, ...] = ()  # streamed and whole answers have the same fields
 
 _WHOLE = "the wire has one text, one thinking, pictures and calls, in this order"
 _NO_WORD = "this wire has no such block"
@@ -174,10 +176,10 @@ FIELD_SUPPORT: SupportTable = {
     ),
 }
 
-# Keys of `extra[API]` that only this wire needs.
-GENERATED = "~minted"  # the wire gave no id
-TEXT = "~text"  # the arguments came as text
-FIELD = "~field"  # the name under which thinking came, if it is not the usual one
+# Hints of this wire in `extra[API]`.
+GENERATED = "~minted"  # the id is generated
+TEXT = "~text"  # the arguments were text
+FIELD = "~field"  # the field of thinking, if it is not `thinking`
 PROMPT = "~system"  # residual of the system message that is the system prompt
 
 
@@ -185,7 +187,7 @@ PROMPT = "~system"  # residual of the system message that is the system prompt
 
 
 def _decode_parts(wire: dict[str, Any], ids: Ids) -> tuple[Block, ...]:
-    """The blocks of a message, in the one order that we give them."""
+    """The blocks of a message: thinking, text, images, calls."""
     return (*_decode_text(wire), *_decode_pictures(wire.get("images")), *_decode_calls(wire.get("tool_calls"), ids))
 
 
@@ -199,12 +201,12 @@ def _decode_text(wire: dict[str, Any]) -> Iterator[Block]:
         yield TextBlock(text=text)
 
 
-# Servers that speak this wire beside OpenAI's know other names for it.
+# Servers that also have an OpenAI-compatible API use other names.
 _THINKING_FIELDS = ("thinking", "reasoning_content", "reasoning")
 
 
 def _thinking_field(wire: dict[str, Any]) -> str | None:
-    """Where a message has its thinking; a text under several names is read once."""
+    """The field of a message with thinking; the same text under several names is read once."""
     for field in _THINKING_FIELDS:
         if field in wire and isinstance(wire[field], str) and wire[field]:
             return field
@@ -256,12 +258,12 @@ def _is_arguments(value: Any) -> bool:
     return value is None or isinstance(value, dict | str)
 
 
-# How base64 of the usual formats begins.
+# Base64 prefixes of common image formats.
 _MAGIC = {"iVBORw0KGgo": "image/png", "/9j/": "image/jpeg", "R0lGOD": "image/gif", "Qk": "image/bmp"}
 
 
 def _sniffed(data: str) -> str | None:
-    """The MIME type that the data itself shows; the wire has no other word for it."""
+    """The MIME type by the data: the wire has no field for it."""
     for magic, mime in _MAGIC.items():
         if data.startswith(magic):
             return mime
@@ -276,7 +278,7 @@ def _sniffed(data: str) -> str | None:
 
 
 class _Parts:
-    """What a message says, sorted as the wire has it; and whether reading it gives the same blocks."""
+    """The fields of a message; `in_order` is whether decoding them gives the same order of blocks."""
 
     __slots__ = ("calls", "field", "in_order", "pictures", "texts", "thoughts")
 
@@ -335,7 +337,7 @@ def _is_item(value: Any, of: str) -> bool:
 
 
 def _encode_content(content: Content, report: Reporter) -> dict[str, Any]:
-    """Content as the keys of a message; a message of text alone has it as a string on both sides."""
+    """Content as the fields of a message; a string stays a string."""
     if isinstance(content, str):
         return {"content": content}
     parts = _encode_blocks(content or (), report)
@@ -391,11 +393,11 @@ def _report_text(call: ToolCall, report: Reporter) -> None:
 
 
 class _Turn:
-    """The calls of the latest answer that wait for their results, and the names of all calls."""
+    """The calls of the latest answer without a result so far, and the names of all calls."""
 
     def __init__(self, mint: Mint | None) -> None:
         self.ids = Ids(mint)
-        self.names: dict[str, str] = {}  # a repeated id means the latest call
+        self.names: dict[str, str] = {}  # a repeated id refers to the latest call
         self.waiting: list[ToolCall] = []
 
     def called(self, content: Content) -> None:
@@ -406,7 +408,7 @@ class _Turn:
             self.names[call.id] = call.name
 
     def answered(self, id: Any, name: str | None) -> tuple[str, bool]:
-        """The id of the call that a result answers, and whether the wire left that open."""
+        """The call id of a result, and whether it is generated."""
         if isinstance(id, str) and id:
             self.waiting = [call for call in self.waiting if call.id != id]
             return id, False
@@ -418,7 +420,7 @@ class _Turn:
 
 
 def decode_messages(wire: Any, mint: Mint | None = None, api: str = API) -> tuple[Message, ...]:
-    """Wire messages as ours, one for one."""
+    """Decodes messages one to one."""
     turn = _Turn(mint)
     return gathered(tuple(each(wire, "messages", API, lambda message: _decode_message(message, turn, api))), LAYOUT)
 
@@ -441,7 +443,7 @@ def _decode_message(wire: Any, turn: _Turn, api: str) -> Message:
 
 
 def _decode_content(wire: dict[str, Any], ids: Ids) -> Content:
-    """Words alone stay a string, as in the wire."""
+    """Text alone stays a string."""
     blocks = _decode_parts(wire, ids)
     if len(blocks) > 1 or (blocks and not isinstance(blocks[0], TextBlock)):
         return blocks
@@ -456,7 +458,7 @@ def _plain(message: M, role: str, wire: dict[str, Any]) -> M:
 
 
 def _decode_result(wire: dict[str, Any], turn: _Turn) -> ToolResultMessage:
-    given = wire.get("tool_name", wire.get("name"))  # `name` is how OpenAI spelled it
+    given = wire.get("tool_name", wire.get("name"))  # OpenAI has `name`
     name = optional(given)
     content = _decode_content(wire, turn.ids)
     id, generated = turn.answered(wire.get("tool_call_id"), name)
@@ -472,14 +474,14 @@ def _decode_result(wire: dict[str, Any], turn: _Turn) -> ToolResultMessage:
 
 
 def encode_messages(messages: tuple[Message, ...], report: Reporter) -> list[dict[str, Any]]:
-    """Our messages as the wire's."""
+    """Encodes messages; media of tool results are moved after them."""
     return encode_gathered(messages, LAYOUT, lambda found: _encode_messages(found, report), report)
 
 
 def _encode_messages(messages: tuple[Message, ...], report: Reporter) -> list[dict[str, Any]]:
-    """One for one."""
+    """Encodes messages one to one."""
     emitted: list[dict[str, Any]] = []
-    generated: set[str] = set()  # ids that the wire never had, of the latest answer with calls
+    generated: set[str] = set()  # generated ids of the latest answer with calls
     for at, message in enumerate(messages):
         report.message = at
         match message:
@@ -492,7 +494,7 @@ def _encode_messages(messages: tuple[Message, ...], report: Reporter) -> list[di
                 emitted.append(_encode_result(message, report, generated))
             case SystemMessage():
                 emitted.append(_encoded_message("system", message, report))
-            case CustomMessage():  # the wire's own unknown role goes back
+            case CustomMessage():  # an unknown role of this wire
                 emitted.append({"role": message.role, **message.fields})
     return emitted
 
@@ -533,7 +535,7 @@ def _encode_result(
 
 @request_decoder(API)
 def decode_request(body: Any, given: Given) -> Request:
-    """A chat request. `stream` is for a body that does not say; `mint` gives ids to calls without one."""
+    """A chat request. `mint` makes ids for calls without one."""
     wire = an_object(body, API)
     messages = wire.get("messages")
     prompt = messages[0] if isinstance(messages, list) and messages and _is_prompt(messages[0]) else None
@@ -553,13 +555,13 @@ def decode_request(body: Any, given: Given) -> Request:
 
 
 def _with_window(model: ModelDescriptor, options: Any) -> ModelDescriptor:
-    """The model with the window that the request asks for: this wire says with each request how much is to be read."""
+    """The model with the context window that the request sets by `num_ctx`."""
     window = whole(options.get("num_ctx")) if isinstance(options, dict) else None
     return model if window is None or window < 1 else replace(model, context_window=window)
 
 
 def _is_prompt(wire: Any) -> bool:
-    """Whether a first message is the system prompt: a system message of text alone."""
+    """Whether a first message is the system prompt: a system message with text only."""
     return (
         isinstance(wire, dict)
         and wire.get("role") == "system"
@@ -582,7 +584,7 @@ _OPTIONS = {
 def _decode_options(wire: dict[str, Any], given: Given) -> Options:
     options = fields_of(wire.get("options"))
     given_options = read_options(options, _OPTIONS)
-    # docs/modelfile.md, PARAMETER num_predict: -1 is no limit, -2 fills the context.
+    # docs/modelfile.md, PARAMETER num_predict: -1 is infinite generation.
     if (given_options["max_tokens"] or 0) < 0:
         given_options["max_tokens"] = None
     return Options(
@@ -632,8 +634,8 @@ def _encode_system(system: System, report: Reporter) -> str:
 
 
 def _encode_options(body: dict[str, Any], options: Options, window: int | None, report: Reporter) -> None:
-    # Without `num_ctx` the server reads a few thousand tokens, and leaves out the beginning of what is longer. It takes
-    # positive numbers only (docs/modelfile.md, PARAMETER num_ctx).
+    # docs/modelfile.md, PARAMETER num_ctx: without it the server uses a small window and silently truncates the
+    # beginning of a longer conversation.
     if window is not None and window < 1:
         report.at("$.model.contextWindow", "context_window", "num_ctx must be positive", "record")
     emitted: dict[str, Any] = {"num_ctx": window} if window and window > 0 else {}
@@ -659,13 +661,13 @@ def _encode_reasoning(body: dict[str, Any], reasoning: Reasoning, report: Report
         if reasoning.budget is not None:
             report.at("$.options.reasoning.budget", "budget", "an effort is sent, no budget")
         if reasoning.enabled:
-            report.at("$.options.reasoning.enabled", "enabled", "goes without saying beside the effort", "record")
+            report.at("$.options.reasoning.enabled", "enabled", "implied by the effort", "record")
     elif reasoning.enabled or reasoning.budget is not None:
         body["think"] = True
         if reasoning.budget is not None:
             report.at("$.options.reasoning", "budget", "thinking is on or off, without a budget", "weakened")
     else:
-        report.at("$.options.reasoning", "reasoning", "it has no field for thinking", "record")
+        report.at("$.options.reasoning", "reasoning", "nothing to send", "record")
 
 
 # --- answers ---------------------------------------------------------------------------------------------------------
@@ -694,7 +696,7 @@ def decode_response(body: Any, base: AssistantMessage, given: Given) -> Assistan
 
 
 def _decode_answer(wire: dict[str, Any], content: tuple[Block, ...], base: AssistantMessage) -> AssistantMessage:
-    """The message whose wire is `wire` and whose content is read already."""
+    """The message with this content, which is already decoded, and the body `wire`."""
     stop = optional(wire.get("done_reason"))
     cut_off = wire.get("done") is False
     reason = "error" if cut_off else reason_for(stop, STOP_REASONS, content)
@@ -737,7 +739,7 @@ def encode_response(
     if message.usage is not None and message.usage != replace(_counted(message.usage), extra=message.usage.extra):
         report.at("$.usage", "usage", "only all input and all output are counted", "record")
     if message.timestamp is not None and encode_time(message.timestamp) is None:
-        report.at("$.timestamp", "timestamp", "no calendar has this time", "record")
+        report.at("$.timestamp", "timestamp", "outside the calendar", "record")
     return _whole_answer(named(message, request), parts)
 
 
@@ -761,7 +763,7 @@ def _encode_answer(message: AssistantMessage, parts: _Parts) -> dict[str, Any]:
 
 
 def _counted(usage: Usage) -> Usage:
-    """Usage as the wire counts it: what was cached is input like all other."""
+    """Usage as the wire counts it: cached tokens are input."""
     return Usage.of(usage.input + usage.cache_read + usage.cache_write, usage.output)
 
 
@@ -776,20 +778,20 @@ def framing(content_type: str | None = None) -> Framing:
     return NDJSON() if content_type is not None and "ndjson" in content_type else framing_for(content_type, NDJSON)
 
 
-_TEXT, _THINKING = "text", "thinking"  # the two kinds of blocks that grow
+_TEXT, _THINKING = "text", "thinking"  # the two kinds of blocks with deltas
 
 
 class StreamDecoder(Decoder):
-    """Frames of a streamed answer to events."""
+    """Decodes the frames of a streamed answer."""
 
     API = API
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
         self._ids = Ids(self._mint)
-        self._shell: dict[str, Any] = {}  # the wire's answer, without its message
-        self._message: dict[str, Any] = {}  # the wire's message, without what grows
-        self._grows: tuple[str, int] | None = None  # the key of the block that is open, its kind first
+        self._shell: dict[str, Any] = {}  # the wire's answer without its message
+        self._message: dict[str, Any] = {}  # the wire's message without accumulating fields
+        self._grows: tuple[str, int] | None = None  # the key of the open block: its kind, and a number
         self._calls: list[Any] = []
         self._pictures: list[Any] = []
         self._logprobs: list[Any] = []
@@ -799,7 +801,7 @@ class StreamDecoder(Decoder):
         message = value.get("message")
         if message and value.get("done") is False and len(message) == 2 and "role" in message:
             text = message.get("content")
-            # A chunk with only more text, once the text block is open.
+            # Fast path: a chunk with only more text for the open block.
             grows = self._grows
             if text and grows and grows[0] is _TEXT and len(value) == 2 + ("model" in value) + ("created_at" in value):
                 self._record.delta(grows, text)
@@ -817,7 +819,7 @@ class StreamDecoder(Decoder):
             self._finish()
 
     def _note_envelope(self, value: dict[str, Any]) -> None:
-        """What a chunk says beside its message: the last word counts, but for lists, which go on."""
+        """Merges the envelope of a chunk: later values replace earlier ones, but `logprobs` accumulate."""
         first = not self._record.started
         for key, given in value.items():
             if key == "logprobs" and isinstance(given, list):
@@ -843,7 +845,7 @@ class StreamDecoder(Decoder):
         self._last = message
 
     def _go_on(self, kind: str, text: str, block: Block) -> None:
-        """More of a block that grows; one of the other kind ends it, so that the blocks stand as they came."""
+        """Adds a delta; a delta of the other kind closes the open block, so that the order is kept."""
         if self._grows is None or self._grows[0] is not kind:
             self._end_growth()
             self._grows = (kind, len(self._record.content))
@@ -856,7 +858,7 @@ class StreamDecoder(Decoder):
             self._grows = None
 
     def _come(self, block: Block, sort: list[Any]) -> None:
-        """A block that comes whole."""
+        """Adds a whole block."""
         self._end_growth()
         sort.append(block)
         self._record.whole((len(self._pictures), len(self._calls)), block)
@@ -881,7 +883,7 @@ _ACCUMULATING = ("content", *_THINKING_FIELDS, "images", "tool_calls")
 
 
 class StreamEncoder(Encoder):
-    """Events to the bytes of a streamed answer. Pictures and calls wait for the end, as text comes before them."""
+    """Encodes a streamed answer. Images and calls are sent at the end, because text comes before them."""
 
     encode_response = staticmethod(encode_response)
 
@@ -889,7 +891,7 @@ class StreamEncoder(Encoder):
         super().__init__(**given)
         self._base: dict[str, Any] = {}
         self._blocks: list[Block] = []
-        self._fields: dict[int, str | None] = {}  # the field of the thinking; None: redacted, not sent
+        self._fields: dict[int, str | None] = {}  # the field of thinking; None: redacted, not sent
 
     def _start(self, message: AssistantMessage) -> bytes:
         whole = _whole_answer(message, _Parts())
@@ -943,9 +945,9 @@ def _line(value: dict[str, Any]) -> bytes:
 
 
 def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = None) -> ProviderError:
-    """An error answer, or the error line of a stream (status 0)."""
+    """An error response, or the error line of a stream (status 0)."""
     wire = given = lenient(body)
-    while isinstance(given, dict):  # `{"error": …}` as a rule; proxies in front of it have their own fields
+    while isinstance(given, dict):  # usually `{"error": …}`; proxies have other fields
         given = next((given[key] for key in ("error", "message", "detail") if given.get(key)), None)
     return provider_error(
         joined_text(given, wire),

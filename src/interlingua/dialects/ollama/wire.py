@@ -1,4 +1,4 @@
-"""Ollama's chat wire as one value."""
+"""The `Wire` of Ollama's chat API."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -54,7 +54,7 @@ def _is_request(value: Any) -> bool:
 
 
 def _is_own_message(message: dict[str, Any]) -> bool:
-    if "role" not in message:  # a row of a training set may have `images`, too
+    if "role" not in message:  # rows of training sets may have `images` too
         return False
     if isinstance(message.get("images"), list) or "tool_name" in message:
         return True
@@ -101,7 +101,7 @@ OLLAMA = Wire(
         list_models=_models,
         content_type=NDJSON,
         stream_default=True,
-        ping=b"",  # the official client fails at an empty line: a silence is a silence
+        ping=b"",  # no keep-alive: the official client fails on an empty line
         error_event=lambda error, sent, body: write_ndjson(jsontext.write(body)),
         embeddings=_EMBEDDINGS,
         model_paths=(("model",),),

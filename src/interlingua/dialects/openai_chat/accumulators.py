@@ -1,4 +1,4 @@
-"""What a streamed answer has brought so far: growing JSON values, the open block, calls, and reasoning details."""
+"""Accumulators of the stream decoder: JSON values, the open block, calls, and reasoning details."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -13,17 +13,17 @@ from .assistant import DETAIL_DECODERS, TEXTS, decode_detail, is_detail, joined_
 from .content import Pairing, decode_call, real_id
 from .facts import API, DETAILS, PART, PIECES, REPEATS, STRINGS, THOUGHTS, Compat
 
-# --- JSON values that come in pieces ---------------------------------------------------------------------------------
+# --- JSON values in fragments ----------------------------------------------------------------------------------------
 
 ACCUMULATING = frozenset({*STRINGS, "arguments", "input", "data", "transcript", "text", "summary"})
 
 
 class Pieces(list[str]):
-    """A string that still grows."""
+    """The fragments of a string."""
 
 
 def grow(known: dict[str, Any], delta: dict[str, Any], accumulator: Iterable[str]) -> None:
-    """Puts a delta into what is known: strings under these names grow, lists are joined by `index`, the rest is set."""
+    """Merges a delta: strings under these names are appended, lists joined by `index`, other values replaced."""
     for key, value in delta.items():
         before = known.get(key)
         if isinstance(value, str) and key in accumulator and before:
@@ -51,7 +51,7 @@ def _grow_item(known: list[Any], item: Any, accumulator: Iterable[str]) -> None:
 
 
 def joined(value: Any) -> Any:
-    """A value with everything that grew as plain strings."""
+    """A value with all fragments joined."""
     if isinstance(value, Pieces):
         return "".join(value)
     if isinstance(value, dict):
@@ -61,12 +61,12 @@ def joined(value: Any) -> Any:
 
 # --- the block that opened last --------------------------------------------------------------------------------------
 
-# Blocks of these fields may go on beside others: calls of both kinds, and audio.
+# Blocks of these fields stay open while others begin.
 _SIDE_BY_SIDE = ("tool_calls", "function_call", "audio")
 
 
 class OpenBlock:
-    """Its key (the number of blocks before it) and its track: the field of the message that it grows in."""
+    """Its key (the number of blocks before it) and its track (the field of the message)."""
 
     __slots__ = ("_finish", "_record", "key", "track")
 
@@ -77,7 +77,7 @@ class OpenBlock:
         self.track = ""
 
     def begin(self, track: str) -> int:
-        """Ends the block unless it may go on beside others, and gives the key of the next."""
+        """Closes the block unless it may stay open, and returns the key of the next."""
         self.settle()
         self.key += 1
         self.track = track
@@ -88,19 +88,19 @@ class OpenBlock:
             self._record.close(self.key, self._finish(self.key, self.track))
 
     def leave(self) -> None:
-        """Ends the block: more of its field is another block."""
+        """Closes the block: more of its field is another block."""
         self.settle()
         self.track = ""
 
 
 # --- calls -----------------------------------------------------------------------------------------------------------
 
-# The text for a custom tool is, here, the argument `input`; this is how it is written piece by piece.
+# The text of a custom tool is our argument `input`: the JSON around its fragments.
 _TEXT_BEGINS, _TEXT_ENDS = '{"input":"', '"}'
 
 
 class CallReader:
-    """Deltas of calls to blocks. A call opens when its id and name are known and all calls before it are open."""
+    """Decodes the deltas of calls. A call is opened when its id and name are known and all calls before it are open."""
 
     def __init__(self, record: Recorder, block: OpenBlock, pairing: Pairing) -> None:
         self._record = record
@@ -112,11 +112,11 @@ class CallReader:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether calls have come that are not open yet."""
+        """Whether some calls are not open yet."""
         return self._opened < len(self._calls)
 
     def read(self, deltas: list[Any]) -> None:
-        """Goes on with the calls of one chunk, or begins them."""
+        """Handles the calls of one chunk."""
         touched: list[CallAccumulator] = []  # in this chunk
         for delta in deltas:
             function = delta.get("function") or {}
@@ -148,7 +148,7 @@ class CallReader:
     def _find(
         self, delta: dict[str, Any], function: dict[str, Any], touched: "list[CallAccumulator]"
     ) -> "CallAccumulator":
-        """The call that a delta goes on with: by its index, else its id, else the last; or a new one."""
+        """The call of a delta: by its index, else by its id, else the last one; or a new one."""
         index, given, name = index_of(delta.get("index")), real_id(delta.get("id")), function.get("name")
         call: CallAccumulator | None
         if index is not None:
@@ -158,7 +158,7 @@ class CallReader:
         elif given is not None:
             call = next((known for known in self._calls if known.id == given), None)
             if call in touched and name:
-                call = None  # a whole answer in place of a stream, whose calls share an id
+                call = None  # a whole answer instead of a stream, whose calls share an id
         else:
             call = self._calls[-1] if self._calls else None
             if call is not None and name and call.name and (name != call.name or call in touched):
@@ -174,7 +174,7 @@ class CallReader:
         return call
 
     def open(self, *, all_of_them: bool = False) -> None:
-        """Opens the calls whose turn it is. At the end, one that never got an id is given one."""
+        """Opens calls in order. At the end, a call without an id gets a generated one."""
         while self._opened < len(self._calls):
             call = self._calls[self._opened]
             if not (all_of_them or call.is_known()):
@@ -192,7 +192,7 @@ class CallReader:
             self._record.delta(call.key, _TEXT_BEGINS + _escaped(text) if call.is_custom() else text)
 
     def close(self) -> None:
-        """Opens and ends all calls."""
+        """Opens and closes all calls."""
         self.open(all_of_them=True)
         for call in self._calls:
             if call.key is not None:
@@ -210,7 +210,7 @@ def _escaped(text: str) -> str:
 
 
 class CallAccumulator:
-    """A call under way: what its deltas have given so far."""
+    """The deltas of one call so far."""
 
     __slots__ = ("id", "key", "name", "pieces", "wire")
 
@@ -228,7 +228,7 @@ class CallAccumulator:
         return "custom" in self.wire
 
     def note(self, delta: dict[str, Any]) -> None:
-        """Records the fields of a delta beside argument text. Names are set, not appended; a blank clears nothing."""
+        """Records the fields of a delta beside argument text. Names are replaced, not appended; blanks are ignored."""
         for key, value in delta.items():
             if key == "function" or key == "custom":
                 inner = self.wire.setdefault(key, {})
@@ -243,13 +243,13 @@ class CallAccumulator:
                 self.wire[key] = value
 
     def known(self) -> dict[str, Any]:
-        """The call as far as it is known when it opens, its arguments yet to come."""
+        """The call as known at its start, without arguments."""
         if self.is_custom():
             return {**self.wire, "custom": {**self.wire["custom"], "input": ""}}
         return {**self.wire, "function": {**self.wire["function"], "arguments": "{}"}}
 
     def whole(self) -> dict[str, Any]:
-        """The call as a whole answer would show it."""
+        """The call as in a whole answer."""
         for kind, grown in (("function", "arguments"), ("custom", "input")):
             if kind in self.wire and self.pieces:
                 return {**self.wire, kind: {**self.wire[kind], grown: "".join(self.pieces)}}
@@ -257,16 +257,16 @@ class CallAccumulator:
 
 
 def index_of(given: Any) -> int | None:
-    """The number of a call: some hosts spell it as a string."""
+    """The index of a call; some hosts send a string."""
     if isinstance(given, str) and given.isdecimal():
         return int(given)
     return whole(given)
 
 
 def begins_another(call: CallAccumulator, text: str | None, name: Any, arguments: Any) -> bool:
-    """Whether a delta for a known number begins another call: hosts give one number to several calls.
+    """Whether a delta with a known index begins another call: some hosts reuse an index.
 
-    Another id with a name, or with nothing else, does; another id with arguments alone is a host that changes ids.
+    It does with another id and a name, or no other field; another id with arguments only is a host that changes ids.
     """
     if text is not None and call.id is not None and text != call.id:
         return bool(name) or not arguments
@@ -277,21 +277,21 @@ def begins_another(call: CallAccumulator, text: str | None, name: Any, arguments
 
 
 class DetailReader:
-    """Pieces of entries to blocks: pieces of one type and index belong together."""
+    """Decodes the deltas of entries: those with the same type and index belong together."""
 
     def __init__(self, record: Recorder, block: OpenBlock, open: Callable[[str, Block], None]) -> None:
         self._record = record
         self._block = block
         self._open = open
-        self._keys: dict[Any, int] = {}  # of the block, by type and index of the entry
-        self._wires: dict[int, dict[str, Any]] = {}  # what an entry has beside its text
-        self.numbers: dict[int, int] = {}  # which of the entries a block is
-        self.aliases: dict[int, list[str]] = {}  # plain fields that gave the thinking of a block
+        self._keys: dict[Any, int] = {}  # key of the block, by type and index of the entry
+        self._wires: dict[int, dict[str, Any]] = {}  # fields of an entry beside its text
+        self.numbers: dict[int, int] = {}  # number of the entry of a block
+        self.aliases: dict[int, list[str]] = {}  # plain fields with the thinking of a block
         self.repeats: set[str] = set()  # plain fields that repeat the entries
         self.repeated = ""  # the text of the entries in this chunk, if a plain field repeats it
 
     def read(self, detail: Any) -> None:
-        """Goes on with the entry that a piece belongs to, or begins it."""
+        """Handles one delta of an entry."""
         kind = detail.get("type") if isinstance(detail, dict) else None
         if kind not in DETAIL_DECODERS:
             self._begin(OpaqueBlock(dialect=API, value={DETAILS: [detail]}))
@@ -335,7 +335,7 @@ class DetailReader:
             self._record.delta(key, text)
 
     def _is_other(self, key: int, detail: dict[str, Any]) -> bool:
-        """Whether a piece begins an entry of its own although one of its type and index is known."""
+        """Whether a delta begins another entry although its type and index are known."""
         known = self._wires[key]
         given = detail.get("id")
         if given and known.get("id") and given != known["id"]:
@@ -345,7 +345,7 @@ class DetailReader:
         return not self._record.is_open(key)
 
     def _takes_over(self, text: str) -> bool:
-        """Whether the entry repeats the plain thinking that came just before: then that thinking is the entry."""
+        """Whether the entry repeats the plain thinking just before it: then they are one block."""
         block = self._block
         if not text or text == self.repeated or block.track not in THOUGHTS or not self._record.is_open(block.key):
             return False
@@ -357,7 +357,7 @@ class DetailReader:
         return True
 
     def finished(self, key: int) -> Block:
-        """The block of an entry, as the whole answer would have shown it."""
+        """The block of an entry, decoded as in a whole answer."""
         wire = {name: value for name, value in self._wires[key].items() if name != PIECES}
         grown = TEXTS.get(wire["type"], "data")
         pieces = self._wires[key].get(PIECES)
@@ -366,7 +366,7 @@ class DetailReader:
         return decode_detail(wire, self.numbers[key])
 
     def mark_repeats(self, content: tuple[Block, ...], marks: dict[str, Any], compat: Compat) -> None:
-        """Notes which plain fields repeated the entries, where these are not the usual ones."""
+        """Adds the hint about plain fields that repeat the entries, if they are not the default ones."""
         if not any(isinstance(content[key], ThinkingBlock) for key in self.numbers):
             return
         text = joined_text(content[key] for key in self.numbers)

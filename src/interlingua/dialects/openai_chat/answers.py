@@ -1,4 +1,4 @@
-"""Whole answers, and the envelope that streamed ones share with them."""
+"""Whole answers, and the envelope that streamed answers share with them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -54,7 +54,7 @@ def read_answer(
     base: AssistantMessage,
     compat: Compat,
 ) -> AssistantMessage:
-    """The message of an answer whose content is read already; `choice` is None where the answer has none."""
+    """The message with this content, which is already decoded; `choice` is None if the answer has none."""
     stop = optional((choice or {}).get("finish_reason"))
     if choice is None and is_prompt_filtered(envelope):
         stop = FILTERED
@@ -77,10 +77,10 @@ def read_answer(
 
 
 def reason_of(stop: str | None, content: tuple[Block, ...]) -> StopReason:
-    """Why the answer ended. A refusal is no answer, whatever the wire calls it."""
+    """Our stop reason. A refusal is an error, whatever `finish_reason` is."""
     if any(isinstance(block, TextBlock) and block.refusal for block in content):
         return "error"
-    # A word that no host is known to use may mean that the answer was cut: its calls must not run.
+    # An unknown value may mean that the answer was cut off: its calls must not run.
     if stop and known_reason(stop, STOP_REASONS) is None and any(isinstance(block, ToolCall) for block in content):
         return "length"
     return reason_for(stop, STOP_REASONS, content)
@@ -98,7 +98,7 @@ def _error_message(stop: str | None, choice: Mapping[str, Any], content: tuple[B
 
 
 def is_prompt_filtered(envelope: Mapping[str, Any]) -> bool:
-    """Whether Azure's filter took the prompt, so that there is no choice at all."""
+    """Whether Azure's filter blocked the prompt, so that there is no choice."""
     return bool(_filters(envelope))
 
 
@@ -181,15 +181,15 @@ def wire_stop_reason(message: AssistantMessage) -> str | None:
     if stop in STOP_REASONS and reason_of(stop, content) == message.stop_reason:
         return stop
     if message.stop_reason == "error" and reason_of("stop", content) == "error":
-        return "stop"  # a refusal says it all
+        return "stop"  # the refusal shows the failure
     return WIRE_STOP_REASONS.get(message.stop_reason or "")
 
 
 @response_decoder(API)
 def decode_response(body: Any, base: AssistantMessage, given: Given) -> AssistantMessage:
-    """A whole answer. Of several choices the first is the message; the others are kept beside it."""
+    """A whole answer: the first choice; the others are kept in the residual."""
     wire = an_object(body, API)
-    if wire.get("error"):  # some hosts say it with status 200
+    if wire.get("error"):  # some hosts send errors with status 200
         raise decode_error(0, wire)
     compat, choices = compat_of(given.quirks), wire.get("choices")
     envelope = {key: value for key, value in wire.items() if key != "choices"}
@@ -198,7 +198,7 @@ def decode_response(body: Any, base: AssistantMessage, given: Given) -> Assistan
         return read_answer(empty, None, (), {}, base, compat)
     choice, *others = each(choices, "choices", API, lambda item: an_object(item, API))
     beside: dict[str, Any] = {CHOICES: others} if others else {}
-    if choice.get("message") is None and _is_failed(choice):  # so Azure gives a choice of which its filter took all
+    if choice.get("message") is None and _is_failed(choice):  # Azure, for a choice that was filtered completely
         return read_answer(envelope, choice, (), {**beside, UNSAID: True}, base, compat)
     wire_message = an_object(choice.get("message"), API, "$.choices[0].message")
     content, extra_fields = decode_assistant(wire_message, compat, Pairing(given.mint).mint, answer=True)

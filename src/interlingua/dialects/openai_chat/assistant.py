@@ -1,4 +1,4 @@
-"""The assistant's message: thinking, text and calls, both ways."""
+"""The assistant message: decoding and encoding of its tracks (thinking, text, calls, …)."""
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
@@ -35,11 +35,11 @@ from .content import (
 )
 from .facts import API, DETAIL, DETAILS, FIELDS, INDEXED, PART, PARTS, RANKS, REPEATS, THOUGHTS, TRACKS, Compat
 
-# The model's thinking: plain text in one of several fields, or entries with signatures and seals.
+# --- thinking: plain text in one of several fields, or entries of `reasoning_details` --------------------------------
 
 
 def decode_detail(wire: Any, at: int) -> Block:
-    """One entry of `reasoning_details`, the `at`th."""
+    """Decodes entry `at` of `reasoning_details`."""
     try:
         block, marks = DETAIL_DECODERS[wire["type"]](wire)
         block = replace(block, extra={API: marks}) if marks else block
@@ -72,7 +72,7 @@ DETAIL_DECODERS: dict[str, Callable[[dict[str, Any]], tuple[ThinkingBlock, dict[
 
 
 def encode_detail(block: ThinkingBlock, at: int) -> dict[str, Any]:
-    """The entry with its index, by which clients put streamed entries together."""
+    """The entry with its index, by which clients join streamed entries."""
     kind = "reasoning.encrypted" if block.redacted else (block.extra.get(API) or {}).get(DETAIL, "reasoning.text")
     wire: dict[str, Any] = {"type": kind}
     if block.redacted:
@@ -86,11 +86,11 @@ def encode_detail(block: ThinkingBlock, at: int) -> dict[str, Any]:
     return restored(wire, block.extra, API)
 
 
-TEXTS = {"reasoning.text": "text", "reasoning.summary": "summary"}  # where an entry has its text
+TEXTS = {"reasoning.text": "text", "reasoning.summary": "summary"}  # the text field by type
 
 
 def is_detail(block: ThinkingBlock) -> bool:
-    """Whether the thinking needs an entry of its own: signed, sealed, or with more fields than its text."""
+    """Whether thinking needs an entry: it is signed, redacted, or has further fields."""
     if block.thinking_signature is not None or block.redacted:
         return True
     extra_fields = block.extra.get(API) or {}
@@ -102,7 +102,7 @@ def joined_text(details: Iterable[Block]) -> str:
 
 
 def usual_repeats(other_thoughts: bool, compat: Compat, *, answer: bool) -> list[str]:
-    """The fields that repeat the text of details: in answers the usual one, for clients that know no details."""
+    """The fields that repeat the text of details: in answers the host's field, for clients without details."""
     return [compat.reasoning_field] if answer and not other_thoughts else []
 
 
@@ -111,7 +111,7 @@ def plain_thought(text: str, names: list[str], compat: Compat) -> ThinkingBlock:
 
 
 def text_in(details: list[Any]) -> str:
-    """The text of some entries."""
+    """The joined text of entries."""
     if len(details) == 1 and isinstance(details[0], dict):
         text = details[0].get("text") or details[0].get("summary")
         return text if isinstance(text, str) else ""
@@ -124,13 +124,13 @@ def text_in(details: list[Any]) -> str:
     )
 
 
-# The assistant's message, which has a place for each kind of content, read as blocks.
+# --- wire to ours ----------------------------------------------------------------------------------------------------
 
 
 def decode_assistant(
     wire: dict[str, Any], compat: Compat, mint: Callable[[], str], *, answer: bool
 ) -> tuple[tuple[Block, ...], dict[str, Any]]:
-    """The blocks of an assistant message, and what saying them again would get wrong about it."""
+    """The blocks of an assistant message, and its residual."""
     tracks, marks = _decode_tracks(wire, compat, mint, answer=answer)
     blocks = sourced([block for track in TRACKS for block in tracks.get(track, ())], wire)
     return tuple(blocks), _assistant_residual(wire, blocks, marks, compat, answer=answer)
@@ -146,7 +146,7 @@ def _assistant_residual(
     ):
         marks[PARTS] = True
         encoded = encode_assistant(blocks, marks, compat, QUIET, answer=answer)
-    # The items of a list have their own residuals.
+    # Items of lists have residuals of their own.
     lists = {
         key: encoded[key] for key in _LISTS if isinstance(wire.get(key), list) and isinstance(encoded.get(key), list)
     }
@@ -159,7 +159,7 @@ _LISTS = ("content", DETAILS, "annotations", "images", "tool_calls")
 def _decode_tracks(
     wire: dict[str, Any], compat: Compat, mint: Callable[[], str], *, answer: bool
 ) -> tuple[dict[str, list[Block]], dict[str, Any]]:
-    """The blocks at each place of the message."""
+    """The blocks of each track."""
     tracks: dict[str, list[Block]] = {}
     marks: dict[str, Any] = {}
     details = wire.get(DETAILS)
@@ -172,7 +172,7 @@ def _decode_tracks(
             tracks["content"] = [TextBlock(text=content)]
     elif isinstance(content, list):
         tracks["content"] = [decode_assistant_part(part) for part in content]
-    elif content is not None:  # some hosts give structured output as an object
+    elif content is not None:  # some hosts have structured output as an object
         tracks["content"] = [TextBlock(text=jsontext.compact(content))]
     refusal = wire.get("refusal")
     if isinstance(refusal, str) and refusal:
@@ -197,7 +197,7 @@ def _decode_tracks(
 def _decode_thoughts(
     wire: dict[str, Any], tracks: dict[str, list[Block]], marks: dict[str, Any], compat: Compat, *, answer: bool
 ) -> None:
-    """Thinking in plain fields, each wording once: what only repeats the details is noted, not read again."""
+    """Thinking in plain fields, each text once; fields that repeat the details become a hint."""
     message = joined_text(tracks.get(DETAILS, ()))
     repeats: list[str] = []
     names_of: dict[str, list[str]] = {}
@@ -215,7 +215,7 @@ def _decode_thoughts(
 
 
 def decode_assistant_part(wire: Any) -> Block:
-    """A part of an assistant's content list; of media it is noted, since their usual place is another."""
+    """Decodes a part of an assistant's content list; media get a hint, because they have tracks of their own."""
     block = decode_part(wire)
     if isinstance(block, (ImageBlock, AudioBlock, DocumentBlock)):
         return with_residual(block, API, **{PART: True})
@@ -227,7 +227,7 @@ def is_audio(wire: Any) -> bool:
 
 
 def decode_assistant_audio(wire: dict[str, Any], *, answer: bool) -> AudioBlock:
-    """Sound that the model made. An answer brings it whole; a request refers to it by its id."""
+    """Audio of the model: whole in an answer, by id in a request (platform.openai.com/docs/guides/audio)."""
     sound = AudioBlock(file_id=optional(wire.get("id")))
     if answer:
         sound = replace(sound, data=optional(wire.get("data")), transcript=optional(wire.get("transcript")))
@@ -242,7 +242,7 @@ def is_legacy_call(wire: Any) -> bool:
 
 
 def _without_indexes(calls: list[Any], marks: dict[str, Any]) -> list[Any]:
-    """The calls of a whole answer without the numbers that some hosts give them."""
+    """The calls of a whole answer without the `index` that some hosts add."""
     indexes = [call.get("index") if isinstance(call, dict) else None for call in calls]
     if not any(isinstance(call, dict) and "index" in call for call in calls):
         return calls
@@ -250,7 +250,7 @@ def _without_indexes(calls: list[Any], marks: dict[str, Any]) -> list[Any]:
     return [{k: v for k, v in call.items() if k != "index"} if isinstance(call, dict) else call for call in calls]
 
 
-# Blocks encoded as the assistant's message.
+# --- ours to wire ----------------------------------------------------------------------------------------------------
 
 
 def encode_assistant_audio(sound: AudioBlock, *, answer: bool) -> dict[str, Any]:
@@ -268,7 +268,7 @@ def encode_assistant_audio(sound: AudioBlock, *, answer: bool) -> dict[str, Any]
 def encode_assistant(
     blocks: Iterable[Block], residual: Mapping[str, Any], compat: Compat, report: Reporter, *, answer: bool
 ) -> dict[str, Any]:
-    """An assistant message that says the blocks."""
+    """Encodes blocks as an assistant message."""
     assistant_encode = _AssistantEncode(residual, compat, report, answer=answer)
     for at, block in enumerate(blocks):
         report.block = at
@@ -278,7 +278,7 @@ def encode_assistant(
 
 
 class _AssistantEncode:
-    """Puts blocks into the places of an assistant message, and watches what becomes of their order and borders."""
+    """Collects blocks into the tracks of an assistant message, and reports lost order and boundaries."""
 
     def __init__(self, residual: Mapping[str, Any], compat: Compat, report: Reporter, *, answer: bool) -> None:
         self.residual = residual
@@ -286,7 +286,7 @@ class _AssistantEncode:
         self.report = report
         self.answer = answer
         self.parts_kept = bool(residual.get(PARTS))
-        self.runs: list[str] = []  # the tracks in the order in which they were used
+        self.runs: list[str] = []  # tracks in order of use
         self.content: list[tuple[bool, Any]] = []  # (whether it is a plain string, the string or the part)
         self.blank = False  # an empty text was encoded
         self.thoughts: dict[str, list[str]] = {}
@@ -295,7 +295,7 @@ class _AssistantEncode:
         self.refusals: list[str] = []
         self.citations: list[tuple[Citation, int]] = []
         self.texts = 0
-        self.spoken = 0  # how much text came before
+        self.spoken = 0  # length of the text so far
         self.signature: str | None = None
         self.sound: dict[str, Any] | None = None
         self.images: list[Any] = []
@@ -516,9 +516,9 @@ class _AssistantEncode:
         return not self.answer and len(self.content) > 1
 
     def _report_order(self, text: str) -> None:
-        """Whether the order of the blocks is lost, and borders between them."""
+        """Reports lost order of blocks, and lost boundaries between them."""
         natural = all(RANKS[a] < RANKS[b] for a, b in pairwise(self.runs))
-        # A thought with the same text as the details is taken for their repetition.
+        # Thinking with the text of the details would be decoded as their repetition.
         twice = bool(text) and any("".join(pieces) == text for pieces in self.thoughts.values())
         if not natural or twice:
             self.report.lost("order", "thinking, text and calls have places of their own", "weakened", field="content")

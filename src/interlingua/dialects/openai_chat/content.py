@@ -25,11 +25,11 @@ from ..openai_shared import data_url, odd_prefix, read_data_url
 from ..residual import RESPONSE, keeping, optional, put_back, residual, restored, string, whole
 from .facts import API, AS, BREAKPOINT, CACHE, CUSTOM, GENERATED, MEDIA_RULE, OBJECT, PART, PLAIN, PREFIX, SPLIT
 
-# The parts of a content list, as blocks and back.
+# --- parts of a content list -----------------------------------------------------------------------------------------
 
 
 def decode_part(wire: Any) -> Block:
-    """One part of a content list; whatever is not as this wire has it is kept as it is, opaque."""
+    """Decodes a part of a content list; an unknown or malformed one becomes an opaque block."""
     kind = wire.get("type") if isinstance(wire, dict) else None
     if not isinstance(kind, str):
         return OpaqueBlock(dialect=API, value={"content": [wire]})
@@ -43,7 +43,7 @@ def decode_part(wire: Any) -> Block:
 
 
 def _marked(block: Any, marks: dict[str, Any], wire: dict[str, Any]) -> Block:
-    """The block with its marks and with what its own encoding gets wrong about `wire`."""
+    """The block with hints and its residual."""
     if marks:
         block = replace(block, extra={API: marks})
     extra_fields = residual(wire, say_part(block)[0])
@@ -60,7 +60,7 @@ def _decode_refusal(wire: dict[str, Any]) -> tuple[Block, dict[str, Any]]:
 
 
 def _decode_thought(wire: dict[str, Any]) -> tuple[Block, dict[str, Any]]:
-    """Mistral's thinking, itself a list of text chunks."""
+    """Mistral's thinking part: a list of text chunks (docs.mistral.ai, Reasoning)."""
     given, marks = wire["thinking"], {PART: True}
     if isinstance(given, str):
         text, marks = given, {PART: True, PLAIN: True}
@@ -79,7 +79,7 @@ def chunk_text(chunk: dict[str, Any]) -> str:
 
 
 def _decode_by_url(wire: dict[str, Any]) -> tuple[Block, dict[str, Any]]:
-    """`image_url` and `audio_url`: an object with a URL, or at some hosts the bare URL."""
+    """`image_url` and `audio_url`: an object with a URL; some hosts have the URL itself."""
     kind = wire["type"]
     given = wire[kind]
     bare = isinstance(given, str)
@@ -113,7 +113,7 @@ def _decode_file(wire: dict[str, Any]) -> tuple[Block, dict[str, Any]]:
     elif given.startswith("data:") or "://" in given:
         source, marks = _decode_source(given, DocumentBlock)
         block = source(cache=decode_cache(wire))
-    else:  # some hosts take the base64 text alone
+    else:  # some hosts have the base64 text itself
         block, marks = DocumentBlock(data=given, cache=decode_cache(wire)), {}
     if isinstance(block, DocumentBlock):
         block = replace(block, file_id=file_id, title=optional(file.get("filename")))
@@ -148,7 +148,7 @@ _PART_DECODERS: dict[str, Callable[[dict[str, Any]], tuple[Block, dict[str, Any]
 
 
 def _decode_source(url: str, usual: type[Any]) -> tuple[Callable[..., Any], dict[str, Any]]:
-    """What makes a block of the URL: the media type of the data in it decides the kind of block."""
+    """The block class for a URL, by the media type of its data."""
     found = read_data_url(url)
     if found is None:
         return lambda **more: usual(url=url, **more), {}
@@ -185,7 +185,7 @@ def _format_of(mime: str) -> str:
 
 
 def decode_cache(wire: Mapping[str, Any]) -> CacheMarker | None:
-    """A breakpoint, in Anthropic's field, which routers accept too, or in OpenAI's own."""
+    """A cache breakpoint, in Anthropic's field, which routers accept, or in OpenAI's own."""
     for key in (CACHE, BREAKPOINT):
         marker = wire.get(key)
         if isinstance(marker, dict):
@@ -197,7 +197,7 @@ def decode_cache(wire: Mapping[str, Any]) -> CacheMarker | None:
 
 
 def encode_part(block: Block, report: Reporter) -> list[Any]:
-    """The block as a part of a content list; none (reported) when this wire cannot say it there."""
+    """Encodes a block as a part of a content list; none, with a report, if the wire has no such part."""
     encoded = [] if isinstance(block, ThinkingBlock) else say_part(block)
     if not encoded:
         report.lost(type(block).__name__, "this wire has no such block here")
@@ -212,7 +212,7 @@ def encode_part(block: Block, report: Reporter) -> list[Any]:
 
 
 def say_part(block: Block) -> list[Any]:
-    """The same without a word about what is lost."""
+    """The same without reports."""
     wire: dict[str, Any] | None
     match block:
         case TextBlock():
@@ -318,7 +318,7 @@ def _encode_audio(
 
 
 def put_cache(wire: dict[str, Any], cache: CacheMarker) -> None:
-    """Puts the breakpoint into the field it came in."""
+    """Writes a cache breakpoint into its original field."""
     wire[BREAKPOINT if _is_openai_s(cache) else CACHE] = _encode_marker(cache)
 
 
@@ -341,9 +341,9 @@ _MEDIA_FIELDS = {
 
 
 def _account(block: ImageBlock | AudioBlock | DocumentBlock, encoded: Any, report: Reporter) -> None:
-    """Reports what reading the part again would not bring back."""
+    """Reports the fields that decoding the part would not restore."""
     if isinstance(block, ImageBlock) and _is_plain_picture(block):
-        return  # by far the most common, and the most expensive to look at
+        return  # fast path: the most common case, and the most expensive to compare
     again = decode_part(encoded)
     if type(again) is not type(block):
         report.lost(type(block).__name__, "it is read back as another kind of block", "weakened")
@@ -365,14 +365,14 @@ def json_name(name: str) -> str:
 
 
 def chunks_in(thinking: list[Any]) -> str | None:
-    """The text of thinking that comes in chunks, if all are such as this wire has."""
+    """The text of thinking chunks; None if one of them is not text."""
     try:
         return "".join(map(chunk_text, thinking))
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
 
 
-# What a message adds to its text: where it comes from, and who signed it.
+# --- citations and signatures of a message ---------------------------------------------------------------------------
 
 
 def decode_citation(wire: dict[str, Any]) -> Citation:
@@ -389,7 +389,7 @@ def decode_citation(wire: dict[str, Any]) -> Citation:
 
 
 def encode_citation(citation: Citation, offset: int) -> dict[str, Any]:
-    """A source of a text that begins `offset` characters into all the text of the message."""
+    """A citation of a text that starts at `offset` in the text of the message."""
     inner: dict[str, Any] = {}
     if citation.url is not None:
         inner["url"] = citation.url
@@ -406,7 +406,7 @@ def encode_citation(citation: Citation, offset: int) -> dict[str, Any]:
 
 
 def google_signature(wire: Mapping[str, Any]) -> str | None:
-    """Google's thought signature, where its compatible endpoint puts it."""
+    """Google's thought signature, in `extra_content` of its compatible endpoint."""
     content = wire.get("extra_content")
     google = content.get("google") if isinstance(content, dict) else None
     return optional(google.get("thought_signature")) if isinstance(google, dict) else None
@@ -417,7 +417,7 @@ def signed(signature: str) -> dict[str, Any]:
 
 
 def sourced(blocks: list[Block], wire: Mapping[str, Any]) -> list[Block]:
-    """The blocks with what the message says of its text: its first one is signed, and has the sources."""
+    """The blocks with the citations and the signature of the message on the first text."""
     given: Any = wire.get("annotations")
     signature = google_signature(wire)
     if not given and signature is None:
@@ -436,7 +436,7 @@ def are_sources(given: Any) -> bool:
 
 
 def shifted(citation: Citation, before: int) -> Citation:
-    """The source with its places counted from the beginning of its own text."""
+    """The citation with offsets relative to its own text."""
     if not before:
         return citation
     return replace(
@@ -446,11 +446,11 @@ def shifted(citation: Citation, before: int) -> Citation:
     )
 
 
-# Tool calls, and which call a result answers.
+# --- tool calls ------------------------------------------------------------------------------------------------------
 
 
 def decode_call(wire: Any, mint: Callable[[], str], *, answer: bool = False) -> Block:
-    """One entry of `tool_calls`. In an answer, blank arguments mean none and are not sent back as they were."""
+    """Decodes an entry of `tool_calls`. In an answer, blank arguments are decoded as none."""
     try:
         call, marks = _read_call(wire, mint)
     except (KeyError, TypeError, ValueError, AttributeError):
@@ -472,7 +472,7 @@ def _read_call(wire: Any, mint: Callable[[], str]) -> tuple[ToolCall, dict[str, 
     kind, call_id, marks = wire.get("type") or "function", wire.get("id"), {}
     function = wire[kind]
     name = string(function["name"])
-    if kind == "custom":  # it takes one text instead of arguments: here that is the argument `input`
+    if kind == "custom":  # a custom tool takes a text: our argument `input`
         arguments, text, broken = {"input": string(function["input"])}, None, None
         marks[CUSTOM] = True
     elif kind == "function":
@@ -497,7 +497,7 @@ def _read_call(wire: Any, mint: Callable[[], str]) -> tuple[ToolCall, dict[str, 
 
 
 def _read_arguments(given: Any) -> tuple[dict[str, Any], str | None, str | None, bool]:
-    """Arguments as a ToolCall has them, and whether they came as an object: some hosts do not write them as text."""
+    """Fields of a ToolCall, and whether the arguments were an object: some hosts do not send text."""
     if given is None:
         return {}, None, None, False
     if isinstance(given, dict):
@@ -506,7 +506,7 @@ def _read_arguments(given: Any) -> tuple[dict[str, Any], str | None, str | None,
 
 
 def real_id(wire_id: Any) -> str | None:
-    """The id, unless the wire gave none; "null" is how one SDK spells that."""
+    """The id, or None; one SDK writes "null" for none."""
     return wire_id if isinstance(wire_id, str) and wire_id not in ("", "null") else None
 
 
@@ -526,7 +526,7 @@ def encode_call(call: ToolCall) -> dict[str, Any]:
 
 
 def is_custom(call: ToolCall) -> bool:
-    """Whether the call was one of a custom tool, and its arguments are still one text."""
+    """Whether the call is of a custom tool and its arguments are still one text."""
     given = call.arguments
     return (
         bool((call.extra.get(API) or {}).get(CUSTOM)) and given.keys() == {"input"} and isinstance(given["input"], str)
@@ -534,7 +534,7 @@ def is_custom(call: ToolCall) -> bool:
 
 
 def encode_answered_call(call: ToolCall) -> dict[str, Any]:
-    """A call of an answer. Clients parse the arguments, so none are sent as an empty object."""
+    """A call of an answer. Clients parse the arguments, so blank ones are sent as `{}`."""
     if is_blank(call):
         call = replace(call, arguments_text=None)
     encoded = encode_call(call)
@@ -546,23 +546,23 @@ def is_blank(call: ToolCall) -> bool:
 
 
 class Pairing:
-    """Which call a result answers: by id within the turn, one result for each call, else the latest call of that id.
+    """Pairs results with calls: by id within the turn, one result per call, else the latest call with that id.
 
-    Calls that came without an id get one here; their results, which have none either, are paired in order.
+    Calls without an id get a generated one; results without an id are paired in order.
     """
 
     def __init__(self, mint: Callable[[int], str] | None = None) -> None:
         self._mint = mint or _call_number
         self._generated = 0
         self._names: dict[str, str] = {}
-        self._open: list[tuple[str | None, str, str]] = []  # (id on the wire, id, name) of the calls not answered yet
+        self._open: list[tuple[str | None, str, str]] = []  # (wire id, id, name) of calls without a result
 
     def mint(self) -> str:
         self._generated += 1
         return self._mint(self._generated - 1)
 
     def turn(self) -> None:
-        """Another assistant message begins."""
+        """Starts the turn of another assistant message."""
         self._open = []
 
     def made(self, wire_id: Any, call_id: str, name: str) -> None:
@@ -570,7 +570,7 @@ class Pairing:
         self._names[call_id] = name
 
     def answered(self, wire_id: Any) -> tuple[str | None, str | None]:
-        """The id and the name of the call that a result with this id on the wire answers; no id where none fits."""
+        """The id and the name of the call for a result with this wire id; None if there is none."""
         wire_id = real_id(wire_id)
         for at, (known, call_id, name) in enumerate(self._open):
             if known == wire_id:

@@ -1,4 +1,4 @@
-"""Streamed answers, read."""
+"""Decoding of streamed answers. platform.openai.com/docs/api-reference/chat-streaming"""
 
 from typing import Any
 
@@ -52,7 +52,7 @@ from .facts import (
 
 
 class StreamDecoder(Decoder):
-    """Frames of a streamed answer to events."""
+    """Decodes the frames of a streamed answer."""
 
     API = API
 
@@ -60,21 +60,21 @@ class StreamDecoder(Decoder):
         super().__init__(**given)
         self._compat = compat_of(self._quirks)
         self._shell: dict[str, Any] = {}  # the wire's envelope
-        self._keys: tuple[str, ...] = ()  # of the latest chunk, whose envelope …
-        self._latest: dict[str, Any] = {}  # … is merged when another shape comes
-        self._choice: dict[str, Any] = {}  # the first choice, without its message
-        self._message: dict[str, Any] = {}  # what the message has beside its tracks, and tracks that are empty so far
+        self._keys: tuple[str, ...] = ()  # keys of the latest chunk, whose envelope …
+        self._latest: dict[str, Any] = {}  # … is merged when a chunk with other keys comes
+        self._choice: dict[str, Any] = {}  # the first choice without its message
+        self._message: dict[str, Any] = {}  # fields of the message beside its tracks, and empty tracks
         self._others: dict[Any, dict[str, Any]] = {}  # the other choices, whole
         self._block = OpenBlock(self._record, self._finished)
         self._calls = CallReader(self._record, self._block, Pairing(self._mint))
         self._details = DetailReader(self._record, self._block, self._open)
-        self._hot = ""  # the track that the next chunk most likely goes on with, if it looks like the last one:
+        self._hot = ""  # the track of the next chunk, if it looks like the last one:
         self._quiet: dict[str, Any] = {}  # its choice without the delta, …
-        self._rest: dict[str, Any] = {}  # … its delta without the piece
-        self._wires: dict[int, dict[str, Any]] = {}  # what blocks have beside their text
-        self._grown: dict[str, int] = {}  # the blocks of audio and of a call of the old kind
+        self._rest: dict[str, Any] = {}  # … its delta without the fragment
+        self._wires: dict[int, dict[str, Any]] = {}  # fields of blocks beside their text
+        self._grown: dict[str, int] = {}  # the blocks of audio and of a legacy function call
         self._texts = 0
-        self._spoken = 0  # how much text the finished ones have
+        self._spoken = 0  # length of the finished texts
         self._listed = False
         self._ended = False
 
@@ -92,7 +92,7 @@ class StreamDecoder(Decoder):
             self._latest = value
             hot, choices = self._hot, value["choices"]
             if hot and hot == self._block.track and len(choices) == 1:
-                # Most chunks bring the next piece of the block that opened last, and look just like the last one.
+                # Fast path: most chunks have the next fragment of the open block and look like the last one.
                 choice = choices[0]
                 delta = choice.pop("delta", None)
                 if delta and choice == self._quiet:
@@ -133,7 +133,7 @@ class StreamDecoder(Decoder):
             self._merge_envelope(self._latest)
         self._merge_envelope(value)
         self._latest = {}
-        # Chunks of the same shape differ in nothing that matters, unless they are of those that carry usage or errors.
+        # Chunks with the same keys have the same envelope, unless they carry usage or errors.
         self._keys = () if "error" in value or "x_groq" in value else (*value,)
         self._record.note(
             **decode_envelope(self._shell, self._given),
@@ -147,8 +147,8 @@ class StreamDecoder(Decoder):
             if key == "choices" or (key in shell and (text is None or text == "")):
                 continue
             if key == "id" and shell.get("id"):
-                continue  # some hosts change it from chunk to chunk
-            if key == "object":  # whatever hosts call their chunks
+                continue  # some hosts change it in every chunk
+            if key == "object":  # hosts have different values for chunks
                 text = "chat.completion"
             if key == "x_groq" and isinstance(text, dict) and isinstance(shell.get(key), dict):
                 text = {**shell[key], **text}
@@ -158,7 +158,7 @@ class StreamDecoder(Decoder):
     # choices
 
     def _warm(self, choice: dict[str, Any], delta: dict[str, Any], track: str) -> None:
-        """Notes what a chunk looks like that only brings more of the same."""
+        """Remembers the shape of a chunk that only continues the open block."""
         quiet = {key: value for key, value in choice.items() if key != "delta"}
         if self._block.track == track and delta is choice.get("delta") and not any(quiet.values()):
             self._hot, self._quiet = track, quiet
@@ -192,7 +192,7 @@ class StreamDecoder(Decoder):
                 self._read_shell(key, value)
 
     def _read_shell(self, key: str, value: Any) -> None:
-        """What a choice says beside its delta."""
+        """Handles the fields of a choice beside its delta."""
         if key == "finish_reason":
             if value or not self._choice.get(key):
                 self._choice[key] = value
@@ -202,7 +202,7 @@ class StreamDecoder(Decoder):
             grow(self._choice, {key: value}, ())
 
     def _read_many(self, delta: dict[str, Any], reported: list[str]) -> None:
-        """A delta of several kinds: thinking first, then text, then calls; text that stands twice is read once."""
+        """A delta of several kinds: thinking first, then text, then calls; the same text is read once."""
         details = delta.get(DETAILS)
         message = text_in(details) if isinstance(details, list) and details else ""
         received: list[Any] = []
@@ -245,7 +245,7 @@ class StreamDecoder(Decoder):
             grow(self._message, {key: value}, ())
 
     def _read_other(self, choice: dict[str, Any]) -> None:
-        """A choice that is not the first: kept as the whole answer would show it."""
+        """Another choice than the first: assembled as in a whole answer."""
         known = self._others.setdefault(choice["index"], {})
         for key, value in choice.items():
             if key in ("delta", "message"):
@@ -312,7 +312,7 @@ class StreamDecoder(Decoder):
         self._record.close(self._block.key, block)
 
     def _feed_accumulator(self, track: str, value: dict[str, Any]) -> None:
-        """Sound, or a call of the old kind: it opens when enough is known, and grows."""
+        """Audio, or a legacy function call: opened when its id or name is known."""
         known = self._message.get(track)
         wire = known if isinstance(known, dict) else {}
         grow(wire, value, ACCUMULATING)
@@ -338,7 +338,7 @@ class StreamDecoder(Decoder):
                 joined(other) for _, other in sorted(self._others.items(), key=lambda item: str(item[0]))
             ]
         choice = self._choice or None
-        if choice is not None and isinstance(choice.get("error"), dict):  # OpenRouter's way to fail in the middle
+        if choice is not None and isinstance(choice.get("error"), dict):  # OpenRouter sends errors inside a choice
             self.failure = decode_error(0, {"error": choice["error"]})
         self._record.end(read_answer(self._shell, choice, content, beside, self._given, self._compat))
 
@@ -348,7 +348,7 @@ class StreamDecoder(Decoder):
             self._record.close(key, self._finished(key, self._block.track if key == self._block.key else ""))  # type: ignore[arg-type]
 
     def _finished(self, key: int, track: str) -> Block:
-        """The block, read from what the whole answer would have shown."""
+        """The block, decoded as in a whole answer."""
         record = self._record
         if key in self._details.numbers:
             return self._details.finished(key)
@@ -371,7 +371,7 @@ class StreamDecoder(Decoder):
         return self._sourced(finished) if isinstance(finished, TextBlock) else finished
 
     def _sourced(self, block: TextBlock) -> TextBlock:
-        """The text with the sources that came until its end, and its signature if it is the first."""
+        """The text with its citations so far, and the signature if it is the first."""
         given, before, first = self._message.get("annotations"), self._spoken, not self._texts
         self._spoken += len(block.text)
         self._texts += 1
@@ -383,7 +383,7 @@ class StreamDecoder(Decoder):
         return block if signature is None else replace(block, text_signature=signature)
 
     def _residual(self, content: tuple[Block, ...]) -> dict[str, Any]:
-        """What the message had beside its blocks, as the residual of the whole message would hold it."""
+        """The residual of the message, as in a whole answer."""
         marks: dict[str, Any] = {}
         self._details.mark_repeats(content, marks, self._compat)
         if self._listed and not _implies_parts(content):
@@ -400,13 +400,13 @@ class StreamDecoder(Decoder):
         return {**residual(wire, encoded), **marks}
 
 
-_PADDING = frozenset({"obfuscation", "p"})  # noise against traffic analysis
+_PADDING = frozenset({"obfuscation", "p"})  # padding against traffic analysis
 _CHOICE_SHELL = frozenset({"delta", "message", "index"})
-_GIVEN = frozenset({*TRACKS, "annotations"})  # what the blocks say for themselves
+_GIVEN = frozenset({*TRACKS, "annotations"})  # contained in the blocks
 
 
 def _unnumbered(source: dict[str, Any]) -> dict[str, Any]:
-    """A source without the number that it needs in a stream, for clients to put lists together."""
+    """A citation without the `index` that joins lists in a stream."""
     return {key: value for key, value in source.items() if key != "index"}
 
 
@@ -415,12 +415,12 @@ def _rank(track: str) -> int:
 
 
 def _implies_parts(content: tuple[Block, ...]) -> bool:
-    """Whether saying the blocks gives a content list anyway, with the same parts."""
+    """Whether encoding the blocks gives a content list with the same parts."""
     encoded = encode_assistant(content, {}, PLAIN_HOST, QUIET, answer=True)["content"]
     listed = encode_assistant(content, {PARTS: True}, PLAIN_HOST, QUIET, answer=True)["content"]
     return isinstance(encoded, list) and len(encoded) == len(listed)
 
 
 def framing(content_type: str | None = None) -> Framing:
-    """Server-sent events; a host that was asked for a stream and gives one JSON document is understood too."""
+    """Server-sent events; or one JSON document, from a host that does not stream."""
     return framing_for(content_type, SSE)

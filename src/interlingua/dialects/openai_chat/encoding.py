@@ -1,4 +1,4 @@
-"""Streamed answers, written."""
+"""Encoding of streamed answers."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +20,7 @@ from .facts import API, CUSTOM, DETAILS, FIELDS, PART, PARTS, PIECES, PLAIN, REP
 
 
 class StreamEncoder(Encoder):
-    """Events to the bytes of a streamed answer."""
+    """Encodes a streamed answer."""
 
     encode_response = staticmethod(encode_response)
 
@@ -31,13 +31,13 @@ class StreamEncoder(Encoder):
         self._started = False
         self._head = b""  # a chunk up to its delta
         self._envelope: dict[str, Any] = {}
-        self._residual: dict[str, Any] = {}  # residual of the message, as far as it is known at the start
+        self._residual: dict[str, Any] = {}  # residual of the message that is known at the start
         self._writers: dict[int, Callable[[str], bytes]] = {}
-        self._track = ""  # of what was sent last
-        self._border = False  # whether a part of a content list ended, so that more text must not join it
-        self._details: dict[int, dict[str, Any]] = {}  # entries under way, by content index, as far as they were sent
+        self._track = ""  # track of the last delta
+        self._border = False  # a part of a content list ended: more text is another part
+        self._details: dict[int, dict[str, Any]] = {}  # open entries by content index, as sent so far
         self._encoded_details = 0
-        self._calls: dict[int, dict[str, Any]] = {}  # calls under way, likewise
+        self._calls: dict[int, dict[str, Any]] = {}  # open calls by content index, as sent so far
         self._encoded_calls = 0
         self._texts = 0
         self._spoken = 0
@@ -54,7 +54,7 @@ class StreamEncoder(Encoder):
         return b"".join((self._head, jsontext.write(delta), _TAIL))
 
     def _start(self, message: AssistantMessage) -> bytes:
-        """The first chunk, which always has the role."""
+        """The first chunk, with the role."""
         residual = response_residual(message)
         self._residual = residual.get(MESSAGE) or {}
         self._started = True
@@ -63,7 +63,7 @@ class StreamEncoder(Encoder):
 
     def _set_head(self, envelope: dict[str, Any]) -> None:
         self._envelope = {key: envelope[key] for key in ("id", "created", "model") if key in envelope}
-        self._envelope["object"] = "chat.completion.chunk"  # clients skip chunks that are called anything else
+        self._envelope["object"] = "chat.completion.chunk"  # clients ignore chunks with another `object`
         head = jsontext.write({**self._envelope, "choices": []})
         self._head = b"data: " + head[:-2] + b'{"index":0,"delta":'
 
@@ -82,7 +82,7 @@ class StreamEncoder(Encoder):
         return self._cross_border(always=True)
 
     def _cross_border(self, *, always: bool = False) -> bytes:
-        """An empty content list, which keeps two parts in a row apart."""
+        """An empty content list between two parts, which separates them."""
         border, self._border = self._border, False
         return self._write({"content": []}) if self._track == "content" and (border or always) else b""
 
@@ -121,7 +121,7 @@ class StreamEncoder(Encoder):
         return encoded
 
     def _write_sources(self, block: TextBlock) -> bytes:
-        """What the message adds to a text, while that text is the last content sent."""
+        """Citations and signature, while their text is the last content sent."""
         delta: dict[str, Any] = {}
         if block.citations and self._texts == 1:
             sources = [encode_citation(citation, self._spoken) for citation in block.citations]
@@ -193,7 +193,7 @@ class StreamEncoder(Encoder):
             return b""
         known = self._details.pop(index, None)
         if known is None:
-            # Clients put the entries together by their index, so it is always there.
+            # Clients join entries by their index.
             entry = {"index": self._encoded_details, **encode_detail(block, self._encoded_details)}
             self._encoded_details += 1
         else:
@@ -209,7 +209,7 @@ class StreamEncoder(Encoder):
         self._track = "thinking part"
         return self._write({"content": [part]})
 
-    # calls and what comes whole
+    # calls and whole blocks
 
     def _open_call(self, index: int, call: ToolCall) -> bytes:
         custom = bool((call.extra.get(API) or {}).get(CUSTOM))
@@ -276,7 +276,7 @@ class StreamEncoder(Encoder):
     # the end
 
     def _end(self, message: AssistantMessage) -> bytes:
-        """What the deltas could not say, the reason, the other choices, the usage."""
+        """Fields without a delta, the finish reason, the other choices, the usage."""
         before = b"" if self._started else self._start(message)
         given = whole_answer(message, self._compat, QUIET)
         self._set_head(given)
@@ -288,7 +288,7 @@ class StreamEncoder(Encoder):
         for choice in choices[1:]:
             rest = {key: value for key, value in choice.items() if key != "message"}
             delta = dict(choice.get("message") or {})
-            if isinstance(delta.get("tool_calls"), list):  # clients want their number
+            if isinstance(delta.get("tool_calls"), list):  # clients expect `index`
                 delta["tool_calls"] = [{"index": at, **call} for at, call in enumerate(delta["tool_calls"])]
             chunks.append({**self._envelope, "choices": [{**rest, "delta": delta}]})
         if usage is not None and self._has_usage:
@@ -317,7 +317,7 @@ _TAIL = b',"finish_reason":null}]}\n\n'
 
 
 def _wants_usage(request: Request) -> bool:
-    """Whether the client asked for usage at the end of the stream; requests of other wires are taken to have."""
+    """Whether the client requested usage (`stream_options.include_usage`); True for requests of other wires."""
     encoded: dict[str, Any] = {"stream_options": {"include_usage": True}}
     options = restored(encoded, request.extra, API).get("stream_options")
     return isinstance(options, dict) and bool(options.get("include_usage"))

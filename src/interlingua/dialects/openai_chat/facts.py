@@ -1,4 +1,4 @@
-"""Chat Completions: field names and values, our hints about them, and support for each of our fields."""
+"""Field names, values and hints of Chat Completions, its support for each of our fields, usage and errors."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,17 +16,17 @@ from ..residual import MESSAGE, RESPONSE, count, keeping, lenient, number, optio
 
 API = "openai-completions"
 
-# Where hosts put the text of the model's thinking; a message that has several is read in this order.
+# The fields in which hosts put thinking, in the order in which they are read.
 THOUGHTS = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
 DETAILS = "reasoning_details"
-# The places of an assistant message, in the order in which a whole one is read.
+# The fields with content of an assistant message, in the order of decoding.
 TRACKS = (*THOUGHTS, DETAILS, "content", "refusal", "audio", "images", "function_call", "tool_calls")
 RANKS = {track: rank for rank, track in enumerate(TRACKS)}
 
 PARTS, REPEATS, INDEXED = "~parts", "~repeats", "~indexed"
 PART, FIELDS, DETAIL, AS, PLAIN, PREFIX, SPLIT = "~part", "~fields", "~detail", "~as", "~plain", "~prefix", "~split"
 OBJECT, CUSTOM, GENERATED, CHOICE, CHOICES, NONE = "~object", "~custom", "~minted", "~choice", "~choices", "~none"
-UNSAID = "~unsaid"  # the choice has no message at all
+UNSAID = "~unsaid"  # the choice has no message
 FILTERED = "content_filter"
 # Options that are one field each; hosts have several names for the others.
 SAMPLING = {"temperature": "temperature", "top_p": "top_p", "top_k": "top_k"}
@@ -50,13 +50,13 @@ STOP_REASONS: dict[str, StopReason] = {
     "error": "error",
     "network_error": "error",
     "insufficient_system_resource": "error",
-    "model_context_window_exceeded": "error",  # the conversation did not fit: the word is what tells an overflow
+    "model_context_window_exceeded": "error",  # the conversation does not fit: an overflow, not a short answer
 }
 WIRE_STOP_REASONS = {"stop": "stop", "toolUse": "tool_calls", "length": "length", "error": "error", "aborted": "stop"}
-PIECES = "~pieces"  # what came of a string that is still growing, beside the keys of its object
+PIECES = "~pieces"  # fragments of a string, stored in its object
 
-# What only one form of an answer carries, as paths into the message: a stream has its own word for `object` and numbers
-# all calls and details, as some hosts do in whole answers; one host puts a `delta` beside the message of a whole one.
+# Fields that differ between streamed and whole answers, as paths into the message: a stream has another `object` and an
+# `index` in all calls and details, as some hosts have in whole answers; one host has a `delta` beside the message.
 UNEVEN: tuple[str, ...] = (
     f"$.content[].extra.{API}.~.index",
     f"$.extra.{API}.{RESPONSE}.~.object",
@@ -140,16 +140,16 @@ RESPONSE_SUPPORT: SupportTable = {
 }
 
 
-# What hosts do differently, as data.
+# --- differences of hosts --------------------------------------------------------------------------------------------
 
 
 class Compat(Struct, frozen=True, kw_only=True, rename="camel"):
-    """How a host departs from OpenAI's own service. The JSON names are those of `ModelDescriptor.compat`."""
+    """How a host differs from OpenAI's own service. The JSON names are those of `ModelDescriptor.compat`."""
 
-    supports_store: bool | None = None  # True: say `store: false`, so that nothing is kept
-    supports_developer_role: bool | None = None  # True: reasoning models get `developer`; False: nobody does
+    supports_store: bool | None = None  # True: send `store: false`
+    supports_developer_role: bool | None = None  # True: send `developer` to reasoning models; False: never
     supports_reasoning_effort: bool = True
-    reasoning_effort_map: dict[str, str | None] = {}  # our word -> the host's, null where it has none; `off` too
+    reasoning_effort_map: dict[str, str | None] = {}  # our effort, or `off`, -> the host's value; null: none
     supports_usage_in_streaming: bool = True
     max_tokens_field: str = "max_completion_tokens"
     seed_field: str = "seed"
@@ -162,8 +162,8 @@ class Compat(Struct, frozen=True, kw_only=True, rename="camel"):
     open_router_routing: dict[str, Any] = {}
     vercel_gateway_routing: dict[str, Any] = {}
     reasoning_field: str = "reasoning_content"
-    usage_includes_reasoning: bool | None = None  # whether completion_tokens count the thinking; None: see the total
-    path: str = "/chat/completions"  # {model} is the model's id
+    usage_includes_reasoning: bool | None = None  # whether completion_tokens include reasoning; None: by the total
+    path: str = "/chat/completions"  # {model} is replaced by the model id
 
 
 PLAIN_HOST = Compat()
@@ -171,7 +171,7 @@ _COMPAT_NAMES = frozenset(field.encode_name for field in struct_fields(Compat))
 
 
 def compat_of(quirks: Mapping[str, Any] | None, model: ModelDescriptor | None = None) -> Compat:
-    """The host's ways: the quirks of the variant, overruled field by field by what the model's description says."""
+    """The quirks of the variant, overridden by the `compat` of the model."""
     if not quirks and (model is None or not model.compat):
         return PLAIN_HOST
     fields = {**(quirks or {}), **((model and model.compat) or {})}
@@ -184,11 +184,11 @@ def compat_of(quirks: Mapping[str, Any] | None, model: ModelDescriptor | None = 
         raise FormatError(str(error), "$.model.compat") from None
 
 
-# Tokens and dollars, under the names and in the ways that hosts count them.
+# --- usage and cost --------------------------------------------------------------------------------------------------
 
 
 def find_usage(envelope: Mapping[str, Any], choice: Mapping[str, Any]) -> Any:
-    """Groq has it in a field of its own too, and in some streams only there; Moonshot inside the choice."""
+    """The usage object: Groq also has it in `x_groq`, in some streams only there; Moonshot in the choice."""
     if envelope.get("usage"):
         return envelope["usage"]
     groq = envelope.get("x_groq")
@@ -205,9 +205,9 @@ def decode_usage(wire: Any, compat: Compat) -> Usage | None:
     )
     read, written = _cached(wire)
     if max(read, written) > prompt or (read + written and total == prompt + output + read + written):
-        prompt += read + written  # this host counts the cache beside the prompt
+        prompt += read + written  # this host does not include the cache in the prompt
     elif read + written > prompt:
-        written = 0  # this host counts what it wrote among what it read
+        written = 0  # this host includes cache writes in cache reads
     details = wire.get("completion_tokens_details")
     reasoning = whole(details.get("reasoning_tokens")) if isinstance(details, dict) else None
     if reasoning and _is_apart(compat, prompt, output, reasoning, total):
@@ -225,7 +225,7 @@ def decode_usage(wire: Any, compat: Compat) -> Usage | None:
 
 
 def _cached(wire: Mapping[str, Any]) -> tuple[int, int]:
-    """Tokens read from and written to the cache, under the names that hosts have for them."""
+    """Cache reads and writes, under the names of each host."""
     given = wire.get("prompt_tokens_details")
     details = given if isinstance(given, dict) else {}
     read = count(details, "cached_tokens")
@@ -235,14 +235,14 @@ def _cached(wire: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def _is_apart(compat: Compat, prompt: int, output: int, reasoning: int, total: int | None) -> bool:
-    """Whether the host counts thinking beside the output and not in it (xAI); if nobody says, the total tells."""
+    """Whether reasoning is not included in the output (xAI): by `compat`, else by the total."""
     if compat.usage_includes_reasoning is not None:
         return not compat.usage_includes_reasoning
     return total == prompt + output + reasoning
 
 
 def _decode_cost(wire: Any) -> Cost | None:
-    """Dollars, as a number or with its parts."""
+    """The cost in dollars: a number, or an object with its parts."""
     if isinstance(wire, dict):
         total, spent, made = (number(wire.get(f"{name}_cost")) for name in ("total", "input_tokens", "output_tokens"))
         return None if total is None else Cost(total=total, input=spent, output=made)
@@ -277,13 +277,13 @@ def _encode_cost(cost: Cost) -> Any:
     return {key: value for key, value in parts.items() if value is not None}
 
 
-# Answers that are errors, and errors inside answers.
+# --- errors: platform.openai.com/docs/guides/error-codes -------------------------------------------------------------
 
 
 def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = None) -> ProviderError:
-    """An error answer, an error inside a stream (status 0), or one that came with status 200."""
+    """An error response, an error inside a stream (status 0), or one with status 200."""
     wire = lenient(body)
-    given = wire[0] if isinstance(wire, list) and wire else wire  # Google's endpoint wraps it in a list
+    given = wire[0] if isinstance(wire, list) and wire else wire  # Google's compatible endpoint wraps it in a list
     error = given.get("error") if isinstance(given, dict) else None
     if not isinstance(error, dict):
         error = (
@@ -304,7 +304,7 @@ def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = Non
 
 
 def _with_details(text: str, error: Mapping[str, Any]) -> str:
-    """OpenRouter puts the error body of the provider behind it into `metadata.raw`."""
+    """OpenRouter has the error body of the provider in `metadata.raw`."""
     metadata = error.get("metadata")
     raw = metadata.get("raw") if isinstance(metadata, dict) else None
     if not raw:

@@ -1,4 +1,4 @@
-"""Messages, one by one."""
+"""Messages: decoding and encoding, one to one."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -30,14 +30,14 @@ from .facts import API, GENERATED, PARTS, Compat
 LAYOUT = Layout(API)
 M = TypeVar("M", UserMessage, SystemMessage, ToolResultMessage)
 
-# Made into each message by `replace`: constructors check their content, which is made of blocks here, and take longer.
+# Templates for `replace`, which is faster than the constructors: those check their content.
 _USER = UserMessage(content=None)
 _ANSWER = AssistantMessage(content=None)
 _RESULT = ToolResultMessage(content=None, tool_call_id="", is_error=False)
 
 
 def decode_messages(wire: list[Any], api: str, compat: Compat, mint: Any = None) -> tuple[Message, ...]:
-    """Wire messages as ours, one by one. `api` is the wire that produced the answers."""
+    """Decodes messages. `api` is set on the answers."""
     pairing = Pairing(mint)
     read = tuple(each(wire, "messages", API, lambda message: _decode_message(message, pairing, api, compat)))
     return gathered(read, LAYOUT)
@@ -71,7 +71,7 @@ def _decode_content(content: Any) -> Content:
 
 
 def _kept(value: M, wire: dict[str, Any], emitted: dict[str, Any], marks: dict[str, Any] | None = None) -> M:
-    """The message with its residual; the parts of its content have their own."""
+    """The message with its residual; parts have their own."""
     if isinstance(wire.get("content"), list) and isinstance(emitted.get("content"), list):
         wire = {**wire, "content": emitted["content"]}
     extra_fields = {**residual(wire, emitted), **(marks or {})}
@@ -93,17 +93,15 @@ def _decode_assistant(wire: dict[str, Any], pairing: Pairing, api: str, compat: 
             pairing.made(None if (call.extra.get(API) or {}).get(GENERATED) else call.id, call.id, call.name)
     if blocks or isinstance(content, list):
         return replace(_ANSWER, content=blocks, api=api, extra={API: extra_fields} if extra_fields else {})
-    extra_fields = residual(wire, {"role": "assistant", "content": None})  # null, or no content at all
+    extra_fields = residual(wire, {"role": "assistant", "content": None})  # null, or no content
     return replace(_ANSWER, api=api, extra={API: extra_fields} if extra_fields else {})
 
 
-_SIMPLE = frozenset(
-    {"role", "content", "tool_calls", "weight"}
-)  # the last in training rows, where nothing else knows it
+_SIMPLE = frozenset({"role", "content", "tool_calls", "weight"})  # `weight` is in training rows
 
 
 def _decode_simply(wire: dict[str, Any], content: Any) -> tuple[tuple[Block, ...], dict[str, Any]] | None:
-    """What `decode_assistant` gives of a text and calls with nothing special about them; None for any other message."""
+    """Fast path of `decode_assistant` for plain text and calls; None for any other message."""
     calls = wire.get("tool_calls", ())
     if not (content is None or (type(content) is str and content)) or not wire.keys() <= _SIMPLE:
         return None
@@ -156,15 +154,15 @@ def _decode_result(wire: dict[str, Any], pairing: Pairing) -> ToolResultMessage:
 
 
 def encode_messages(messages: tuple[Message, ...], compat: Compat, report: Reporter) -> list[dict[str, Any]]:
-    """Our messages as the wire's."""
+    """Encodes messages; media of tool results are moved after them."""
     return encoded(messages, LAYOUT, lambda found: _encode_messages(found, compat, report), report)
 
 
 def _encode_messages(messages: tuple[Message, ...], compat: Compat, report: Reporter) -> list[dict[str, Any]]:
-    """One by one."""
+    """Encodes messages one to one."""
     emitted: list[dict[str, Any]] = []
     pairing = Pairing()
-    unnamed: dict[str, Any] = {}  # calls of this turn that the wire gave no id, and how it spelled that
+    unnamed: dict[str, Any] = {}  # calls of this turn without a wire id, and its spelling
     for at, message in enumerate(messages):
         report.message = at
         match message:
@@ -200,7 +198,7 @@ def encode_content(content: Content, report: Reporter) -> Any:
 
 
 def is_plain(block: TextBlock) -> bool:
-    """Whether a block has its text and no other field."""
+    """Whether a block has only text."""
     return not (
         block.extra or block.refusal or block.citations or block.cache is not None or block.text_signature is not None
     )
@@ -214,7 +212,7 @@ def _system_role(developer: bool, compat: Compat, report: Reporter) -> str:
 
 
 def _begin_turn(message: AssistantMessage, pairing: Pairing, report: Reporter) -> dict[str, Any]:
-    """Notes the calls of an assistant message; gives those that the wire left without an id, as it spelled that."""
+    """Records the calls of an assistant message; returns those without a wire id, and its spelling."""
     unnamed: dict[str, Any] = {}
     pairing.turn()
     content = message.content
@@ -228,7 +226,7 @@ def _begin_turn(message: AssistantMessage, pairing: Pairing, report: Reporter) -
                 if real_id(wire_id) is None:
                     unnamed[call_id] = wire_id
             if real_id(wire_id) is None:
-                call_id = pairing.mint()  # as reading it again would
+                call_id = pairing.mint()  # as decoding does
                 if unnamed and call_id != block.id:
                     report.block = at
                     report.lost("id", "the host gave the call none, and another is made up", "record", field="id")
@@ -254,7 +252,7 @@ def _encode_assistant(message: AssistantMessage, compat: Compat, report: Reporte
 
 
 def _encode_simply(content: tuple[Block, ...], compat: Compat) -> dict[str, Any] | None:
-    """The message for a thought, a text and calls, in this order and with nothing special about them; else None."""
+    """Fast path for plain thinking, text and calls in this order; None for any other content."""
     text = thought = None
     calls: list[dict[str, Any]] = []
     for block in content:
@@ -291,7 +289,7 @@ def _encode_result(
     extra_fields = result.extra.get(API) or {} if result.extra else {}
     emitted = _encode_result_message(result, extra_fields, report)
     if result.tool_call_id in unnamed and not extra_fields.get(GENERATED):
-        # The host gave the call no id, so its result has none either.
+        # A call without a wire id: its result has none either.
         emitted["tool_call_id"] = unnamed[result.tool_call_id]
         if emitted["tool_call_id"] is None:
             del emitted["tool_call_id"]

@@ -1,4 +1,4 @@
-"""Requests: the system prompt, messages, tools, and everything about how to answer."""
+"""Requests: the system prompt, tools, options, paths."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -38,11 +38,11 @@ from .content import decode_cache, decode_part, put_cache
 from .facts import API, AS, FIELD_SUPPORT, PLAIN_HOST, SAMPLING, SERVICE, Compat, compat_of
 from .messages import decode_messages, encode_content, encode_messages, plain_message
 
-# How much to think, in the fields of each kind of host.
+# --- reasoning, in the fields of each kind of host -------------------------------------------------------------------
 
 
 def decode_reasoning(wire: dict[str, Any], compat: Compat) -> Reasoning | None:
-    """How much to think, in whichever of the hosts' fields it is given."""
+    """The amount of reasoning, in the fields of any host."""
     for way, read in _REASONING_DECODERS.items():
         reasoning = read(wire)
         if reasoning is not None:
@@ -93,11 +93,11 @@ def _decode_openai(wire: dict[str, Any]) -> Reasoning | None:
 
 
 def _switched(on: bool, budget: int | None) -> Reasoning:
-    """A switch; where a budget says that thinking is on, nothing else need."""
+    """A switch with an optional budget, which implies that reasoning is on."""
     return Reasoning(budget=budget, enabled=None if on and budget is not None else on)
 
 
-# Where several ways are mixed, the first that says something is read; the others stay in the residual.
+# The first decoder that finds its fields wins; other fields stay in the residual.
 _REASONING_DECODERS: dict[str, Callable[[dict[str, Any]], Reasoning | None]] = {
     "openrouter": _decode_openrouter,
     "deepseek": _decode_deepseek,
@@ -174,7 +174,7 @@ _REASONING_ENCODERS: dict[str, Callable[[Reasoning, Compat], dict[str, Any]]] = 
 }
 
 
-# What a request says about how to answer.
+# --- options ---------------------------------------------------------------------------------------------------------
 
 
 def decode_options(wire: dict[str, Any], given: Given, compat: Compat) -> Options:
@@ -210,7 +210,7 @@ def _decode_retention(wire: Any, marks: dict[str, Any]) -> Any:
 def _decode_field(
     wire: dict[str, Any], names: tuple[str, ...], usual: str, mark: str, marks: dict[str, Any]
 ) -> int | None:
-    """A number that hosts have under different names; which one is noted where it is not the usual."""
+    """A number under one of several names; a hint records a name that is not the host's own."""
     for name in (usual, *names):
         value = whole(wire.get(name))
         if value is not None:
@@ -221,7 +221,7 @@ def _decode_field(
 
 
 def _decode_metadata(wire: dict[str, Any], marks: dict[str, Any]) -> dict[str, Any] | None:
-    """The labels of a request; `user`, the end user's id, is `user_id` among them, as other wires have it."""
+    """`metadata`, with `user` (the id of the end user) as `user_id`, as on other wires."""
     metadata, user = wire.get("metadata"), wire.get("user")
     labels = metadata if isinstance(metadata, dict) else None
     if labels is not None and "user_id" in labels:
@@ -313,7 +313,7 @@ def _encode_retention(
         report.at("$.options.cacheRetention", "cache_retention", "caching cannot be turned off here", "weakened")
     elif marks.get("~retention"):
         body["prompt_cache_retention"] = "in_memory"
-    else:  # a word that new models refuse
+    else:  # `in_memory` is the default, and newer models refuse it
         report.at("$.options.cacheRetention", "cache_retention", "the default needs no field", "record")
 
 
@@ -374,7 +374,7 @@ def decode_request(body: Any, given: Given) -> Request:
         system_role=role,
         extra=extra,
     )
-    # `messages` and `tools` keep their own residuals, item by item; training rows hold nothing else.
+    # `messages` and `tools` have residuals of their own; training rows have no other fields.
     lists = [key for key in ("messages", "tools") if isinstance(wire.get(key), list)]
     if len(lists) == len(wire) and "messages" in lists and given.stream is None and not model.id:
         return Request(model=model, context=context, options=Options(), extra=_absent_defaults(compat))
@@ -387,7 +387,7 @@ def decode_request(body: Any, given: Given) -> Request:
 
 
 def _is_usual(wire: dict[str, Any]) -> bool:
-    """Whether a request says little beside its messages, so that encoding it shows nothing to be kept."""
+    """Whether a request has only plain fields beside its messages, so that it has no residual."""
     usual = bool(wire.get("model")) and "messages" in wire and wire.keys() <= _USUAL.keys()
     return usual and all(type(wire[key]) in _USUAL[key] for key in wire)
 
@@ -402,7 +402,7 @@ _USUAL: dict[str, tuple[type, ...]] = {
 
 
 def _absent_defaults(compat: Compat) -> Extra:
-    """The residual of a body that lacks the fields this host wants with every request."""
+    """The residual of a body without the fields that are sent to this host by default."""
     body: dict[str, Any] = {}
     if compat is not PLAIN_HOST:
         _encode_host(body, compat)
@@ -411,7 +411,7 @@ def _absent_defaults(compat: Compat) -> Extra:
 
 
 def _decode_system(wire: Any) -> tuple[System, str | None, Extra]:
-    """The first message, if it is the system prompt: its text, its role where it is not the usual one, and the rest."""
+    """The first message, if it is the system prompt: its content, its role if not `system`, and its residual."""
     role = wire.get("role") if isinstance(wire, dict) else None
     if role not in ("system", "developer"):
         return None, None, {}
@@ -441,7 +441,7 @@ def _decode_tool(wire: Any) -> ToolSpec:
     if len(wire) == 2 and "type" in wire:
         description, schema = function.get("description"), function.get("parameters")
         plain = len(function) == 2 if description is None else len(function) == 3 and type(description) is str
-        if plain and type(schema) is dict:  # most are so, and nothing is left to be kept
+        if plain and type(schema) is dict:  # fast path: no residual
             return ToolSpec(name=name, description=description, input_schema=schema)
     tool = ToolSpec(
         name=name,
@@ -483,7 +483,7 @@ def encode_request(request: Request, report: Reporter, quirks: Quirks) -> dict[s
 def _encode_system(
     request: Request, compat: Compat, messages: list[dict[str, Any]], report: Reporter
 ) -> dict[str, Any] | None:
-    """The system prompt as the first message. Without one, a system message that comes first is read as it."""
+    """The system prompt as the first message. Without one, a first system message will be decoded as it."""
     context = request.context
     given = context.system_role
     if context.system is None:
@@ -535,7 +535,7 @@ def _report_strict(specs: tuple[ToolSpec, ...], report: Reporter) -> None:
 
 
 def _encode_host(body: dict[str, Any], compat: Compat) -> None:
-    """The fields that a host wants with every request."""
+    """The fields that are sent to a host by default."""
     if compat.supports_store:
         body["store"] = False
     if compat.open_router_routing:

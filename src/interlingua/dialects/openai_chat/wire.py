@@ -1,4 +1,4 @@
-"""OpenAI's chat completions wire as one value."""
+"""The `Wire` of OpenAI Chat Completions."""
 
 import re
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ _ROLES = frozenset(("system", "developer", "user", "assistant", "tool", "functio
 
 
 def _without_usage(frame: bytes) -> bytes:
-    """A frame of a stream as it is where nobody asked for usage: no `usage: null`, and no chunk with usage alone."""
+    """A frame without usage, as if `include_usage` was not set: no `usage: null`, no chunk with usage only."""
     if b'"usage"' not in frame:
         return frame
     if _USAGE_NULL in frame:
@@ -30,7 +30,7 @@ def _is_request(value: Any) -> bool:
     return bool(roles) and roles <= _ROLES
 
 
-# How hosts take the amount of reasoning, by the `thinkingFormat` of their `compat`.
+# The forms of the amount of reasoning, by `thinkingFormat` in `compat`.
 _THINKING_FORMATS: dict[str, tuple[Form, ...]] = {
     "openai": ("effort",),
     "openrouter": EVERY_FORM,
@@ -42,7 +42,7 @@ _THINKING_FORMATS: dict[str, tuple[Form, ...]] = {
 
 
 def _host_limits(compat: Mapping[str, Any]) -> dict[str, Any]:
-    """How a host takes the amount of reasoning, and whether it knows strict schemas."""
+    """The forms of reasoning of a host, and whether it supports strict schemas."""
     forms = _THINKING_FORMATS.get(compat.get("thinkingFormat") or "openai", ("effort",))
     if compat.get("supportsReasoningEffort") is False:
         forms = tuple(form for form in forms if form != "effort")
@@ -50,7 +50,7 @@ def _host_limits(compat: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _usage_detail(usage: Mapping[str, Any]) -> UsageDetail:
-    # platform.openai.com/docs/api-reference/chat/object, usage: details are parts of the counts beside them.
+    # platform.openai.com/docs/api-reference/chat/object, usage: details are parts of the counts.
     return UsageDetail(
         input_audio=nested_count(usage, "prompt_tokens_details", "audio_tokens"),
         output_audio=nested_count(usage, "completion_tokens_details", "audio_tokens"),
@@ -58,11 +58,11 @@ def _usage_detail(usage: Mapping[str, Any]) -> UsageDetail:
 
 
 # https://platform.openai.com/docs/guides/images-vision, Image input requirements: PNG, JPEG, WebP, GIF without
-# animation; 500 pictures and 50 MB a request. Both were raised in the page since, but the 50 MB are enforced.
+# animation; 500 images and 50 MB per request. The page has higher numbers now, but the 50 MB are enforced.
 # …/guides/file-inputs, Accepted file types.
 _LIMITS = TargetLimits(
     api=openai_chat.API,
-    # "string too long. Expected a string with maximum length 40"; hosts give ids such as `functions.weather:0`.
+    # "string too long. Expected a string with maximum length 40"; hosts have ids such as `functions.weather:0`.
     ids=NameRule(VISIBLE, 40),
     error_flag=False,
     later_system=True,
@@ -76,9 +76,9 @@ _LIMITS = TargetLimits(
     audio_types=("audio/wav", "audio/mpeg"),
     media_bytes=50_000_000,
     result_media=False,
-    answer_audio=True,  # …/guides/audio: an earlier answer's audio is named by its id
+    answer_audio=True,  # …/guides/audio: audio of an earlier answer is referred to by id
     reasoning=("effort",),
-    cache_markers=0,  # OpenAI's own service refuses `cache_control`; hosts that accept it say so in `compat`
+    cache_markers=0,  # OpenAI refuses `cache_control`; hosts that accept it set `compat`
     part_markers=True,
     cache_breakpoints={"~as": "prompt_cache_breakpoint"},
     custom_tools=True,
@@ -88,7 +88,7 @@ _LIMITS = TargetLimits(
     max_stop_sequences=4,
     max_temperature=2,
 )
-# docs.mistral.ai: ids of nine characters; "Unexpected role 'user' after role 'tool'"; a last message of the assistant's
+# docs.mistral.ai: ids of nine characters; "Unexpected role 'user' after role 'tool'"; a final assistant message
 # needs `prefix: true`.
 _MISTRAL = Refinement(
     r"mi[sx]tral|codestral|pixtral|devstral|magistral|ministral",

@@ -1,4 +1,4 @@
-"""Whole answers: the envelope around the items, why it ended and what it cost."""
+"""Whole answers: envelope, stop reason, usage."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -50,7 +50,7 @@ def decode_response(body: Any, base: AssistantMessage, given: Given) -> Assistan
 
 
 def decode_answer(wire: dict[str, Any], content: tuple[Block, ...], base: AssistantMessage) -> AssistantMessage:
-    """The message whose envelope is `wire` and whose content is read already."""
+    """The message with this content, which is already decoded, and the envelope `wire`."""
     stop = _wire_stop_reason(wire)
     reason = _reason(stop, wire.get("status"), content)
     error = wire.get("error")
@@ -134,7 +134,7 @@ def encode_response(
 def answer_encoded(
     message: AssistantMessage, output: list[Any], report: Reporter, request: Request | None = None
 ) -> dict[str, Any]:
-    """The answer with its items; what it repeats of the `request`, unless it is an answer as the wire gave it."""
+    """The answer with its items, and the settings of `request` unless the message came from this wire."""
     body = _encode_answer(named(message, request), output, report)
     extra_fields = message.extra.get(API, {}) if message.extra else {}
     for key in own_fields(extra_fields):
@@ -143,7 +143,7 @@ def answer_encoded(
 
 
 def _encode_answer(message: AssistantMessage, output: list[Any], report: Reporter) -> dict[str, Any]:
-    """The envelope. It has what the wire's answers always have; settings that are not known are their defaults."""
+    """The envelope, with all required fields; unknown settings have their defaults."""
     content = blocks_of(message.content)
     stop = encoded_stop(message, content)
     if report is not QUIET:
@@ -171,7 +171,7 @@ def _encode_answer(message: AssistantMessage, output: list[Any], report: Reporte
 
 
 def _error_code(message: AssistantMessage) -> str:
-    """The wire's word for the kind of failure."""
+    """The wire's code for the kind of failure."""
     failure = failure_of(message)
     return (
         code_of(failure) if isinstance(failure, ContextTooLong | RateLimited | Overloaded) else None
@@ -190,7 +190,7 @@ def encoded_stop(message: AssistantMessage, content: tuple[Block, ...]) -> str:
 
 
 def _report_envelope(message: AssistantMessage, stop: str, content: tuple[Block, ...], report: Reporter) -> None:
-    """What will be read back otherwise than it is."""
+    """Reports what decoding will not restore."""
     reason = _reason(stop, None, content)
     if reason != message.stop_reason:
         report.at("$.stopReason", "stop_reason", f"read back as {reason}", "weakened")
@@ -220,7 +220,7 @@ def _encode_usage(usage: Usage | None) -> dict[str, Any] | None:
         "total_tokens": usage.total_tokens,
     }
     if usage.cost is not None:
-        wire["cost"] = usage.cost.total  # as OpenRouter says it
+        wire["cost"] = usage.cost.total  # a field of OpenRouter
     return restored(wire, usage.extra, API) if usage.extra else wire
 
 
@@ -230,7 +230,7 @@ def _encode_time(timestamp: int | None) -> int | float:
     return timestamp / 1000 if timestamp % 1000 else timestamp // 1000
 
 
-# Settings of a request that its answer repeats.
+# Settings of a request that its response repeats: platform.openai.com/docs/api-reference/responses/object.
 _ECHOED = (
     "background",
     "instructions",

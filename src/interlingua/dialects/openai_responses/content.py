@@ -1,4 +1,4 @@
-"""Parts of input: what users, prompts and results of tools hold."""
+"""Parts of input, message items, and the other items of the model: decoding and encoding."""
 
 import base64
 from collections.abc import Callable, Mapping
@@ -57,15 +57,15 @@ from .facts import (
     Mint,
 )
 
-# The residual of an item (fields that its blocks do not express), and the usual fields of an answer's items.
+# The residual of an item, and the default fields of items in an answer.
 
 
-NAMES = ("id", "phase")  # of a message item: these are stored with its first block itself
+NAMES = ("id", "phase")  # fields of a message item that are stored on its first block
 NO_HINTS: Mapping[str, Any] = {}
 
 
 def kind_of(wire: Mapping[str, Any]) -> str:
-    """The type of an item; messages may leave it out."""
+    """The type of an item; optional for messages."""
     kind = wire.get("type")
     if kind is None:
         return "message" if "role" in wire else "item_reference"
@@ -75,10 +75,10 @@ def kind_of(wire: Mapping[str, Any]) -> str:
 def residual_of(
     wire: Mapping[str, Any], encoded: Mapping[str, Any], kind: str, at: int, answer: bool
 ) -> dict[str, Any]:
-    """The residual of an item, of which `encoded` is known from its blocks.
+    """The residual of an item whose blocks are encoded as `encoded`.
 
-    Of an answer, what is usual there (`usually`) is not stored, and what input must not contain is under `~response`,
-    which is put back only into answers.
+    For an answer, default fields (`usually`) are not stored, and fields that are refused as input are under
+    `~response`, which is restored only in answers.
     """
     if not answer:
         return residual(wire, encoded)
@@ -93,14 +93,14 @@ def residual_of(
 
     lean = {key: value for key, value in wire.items() if key in encoded or not is_hidden(key, value)}
     if "arguments" in lean and not lean["arguments"]:
-        lean["arguments"] = encoded["arguments"]  # blank in an answer means none, and is sent back as none
+        lean["arguments"] = encoded["arguments"]  # blank means none
     extra_fields = residual(lean, encoded)
     rest = residual(wire, {**usual, **lean})
     return {**extra_fields, RESPONSE: rest} if rest else extra_fields
 
 
 def usually(kind: str, at: int) -> dict[str, Any]:
-    """The usual fields of an item or part of this kind in an answer, even of one that another wire produced."""
+    """The default fields of an item or part of this kind in an answer."""
     match kind:
         case "message":
             return {"id": f"msg_{at}", "status": "completed"}
@@ -117,12 +117,12 @@ def usually(kind: str, at: int) -> dict[str, Any]:
 
 
 def filed(extra: Extra, extra_fields: Mapping[str, Any]) -> Extra:
-    """`extra` with this added to what it holds for this wire."""
+    """`extra` with these fields added for this wire."""
     return {**extra, API: {**extra.get(API, {}), **extra_fields}} if extra_fields else extra
 
 
 def answered(wire: dict[str, Any], extra_fields: Mapping[str, Any], kind: str, at: int) -> dict[str, Any]:
-    """What input says of an item, with what answers say besides; changes and returns `wire`."""
+    """Adds the fields of an answer to an item of input, in place, and returns it."""
     for key, value in usually(kind, at).items():
         wire.setdefault(key, value)
     rest = extra_fields.get(RESPONSE)
@@ -133,7 +133,7 @@ def answered(wire: dict[str, Any], extra_fields: Mapping[str, Any], kind: str, a
 
 
 def decode_part(wire: dict[str, Any]) -> Block:
-    """One part of input; whatever is not as this wire has it is kept as it is, opaque."""
+    """Decodes a part of input; an unknown or malformed one becomes an opaque block."""
     kind = wire.get("type")
     decode = _PARTS.get(kind) if isinstance(kind, str) else None
     if decode is not None:
@@ -163,21 +163,21 @@ def _decode_image(wire: dict[str, Any]) -> ImageBlock:
 
 
 def _read_url(url: str) -> tuple[str | None, str | None]:
-    """The MIME type and the data in a data URL; nothing of either where it is the address of something else."""
+    """The MIME type and the data of a data URL; empty for any other URL."""
     if url.startswith(_UNTYPED):
         return None, url.removeprefix(_UNTYPED)
     return read_data_url(url) or (None, None)
 
 
 _UNTYPED = "data:;base64,"
-AUTO = "auto"  # the default detail of a picture; the wire's types require the field
+AUTO = "auto"  # the default `detail`, which the SDK types require
 
 
 def _decode_file(wire: dict[str, Any]) -> DocumentBlock:
     data = optional(wire.get("file_data"))
     mime = None
     head, cut, rest = data.partition(";base64,") if data is not None else ("", "", "")
-    if cut and head.startswith("data:"):  # else it is bare base64
+    if cut and head.startswith("data:"):  # else bare base64
         mime, data = media_type(head.removeprefix("data:")), rest
     return DocumentBlock(
         data=data,
@@ -227,7 +227,7 @@ def decode_content(content: Any) -> Content:
 
 
 def encode_part(block: Block, report: Reporter) -> Any:
-    """One part of input as this wire says it, or None (reported) when it cannot."""
+    """Encodes a part of input; None, with a report, if the wire has no such part."""
     wire: dict[str, Any]
     match block:
         case TextBlock():
@@ -282,7 +282,7 @@ def _encode_file(block: DocumentBlock, report: Reporter) -> dict[str, Any]:
         if block.text is not None:
             report.lost("text", "the file is there as data", field="text")
     elif block.text is not None:
-        # The wire has no place for the text of a file: it is sent as a file of that text.
+        # The wire has no text documents: the text is sent as file data.
         plain = base64.b64encode(block.text.encode()).decode()
         wire["file_data"] = data_url(block.mime_type or "text/plain", plain)
         report.lost("text", "sent as a file", "weakened")
@@ -328,14 +328,14 @@ def encode_content(content: Content, report: Reporter) -> Any:
     return encoded
 
 
-# Message items: the text of a model, in parts.
+# --- message items ---------------------------------------------------------------------------------------------------
 
 
 # --- wire to ours -----------------------------------------------------------------------------------------------------
 
 
 def decode_message(wire: dict[str, Any], at: int, answer: bool, mint: Mint) -> list[tuple[int, Block]]:
-    """A block for each part. The content may be a string, but only in input."""
+    """One block for each part. In input, the content may be a string."""
     if wire["role"] != "assistant":
         raise ValueError(wire["role"])
     content = wire["content"]
@@ -354,7 +354,7 @@ def decode_message(wire: dict[str, Any], at: int, answer: bool, mint: Mint) -> l
             about[PARTS] = others
         elif not answer and not extra_fields:
             about[STRING] = False
-    # The item's id and phase stand with the block itself; all other fields of the item, apart from it.
+    # `id` and `phase` of the item are on the block; its other fields are under `~message`.
     named = {key: extra_fields.pop(key) for key in NAMES if key in extra_fields}
     about.update(extra_fields)
     place, first = blocks[0]
@@ -364,7 +364,7 @@ def decode_message(wire: dict[str, Any], at: int, answer: bool, mint: Mint) -> l
 
 
 def _decode_parts(content: Any, answer: bool) -> tuple[list[tuple[int, TextBlock]], list[Any]]:
-    """The texts in a message item with their places, and the other parts with theirs."""
+    """The texts of a message item and its other parts, each with its index."""
     if not isinstance(content, list):
         raise TypeError(f"expected a list of parts, got {type(content).__name__}")
     blocks: list[tuple[int, TextBlock]] = []
@@ -391,7 +391,7 @@ def _decode_encoded(wire: Any, answer: bool) -> TextBlock:
     else:
         raise ValueError(kind)
     extra_fields = residual_of(wire, _encoded_part(block, QUIET), kind, 0, answer)
-    for name in NAMES:  # of the part, not of the item: kept from being taken for that
+    for name in NAMES:  # fields of the part that the item has too
         if name in extra_fields:
             extra_fields.setdefault(HINTS, {})[name] = {"wire": extra_fields.pop(name)}
     return replace(block, extra={API: extra_fields}) if extra_fields else block
@@ -416,9 +416,9 @@ def _decode_citation(wire: dict[str, Any]) -> Citation:
 
 
 def is_string_content(block: TextBlock, extra_fields: Mapping[str, Any]) -> bool:
-    """Whether a text goes into the input as a message with a string: if it has no other field.
+    """Whether a text is sent as a message with a string: if it has no other field.
 
-    A message item in parts is an answer's own: its type wants an id and a status, which only the provider can mint.
+    An output message in parts needs an id and a status, which only the provider can generate.
     """
     if block.refusal or block.citations:
         return False
@@ -445,13 +445,13 @@ def message_item(extra_fields: Mapping[str, Any], parts: list[Any], at: int, ans
 
 
 def finish_message(wire: dict[str, Any], about: Mapping[str, Any]) -> None:
-    """Puts the parts that are not modelled into their places; possible when all texts are there."""
+    """Restores unknown parts at their indexes, if all texts are present."""
     for place, part in about.get(PARTS, ()):
         wire["content"].insert(place, part)
 
 
 def encode_content_text(block: TextBlock, report: Reporter, *, answer: bool = False) -> dict[str, Any]:
-    """Words of an answer, as a part of a message item."""
+    """Text of an answer as a part of a message item."""
     if block.cache is not None:
         report.lost("cache", "answers cannot be marked", field="cache")
     wire = _encoded_part(block, report)
@@ -488,7 +488,7 @@ def _encoded_citation(citation: Citation) -> dict[str, Any]:
     return wire
 
 
-# Items of answers: reasoning, calls and messages, and a model's text among them.
+# --- items of the model: reasoning, calls, messages ------------------------------------------------------------------
 
 
 # --- wire to ours -----------------------------------------------------------------------------------------------------
@@ -497,10 +497,10 @@ def _encoded_citation(citation: Citation) -> dict[str, Any]:
 def decode_item(
     wire: dict[str, Any], at: int, *, answer: bool = False, mint: Mint | None = None
 ) -> list[tuple[int, Block]]:
-    """The blocks of an item at place `at`, each with its place among the item's parts.
+    """The blocks of item `at`, each with the index of its part.
 
-    `answer` says that the item is of an answer, not of the input, which may say less (see `residual_of`). Whatever is
-    not as this wire has it is kept as it is, opaque.
+    `answer` if the item is from an answer, not from input (see `residual_of`). An unknown or malformed item becomes an
+    opaque block.
     """
     decode = _ITEMS.get(kind_of(wire))
     if decode is not None:
@@ -525,7 +525,7 @@ def _decode_reasoning(wire: dict[str, Any], at: int, answer: bool, mint: Mint) -
 
 
 def _measured(parts: Any, kind: str, texts: list[str]) -> list[Any]:
-    """How long the text of each part is, with its other fields; the texts are added to `texts`."""
+    """The length of each part's text, with its other fields; appends the texts to `texts`."""
     lengths: list[Any] = []
     for part in parts:
         text = string(part["text"])
@@ -548,7 +548,7 @@ def _decode_call(wire: dict[str, Any], at: int, answer: bool, mint: Mint) -> lis
     else:
         provided = parse_arguments(string(given))
         if answer and provided[1] is not None and not provided[1].strip():
-            provided = {}, None, None  # no arguments; how that was spelled is not sent back
+            provided = {}, None, None  # blank arguments are none
     block = ToolCall(
         id=mint(at) if id is None else id,
         name=string(wire["name"]),
@@ -593,9 +593,9 @@ _ITEMS: dict[str, Callable[[dict[str, Any], int, bool, Mint], list[tuple[int, Bl
 
 
 def encode_items(content: tuple[Block, ...], report: Reporter, *, answer: bool = False) -> list[Any]:
-    """The items that say these blocks; of an `answer`, with all that answers say of items."""
+    """Encodes blocks as items; for an `answer` with all fields of output items."""
     items: list[Any] = []
-    message: dict[str, Any] | None = None  # the item of the text before, if any
+    message: dict[str, Any] | None = None  # the message item of the text before
     unfinished: list[tuple[dict[str, Any], Mapping[str, Any]]] = []
     for at, block in enumerate(content):
         report.block = at
@@ -625,7 +625,7 @@ def encode_items(content: tuple[Block, ...], report: Reporter, *, answer: bool =
 
 
 def encode_item(block: Block, report: Reporter, at: int, *, answer: bool = False) -> Any:
-    """The item for one block that is not text, at place `at` of the output; or None (reported)."""
+    """Encodes a block that is not text as item `at`; None, with a report, if the wire has no such item."""
     extra_fields = block.extra.get(API) if block.extra else None
     match block:
         case ToolCall():
@@ -688,7 +688,7 @@ def _encoded_reasoning(block: ThinkingBlock) -> dict[str, Any]:
 
 
 def _reasoning_parts(block: ThinkingBlock) -> tuple[list[Any], list[Any] | None]:
-    """The text in the parts in which it came, as long as it still has their lengths; else in one."""
+    """The text split into its original parts if the lengths still match, else in one part."""
     extra_fields = block.extra.get(API, {}) if block.extra else {}
     if SUMMARY not in extra_fields:
         return ([{"type": "summary_text", "text": block.thinking}] if block.thinking else []), None
@@ -703,7 +703,7 @@ def _reasoning_parts(block: ThinkingBlock) -> tuple[list[Any], list[Any] | None]
 
 
 def _cut(text: str, lengths: list[Any]) -> list[str] | None:
-    """The inverse of joining with blank lines; None if these are not the lengths."""
+    """The inverse of joining with blank lines; None if the lengths do not match."""
     texts: list[str] = []
     at = 0
     for length in lengths:

@@ -1,4 +1,4 @@
-"""Streams to events. A stream is put together as the wire's own items, which are read as the whole answer's are."""
+"""Decoding of streamed answers: assembles the wire's items and decodes them as those of a whole answer."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -19,7 +19,7 @@ def framing(content_type: str | None = None) -> Framing:
 
 
 class _Item:
-    """An item of a stream: the fields received so far, and which blocks are open for its parts."""
+    """An item of a stream: its fields so far, and the open blocks of its parts."""
 
     __slots__ = ("at", "done", "keys", "kind", "notes", "parts", "pieces", "wire")
 
@@ -28,26 +28,26 @@ class _Item:
         self.at = at
         self.kind = kind_of(wire)
         self.done = False
-        self.keys: dict[int, tuple[int, int]] = {}  # place of a part -> key of its block
-        self.parts: dict[int, dict[str, Any]] = {}  # parts of a message, as far as they were received
-        self.notes: dict[int, list[Any]] = {}  # annotations that came one by one
-        self.pieces: dict[tuple[str, int], list[str]] = {}  # parts of reasoning
+        self.keys: dict[int, tuple[int, int]] = {}  # index of a part -> key of its block
+        self.parts: dict[int, dict[str, Any]] = {}  # parts of a message so far
+        self.notes: dict[int, list[Any]] = {}  # annotations by part
+        self.pieces: dict[tuple[str, int], list[str]] = {}  # fragments of reasoning
 
 
 class StreamDecoder(Decoder):
-    """Frames of a streamed answer to events."""
+    """Decodes the frames of a streamed answer."""
 
     API = API
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
-        self._shell: dict[str, Any] = {}  # the wire's response, without its output
+        self._shell: dict[str, Any] = {}  # the wire's response without its output
         self._items: list[_Item] = []
-        # By output index and by id, each with the kind: ids change from event to event at some hosts, and Bedrock's
-        # service (gpt-oss) streams reasoning under the index and id of the message that it announced.
+        # By output index and by id, each with the kind: some hosts change ids in every event, and Bedrock (gpt-oss)
+        # streams reasoning under the index and id of the message.
         self._places: dict[tuple[Any, str], _Item] = {}
         self._ids: dict[tuple[str, str], _Item] = {}
-        # The delta that is most likely next: another of the same kind at the same place.
+        # Fast path: the next delta is most likely of the same kind, for the same part.
         self._same = ("", None, "", None)
         self._key: Any = None
         self._pieces: list[str] | None = None
@@ -71,9 +71,9 @@ class StreamDecoder(Decoder):
             handle(self, value)
 
     def _complete(self) -> bool:
-        return False  # an answer has a terminal event
+        return False  # an answer needs its terminal event
 
-    # What the answer is.
+    # the envelope
 
     def _began(self, event: dict[str, Any]) -> None:
         response = event.get("response")
@@ -84,7 +84,7 @@ class StreamDecoder(Decoder):
             self._record.begin()
 
     def _whole(self, response: dict[str, Any]) -> None:
-        """An answer that came at once although a stream was asked for."""
+        """A whole answer although a stream was requested."""
         self._began({"response": {key: value for key, value in response.items() if key != "output"}})
         self._ended({"type": "", "response": response})
 
@@ -103,7 +103,7 @@ class StreamDecoder(Decoder):
         self._finish()
 
     def _error(self, event: dict[str, Any]) -> None:
-        """An error event. That it is followed by a failed response tells nothing new: the first one ends the stream."""
+        """An error event, which ends the stream; a `response.failed` after it is ignored."""
         error = self.failure = decode_error(0, event)
         self._shell.update(status="failed", error={"code": error.code, "message": error.message})
         self._finish()
@@ -113,7 +113,7 @@ class StreamDecoder(Decoder):
         content = tuple(self._record.content)
         self._record.end(decode_answer({**self._shell, "output": []}, content, self._given))
 
-    # Items.
+    # items
 
     def _added(self, event: dict[str, Any]) -> None:
         wire = event["item"]
@@ -125,7 +125,7 @@ class StreamDecoder(Decoder):
             item.wire = {**item.wire, **wire}
 
     def _find(self, index: Any, id: str | None, kind: str) -> _Item | None:
-        """The item of this kind that an event is about: by its id, or else, as ids change at some hosts, its index."""
+        """The item of an event: by its id, else by its index, because some hosts change ids."""
         item = self._ids.get((id, kind)) if id is not None else None
         if item is not None:
             return item
@@ -155,7 +155,7 @@ class StreamDecoder(Decoder):
         return key
 
     def _place(self, event: Mapping[str, Any], kind: str) -> _Item | None:
-        """The item that an event is about; one that was not announced is opened. None for an event that comes late."""
+        """The item of an event; an unknown one is opened. None if the item is already closed."""
         index, id = event.get("output_index"), optional(event.get("item_id"))
         if index is None and id is None and self._items and self._items[-1].kind == kind:
             item: _Item | None = self._items[-1]
@@ -167,7 +167,7 @@ class StreamDecoder(Decoder):
             return self._open({"type": kind}, index)
         if all(known.wire.get("id") != id for known in self._items):
             return self._open({"type": kind, "id": id}, index)
-        item = self._ids[id, kind] = self._open({"type": kind}, index)  # the id is that of another item
+        item = self._ids[id, kind] = self._open({"type": kind}, index)  # the id belongs to another item
         return item
 
     def _done(self, event: dict[str, Any]) -> None:
@@ -179,7 +179,7 @@ class StreamDecoder(Decoder):
         self._close(self._new(wire, index) if item is None else item, wire)
 
     def _new(self, wire: dict[str, Any], index: Any) -> _Item:
-        """An item of which no block is open yet."""
+        """An item without open blocks."""
         item = _Item(wire, index if isinstance(index, int) else len(self._items))
         self._items.append(item)
         self._places[item.at, item.kind] = item
@@ -188,7 +188,7 @@ class StreamDecoder(Decoder):
         return item
 
     def _close(self, item: _Item, wire: dict[str, Any]) -> None:
-        """Closes the blocks of an item with what the whole answer would have shown; once."""
+        """Closes the blocks of an item, decoded as in a whole answer; once."""
         if item.done:
             return
         item.done = True
@@ -204,7 +204,7 @@ class StreamDecoder(Decoder):
             record.close(key)
 
     def _settle(self, key: tuple[int, int], block: Block) -> None:
-        """Closes a block, after what its deltas did not say."""
+        """Closes a block, after a delta with text that was not streamed."""
         opened = self._record.block(key)
         if type(opened) is type(block):
             text = _text_of(block)
@@ -214,7 +214,7 @@ class StreamDecoder(Decoder):
         self._record.close(key, block)
 
     def _with_streamed(self, item: _Item, wire: dict[str, Any]) -> dict[str, Any]:
-        """A finished item; where it leaves out what was streamed, with that."""
+        """A finished item, with streamed fields that it lacks."""
         if item.kind == "message" and not wire.get("content") and item.keys:
             return {"role": "assistant", **wire, "content": self._streamed_parts(item)}
         if item.kind == "function_call" and not wire.get("arguments") and item.keys:
@@ -240,8 +240,8 @@ class StreamDecoder(Decoder):
         return parts
 
     def _fill(self, output: list[Any]) -> None:
-        """The output of the terminal event: only for what the events before did not say, or did not finish."""
-        left = [item for item in self._items if item.keys or item.done]  # not those of which nothing came
+        """Uses the output of the terminal event for items that were not streamed or not finished."""
+        left = [item for item in self._items if item.keys or item.done]  # only items with content
         reported = [(at, wire) for at, wire in enumerate(output) if isinstance(wire, dict)]
         for match in (_same_id, _same_place, self._same_text):
             rest = []
@@ -257,7 +257,7 @@ class StreamDecoder(Decoder):
             self._close(self._new(wire, at), wire)
 
     def _same_text(self, item: _Item, at: int, wire: dict[str, Any]) -> bool:
-        """Whether an item that was streamed under another id, at another place, says the same."""
+        """Whether an item under another id and index has the same text."""
         if item.kind != kind_of(wire):
             return False
         streamed = "".join(self._record.text(key) for _, key in sorted(item.keys.items()))
@@ -267,10 +267,10 @@ class StreamDecoder(Decoder):
     def _close_blocks(self) -> None:
         for item in self._items:
             if item.kind == "message" and not item.keys:
-                item.done = True  # announced, and nothing came
+                item.done = True  # added, but without content
             self._close(item, item.wire)
 
-    # Words.
+    # text
 
     def _text(self, event: dict[str, Any]) -> None:
         self._text_delta(event, refused=False)
@@ -322,7 +322,7 @@ class StreamDecoder(Decoder):
             self._part(item, place, False)
             item.notes.setdefault(place, []).append(event["annotation"])
 
-    # Calls.
+    # calls
 
     def _arguments(self, event: dict[str, Any]) -> None:
         item = self._place(event, "function_call")
@@ -337,7 +337,7 @@ class StreamDecoder(Decoder):
             item.wire = {**item.wire, **fields}
 
     def _input(self, event: dict[str, Any]) -> None:
-        """The text for a custom tool, in the spelling of the argument that it is here."""
+        """The text of a custom tool, as JSON of our argument `input`."""
         item = self._place(event, CUSTOM)
         if item is not None:
             delta = string(event["delta"])
@@ -350,13 +350,13 @@ class StreamDecoder(Decoder):
         if item is not None and isinstance(event.get("input"), str):
             item.wire = {**item.wire, "input": event["input"]}
 
-    # Reasoning.
+    # reasoning
 
     def _summary_part(self, event: dict[str, Any]) -> None:
         self._reasoning_part(event, "summary", "summary_index")
 
     def _reasoning_part(self, event: Mapping[str, Any], field: str, index: str) -> tuple[Any, list[str]]:
-        """A part of reasoning: the key of its block and its pieces. Between parts there is a blank line."""
+        """The key of the block and the fragments of a reasoning part; parts are joined by blank lines."""
         item = self._place(event, "reasoning")
         if item is None:
             return None, []
@@ -427,7 +427,7 @@ _HANDLERS: dict[Any, Callable[[StreamDecoder, dict[str, Any]], None]] = {
     "response.reasoning_text.delta": StreamDecoder._reasoning,
     "response.reasoning_text.done": StreamDecoder._reasoning_done,
     **dict.fromkeys(_ENDS, StreamDecoder._ended),
-    "response.done": StreamDecoder._ended,  # the Codex backend's word
+    "response.done": StreamDecoder._ended,  # the Codex backend
     "error": StreamDecoder._error,
     "": StreamDecoder._whole,
 }

@@ -1,4 +1,4 @@
-"""Events to streams."""
+"""Encoding of streamed answers. platform.openai.com/docs/api-reference/responses-streaming"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,24 +20,24 @@ from .facts import API, CONTENT, CUSTOM, FORM, PARTS, SUMMARY
 
 
 class _Encoded:
-    """An item that is being sent: its place and id, and of a message the blocks of its parts."""
+    """An open item: its index and id, and the blocks of a message."""
 
     __slots__ = ("blocks", "field", "id", "index", "open", "others", "streamed")
 
     def __init__(self, index: int, id: Any, field: str) -> None:
         self.index = index
         self.id = id
-        self.field = field  # what it is; of reasoning: the field of its text
-        self.blocks: dict[int, TextBlock] = {}  # by place
-        self.others: dict[int, Any] = {}  # parts that are not modelled, by place
+        self.field = field  # its type; for reasoning, the field of its text
+        self.blocks: dict[int, TextBlock] = {}  # by index of the part
+        self.others: dict[int, Any] = {}  # unknown parts by index
         self.open = 0
         self.streamed = False
 
 
 class StreamEncoder(Encoder):
-    """Events to the bytes of a streamed answer.
+    """Encodes a streamed answer.
 
-    A message item is closed only when something else begins: the next text may belong to it.
+    A message item is closed when another item begins: the next text may belong to it.
     """
 
     encode_response = staticmethod(encode_response)
@@ -46,11 +46,11 @@ class StreamEncoder(Encoder):
         super().__init__(**given)
         self._number = -1
         self._id: str | None = None
-        self._output: list[Any] = []  # finished items, and None where one is not
+        self._output: list[Any] = []  # finished items; None for open ones
         self._open: OpenBlocks[tuple[_Encoded, int]] = (
             OpenBlocks()
-        )  # by content index: the item, and the place of the part
-        self._messages: list[_Encoded] = []  # message items that are not closed
+        )  # by content index: the item and the index of the part
+        self._messages: list[_Encoded] = []  # open message items
         self._seen = False
 
     def _is_stop(self, message: AssistantMessage) -> bool:
@@ -105,13 +105,13 @@ class StreamEncoder(Encoder):
     def _arguments(self, index: int, text: str) -> bytes:
         encoded, _ = self._open[index]
         if encoded.field == CUSTOM:
-            return b""  # its text is inside the argument, and comes at the end
+            return b""  # sent at the end, because its text is inside the JSON
         encoded.streamed = True
         fields = {"item_id": encoded.id, "output_index": encoded.index, "delta": text}
         return self._event("response.function_call_arguments.delta", **fields)
 
     def _open_block(self, index: int) -> bytes:
-        return self._begin() + self._close_messages()  # what it is will be known at its end
+        return self._begin() + self._close_messages()  # its type is known at its end
 
     def _open_call(self, index: int, call: ToolCall) -> bytes:
         before, residual = self._open_block(index), residual_of(call.extra, API)
@@ -234,7 +234,7 @@ class StreamEncoder(Encoder):
 
     def _item_finished(self, encoded: _Encoded, item: Any) -> bytes:
         if isinstance(item, dict) and "id" in item:
-            item = {**item, "id": encoded.id}  # as announced: clients match items by it
+            item = {**item, "id": encoded.id}  # clients match items by the id in `output_item.added`
         self._output[encoded.index] = item
         return self._event("response.output_item.done", output_index=encoded.index, item=item)
 
@@ -256,7 +256,7 @@ class StreamEncoder(Encoder):
 
     def _finish(self, message: AssistantMessage) -> bytes:
         encoded = self._start(_NOTHING if self._seen else message)
-        if not self._seen:  # the terminal event alone: its message has all blocks
+        if not self._seen:  # only the terminal event: its message has all blocks
             terminal = self._latest
             encoded += b"".join(map(self.feed, list(unfold(message))[:-1]))
             self._latest = terminal

@@ -1,4 +1,4 @@
-"""This wire: field names and values, which items are the model's, and support for each of our fields."""
+"""Field names, values and hints of the Responses API, its support for each of our fields, and errors."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias
@@ -12,7 +12,7 @@ from ..residual import lenient, optional
 
 API = "openai-responses"
 
-# The word for how an answer ended: its status, or for an incomplete one the reason, where there is one.
+# `status` of a response, or `incomplete_details.reason` if it is incomplete.
 STOP_REASONS: dict[str, StopReason] = {
     "completed": "stop",
     "in_progress": "stop",
@@ -36,8 +36,7 @@ OPTIONS = {
 SERVICE = {"session_id": "prompt_cache_key", "service_tier": "service_tier"}
 RETENTIONS: dict[Any, Literal["short", "long"]] = {"24h": "long", "in_memory": "short", "in-memory": "short"}
 
-# Calls that the provider runs itself: our name for the tool, and where the item has the arguments. The name of a remote
-# tool is in the item.
+# Calls that the provider executes: our name of the tool (None: in the item), and the field with the arguments.
 SERVER_CALLS: dict[str, tuple[str | None, str | None]] = {
     "web_search_call": ("web_search", "action"),
     "file_search_call": ("file_search", "queries"),
@@ -47,8 +46,8 @@ SERVER_CALLS: dict[str, tuple[str | None, str | None]] = {
     "x_search_call": ("x_search", "arguments"),
     "mcp_call": (None, "arguments"),
 }
-AS_TEXT = frozenset({"mcp_call", "x_search_call"})  # whose arguments are JSON in a string
-# Items that a client adds to the input, beside messages and results; all others are a model's.
+AS_TEXT = frozenset({"mcp_call", "x_search_call"})  # arguments are JSON text
+# Items of the client beside messages and results; all others are of the model.
 CLIENTS = frozenset(
     {
         "computer_call_output",
@@ -61,31 +60,33 @@ CLIENTS = frozenset(
         "compaction_trigger",
     }
 )
-# Items whose status an answer says and input must not: "Unknown parameter: 'input[3].status'".
+# Items whose `status` is refused as input: "Unknown parameter: 'input[3].status'".
 HIDDEN = frozenset({"message", "reasoning", "function_call", "custom_tool_call"})
-NULLS = frozenset({"content", "encrypted_content", "phase", "namespace", "caller", "logprobs"})  # nor these when null
-# A custom tool takes one text instead of arguments: here it is the argument `input`.
+NULLS = frozenset(
+    {"content", "encrypted_content", "phase", "namespace", "caller", "logprobs"}
+)  # fields that are refused as input if null
+# A custom tool takes a text: our argument `input`.
 CUSTOM = "custom_tool_call"
 RESULTS = ("function_call_output", "custom_tool_call_output")
-# Of an annotation: the keys for its title, start and end.
+# The keys of an annotation for its title, start and end.
 CITATIONS: dict[str, tuple[str | None, str | None, str | None]] = {
     "url_citation": ("title", "start_index", "end_index"),
     "container_file_citation": ("filename", "start_index", "end_index"),
     "file_citation": ("filename", None, None),
 }
 
-# Hints of this wire, in `extra[API]`.
+# Hints of this wire in `extra[API]`.
 STRING = "~string"  # of a message item: whether its content was a string
-PARTS = "~parts"  # of a message item: parts that are not modelled, each with its place
-SUMMARY = "~summary"  # of thinking: how long the parts of the summary are
-CONTENT = "~content"  # the same for the parts of the reasoning itself
-ITEM = "~item"  # of a user message: its one block is an item of the input, no part of a message
+PARTS = "~parts"  # of a message item: unknown parts with their indexes
+SUMMARY = "~summary"  # of thinking: lengths of the parts of the summary
+CONTENT = "~content"  # of thinking: lengths of the parts of the content
+ITEM = "~item"  # of a user message: its block is an item, not a part
 INPUT = "~input"  # of a request: the input was a string
-TEXT = "~text"  # of a request: what the wire says of the text beside its format
-FORM = "~type"  # of a tool choice or a call: the less usual of two ways to say it
+TEXT = "~text"  # of a request: fields of `text` beside the format
+FORM = "~type"  # of a tool choice or a call: the less common of two forms
 GENERATED = "~minted"
 
-# Fields that only one form of an answer carries, as paths into the message: none here, the stream says it all.
+# Fields that differ between streamed and whole answers: none.
 UNEVEN: tuple[str, ...] = ()
 
 FIELD_SUPPORT: SupportTable = {
@@ -154,11 +155,11 @@ RESPONSE_SUPPORT: SupportTable = {
 }
 
 
-# Error answers.
+# --- errors ----------------------------------------------------------------------------------------------------------
 
 
 def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = None) -> ProviderError:
-    """An error answer, or the error event of a stream (status 0)."""
+    """An error response, or the error event of a stream (status 0)."""
     wire = lenient(body)
     error = wire.get("error") if isinstance(wire, dict) else None
     if not isinstance(error, dict):

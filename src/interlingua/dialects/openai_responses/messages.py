@@ -1,4 +1,4 @@
-"""Items of input as messages: all output of a model between two items of the client is one answer."""
+"""Items of input as messages: all items of the model between two of the client are one answer."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -24,12 +24,12 @@ from .facts import API, CLIENTS, ITEM, RESULTS
 
 
 def decode_messages(wire: list[Any], api: str = API, first: int = 0) -> tuple[Message, ...]:
-    """Items of input as messages: all output of a model between two items of the client is one answer.
+    """Decodes items: all items of the model between two of the client are one answer.
 
-    `api` is the wire that produced the answers, `first` the place of the first item that is no system prompt.
+    `api` is set on the answers; `first` is the index of the first item after the system prompt.
     """
     encoded: list[Message] = []
-    calls: dict[str, ToolCall] = {}  # by either id; a repeated one means the latest call
+    calls: dict[str, ToolCall] = {}  # by either id; a repeated id refers to the latest call
     answer: list[tuple[int, dict[str, Any]]] = []
     for at in range(first, len(wire)):
         item = an_object(wire[at], API, f"$.input[{at}]")
@@ -46,7 +46,7 @@ def decode_messages(wire: list[Any], api: str = API, first: int = 0) -> tuple[Me
 
 
 def _is_answers(item: Any) -> bool:
-    """Whether an item is a model's: a message, a call or reasoning."""
+    """Whether an item is of the model: a message, a call or reasoning."""
     if not isinstance(item, dict):
         return True
     kind = kind_of(item)
@@ -107,7 +107,7 @@ def _decode_answer_items(
 
 
 def _is_bare(item: Mapping[str, Any]) -> bool:
-    """Whether an item alone is an answer without blocks: nothing, or a string in a message that names its type."""
+    """Whether a single item is an answer without blocks: empty, or a string in a message with a type."""
     content = item.get("content")
     if isinstance(content, str):
         return item.get("type") == "message"
@@ -131,7 +131,7 @@ def _note_call(call: ToolCall, calls: dict[str, ToolCall]) -> None:
 
 
 def encode_messages(messages: tuple[Message, ...], report: Reporter) -> list[Any]:
-    """Our messages as items of input."""
+    """Encodes messages as items of input."""
     encoded: list[Any] = []
     calls: dict[str, ToolCall] = {}
     before: Message | None = None
@@ -203,7 +203,7 @@ def _add_answer(encoded: list[Any], message: AssistantMessage, calls: dict[str, 
         encoded.append(restored(wire, message.extra, API) if message.extra else wire)
         return
     if len(items) == 1 and isinstance(content[0], TextBlock) and isinstance(items[0]["content"], str):
-        items[0].pop("type", None)  # else it would be read as an answer without blocks
+        items[0].pop("type", None)  # else it would be decoded as an answer without blocks
     encoded += items
     for key in own_fields(message.extra.get(API)) if message.extra else ():
         report.lost(key, "an answer of several items has no place for it", field=f"extra.{API}.{key}")

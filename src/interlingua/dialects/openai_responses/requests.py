@@ -1,4 +1,4 @@
-"""Requests: the prompt, the tools and the options around the items."""
+"""Requests: the system prompt, tools, options, paths."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -41,7 +41,7 @@ from .messages import decode_messages, encode_messages, encoded_message
 
 @request_decoder(API)
 def decode_request(body: Any, given: Given) -> Request:
-    """A Responses request. `model` and `stream` are for callers that say them outside the body."""
+    """A Responses request."""
     wire = an_object(body, API)
     context, hints = _decode_context(wire, given.api)
     text = wire.get("text")
@@ -55,7 +55,7 @@ def decode_request(body: Any, given: Given) -> Request:
         options=_decode_options(wire, given),
         extra={API: hints} if hints else {},
     )
-    # Items keep their own residuals, one by one.
+    # Items have residuals of their own.
     emitted = {**_message_type(given.quirks), **encode_body(request, [], QUIET)}
     extra_fields = residual({**wire, "input": []} if "input" in wire else wire, emitted)
     return replace(request, extra=filed(request.extra, extra_fields)) if extra_fields else request
@@ -71,7 +71,7 @@ def _decode_context(wire: dict[str, Any], api: str) -> tuple[Context, dict[str, 
         raise BadWire(API, f"expected text or a list of items, got {type(given).__name__}", "$.input")
     if system is not None or not given or not _is_prompt(given[0]):
         return Context(system=system, messages=decode_messages(given, api), tools=tools), {}
-    # Without instructions, the first system message is the system prompt.
+    # Without `instructions`, a first system message is the system prompt.
     role = given[0]["role"]
     content = decode_content(given[0]["content"])
     extra_fields = residual(given[0], encoded_message(role, content, QUIET))
@@ -86,13 +86,13 @@ def _decode_context(wire: dict[str, Any], api: str) -> tuple[Context, dict[str, 
 
 
 def _prompt_role(item: Mapping[str, Any]) -> str | None:
-    """The role of a system prompt; of one in parts, which is always a message, only if it is not the usual one."""
+    """The role of a system prompt; for one in parts, which is always a message, only if it is not `system`."""
     role: str = item["role"]
     return None if role == "system" and isinstance(item["content"], list) else role
 
 
 def _is_prompt(item: Any) -> bool:
-    """Whether an item can be the system prompt: a system message of text alone."""
+    """Whether an item can be the system prompt: a system message with text only."""
     if not isinstance(item, dict) or kind_of(item) != "message" or item.get("role") not in ("system", "developer"):
         return False
     content = item.get("content")
@@ -209,12 +209,12 @@ def encode_request(request: Request, report: Reporter, quirks: Quirks) -> dict[s
 
 
 def _message_type(quirks: Quirks) -> dict[str, Any]:
-    """What a request says of itself where it is one message among others, as on a WebSocket."""
+    """The type of a request that is a message of a WebSocket."""
     return {"type": quirks["message"]} if quirks and "message" in quirks else {}
 
 
 def _is_item(context: Context) -> bool:
-    """Whether the system prompt is a message, and not the instructions, which are a string and have no role."""
+    """Whether the system prompt is a message instead of `instructions`, a string without a role."""
     return context.system_role is not None or not isinstance(context.system, str)
 
 
@@ -228,7 +228,7 @@ def _encode_prompt(context: Context, report: Reporter) -> dict[str, Any]:
 
 
 def encode_body(request: Request, items: list[Any], report: Reporter) -> dict[str, Any]:
-    """The body, but for what the request holds of it."""
+    """The body without the residual of the request."""
     context, options = request.context, request.options
     extra_fields = request.extra.get(API, {}) if request.extra else {}
     body: dict[str, Any] = {}
@@ -253,7 +253,7 @@ def encode_body(request: Request, items: list[Any], report: Reporter) -> dict[st
 
 
 def _is_string(items: list[Any]) -> bool:
-    """Whether the input is plain text of the user."""
+    """Whether the input is one plain user text."""
     if len(items) != 1 or not isinstance(items[0], dict) or items[0].keys() != {"role", "content"}:
         return False
     return items[0]["role"] == "user" and isinstance(items[0]["content"], str)
@@ -267,7 +267,7 @@ def _encode_service(body: dict[str, Any], options: Options, report: Reporter) ->
         report.at("$.options.cacheRetention", "cache_retention", "the cache cannot be switched off", "weakened")
     elif options.cache_retention == "long":
         body["prompt_cache_retention"] = "24h"
-    elif options.cache_retention is not None:  # a word that new models refuse
+    elif options.cache_retention is not None:  # `in_memory` is the default, and newer models refuse it
         report.at("$.options.cacheRetention", "cache_retention", "the default needs no field", "record")
     if options.stream is not None:
         body["stream"] = options.stream
@@ -278,7 +278,7 @@ def _encode_tool(spec: ToolSpec) -> dict[str, Any]:
     if spec.description is not None:
         wire["description"] = spec.description
     wire["parameters"] = spec.input_schema
-    wire["strict"] = spec.strict  # left out, it would mean true
+    wire["strict"] = spec.strict  # the default is true: platform.openai.com/docs/guides/function-calling, Strict mode
     return restored(wire, spec.extra, API) if spec.extra else wire
 
 
@@ -297,7 +297,7 @@ def _allowed(names: tuple[str, ...]) -> list[Any]:
 
 
 def _is_list(choice: ToolChoice) -> bool:
-    """Whether only a list of allowed tools says this choice."""
+    """Whether a choice needs `allowed_tools`."""
     return len(choice.names) > 1 or (choice.mode == "auto" and bool(choice.names))
 
 

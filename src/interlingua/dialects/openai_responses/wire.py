@@ -1,4 +1,4 @@
-"""OpenAI's Responses wire as one value, and its relatives at Azure, at the Codex backend and on WebSockets."""
+"""The `Wire` of OpenAI Responses, and its variants on Azure, at the Codex backend and on WebSockets."""
 
 import re
 from typing import Any
@@ -18,7 +18,7 @@ _PARTS = ("input_text", "output_text", "input_image", "input_file")
 
 
 def _error_event(error: ProviderError, sent: int, body: Any) -> bytes:
-    # The body has the code and text that this wire's clients act on (`context_length_exceeded`, `content_filter`).
+    # Clients act on the code (`context_length_exceeded`, `content_filter`).
     encoded = body["error"]
     event = {
         "type": "error",
@@ -40,10 +40,10 @@ def _is_request(value: Any) -> bool:
 
 
 def _sealed(request: Request, body: dict[str, Any]) -> dict[str, Any]:
-    """Asks for the reasoning sealed: where nothing is stored, a later turn must bring it back.
+    """Requests encrypted reasoning: if nothing is stored, a later turn must send it back.
 
     https://platform.openai.com/docs/guides/reasoning: with `store: false`, `include` must name
-    `reasoning.encrypted_content`. Hosts that cannot seal refuse the field; their row or the model says so.
+    `reasoning.encrypted_content`. Hosts without it refuse the field; their provider row or the model sets that.
     """
     thinking = request.options.reasoning
     if thinking is None or thinking.enabled is False:
@@ -52,13 +52,13 @@ def _sealed(request: Request, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _always_sealed(request: Request, body: dict[str, Any]) -> dict[str, Any]:
-    """As above, for models that reason whether or not they are asked to."""
+    """The same for models that reason by default."""
     if (request.model.compat or {}).get("supportsEncryptedReasoning") is not False:
         body.setdefault("include", ["reasoning.encrypted_content"])
     return body
 
 
-# https://platform.openai.com/docs/guides/images-vision, Image input requirements: 500 pictures and 50 MB a request, no
+# https://platform.openai.com/docs/guides/images-vision, Image input requirements: 500 images and 50 MB per request, no
 # animations; …/guides/file-inputs, Accepted file types.
 _LIMITS = TargetLimits(
     api=openai_responses.API,
@@ -104,7 +104,7 @@ OPENAI_RESPONSES = Wire(
         rate_headers=rate_headers,
         model_paths=(("model",), ("response", "model")),
         request_headers=OPENAI_HEADERS,
-        opening_event=b"response.output_item.added",  # OpenAI's package refuses a second one of the same index
+        opening_event=b"response.output_item.added",  # the OpenAI SDK refuses a second one with the same index
         stored_route=r"/responses/([^/]+)(?:/(input_items|cancel))?",
         count=Count(
             route=r"/responses/input_tokens",
@@ -127,7 +127,7 @@ OPENAI_RESPONSES = Wire(
     telemetry="openai",
 )
 
-# The address of an Azure deployment ends in /openai/v1; the model is the deployment's name.
+# Azure URLs end in /openai/v1; the model is the name of the deployment.
 AZURE = OPENAI_RESPONSES.variant(
     "azure-openai-responses",
     quirks={"path": "/responses?api-version=v1"},
@@ -145,7 +145,7 @@ CODEX = OPENAI_RESPONSES.variant(
         "models_path": None,
         "embeddings": None,
     }
-    # The backend of ChatGPT refuses a request that does not ask for a stream ("Stream must be set to true").
+    # The backend of ChatGPT only streams ("Stream must be set to true").
     | {"only_streams": True, "complete_body": _always_sealed},
     is_detected=False,
 )
@@ -160,7 +160,7 @@ def _lines(content_type: str | None = None) -> Framing:
 
 
 # platform.openai.com/docs/guides/websocket-mode: a request is the message `response.create` with the fields of a body,
-# and each event of the answer is a message. Here they are data, one message a line; the socket is the caller's.
+# and each event of the answer is a message. Here messages are lines; the caller has the socket.
 WEBSOCKET = OPENAI_RESPONSES.variant(
     "openai-responses-websocket",
     quirks={"message": "response.create"},
