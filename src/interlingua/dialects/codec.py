@@ -142,7 +142,7 @@ def request_encoder(
         def encode_request(request: Request, *, strict: bool = False, quirks: Quirks = None) -> Encoded:
             report = Reporter()
             body = encode(request, report, quirks)
-            return encoded(api, body, request, support, report.losses, strict=strict, spoken=api_of(quirks, api))
+            return encoded(api, body, request, support, report.losses, strict=strict, variant=api_of(quirks, api))
 
         return _named_like(encode, encode_request)
 
@@ -160,7 +160,7 @@ def response_encoder(
         ) -> Encoded:
             report = Reporter("$")
             body = encode(message, report, request, quirks)
-            return encoded(api, body, message, support, report.losses, spoken=api_of(quirks, api))
+            return encoded(api, body, message, support, report.losses, variant=api_of(quirks, api))
 
         return _named_like(encode, encode_response)
 

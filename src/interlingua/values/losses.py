@@ -210,14 +210,14 @@ def encoded(
     reported: list[Loss],
     *,
     strict: bool = False,
-    spoken: str | None = None,
+    variant: str | None = None,
 ) -> Encoded:
     """Returns an Encoded with the losses that the encoder `reported` and those that the table implies.
 
-    In strict mode the first loss that is not bookkeeping is raised as Unsupported instead. `spoken` is the api name of
+    In strict mode the first loss that is not bookkeeping is raised as Unsupported instead. `variant` is the api name of
     a variant of `api`, which decoding restores.
     """
-    found = Losses(lambda: tuple(reported) + tuple(static_losses(source, support, api, spoken)))
+    found = Losses(lambda: tuple(reported) + tuple(static_losses(source, support, api, variant)))
     if strict:
         for loss in found:
             if loss.severity != "record":
@@ -225,9 +225,9 @@ def encoded(
     return Encoded(body, found)
 
 
-def static_losses(source: Any, support: SupportTable, api: str, spoken: str | None = None) -> list[Loss]:
+def static_losses(source: Any, support: SupportTable, api: str, variant: str | None = None) -> list[Loss]:
     """Returns the losses that follow from the table alone, with their paths in `source`."""
-    walk = _Walk(support, api, spoken or api)
+    walk = _Walk(support, api, variant or api)
     if isinstance(source, Conversation):
         _in_conversation(source, walk)
     elif not isinstance(source, Request):
@@ -321,12 +321,12 @@ def _known_fields(support: SupportTable) -> dict[type[Struct], tuple[_Field, ...
 class _Walk:
     """One walk through a source for losses that the table implies; `found` is in source order."""
 
-    __slots__ = ("_known", "api", "found", "spoken", "support")
+    __slots__ = ("_known", "api", "found", "support", "variant")
 
-    def __init__(self, support: SupportTable, api: str, spoken: str) -> None:
+    def __init__(self, support: SupportTable, api: str, variant: str) -> None:
         self.support = support
         self.api = api
-        self.spoken = spoken
+        self.variant = variant
         self.found: list[Loss] = []
         self._known = _known_fields(support)
 
@@ -389,7 +389,7 @@ class _Walk:
         """Whether decoding restores the value by itself."""
         if support.unless is None:
             return False
-        return bool(item == (self.spoken if support.unless == self.api else support.unless))
+        return bool(item == (self.variant if support.unless == self.api else support.unless))
 
 
 def _unclean(path: str) -> Loss:
