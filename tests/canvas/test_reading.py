@@ -436,4 +436,6 @@ async def test_words_are_found_in_all_sessions_and_in_one(tmp_path: Path) -> Non
         assert ["look"] == [hit.get("tool") for hit in (await browser.get("/api/search?q=oslo&tool=look"))["hits"]]
         assert [opened["key"]] == [hit["key"] for hit in (await browser.get("/api/search?q=look&source=file"))["hits"]]
         assert 422 == (await browser.ask("GET", "/api/search?q=x&limit=0"))[0]
+        offered = await browser.get("/api/filters")
+        assert {"assistant", "user"} <= set(offered["roles"]) and "look" in offered["tools"]
         assert "ready" == found["index"]["state"] or found["index"]["total"] >= 2

@@ -1,5 +1,6 @@
 """Search over all sessions: an index that follows the logs, may be deleted, and holds no text of its own."""
 
+import contextlib
 import sqlite3
 import threading
 from pathlib import Path
@@ -268,3 +269,18 @@ def test_snippets_show_the_words_in_their_surroundings() -> None:
     assert ["fencing token", "again"] == [piece.text for piece in pieces if piece.is_hit]
     assert ("…", "…") == (pieces[0].text, pieces[-1].text)
     assert ["待办"] == [piece.text for piece in snippet("请帮我实现一个待办事项", terms_of("待办")) if piece.is_hit]
+
+
+def test_the_values_of_filters_are_those_of_ones_own_stores(store: Store, index: TextIndex, tmp_path: Path) -> None:
+    """Roles, tools and models that occur; nothing of other stores in the same file."""
+    assert ((), (), ()) == index.filters()
+    call = il.ToolCall(id="c", name="grep", arguments={"pattern": "x"})
+    say(store, "s", user("hello"), il.AssistantMessage(content=(call,), model="m-1", stop_reason="toolUse"))
+    index.follow()
+    assert (("assistant", "user"), ("grep",), ("m-1",)) == index.filters()
+    other = store_at(f"sqlite:{tmp_path / 'other.db'}")
+    with contextlib.closing(other), contextlib.closing(TextIndex(tmp_path / "search.db", {"theirs": other})) as theirs:
+        say(other, "t", il.AssistantMessage(content="hi", model="m-2", stop_reason="stop"))
+        theirs.follow()
+        assert (("assistant",), (), ("m-2",)) == theirs.filters()
+        assert (("assistant", "user"), ("grep",), ("m-1",)) == index.filters()

@@ -360,6 +360,13 @@ export type FilesQuery = {
   dialect?: string;
 };
 
+/** The values that a search can filter by. */
+export type FilterValues = {
+  roles: string[];
+  tools: string[];
+  models: string[];
+};
+
 /** `q` has terms, "phrases" and -terms to exclude; `in` names one session. */
 export type FindQuery = {
   q?: string;
@@ -594,6 +601,7 @@ export type Me = {
   address: string;
   capabilities: string[];
   limits: Record<string, number>;
+  toolViews?: Record<string, ToolDisplayView>;
 };
 
 /** `from` names branches or entries. A squash needs no message. */
@@ -1141,6 +1149,13 @@ export type ToolCallView = {
   made?: unknown;
   more?: number;
   cached?: boolean;
+};
+
+/** How a plugin wants the calls of its tool drawn. */
+export type ToolDisplayView = {
+  icon?: string;
+  label?: string;
+  result?: "diff" | "json" | "markdown" | "text";
 };
 
 export type ToolList = {

@@ -17,7 +17,7 @@ from ..sessions.text_index import Found, Progress, Results, TextIndex
 from ..sessions.texts import Query
 from ..values.errors import InterlinguaError
 from .library import CLIENT, FILES, GATEWAY, Library, Place
-from .shapes import ForkedFrom, Hit, IndexState, SearchResult, SessionView, SnippetPart, SpawnedBy
+from .shapes import FilterValues, ForkedFrom, Hit, IndexState, SearchResult, SessionView, SnippetPart, SpawnedBy
 from .trees import Tree
 
 # --- search ----------------------------------------------------------------------------------------------------------
@@ -162,6 +162,12 @@ class Finder:
             index=self.state(),
         )
 
+    def filters(self) -> FilterValues:
+        """The roles, tools and models of everything that is indexed."""
+        found = [index.filters() for index in self._opened()]
+        roles, tools, models = (tuple(sorted({name for one in found for name in one[at]})) for at in range(3))
+        return FilterValues(roles=roles, tools=tools, models=models)
+
     def _place(self, hit: Found, opened: dict[tuple[str, str], Place]) -> Place | None:
         if hit.store == OWN:
             return self._library.place(self._library.own_key(hit.agent, hit.id))
@@ -256,14 +262,14 @@ class Describer:
         """Returns a session for the list; slow parts are omitted unless `wait`."""
         info = place.info or self._info(place)
         card = self.card(place, info, wait=wait) or Card()
-        name = place.name or place.id
+        name = place.name or ("New session" if not info.messages else place.id)
         return SessionView(
             key=place.key,
             title=info.title or name,
             titled=False,
             source=place.source,
             group=place.group,
-            project=place.project,
+            project=place.project or (place.name if place.source == "file" else None),
             written_as=place.written_as,
             models=card.models or ((info.model,) if info.model else ()),
             messages=info.messages,

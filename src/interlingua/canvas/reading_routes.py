@@ -30,6 +30,7 @@ from .shapes import (
     DoctorView,
     EntryPage,
     EntryView,
+    FilterValues,
     Group,
     Me,
     OpenedFiles,
@@ -553,6 +554,12 @@ async def search(call: Call) -> SearchResult:
         return canvas.finder.search(search_query, hub.place if hub is not None else None)
 
     return await asyncio.to_thread(found)
+
+
+@route("GET", "/api/filters", returns=FilterValues)
+async def filters(call: Call) -> FilterValues:
+    """The roles, tools and models that a search can filter by."""
+    return await asyncio.to_thread(call.canvas.finder.filters)
 
 
 class CompareQuery(Shape, frozen=True, kw_only=True):

@@ -124,6 +124,14 @@ class SourceList(Shape, frozen=True, kw_only=True):
     sources: tuple[SourceView, ...]
 
 
+class ToolDisplayView(Shape, frozen=True, kw_only=True):
+    """How a plugin wants the calls of its tool drawn."""
+
+    icon: str | None = None
+    label: str | None = None
+    result: Literal["text", "markdown", "json", "diff"] = "text"
+
+
 class Me(Shape, frozen=True, kw_only=True):
     """The current visitor, and the server's capabilities."""
 
@@ -134,6 +142,7 @@ class Me(Shape, frozen=True, kw_only=True):
     address: str
     capabilities: tuple[str, ...]
     limits: dict[str, int]
+    tool_views: dict[str, ToolDisplayView] = {}
 
 
 # --- the tree --------------------------------------------------------------------------------------------------------
@@ -465,6 +474,14 @@ class Hit(Shape, frozen=True, kw_only=True):
     number: int | None = None
     spawned: bool = False
     snippet: tuple[SnippetPart, ...]
+
+
+class FilterValues(Shape, frozen=True, kw_only=True):
+    """The values that a search can filter by."""
+
+    roles: tuple[str, ...]
+    tools: tuple[str, ...]
+    models: tuple[str, ...]
 
 
 class SearchResult(Shape, frozen=True, kw_only=True):

@@ -7,12 +7,14 @@ from aiohttp import web
 
 from .._version import __version__
 from ..connect.client import Client
+from ..plugins.installed import FOLDER
+from ..plugins.manifest import tool_views
 from ..serving.access import COOKIE_LIFE, Access, KeyRing, Visitor
 from .library import Library
 from .live import Feeds, ReportedRun
 from .open_sessions import OpenSessions
 from .runs import Run, Runs, Toolbox
-from .shapes import Me, SourceView
+from .shapes import Me, SourceView, ToolDisplayView
 from .watchers import Watcher
 from .writers import Lingering, Nodes
 
@@ -84,6 +86,10 @@ class CanvasState(OpenSessions):
             address=self.address,
             capabilities=self.capabilities(),
             limits=LIMITS,
+            tool_views={
+                name: ToolDisplayView(icon=one.icon, label=one.label, result=one.result)
+                for name, one in tool_views(self.library.home / FOLDER).items()
+            },
         )
 
     def capabilities(self) -> tuple[str, ...]:

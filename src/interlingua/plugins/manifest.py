@@ -1,11 +1,12 @@
 """The manifest of a plugin folder: read without running code; none of its paths may leave the folder."""
 
+import contextlib
 import os
 import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -22,6 +23,14 @@ SCRIPTS = ("index.ts", "index.js", "index.mts", "index.mjs", "src/index.ts", "sr
 _ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?!\.)){0,63}")
 
 
+class ToolDisplay(Struct, frozen=True, kw_only=True, rename="camel"):
+    """How the canvas draws the calls of a tool: data only, so that no code of the plugin has to run."""
+
+    icon: str | None = None
+    label: str | None = None
+    result: Literal["text", "markdown", "json", "diff"] = "text"
+
+
 class Manifest(Struct, frozen=True, kw_only=True, rename="camel"):
     """A plugin's description. Unknown fields are kept in `extra`."""
 
@@ -35,6 +44,7 @@ class Manifest(Struct, frozen=True, kw_only=True, rename="camel"):
     channels: tuple[str, ...] = ()
     providers: tuple[str, ...] = ()
     entry: str | None = None
+    tool_views: dict[str, ToolDisplay] = {}
     extra: dict[str, Any] = {}
 
 
@@ -176,6 +186,16 @@ def list_channel_extensions(directory: str | os.PathLike[str] | None) -> list[st
 def list_provider_extensions(directory: str | os.PathLike[str] | None) -> list[str]:
     """Returns the ids of extensions with providers."""
     return [info.id for info in discover_extensions(directory) if info.providers]
+
+
+def tool_views(directory: Path) -> dict[str, ToolDisplay]:
+    """By tool, how the plugins in the sub-directories of `directory` want its calls drawn; the first plugin wins."""
+    found: dict[str, ToolDisplay] = {}
+    for folder in folders(directory):
+        path = manifest_path(folder)
+        with contextlib.suppress(FormatError):
+            found = {**(read_manifest(path).tool_views if path is not None else {}), **found}
+    return found
 
 
 def _read(folder: Path) -> ExtensionInfo | None:

@@ -18,7 +18,7 @@ from .session import Session
 from .sql import Database, SqlStore
 from .store import SessionInfo
 from .text_index import COUNTED, Found, Progress, Results, digest_of, part_of, text_at
-from .texts import Query, Term, Text, is_in, snippet, spaced, terms_of, texts_of
+from .texts import Filters, Query, Term, Text, is_in, snippet, spaced, terms_of, texts_of
 
 BATCH_LINES = 400
 MAX_CHARS = 200_000  # a tsvector holds at most 1 MB; a longer text is several rows
@@ -175,6 +175,15 @@ class PostgresTextIndex:
         if not results.hits and not query.offset and any(not term.excluded for term in terms):
             results = self._search(query, terms, exact=False)
         return results
+
+    def filters(self) -> Filters:
+        """The roles, tools and models of the indexed texts."""
+
+        def values(column: str) -> tuple[str, ...]:
+            rows = self._database.rows(f"SELECT DISTINCT {column} FROM indexed_texts WHERE {column} <> '' ORDER BY 1")
+            return tuple(row[0] for row in rows)
+
+        return Filters(values("role"), values("tool"), values("model"))
 
     def _search(self, query: Query, terms: list[Term], *, exact: bool) -> Results:
         where, values = _conditions(query, terms, exact)

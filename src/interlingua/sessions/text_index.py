@@ -13,7 +13,7 @@ import hashlib
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +26,7 @@ from .cards import Card, CardState
 from .session import Line, Session
 from .spending import Used, add_usage, used_by
 from .store import SessionInfo, Store
-from .texts import KINDS, Query, Snippet, Term, Text, is_in, message_texts, snippet, spaced, terms_of, texts_of
+from .texts import KINDS, Filters, Query, Snippet, Term, Text, is_in, message_texts, snippet, spaced, terms_of, texts_of
 from .tree import ENTRY
 
 VERSION = 3
@@ -361,6 +361,19 @@ class TextIndex:
             results = self._search(query, terms, exact=False)  # retry with prefixes
         return results
 
+    def filters(self) -> Filters:
+        """The roles, tools and models of the indexed texts of this index's stores."""
+        with self._reading_rows() as database:
+            stores = self._store_tags(database, self._shown_stores)
+            names = database.execute("SELECT n, name FROM names ORDER BY name").fetchall() if stores else []
+            found: dict[str, list[str]] = {"r": [], "t": [], "m": []}
+            for number, name in names:
+                for letter, known in found.items():
+                    matching = f"tags : {letter}{number} AND tags : {stores}"
+                    if database.execute("SELECT 1 FROM words WHERE words MATCH ? LIMIT 1", (matching,)).fetchone():
+                        known.append(name)
+        return Filters(*map(tuple, found.values()))
+
     def _search(self, query: Query, terms: list[Term], *, exact: bool) -> Results:
         with self._reading_rows() as database:
             matching = self._expression(database, query, terms, exact)
@@ -399,11 +412,10 @@ class TextIndex:
         tags: list[str] = []
         wanted = set(query.stores or self._shown_stores)
         if not query.sessions and not wanted >= _stores_in(database):
-            known = [database.execute("SELECT n FROM names WHERE name = ?", (name,)).fetchone() for name in wanted]
-            numbers = sorted(row[0] for row in known if row is not None)
-            if not numbers:
+            stores = self._store_tags(database, wanted)
+            if stores is None:
                 return None
-            tags.append("(" + " OR ".join(f"o{number}" for number in numbers) + ")")
+            tags.append(stores)
         if query.sessions:
             numbers = self._numbers(database, query)
             if not numbers:
@@ -426,6 +438,12 @@ class TextIndex:
             parts = ["tags : (" + " OR ".join(f"k{kind}" for kind in KINDS) + ")"]
         excluded = "".join(f" NOT body : {_fts(term, True)}" for term in terms if term.excluded)
         return f"({' AND '.join(parts)}){excluded}"
+
+    def _store_tags(self, database: sqlite3.Connection, stores: Iterable[str]) -> str | None:
+        """The FTS5 expression for rows of these stores; None if nothing of them is indexed."""
+        known = [database.execute("SELECT n FROM names WHERE name = ?", (name,)).fetchone() for name in stores]
+        numbers = sorted(row[0] for row in known if row is not None)
+        return "(" + " OR ".join(f"o{number}" for number in numbers) + ")" if numbers else None
 
     def _numbers(self, database: sqlite3.Connection, query: Query) -> list[int]:
         found: list[int] = []

@@ -80,6 +80,14 @@ class Query(Struct, frozen=True, kw_only=True):
     offset: int = 0
 
 
+class Filters(NamedTuple):
+    """The roles, tools and models that indexed texts have: the values that a query can filter by."""
+
+    roles: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+
+
 class Term(NamedTuple):
     """A word or a phrase; `excluded` terms must not occur."""
 
