@@ -44,6 +44,7 @@ class Hub:
         self._known = tree.total
         self._head = tree.head()
         self._branches = tree.branches()
+        self._shown: tuple[str, bool] | None = None  # title, and whether something runs: as the viewers know them
         self._tasks: list[asyncio.Task[None]] = []
         self.deltas = Joiner(self._publish_deltas)
         tree.take_changed()
@@ -149,10 +150,18 @@ class Hub:
             reported = [{"block": block, "text": "".join(texts)} for block, texts in parts]
             self.channel.publish("delta", encode({"node": node, "parts": reported}))
 
+    def notify(self, view: SessionView) -> None:
+        """Publishes the session when its title changed, or a run began or ended; rows carry the rest."""
+        shown = (view.title, view.live is not None)
+        if shown != self._shown and self.channel.closing is None:
+            self._shown = shown
+            self.publish("session", view)
+
     async def snapshot(self) -> tuple[int, bytes]:
         """Returns a viewer's initial state, except for the rows, which are read page by page."""
         async with self._lock:
             described = await asyncio.to_thread(self._describe, self.place)
+            self._shown = (described.title, described.live is not None)
             data = {
                 "epoch": self.channel.epoch,
                 "total": self._known,
@@ -227,9 +236,14 @@ class OpenSessions(ABC):
 
     async def update_open(self, key: str) -> None:
         """Notifies the viewers of a session, if any, of what was just written."""
+        hub = self._opened(key)
+        if hub is not None:
+            await hub.update()
+
+    def _opened(self, key: str) -> Hub | None:
+        """The hub of a session that is open now."""
         opening = self._hubs.get(key)
-        if opening is not None and opening.done() and not opening.exception():
-            await opening.result().update()
+        return opening.result() if opening is not None and opening.done() and not opening.exception() else None
 
     async def close_hub(self, key: str, event: str) -> None:
         """Closes an open session; its viewers get the reason."""
@@ -242,14 +256,17 @@ class OpenSessions(ABC):
         self.events.publish("gone", encode({"key": key}))
 
     def session_changed(self, place: Place) -> None:
-        """Notifies followers of the list that a session has changed."""
+        """Sends the new description of a session to the viewers of the list and of the session itself."""
         self.finder.wake()
-        if not self.events.viewers:
+        hub = self._opened(place.key)
+        if not self.events.viewers and hub is None:
             return
 
         async def notify() -> None:
             view = await asyncio.to_thread(self.describe, place)
             self.events.publish("session", encode(view))
+            if hub is not None:
+                hub.notify(view)
 
         task = asyncio.ensure_future(notify())
         self._emitter.add(task)
@@ -266,9 +283,8 @@ class OpenSessions(ABC):
 
     async def update_spawned(self, key: str) -> None:
         """Shows newly started sub-agents in an open tree."""
-        opening = self._hubs.get(key)
-        if opening is not None and opening.done() and not opening.exception():
-            hub = opening.result()
+        hub = self._opened(key)
+        if hub is not None:
             await hub.set_spawned(await asyncio.to_thread(self.describer.spawned_of, hub.place, hub.tree))
 
     def live_sessions(self) -> list[SessionView]:

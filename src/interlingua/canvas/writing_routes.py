@@ -175,7 +175,7 @@ async def new_session(call: Call) -> SessionView:
     def made() -> Place:
         about = Conversation(system=body.system) if body.system else None
         with Session.open(agent=AGENT, store=library.store, about=about) as session:
-            session.label(None, body.title or "New session")
+            session.label(None, body.title)  # without one, the first message gives the title
             return library.place(library.own_key(session.agent, session.id))
 
     place = await asyncio.to_thread(made)
