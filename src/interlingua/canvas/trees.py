@@ -49,7 +49,9 @@ from .views import MediaData, block_text, message_view, pretty, raw_of
 TEXT_SHOWN = 160
 ARGUMENT_SHOWN = 120
 _SCANNED = 4 * TEXT_SHOWN  # characters of a text that are searched for its first line: most of it may be blank
-_CUSTOM_TEXTS = ("summary", "text", "content", "model")  # fields of custom messages that may be shown for them
+# Fields of custom messages that may be shown for them, and those that hold another record.
+_CUSTOM_TEXTS = ("summary", "text", "content", "message", "model")
+_CUSTOM_WRAPPERS = ("payload", "data", "message")
 # The most descriptive argument of a call, by common names.
 DESCRIPTIVE = ("command", "path", "file_path", "filePath", "pattern", "query", "url", "prompt", "description", "name")
 
@@ -98,9 +100,21 @@ def _answered(message: ToolResultMessage) -> AnsweredCall:
     return AnsweredCall(id=message.tool_call_id, name=message.tool_name, error=message.is_error)
 
 
+def _custom_text(fields: Mapping[str, Any]) -> str:
+    """The text that stands for a custom message: a known field, else that of what it wraps, else its type."""
+    for key in _CUSTOM_TEXTS:
+        if isinstance(fields.get(key), str):
+            return str(fields[key])
+    for key in _CUSTOM_WRAPPERS:
+        if isinstance(fields.get(key), dict) and (found := _custom_text(fields[key])):
+            return found
+    kind = fields.get("type")
+    return kind if isinstance(kind, str) else ""
+
+
 def _custom(message: CustomMessage) -> dict[str, Any]:
     fields = message.fields
-    given = next((fields[key] for key in _CUSTOM_TEXTS if isinstance(fields.get(key), str)), "")
+    given = _custom_text(fields)
     at = fields.get("timestamp")
     return {
         "role": message.role,
