@@ -60,8 +60,8 @@ def branch(tab: Tab) -> None:
     for model in "debug/parrot-1", "debug/upper-parrot-1":
         page.get_by_label("find a model").fill(model)
         page.locator(".models .menu .row", has_text=model).first.click()
-    page.get_by_label("your words").fill("Begin at 2, and print the first ten primes. Which loop is the right one?")
-    page.get_by_label("your words").press("Control+Enter")
+    page.get_by_label("your message").fill("Begin at 2, and print the first ten primes. Which loop is the right one?")
+    page.get_by_label("your message").press("Control+Enter")
     expect(page.locator("[data-card]", has_text="upper-parrot-1")).to_be_visible()
     expect(page.locator("article.live")).to_have_count(0)
 

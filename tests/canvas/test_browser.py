@@ -1,5 +1,6 @@
 """Seeing: the page in Chromium, with sessions of every dialect, in every view, by mouse and by keyboard alone."""
 
+import json
 import re
 import struct
 from collections.abc import Iterator
@@ -188,7 +189,7 @@ def test_a_result_stands_with_its_call(tab: Tab) -> None:
 def test_two_branches_are_compared(tab: Tab) -> None:
     """Aligned from the fork, word by word, with cost and time; swapping swaps the sides."""
     page = tab.go(f"/s/{KEY}/compare?a=lease4&b=outbox3")
-    expect(page.locator(".cmp")).to_contain_text("alike from the beginning")
+    expect(page.locator(".cmp")).to_contain_text("6 in common")
     expect(page.locator(".cmp .wa").first).to_be_visible()
     expect(page.locator(".cmp .wb").first).to_be_visible()
     expect(page.locator(".cmp")).to_contain_text("$0.27")
@@ -254,7 +255,7 @@ def test_the_wire_view_shows_differences_only_and_asks_for_a_model(tab: Tab) -> 
     expect(page.locator(".json .ln").first).to_be_visible()
     before = page.locator(".storedpane .srow").count()
     page.get_by_label("differences only").check()
-    expect(page.locator(".json .ln.alike").first).to_contain_text("alike")
+    expect(page.locator(".json .ln.alike").first).to_contain_text("unchanged")
     assert 0 < page.locator(".storedpane .srow").count() < before
     assert all(row.locator(".loss").count() for row in page.locator(".storedpane .srow").all())
     page.get_by_label("differences only").uncheck()
@@ -407,7 +408,7 @@ def test_everything_is_reached_by_keyboard_alone(tab: Tab) -> None:
     tab.press("?")
     expect(page.get_by_role("dialog", name="Keyboard")).to_be_visible()
     tab.press("Escape", "c")
-    expect(page.get_by_label("your words")).to_be_focused()
+    expect(page.get_by_label("your message")).to_be_focused()
     tab.press("Escape", "/")
     expect(page.get_by_role("textbox", name="search in this session")).to_be_focused()
     tab.press("Escape")
@@ -624,3 +625,143 @@ def test_a_tablet_has_room_for_every_button(chromium: Any, server: Threaded) -> 
             assert not any(_overlap(one, other) for other in boxes[number + 1 :])
         search = page.locator(".field.search")
         assert search.evaluate("(e) => e.scrollWidth <= e.clientWidth + 1") and "Search" in (search.inner_text() or "")
+
+
+def test_the_doctor_checks_for_a_chosen_model(tab: Tab) -> None:
+    """What a model would refuse or drop is on the cards and beside them; n leads from one to the next, in any view."""
+    page = tab.go(f"/s/{KEY}/canvas?at=q")
+    expect(tab.card("q")).to_be_visible()
+    tab.press("d")
+    doctor = page.get_by_label("doctor", exact=True)
+    expect(doctor).to_contain_text("No problems found")
+    doctor.get_by_label("model to check for").fill("mistral/mistral-small-latest")
+    tab.press("Enter")
+    expect(doctor).to_contain_text("signed by another model")
+    expect(tab.card("a1").locator(".flag")).to_be_visible()
+    page.get_by_label("transcript", exact=True).or_(doctor).first.click()
+    tab.press("n")
+    assert "at=a1" in page.url
+    tab.press("2")
+    expect(doctor).to_contain_text("signed by another model")  # over the transcript, too
+    tab.press("d")
+    expect(doctor).to_have_count(0)
+    tab.press("d")
+    doctor.get_by_label("model to check for").fill("nobody/nothing-1")
+    tab.press("Enter")
+    expect(doctor).not_to_contain_text("signed by another model")
+
+
+def test_a_session_is_compared_with_another(tab: Tab, server: Threaded) -> None:
+    """Chosen by its title; both sides are drawn, and lead to their own session."""
+    with Session.open("other", home=server.home) as session:
+        session.append(il.UserMessage(content="Take the outbox. Rows must survive."), id="o1")
+        session.append(il.AssistantMessage(content="Only here.", model="m", provider="p", stop_reason="stop"), id="o2")
+    page = tab.go(f"/s/{KEY}/compare?a=outbox1")
+    page.get_by_role("button", name="Another session").click()
+    page.get_by_label("find a session").fill("take the outbox")
+    page.locator(".dialogbody .row", has_text="Take the outbox").click()
+    expect(page.locator(".cmp")).to_contain_text("Only here.")
+    page.locator(".cmp article", has_text="Only here.").get_by_role("button", name="Open").click()
+    expect(tab.turn("o2")).to_be_visible()
+    assert "/s/own~main~other/transcript" in page.url
+
+
+def test_tool_loops_and_straight_runs_fold(chromium: Any, tmp_path: Path) -> None:
+    """All loops by one key, a run by another; the selected card stays where it is, and a reload keeps them."""
+    with Session.open("loop", home=tmp_path) as session:
+        session.append(il.UserMessage(content="Begin"), id="q")
+        for number in range(3):
+            call = il.ToolCall(id=f"c{number}", name="read", arguments={"path": "x"})
+            session.append(il.AssistantMessage(content=(call,), model="m", stop_reason="toolUse"), id=f"a{number}")
+            done = il.ToolResultMessage(
+                tool_call_id=f"c{number}", tool_name="read", content=(il.TextBlock(text="ok"),), is_error=False
+            )
+            session.append(done, id=f"r{number}")
+        session.append(il.AssistantMessage(content="Done", model="m", stop_reason="stop"), id="end")
+    with Threaded(tmp_path) as server, Tab(chromium, server) as tab:
+        page = tab.go("/s/own~main~loop/canvas?at=end")
+        expect(tab.card("a1")).to_be_visible()
+        before = tab.card("end").bounding_box()
+        with page.expect_response(lambda answer: answer.url.endswith("/view") and answer.request.method == "PUT"):
+            tab.press("Shift+Space")
+        expect(tab.card("a1")).to_have_count(0)
+        expect(tab.card("a0")).to_contain_text("4 folded")
+        after = tab.card("end").bounding_box()
+        assert abs(before["y"] - after["y"]) < 2
+        page.reload()
+        expect(tab.card("a0")).to_contain_text("4 folded")
+        tab.press("Shift+Space")
+        expect(tab.card("a1")).to_be_visible()
+        tab.card("q").click()
+        tab.press("F")
+        expect(tab.card("q")).to_contain_text("6 folded")
+        expect(page.locator("[data-card]")).to_have_count(2)
+        tab.press("F")
+        expect(tab.card("a2")).to_be_visible()
+
+
+def test_a_link_to_a_block_unfolds_it(tab: Tab) -> None:
+    """Of a call's result all lines are shown, of an answer its thinking; folding it again is the reader's choice."""
+    page = tab.go(f"/s/{KEY}/transcript?at=r2&block=0")
+    expect(tab.turn("a1")).to_contain_text("43: line of the worker")
+    tab.turn("a1").locator("button.call", has_text="courier/worker.py").click()
+    expect(tab.turn("a1")).not_to_contain_text("43: line of the worker")
+    page = tab.go(f"/s/{KEY}/transcript?at=a1&block=0")
+    expect(tab.turn("a1").locator(".thinkbox")).to_contain_text("The second peak starts")
+    tab.turn("a1").locator(".prose").first.click()
+    assert "block=1" in page.url
+
+
+def test_the_place_on_the_canvas_is_kept(tab: Tab) -> None:
+    """A visit without a selection in its address begins where the last one ended."""
+    page = tab.go(f"/s/{KEY}/canvas")
+    expect(page.locator("[data-card]").first).to_be_visible()
+    tab.press("-")
+    tab.until("([key]) => JSON.parse(localStorage.getItem(key) ?? '{}').zoom < 0.9", [f"view {KEY}"])
+    page.reload()
+    expect(page.locator(".map .ctl")).to_contain_text("80 %")
+
+
+def test_a_broken_file_says_so_where_it_is_read(tab: Tab, server: Threaded) -> None:
+    """The number of problems in the bar, the lines in the transcript and in the doctor."""
+    data = b'{"role":"user","content":"Hi"}\n{"role":"assistant","content":[{"type":"text","text":"cut'
+    (place,), _ = server.canvas.library.open_data(data, "broken.jsonl", None)
+    page = tab.go(f"/s/{place.key}/transcript")
+    expect(page.locator(".title .err")).to_contain_text("line 2")
+    page.get_by_role("button", name="1 problem").click()
+    expect(page.get_by_label("doctor", exact=True)).to_contain_text("line 2")
+
+
+def test_a_record_of_an_unknown_role_is_named_by_what_it_says(chromium: Any, tmp_path: Path) -> None:
+    """Its JSON is behind it, whole: no line of it is cut without a word."""
+    long = "x" * 9000
+    with Session.open("events", home=tmp_path) as session:
+        session.append(il.UserMessage(content="Go"))
+        fields = {"type": "event_msg", "payload": {"type": "task_complete", "detail": long}}
+        session.append(il.CustomMessage(role="event_msg", fields=fields), id="e")
+    with Threaded(tmp_path) as server, Tab(chromium, server) as tab:
+        page = tab.go("/s/own~main~events/canvas?at=e")
+        expect(tab.card("e")).to_contain_text("task_complete")
+        tab.press("2")
+        tab.turn("e").get_by_role("button", name="task_complete").click()
+        page.get_by_role("button", name=re.compile("more characters")).click()
+        expect(tab.turn("e")).to_contain_text(long)
+
+
+def test_a_plugin_says_how_its_tools_are_drawn(chromium: Any, tmp_path: Path) -> None:
+    """Label, icon and kind of result come from its manifest; its code does not run."""
+    folder = tmp_path / "plugins" / "weather"
+    folder.mkdir(parents=True)
+    view = {"icon": "globe", "label": "Weather service", "result": "markdown"}
+    (folder / "interlingua.plugin.json").write_text(json.dumps({"id": "weather", "toolViews": {"weather": view}}))
+    (folder / "plugin.py").write_text("raise SystemExit('must not run')")
+    with Session.open("w", home=tmp_path) as session:
+        call = il.ToolCall(id="c", name="weather", arguments={"city": "Oslo"})
+        session.append(il.AssistantMessage(content=(call,), model="m", stop_reason="toolUse"), id="a")
+        text = il.TextBlock(text="It is **cold** <script>window.hurt = 1</script>")
+        session.append(il.ToolResultMessage(tool_call_id="c", tool_name="weather", content=(text,), is_error=False))
+    with Threaded(tmp_path) as server, Tab(chromium, server) as tab:
+        page = tab.go("/s/own~main~w/transcript?at=a")
+        tab.turn("a").locator("button.call", has_text="Weather service").click()
+        expect(tab.turn("a").locator(".output strong")).to_have_text("cold")
+        assert page.evaluate("window.hurt") is None

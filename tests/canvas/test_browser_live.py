@@ -55,7 +55,7 @@ def say(tab: Tab, text: str, *models: str) -> None:
     """Continues from the selected message by keyboard: `c`, the words, the models, Ctrl+Enter."""
     page = tab.page
     tab.press("c")
-    prompt_box = page.get_by_label("your words")
+    prompt_box = page.get_by_label("your message")
     expect(prompt_box).to_be_focused()
     expect(page.locator(".picked .chip")).to_have_count(1)  # one is proposed as soon as the models are known
     page.locator(".picked .chip button").click()
@@ -99,7 +99,7 @@ def test_an_answer_is_seen_while_it_is_written_and_can_be_stopped(tab: Tab, key:
     expect(page.locator("article.live")).to_contain_text("These")
     page.get_by_role("button", name="Stop").click()
     expect(page.locator("article.live")).to_have_count(0)
-    expect(page.locator(".flow")).to_contain_text("Stopped.")
+    expect(page.locator(".flow")).to_contain_text("Stopped before it was complete.")
     (answer,) = answers(tab, key, "Go on")
     assert answer["stop"] == "aborted" and answer["text"].startswith("These")
 
@@ -120,7 +120,7 @@ def test_esc_asks_once_and_then_stops_the_answer(tab: Tab, key: str, provider: S
     tab.press("Escape")
     expect(page.get_by_text("Press Esc again to stop the answer.")).to_be_visible()
     tab.press("Escape")
-    expect(page.locator(".flow")).to_contain_text("Stopped.")
+    expect(page.locator(".flow")).to_contain_text("Stopped before it was complete.")
     (answer,) = answers(tab, key, "Go on")
     assert answer["stop"] == "aborted"
 
@@ -178,9 +178,12 @@ def test_tools_are_lent_and_each_call_is_allowed_or_refused(chromium: Any, tmp_p
             say(tab, "Write two files", "local/test-model")
             asked = page.get_by_role("alertdialog", name="approval")
             expect(asked).to_contain_text("allowed.txt")
-            expect(page.locator("article .call", has_text="allowed.txt")).to_contain_text("waits for you")
+            expect(page.locator("article .call", has_text="allowed.txt")).to_contain_text("waiting for approval")
+            for name in "Allow", "Deny", "Stop":  # none of them is pushed out of the page by a long command
+                box = page.get_by_role("button", name=name, exact=True).bounding_box()
+                assert box["x"] + box["width"] <= 1440, name
             tab.press("3")  # where it cannot be answered, it is said, and leads to where it can
-            page.get_by_role("button", name="exec waits for you").click()
+            page.get_by_role("button", name="exec: waiting for your approval").click()
             expect(asked).to_contain_text("allowed.txt")
             tab.press("1", "y")
             expect(asked).to_contain_text("refused.txt")
@@ -201,7 +204,7 @@ def test_a_message_is_edited_and_branches(tab: Tab, key: str) -> None:
     page = tab.go(f"/s/{key}/canvas?at=q")
     expect(tab.card("q")).to_be_visible()
     tab.press("e")
-    prompt_box = page.get_by_label("your words")
+    prompt_box = page.get_by_label("your message")
     expect(prompt_box).to_have_value("Hello")
     prompt_box.fill("Goodbye")
     prompt_box.press("Control+Enter")
@@ -235,7 +238,7 @@ def test_branches_are_merged(tab: Tab, key: str, server: Threaded) -> None:
     dialog = page.get_by_role("dialog", name="Merge branches")
     expect(dialog.get_by_label("Into")).to_have_value("main")
     dialog.get_by_role("checkbox", name="other").check()
-    dialog.get_by_label("what the merge says").fill("Both have a point")
+    dialog.get_by_label("merge message").fill("Both have a point")
     dialog.get_by_role("button", name="Merge").click()
     merged = page.locator("[data-card]", has_text="Both have a point")
     expect(merged).to_have_attribute("aria-pressed", "true")
@@ -338,6 +341,6 @@ def test_a_file_that_is_only_read_goes_on_in_a_linked_fork(tab: Tab, server: Thr
     (place,), _ = server.canvas.library.open_data(data, "file.jsonl", "transcript")
     page = tab.go(f"/s/{place.key}/canvas")
     expect(page.locator("[data-card]", has_text="From a file")).to_be_visible()
-    expect(page.locator(".top")).to_contain_text("reading only")
+    expect(page.locator(".top")).to_contain_text("read-only")
     say(tab, "Continued here", "debug/parrot-1")
     expect(page.locator("[data-card]", has_text="Continued here")).to_have_count(2)

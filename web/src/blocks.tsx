@@ -3,23 +3,32 @@
 import Anser from "anser";
 import { createContext, lazy, Suspense, useContext, useMemo, useState } from "react";
 
+import { parse } from "./exact";
 import { get } from "./http";
 import { bytes, duration, plural } from "./format";
 import { Icon } from "./icons";
 import { oneLine, visible } from "./plain";
-import { toolIcon } from "./parts";
+import { toolDisplay, toolIcon } from "./parts";
 import type { BlockView, EntryView, Media, Row, ToolCallBlock } from "./types";
 
 const Markdown = lazy(() => import("./markdown"));
 const LINES = 12;
+const CHARS = 4000;
 
 /** What is folded until it is asked for; on paper everything is unfolded. */
 export const Unfolded = createContext(false);
-function useFold(first = false): [boolean, (open: boolean) => void] {
-  const [open, setOpen] = useState(first);
-  return [useContext(Unfolded) || open, setOpen];
+/** The block that the address names: it is unfolded until the reader folds it. */
+export const Linked = createContext<{ entry: string; block: number } | undefined>(undefined);
+
+function useFold(first = false, where?: Where): [boolean, (open: boolean) => void] {
+  const [choice, setChoice] = useState<boolean>();
+  return [useContext(Unfolded) || (choice ?? (useLinked(where) || first)), setChoice];
 }
 
+function useLinked(where?: Where): boolean {
+  const linked = useContext(Linked);
+  return where !== undefined && linked?.entry === where.entry && linked.block === where.block;
+}
 
 /** A place in a session. `nth`: which of several calls with one id in the same answer this is. */
 export type Where = { session: string; entry: string; block: number; nth?: number };
@@ -55,14 +64,15 @@ export function Block({ block, where, results }: { block: BlockView; where: Wher
     case "serverToolResult":
       return <Raw title={`${block.toolName}: result`} value={block.content} more={block.more} where={where} icon="record" bad={block.isError} />;
     case "opaque":
-      return <Raw title={`${block.name ?? "block"} of ${block.dialect}`} value={block.value} more={block.more} where={where} icon="record" />;
+      return <Raw title={`${block.name ?? "Block"} of ${block.dialect}`} value={block.value} more={block.more} where={where} icon="record" open />;
     default:
-      return <Raw title="unknown block" value={block} where={where} icon="record" />;
+      return <Raw title="Unknown block" value={block} where={where} icon="record" open />;
   }
 }
 
 /** The blocks of a message; neighbouring calls share one border. */
 export function Blocks({ content, session, entry, results }: { content: readonly BlockView[]; session: string; entry: string; results?: Results }) {
+  const linked = useContext(Linked);
   const seen = new Map<string, number>();
   const groups: { call: boolean; blocks: [BlockView, Where][] }[] = [];
   content.forEach((block, at) => {
@@ -76,7 +86,7 @@ export function Blocks({ content, session, entry, results }: { content: readonly
   return (
     <>
       {groups.map(({ call, blocks }, at) => {
-        const drawn = blocks.map(([block, where]) => <Block key={where.block} block={block} where={where} results={results} />);
+        const drawn = blocks.map(([block, where]) => <div key={where.block} className={linked?.entry === entry && linked.block === where.block ? "block linked" : "block"} data-block={where.block}><Block block={block} where={where} results={results} /></div>);
         return call ? <div key={at} className="calls">{drawn}</div> : drawn;
       })}
     </>
@@ -100,7 +110,7 @@ function Rest({ more, where, shown }: { more?: number; where: Where; shown: numb
   if (more === undefined || (left === 0 && rest === "")) return null;
   const load = async () => {
     const answer = await get<{ text: string; offset: number; total: number }>(
-      `/api/sessions/${where.session}/entries/${where.entry}/text`,
+      `/api/sessions/${where.session}/entries/${encodeURIComponent(where.entry)}/text`,
       { block: where.block, offset: shown + rest.length, limit: 200_000 },
     );
     setRest(rest + answer.text);
@@ -117,8 +127,8 @@ function Rest({ more, where, shown }: { more?: number; where: Where; shown: numb
 }
 
 export function Thinking(props: { text: string; signed?: boolean; redacted?: boolean; more?: number; where: Where; ms?: number; open?: boolean }) {
-  const [open, setOpen] = useFold(props.open);
-  const label = props.redacted ? "Thought, kept sealed by the provider" : props.ms === undefined ? "Thought" : `Thought for ${duration(props.ms)}`;
+  const [open, setOpen] = useFold(props.open, props.where);
+  const label = props.redacted ? "Thought, encrypted by the provider" : props.ms === undefined ? "Thought" : `Thought for ${duration(props.ms)}`;
   return (
     <div>
       <button type="button" className="think" aria-expanded={open} onClick={() => setOpen(!open)} disabled={props.text === ""}>
@@ -155,7 +165,9 @@ export function telling(argument: unknown): string {
 }
 
 function Call({ block, where, results }: { block: ToolCallBlock; where: Where; results?: Results }) {
-  const [open, setOpen] = useFold();
+  const [open, setOpen] = useFold(false, where);
+  const linked = useLinked(where);
+  const unfolded = useContext(Unfolded);
   const row = results?.row(block.id, where.nth ?? 0);
   const answer = open ? results?.entry(block.id, where.nth ?? 0) : undefined;
   const state = results?.state(block.id);
@@ -166,12 +178,12 @@ function Call({ block, where, results }: { block: ToolCallBlock; where: Where; r
     <>
       <button type="button" className={`call ${failed ? "bad" : ""}`} aria-expanded={open} onClick={() => setOpen(!open)}>
         <Icon name={toolIcon(block.name)} />
-        <span className="name">{oneLine(block.name) || "…"}</span>
+        <span className="name">{oneLine(toolDisplay(block.name)?.label ?? block.name) || "…"}</span>
         <span className="arg cut">{telling(block.parseError === undefined ? block.arguments : block.argumentsText)}</span>
         <span className="end">
           {block.parseError !== undefined && <span className="why">malformed arguments</span>}
           {running && <><i className="pulse" /> running</>}
-          {waits && <span className="asks">waits for you</span>}
+          {waits && <span className="asks">waiting for approval</span>}
           {failed && <span className="why">failed</span>}
           {duration(row?.ms ?? state?.ms)}
           {!running && !failed && row !== undefined && <Icon name="check" />}
@@ -181,7 +193,7 @@ function Call({ block, where, results }: { block: ToolCallBlock; where: Where; r
       </button>
       {open && <Arguments block={block} where={where} />}
       {open && row !== undefined && answer === undefined && <div className="callbody dim">{row.text}</div>}
-      {open && answer !== undefined && <Output entry={answer} session={where.session} />}
+      {open && answer !== undefined && <Unfolded.Provider value={unfolded || linked}><Output entry={answer} session={where.session} /></Unfolded.Provider>}
       {!open && running && state?.text !== undefined && <pre className="callbody">{visible(state.text)}</pre>}
     </>
   );
@@ -191,9 +203,9 @@ function Arguments({ block, where }: { block: ToolCallBlock; where: Where }) {
   if (block.parseError !== undefined)
     return (
       <div className="callbody malformed">
-        <p className="dim">as the model wrote it: {visible(block.parseError)}</p>
+        <p className="dim">as the model wrote them: {visible(block.parseError)}</p>
         <pre className="fault">{visible(block.argumentsText ?? "")}</pre>
-        {block.made !== undefined && <><p className="dim">what was made of it (not executed)</p><pre>{pretty(block.made)}</pre></>}
+        {block.made !== undefined && <><p className="dim">as they were read; the tool did not run</p><pre>{pretty(block.made)}</pre></>}
       </div>
     );
   const fields = typeof block.arguments === "object" && block.arguments !== null ? Object.entries(block.arguments) : [["", block.arguments] as const];
@@ -217,7 +229,7 @@ export function Output({ entry, session }: { entry: EntryView; session: string }
     <div className="output">
       {entry.message.content.map((block, at) =>
         block.type === "text" ? (
-          <div key={at} className="callbody"><Lines text={block.text} ansi /><Rest more={block.more} where={{ session, entry: entry.id, block: at }} shown={block.text.length} /></div>
+          <div key={at} className="callbody"><Result text={block.text} tool={entry.message.toolName} whole={block.more === undefined} /><Rest more={block.more} where={{ session, entry: entry.id, block: at }} shown={block.text.length} /></div>
         ) : (
           <div key={at} className="callbody"><Block block={block} where={{ session, entry: entry.id, block: at }} /></div>
         ),
@@ -227,12 +239,30 @@ export function Output({ entry, session }: { entry: EntryView; session: string }
   );
 }
 
+/** The text of a result, as the plugin of its tool wants it drawn. */
+function Result({ text, tool, whole }: { text: string; tool?: string; whole: boolean }) {
+  const kind = toolDisplay(tool)?.result;
+  if (kind === "markdown") return <Prose text={text} />;
+  if (kind === "json" && whole) return <Lines text={indented(text)} />;
+  return <Lines text={text} ansi diff={kind === "diff"} />;
+}
+
+function indented(text: string): string {
+  try {
+    return JSON.stringify(parse(text), null, 2);
+  } catch {
+    return text;
+  }
+}
+
 /** Up to twelve lines, then the true number of the others; diffs and ANSI colours drawn. */
-export function Lines({ text, ansi = false }: { text: string; ansi?: boolean }) {
+export function Lines({ text, ansi = false, diff = false }: { text: string; ansi?: boolean; diff?: boolean }) {
   const [all, setAll] = useFold();
   const lines = useMemo(() => text.split("\n"), [text]);
-  const shown = all ? lines : lines.slice(0, LINES);
-  const isDiff = useMemo(() => lines.length > 2 && lines.some((line) => line.startsWith("@@ ")) && lines.some((line) => /^[+-]/.test(line)), [lines]);
+  const first = useMemo(() => lines.slice(0, LINES).join("\n"), [lines]);
+  const long = first.length > CHARS; // such as JSON on one line
+  const shown = all ? lines : long ? first.slice(0, CHARS).split("\n") : lines.slice(0, LINES);
+  const isDiff = useMemo(() => diff || lines.length > 2 && lines.some((line) => line.startsWith("@@ ")) && lines.some((line) => /^[+-]/.test(line)), [lines, diff]);
   return (
     <>
       {isDiff ? (
@@ -246,9 +276,9 @@ export function Lines({ text, ansi = false }: { text: string; ansi?: boolean }) 
       ) : (
         <pre className="lines">{ansi && text.includes("\u001b") ? <Ansi text={shown.join("\n")} /> : visible(shown.join("\n"))}</pre>
       )}
-      {lines.length > LINES && (
+      {(lines.length > LINES || long) && (
         <button type="button" className="btn small bare" onClick={() => setAll(!all)}>
-          {all ? "Show fewer lines" : `Show ${plural(lines.length - LINES, "more line")}`}
+          {all ? "Show less" : long ? `Show ${(text.length - CHARS).toLocaleString()} more characters` : `Show ${plural(lines.length - LINES, "more line")}`}
         </button>
       )}
     </>
@@ -322,8 +352,8 @@ function Document({ media, title, text, more, where }: { media: Media; title?: s
   );
 }
 
-function Raw({ title, value, more, where, icon, bad }: { title: string; value: unknown; more?: number; where: Where; icon: string; bad?: boolean }) {
-  const [open, setOpen] = useFold();
+export function Raw({ title, value, more, where, icon, bad, open: first }: { title: string; value: unknown; more?: number; where: Where; icon: string; bad?: boolean; open?: boolean }) {
+  const [open, setOpen] = useFold(first, where);
   return (
     <div className="calls">
       <button type="button" className={`call ${bad ? "bad" : ""}`} aria-expanded={open} onClick={() => setOpen(!open)}>

@@ -15,12 +15,14 @@ import { colours, MAP, mapScale, paintBlocks, paintMap, paintStage, within } fro
 import { Button, BranchChip } from "./parts";
 import { usePlaces } from "./placing";
 import { plural, spent } from "./format";
-import { chips, liveRow, shown, type Chip } from "./scene";
+import { currentRoute } from "./route";
+import { chips, liveRow, shown, type Chip, type Folds } from "./scene";
 import type { SessionStore } from "./store";
 import type { LiveNode, Row } from "./types";
 
 const FAR = 0.35;
 const NEAR = 0.8;
+const ROOM = 120; // pixels below the selected card, where an answer is about to stand
 const MARGIN = 300; // pixels around the view in which cards are ready
 
 type CardData = { row: Row; state: CardState; live?: LiveNode; results: readonly (Row | undefined)[]; pick: (id: string) => void };
@@ -52,7 +54,7 @@ export type CanvasProps = {
   path: readonly string[];
   selected?: string;
   findings: ReadonlyMap<string, number>;
-  folded: ReadonlySet<string>;
+  folds: Folds;
   onSelect: (id: string) => void;
   onCompare: () => void;
   onMerge: () => void;
@@ -60,6 +62,31 @@ export type CanvasProps = {
 
 export function CanvasView(props: CanvasProps) {
   return <ReactFlowProvider><Stage {...props} /></ReactFlowProvider>;
+}
+
+const viewKey = (session: string) => `view ${session}`;
+
+function keptView(session: string): Viewport | undefined {
+  try {
+    const kept = JSON.parse(localStorage.getItem(viewKey(session)) ?? "null") as Viewport | null;
+    return kept !== null && [kept.x, kept.y, kept.zoom].every(Number.isFinite) ? kept : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function keepView(session: string, view: Viewport): void {
+  try {
+    localStorage.setItem(viewKey(session), JSON.stringify(view));
+  } catch {
+    // A full or forbidden storage: the next visit begins at the selection.
+  }
+}
+
+/** Whether some of a card is inside the window at this view. */
+function isSeen(card: Placed, view: Viewport, size: { width: number; height: number }): boolean {
+  const [left, top] = [card.x * view.zoom + view.x, card.y * view.zoom + view.y];
+  return left < size.width && top < size.height && left + CARD * view.zoom > 0 && top + card.height * view.zoom > 0;
 }
 
 type Level = "far" | "middle" | "near";
@@ -75,7 +102,7 @@ function levelAt(zoom: number, before: Level): Level {
   return zoom < far ? "far" : zoom < near ? "middle" : "near";
 }
 
-function Stage({ store, version, path, selected, findings, folded, onSelect, onCompare, onMerge }: CanvasProps) {
+function Stage({ store, version, path, selected, findings, folds, onSelect, onCompare, onMerge }: CanvasProps) {
   const flow = useReactFlow();
   const host = useRef<HTMLDivElement>(null);
   const paint = useRef<HTMLCanvasElement>(null);
@@ -91,7 +118,7 @@ function Stage({ store, version, path, selected, findings, folded, onSelect, onC
 
   const born = store.tree.version;
   const writing = [...store.live.keys()].join("\n");
-  const scene = useMemo(() => shown(store, folded), [store, born, folded]); // eslint-disable-line
+  const scene = useMemo(() => shown(store, folds), [store, born, folds]); // eslint-disable-line
   const onPath = useMemo(() => {
     const on = new Set(path.map((id) => scene.card.get(id) ?? id));
     for (const node of store.live.values()) if (node.parent === undefined || on.has(scene.card.get(node.parent) ?? "")) on.add(node.node);
@@ -214,14 +241,16 @@ function Stage({ store, version, path, selected, findings, folded, onSelect, onC
       if (first) {
         // Lanes begin at the left edge; a tree that is taller than the view opens at the selection.
         if (size.height < 300) return fit(); // a phone's map
+        const kept = currentRoute().query.has("at") ? undefined : keptView(store.key);
+        if (kept !== undefined && byY.some((card) => isSeen(card, kept, size))) return setView(kept);
         const x = one.x + CARD + 80 < size.width ? 40 : (size.width - CARD) / 2 - one.x;
         return setView({ x, y: Math.min(24, size.height * 0.72 - one.y - one.height), zoom: 1 });
       }
       const [left, top] = [one.x * now.zoom + now.x, one.y * now.zoom + now.y];
-      if (left > 0 && top > 0 && left + CARD * now.zoom < size.width && top + one.height * now.zoom < size.height) return;
+      if (left > 0 && top > 0 && left + CARD * now.zoom < size.width && top + one.height * now.zoom < size.height - ROOM) return;
       move({ x: size.width / 2 - (one.x + CARD / 2) * now.zoom, y: size.height / 2 - (one.y + one.height / 2) * now.zoom, zoom: now.zoom });
     },
-    [fit, flow, move, size],
+    [byY, fit, flow, move, size, store],
   );
   // The view follows what was chosen, and nothing else: what is born elsewhere leaves it where it is.
   const last = useRef<string>(undefined);
@@ -231,6 +260,23 @@ function Stage({ store, version, path, selected, findings, folded, onSelect, onC
     show(one, last.current === undefined);
     last.current = here;
   }, [here, placed, size, show]);
+
+  // Folding moves cards, but not the selected one under the reader's eyes.
+  const before = useRef<{ folds: Folds; placed: ReadonlyMap<string, Placed>; here?: string }>(undefined);
+  useLayoutEffect(() => {
+    const [old, now] = [before.current?.placed.get(before.current.here ?? ""), placed.get(here ?? "")];
+    if (before.current?.placed === placed && before.current.folds !== folds) return; // the new places are on their way
+    if (before.current !== undefined && before.current.folds !== folds && old !== undefined && now !== undefined && (old.x !== now.x || old.y !== now.y))
+      setView((view) => ({ ...view, x: view.x + (old.x - now.x) * view.zoom, y: view.y + (old.y - now.y) * view.zoom }));
+    before.current = { folds, placed, here };
+  }, [folds, placed, here]);
+
+  // The place is kept for the next visit of this browser.
+  useEffect(() => {
+    if (last.current === undefined || size === undefined || size.height < 300) return;
+    const timer = window.setTimeout(() => keepView(store.key, view), 500);
+    return () => window.clearTimeout(timer);
+  }, [store, view, size]);
 
   const jump = (event: React.PointerEvent<HTMLCanvasElement>) => {
     if (event.buttons === 0 || size === undefined) return;
@@ -285,7 +331,7 @@ function Stage({ store, version, path, selected, findings, folded, onSelect, onC
           proOptions={{ hideAttribution: true }}
         />
       </div>
-      {store.loaded && store.tree.rows.size === 0 && store.live.size === 0 && <p className="empty">Nothing was said here yet. Begin below, or press c.</p>}
+      {store.loaded && store.tree.rows.size === 0 && store.live.size === 0 && <p className="empty">No messages yet. Write the first one below, or press c.</p>}
       {store.tree.branches.length > 1 && <Branches store={store} path={steps} onSelect={onSelect} onCompare={onCompare} onMerge={onMerge} />}
       <section className="map float" aria-label="map">
         <canvas ref={map} width={MAP.width} height={MAP.height} onPointerDown={jump} onPointerMove={jump} aria-hidden="true" />

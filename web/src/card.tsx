@@ -26,7 +26,7 @@ export function heightOf(row: Row): number {
   const calls = row.calls?.length ?? 0;
   if (calls > 0) height += Math.min(calls, MAX_CALLS) * 24 + 7 + (calls > MAX_CALLS ? 24 : 0);
   if ((row.images ?? 0) > 0) height += STRIP + 8;
-  const wrong = row.error ?? row.bad;
+  const wrong = row.stop === "aborted" ? "Stopped" : (row.error ?? row.bad);
   if (wrong !== undefined) height += linesOf(wrong, WIDTH, "12px system-ui, sans-serif", 2) * LINE + 3;
   const made = Math.max(height, 46);
   heights.set(row, made);
@@ -54,11 +54,14 @@ export function figures(row: Row): string {
 export type CardState = { pictures?: readonly string[]; onPath: boolean; selected: boolean; /** Of the text at the middle level; undefined at the near one. */ lines?: number; folded?: number; findings?: number; losses?: { dropped: number; weakened: number } };
 
 export const Card = memo(function Card({ row, state, live, results }: { row: Row; state: CardState; live?: LiveNode; results?: readonly (Row | undefined)[] }) {
-  const failed = row.call?.error === true || row.error !== undefined;
+  const stopped = row.stop === "aborted";
+  const failed = row.call?.error === true || (row.error !== undefined && !stopped);
   if (state.lines !== undefined)
     return (
-      <div className={`card node mid ${state.onPath ? "" : "off"} ${state.selected ? "sel" : ""}`} style={{ width: CARD, height: live === undefined ? heightOf(row) : LIVE_HEIGHT }}>
+      <div className={`card node mid ${state.folded === undefined ? "" : "stack"} ${state.onPath ? "" : "off"} ${state.selected ? "sel" : ""}`} style={{ width: CARD, height: live === undefined ? heightOf(row) : LIVE_HEIGHT }}>
         <header><Glyph row={row} /><span className="first" style={{ WebkitLineClamp: state.lines }}>{row.text || callSummary(row)}</span><span className={`figs ${failed ? "failed" : ""}`}>{live !== undefined ? <i className="pulse" /> : failed ? "failed" : figures(row).split(" · ").at(-1)}</span></header>
+        {state.folded !== undefined && <span className="folds">{state.folded} folded</span>}
+        {(state.findings ?? 0) > 0 && <span className="flag">{state.findings}</span>}
       </div>
     );
   const calls = row.calls ?? [];
@@ -72,7 +75,7 @@ export const Card = memo(function Card({ row, state, live, results }: { row: Row
       </header>
       {row.text !== "" && <p className={`say ${row.role === "toolResult" ? "mono" : ""} ${row.call?.error ? "failed" : ""}`}>{row.text}</p>}
       {(row.images ?? 0) > 0 && <div className="strip">{(state.pictures ?? []).slice(0, 3).map((source) => <img key={source} src={source} alt="" loading="lazy" decoding="async" />)}{(state.pictures ?? []).length === 0 && <span className="dim"><Icon name="image" className="xs" /> {plural(row.images ?? 0, "image")}</span>}</div>}
-      {(row.error ?? row.bad) !== undefined && <p className="say failed two">{row.error ?? row.bad}</p>}
+      {(row.error ?? row.bad) !== undefined && <p className={`say two ${stopped ? "dim" : "failed"}`}>{stopped ? "Stopped before it was complete" : (row.error ?? row.bad)}</p>}
       {calls.length > 0 && (
         <div className="body"><div className="mini">
           {calls.slice(0, MAX_CALLS).map((call, at) => (

@@ -1,77 +1,144 @@
-/** Two branches, message by message, with the relation in the middle. */
+/** Two branches, or two sessions, message by message, with the relation in the middle. */
 
 import { useEffect, useMemo, useState } from "react";
 
 import { get } from "./http";
 import { Blocks, Output, pretty } from "./blocks";
-import { cost, duration, plural, tokens } from "./format";
+import { Dialog } from "./dialog";
+import { bytes, cost, duration, plural, tokens } from "./format";
 import { Icon } from "./icons";
-import { Button, Glyph, speaker, toolIcon } from "./parts";
+import { nextLink } from "./links";
+import { Button, Figures, Glyph, Loading, speaker, toolIcon } from "./parts";
 import { oneLine, visible } from "./plain";
 import { setQuery, useRoute } from "./route";
-import type { SessionStore } from "./store";
-import type { Comparison, CompareRow, Span } from "./types";
+import { SessionStore, useStore } from "./store";
+import type { Comparison, CompareRow, Session, Span } from "./types";
 
-export default function Compare({ store, path, onSelect }: { store: SessionStore; path: readonly string[]; onSelect: (entry: string) => void }) {
+const PAGE = 500; // aligned messages
+
+export default function Compare({ store, path, onSelect }: { store: SessionStore; path: readonly string[]; onSelect: (entry: string, key: string) => void }) {
   const route = useRoute();
-  const leaves = useMemo(() => store.tree.leaves(), [store, store.tree.version]); // eslint-disable-line
-  const a = route.query.get("a") ?? path.at(-1);
-  const other = leaves.filter((leaf) => leaf !== a).at(-1);
-  const b = route.query.get("b") ?? other;
   const bKey = route.query.get("bkey") ?? store.key;
+  const other = useOther(store, bKey);
+  const leaves = useMemo(() => store.tree.leaves(), [store, store.tree.version]); // eslint-disable-line
+  const others = useMemo(() => other.tree.leaves(), [other, other.tree.version]); // eslint-disable-line
+  const a = route.query.get("a") ?? path.at(-1);
+  const b = route.query.get("b") ?? (other === store ? leaves.filter((leaf) => leaf !== a).at(-1) : undefined); // none: the other session's head
   const [found, setFound] = useState<Comparison>();
   const [problem, setProblem] = useState<string>();
+  const [count, setCount] = useState(PAGE);
   const [open, setOpen] = useState(false);
+  const [choosing, setChoosing] = useState(false);
+  const alone = other === store && leaves.length < 2;
   useEffect(() => {
-    if (a === undefined || b === undefined) return;
+    if (a === undefined || alone) return;
     const abort = new AbortController();
     setProblem(undefined);
-    get<Comparison>("/api/compare", { a: store.key, aTo: a, b: bKey, bTo: b, limit: 500 }, abort.signal).then(setFound, (error: Error) => abort.signal.aborted || setProblem(error.message));
+    get<Comparison>("/api/compare", { a: store.key, aTo: a, b: bKey, bTo: b, limit: count }, abort.signal).then(setFound, (error: Error) => abort.signal.aborted || setProblem(error.message));
     return () => abort.abort();
-  }, [store, a, b, bKey]);
-  const name = (leaf: string) => store.tree.branchOf(leaf)?.name ?? store.tree.rows.get(leaf)?.text.slice(0, 48) ?? leaf;
-  const pick = (side: "a" | "b", value: string | undefined) => (
-    <select className="field" value={value} aria-label={`branch ${side.toUpperCase()}`} onChange={(event) => setQuery({ [side]: event.target.value })}>
-      {leaves.map((leaf) => <option key={leaf} value={leaf}>{oneLine(name(leaf))}</option>)}
-    </select>
-  );
-  if (leaves.length < 2 && bKey === store.key) return <div className="cmp"><p className="empty">This session has one path. Continue from an earlier message to make another, then compare them here.</p></div>;
-  if (problem !== undefined) return <div className="cmp"><p className="err" role="alert"><Icon name="alert" />{problem}</p></div>;
-  if (found === undefined) return <div className="cmp"><p className="empty">Comparing…</p></div>;
+  }, [store, a, b, bKey, count, alone]);
+  useEffect(() => {
+    const key = (event: KeyboardEvent) => {
+      const step = { n: 1, p: -1 }[event.key];
+      if (step === undefined || event.metaKey || event.ctrlKey || event.altKey || (event.target instanceof HTMLElement && /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName))) return;
+      const all = [...document.querySelectorAll<HTMLElement>('.cmp .row[data-differs] .mid')];
+      const top = (document.querySelector(".cmp")?.getBoundingClientRect().top ?? 0) + 8;
+      const next = step > 0 ? all.find((one) => one.getBoundingClientRect().top > top + 1) : all.findLast((one) => one.getBoundingClientRect().top < top - 1);
+      next?.scrollIntoView({ block: "start" });
+    };
+    window.addEventListener("keydown", key);
+    return () => window.removeEventListener("keydown", key);
+  }, []);
+  const name = (of: SessionStore, leaf: string) => of.tree.branchOf(leaf)?.name ?? of.tree.rows.get(leaf)?.text.slice(0, 48) ?? leaf;
+  const pick = (side: "a" | "b", value: string | undefined) => {
+    const [of, ends] = side === "a" ? [store, leaves] : [other, others];
+    return (
+      <select className="field" value={value} aria-label={`branch ${side.toUpperCase()}`} onChange={(event) => setQuery({ [side]: event.target.value })}>
+        {value !== undefined && !ends.includes(value) && <option value={value}>{oneLine(name(of, value))}</option>}
+        {ends.map((leaf) => <option key={leaf} value={leaf}>{oneLine(name(of, leaf)) || leaf}</option>)}
+      </select>
+    );
+  };
+  const chooser = choosing && <Chooser not={store.key} onClose={() => setChoosing(false)} onChoose={(key) => { setChoosing(false); setQuery({ bkey: key === store.key ? undefined : key, b: undefined }); }} />;
+  const another = <Button icon="folder" label="Another session" kind="bare" small onClick={() => setChoosing(true)} />;
+  if (alone) return <div className="cmp"><div className="empty"><p>This session has one path, so there is nothing to compare it with yet.</p><p>Continue from an earlier message to add a second path, or choose another session.</p><p className="do"><Button icon="folder" label="Compare with another session" onClick={() => setChoosing(true)} /></p></div>{chooser}</div>;
+  if (problem !== undefined) return <div className="cmp"><p className="err" role="alert"><Icon name="alert" />{problem}{another}</p>{chooser}</div>;
+  if (found === undefined) return <div className="cmp"><Loading text="Comparing…" /></div>;
+  const read = (side: Comparison["a"]) => side.totals.tokens.input + side.totals.tokens.cacheRead + side.totals.tokens.cacheWrite;
   const totals: [string, number | undefined, number | undefined, (value: number | undefined) => string, number?, number?][] = [
-    ["messages", found.a.after, found.b.after, (value) => String(value ?? 0)],
-    ["time", found.a.totals.ms, found.b.totals.ms, (value) => duration(value) ?? "unknown"],
-    ["tokens written", found.a.totals.tokens.output, found.b.totals.tokens.output, tokens],
-    ["cost", found.a.totals.cost, found.b.totals.cost, cost, found.a.totals.unpriced, found.b.totals.unpriced],
+    ["Messages", found.a.after, found.b.after, (value) => String(value ?? 0)],
+    ["Time", found.a.totals.ms, found.b.totals.ms, (value) => duration(value) ?? "unknown"],
+    ["Tokens read", read(found.a) || undefined, read(found.b) || undefined, tokens],
+    ["Tokens written", found.a.totals.tokens.output || undefined, found.b.totals.tokens.output || undefined, tokens],
+    ["Cost", found.a.totals.cost, found.b.totals.cost, cost, found.a.totals.unpriced, found.b.totals.unpriced],
   ];
+  const about = (side: Comparison["a"]) => <span className="dim cut">{[other === store ? undefined : side.title, ...side.models].filter(Boolean).join(" · ")}</span>;
   return (
     <div className="cmp">
       <div className="g">
-        <div className="left pick"><span className="letter">A</span>{pick("a", a)}<span className="dim">{found.a.models.join(", ")}</span></div>
-        <div className="mid pick"><Button icon="swap" label="Swap" kind="bare" small onClick={() => setQuery({ a: b, b: a })} /></div>
-        <div className="right pick"><span className="letter b">B</span>{pick("b", b)}<span className="dim">{found.b.models.join(", ")}</span></div>
+        <div className="left pick"><span className="letter">A</span>{pick("a", a)}{about(found.a)}</div>
+        <div className="mid pick">{other === store && <Button icon="swap" label="Swap" kind="bare" small onClick={() => setQuery({ a: b, b: a })} />}</div>
+        <div className="right pick"><span className="letter b">B</span>{pick("b", b ?? found.b.to)}{about(found.b)}<span className="push" />{other === store ? another : <Button icon="x" label="This session again" kind="bare" small onClick={() => setQuery({ bkey: undefined, b: undefined })} />}</div>
         {totals.map(([label, left, right, text, moreLeft = 0, moreRight = 0]) => {
           const most = Math.max(left ?? 0, right ?? 0, 1e-9);
+          const change = left !== undefined && right !== undefined && left > 0 && left !== right && moreLeft + moreRight === 0 ? `${right > left ? "+" : "−"}${Math.round((100 * Math.abs(right - left)) / left).toLocaleString()} %` : "";
           return (
             <div key={label} className="met">
               <div className="l"><i className="bar" style={{ width: `${(252 * (left ?? 0)) / most}px` }} /><b className="val num">{left !== undefined && moreLeft > 0 && "≥ "}{text(left)}</b></div>
               <div className="mid">{label}</div>
-              <div className="r"><i className="bar" style={{ width: `${(252 * (right ?? 0)) / most}px` }} /><b className="val num">{right !== undefined && moreRight > 0 && "≥ "}{text(right)}</b></div>
+              <div className="r"><i className="bar" style={{ width: `${(252 * (right ?? 0)) / most}px` }} /><b className="val num">{right !== undefined && moreRight > 0 && "≥ "}{text(right)}</b><span className="dim num">{change}</span></div>
             </div>
           );
         })}
         {found.common > 0 && (
-          <div className="common"><div className="l">{plural(found.common, "message")} alike from the beginning</div><div className="mid"><Icon name="same" /></div><div className="r">{found.fork !== undefined && <button type="button" className="btn small bare" onClick={() => onSelect(found.fork!.a)}>Where they part</button>}</div></div>
+          <div className="common"><div className="l">{found.fork === undefined ? "" : `up to “${oneLine(store.tree.rows.get(found.fork.a)?.text ?? "").slice(0, 60)}”`}</div><div className="mid"><span className="rel"><Icon name="same" />{found.common} in common</span></div><div className="r">{found.fork !== undefined && <button type="button" className="btn small bare" onClick={() => onSelect(found.fork!.a, store.key)}>Open the fork</button>}</div></div>
         )}
+        {found.common > 0 && found.rows.length > 0 && <div className="parting" aria-hidden="true"><i /><i className="mid" /><i className="b" /></div>}
         {grouped(found.rows, open).map((item, at) =>
           "folded" in item ? (
-            <div key={at} className="common"><div className="l" /><div className="mid"><button type="button" className="btn small bare" onClick={() => setOpen(true)}>{plural(item.folded, "message")} alike</button></div><div className="r" /></div>
+            <div key={at} className="common"><div className="l" /><div className="mid"><button type="button" className="btn small bare" onClick={() => setOpen(true)}>Show {plural(item.folded, "equal message")}</button></div><div className="r" /></div>
           ) : (
-            <Pair key={at} row={item} store={store} onSelect={onSelect} />
+            <Pair key={at} row={item} stores={{ a: store, b: other }} onSelect={onSelect} />
           ),
         )}
+        {found.rows.length === 0 && <p className="empty whole">The two paths are equal.</p>}
       </div>
+      {found.total > found.rows.length && <p className="empty"><Button label={`Show ${Math.min(PAGE, found.total - found.rows.length).toLocaleString()} more of ${plural(found.total, "row")}`} disabled={count >= 1000} onClick={() => setCount(Math.min(1000, count + PAGE))} /></p>}
+      {chooser}
     </div>
+  );
+}
+
+/** The store of side B: this one, or that of another session, open as long as it is compared. */
+function useOther(store: SessionStore, key: string): SessionStore {
+  const other = useMemo(() => (key === store.key ? store : new SessionStore(key)), [store, key]);
+  useEffect(() => {
+    if (other === store) return;
+    void other.open();
+    return () => other.close();
+  }, [other, store]);
+  return useStore(other);
+}
+
+/** Choose a session by its title. */
+function Chooser({ not, onClose, onChoose }: { not: string; onClose: () => void; onChoose: (key: string) => void }) {
+  const [query, setQuery] = useState("");
+  const [sessions, setSessions] = useState<Session[]>();
+  useEffect(() => {
+    const abort = new AbortController();
+    get<{ sessions: Session[] }>("/api/sessions", { limit: 60, q: query.trim() || undefined }, abort.signal).then((answer) => setSessions(answer.sessions.filter((one) => one.key !== not)), () => undefined);
+    return () => abort.abort();
+  }, [query, not]);
+  return (
+    <Dialog title="Compare with another session" onClose={onClose}>
+      <div onKeyDown={(event) => nextLink(event, ".dialogbody button.row")}>
+        <input className="field big" value={query} onChange={(event) => setQuery(event.target.value)} placeholder="Title, project or model" aria-label="find a session" />
+        <ul className="menu">
+          {sessions?.map((one) => <li key={one.key}><button type="button" className="row" onClick={() => onChoose(one.key)}><b className="cut">{one.title}</b><span className="dim push num">{[one.models[0], plural(one.messages, "message")].filter(Boolean).join(" · ")}</span></button></li>)}
+          {sessions?.length === 0 && <li className="dim">No session with this title.</li>}
+        </ul>
+      </div>
+    </Dialog>
   );
 }
 
@@ -87,21 +154,23 @@ function grouped(rows: readonly CompareRow[], open: boolean): (CompareRow | { fo
   return found;
 }
 
-function Pair({ row, store, onSelect }: { row: CompareRow; store: SessionStore; onSelect: (entry: string) => void }) {
-  const relation = { equal: ["same", "alike"], changed: ["differs", "differs"], onlyA: ["left", "only in A"], onlyB: ["right", "only in B"] }[row.kind]!;
+type Stores = { a: SessionStore; b: SessionStore };
+
+function Pair({ row, stores, onSelect }: { row: CompareRow; stores: Stores; onSelect: (entry: string, key: string) => void }) {
+  const relation = { equal: ["same", "equal"], changed: ["differs", "changed"], onlyA: ["left", "only in A"], onlyB: ["right", "only in B"] }[row.kind]!;
   const later = (a?: number, b?: number, unit: (value: number) => string = String) => (a === undefined || b === undefined || a === b ? undefined : `${b > a ? "B" : "A"} ${unit(Math.abs(a - b))}`);
   const took = later(row.ms?.a, row.ms?.b, (value) => `took ${duration(value)} longer`);
   const paid = later(row.cost?.a, row.cost?.b, (value) => `cost ${cost(value)} more`);
   return (
-    <div className="row">
-      <div className="l">{row.a === undefined && row.kind !== "changed" ? <Gap /> : <Half row={row} side="a" store={store} onSelect={onSelect} />}</div>
+    <div className="row" data-differs={row.kind === "equal" ? undefined : true}>
+      <div className="l">{row.a === undefined && row.kind !== "changed" ? <Gap /> : <Half row={row} side="a" store={stores.a} onSelect={onSelect} />}</div>
       <div className="mid">
         <span className={`rel ${row.kind === "onlyA" ? "only" : row.kind === "onlyB" ? "only b" : ""}`}><Icon name={relation[0]!} />{relation[1]}</span>
-        {row.same !== undefined && row.words !== undefined && <span>{row.same} of {row.words} words alike</span>}
+        {row.same !== undefined && row.words !== undefined && row.words > 0 && <span>{row.same} of {plural(row.words, "word")} equal</span>}
         {took !== undefined && <span>{took}</span>}
         {paid !== undefined && <span>{paid}</span>}
       </div>
-      <div className="r">{row.b === undefined && row.kind !== "changed" ? <Gap /> : <Half row={row} side="b" store={store} onSelect={onSelect} />}</div>
+      <div className="r">{row.b === undefined && row.kind !== "changed" ? <Gap /> : <Half row={row} side="b" store={stores.b} onSelect={onSelect} />}</div>
     </div>
   );
 }
@@ -110,15 +179,16 @@ function Gap() {
   return <div className="none"><span>nothing here</span></div>;
 }
 
-function Half({ row, side, store, onSelect }: { row: CompareRow; side: "a" | "b"; store: SessionStore; onSelect: (entry: string) => void }) {
+function Half({ row, side, store, onSelect }: { row: CompareRow; side: "a" | "b"; store: SessionStore; onSelect: (entry: string, key: string) => void }) {
   const id = row[side];
   const stored = id === undefined ? undefined : store.tree.rows.get(id);
   const whole = row.kind !== "changed" && stored !== undefined;
   useEffect(() => { if (whole && id !== undefined) store.want([id]); }, [whole, id, store]);
   const entry = whole && id !== undefined ? store.entries.get(id) : undefined;
+  const figures = [duration(row.ms?.[side] ?? stored?.ms), row.role !== "assistant" ? undefined : (row.cost?.[side] ?? stored?.cost) === undefined ? "cost unknown" : cost(row.cost?.[side] ?? stored?.cost)];
   return (
     <article>
-      <div className="who">{stored === undefined ? <Glyph row={{ role: row.role }} /> : <Glyph row={stored} />}<b>{speaker(stored ?? { role: row.role })}</b>{id !== undefined && <button type="button" className="btn small bare push" onClick={() => onSelect(id)}>Open</button>}</div>
+      <div className="who">{stored === undefined ? <Glyph row={{ role: row.role }} /> : <Glyph row={stored} />}<b className="cut">{speaker(stored ?? { role: row.role })}</b><span className="push" /><Figures>{figures}</Figures>{id !== undefined && <button type="button" className="btn small bare" onClick={() => onSelect(id, store.key)}>Open</button>}</div>
       {row.kind === "changed" && row.spans !== undefined ? <p className={row.role === "toolResult" ? "txt mono" : "txt"}><Words spans={row.spans} side={side} /></p> : entry !== undefined ? <div className="words">{row.role === "toolResult" ? <Output entry={entry} session={store.key} /> : <Blocks content={entry.message.content} session={store.key} entry={entry.id} />}</div> : whole && <p className="txt">{stored?.text}</p>}
       {row.kind === "changed" && row.calls?.filter((call) => call[side] !== undefined).map((call, at) => (
         <div key={at} className="calls">
@@ -126,9 +196,22 @@ function Half({ row, side, store, onSelect }: { row: CompareRow; side: "a" | "b"
           <dl className="kv">{call.args.map((arg) => <div key={arg.key} className="pair"><dt>{visible(arg.key)}</dt><dd className={arg.same ? "" : side === "a" ? "wa" : "wb"}>{arg.spans !== undefined ? <Words spans={arg.spans} side={side} /> : arg[side] === undefined ? "absent" : pretty(arg[side])}</dd></div>)}</dl>
         </div>
       ))}
-      {row.other?.filter((one) => one.what !== "toolCallId").map((one) => <p key={one.what} className="d">{one.what}: {one[side] === undefined ? "absent" : pretty(one[side]).slice(0, 200)}</p>)}
+      {row.other?.filter((one) => one.what !== "toolCallId").map((one) => <p key={one.what} className="d">{one.what}: {one[side] === undefined ? "absent" : shortened(described(one[side]))}</p>)}
     </article>
   );
+}
+
+/** A value that differs, for people: the text of thinking, the type and size of media, else its JSON. */
+function described(value: unknown): string {
+  if (Array.isArray(value)) return value.map(described).join("; ");
+  const fields = (typeof value === "object" && value !== null ? value : {}) as Record<string, unknown>;
+  if (typeof fields["thinking"] === "string") return visible(fields["thinking"]);
+  if (typeof fields["data"] === "string") return visible([fields["mimeType"], bytes((fields["data"].length * 3) / 4)].filter(Boolean).join(", "));
+  return pretty(value);
+}
+
+function shortened(text: string): string {
+  return text.length <= 200 ? text : `${text.slice(0, 200)}… ${(text.length - 200).toLocaleString()} more characters`;
 }
 
 function Words({ spans, side }: { spans: readonly Span[]; side: "a" | "b" }) {

@@ -54,8 +54,9 @@ export function Composer({ store, selected, path, open, edit: wantsEdit = false,
     return () => window.clearTimeout(timer);
   }, [open, chosen, selected, thinking, edit, lends, tools]); // eslint-disable-line
 
+  const refused = (handover?.models ?? []).filter((model) => model.refuses.length > 0 && chosen.includes(model.model));
   const send = async () => {
-    if (chosen.length === 0 || sending) return;
+    if (chosen.length === 0 || sending || refused.length > 0) return;
     setSending(true);
     setProblem(undefined);
     try {
@@ -124,24 +125,24 @@ export function Composer({ store, selected, path, open, edit: wantsEdit = false,
     <div className={`say-next ${open ? "open" : ""}`}>
       {[...store.waiting.values()].map((one) => (
         <div key={`${one.run} ${one.callId}`} className="ask" role="alertdialog" aria-label="approval">
-          <div className="h"><Icon name="alert" /><span><b>{oneLine(one.tool)}</b> waits for you</span><span className="dim">{visible(one.reason)}</span></div>
+          <div className="h"><Icon name="alert" /><span><b>{oneLine(one.tool)}</b> needs your approval</span><span className="dim">{visible(one.reason)}</span></div>
           <pre>{pretty(one.arguments)}</pre>
           <div className="do">
             <Button label="Allow" kind="go" small keys="y" onClick={() => void post(`/api/runs/${one.run}/approve`, { callId: one.callId, allow: true })} />
             {one.pattern !== undefined && <Button label={`Always allow ${one.pattern}`} small onClick={() => void post(`/api/runs/${one.run}/approve`, { callId: one.callId, allow: true, always: true })} />}
-            <Button label="Refuse" small keys="n" onClick={() => void post(`/api/runs/${one.run}/approve`, { callId: one.callId, allow: false })} />
+            <Button label="Deny" small keys="n" onClick={() => void post(`/api/runs/${one.run}/approve`, { callId: one.callId, allow: false })} />
           </div>
         </div>
       ))}
       {runs.map((run) => <Running key={run.id} run={run} />)}
       {!open ? (
-        <button type="button" className="box closed" onClick={onOpen} disabled={!write} title={write ? undefined : "this key can only read"}>
-          <span className="dim">{write ? (row === undefined ? "Begin the conversation" : `Continue from message ${number}, or edit it and branch`) : "Reading only"}</span>
+        <button type="button" className="box closed" onClick={onOpen} disabled={!write} title={write ? undefined : "this key has read access only"}>
+          <span className="dim">{write ? (row === undefined ? "Write the first message" : `Continue from message ${number}, or edit it and branch`) : "Read-only"}</span>
           <span className="btn go icon"><Icon name="send" /></span>
         </button>
       ) : (
         <div className="sheet" role="form" aria-label="continue">
-          <textarea ref={area} className="t" value={text} rows={3} placeholder={edit ? "What should it have said?" : row?.role === "user" ? "Leave empty to have this message answered again" : "What comes next?"} onChange={(event) => setText(event.target.value)} onKeyDown={(event) => { if (event.key === "Enter" && (event.metaKey || event.ctrlKey)) void send(); }} aria-label="your words" />
+          <textarea ref={area} className="t" value={text} rows={3} placeholder={edit ? "The edited message" : row?.role === "user" ? "Leave empty to answer this message again" : "Write a message"} onChange={(event) => setText(event.target.value)} onKeyDown={(event) => { if (event.key === "Enter" && (event.metaKey || event.ctrlKey)) void send(); }} aria-label="your message" />
           <div className="f">
             <label className="btn small bare"><Icon name="attach" />Attach<input type="file" multiple hidden onChange={(event) => void attach(event.target.files)} /></label>
             {tools.length > 0 && <label className="opt" title={tools.map((tool) => tool.name).join(", ")}><input type="checkbox" checked={lends} onChange={(event) => setLends(event.target.checked)} />{plural(tools.length, "tool")}{tools.some((tool) => tool.asks) ? ", ask first" : ""}</label>}
@@ -161,20 +162,21 @@ export function Composer({ store, selected, path, open, edit: wantsEdit = false,
                   </button></li>
                 ))}
                 {/.\/./.test(filter) && !models.some((model) => model.name === filter) && (
-                  <li><button type="button" className="row" onClick={() => { setChosen([...new Set([...chosen, filter])].slice(0, 8)); setFilter(""); }}><b className="cut">{filter}</b><span className="dim push">as it is written</span></button></li>
+                  <li><button type="button" className="row" onClick={() => { setChosen([...new Set([...chosen, filter])].slice(0, 8)); setFilter(""); }}><b className="cut">{filter}</b><span className="dim push">use this name</span></button></li>
                 )}
-                {shown.length === 0 && !filter.includes("/") && <li className="dim">no model of that name</li>}
+                {shown.length === 0 && !filter.includes("/") && <li className="dim">No model matches.</li>}
               </ul>
             )}
           </div>
           {handover !== undefined && <Losses handover={handover} />}
-          {handover !== undefined && handover.causes.some((cause) => /think|reason/i.test(cause.what)) && <label className="opt pad"><input type="checkbox" checked={keepThinking} onChange={(event) => setKeepThinking(event.target.checked)} />Send foreign thinking as text</label>}
+          {handover !== undefined && handover.causes.some((cause) => /think|reason/i.test(cause.what)) && <label className="opt pad"><input type="checkbox" checked={keepThinking} onChange={(event) => setKeepThinking(event.target.checked)} />Send the thinking of other models as text</label>}
+          {refused.map((model) => <div key={model.model} className="err" role="alert"><Icon name="alert" /><div><b>{model.model.split("/").at(-1)} would refuse this</b>{model.refuses.map((one) => <p key={one.n}>{one.message}; {one.remedy}</p>)}</div></div>)}
           {problem !== undefined && <p className="err" role="alert"><Icon name="alert" />{problem}</p>}
           <footer>
-            {handover !== undefined && <span className="dim">reads {plural(handover.reads.messages, "message")}, about {tokens(handover.reads.tokens)} tokens</span>}
+            {handover !== undefined && <span className="dim">Reads {plural(handover.reads.messages, "message")}, about {tokens(handover.reads.tokens)} tokens</span>}
             <span className="push" />
             <Button label="Cancel" kind="bare" onClick={onClose} />
-            <Button icon="send" label={chosen.length > 1 ? `Send to ${chosen.length} models` : "Send"} kind="go" disabled={chosen.length === 0 || sending} onClick={() => void send()} keys="Ctrl Enter" />
+            <Button icon="send" label={chosen.length > 1 ? `Send to ${chosen.length} models` : "Send"} kind="go" disabled={chosen.length === 0 || sending || refused.length > 0} onClick={() => void send()} keys="Ctrl Enter" />
           </footer>
         </div>
       )}
@@ -185,18 +187,18 @@ export function Composer({ store, selected, path, open, edit: wantsEdit = false,
 function Losses({ handover }: { handover: Handover }) {
   const { causes, models } = handover;
   if (causes.length === 0)
-    return <p className="pad dim"><Icon name="check" className="s" /> Everything is read as it stands.{models.some((model) => model.cost !== undefined) && ` About ${cost(models.reduce((sum, model) => sum + (model.cost ?? 0), 0))} of input.`}</p>;
+    return <p className="pad dim"><Icon name="check" className="s" /> Nothing is lost.{models.some((model) => model.cost !== undefined) && ` The input costs about ${cost(models.reduce((sum, model) => sum + (model.cost ?? 0), 0))}.`}</p>;
   return (
-    <table aria-label="what will not be read">
-      <thead><tr><th>What they will not read</th>{models.map((model) => <th key={model.model}>{model.model.split("/").at(-1)}</th>)}</tr></thead>
+    <table aria-label="losses">
+      <thead><tr><th>What will not be read</th>{models.map((model) => <th key={model.model}>{model.model.split("/").at(-1)}</th>)}</tr></thead>
       <tbody>
         {causes.map((cause) => (
           <tr key={cause.label}>
             <td>{cause.label}{cause.why !== undefined && <span className="sub">{cause.why}</span>}</td>
-            {models.map((model) => { const by = cause.by[model.model]; return <td key={model.model}>{by === undefined ? <span className="kept"><Icon name="check" />kept</span> : <Loss severity={by.severity}>{by.count} {by.severity}</Loss>}</td>; })}
+            {models.map((model) => { const by = cause.by[model.model]; return <td key={model.model} data-model={model.model.split("/").at(-1)}>{by === undefined ? <span className="kept"><Icon name="check" />kept</span> : <Loss severity={by.severity}>{by.count} {by.severity}</Loss>}</td>; })}
           </tr>
         ))}
-        <tr className="sum"><td>reads</td>{models.map((model) => <td key={model.model}>{tokens(model.tokens)}{model.window === undefined ? "" : ` of ${tokens(model.window)}`}{model.fits ? "" : <Loss severity="dropped">does not fit</Loss>}<span className="sub">{cost(model.cost)}</span></td>)}</tr>
+        <tr className="sum"><td>Reads</td>{models.map((model) => <td key={model.model} data-model={model.model.split("/").at(-1)}>{tokens(model.tokens)}{model.window === undefined ? "" : ` of ${tokens(model.window)}`}{model.fits ? "" : <Loss severity="dropped">does not fit</Loss>}<span className="sub">{cost(model.cost)}</span></td>)}</tr>
       </tbody>
     </table>
   );
@@ -207,7 +209,7 @@ function Running({ run }: { run: Run }) {
   return (
     <div className="running">
       <i className="pulse" /><b>{run.model}</b><span className="dim">{run.state}{run.cost === undefined ? "" : ` · ${cost(run.cost)}`}</span>
-      <form onSubmit={(event) => { event.preventDefault(); if (steer !== "") void post(`/api/runs/${run.id}/steer`, { text: steer }).then(() => setSteer("")); }}><input className="field" value={steer} onChange={(event) => setSteer(event.target.value)} placeholder="tell it more" aria-label="steer" /></form>
+      <form onSubmit={(event) => { event.preventDefault(); if (steer !== "") void post(`/api/runs/${run.id}/steer`, { text: steer }).then(() => setSteer("")); }}><input className="field" value={steer} onChange={(event) => setSteer(event.target.value)} placeholder="Add an instruction" aria-label="instruction" /></form>
       <Button icon="stop" label="Stop" kind="stop" small onClick={() => void post(`/api/runs/${run.id}/stop`)} />
     </div>
   );

@@ -43,10 +43,10 @@ function Read({ store, to, now, selected, onSelect }: { store: SessionStore; to?
   return (
     <>
       <p className="legend">
-        <span className="lg"><i className="b-c" />from cache</span><span className="lg"><i className="b-f" />fresh</span><span className="lg"><i className="b-o" />written</span>
-        <span className="dim">at most {tokens(most)} tokens</span>
-        {extra > 0 && <span className="loss weakened"><Icon name="weakened" />broken prefixes cost {cost(extra)} more</span>}
-        {context.left > 0 && <span className="dim">{context.left} earlier messages were not read: compacted</span>}
+        <span className="lg"><i className="b-c" />from cache</span><span className="lg"><i className="b-f" />fresh</span><span className="lg"><i className="b-o" />output</span>
+        <span className="dim">largest: {tokens(most)} tokens</span>
+        {extra > 0 && <span className="loss weakened"><Icon name="weakened" />broken cache prefixes cost {cost(extra)} more</span>}
+        {context.left > 0 && <span className="dim">{context.left} earlier messages were compacted and not read</span>}
       </p>
       <div className="bars">
         {context.answers.map((one) => (
@@ -81,7 +81,7 @@ function Cache({ store, to, selected, onSelect }: { store: SessionStore; to?: st
           <span className="num">{number.get(one.entry) ?? ""}</span>
           <span className="cut">{visible(one.model ?? "model unknown")}<span className="dim"> {one.dialect}</span></span>
           <span className="shared" style={{ width: `${(100 * one.bytes) / most}%` }}><i className="b-c" style={{ width: `${one.bytes === 0 ? 0 : (100 * one.shared) / one.bytes}%` }} /></span>
-          <span className="num">{bytes(one.shared)} of {bytes(one.bytes)} alike</span>
+          <span className="num">{bytes(one.shared)} of {bytes(one.bytes)} shared</span>
           <span className="num dim">{one.tokens === undefined ? "tokens unknown" : `${tokens(one.tokens.read)} from cache, ${tokens(one.tokens.fresh)} fresh`}</span>
           {one.broke !== undefined && (
             <span className="why loss weakened"><Icon name="weakened" /><span>prefix broken at <code>{visible(one.broke.path)}</code>: {visible(one.broke.why)}{one.broke.was !== undefined && <> (<del>{visible(one.broke.was)}</del> now <ins>{visible(one.broke.is ?? "absent")}</ins>)</>}{one.broke.extraCost !== undefined && `, ${cost(one.broke.extraCost)} more`}</span></span>

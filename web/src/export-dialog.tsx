@@ -68,12 +68,12 @@ export default function Export({ store, path, onClose }: { store: SessionStore; 
           <option value="html">One HTML file, with search and branches</option><option value="markdown">Markdown</option><option value="json">Canonical JSON</option><option value="svg">Picture of the tree, SVG</option><option value="png">Picture of the tree, PNG</option><option value="preferences">Preference pairs</option>
           {formats.map((one) => <option key={one.id} value={one.id}>{one.label}</option>)}
         </select>
-        <label className="opt"><input type="checkbox" checked={all} onChange={(event) => setAll(event.target.checked)} />all branches</label>
+        <label className="opt"><input type="checkbox" checked={all} onChange={(event) => setAll(event.target.checked)} />All branches</label>
       </div>
-      {finds === undefined && problem === undefined && <p className="dim">Looking for what should not leave…</p>}
+      {finds === undefined && problem === undefined && <p className="dim">Looking for secrets and personal data…</p>}
       {finds !== undefined && (
         <section aria-label="finds">
-          <p>{finds.length === 0 ? "Nothing that looks like a key, a token or an address was found." : `${plural(finds.length, "find")}. What is ticked is replaced.`}</p>
+          <p>{finds.length === 0 ? "No keys, tokens or personal data found." : `${plural(finds.length, "possible secret")} found. Ticked ones are replaced.`}</p>
           <ul className="finds">{finds.map((find) => (
             <li key={find.id}><label><input type="checkbox" checked={hidden.has(find.id)} onChange={() => toggle(find.id)} /><span className="chip warn">{find.kind}</span><code><span className="dim">{find.before}</span><mark>{find.text}</mark><span className="dim">{find.after}</span></code><span className="dim push">{find.where}</span></label></li>
           ))}</ul>

@@ -100,7 +100,7 @@ function Reading({ data, blobs, agent, whole, title, onOpen }: { data: Part; blo
           <div className="read"><p className="dim">{plural(hits.length, "message")}</p>{hits.map((hit) => <button key={`${hit.agent ?? ""} ${hit.entry.id}`} type="button" className="hit" onClick={() => { setQuery(""); if (hit.agent === agent) select(hit.entry.id); else onOpen(hit.agent, hit.entry.id); }}><span className={`far ${hit.entry.message.role === "toolResult" ? "tool" : hit.entry.message.role}`} /><span className="path"><b>{hit.entry.message.role}</b>{hit.agent !== undefined && <span className="dim">sub-agent: {title(hit.agent)}</span>}</span><span /><span className="snip">{hit.text}</span></button>)}</div>
         )}
       </div>
-      {raw !== undefined && <Dialog title="As it is stored" onClose={() => setRaw(undefined)} wide><pre className="lines rawjson">{pretty(data.entries[raw]?.message)}</pre></Dialog>}
+      {raw !== undefined && <Dialog title="Stored JSON" onClose={() => setRaw(undefined)} wide><pre className="lines rawjson">{pretty(data.entries[raw]?.message)}</pre></Dialog>}
     </div>
   );
 }

@@ -42,6 +42,12 @@ export function day(at: number): string {
   return date.toLocaleDateString([], { weekday: "long", day: "numeric", month: "long", year: today.getFullYear() === date.getFullYear() ? undefined : "numeric" });
 }
 
+/** A day in a list: short, with the year only when it is another one. */
+export function date(at: number): string {
+  const date = new Date(at);
+  return date.toLocaleDateString([], { day: "numeric", month: "short", year: new Date().getFullYear() === date.getFullYear() ? undefined : "numeric" });
+}
+
 export function bytes(count: number): string {
   if (count < 1024) return `${count} B`;
   if (count < 1024 ** 2) return `${(count / 1024).toFixed(0)} kB`;

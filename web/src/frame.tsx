@@ -8,7 +8,7 @@ import { cost, plural } from "./format";
 import { Icon } from "./icons";
 import { CARD, LANE, layout, type Sized } from "./layout";
 import { navigate } from "./route";
-import { liveRow, shown } from "./scene";
+import { liveRow, shown, UNFOLDED } from "./scene";
 import { SessionStore, useStore } from "./store";
 import type { Row, Session } from "./types";
 
@@ -54,7 +54,7 @@ function Inside({ id, size, onSize }: { id: string; size: FrameSize; onSize: (id
   }, [own]);
   const store = useStore(own);
   const { cards, wide, high, left } = useMemo(() => {
-    const scene = shown(store, new Set());
+    const scene = shown(store, UNFOLDED);
     const rows: { row: Row; sized: Sized }[] = scene.rows.slice(0, MOST).map((row) => ({ row, sized: { id: row.id, parent: scene.above.get(row.id), height: heightOf(row) } }));
     for (const node of store.live.values()) rows.push({ row: liveRow(node), sized: { id: node.node, parent: node.parent === undefined ? undefined : scene.card.get(node.parent), height: LIVE_HEIGHT } });
     const placed = layout(rows.map((one) => one.sized));

@@ -1,76 +1,105 @@
 /** All sessions, what runs now, where they come from; and search over all of them. */
 
-import { useEffect, useMemo, useRef, useState } from "react";
+import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 
-import { get, upload } from "./http";
+import { get, post, upload } from "./http";
 import { bytes, clock, cost, day, plural, spent } from "./format";
 import { Icon, Mark } from "./icons";
-import { Button } from "./parts";
+import { follow, nextLink } from "./links";
+import { Button, Loading } from "./parts";
 import { usePhone } from "./phone";
+import { parted, removeSession, restoreSession, type Removed } from "./removing";
 import { navigate } from "./route";
+import { GalleryFilters, Hits, isFiltered, useSearch, type Filter } from "./search";
 import { toggleTheme } from "./theme";
-import type { Hit, IndexState, Session } from "./types";
+import type { IndexState, Me, Session } from "./types";
 
-type Listing = { sessions: Session[]; total: number; next?: string; groups: { source: string; group: string; count: number }[]; size: number; index: IndexState };
-const FACETS: [string, string][] = [["", "All"], ["live", "Running"], ["rated", "Rated"], ["notes", "With notes"], ["bad", "With problems"]];
+type Group = { source: string; group: string; count: number };
+type Listing = { sessions: Session[]; total: number; next?: string; groups: Group[]; size: number; index: IndexState };
+const PAGE = 200;
+const FACETS: [string, string, string][] = [["", "All sessions", "home"], ["live", "Running", "record"], ["rated", "Rated", "star"], ["notes", "With notes", "note"], ["bad", "With problems", "alert"]];
+const SOURCES: Record<string, string> = { own: "Own", client: "Canvases of programs", gateway: "Gateway", file: "Opened files, read-only", watch: "Watched, read-only" };
+const TOAST = 10_000; // milliseconds
 
-export function Gallery() {
+export function Gallery({ me }: { me: Me }) {
+  const write = me.scope === "write";
   const [listing, setListing] = useState<Listing>();
-  const [group, setGroup] = useState<{ source: string; group: string }>();
-  const [filter, setFilter] = useState("");
-  const view = usePhone() ? "transcript" : "canvas"; // on a phone reading comes first
+  const [count, setCount] = useState(PAGE);
+  const [group, setGroup] = useState<Group>();
+  const [facet, setFacet] = useState("");
+  const phone = usePhone();
+  const view = phone ? "transcript" : "canvas"; // on a phone reading comes first
   const [query, setQuery] = useState("");
-  const [hits, setHits] = useState<{ hits: Hit[]; total: number; ms: number }>();
+  const [filter, setFilter] = useState<Filter>({});
   const [problem, setProblem] = useState<string>();
+  const [toast, setToast] = useState<Removed | undefined>(parted);
+  const [lost, setLost] = useState(false);
   const [epoch, setEpoch] = useState(0);
   const box = useRef<HTMLInputElement>(null);
+  const picker = useRef<HTMLInputElement>(null);
+  const { found, problem: unfound, more } = useSearch(query, filter, { source: group?.source });
+  const searching = query.trim() !== "" || isFiltered(filter);
+  const reload = useCallback(() => setEpoch((now) => now + 1), []);
 
   useEffect(() => {
     const abort = new AbortController();
-    get<Listing>("/api/sessions", { limit: 200, source: group?.source, group: group?.group, filter: filter || undefined }, abort.signal)
+    get<Listing>("/api/sessions", { limit: Math.min(count, 1000), source: group?.source, group: group?.group, filter: facet || undefined }, abort.signal)
       .then(setListing, (error: Error) => abort.signal.aborted || setProblem(error.message));
     return () => abort.abort();
-  }, [group, filter, epoch]);
+  }, [group, facet, epoch, count]);
   useEffect(() => {
     const source = new EventSource("/api/events");
     let timer: number | undefined;
     const soon = () => {
       window.clearTimeout(timer);
-      timer = window.setTimeout(() => setEpoch((now) => now + 1), 400);
+      timer = window.setTimeout(reload, 400);
     };
+    source.onopen = () => setLost((before) => { if (before) soon(); return false; });
+    source.onerror = () => setLost(true);
     for (const name of ["session", "gone", "sources", "index"]) source.addEventListener(name, soon);
-    return () => source.close();
-  }, []);
+    return () => { window.clearTimeout(timer); source.close(); };
+  }, [reload]);
   useEffect(() => {
-    if (query.trim() === "") return setHits(undefined);
-    const abort = new AbortController();
-    const timer = window.setTimeout(() => {
-      get<{ hits: Hit[]; total: number; ms: number }>("/api/search", { q: query, limit: 50 }, abort.signal).then(setHits, (error: Error) => abort.signal.aborted || setProblem(error.message));
-    }, 120);
-    return () => { window.clearTimeout(timer); abort.abort(); };
-  }, [query]);
-  useEffect(() => {
-    const key = (event: KeyboardEvent) => {
-      if (event.key === "/" && document.activeElement?.tagName !== "INPUT") { event.preventDefault(); box.current?.focus(); }
-      if (event.key === "Escape") { setQuery(""); box.current?.blur(); }
-    };
-    window.addEventListener("keydown", key);
-    return () => window.removeEventListener("keydown", key);
-  }, []);
+    if (toast === undefined) return;
+    const timer = window.setTimeout(() => setToast(undefined), TOAST);
+    return () => window.clearTimeout(timer);
+  }, [toast]);
 
-  const drop = async (event: React.DragEvent) => {
-    event.preventDefault();
-    for (const file of event.dataTransfer.files) {
+  const failed = (error: Error) => setProblem(error.message);
+  const begin = () => void post<Session>("/api/sessions", {}).then((made) => navigate(`/s/${made.key}/transcript`), failed);
+  const open = async (files: Iterable<File>) => {
+    const opened: Session[] = [];
+    setProblem(undefined);
+    for (const file of files) {
       try {
-        const opened = await upload<{ sessions: Session[] }>(`/api/files?name=${encodeURIComponent(file.name)}`, file);
-        const only = opened.sessions[0];
-        if (opened.sessions.length === 1 && only !== undefined) navigate(`/s/${only.key}/${view}`);
-        setEpoch((now) => now + 1);
+        opened.push(...(await upload<{ sessions: Session[] }>(`/api/files?name=${encodeURIComponent(file.name)}`, file)).sessions);
       } catch (error) {
         setProblem(`${file.name}: ${(error as Error).message}`);
       }
     }
+    if (opened.length === 1) return navigate(`/s/${opened[0]!.key}/${view}`);
+    if (opened.length > 1) setToast({ text: `Opened ${plural(opened.length, "conversation")}.` });
+    reload();
   };
+  const remove = (one: Session) => {
+    void removeSession(one).then((gone) => {
+      setListing((before) => before && { ...before, sessions: before.sessions.filter((other) => other.key !== one.key) });
+      setToast(gone);
+    }, failed);
+  };
+  useEffect(() => {
+    const key = (event: KeyboardEvent) => {
+      const typing = event.target instanceof HTMLElement && /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName);
+      if (event.key === "Escape") { setQuery(""); box.current?.blur(); }
+      if (event.metaKey || event.ctrlKey || event.altKey) return;
+      if (!typing && event.key === "/") { event.preventDefault(); box.current?.focus(); }
+      else if (!typing && event.key === "t") toggleTheme();
+      else nextLink(event, searching ? "a.hit" : "a.row, a.lv");
+    };
+    window.addEventListener("keydown", key);
+    return () => window.removeEventListener("keydown", key);
+  }, [searching]);
+
   const days = useMemo(() => {
     const found = new Map<string, Session[]>();
     for (const one of listing?.sessions ?? []) {
@@ -80,93 +109,114 @@ export function Gallery() {
     return [...found];
   }, [listing]);
   const running = (listing?.sessions ?? []).filter((one) => one.live !== undefined);
+  const sources = useMemo(() => {
+    const found = new Map<string, Group[]>();
+    for (const one of listing?.groups ?? []) found.set(one.source, [...(found.get(one.source) ?? []), one]);
+    return [...found];
+  }, [listing]);
+  const all = (listing?.groups ?? []).reduce((sum, one) => sum + one.count, 0);
+  const chosen = (one: Group) => group?.group === one.group && group.source === one.source;
+  const pick = (to: Group | undefined, facet = "") => { setGroup(to); setFacet(facet); setCount(PAGE); };
 
   return (
-    <div className="app gallery" onDragOver={(event) => event.preventDefault()} onDrop={(event) => void drop(event)}>
+    <div className="app gallery" onDragOver={(event) => event.preventDefault()} onDrop={(event) => { event.preventDefault(); void open(event.dataTransfer.files); }}>
       <header className="top">
         <div><Mark /><span className="word">Interlingua</span></div>
         <div />
-        <div className="end"><Button icon="sun" label="Theme" kind="bare" hideLabel onClick={toggleTheme} /></div>
+        <div className="end">
+          <span className="dim where">{window.location.host}</span>
+          <Button icon="sun" label="Theme" kind="bare" hideLabel onClick={toggleTheme} keys="t" />
+        </div>
       </header>
+      {lost && <p className="lost" role="status"><Icon name="alert" className="s" />Connection lost; reconnecting. The list may be out of date.</p>}
       <div className="work">
         <nav className="nav" aria-label="sources">
-          <a href="#all" aria-current={group === undefined || undefined} onClick={(event) => { event.preventDefault(); setGroup(undefined); }}><Icon name="home" /><span>All sessions</span><span>{listing?.total}</span></a>
-          <h2>Sources</h2>
-          {(listing?.groups ?? []).map((one) => (
-            <a key={one.source + one.group} href={`#${one.group}`} aria-current={(group?.group === one.group && group.source === one.source) || undefined} onClick={(event) => { event.preventDefault(); setGroup(one); }}>
-              <Icon name={one.source === "watch" ? "watch" : "folder"} /><span className="cut">{one.group}</span><span>{one.count}</span>
-            </a>
+          {FACETS.map(([value, label, icon]) => (
+            <a key={value} href={`#${value}`} aria-current={(group === undefined && facet === value) || undefined} onClick={(event) => { event.preventDefault(); pick(undefined, value); }}><Icon name={icon} /><span>{label}</span><span>{value === "" ? all.toLocaleString() : ""}</span></a>
           ))}
+          {sources.map(([source, groups]) => (
+            <div key={source} className="groups">
+              <h2>{SOURCES[source] ?? source}</h2>
+              {groups.map((one) => (
+                <a key={one.group} href={`#${one.group}`} aria-current={chosen(one) || undefined} onClick={(event) => { event.preventDefault(); pick(one); }}>
+                  <Icon name={one.source === "watch" ? "watch" : one.source === "gateway" ? "globe" : one.source === "file" ? "folder" : "agent"} /><span className="cut">{one.group}</span><span>{one.count.toLocaleString()}</span>
+                </a>
+              ))}
+            </div>
+          ))}
+          <p className="drophint"><Icon name="drop" /><span>Drop files of any format anywhere on this page</span></p>
         </nav>
         <main className="main">
-          <div className="head"><h1>Sessions</h1>{listing !== undefined && <span className="dim">{plural(listing.total, "session")} · {bytes(listing.size)}</span>}</div>
-          <label className="field big"><Icon name="search" /><input ref={box} value={query} onChange={(event) => setQuery(event.target.value)} placeholder="Search all conversations, calls and results" aria-label="search" /><kbd>/</kbd></label>
-          <div className="facets" role="group" aria-label="filter">
-            {FACETS.map(([value, label]) => <button key={value} type="button" className="chip" aria-pressed={filter === value} onClick={() => setFilter(value)}>{label}</button>)}
-            {listing?.index.state === "indexing" && <span className="dim push">Indexing {listing.index.done} of {listing.index.total}</span>}
+          <h1 className="sr">Sessions</h1>
+          <div className="bar">
+            <label className="field big"><Icon name="search" /><input ref={box} value={query} onChange={(event) => setQuery(event.target.value)} placeholder={phone ? "Search everything" : "Search all conversations, tool calls and results"} aria-label="search" /><kbd>/</kbd></label>
+            <Button icon="folder" label="Open" onClick={() => picker.current?.click()} />
+            {write && <Button icon="plus" label="New" onClick={begin} />}
+            <input ref={picker} type="file" multiple hidden aria-label="open files" onChange={(event) => { void open([...(event.target.files ?? [])]); event.target.value = ""; }} />
           </div>
-          {problem !== undefined && <p className="err" role="alert"><Icon name="alert" />{problem}</p>}
-          {hits !== undefined ? <Hits found={hits} /> : (
+          {phone && (
+            <select className="field scope" aria-label="sessions shown" value={group === undefined ? facet : `${group.source}/${group.group}`} onChange={(event) => {
+              const one = (listing?.groups ?? []).find((other) => `${other.source}/${other.group}` === event.target.value);
+              pick(one, one === undefined ? event.target.value : "");
+            }}>
+              {FACETS.map(([value, label]) => <option key={value} value={value}>{label}</option>)}
+              {(listing?.groups ?? []).map((one) => <option key={`${one.source}/${one.group}`} value={`${one.source}/${one.group}`}>{`${one.group} (${one.count})`}</option>)}
+            </select>
+          )}
+          <div className="facets">
+            <GalleryFilters filter={filter} onChange={setFilter} />
+            {listing !== undefined && !searching && <span className="dim push num">{plural(listing.total, "session")} · {bytes(listing.size)}{listing.index.state === "indexing" && ` · indexing ${listing.index.done.toLocaleString()} of ${listing.index.total.toLocaleString()}`}</span>}
+          </div>
+          {(problem ?? unfound) !== undefined && <p className="err" role="alert"><Icon name="alert" /><span>{problem ?? unfound}</span><span className="push" /><Button icon="x" label="Close" kind="bare" small hideLabel onClick={() => setProblem(undefined)} /></p>}
+          {searching ? (found === undefined ? <Loading /> : <Hits found={found} onMore={more} />) : (
             <>
               {running.length > 0 && (
                 <div className="livegrid">
                   {running.slice(0, 6).map((one) => (
-                    <a key={one.key} className="card lv" href={`/s/${one.key}/${view}`} onClick={follow}>
+                    <a key={one.key} className={`card lv ${one.live?.state === "waiting" ? "asks" : ""}`} href={`/s/${one.key}/${view}`} onClick={follow}>
                       <span className="h"><i className="pulse" /><b className="cut">{one.title}</b><span className="push num">{cost(one.cost)}</span></span>
-                      <span className="now">{one.live?.state === "waiting" ? "waiting for you" : (one.live?.doing ?? one.live?.model)}</span>
                       <Shape lanes={one.shape ?? []} />
+                      <span className="now cut">{one.live?.state === "waiting" ? <><Icon name="lock" className="s" /> waiting for your approval</> : (one.live?.doing ?? one.live?.model ?? "running")}</span>
                     </a>
                   ))}
                 </div>
               )}
-              <div className="cols" aria-hidden="true"><span /><span>Title</span><span>Source</span><span>Model</span><span>Written as</span><span className="r">Messages</span><span className="r">Paths</span><span className="r">Cost</span><span className="r">Time</span></div>
+              {days.length > 0 && <div className="cols" aria-hidden="true"><span>Shape</span><span>Title</span><span>Project</span><span>Model</span><span>Format</span><span className="r">Messages</span><span className="r">Paths</span><span className="r">Cost</span><span className="r">Last</span></div>}
               {days.map(([name, sessions]) => (
                 <section key={name}>
                   <h2 className="day">{name}</h2>
                   {sessions.map((one) => (
-                    <a key={one.key} className="row" href={`/s/${one.key}/${view}`} onClick={follow}>
-                      <Shape lanes={one.shape ?? []} />
-                      <span className="t"><b className="cut">{one.title}</b>{one.live !== undefined && <i className="pulse" />}{(one.problems ?? 0) > 0 && <span className="chip warn">{plural(one.problems ?? 0, "problem")}</span>}</span>
-                      <span className="src cut dim">{one.group}</span>
-                      <span className="cut two">{one.models[0] ?? <span className="dim">unknown</span>}{one.models.length > 1 && <span className="dim"> +{one.models.length - 1}</span>}</span>
-                      <span className="cut dim">{one.writtenAs}</span>
-                      <span className="r num">{one.messages}</span><span className="r num">{one.branches}</span>
-                      <span className="r num">{one.cost === undefined ? <span className="dim">unknown</span> : spent(one.cost, one.unpriced ?? 0)}</span>
-                      <span className="r num dim">{clock(one.modified)}</span>
-                    </a>
+                    <div key={one.key} className="line">
+                      <a className="row" href={`/s/${one.key}/${view}`} onClick={follow} onKeyDown={(event) => { if (event.key === "Delete" && write && one.source !== "watch") remove(one); }}>
+                        <Shape lanes={one.shape ?? []} />
+                        <span className="t"><b className="cut">{one.title}</b>{one.live !== undefined && <i className="pulse" />}{(one.problems ?? 0) > 0 && <span className="chip warn">{plural(one.problems ?? 0, "problem")}</span>}</span>
+                        <span className="src cut dim">{one.project ?? one.group}</span>
+                        <span className="cut two">{one.models[0] ?? <span className="dim">unknown</span>}{one.models.length > 1 && <span className="dim"> +{one.models.length - 1}</span>}</span>
+                        <span className="cut dim">{one.writtenAs}</span>
+                        <span className="r num">{one.messages.toLocaleString()}</span><span className="r num">{one.branches}</span>
+                        <span className="r num">{one.cost === undefined ? <span className="dim">unknown</span> : spent(one.cost, one.unpriced ?? 0)}</span>
+                        <span className="r num dim">{clock(one.modified)}</span>
+                      </a>
+                      {write && one.source !== "watch" && <Button icon={one.source === "file" ? "x" : "trash"} label={one.source === "file" ? `Close ${one.title}` : `Delete ${one.title}`} kind="bare" small hideLabel onClick={() => remove(one)} />}
+                    </div>
                   ))}
                 </section>
               ))}
+              {listing?.next !== undefined && <p className="more">{count < 1000 ? <Button label={`Show ${Math.min(PAGE, listing.total - listing.sessions.length)} more of ${listing.total.toLocaleString()}`} onClick={() => setCount(count + PAGE)} /> : <span className="dim">The first 1,000 of {listing.total.toLocaleString()} sessions. Search, or choose a source, to see others.</span>}</p>}
+              {listing === undefined && problem === undefined && <Loading />}
               {listing !== undefined && listing.sessions.length === 0 && (
-                <p className="empty">No sessions here yet. Drop a file of any format on this page, or run <code>interlingua chat</code>.</p>
+                <div className="empty">
+                  <p>{facet === "" && group === undefined ? "No conversations yet." : "No conversations here."}</p>
+                  <p>Open or drop a file of any format, or start a new conversation.</p>
+                  <p className="do"><Button icon="folder" label="Open files" onClick={() => picker.current?.click()} />{write && <Button icon="plus" label="New conversation" kind="go" onClick={begin} />}</p>
+                </div>
               )}
             </>
           )}
         </main>
       </div>
+      {toast !== undefined && <p className="toast float" role="status"><span>{toast.text}</span>{toast.restores !== undefined && <Button label="Undo" small onClick={() => void restoreSession(toast.restores!).then(() => { setToast(undefined); reload(); }, failed)} />}<Button icon="x" label="Close" kind="bare" small hideLabel onClick={() => setToast(undefined)} /></p>}
     </div>
-  );
-}
-
-function follow(event: React.MouseEvent<HTMLAnchorElement>): void {
-  if (event.metaKey || event.ctrlKey || event.shiftKey) return;
-  event.preventDefault();
-  navigate(event.currentTarget.getAttribute("href")!);
-}
-
-function Hits({ found }: { found: { hits: Hit[]; total: number; ms: number } }) {
-  return (
-    <section aria-label="found">
-      <p className="dim">{plural(found.total, "place")} in {found.ms} ms</p>
-      {found.hits.map((hit) => (
-        <a key={`${hit.key}${hit.entry}${hit.block ?? ""}${hit.kind}`} className="hit" href={`/s/${hit.key}/transcript?at=${encodeURIComponent(hit.entry)}`} onClick={follow}>
-          <span className={`role ${hit.role === "toolResult" ? "tool" : hit.role}`}><Icon name={hit.role === "toolResult" ? "exec" : hit.role} /></span>
-          <span className="path"><b className="cut">{hit.title}</b><span className="dim">{[hit.kind, hit.tool, hit.model, hit.number === undefined ? undefined : `message ${hit.number}`].filter(Boolean).join(" · ")}</span></span>
-          <span className="dim num">{hit.at === undefined ? "" : day(hit.at)}</span>
-          <span className={`snip ${hit.kind === "result" || hit.kind === "arguments" ? "mono" : ""}`}>{hit.snippet.map((part, at) => (part.hit ? <mark key={at}>{part.text}</mark> : <span key={at}>{part.text}</span>))}</span>
-        </a>
-      ))}
-    </section>
   );
 }
 

@@ -134,6 +134,11 @@ const ICONS: Record<string, ReactNode> = {
       <rect x="1.75" y="2.75" width="12.5" height="10.5" rx="1.5"/><circle cx="5.4" cy="6.2" r="1.1"/><path d="m2.2 11.8 3.3-3 2.3 2 3-3.3 3.3 3.5"/>
     </>
   ),
+  keys: (
+    <>
+      <rect x="1.75" y="4" width="12.5" height="8" rx="1.5"/><path d="M4.5 6.75h.01M7 6.75h.01M9.5 6.75h.01M12 6.75h.01M5 9.5h6"/>
+    </>
+  ),
   left: (
     <>
       <path d="M10 3.5 5.5 8l4.5 4.5"/>
@@ -274,6 +279,11 @@ const ICONS: Record<string, ReactNode> = {
       <path d="M2.5 3.5h11M2.5 6.5h7.5M2.5 9.5h11M2.5 12.5h5.5"/>
     </>
   ),
+  trash: (
+    <>
+      <path d="M2.75 4.25h10.5M6.25 4V2.75h3.5V4M4.25 4.5l.6 8.25a1 1 0 0 0 1 .95h4.3a1 1 0 0 0 1-.95l.6-8.25M6.75 7v4M9.25 7v4"/>
+    </>
+  ),
   unfold: (
     <>
       <path d="M3 8h10M8 5.5v-4M6 3l2-1.7L10 3M8 10.5v4M6 13l2 1.7 2-1.7"/>
@@ -310,6 +320,10 @@ const ICONS: Record<string, ReactNode> = {
     </>
   ),
 };
+
+export function isIcon(name: string): boolean {
+  return Object.hasOwn(ICONS, name);
+}
 
 export type IconName = keyof typeof ICONS;
 

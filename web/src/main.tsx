@@ -8,6 +8,7 @@ import { createRoot } from "react-dom/client";
 import { ApiError, enter } from "./http";
 import { Gallery } from "./gallery";
 import { Mark } from "./icons";
+import { setToolDisplays } from "./parts";
 import { currentRoute, useRoute } from "./route";
 import { SessionPage } from "./session";
 import { prefetch } from "./store";
@@ -19,7 +20,7 @@ function App() {
   const [me, setMe] = useState<Me>();
   const [problem, setProblem] = useState<Error>();
   // The first rows are on their way meanwhile, so that they are drawn with the page and not after it.
-  useEffect(() => void Promise.all([enter(), begun]).then(([me]) => setMe(me), setProblem), []);
+  useEffect(() => void Promise.all([enter(), begun]).then(([me]) => { setToolDisplays(me.toolViews ?? {}); setMe(me); }, setProblem), []);
   if (problem !== undefined)
     return (
       <main className="failure">
@@ -29,7 +30,7 @@ function App() {
       </main>
     );
   if (me === undefined) return null;
-  return route.key === undefined ? <Gallery /> : <SessionPage id={route.key} write={me.scope === "write"} />;
+  return route.key === undefined ? <Gallery me={me} /> : <SessionPage id={route.key} write={me.scope === "write"} />;
 }
 
 applyTheme();

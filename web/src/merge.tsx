@@ -10,9 +10,9 @@ import type { SessionStore } from "./store";
 import type { Row } from "./types";
 
 const STRATEGIES: [string, string][] = [
-  ["explicit", "one message with several parents"],
-  ["linear", "one message behind the target alone"],
-  ["squash", "all that the others said, in one message"],
+  ["explicit", "one message with all of them as parents"],
+  ["linear", "one message after the target only"],
+  ["squash", "one message with the texts of the others"],
 ];
 
 export default function Merge({ store, path, onClose, onSelect }: { store: SessionStore; path: readonly string[]; onClose: () => void; onSelect: (entry: string) => void }) {
@@ -30,14 +30,14 @@ export default function Merge({ store, path, onClose, onSelect }: { store: Sessi
       (error: Error) => setProblem(error.message),
     );
   const toggle = (name: string) => setFrom((before) => { const after = new Set(before); if (!after.delete(name)) after.add(name); return after; });
-  if (branches.length < 2) return <Dialog title="Merge branches" onClose={onClose}><p className="dim">Merging needs two named branches. Name the path that is shown with b.</p></Dialog>;
+  if (branches.length < 2) return <Dialog title="Merge branches" onClose={onClose}><p className="dim">Merging needs two named branches. Press b to name the current path.</p></Dialog>;
   return (
     <Dialog title="Merge branches" onClose={onClose}>
       <form className="merging" onSubmit={(event) => { event.preventDefault(); if (ready) save(); }}>
         <label>Into <select className="field" value={into} onChange={(event) => setInto(event.target.value)}>{branches.map((one) => <option key={one.name}>{one.name}</option>)}</select></label>
         <fieldset><legend>From</legend>{branches.filter((one) => one.name !== into).map((one) => <label key={one.name} className="opt"><input type="checkbox" checked={from.has(one.name)} onChange={() => toggle(one.name)} />{one.name}</label>)}</fieldset>
         <label>As <select className="field" value={strategy} onChange={(event) => setStrategy(event.target.value)}>{STRATEGIES.map(([value, label]) => <option key={value} value={value}>{label}</option>)}</select></label>
-        <textarea className="field" rows={3} value={text} onChange={(event) => setText(event.target.value)} placeholder={strategy === "squash" ? "Leave empty to repeat what they said" : "What comes of these branches?"} aria-label="what the merge says" />
+        <textarea className="field" rows={3} value={text} onChange={(event) => setText(event.target.value)} placeholder={strategy === "squash" ? "Leave empty to use their messages" : "The message that merges these branches"} aria-label="merge message" />
         {problem !== undefined && <p className="err" role="alert"><Icon name="alert" />{problem}</p>}
         <footer><Button label="Cancel" kind="bare" onClick={onClose} /><Button icon="merge" label="Merge" kind="go" disabled={!ready} onClick={save} /></footer>
       </form>

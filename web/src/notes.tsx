@@ -47,8 +47,8 @@ export function Notes({ store, entry, write, writing, onDone }: { store: Session
       ))}
       {writing && !saving && (
         <form onSubmit={(event) => { event.preventDefault(); if (text.trim() !== "") save(); }}>
-          <input ref={(element) => element?.focus()} className="field" value={text} onChange={(event) => setText(event.target.value)} onKeyDown={(event) => { if (event.key === "Escape") onDone(); }} placeholder="A note beside this message; no model reads it" aria-label="note" />
-          <Button label="Keep" small disabled={text.trim() === ""} onClick={save} />
+          <input ref={(element) => element?.focus()} className="field" value={text} onChange={(event) => setText(event.target.value)} onKeyDown={(event) => { if (event.key === "Escape") onDone(); }} placeholder="Write a note; it is not sent to any model" aria-label="note" />
+          <Button label="Save note" small disabled={text.trim() === ""} onClick={save} />
         </form>
       )}
     </div>

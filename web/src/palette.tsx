@@ -37,7 +37,7 @@ export default function Palette({ actions, onClose }: { actions: readonly Action
   };
   return (
     <Dialog title="Commands" onClose={onClose}>
-      <input className="field big" value={query} onChange={(event) => { setQuery(event.target.value); setAt(0); }} onKeyDown={key} placeholder="What should happen?" role="combobox" aria-label="command" aria-expanded aria-controls="commands" aria-activedescendant={here < 0 ? undefined : `command-${here}`} />
+      <input className="field big" value={query} onChange={(event) => { setQuery(event.target.value); setAt(0); }} onKeyDown={key} placeholder="Type a command" role="combobox" aria-label="command" aria-expanded aria-controls="commands" aria-activedescendant={here < 0 ? undefined : `command-${here}`} />
       <ul className="menu commands" id="commands" role="listbox" aria-label="commands" ref={list}>
         {found.map((action, n) => (
           <li key={action.label} id={`command-${n}`} role="option" aria-selected={n === here} className="row" onClick={() => run(action)} onPointerMove={() => setAt(n)}>

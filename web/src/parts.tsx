@@ -2,9 +2,9 @@
 
 import type { ReactNode } from "react";
 
-import { Icon } from "./icons";
+import { Icon, isIcon } from "./icons";
 import { visible } from "./plain";
-import type { Row } from "./types";
+import type { Me, Row } from "./types";
 
 const TOOL_ICONS: Record<string, string> = {
   read: "read", edit: "edit", write: "edit", apply_patch: "edit", multiedit: "edit", exec: "exec", bash: "exec",
@@ -13,7 +13,21 @@ const TOOL_ICONS: Record<string, string> = {
   image: "image",
 };
 
+/** How plugins want the calls of their tools drawn. */
+type ToolDisplay = NonNullable<Me["toolViews"]>[string];
+let displays: Record<string, ToolDisplay> = {};
+
+export function setToolDisplays(views: Record<string, ToolDisplay>): void {
+  displays = views;
+}
+
+export function toolDisplay(name: string | undefined): ToolDisplay | undefined {
+  return name !== undefined && Object.hasOwn(displays, name) ? displays[name] : undefined;
+}
+
 export function toolIcon(name: string | undefined): string {
+  const icon = toolDisplay(name)?.icon;
+  if (icon !== undefined && isIcon(icon)) return icon;
   return TOOL_ICONS[(name ?? "").toLowerCase()] ?? "exec";
 }
 
@@ -36,7 +50,19 @@ export function speaker(row: Pick<Row, "role" | "model" | "call" | "origin">): s
   if (row.role === "user") return row.origin === "program" ? "Program" : "You";
   if (row.role === "assistant") return row.model ?? "Model";
   if (row.role === "toolResult") return row.call?.name ?? "Tool";
-  return row.role.charAt(0).toUpperCase() + row.role.slice(1);
+  return /^[a-z]+$/.test(row.role) ? row.role.charAt(0).toUpperCase() + row.role.slice(1) : row.role;
+}
+
+const ROLES: Record<string, string> = { user: "User", assistant: "Assistant", toolResult: "Tool result", system: "System", compaction: "Compaction" };
+
+/** A role in a list of choices. */
+export function roleName(role: string): string {
+  return ROLES[role] ?? role;
+}
+
+/** Stands where contents are on their way: grey lines, and words for assistive technology. */
+export function Loading({ text = "Loading…" }: { text?: string }) {
+  return <div className="skeleton" role="status" aria-label={text}><i /><i /><i /></div>;
 }
 
 export function Figures({ children }: { children: (ReactNode | undefined)[] }) {
@@ -106,7 +132,7 @@ export function Button(props: {
       onClick={props.onClick}
     >
       {props.icon !== undefined && <Icon name={props.icon} />}
-      {!props.hideLabel && props.label}
+      {!props.hideLabel && <span>{props.label}</span>}
     </button>
   );
 }

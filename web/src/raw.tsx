@@ -16,7 +16,7 @@ export default function Raw({ session, entry, onClose }: { session: string; entr
     );
   useEffect(() => void load(0), [session, entry]); // eslint-disable-line
   return (
-    <Dialog title="As it is stored" onClose={onClose} wide>
+    <Dialog title="Stored JSON" onClose={onClose} wide>
       <pre className="lines rawjson">{visible(text)}</pre>
       {text.length < total && <button type="button" className="btn small" onClick={() => void load(text.length)}>Show {(total - text.length).toLocaleString()} more characters</button>}
     </Dialog>

@@ -12,6 +12,10 @@ export type Shown = {
   hidden: Map<string, number>;
 };
 
+/** What is folded away: whole subtrees, straight runs of messages, and all tool loops. Saved with the session. */
+export type Folds = { folded: ReadonlySet<string>; runs: ReadonlySet<string>; loops: boolean };
+export const UNFOLDED: Folds = { folded: new Set(), runs: new Set(), loops: false };
+
 export function liveRow(node: LiveNode): Row {
   const text = node.content.flatMap((block) => (block.type === "text" ? [block.text] : [])).join(" ");
   const calls = node.content.flatMap((block) => (block.type === "toolCall" ? [{ id: block.id, name: block.name }] : []));
@@ -23,26 +27,46 @@ function absorbed(store: SessionStore, row: Row): boolean {
   return store.tree.callers.has(row.id) && row.call?.error !== true && (row.images ?? 0) === 0 && (store.tree.children.get(row.id)?.length ?? 0) <= 1;
 }
 
-export function shown(store: SessionStore, folded: ReadonlySet<string>): Shown {
+/** An answer that calls tools, or a result: a step of a tool loop. */
+function isStep(row: Row): boolean {
+  return row.role === "toolResult" || (row.role === "assistant" && (row.calls?.length ?? 0) > 0);
+}
+
+export function shown(store: SessionStore, { folded, runs, loops }: Folds): Shown {
+  const { tree } = store;
   const rows: Row[] = [];
   const card = new Map<string, string>();
   const above = new Map<string, string>();
   const closed = new Set<string>(); // rows at and below a folded card
   const hidden = new Map<string, number>();
-  for (const row of store.tree.rows.values()) {
+  const run = new Map<string, string>(); // rows of a folded run, by the card that it began with
+  const heads = new Set(tree.branches.map((branch) => branch.head));
+  // A run goes on through single children, and ends before a fork, the end of a path or the head of a branch.
+  const straight = (row: Row) => (tree.children.get(row.id)?.length ?? 0) === 1 && !heads.has(row.id);
+  const hide = (row: Row, into: string) => {
+    card.set(row.id, into);
+    hidden.set(into, (hidden.get(into) ?? 0) + 1);
+  };
+  for (const row of tree.rows.values()) {
     const parent = row.parent === undefined ? undefined : card.get(row.parent);
+    const from = row.parent === undefined ? undefined : run.get(row.parent);
     if (row.parent !== undefined && parent !== undefined && (closed.has(row.parent) || folded.has(row.parent))) {
-      card.set(row.id, parent);
       closed.add(row.id);
-      hidden.set(parent, (hidden.get(parent) ?? 0) + 1);
-    } else if (parent !== undefined && absorbed(store, row)) card.set(row.id, card.get(store.tree.callers.get(row.id)!)!);
-    else {
+      hide(row, parent);
+    } else if (from !== undefined && straight(row) && (runs.has(from) || isStep(row))) {
+      run.set(row.id, from);
+      if (tree.callers.get(row.id) === from && absorbed(store, row)) card.set(row.id, from);
+      else hide(row, from);
+    } else if (parent !== undefined && absorbed(store, row)) {
+      card.set(row.id, card.get(tree.callers.get(row.id)!)!);
+    } else {
       rows.push(row);
       card.set(row.id, row.id);
+      if (straight(row) && (runs.has(row.id) || (loops && isStep(row)))) run.set(row.id, row.id);
     }
     // What follows hangs below the nearest card above, which need not be the one that holds its parent.
     let up = row.parent;
-    while (up !== undefined && card.get(up) !== up) up = store.tree.rows.get(up)?.parent;
+    while (up !== undefined && card.get(up) !== up) up = tree.rows.get(up)?.parent;
     if (up !== undefined) above.set(row.id, up);
   }
   return { rows, card, above, hidden };

@@ -5,6 +5,7 @@ import { lazy, Suspense, useCallback, useEffect, useMemo, useRef, useState } fro
 import { get, post } from "./http";
 import { CanvasView } from "./canvas";
 import { Composer } from "./continue";
+import { Doctor, useDoctor } from "./doctor";
 import { clock, cost, duration, plural, spent, tokens } from "./format";
 import { Icon, Mark } from "./icons";
 import { KeySheet } from "./keys";
@@ -14,11 +15,13 @@ import { BranchChip, Button, Figures } from "./parts";
 import { usePhone } from "./phone";
 import { currentRoute, navigate, setQuery, useRoute, type View } from "./route";
 import { Ruler } from "./ruler";
+import { UNFOLDED, type Folds } from "./scene";
 import { Splitter, usePanelWidth } from "./splitter";
+import { part, removeSession, restoreSession } from "./removing";
 import { SessionStore, useStore } from "./store";
+import type { Session } from "./types";
 import { toggleTheme } from "./theme";
 import { Printing, Transcript } from "./transcript";
-import type { DoctorView, Finding } from "./types";
 
 const Compare = lazy(() => import("./compare"));
 const Wire = lazy(() => import("./wire"));
@@ -28,13 +31,14 @@ const NameBranch = lazy(() => import("./name-branch"));
 const Merge = lazy(() => import("./merge"));
 const Find = lazy(() => import("./find"));
 const Palette = lazy(() => import("./palette"));
+const Rename = lazy(() => import("./rename"));
 
 const VIEWS: [View, string, string][] = [["canvas", "Canvas", "canvas"], ["transcript", "Transcript", "transcript"], ["compare", "Compare", "compare"], ["wire", "Wire", "wire"]];
 // On a phone reading comes first.
 const PHONE: [View, string, string][] = [["transcript", "Read", "transcript"], ["canvas", "Tree", "canvas"], ["compare", "Compare", "compare"], ["wire", "Wire", "wire"]];
-type Layer = "continue" | "edit" | "branch" | "doctor" | "context" | "find" | "raw" | "keys" | "export" | "outline" | "merge" | "commands";
+type Layer = "continue" | "edit" | "branch" | "doctor" | "context" | "find" | "raw" | "keys" | "export" | "outline" | "merge" | "commands" | "rename";
 const AGENTS = { title: () => undefined, open: (key: string) => navigate(`/s/${key}/transcript`) };
-const MODAL: ReadonlySet<Layer> = new Set(["find", "branch", "raw", "export", "keys", "merge", "commands"]);
+const MODAL: ReadonlySet<Layer> = new Set(["find", "branch", "raw", "export", "keys", "merge", "commands", "rename"]);
 
 export function SessionPage({ id, write }: { id: string; write: boolean }) {
   const store = useMemo(() => new SessionStore(id), [id]);
@@ -56,10 +60,10 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
   const [printing, setPrinting] = useState(false);
   const [asking, setAsking] = useState(false);
   const [panel, setPanel] = usePanelWidth();
-  const [folded, setFolded] = useState<ReadonlySet<string>>(new Set());
-  const [doctor, setDoctor] = useState<DoctorView>();
+  const [folds, setFolds] = useState<Folds>(UNFOLDED);
   const at = route.query.get("at") ?? undefined;
   const to = route.query.get("to") ?? undefined;
+  const block = route.query.has("block") ? Number(route.query.get("block")) : undefined;
 
   // Without a choice the selection is what was last when the page was opened: what is written later does not move it.
   const opened = useRef<string>(undefined);
@@ -81,37 +85,48 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
     return steps.findLastIndex((id) => place.get(id)! <= now);
   }, [path, steps, selected]);
   const select = useCallback(
-    (entry: string) => {
+    (entry: string, block?: number) => {
       const row = tree.rows.get(entry);
       if (row?.parent !== undefined) tree.visited.set(row.parent, entry);
-      setQuery({ at: entry, block: undefined }, true);
+      setQuery({ at: entry, block: block === undefined ? undefined : String(block) }, true);
     },
     [tree],
   );
   const saved = useRef(Promise.resolve()); // a fold waits for the saved ones, which would replace it
   useEffect(() => {
-    saved.current = get<{ folded?: string[] }>(`/api/sessions/${store.key}/view`).then((view) => setFolded(new Set(view.folded ?? [])), () => undefined);
+    saved.current = get<{ folded?: string[]; runs?: string[]; loops?: boolean }>(`/api/sessions/${store.key}/view`).then((view) => setFolds({ folded: new Set(view.folded ?? []), runs: new Set(view.runs ?? []), loops: view.loops === true }), () => undefined);
   }, [store]);
-  const fold = useCallback(
-    (entry: string) => {
-      void saved.current.then(() => setFolded((before) => {
-        const after = new Set(before);
-        if (!after.delete(entry)) after.add(entry);
-        if (write) void post(`/api/sessions/${store.key}/view`, { folded: [...after] }, "PUT").catch(() => undefined);
+  const refold = useCallback(
+    (change: (before: Folds) => Partial<Folds>) => {
+      void saved.current.then(() => setFolds((before) => {
+        const after = { ...before, ...change(before) };
+        if (write) void post(`/api/sessions/${store.key}/view`, { folded: [...after.folded], runs: [...after.runs], loops: after.loops }, "PUT").catch(() => undefined);
         return after;
       }));
     },
     [store, write],
   );
-  useEffect(() => {
-    if (layer !== "doctor" || selected === undefined) return;
-    void get<DoctorView>(`/api/sessions/${store.key}/doctor`, { to: path.at(-1), model: route.query.get("model") ?? undefined }).then(setDoctor, () => setDoctor(undefined));
-  }, [layer, store, path, route]); // eslint-disable-line
+  const fold = (what: "folded" | "runs") => {
+    if (selected === undefined) return;
+    refold((before) => {
+      const after = new Set(before[what]);
+      if (!after.delete(selected)) after.add(selected);
+      return { [what]: after };
+    });
+  };
+  const { view: doctor, problem: undiagnosed } = useDoctor(store, path.at(-1), layer === "doctor");
   const findings = useMemo(() => {
     const found = new Map<string, number>();
     for (const one of layer === "doctor" ? (doctor?.findings ?? []) : []) if (one.entry !== undefined) found.set(one.entry, (found.get(one.entry) ?? 0) + 1);
     return found;
   }, [doctor, layer]);
+  // A new conversation begins with writing.
+  const begun = useRef(false);
+  useEffect(() => {
+    if (begun.current || !store.loaded) return;
+    begun.current = true;
+    if (write && tree.rows.size === 0 && store.live.size === 0) setLayer((now) => now ?? "continue");
+  }, [store, store.loaded, write, tree]);
   const settled = useSettled(tree.rows.size > 0);
   const go = useCallback((view: View) => navigate(`/s/${store.key}/${view}${window.location.search}`), [store]);
   const raw = useCallback((entry: string) => { setRawOf(entry); setLayer("raw"); }, []);
@@ -161,15 +176,16 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
     setAsking(true);
     window.setTimeout(() => setAsking(false), 4000);
   };
+  const session = store.session;
   const actions: Action[] = [
     { label: "Next message", keys: ["j", "ArrowDown"], icon: "down", run: () => step(steps[here + 1]) },
-    { label: "Message before", keys: ["k", "ArrowUp"], icon: "up", run: () => step(steps[here - 1]) },
-    { label: "Sibling before", keys: ["h", "ArrowLeft"], run: () => sibling(-1) },
+    { label: "Previous message", keys: ["k", "ArrowUp"], icon: "up", run: () => step(steps[here - 1]) },
+    { label: "Previous sibling", keys: ["h", "ArrowLeft"], icon: "left", run: () => sibling(-1) },
     { label: "Next sibling", keys: ["l", "ArrowRight"], icon: "right", run: () => sibling(1) },
-    { label: "Fork before", keys: ["["], run: () => fork(-1) },
+    { label: "Previous fork", keys: ["["], icon: "branch", run: () => fork(-1) },
     { label: "Next fork", keys: ["]"], icon: "branch", run: () => fork(1) },
-    { label: "First message", keys: ["g"], run: () => step(path[0]) },
-    { label: "Last message", keys: ["G"], run: () => step(path.at(-1)) },
+    { label: "First message", keys: ["g"], icon: "up", run: () => step(path[0]) },
+    { label: "Last message", keys: ["G"], icon: "down", run: () => step(path.at(-1)) },
     ...VIEWS.map(([view, label, icon], at) => ({ label, keys: [String(at + 1)], icon, run: () => go(view) })),
     { label: "Continue from here", keys: ["c", "m"], icon: "send", run: () => setLayer("continue") },
     { label: "Edit and branch", keys: ["e"], icon: "edit", run: () => setLayer("edit") },
@@ -180,18 +196,24 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
     { label: "Rate as poor", icon: "poor", run: () => rate(-1) },
     { label: "Search in this session", keys: ["/"], icon: "search", run: () => setLayer("find") },
     { label: "Outline", keys: ["o"], icon: "outline", run: () => toggle("outline") },
-    { label: "Fold what is below", keys: [" ", "f"], icon: "fold", run: () => selected !== undefined && fold(selected) },
+    { label: "Fold everything below this message", keys: [" ", "f"], icon: "fold", run: () => fold("folded") },
+    { label: "Fold the run from this message to the next fork", keys: ["F"], icon: "fold", run: () => fold("runs") },
+    { label: folds.loops ? "Unfold tool loops" : "Fold tool loops", keys: ["shift space"], icon: "fold", run: () => refold((before) => ({ loops: !before.loops })) },
     { label: "Doctor", keys: ["d"], icon: "doctor", run: () => toggle("doctor") },
     { label: "What the model read", keys: ["x"], icon: "timeline", run: () => toggle("context") },
     { label: "Raw JSON", keys: ["r"], icon: "wire", run: () => selected !== undefined && raw(selected) },
     { label: "Export", keys: ["E"], icon: "export", run: () => setLayer("export") },
-    { label: "Print the transcript", run: print },
+    { label: "Print the transcript", keys: ["Ctrl P"], icon: "transcript", run: print },
+    ...(write && session?.readOnly !== true ? [{ label: "Rename this session", icon: "edit", run: () => setLayer("rename") }] : []),
+    ...(write && session !== undefined && session.source !== "watch" ? [{ label: session.source === "file" ? "Close this file" : "Delete this session", icon: session.source === "file" ? "x" : "trash", run: () => remove(session, store) }] : []),
     { label: "Theme", keys: ["t"], icon: "sun", run: toggleTheme },
-    { label: "Keyboard", keys: ["?"], icon: "more", run: () => setLayer("keys") },
+    { label: "Keyboard shortcuts", keys: ["?"], icon: "more", run: () => setLayer("keys") },
     ...(running.length > 0 ? [{ label: running.length === 1 ? "Stop the answer" : `Stop ${running.length} answers`, keys: ["Esc Esc"], icon: "stop", run: stop }] : []),
     ...tree.branches.map((one) => ({ label: `Go to branch ${one.name}`, icon: "branch", run: () => select(one.head) })),
     { label: "All sessions", icon: "home", run: () => navigate("/") },
   ];
+  // What is closed late, when a dialog has saved, leaves what was opened since.
+  const close = (which: Layer) => () => setLayer((now) => (now === which ? undefined : now));
   const latest = useRef<(event: KeyboardEvent) => void>(undefined);
   latest.current = (event) => {
     const typing = event.target instanceof HTMLElement && (event.target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName));
@@ -209,7 +231,8 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
       event.preventDefault();
       return rate(event.key === "ArrowUp" ? 1 : -1);
     }
-    const action = actions.find((one) => one.keys?.includes(event.key));
+    const pressed = event.shiftKey && event.key === " " ? "shift space" : event.key;
+    const action = actions.find((one) => one.keys?.includes(pressed));
     if (action === undefined) return;
     event.preventDefault();
     action.run();
@@ -220,7 +243,6 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
     return () => window.removeEventListener("keydown", key);
   }, []);
 
-  const session = store.session;
   const branch = tree.branches.find((one) => path.includes(one.head));
   const totals = useMemo(() => {
     const sum = { ms: 0, read: 0, cached: 0, out: 0, cost: 0, known: false, unknown: 0 };
@@ -241,6 +263,7 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
 
   if (store.error !== undefined && session === undefined)
     return <main className="failure"><Mark /><h1>This session cannot be opened</h1><p>{store.error.message}</p><Button label="All sessions" onClick={() => navigate("/")} /></main>;
+  const diagnosis = <Doctor path={path} branch={branch?.name} view={doctor} problem={undiagnosed} selected={selected} onSelect={select} onClose={close("doctor")} />;
   const number = selected === undefined ? 0 : path.indexOf(selected) + 1;
   return (
     <div className="app" data-view={route.view}>
@@ -249,7 +272,8 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
           <a href="/" aria-label="All sessions" onClick={(event) => { event.preventDefault(); navigate("/"); }}><Mark /></a>
           <span className="crumb">{session?.project !== undefined && <><span className="dim">{session.project}</span><span className="sep">/</span></>}<span className="now cut">{session?.title ?? "…"}</span><span className="phoneonly dim cut">message {selected === undefined ? 0 : path.indexOf(selected) + 1} of {path.length} · {totals.known ? spent(totals.cost, totals.unknown) : "cost unknown"}</span></span>
           {session?.live !== undefined && <span className="chip live"><i className="pulse" />Live</span>}
-          {session?.readOnly && <span className="chip line">reading only</span>}
+          {session?.readOnly && <span className="chip line">read-only</span>}
+          {(session?.problems ?? 0) > 0 && <button type="button" className="chip warn" onClick={() => toggle("doctor")}>{plural(session?.problems ?? 0, "problem")}</button>}
         </div>
         <nav className="seg" aria-label="view">
           {VIEWS.map(([view, label, icon], at) => (
@@ -258,41 +282,43 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
         </nav>
         <div className="end">
           <button type="button" className="field search" onClick={() => setLayer("find")}><Icon name="search" /><span>Search</span><kbd>/</kbd></button>
-          <Button icon="doctor" label={doctor === undefined ? "Doctor" : plural(doctor.findings.length, "finding")} kind="bare" pressed={layer === "doctor"} onClick={() => setLayer(layer === "doctor" ? undefined : "doctor")} keys="d" />
+          <Button icon="doctor" label={doctor === undefined ? "Doctor" : plural(doctor.findings.length + doctor.problems.length, "finding")} kind="bare" pressed={layer === "doctor"} onClick={() => setLayer(layer === "doctor" ? undefined : "doctor")} keys="d" />
           <span className="phoneonly"><Button icon="search" label="Search" kind="bare" hideLabel onClick={() => setLayer("find")} keys="/" /></span>
           <Button icon="export" label="Export" kind="bare" hideLabel onClick={() => setLayer("export")} keys="shift e" />
           <Button icon="sun" label="Theme" kind="bare" hideLabel onClick={toggleTheme} keys="t" />
-          <Button icon="more" label="Keyboard" kind="bare" hideLabel onClick={() => setLayer("keys")} keys="?" />
+          <Button icon="more" label="Commands" kind="bare" hideLabel onClick={() => setLayer("commands")} keys="Ctrl K" />
         </div>
       </header>
-      {store.connection === "lost" && <Lost store={store} />}
+      {store.connection === "lost" && <Lost store={store} write={write} />}
       {store.problem !== undefined && <p className="toast float" role="alert"><Icon name="alert" />{store.problem.message}<Button icon="x" label="Close" kind="bare" small hideLabel onClick={() => store.fail(undefined)} /></p>}
       <p className="unseen" role="status">{store.announcement}</p>
       {route.view === "canvas" && (
         <div className={`work canvaswork ${layer === "outline" ? "with-outline" : ""}`} style={{ "--panel-width": `${panel}px` } as React.CSSProperties}>
           <div className="rail">
             <Button icon="outline" label="Outline" kind="bare" hideLabel pressed={layer === "outline"} onClick={() => setLayer(layer === "outline" ? undefined : "outline")} keys="o" />
-            <Button icon="fold" label="Fold" kind="bare" hideLabel onClick={() => selected !== undefined && fold(selected)} keys="f" />
+            <Button icon="fold" label="Fold tool loops" kind="bare" hideLabel pressed={folds.loops} onClick={() => refold((before) => ({ loops: !before.loops }))} keys="shift space" />
             <Button icon="timeline" label="Context" kind="bare" hideLabel pressed={layer === "context"} onClick={() => setLayer(layer === "context" ? undefined : "context")} keys="x" />
+            <span className="push" />
+            <Button icon="keys" label="Keyboard shortcuts" kind="bare" hideLabel onClick={() => setLayer("keys")} keys="?" />
           </div>
           {!phone && settled && <Outline store={store} path={path} selected={selected} onSelect={select} unseen={layer !== "outline"} />}
           <div className="left">
-            <CanvasView store={store} version={store.version} path={path} selected={selected} findings={findings} folded={folded} onSelect={select} onCompare={() => go("compare")} onMerge={() => setLayer("merge")} />
+            <CanvasView store={store} version={store.version} path={path} selected={selected} findings={findings} folds={folds} onSelect={select} onCompare={() => go("compare")} onMerge={() => setLayer("merge")} />
             {!phone && <Ruler store={store} path={path} selected={selected} open={layer === "context"} onToggle={() => setLayer(layer === "context" ? undefined : "context")} onSelect={select} />}
           </div>
           {phone ? <Outline store={store} path={path} selected={selected} onSelect={select} /> : <aside className="side">
             <Splitter width={panel} onWidth={setPanel} />
-            <header>
+            {layer !== "doctor" && <header>
               <div>
                 <BranchChip name={branch?.name ?? "this path"} current live={branch?.live} onClick={() => setLayer("outline")} />
-                <span className="dim">{store.loaded ? `message ${number} of ${path.length}` : "reading…"}</span>
+                <span className="dim">{store.loaded ? `message ${number} of ${path.length}` : "loading…"}</span>
                 <span className="push" />
-                <Button icon="up" label="Message before" kind="bare" small hideLabel onClick={() => steps[here - 1] !== undefined && select(steps[here - 1]!)} keys="k" />
+                <Button icon="up" label="Previous message" kind="bare" small hideLabel onClick={() => steps[here - 1] !== undefined && select(steps[here - 1]!)} keys="k" />
                 <Button icon="down" label="Next message" kind="bare" small hideLabel onClick={() => steps[here + 1] !== undefined && select(steps[here + 1]!)} keys="j" />
               </div>
               <Figures>{[duration(totals.ms || undefined), totals.read > 0 ? `${tokens(totals.read)} in, ${Math.round((100 * totals.cached) / totals.read)} % cached` : undefined, totals.out > 0 ? `${tokens(totals.out)} out` : undefined, totals.known ? <b key="c">{cost(totals.cost)}{totals.unknown > 0 ? ` and ${totals.unknown} unknown` : ""}</b> : "cost unknown"]}</Figures>
-            </header>
-            {!settled ? <div className="flow" /> : layer === "doctor" ? <Findings view={doctor} selected={selected} onSelect={select} /> : <Transcript store={store} version={store.version} path={path} selected={selected} narrow onSelect={select} onContinue={(entry) => { select(entry); setLayer("continue"); }} onRaw={raw} onNote={setNoting} noting={noting} write={write} agents={AGENTS} />}
+            </header>}
+            {!settled ? <div className="flow" /> : layer === "doctor" ? diagnosis : <Transcript store={store} version={store.version} path={path} selected={selected} block={block} narrow onSelect={select} onContinue={(entry) => { select(entry); setLayer("continue"); }} onRaw={raw} onNote={setNoting} noting={noting} write={write} agents={AGENTS} />}
             <Composer store={store} selected={selected} path={path} open={layer === "continue" || layer === "edit"} edit={layer === "edit"} write={write} onOpen={() => setLayer("continue")} onClose={() => setLayer(undefined)} onSelect={select} />
           </aside>}
         </div>
@@ -300,7 +326,7 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
       {route.view === "transcript" && (
         <div className="work readwork">
           <Outline store={store} path={path} selected={selected} onSelect={select} />
-          <Printing.Provider value={printing}><Transcript store={store} version={store.version} path={path} selected={selected} onSelect={select} onContinue={(entry) => { select(entry); setLayer("continue"); }} onRaw={raw} onNote={setNoting} noting={noting} write={write} agents={AGENTS} /></Printing.Provider>
+          <Printing.Provider value={printing}><Transcript store={store} version={store.version} path={path} selected={selected} block={block} onSelect={select} onContinue={(entry) => { select(entry); setLayer("continue"); }} onRaw={raw} onNote={setNoting} noting={noting} write={write} agents={AGENTS} /></Printing.Provider>
           <div className="foot">
             <Ruler store={store} path={path} selected={selected} open={layer === "context"} onToggle={() => setLayer(layer === "context" ? undefined : "context")} onSelect={select} />
             <Composer store={store} selected={selected} path={path} open={layer === "continue" || layer === "edit"} edit={layer === "edit"} write={write} onOpen={() => setLayer("continue")} onClose={() => setLayer(undefined)} onSelect={select} />
@@ -308,18 +334,20 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
         </div>
       )}
       <Suspense fallback={<div className="waiting">…</div>}>
-        {route.view === "compare" && <Compare store={store} path={path} onSelect={(entry) => { select(entry); go("transcript"); }} />}
+        {route.view === "compare" && <Compare store={store} path={path} onSelect={(entry, key) => navigate(`/s/${key}/transcript?at=${encodeURIComponent(entry)}`)} />}
         {route.view === "wire" && <Wire store={store} path={path} selected={selected} />}
-        {layer === "branch" && selected !== undefined && <NameBranch store={store} entry={path.at(-1) ?? selected} onClose={() => setLayer(undefined)} />}
-        {layer === "merge" && <Merge store={store} path={path} onClose={() => setLayer(undefined)} onSelect={select} />}
-        {layer === "export" && <Export store={store} path={path} onClose={() => setLayer(undefined)} />}
-        {layer === "raw" && rawOf !== undefined && <Raw session={store.key} entry={rawOf} onClose={() => setLayer(undefined)} />}
-        {layer === "commands" && <Palette actions={actions} onClose={() => setLayer((now) => (now === "commands" ? undefined : now))} />}
-        {layer === "find" && <Find store={store} onClose={() => setLayer(undefined)} onSelect={(entry) => { select(entry); setLayer(undefined); }} />}
+        {layer === "branch" && selected !== undefined && <NameBranch store={store} entry={path.at(-1) ?? selected} onClose={close("branch")} />}
+        {layer === "merge" && <Merge store={store} path={path} onClose={close("merge")} onSelect={select} />}
+        {layer === "export" && <Export store={store} path={path} onClose={close("export")} />}
+        {layer === "raw" && rawOf !== undefined && <Raw session={store.key} entry={rawOf} onClose={close("raw")} />}
+        {layer === "commands" && <Palette actions={actions} onClose={close("commands")} />}
+        {layer === "find" && <Find store={store} onClose={close("find")} onSelect={(entry, block) => { select(entry, block); setLayer(undefined); }} />}
+        {layer === "rename" && <Rename store={store} onClose={close("rename")} />}
       </Suspense>
+      {layer === "doctor" && (phone || route.view !== "canvas") && <aside className="over">{diagnosis}</aside>}
       {asking && running.length > 0 && <p className="toast note" role="status"><Icon name="stop" />Press Esc again to stop {running.length === 1 ? "the answer" : plural(running.length, "answer")}.</p>}
-      {store.waiting.size > 0 && (route.view === "compare" || route.view === "wire" || (phone && route.view === "canvas")) && <button type="button" className="toast waits" onClick={() => go("transcript")}><Icon name="alert" />{[...store.waiting.values()].map((one) => one.tool).join(", ")} waits for you</button>}
-      {layer === "keys" && <KeySheet onClose={() => setLayer(undefined)} />}
+      {store.waiting.size > 0 && (route.view === "compare" || route.view === "wire" || (phone && route.view === "canvas")) && <button type="button" className="toast waits" onClick={() => go("transcript")}><Icon name="alert" />{[...store.waiting.values()].map((one) => one.tool).join(", ")}: waiting for your approval</button>}
+      {layer === "keys" && <KeySheet onClose={close("keys")} />}
       <nav className="tabs" aria-label="view">
         {PHONE.map(([view, label, icon]) => <button key={view} type="button" aria-current={route.view === view ? "page" : undefined} onClick={() => go(view)}><Icon name={icon} />{label}</button>)}
         <button type="button" className="new" aria-label="Continue" onClick={() => { go("transcript"); setLayer("continue"); }}><Icon name="plus" /></button>
@@ -342,32 +370,19 @@ function useSettled(begun: boolean): boolean {
 }
 
 /** Goes by itself when the server answers again. */
-function Lost({ store }: { store: SessionStore }) {
+function Lost({ store, write }: { store: SessionStore; write: boolean }) {
   const [, setTick] = useState(0);
   useEffect(() => {
     const timer = window.setInterval(() => setTick((now) => now + 1), 1000);
     return () => window.clearInterval(timer);
   }, []);
+  if (store.deleted)
+    return <p className="lost" role="status"><Icon name="alert" className="s" />This session was deleted.{write && <Button label="Restore" small onClick={() => void restoreSession(store.key).catch((error: Error) => store.fail(error))} />}<Button label="All sessions" small onClick={() => navigate("/")} /></p>;
   const left = Math.max(0, Math.ceil(((store.nextTry ?? 0) - Date.now()) / 1000));
   return <p className="lost" role="status"><Icon name="alert" className="s" />Connection lost. Shown as of {clock(store.lostAt)}; {left > 0 ? `next try in ${left} s` : "trying again"}.</p>;
 }
 
-function Findings({ view, selected, onSelect }: { view?: DoctorView; selected?: string; onSelect: (id: string) => void }) {
-  if (view === undefined) return <div className="flow"><p className="empty">Looking…</p></div>;
-  const mark = (one: Finding) => (one.effect === "refuses" ? "alert" : one.effect === "drops" ? "dropped" : "weakened");
-  return (
-    <div className="flow doctor" aria-label="findings">
-      {view.findings.length === 0 && view.problems.length === 0 && <p className="empty"><Icon name="check" /> Nothing to repair{view.target === undefined ? "" : ` for ${view.target}`}.</p>}
-      {view.problems.map((one, at) => <div key={at} className="fd"><span className="lv loss dropped"><Icon name="alert" />line {one.line ?? "?"}</span><p>{one.message}</p></div>)}
-      {view.findings.map((one) => (
-        <button key={one.n} type="button" className={`fd ${one.entry === selected ? "here" : ""}`} onClick={() => one.entry !== undefined && onSelect(one.entry)}>
-          <span className={`lv loss ${one.severity === "error" ? "dropped" : "weakened"}`}><Icon name={mark(one)} />{one.severity}</span>
-          <span className="where">{one.repaired ? "repaired on a copy when sent" : "refused as it stands"}</span>
-          <p>{one.message}</p>
-          <p className="rem">{one.remedy}</p>
-          <code className="path">{one.path}</code>
-        </button>
-      ))}
-    </div>
-  );
+/** Deletes a session, or closes a file, and goes back to the list, which offers to undo it. */
+function remove(session: Session, store: SessionStore): void {
+  void removeSession(session).then((toast) => { part(toast); navigate("/"); }, (error: Error) => store.fail(error));
 }

@@ -68,6 +68,7 @@ export class SessionStore {
   progress = new Map<string, { state: string; text?: string; ms?: number }>();
   connection: Connection = "connecting";
   lostAt?: number;
+  deleted = false; // or otherwise not there any more; it may come back
   nextTry?: number;
   error?: ApiError | Error;
   problem?: Error;
@@ -216,6 +217,7 @@ export class SessionStore {
     this.#source = source;
     source.onopen = () => {
       this.connection = "open";
+      this.deleted = false;
       this.#retry = 500;
       this.changed();
     };
@@ -239,7 +241,7 @@ export class SessionStore {
     this.nextTry = Date.now() + this.#retry;
     this.changed();
     window.clearTimeout(this.#waiting);
-    this.#waiting = window.setTimeout(() => void this.#load(0).then(() => this.#listen(), () => this.#again()), this.#retry);
+    this.#waiting = window.setTimeout(() => void this.#load(0).then(() => this.#listen(), (error: Error) => { this.deleted = error instanceof ApiError && error.status === 404; this.#again(); }), this.#retry);
     this.#retry = Math.min(this.#retry * 2, 10_000);
   }
 
@@ -290,14 +292,14 @@ export class SessionStore {
     usage: () => undefined,
     settled: (data: { node: string; entry?: string; error?: { message?: string } | string }) => {
       const who = this.live.get(data.node)?.model ?? "the model";
-      this.announcement = data.error === undefined ? `${who} has answered` : `the answer of ${who} ended in an error`;
+      this.announcement = data.error === undefined ? `${who} has answered` : `the answer of ${who} failed`;
       this.live.delete(data.node);
     },
     tool: (data: { callId: string; state: string; text?: string; ms?: number }) => {
       this.progress.set(data.callId, data);
     },
     waiting: (data: Approval) => {
-      this.announcement = `${data.tool} waits for you`;
+      this.announcement = `${data.tool} needs your approval`;
       this.waiting.set(asking(data), data);
     },
     answered: (data: { run: string; callId: string }) => {

@@ -3,7 +3,7 @@
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { useContext, useEffect, useLayoutEffect, useMemo, useRef } from "react";
 
-import { Blocks, pretty, Unfolded, type Results } from "./blocks";
+import { Blocks, Linked, Raw, Unfolded, type Results, type Where } from "./blocks";
 import { clock, cost, day, duration, plural, tokens } from "./format";
 import { Icon } from "./icons";
 import { Notes, Rating } from "./notes";
@@ -22,8 +22,9 @@ export type TranscriptProps = {
   version: number;
   path: readonly string[];
   selected?: string;
+  block?: number; // of the selected message
   narrow?: boolean; // beside the canvas
-  onSelect: (id: string) => void;
+  onSelect: (id: string, block?: number) => void;
   onContinue: (id: string) => void;
   onRaw: (id: string) => void;
   onNote?: (id: string | undefined) => void;
@@ -86,6 +87,15 @@ export function Transcript(props: TranscriptProps) {
     const over = there !== undefined && there.start <= box.scrollTop && there.end >= box.scrollTop + box.clientHeight;
     if (!whole && !over) virtual.scrollToIndex(at, { align: there !== undefined && there.size > box.clientHeight ? "start" : "center" });
   });
+  // A link to a block shows that block: once its contents are there, and until the reader scrolls.
+  // A click selects a block, too, but the reader folds and unfolds it.
+  const clicked = useRef<string>(undefined);
+  const linked = clicked.current === `${selected} ${props.block}` ? undefined : linkedBlock(store, selected, props.block);
+  const onSelect = (id: string, block?: number) => { clicked.current = `${id} ${block}`; props.onSelect(id, block); };
+  useEffect(() => {
+    if (linked === undefined || held.current !== linked.entry) return;
+    scroller.current?.querySelector(`article[data-entry="${CSS.escape(linked.entry)}"] [data-block="${linked.block}"]`)?.scrollIntoView({ block: "nearest" });
+  });
   const release = () => { held.current = undefined; };
   // Rows that come before what is being read leave it where it is.
   const anchor = useRef<{ id: string; offset: number }>(undefined);
@@ -106,31 +116,44 @@ export function Transcript(props: TranscriptProps) {
   if (printing)
     return <div className="read"><div className="page"><Title store={store} />{rows.map((row, at) => <Turn key={row.id} row={row} {...props} selected={undefined} on={on} first={at === 0} last={at === rows.length - 1} />)}</div></div>;
   return (
-    <div className={narrow ? "flow" : "read"} ref={scroller} tabIndex={0} aria-label="transcript" onWheel={release} onPointerDown={release} onTouchMove={release} onKeyDown={release}>
-      <div className={narrow ? "narrowpage" : "page"} style={{ height: virtual.getTotalSize() + (live.length > 0 ? 0 : 40) }}>
-        {items.map((item) => {
-          const row = rows[item.index]!;
-          return (
-            <div key={item.key} data-index={item.index} ref={virtual.measureElement} className="slot" style={{ transform: `translateY(${item.start}px)` }}>
-              {item.index === 0 && !narrow && <Title store={store} />}
-              <Turn row={row} {...props} on={on} first={item.index === 0} last={item.index === rows.length - 1} />
-            </div>
-          );
-        })}
+    <Linked.Provider value={linked}>
+      <div className={narrow ? "flow" : "read"} ref={scroller} tabIndex={0} aria-label="transcript" onWheel={release} onPointerDown={release} onTouchMove={release} onKeyDown={release}>
+        <div className={narrow ? "narrowpage" : "page"} style={{ height: virtual.getTotalSize() + (live.length > 0 ? 0 : 40) }}>
+          {items.map((item) => {
+            const row = rows[item.index]!;
+            return (
+              <div key={item.key} data-index={item.index} ref={virtual.measureElement} className="slot" style={{ transform: `translateY(${item.start}px)` }}>
+                {item.index === 0 && !narrow && <Title store={store} />}
+                <Turn row={row} {...props} onSelect={onSelect} on={on} first={item.index === 0} last={item.index === rows.length - 1} />
+              </div>
+            );
+          })}
+        </div>
+        {store.loaded && rows.length === 0 && live.length === 0 && <p className="empty">No messages yet.</p>}
+        {live.map((node) => <LiveTurn key={node.node} node={node} store={store} />)}
       </div>
-      {live.map((node) => <LiveTurn key={node.node} node={node} store={store} />)}
-    </div>
+    </Linked.Provider>
   );
 }
 
-function Turn({ row, store, selected, on, onSelect, onContinue, onRaw, onNote, noting, write, narrow, agents, first, last }: TranscriptProps & { row: Row; on: ReadonlySet<string>; first: boolean; last: boolean }) {
+/** The block that is selected: of a result, the call that it stands in. */
+function linkedBlock(store: SessionStore, selected: string | undefined, block: number | undefined): { entry: string; block: number } | undefined {
+  if (selected === undefined) return undefined;
+  const caller = store.tree.callers.get(selected);
+  if (caller === undefined) return block === undefined ? undefined : { entry: selected, block };
+  const call = store.tree.rows.get(selected)?.call?.id;
+  const at = store.entries.get(caller)?.message.content.findIndex((one) => one.type === "toolCall" && one.id === call) ?? -1;
+  return at < 0 ? undefined : { entry: caller, block: at };
+}
+
+function Turn({ row, store, selected, block, on, onSelect, onContinue, onRaw, onNote, noting, write, narrow, agents, first, last }: TranscriptProps & { row: Row; on: ReadonlySet<string>; first: boolean; last: boolean }) {
   const results = resultsOf(store, row.id, on);
   const entry = store.entries.get(row.id);
   const siblings = store.tree.siblings(row.id);
   const here = selected !== undefined && (selected === row.id || store.tree.callers.get(selected) === row.id);
   const mine = row.role === "user";
   if (row.role === "compaction")
-    return <div className="compact"><Icon name="fold" /> Compacted here: what follows was read after a summary <button type="button" className="btn small bare" onClick={() => onRaw(row.id)}>Raw</button></div>;
+    return <div className="compact"><Icon name="fold" /> Compacted here. Later answers read a summary of what comes before. <button type="button" className="btn small bare" onClick={() => onRaw(row.id)}>Raw</button></div>;
   return (
     <>
       {siblings.length > 1 && (
@@ -141,7 +164,7 @@ function Turn({ row, store, selected, on, onSelect, onContinue, onRaw, onNote, n
           ))}
         </nav>
       )}
-      <article className={`turn ${mine ? "mine" : ""} ${here ? "here" : ""} ${first ? "first" : ""} ${last ? "last" : ""}`} data-entry={row.id} onClick={() => onSelect(row.id)}>
+      <article className={`turn ${mine ? "mine" : ""} ${here ? "here" : ""} ${first ? "first" : ""} ${last ? "last" : ""}`} data-entry={row.id} onClick={(event) => onSelect(row.id, blockOf(event))}>
         <Glyph row={row} />
         <div className="main">
           <div className="who">
@@ -155,7 +178,7 @@ function Turn({ row, store, selected, on, onSelect, onContinue, onRaw, onNote, n
               {write && <Button icon="branch" label="Continue from here" kind="bare" small hideLabel onClick={() => onContinue(row.id)} keys="c" />}
               {write && row.role === "assistant" && <Rating store={store} row={row} />}
               {write && <Button icon="note" label="Note" kind="bare" small hideLabel onClick={() => onNote?.(row.id)} keys="N" />}
-              <Button icon="link" label="Copy a link to this message" kind="bare" small hideLabel onClick={() => void navigator.clipboard?.writeText(linkTo(row.id))} />
+              <Button icon="link" label={here && block !== undefined ? "Copy a link to this block" : "Copy a link to this message"} kind="bare" small hideLabel onClick={() => copyLink(row.id, here ? block : undefined)} />
               <Button icon="wire" label="Raw JSON" kind="bare" small hideLabel onClick={() => onRaw(row.id)} keys="r" />
             </span>
           </div>
@@ -164,22 +187,32 @@ function Turn({ row, store, selected, on, onSelect, onContinue, onRaw, onNote, n
           ) : (
             <div className="words txt">
               <Blocks content={entry.message.content} session={store.key} entry={row.id} results={results} />
-              {entry.message.fields !== undefined && <pre className="lines">{pretty(entry.message.fields).slice(0, 4000)}</pre>}
+              {entry.message.fields !== undefined && <Fields row={row} fields={entry.message.fields} more={entry.message.detailsMore} where={{ session: store.key, entry: row.id, block: -1 }} onRaw={onRaw} />}
             </div>
           )}
           {agents !== undefined && row.spawned?.map((key) => (
             <button key={key} type="button" className="btn small subagent" onClick={(event) => { event.stopPropagation(); agents.open(key); }}><Icon name="agent" />Sub-agent{agents.title(key) === undefined ? "" : `: ${agents.title(key)!}`}</button>
           ))}
           {entry !== undefined && <Notes store={store} entry={entry} write={write} writing={noting === row.id} onDone={() => onNote?.(undefined)} />}
-          {row.error !== undefined && (
-            <div className="err"><Icon name="alert" /><div><b>The answer ended in an error</b><p>{row.error}</p></div></div>
+          {row.error !== undefined && row.stop !== "aborted" && (
+            <div className="err"><Icon name="alert" /><div><b>The answer failed</b><p>{row.error}</p></div></div>
           )}
           {row.bad !== undefined && <div className="err"><Icon name="alert" /><div><b>This line cannot be read</b><p>{row.bad}</p></div></div>}
-          {row.stop === "length" && <p className="dim">Stopped at the limit of its length.</p>}
-          {row.stop === "aborted" && <p className="dim">Stopped.</p>}
+          {row.stop === "length" && <p className="dim">Stopped at the output token limit.</p>}
+          {row.stop === "aborted" && <p className="dim">Stopped before it was complete.</p>}
         </div>
         {!narrow && <Margin row={row} />}
       </article>
+    </>
+  );
+}
+
+/** The record of a role that is not modelled: named by what it says, its JSON folded unless nothing else can be shown. */
+function Fields({ row, fields, more, where, onRaw }: { row: Row; fields: unknown; more?: number; where: Where; onRaw: (id: string) => void }) {
+  return (
+    <>
+      <Raw title={row.text || row.role} value={fields} where={where} icon="record" open={row.text === ""} />
+      {more !== undefined && <button type="button" className="btn small bare" onClick={() => onRaw(row.id)}>Show {more.toLocaleString()} more characters</button>}
     </>
   );
 }
@@ -192,6 +225,7 @@ function Title({ store }: { store: SessionStore }) {
     <header className="title">
       <h1>{session.title}</h1>
       <Figures>{[session.writtenAs, first === undefined ? undefined : `${day(first)}, ${clock(first)}`, plural(Math.max(1, tree.leaves().length), "path"), plural(store.loaded ? tree.rows.size : session.messages, "message"), session.cost === undefined ? "cost unknown" : `${cost(session.cost)}${(session.unpriced ?? 0) > 0 ? ` and ${plural(session.unpriced ?? 0, "answer")} unknown` : ""}`]}</Figures>
+      {store.problems.length > 0 && <div className="err"><Icon name="alert" /><div><b>{plural(store.problems.length, "line")} could not be read</b>{store.problems.slice(0, 5).map((one, at) => <p key={at}>{one.line === undefined ? "" : `line ${one.line}: `}{one.message}</p>)}{store.problems.length > 5 && <p>{store.problems.length - 5} more: see the doctor (d)</p>}</div></div>}
     </header>
   );
 }
@@ -214,20 +248,30 @@ function Margin({ row }: { row: Row }) {
         </>
       )}
       {row.role === "assistant" && usage === undefined && <span>tokens unknown</span>}
-      {row.stop !== undefined && row.stop !== "stop" && row.stop !== "toolUse" && <span>{row.stop}</span>}
+      {row.stop !== undefined && <span>ended: {STOPS[row.stop] ?? row.stop}</span>}
       {(row.notes ?? 0) > 0 && <span><Icon name="note" className="xs" /> {plural(row.notes ?? 0, "note")}</span>}
     </aside>
   );
 }
 
+const STOPS: Record<string, string> = { stop: "complete", toolUse: "tool use", length: "token limit", aborted: "stopped" };
+
 function share(part: number, whole: number): number {
   return whole === 0 ? 0 : (100 * part) / whole;
 }
 
-function linkTo(entry: string): string {
+function copyLink(entry: string, block: number | undefined): void {
   const url = new URL(window.location.href);
   url.searchParams.set("at", entry);
-  return url.href;
+  if (block === undefined) url.searchParams.delete("block");
+  else url.searchParams.set("block", String(block));
+  void navigator.clipboard?.writeText(url.href);
+}
+
+/** The number of the block that was clicked. */
+function blockOf(event: React.MouseEvent): number | undefined {
+  const found = (event.target as Element).closest("[data-block]")?.getAttribute("data-block");
+  return found === null || found === undefined ? undefined : Number(found);
 }
 
 const NOWHERE: ReadonlySet<string> = new Set();
@@ -238,7 +282,7 @@ function LiveTurn({ node, store }: { node: LiveNode; store: SessionStore }) {
     <article className="turn live last">
       <Glyph row={{ role: "assistant" }} />
       <div className="main">
-        <div className="who"><b>{node.model}</b><i className="pulse" /><span className="dim">writing</span></div>
+        <div className="who"><b>{node.model}</b><i className="pulse" /><span className="dim">answering</span></div>
         <div className="words txt">
           <Blocks content={node.content} session={store.key} entry={node.node} results={results} />
           <i className="caret" />

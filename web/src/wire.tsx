@@ -6,12 +6,13 @@ import { useCallback, useEffect, useMemo, useRef, useState, type RefObject } fro
 import { get } from "./http";
 import { bytes, plural } from "./format";
 import { Icon } from "./icons";
+import { ModelField } from "./models";
 import { BranchChip, Button, Glyph, Loss, speaker } from "./parts";
 import { oneLine, visible } from "./plain";
 import { setQuery, useRoute } from "./route";
 import { summary, type Stored } from "./stored";
 import type { SessionStore } from "./store";
-import type { Model, WireLine, WireLoss, WireView } from "./types";
+import type { WireLine, WireLoss, WireView } from "./types";
 
 const PARTS = ["request", "answer", "stream"] as const;
 const LINE = 22;
@@ -25,7 +26,6 @@ export default function Wire({ store, path, selected }: { store: SessionStore; p
   const as = route.query.get("as") ?? undefined;
   const model = route.query.get("model") ?? undefined;
   const differences = route.query.has("differences");
-  const [models, setModels] = useState<Model[]>([]);
   const part = PARTS.find((one) => one === route.query.get("part")) ?? "request";
   const to = selected ?? path.at(-1);
   const [view, setView] = useState<WireView>();
@@ -33,9 +33,7 @@ export default function Wire({ store, path, selected }: { store: SessionStore; p
   const [chosen, setChosen] = useState<number>();
   useEffect(() => {
     void get<{ wires: { id: string; label: string }[] }>("/api/dialects").then(setDialects, () => undefined);
-    void get<{ models: Model[] }>("/api/models", { limit: 400 }).then((answer) => setModels(answer.models.filter((one) => one.api !== "")), () => undefined);
   }, []);
-  const speak = (name: string) => setQuery({ model: name || undefined, as: undefined });
   useEffect(() => {
     const abort = new AbortController();
     setProblem(undefined);
@@ -89,15 +87,14 @@ export default function Wire({ store, path, selected }: { store: SessionStore; p
       <div className="bar">
         <span>As</span>
         <select className="field" value={as ?? view?.dialect ?? ""} onChange={(event) => setQuery({ as: event.target.value, model: undefined })} aria-label="dialect">{dialects.wires.map((one) => <option key={one.id} value={one.id}>{one.label}</option>)}</select>
-        <label className="wide">for <input key={model} className="field" list="wire-models" defaultValue={model} placeholder={visible(view?.model ?? "any model")} aria-label="model" onChange={(event) => models.some((one) => one.name === event.target.value) && speak(event.target.value)} onKeyDown={(event) => event.key === "Enter" && speak(event.currentTarget.value.trim())} onBlur={(event) => event.target.value.trim() === "" && model !== undefined && speak("")} /></label>
-        <datalist id="wire-models">{models.map((one) => <option key={one.name} value={one.name}>{one.api}</option>)}</datalist>
+        <label className="wide">for <ModelField label="model" value={model} placeholder={view?.model ?? "any model"} onChange={(name) => setQuery({ model: name, as: undefined })} /></label>
         <span className="wide">at message {to === undefined ? 0 : path.indexOf(to) + 1} of</span>
         <span className="wide"><BranchChip name={branch?.name ?? "this path"} current /></span>
         <span className="seg" role="group" aria-label="part">{PARTS.map((one) => <button key={one} type="button" aria-pressed={part === one} onClick={() => setQuery({ part: one === "request" ? undefined : one })}>{one.charAt(0).toUpperCase() + one.slice(1)}</button>)}</span>
         <span className="push" />
         <Loss severity="dropped">{losses.filter((loss) => loss.severity === "dropped").length} dropped</Loss>
         <Loss severity="weakened">{losses.filter((loss) => loss.severity === "weakened").length} weakened</Loss>
-        {view !== undefined && view.hidden > 0 && <span className="dim wide"><Icon name="record" className="xs" /> {view.hidden} bookkeeping, hidden</span>}
+        {view !== undefined && view.hidden > 0 && <span className="dim wide"><Icon name="record" className="xs" /> {view.hidden} records, hidden</span>}
         {view?.curl !== undefined && <Button icon="copy" label="Copy as curl" small onClick={() => void navigator.clipboard?.writeText(view.curl!)} />}
       </div>
       {problem !== undefined && <p className="err" role="alert"><Icon name="alert" />{problem}</p>}
@@ -249,7 +246,7 @@ function SentPane({ lines, pane, box, losses, chosen, onChoose, onScroll }: { li
         {pane.getVirtualItems().map((item) => {
           const line = lines[item.index]!;
           const style = { position: "absolute" as const, top: item.start, left: 0, right: 0 };
-          if ("alike" in line) return <div key={item.key} className="ln alike dim" style={style}><span className="no" /><span>{plural(line.alike, "line")} alike</span></div>;
+          if ("alike" in line) return <div key={item.key} className="ln alike dim" style={style}><span className="no" /><span>{plural(line.alike, "unchanged line")}</span></div>;
           if ("ghost" in line)
             return <div key={item.key} className={`ln ghost ${chosen === line.ghost.n ? "sel" : ""}`} style={style} onClick={() => onChoose(line.ghost.n)}><span className="no" /><code>{line.ghost.what} is not sent</code><Loss severity={line.ghost.severity}>{line.ghost.n}</Loss></div>;
           const loss = line.loss?.map((n) => byNumber.get(n)).find((one) => one !== undefined);
