@@ -483,6 +483,11 @@ class Http1Reply:
         """Whether the whole body has been read."""
         return self._is_whole and not self._parts
 
+    @property
+    def arrived(self) -> int:
+        """Bytes that `chunk` returns at once."""
+        return self._size
+
     async def chunk(self) -> bytes:
         while True:
             parts = self._parts

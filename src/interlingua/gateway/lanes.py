@@ -58,8 +58,10 @@ from .replying import Reply
 from .rewriting import Cutter, frames, renaming, valid_text, with_option, without_repeats
 from .routing import Place
 from .skimming import Skimmer
+from .turns import Turns
 
 LARGE_BODY = 64 * 1024  # bytes of a request above which it is worked on beside the event loop
+_FIRST = 2048  # bytes of a stream that do not wait for the rest, where all of it has come at once
 _SETTLING = 0.2  # seconds that an upstream may take to end its body after the last event
 _MESSAGE_EVENTS = frozenset({Start, Done, Error})
 _SILENT = frozenset({Start, TextStart, ThinkingStart, ToolCallStart, BlockStart})  # that show nothing of the answer
@@ -234,6 +236,7 @@ class Attempt:
         *,
         holds: bool,
         remember: Callable[[Exchange, AssistantMessage, str], None],
+        turns: Turns,
         save: Callable[[], Awaitable[None]] | None = None,
         prompts: SentPrompts | None = None,
         may_break: bool = False,
@@ -245,6 +248,7 @@ class Attempt:
         self._incoming = incoming
         self._reply = reply
         self._transport = transport
+        self._turns = turns
         self._holds = holds  # back what shows nothing, so that another place may still answer
         self._pending: list[bytes] = []
         self._stamp = int(time.time() * 1000)
@@ -427,7 +431,7 @@ class Attempt:
         """The events of a stream, as they come together; the last is its end."""
         decoder, watch, upstream = self._decoder(made), self._watch, self._upstream
         assert watch is not None and upstream is not None
-        chunk = head
+        chunk, rest = head[:_FIRST], head[_FIRST:]
         while chunk:
             events: Batch = []
             for frame in framing.feed(chunk):
@@ -438,7 +442,11 @@ class Attempt:
                     return
                 watch.pause()
                 watch.resume()
-            chunk = await upstream.chunk()
+            chunk, rest = rest or await upstream.chunk(), b""
+            if chunk:
+                await self._turns.take(len(chunk))
+                if getattr(upstream, "arrived", 0):  # while it waited
+                    chunk += await upstream.chunk()
             if watch.why is not None:
                 raise watch.why
         events = [event for frame in framing.close() for event in decoder.feed(frame)]

@@ -58,6 +58,7 @@ from .routing import Place, Plan, Router
 from .settings import Settings
 from .state import StateError
 
+from .turns import Turns
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -109,6 +110,7 @@ class Gateway:
         self.open_exchanges = 0
         self._ended: list[tuple[Exchange, Reservation | None]] = []  # not yet in the books
         self._closing: asyncio.Task[None] | None = None
+        self._turns = Turns()
 
     @property
     def connectors(self) -> ConnectorRegistry:
@@ -450,6 +452,7 @@ class Gateway:
                     may_break=before is not None or (more and plan.continues),
                     before=before,
                     encoder=encoder if before is not None else None,
+                    turns=self._turns,
                 )
                 sent = reply.sent
                 try:

@@ -1,0 +1,44 @@
+"""Fair scheduling of streams: a response that has begun gives way to those that are about to begin.
+
+An event loop runs everything that is ready before it polls its sockets again. When many streams have much to translate,
+a new request would wait for all of them at each of its steps. So one pass of the loop translates a few kilobytes of the
+streams that have begun, first come first served; the rest waits for the next pass.
+"""
+
+import asyncio
+from collections import deque
+
+_BUDGET = 4096  # bytes per pass; the chunk that exceeds it is still translated as a whole
+
+
+class Turns:
+    """The streams of one event loop that have something to translate."""
+
+    def __init__(self) -> None:
+        self._left = _BUDGET
+        self._is_counting = False  # `_begin_pass` is scheduled
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    async def take(self, size: int) -> None:
+        """Waits until `size` bytes may be translated."""
+        loop = asyncio.get_running_loop()
+        if not self._is_counting:
+            self._is_counting = True
+            loop.call_soon(self._begin_pass, loop)
+        if self._left > 0 and not self._waiting:
+            self._left -= size
+            return
+        turn = loop.create_future()
+        self._waiting.append((size, turn))
+        await turn
+
+    def _begin_pass(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._left = _BUDGET
+        while self._waiting and self._left > 0:
+            size, turn = self._waiting.popleft()
+            if not turn.done():  # the exchange may have been cancelled
+                self._left -= size
+                turn.set_result(None)
+        self._is_counting = self._left < _BUDGET
+        if self._is_counting:
+            loop.call_soon(self._begin_pass, loop)
