@@ -13,6 +13,7 @@ import functools
 import os
 import re
 import threading
+import time
 import tomllib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -322,7 +323,7 @@ class Catalogue:
 
     def describe(self, provider: str, model_id: str) -> ModelDescriptor | None:
         """What is known of a model, or None if nothing is."""
-        return self._described_at(provider, model_id, _moment(None).replace(second=0, microsecond=0))
+        return self._described_at(provider, model_id, _moment(None))
 
     def _describe(self, provider: str, model_id: str, at: datetime) -> ModelDescriptor | None:
         original = self._original(provider, model_id)[1]
@@ -458,7 +459,7 @@ class Catalogue:
         return self._row(provider, model_id) is not None or any(self._noted(provider, model_id))
 
     def _rates(self, provider: str, model_id: str, at: datetime, tier: str | None) -> Rates | None:
-        return self._rates_at(provider, model_id, at.replace(second=0, microsecond=0), tier)
+        return self._rates_at(provider, model_id, at, tier)
 
     def _find_rates(self, provider: str, model_id: str, at: datetime, tier: str | None) -> Rates | None:
         for notes in self._noted(provider, model_id):
@@ -547,14 +548,18 @@ def _has(model: ModelDescriptor, terms: list[str]) -> bool:
 
 
 def _moment(at: datetime | int | None) -> datetime:
-    if at is None:
-        return datetime.now(UTC)
+    """The minute of a time, by default the present one: prices differ at most from one minute to the next."""
     if isinstance(at, datetime):
-        return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+        return at.replace(second=0, microsecond=0, tzinfo=at.tzinfo or UTC)
     try:
-        return datetime.fromtimestamp(at / 1000, UTC)
+        return _minute(int((time.time() if at is None else at / 1000) // 60))
     except (OverflowError, ValueError, OSError):  # a time that has no calendar
-        return datetime.now(UTC)
+        return _moment(None)
+
+
+@functools.lru_cache(maxsize=64)
+def _minute(number: int) -> datetime:
+    return datetime.fromtimestamp(number * 60, UTC)
 
 
 def levels(model: ModelDescriptor) -> tuple[str, ...]:
