@@ -59,7 +59,7 @@ def _is_usual(wire: dict[str, Any]) -> bool:
         return False
     if "tools" in wire and not wire["tools"]:
         return False
-    return all(type(wire[key]) is _USUAL[key] for key in wire)
+    return list(map(type, wire.values())) == list(map(_USUAL.get, wire))
 
 
 _USUAL: dict[str, Any] = {

@@ -68,8 +68,13 @@ def decode_answer(wire: dict[str, Any], content: Content, base: AssistantMessage
         stop_detail=stop,
         error_message=f"the provider stopped: {_refusal(wire, stop)}" if reason == "error" else None,
     )
-    blocks = wire.get("content")  # blocks have residuals of their own
-    emitted = _encode_answer(message, blocks if isinstance(blocks, list) else encode_content(blocks_of(content), QUIET))
+    blocks, usage = wire.get("content"), wire.get("usage")
+    # Content blocks and usage have residuals of their own.
+    emitted = _encode_answer(
+        message,
+        blocks if isinstance(blocks, list) else encode_content(blocks_of(content), QUIET),
+        usage if isinstance(usage, dict) else _encode_usage(None),
+    )
     return keeping_response(message, API, wire, emitted)
 
 
@@ -123,10 +128,11 @@ def encode_response(
 
 
 def whole_answer(message: AssistantMessage, content: Any) -> dict[str, Any]:
-    return put_back(_encode_answer(message, content), message.extra.get(API, {}).get(RESPONSE, {}))
+    emitted = _encode_answer(message, content, _encode_usage(message.usage))
+    return put_back(emitted, message.extra.get(API, {}).get(RESPONSE, {}))
 
 
-def _encode_answer(message: AssistantMessage, content: Any) -> dict[str, Any]:
+def _encode_answer(message: AssistantMessage, content: Any, usage: dict[str, Any]) -> dict[str, Any]:
     return {
         "id": message.response_id or generated_id(message, "msg_"),
         "type": "message",
@@ -135,7 +141,7 @@ def _encode_answer(message: AssistantMessage, content: Any) -> dict[str, Any]:
         "content": content,
         "stop_reason": own_stop_reason(message, STOP_REASONS) or WIRE_STOP_REASONS.get(message.stop_reason or ""),
         "stop_sequence": None,
-        "usage": _encode_usage(message.usage),
+        "usage": usage,
     }
 
 

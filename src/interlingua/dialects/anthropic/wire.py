@@ -77,10 +77,12 @@ def _models(names: Sequence[str]) -> dict[str, Any]:
 # docs.claude.com/en/api/rate-limits, Response headers: resets are RFC 3339 times.
 def _rate_headers(quotas: Mapping[str, Any]) -> dict[str, str]:
     headers: dict[str, str] = {}
+    now = time.time()
     for what, quota in quotas.items():
-        headers[f"anthropic-ratelimit-{what}-limit"] = str(quota.limit)
-        headers[f"anthropic-ratelimit-{what}-remaining"] = str(quota.remaining)
-        headers[f"anthropic-ratelimit-{what}-reset"] = _moment(int(time.time() + quota.reset))
+        name = f"anthropic-ratelimit-{what}"
+        headers[f"{name}-limit"] = str(quota.limit)
+        headers[f"{name}-remaining"] = str(quota.remaining)
+        headers[f"{name}-reset"] = _moment(int(now + quota.reset))
     return headers
 
 
