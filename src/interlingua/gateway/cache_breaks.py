@@ -68,18 +68,21 @@ class SentPrompts:
         if len(body) + _OVERHEAD > self._limit:
             return None
         name = (key, model, session or _beginning(request))
-        known, prompt = self._pop(name), _Prompt(body)
-        found = None
+        size, known = self._pop(name)
+        prompt, found = _Prompt(body), None
         if known and any(type(message) is AssistantMessage for message in request.context.messages):
             if len(body) <= _LARGE:
                 found = _add(known, prompt, model)
             else:
                 found = await asyncio.to_thread(_add, known, prompt, model)
-                known = [*self._pop(name), *known]  # of the same conversation, that came meanwhile
+                known = [*self._pop(name)[1], *known]  # of the same conversation, that came meanwhile
+            known = known[-_KEPT:]
+            size = sum([one.size for one in known])
         else:
             known.append(prompt)
-        known = known[-_KEPT:]
-        size = sum([one.size for one in known])
+            size += prompt.size
+            if len(known) > _KEPT:
+                size -= known.pop(0).size
         self._kept[name] = (size, known)
         self._size += size
         while self._size > self._limit:
@@ -87,10 +90,10 @@ class SentPrompts:
             self._size -= dropped
         return found
 
-    def _pop(self, name: tuple[str, str, str]) -> list[_Prompt]:
-        size, known = self._kept.pop(name, (0, []))
-        self._size -= size
-        return known
+    def _pop(self, name: tuple[str, str, str]) -> tuple[int, list[_Prompt]]:
+        found = self._kept.pop(name, None) or (0, [])
+        self._size -= found[0]
+        return found
 
 
 def _add(known: list[_Prompt], prompt: _Prompt, model: str) -> CacheBreak | None:

@@ -182,10 +182,9 @@ _REASONS = {status.value: status.phrase for status in HTTPStatus}
 
 
 def _head(status: int, headers: Mapping[str, str], length: str) -> bytes:
-    lines = [f"HTTP/1.1 {status} {_REASONS.get(status, '')}"]
-    lines += [f"{name}: {value}" for name, value in headers.items()]
-    text = "\r\n".join((*lines, f"Date: {_date()}", length, "\r\n"))
-    if text.count("\n") != len(lines) + 3 or text.count("\r") != len(lines) + 3:
+    first = f"HTTP/1.1 {status} {_REASONS.get(status, '')}"
+    text = "\r\n".join((first, *map(": ".join, headers.items()), f"Date: {_date()}", length, "\r\n"))
+    if text.count("\n") != len(headers) + 4 or text.count("\r") != len(headers) + 4:
         raise ValueError("a header has a line break")
     return text.encode("utf-8", "replace")
 

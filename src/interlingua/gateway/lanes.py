@@ -325,9 +325,10 @@ class Attempt:
         if found == "text/html":
             page = page_text((head + await whole(upstream, ERROR_BODY_LIMIT))[:2000])[:200].decode(errors="replace")
             raise BadWire(codec.API, f"a web page came instead of an answer; is the base URL right? {page!r}")
-        framing = codec.framing(found)
-        if found == JSON and (not stream or framing.name == "sse"):
-            await self._whole(head + await whole(upstream, LARGEST_ANSWER), made)
+        framing = codec.framing(found) if stream or found != JSON else None
+        if found == JSON and (framing is None or framing.name == "sse"):
+            rest = b"" if getattr(upstream, "ended", False) else await whole(upstream, LARGEST_ANSWER)
+            await self._whole(head + rest, made)
         elif not self._exchange.is_stream:
             await self._collect(head, framing, made)
         elif made.lane == "same" and found == place.wire.http.content_type and not self._may_break:

@@ -17,6 +17,7 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from ..connect.prices import reported_cost
+from ..values.messages import Usage
 from .accounts import NANO, Spent
 from .exchange import Exchange
 from .state import Database, Pace, StateError, open_database
@@ -90,7 +91,7 @@ def charged_cost(exchange: Exchange) -> int | None:
 def entry_of(exchange: Exchange) -> LedgerEntry:
     usage, model = exchange.usage, exchange.model
     finished = exchange.finished if exchange.finished is not None else exchange.started
-    buckets = {name: getattr(usage, name) or 0 for name in _BUCKETS} if usage is not None else {}
+    used = usage or _NO_USAGE
     return LedgerEntry(
         id=exchange.id,
         at=finished,
@@ -105,7 +106,11 @@ def entry_of(exchange: Exchange) -> LedgerEntry:
         estimated=exchange.is_estimated,
         aborted=exchange.is_aborted,
         seconds=finished - exchange.started,
-        **buckets,
+        input=used.input,
+        output=used.output,
+        cache_read=used.cache_read,
+        cache_write=used.cache_write,
+        reasoning=used.reasoning or 0,
     )
 
 
@@ -115,7 +120,7 @@ def _day(number: int) -> str:
     return time.strftime("%Y-%m-%d", time.gmtime(number * 86_400))
 
 
-_BUCKETS = ("input", "output", "cache_read", "cache_write", "reasoning")
+_NO_USAGE = Usage.of(0, 0)
 _FIELDS = LedgerEntry.__struct_fields__
 _INSERT = (
     f"INSERT INTO gateway_ledger ({', '.join(_FIELDS)}) VALUES ({', '.join('?' * len(_FIELDS))})"

@@ -79,7 +79,11 @@ class Numbers(Struct):
         found[labels] = found.get(labels, 0.0) + amount
 
     def measure(self, name: str, labels: tuple[str, ...], value: float) -> None:
-        self.histograms.setdefault(name, {}).setdefault(labels, Histogram()).add(max(0.0, value))
+        found = self.histograms.setdefault(name, {})
+        histogram = found.get(labels)
+        if histogram is None:
+            histogram = found[labels] = Histogram()
+        histogram.add(max(0.0, value))
 
     def merge(self, other: "Numbers") -> None:
         for name, counted in other.counters.items():

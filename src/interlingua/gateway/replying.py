@@ -188,15 +188,14 @@ class Reply:
         self.begun = False
         self.ended = False  # the client has all of the answer
         self.sent = 0  # writes, for wires that number their events
-        waits = [one for one in (self._idle, send_timeout) if one]
-        if exchange.is_stream and waits:
+        if exchange.is_stream and (waits := [one for one in (self._idle, send_timeout) if one]):
             self._timer = self._loop.call_later(min(waits), self._ring)
 
     def headers(self, losses: Sequence[Loss] = ()) -> dict[str, str]:
         """What every answer says: its id, the losses, what broke a prompt cache, what is left of the key's rates."""
         headers = {self._facts.request_id: self._exchange.id}
         # What only the record would show (who was asked, when) is no loss to a client.
-        if lost := [loss for loss in losses if loss.severity != "record"]:
+        if losses and (lost := [loss for loss in losses if loss.severity != "record"]):
             headers[LOSSES] = describe_losses(lost)
         if self._exchange.cache_break is not None:
             headers[CACHE_BREAK] = str(self._exchange.cache_break)

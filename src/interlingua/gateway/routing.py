@@ -24,7 +24,7 @@ from ..connect.connector import Connector, Endpoint, HttpConnector, parameters_o
 from ..connect.models import Catalogue, own_notes, warm
 from ..connect.names import full_name
 from ..connect.registry import models_of
-from ..connect.retry import Breaker
+from ..connect.retry import Breaker, Retry
 from ..connect.retry import Target as BreakerTarget
 from ..connect.stream import Timeouts
 from ..conversion.adapting.repeated import RepeatedAdapter
@@ -47,6 +47,7 @@ from ..values.request import CallOptions, ModelDescriptor, Request
 from .exchange import ClientKey
 from .settings import Alias, ProviderSettings, Rule, Settings, Target
 
+_LONGEST_WAIT = 10.0  # seconds that a client waits for another try at the same place
 _REMEMBERED = 1000  # names without an alias whose places are kept
 
 
@@ -184,11 +185,11 @@ def _decoding(wire: Wire, model: ModelDescriptor) -> Callable[..., AssistantMess
 class Plan:
     """The places that may answer one request, in order, and how the alias wants failures handled."""
 
-    __slots__ = ("continues", "places", "retries")
+    __slots__ = ("continues", "places", "retry")
 
     def __init__(self, places: Sequence[Place], retries: int = 1, continues: bool = False) -> None:
         self.places = places
-        self.retries = retries
+        self.retry = Retry(attempts=retries + 1, longest=_LONGEST_WAIT)
         self.continues = continues  # another place may go on with an answer that broke off
 
 

@@ -6,6 +6,7 @@ async with Gateway(Settings(listen=Listen(port=0))) as gateway:
 
 import asyncio
 import logging
+import random
 import re
 import secrets
 import ssl
@@ -21,7 +22,7 @@ from ..connect.auth.credentials import scrub
 from ..connect.client import Client
 from ..connect.connector import LARGEST_ANSWER, scrubbed
 from ..connect.registry import ConnectorRegistry
-from ..connect.retry import Breaker, Retry, asks_to_wait, elsewhere
+from ..connect.retry import Breaker, asks_to_wait, elsewhere
 from ..connect.transport import HttpTransport, Transport, whole
 from ..dialects import WIRES
 from ..dialects.provider_errors import as_provider_error, status_of
@@ -57,8 +58,8 @@ from .rewriting import renaming
 from .routing import Place, Plan, Router
 from .settings import Settings
 from .state import StateError
-
 from .turns import Turns
+
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -67,7 +68,6 @@ Handler: TypeAlias = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 _KEY_HEADERS = ("x-api-key", "x-goog-api-key", "api-key")
 _SESSION_HEADERS = ("session_id", "conversation_id", "x-session-id", "x-claude-code-session-id")
-_LONGEST_WAIT = 10.0  # seconds that a client waits for another try at the same place
 _SHUTDOWN = 3.0  # seconds that open exchanges have when the gateway stops
 _BACKLOG = 1000  # exchanges that have ended and are not yet in the books
 _HEARTBEAT = 30.0  # seconds between two pings of a WebSocket
@@ -409,22 +409,26 @@ class Gateway:
     async def _admit(self, exchange: Exchange, plan: Plan, request: Request, input_tokens: int) -> Reservation | None:
         if self.gate is None:
             return None
-        longest = [longest_answer(place, request) for place in plan.places]
-        costs = [highest_cost(place, input_tokens, tokens) for place, tokens in zip(plan.places, longest, strict=True)]
-        highest = None if any(cost is None for cost in costs) else max(cost or 0.0 for cost in costs)
+        longest, highest = 0, 0.0
+        is_priced = True
+        for place in plan.places:
+            tokens = longest_answer(place, request)
+            cost = highest_cost(place, input_tokens, tokens)
+            is_priced = is_priced and cost is not None
+            longest, highest = max(longest, tokens or 0), max(highest, cost or 0.0)
         exchange.model = plan.places[0].model
         return await self.gate.admit(
             exchange,
             input_tokens=input_tokens,
-            output_tokens=max((tokens or 0 for tokens in longest), default=0),
-            highest_cost=highest,
+            output_tokens=longest,
+            highest_cost=highest if is_priced else None,
         )
 
     # --- until somebody answers
 
     async def _dispatch(self, exchange: Exchange, incoming: Incoming, plan: Plan, reply: Reply) -> None:
         """Asks the places of a plan in turn. The failure of the last goes to the client in its own form."""
-        retry = Retry(attempts=plan.retries + 1, longest=_LONGEST_WAIT)
+        retry = plan.retry
         failure: InterlinguaError | None = None
         encoder, before, too_small = None, None, 0
         for at, place in enumerate(plan.places):
@@ -448,11 +452,11 @@ class Gateway:
                     holds=more and before is None,
                     remember=self._remember,
                     save=self.recall.save if self.recall.shared is not None else None,
+                    turns=self._turns,
                     prompts=self._prompts,
                     may_break=before is not None or (more and plan.continues),
                     before=before,
                     encoder=encoder if before is not None else None,
-                    turns=self._turns,
                 )
                 sent = reply.sent
                 try:
@@ -804,7 +808,8 @@ class Gateway:
 
     def _account(self, exchange: Exchange) -> None:
         """Usage and cost: as reported, else estimated from what was asked and what came."""
-        exchange.losses += tuple(one.loss for one in exchange.earlier)
+        if exchange.earlier:
+            exchange.losses += tuple(one.loss for one in exchange.earlier)
         answer, request = exchange.answer, exchange.request
         usage = answer.usage if answer is not None else None
         if answer is not None and request is not None and (usage is None or answer.stop_reason in ("error", "aborted")):
@@ -821,14 +826,18 @@ class Gateway:
         exchange.usage = charged[-1][1]
         for _, used in charged[:-1]:
             exchange.usage = _sum(exchange.usage, used)
-        catalogue = self._router.catalogue
+        catalogue, total = self._router.catalogue, 0.0
         if catalogue is None:
             return
         try:
-            costs = [used.cost or catalogue.cost(used, model) for model, used in charged]
+            for model, used in charged:
+                cost = used.cost or catalogue.cost(used, model)
+                if cost is None:
+                    return
+                total += cost.total
         except InterlinguaError:  # a broken price list must not cost the answer
-            costs = [None]
-        exchange.cost = None if None in costs else sum(cost.total for cost in costs if cost is not None)
+            return
+        exchange.cost = total
 
 
 def _sum(usage: Usage, other: Usage) -> Usage:
@@ -845,7 +854,7 @@ def _sum(usage: Usage, other: Usage) -> Usage:
 
 def _new_id() -> str:
     """The id of an exchange. It begins with the time: the ledger's index of ids then grows at its end."""
-    return f"req_{int(time.time() * 1000):012x}{secrets.token_hex(8)}"
+    return f"req_{int(time.time() * 1000):012x}{random.getrandbits(64):016x}"
 
 
 def _exchange(asked: Door) -> Exchange:
