@@ -8,7 +8,6 @@ import contextlib
 import os
 import time
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -151,8 +150,9 @@ class Metrics:
         if exchange.cost is not None:
             totals.cost = (totals.cost or 0.0) + exchange.cost
         if exchange.losses:
-            for severity, number in Counter(loss.severity for loss in exchange.losses).items():
-                numbers.count("losses_total", (wire, severity), number)
+            severities = [loss.severity for loss in exchange.losses]
+            for severity in set(severities):
+                numbers.count("losses_total", (wire, severity), severities.count(severity))
         if exchange.cache_break is not None:
             numbers.count("cache_breaks_total", (labels[0], self._label(exchange.cache_break.model)))
         if exchange.error is not None:

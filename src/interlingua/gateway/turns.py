@@ -8,6 +8,7 @@ streams that have begun, first come first served; the rest waits for the next pa
 import asyncio
 from collections import deque
 
+_FREE = 256  # bytes of a chunk that needs no turn
 _BUDGET = 4096  # bytes per pass; the chunk that exceeds it is still translated as a whole
 
 
@@ -20,7 +21,9 @@ class Turns:
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     async def take(self, size: int) -> None:
-        """Waits until `size` bytes may be translated."""
+        """Waits until `size` bytes may be translated. A few events do not wait: they take less time than a pass."""
+        if size <= _FREE:
+            return
         loop = asyncio.get_running_loop()
         if not self._is_counting:
             self._is_counting = True
