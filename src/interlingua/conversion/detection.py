@@ -132,6 +132,7 @@ def _lines(data: bytes | bytearray | str) -> Lines | None:
 
 def _parsed(texts: Iterable[Any]) -> Lines | None:
     lines, problems = Lines(), []
+    kind: type | None = None  # of the first line: a file holds objects or lists, not both
     for number, line in enumerate(texts, 1):
         if not line or line.isspace():
             continue
@@ -140,10 +141,12 @@ def _parsed(texts: Iterable[Any]) -> Lines | None:
         except FormatError as error:
             problems.append(Problem(message=error.message, line=number))
             continue
-        if isinstance(value, dict | list):
+        if kind is None and type(value) in (dict, list):
+            kind = type(value)
+        if type(value) is kind:
             lines.append(value)
         else:
-            problems.append(Problem(message="expected an object", line=number))
+            problems.append(Problem(message="expected a list" if kind is list else "expected an object", line=number))
     if len(lines) + len(problems) < 2 or len(problems) > len(lines):
         return None
     lines.problems = tuple(problems)

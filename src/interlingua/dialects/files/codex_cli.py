@@ -5,7 +5,8 @@ up to the next output or message of the user are one answer, at the time of its 
 (`session_meta`) belongs to the whole session, and so do the instructions in it; `turn_context` names the model,
 `token_count` what was used (its input includes the cached part), and `thread_rolled_back` takes back the last turns,
 which stay in the tree. Events repeat the history for the screen, and are read where a file has nothing else. All other
-lines are kept in their places as messages of their own role.
+lines are kept in their places as messages of their own role. The first versions wrote one document, a `session` beside
+its `items`.
 """
 
 import bisect
@@ -47,6 +48,7 @@ RETURNED = True  # read and returned, not made from other formats
 WIRE = "openai-responses"
 HEADER = "~header"  # of a conversation: residual of the first line
 OLD = "~old"  # of a conversation: items stand bare in their lines
+DOCUMENT = "~document"  # of a conversation: residual of the document that holds its items
 EVENT = "~event"  # of a message: the event that it was read from
 OUTPUT = "~output"  # of a result: its output was wrapped with whether the tool succeeded
 
@@ -94,7 +96,11 @@ def _say_item(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]
 _PROGRAM = re.compile(
     r"\s*(<(environment_context|user_instructions|permissions instructions|collaboration_mode|turn_aborted"
     r"|user_shell_command|subagent_notification|skill|skills_instructions|apps_instructions|plugins_instructions"
-    r"|app-context|multi_agent_mode|model_switch|personality_spec|hook_prompt)[ >]|# AGENTS\.md instructions"
+    r"|app-context|multi_agent_mode|multi_agent_role|model_switch|personality_spec|hook_prompt|recommended_plugins"
+    r"|codex_internal_context|goal_context|realtime_delegation|realtime_conversation|managed_developer_instructions"
+    r"|environments_instructions|context_window|context_window_guidance|rollout_budget|current_time_reminder"
+    r"|image_resize_notice|external_[^>\s]*)[ >]|# AGENTS\.md instructions"
+    r"|Warning: (The maximum number of unified exec processes|apply_patch was requested via|Your account was flagged)"
     r"|Another language model started to solve this problem)"
 )
 _EVENTS = {"user_message": "message", "agent_message": "message", "agent_reasoning": "text"}
@@ -108,11 +114,13 @@ def _moment(line: dict[str, Any]) -> int | None:
     return milliseconds(when)
 
 
-def _decode_line(line: dict[str, Any], events: Container[str] = ()) -> list[Any]:
+def _decode_line(line: dict[str, Any], events: Container[str | None] = ()) -> list[Any]:
     payload = line.get("payload")
     if not isinstance(payload, dict):
         return []
     kind = payload.get("type")
+    if kind is None and None in events and line.get("type") == "response_item" and "role" in payload:
+        return _decode_item({"type": "message", **payload}, _moment(line))
     if line.get("type") == "event_msg" and kind in events:
         return _decode_event(payload, _moment(line))
     if line.get("type") != "response_item" or kind not in ITEMS:
@@ -142,6 +150,8 @@ def _say_line(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]
 
 
 def _decode_bare(line: dict[str, Any]) -> list[Any]:
+    if "type" not in line and "role" in line and "content" in line:
+        line = {"type": "message", **line}
     return _decode_item(line, _moment(line)) if line.get("type") in ITEMS else []
 
 
@@ -149,7 +159,7 @@ def _say_bare(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]
     return {**_say_item(messages, report), **time_in(messages)}
 
 
-def _records_of(old: bool, events: Container[str] = ()) -> Records:
+def _records_of(old: bool, events: Container[str | None] = ()) -> Records:
     if old:
         return Records(API, _decode_bare, _say_bare)
     return Records(API, lambda line: _decode_line(line, events), _say_line, usual=_usual)
@@ -281,8 +291,13 @@ def _texts_in(parts: Any, kind: str) -> list[str]:
 def decode(data: Any) -> Conversation:
     """A rollout file: text, bytes, or the values of its lines."""
     lines = list(lines_of(data, API))
+    document = lines[0] if len(lines) == 1 and _is_document(lines[0]) else None
+    if document is not None:
+        lines = [document["session"], *document["items"]]
     old = not any("payload" in line for line in lines)
     extra_fields: dict[str, Any] = {FILE: True, OLD: True} if old else {FILE: True}
+    if document is not None:
+        extra_fields[DOCUMENT] = residual(document, {"session": document["session"], "items": document["items"]})
     system: str | None = None
     if lines and _is_header(lines[0], old):
         header = lines.pop(0)
@@ -303,9 +318,15 @@ def decode(data: Any) -> Conversation:
     )
 
 
-def _unrepeated(lines: list[dict[str, Any]]) -> set[str]:
-    """The events that are read as messages: events repeat the history for the screen, but some files have only them."""
-    return set() if any(line.get("type") == "response_item" for line in lines) else set(_EVENTS)
+def _unrepeated(lines: list[dict[str, Any]]) -> set[str | None]:
+    """The events that are read as messages: events repeat the history for the screen, but some files have only them.
+
+    None is among them where no item has a type: items without one, which Codex itself would pass over, are messages.
+    """
+    items = [line.get("payload") for line in lines if line.get("type") == "response_item"]
+    if not items:
+        return set(_EVENTS)
+    return set() if any(isinstance(item, dict) and "type" in item for item in items) else {None}
 
 
 class _History:
@@ -412,6 +433,14 @@ def _usage(given: Any) -> Usage | None:
     )
 
 
+def _is_document(value: Any) -> bool:
+    """Whether a value is a whole session, as the first versions wrote it (`rollout-….json`)."""
+    if not isinstance(value, dict) or not isinstance(value.get("session"), dict) or "id" not in value["session"]:
+        return False
+    items = value.get("items")
+    return isinstance(items, list) and all(isinstance(item, dict) and item.keys() & {"type", "role"} for item in items)
+
+
 def _is_header(line: dict[str, Any], old: bool) -> bool:
     if old:
         return "id" in line and "type" not in line and "record_type" not in line
@@ -438,15 +467,20 @@ def encode(conversation: Conversation) -> Encoded:
     if HEADER in extra_fields:
         system = None if conversation.system is None else text_of(conversation.system)
         lines.insert(0, put_back(_say_header(system, old), extra_fields[HEADER]))
+    if DOCUMENT in extra_fields:
+        body = put_back({"session": lines[0], "items": lines[1:]}, extra_fields[DOCUMENT])
+        return Encoded(body, tuple(losses))
     return Encoded(Lines(lines), tuple(losses))
 
 
 def detect(value: Any) -> str | None:
     """Whether lines are a rollout: a header of either age, or lines of `timestamp`, `type` and `payload`."""
+    if _is_document(value):
+        return "`items` beside a `session`"
     lines = value if isinstance(value, list) else [value]
     if not lines or not all(isinstance(line, dict) for line in lines):
         return None
-    first = lines[0]
+    first = next((line for line in lines[:5] if line.get("type") == "response_item"), lines[0])
     if first.get("type") in ("session_meta", "response_item", "turn_context", "event_msg") and "payload" in first:
         return f"a `{first['type']}` line with its `payload`"
     if first.keys() >= {"id", "timestamp", "instructions"} and "type" not in first and "role" not in first:

@@ -209,6 +209,9 @@ def _say_tokens(usage: Usage) -> dict[str, Any]:
     return wire if usage.reasoning is None else {**wire, "thoughts": usage.reasoning}
 
 
+_ANSWERS = ("gemini", "model")  # the second in files of other programs
+
+
 # --- records ---------------------------------------------------------------------------------------------------------
 
 
@@ -216,7 +219,7 @@ def _decode_record(record: dict[str, Any]) -> list[Any]:
     when = milliseconds(record.get("timestamp"))
     if record.get("type") == "user":
         return [UserMessage(content=_decode_content(record.get("content")), timestamp=when)]
-    if record.get("type") != "gemini":
+    if record.get("type") not in _ANSWERS:
         return []
     text = _decode_content(record.get("content"))
     thoughts, calls = record.get("thoughts"), _list(record.get("toolCalls"))
@@ -568,13 +571,25 @@ def detect(value: Any) -> str | None:
         return None
     if _is_header(value) and "projectHash" in value:
         return "a header with `sessionId` and `projectHash`"
-    if isinstance(value.get("messages"), list) and "sessionId" in value and "projectHash" in value:
-        return "`messages` beside `sessionId` and `projectHash`"
+    if isinstance(value.get("messages"), list) and "sessionId" in value:
+        if "projectHash" in value:
+            return "`messages` beside `sessionId` and `projectHash`"
+        if any(_is_typed(message, _ANSWERS) for message in value["messages"]) and all(
+            _is_typed(message, _TYPES) for message in value["messages"]
+        ):
+            return "`messages` of the types `user` and `gemini` beside a `sessionId`"
     for key in ("clientHistory", "history"):
         contents = value.get(key)
         if isinstance(contents, list) and contents and all(map(_is_content, contents)):
             return f"contents with `parts` in `{key}`"
     return None
+
+
+_TYPES = (*_ANSWERS, "user", "info", "error", "warning")
+
+
+def _is_typed(message: Any, types: tuple[str, ...]) -> bool:
+    return isinstance(message, dict) and message.get("type") in types and "content" in message and "role" not in message
 
 
 def _is_content(value: Any) -> bool:

@@ -278,7 +278,7 @@ def _records_of() -> Records:
 
 def split(value: Any) -> list[Any] | None:
     """The samples of a log, each as a log of its own, if that is what the value is."""
-    if _is_log(value) and len(value["samples"]) > 1:
+    if _is_log(value) and len(value.get("samples", ())) > 1:
         return [{**value, "samples": [sample]} for sample in value["samples"]]
     return None
 
@@ -351,12 +351,11 @@ def _total(wire: dict[str, Any]) -> Usage | None:
 
 
 def _is_log(value: Any) -> bool:
-    return (
-        isinstance(value, dict)
-        and isinstance(value.get("samples"), list)
-        and isinstance(value.get("eval"), dict)
-        and all(map(_is_sample, value["samples"]))
-    )
+    if not isinstance(value, dict) or not isinstance(value.get("eval"), dict):
+        return False
+    if "samples" not in value:  # a log may be written, or kept, without them
+        return "task" in value["eval"] and "status" in value
+    return isinstance(value["samples"], list) and all(map(_is_sample, value["samples"]))
 
 
 def _is_sample(value: Any) -> bool:
@@ -368,8 +367,8 @@ def decode(data: Any) -> Conversation:
     """A sample, or a log that holds but one."""
     wire = an_object(body_of(data, API), API)
     about: dict[str, Any] = {}
-    if isinstance(wire.get("samples"), list):
-        samples = wire["samples"]
+    samples = wire.get("samples", [] if _is_log(wire) else None)
+    if isinstance(samples, list):
         if not samples:
             return Conversation(extra={API: {FILE: True, LOG: residual(wire, {"samples": samples}), EMPTY: True}})
         if len(samples) != 1:

@@ -893,6 +893,8 @@ def detect(value: Any) -> str | None:
         return None
     first = lines[0]
     if first.get("type") == "session" and isinstance(first.get("id"), str) and not isinstance(first.get("role"), str):
+        if len(lines) > 1 and not any(map(_is_of_tree, lines[1:])):
+            return None  # other programs begin with such a line, too
         return "a `session` header of a tree file"
     if not isinstance(value, Lines):
         return None
@@ -901,6 +903,11 @@ def detect(value: Any) -> str | None:
     if all(isinstance(line.get("role"), str) for line in lines) and any(map(_is_emitting, lines)):
         return "a message a line, with times and the role `toolResult` or an `api`"
     return None
+
+
+def _is_of_tree(line: dict[str, Any]) -> bool:
+    """Whether a line is an entry of a tree: it has an id, or it is one of version 1, which has none."""
+    return isinstance(line.get("id"), str) or line.get("type") in ("message", "compaction", "model_change")
 
 
 def _is_emitting(line: dict[str, Any]) -> bool:

@@ -25,9 +25,28 @@ def _without_usage(frame: bytes) -> bytes:
 _USAGE_NULL = b',"usage":null'
 
 
+# A message has content in one of these fields. One with none of them holds its text under a name of another format.
+_CONTENT_FIELDS = frozenset(
+    ("content", "tool_calls", "function_call", "refusal", "audio", "reasoning_content", "reasoning")
+)
+
+
 def _is_request(value: Any) -> bool:
-    roles = shapes.roles(value)
-    return bool(roles) and roles <= _ROLES
+    messages = shapes.messages(value)
+    return (
+        bool(messages)
+        and all(message.get("role") in _ROLES for message in messages)
+        and not all(_CONTENT_FIELDS.isdisjoint(message) and len(message) > 1 for message in messages)
+    )
+
+
+def _is_response(value: Any) -> bool:
+    """An answer's `choices` are objects; those of a question in a test set are texts."""
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("choices"), list)
+        and all(isinstance(choice, dict) for choice in value["choices"])
+    )
 
 
 # The forms of the amount of reasoning, by `thinkingFormat` in `compat`.
@@ -119,7 +138,7 @@ OPENAI_CHAT = Wire(
     ),
     evidence=(
         Evidence("event", 30, "chunks that have `choices`", shapes.has("choices")),
-        Evidence("response", 30, "an answer with `choices`", shapes.has("choices")),
+        Evidence("response", 30, "an answer with `choices`", _is_response),
         Evidence("request", 80, "messages with the chat roles", _is_request),
     ),
     telemetry="openai",

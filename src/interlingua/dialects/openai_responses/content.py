@@ -201,6 +201,7 @@ def _sound_type(format: str | None) -> str | None:
 _PARTS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "input_text": _decode_text,
     "output_text": _decode_text,
+    "text": _decode_text,  # not of this wire, but of files whose items are of it
     "input_image": _decode_image,
     "input_file": _decode_file,
     "input_audio": _decode_audio,
@@ -384,7 +385,7 @@ def _decode_encoded(wire: Any, answer: bool) -> TextBlock:
     kind = wire["type"]
     if kind == "refusal":
         block = TextBlock(text=string(wire["refusal"]), refusal=True)
-    elif kind in ("output_text", "input_text"):
+    elif kind in ("output_text", "input_text", "text"):
         noted = wire.get("annotations")
         citations = tuple(map(_decode_citation, noted)) if isinstance(noted, list) else ()
         block = TextBlock(text=string(wire["text"]), citations=citations)

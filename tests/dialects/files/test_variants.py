@@ -1,0 +1,122 @@
+"""Variants of session files that other versions and other programs write, and files that only look alike."""
+
+import json
+from typing import Any
+
+import pytest
+
+import interlingua as il
+from dialects.files.samples import outline
+from interlingua.values.errors import BadWire
+
+
+def lines(*values: Any) -> bytes:
+    return b"".join(json.dumps(value).encode() + b"\n" for value in values)
+
+
+def returned(data: bytes, name: str) -> il.Conversation:
+    """The one conversation of a file, which is detected by its content and goes back as it was."""
+    detection = il.detect(data)
+    assert detection is not None and detection.dialect == name
+    (conversation,) = il.read(data)
+    body = il.encode(conversation, name).body
+    whole = json.loads(data) if data.count(b"\n") < 2 else [json.loads(line) for line in data.splitlines()]
+    assert json.loads(json.dumps(body)) == whole
+    return conversation
+
+
+GEMINI_ANSWERS = {"gemini": "Done.", "model": [{"type": "text", "text": "Done."}, {"type": "grounding", "source": "d"}]}
+
+
+@pytest.mark.parametrize(("kind", "content"), GEMINI_ANSWERS.items())
+def test_a_gemini_session_needs_no_project(kind: str, content: Any) -> None:
+    """The answers' type is `gemini`, or `model`; their content text or typed parts."""
+    asked = {"type": "user", "content": [{"text": "Why?"}], "timestamp": "2026-01-14T16:00:00.000Z"}
+    session = {"sessionId": "s", "messages": [asked, {"type": kind, "content": content}]}
+    conversation = returned(json.dumps(session).encode(), "gemini-cli")
+    assert outline(conversation) == ["user: Why?", "assistant: Done."]
+
+
+def test_the_first_versions_of_codex_wrote_one_document() -> None:
+    """A `session` beside its `items`, which may have no type."""
+    call = {"type": "function_call", "call_id": "c", "name": "shell", "arguments": "{}"}
+    output = {"type": "function_call_output", "call_id": "c", "output": "ok"}
+    items = [{"role": "user", "content": "Go", "timestamp": 1736900000}, call, output]
+    document = {"session": {"id": "s", "cwd": "/x"}, "items": [*items, {"role": "assistant", "content": "Done."}]}
+    conversation = returned(json.dumps(document).encode(), "codex-cli")
+    assert outline(conversation) == ["user: Go", "assistant:  shell()", "shell -> ok", "assistant: Done."]
+    assert conversation.messages[0].timestamp == 1736900000000
+
+
+def item(role: str, text: str, **fields: Any) -> dict[str, Any]:
+    kind = "input_text" if role == "user" else "text"
+    return {"type": "response_item", "payload": {**fields, "role": role, "content": [{"type": kind, "text": text}]}}
+
+
+@pytest.mark.parametrize("fields", [{"type": "message"}, {}], ids=["typed", "untyped"])
+def test_items_of_codex_are_read_behind_a_first_line_of_another_kind(fields: Any) -> None:
+    """Parts may be of type `text`; items without a type are read where a file has no others."""
+    data = lines(
+        {"type": "session.start", "payload": {"id": "s"}},
+        item("user", "Go", **fields),
+        item("assistant", "Done.", **fields),
+    )
+    assert [line for line in outline(returned(data, "codex-cli")) if ":" in line][-2:] == [
+        "user: Go",
+        "assistant: Done.",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<goal_context>Ship it</goal_context>",
+        "<external_ide>x</external_ide>",
+        "Warning: apply_patch was requested via shell.",
+    ],
+)
+def test_what_codex_puts_in_for_the_model_is_no_person_s(text: str) -> None:
+    """codex-rs/core/src/context names the tags."""
+    data = lines({"type": "session_meta", "payload": {"id": "s"}}, item("user", text, type="message"))
+    (message,) = next(il.read(data)).messages
+    assert message.origin == "program"
+
+
+def test_a_log_of_inspect_may_have_no_samples() -> None:
+    """It is a log without a conversation."""
+    log = {"version": 2, "status": "success", "eval": {"task": "t", "model": "m"}, "plan": {}, "results": {}}
+    assert () == returned(json.dumps(log).encode(), "inspect-ai").entries
+
+
+def test_a_line_that_is_no_object_is_a_problem_of_its_file() -> None:
+    """The others are read."""
+    line = {
+        "type": "user",
+        "uuid": "a",
+        "parentUuid": None,
+        "sessionId": "s",
+        "message": {"role": "user", "content": "Hi"},
+    }
+    more = {**line, "uuid": "b", "parentUuid": "a"}
+    (conversation,) = il.read(lines(line, [1], "torn", more))
+    assert ["user: Hi", "user: Hi"] == outline(conversation)
+    assert [2, 3] == [problem.line for problem in conversation.problems]
+
+
+LOOK_ALIKES = {
+    "messages with `text`": {"id": "1", "title": "T", "messages": [{"role": "user", "text": "Hi"}]},
+    "a header of another program's log": [
+        {"type": "session", "version": 0, "id": "s", "cwd": "/x"},
+        {"type": "turn/start", "seq": 1, "data": {"turn": 1}},
+    ],
+    "a question with choices": {"question": "Which?", "choices": ["a", "b"], "answer": "a"},
+}
+
+
+@pytest.mark.parametrize("value", LOOK_ALIKES.values(), ids=LOOK_ALIKES.keys())
+def test_what_only_looks_alike_is_refused(value: Any) -> None:
+    """Rather than read as a conversation that says nothing."""
+    data = lines(*value) if isinstance(value, list) else json.dumps(value).encode()
+    assert il.detect(data) is None
+    with pytest.raises(BadWire, match="no known format"):
+        list(il.read(data))
