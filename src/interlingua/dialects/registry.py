@@ -81,6 +81,10 @@ _FORMATS: dict[str, str] = {
     "openai-assistants": "files.openai_assistants:FORMAT",
     "lm-studio": "files.lm_studio:FORMAT",
     "silly-tavern": "files.silly_tavern:FORMAT",
+    "chat-arena": "files.chat_arena:FORMAT",
+    "oasst": "files.oasst:FORMAT",
+    "pydantic-ai": "files.pydantic_ai:FORMAT",
+    "cloud-batch": "files.cloud_batch:FORMAT",
 }
 _BUILT_IN = _WIRES | _FORMATS
 # Aliases: names of providers.

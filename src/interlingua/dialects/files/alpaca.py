@@ -1,8 +1,9 @@
 """Alpaca: a row of a training set, an `instruction` with its `input` and the `output` that is wanted.
 
 `system` and `history` (pairs of earlier turns) are LLaMA-Factory's and ms-swift's, as are `query` and `response`. The
-question is the instruction and, on the next line, the input. Of a row with `chosen` and `rejected` answers the chosen
-one is on the path and the other a branch beside it.
+question is the instruction and, on the next line, the input (Dolly's `context`). OpenOrca's rows have a `system_prompt`
+and a `question`. Of a row with `chosen` and `rejected` answers the chosen one is on the path and the other a branch
+beside it.
 """
 
 import sys
@@ -17,6 +18,7 @@ from ...values.request import Conversation, Entry
 from ..residual import body_of, optional, reading
 from ..wire import FileFormat
 from . import records, templates
+from .program_content import first
 from .reading import Documents
 
 API = "alpaca"
@@ -27,7 +29,7 @@ FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 def _entries(row: dict[str, Any]) -> Iterator[Entry]:
     history = row.get("history")
     turns = [text for pair in history for text in pair] if isinstance(history, list) else []
-    asked = [row.get("instruction", row.get("query")), row.get("input")]
+    asked = [_question(row), first(row, "input", "context")]
     turns.append("\n".join(text for text in asked if isinstance(text, str) and text) if asked[1] else asked[0])
     before = None
     for at, text in enumerate(turns):
@@ -36,6 +38,10 @@ def _entries(row: dict[str, Any]) -> Iterator[Entry]:
         before = f"turn_{at}"
     for name, text in _answers(row):
         yield Entry(message=replace(_ANSWER, content=text), id=name, parent_id=before)
+
+
+def _question(row: dict[str, Any]) -> Any:
+    return next((row[name] for name in ("instruction", "query", "question") if name in row), None)
 
 
 _USER: Any = UserMessage(content=None)
@@ -57,7 +63,7 @@ def _answers(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
 def _is_row(value: Any) -> bool:
     if not isinstance(value, dict) or "messages" in value:
         return False
-    if not isinstance(value.get("instruction", value.get("query")), str):
+    if not isinstance(_question(value), str) or not isinstance(value.get("context"), str | None):
         return False
     history = value.get("history")
     if history is not None and not (isinstance(history, list) and all(map(_is_pair, history))):
@@ -78,7 +84,7 @@ def decode(data: Any) -> Conversation:
     body = body_of(data, API)
     row = DOCUMENTS.only(body, "$.instruction")
     entries = tuple(_entries(row))
-    system = optional(row.get("system")) or None
+    system = optional(row.get("system")) or optional(row.get("system_prompt")) or None
     conversation = Conversation(entries=entries, head="chosen", system=system)
     return templates.keep(conversation, body, API)
 

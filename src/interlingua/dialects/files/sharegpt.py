@@ -4,7 +4,9 @@ Turns are from `human`, `gpt`, `system`, `function_call` (the call as JSON text)
 other names for these. Calls have no ids: results answer them in their order. A call right after text of the model
 is one message with it. A row may have two answers beside its turns (`chosen`, `rejected`): the chosen one is on the
 path, the other a branch. Pictures are files in `images`, each with a mark in the turn of a person. What else a turn or
-a set holds is kept; turns of other kinds are messages of their own role.
+a set holds is kept; turns of other kinds are messages of their own role. Sets of pairs are read as well: `conversation`
+of `human` and `assistant` (Firefly, ms-swift) or of `input` and `output` (XTuner, Capybara), and `data`, texts by turns
+(UltraChat).
 """
 
 import sys
@@ -14,7 +16,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...values import jsontext
-from ...values.errors import BadWire, FormatError
+from ...values.errors import BadWire, FormatError, Unsupported
 from ...values.losses import Encoded, Losses, SupportTable, dropped, kept, record, some
 from ...values.messages import (
     AssistantMessage,
@@ -38,6 +40,7 @@ from ..residual import (
     an_object,
     body_of,
     each,
+    fields_of,
     flag,
     optional,
     put_back,
@@ -47,6 +50,7 @@ from ..residual import (
     with_residual,
 )
 from ..wire import FileFormat
+from . import paired_turns, templates
 from .reading import MediaPlacer, has_media
 from .records import LINEAR, NO_CALL, OWN, ROLES
 
@@ -306,7 +310,7 @@ def split(value: Any) -> list[Any] | None:
 
 
 def _is_example(value: Any) -> bool:
-    return isinstance(value, dict) and isinstance(value.get("conversations"), list)
+    return isinstance(value, dict) and (isinstance(value.get("conversations"), list) or paired_turns.is_row(value))
 
 
 @reading(API)
@@ -318,6 +322,8 @@ def decode(data: Any) -> Conversation:
         if len(body) > 1:
             raise BadWire(API, f"a set of {len(body)} conversations: take one of them")
         return with_residual(decode(body[0]), API, **{SET: True})
+    if not bare and "conversations" not in fields_of(body) and paired_turns.is_row(body):
+        return templates.keep(paired_turns.conversation_in(body), body, API)
     wire = {"conversations": body} if bare else an_object(body, API)
     if "conversations" not in wire:
         raise BadWire(API, "expected `conversations`, a list of turns", "$.conversations")
@@ -397,6 +403,12 @@ def _with_answers(turns: list[Entry], answers: list[Any]) -> list[Entry]:
 
 def encode(conversation: Conversation) -> Encoded:
     """The conversation as one line of a set; the bare turns, if that is what was read and all there is to say."""
+    if templates.FILE in conversation.extra.get(API, {}):
+        try:
+            paired = templates.give_back(conversation, API, decode)
+            return Encoded([paired.body], paired.losses) if SET in conversation.extra[API] else paired
+        except Unsupported:  # it has grown: the turns of this format say what the pairs do not
+            conversation = replace(conversation, extra={k: v for k, v in conversation.extra.items() if k != API})
     encoded, places = _say(conversation)
     extra_fields = conversation.extra.get(API, {})
     body: Any = put_back(encoded, extra_fields)
@@ -454,6 +466,8 @@ def detect(value: Any) -> str | None:
     """Whether a document is of this shape: turns with `from` and `value`."""
     example = value[0] if isinstance(value, list) and value and _is_example(value[0]) else value
     turns = example.get("conversations") if isinstance(example, dict) else example
+    if turns is None and paired_turns.is_row(example):
+        return paired_turns.SHAPE
     if not isinstance(turns, list) or not turns:
         return None
     spoken = all(isinstance(turn, dict) and "from" in turn and "value" in turn for turn in turns)

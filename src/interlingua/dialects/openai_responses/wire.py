@@ -32,7 +32,9 @@ def _error_event(error: ProviderError, sent: int, body: Any) -> bytes:
 
 def _is_request(value: Any) -> bool:
     if isinstance(value, dict):
-        return "messages" not in value and ("input" in value or isinstance(value.get("prompt"), dict))
+        if "messages" in value or "output" in value:  # a row of a log, with the answer beside what was asked
+            return False
+        return "input" in value or (isinstance(value.get("prompt"), dict) and "id" in value["prompt"])
     items = shapes.messages(value)
     return any("role" not in item and _ITEM.fullmatch(str(item.get("type"))) for item in items) or any(
         part.get("type") in _PARTS for part in shapes.parts(value)

@@ -1,0 +1,97 @@
+"""Batches of Bedrock and of Google's clouds: a line is a request, or a request with the answer to it.
+
+Bedrock has `recordId`, `modelInput` and `modelOutput`, in the terms of whichever model was asked; Vertex AI has
+`request` and `response`, and Gemini's own service a `key` beside them. A line whose request failed has an `error` or a
+`status` instead of the answer.
+docs.aws.amazon.com/bedrock/latest/userguide/batch-inference-data.html,
+cloud.google.com/vertex-ai/generative-ai/docs/multimodal/batch-prediction-gemini
+"""
+
+import sys
+from typing import Any
+
+from msgspec.structs import replace
+
+from ...values.losses import Encoded, SupportTable
+from ...values.messages import AssistantMessage
+from ...values.request import Conversation, Entry
+from ..residual import body_of, fields_of, optional, reading
+from ..wire import FileFormat
+from . import records, templates
+from .reading import Documents
+from .wire_bodies import CONVERSE, MESSAGES, answer_in, failure, model_of, request_in, wire_of_answer, wire_of_request
+
+API = "cloud-batch"
+RETURNED = True  # read and returned, not made from other formats
+FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
+
+_NAMES = (("modelInput", "modelOutput"), ("request", "response"))
+
+
+def _parts(line: dict[str, Any]) -> tuple[Any, Any]:
+    asked, answered = next(names for names in _NAMES if names[0] in line)
+    return line[asked], line.get(answered)
+
+
+def _wire(body: Any) -> str | None:
+    """The wire of a request: Claude's on Bedrock says so, Nova's and Converse's have content without a type."""
+    if isinstance(body, dict) and isinstance(body.get("messages"), list):
+        if "anthropic_version" in body:
+            return MESSAGES
+        parts = [part for item in body["messages"] if isinstance(item, dict) for part in _list(item.get("content"))]
+        if parts and all(isinstance(part, dict) and "type" not in part for part in parts):
+            return CONVERSE
+    return wire_of_request(body)
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _is_line(value: Any) -> bool:
+    if not isinstance(value, dict) or not any(asked in value for asked, _ in _NAMES):
+        return False
+    if "modelInput" not in value and not value.keys() & {"key", "status", "response", "processed_time", "error"}:
+        # A request under this name alone is Vertex AI's where it is Google's.
+        return value.keys() == {"request"} and isinstance(fields_of(value["request"]).get("contents"), list)
+    if "modelInput" not in value and not isinstance(fields_of(value["request"]).get("contents"), list):
+        return False
+    return _wire(_parts(value)[0]) is not None
+
+
+DOCUMENTS = Documents(API, _is_line, "a `modelInput` or `request` with the answer to it", "lines")
+
+
+def _answer(line: dict[str, Any], given: Any, wire: str) -> AssistantMessage | None:
+    if isinstance(given, dict) and given:
+        if wire == CONVERSE or wire_of_answer(given) is not None:
+            return answer_in(given, wire_of_answer(given) or wire)
+        return failure(given)
+    said = line.get("error") or optional(line.get("status"))
+    return failure(said) if said else None
+
+
+@reading(API)
+def decode(data: Any) -> Conversation:
+    """One line."""
+    body = body_of(data, API)
+    line = DOCUMENTS.only(body)
+    asked, answered = _parts(line)
+    wire = _wire(asked) or MESSAGES
+    conversation = request_in(asked, wire)
+    answer = _answer(line, answered, wire)
+    if answer is not None:
+        model = conversation.model if conversation.model and conversation.model.id else model_of(answer)
+        entries = (*conversation.entries, Entry(message=answer))
+        conversation = replace(conversation, entries=entries, model=model)
+    return templates.keep(conversation, body, API)
+
+
+def encode(conversation: Conversation) -> Encoded:
+    """The line that was read."""
+    return templates.give_back(conversation, API, decode)
+
+
+FORMAT = FileFormat(
+    name=API, codec=sys.modules[__name__], detect=DOCUMENTS.detect, split=DOCUMENTS.split, writable=False, rank=20
+)
