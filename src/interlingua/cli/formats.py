@@ -9,6 +9,7 @@ from rich.text import Text
 
 from ..conversion import Detection, detect, sources
 from ..conversion.checks import Finding, check, too_few
+from ..conversion.large_sessions import detect_large, is_large
 from ..conversion.training import trainers
 from ..dialects import DIALECTS, FORMATS, WIRES, dialect
 from . import output
@@ -86,6 +87,10 @@ def detect_command(inputs: tuple[str, ...], as_json: bool) -> None:
     problems: list[sources.Problem] = []
     rows = []
     for source in sources.expand(inputs):
+        known = detect_large(source) if is_large(source) else None
+        if known is not None:
+            rows.append((source.name, known))
+            continue
         for document in sources.documents(source, None, problems):
             found = (
                 Detection(document.dialect, "a zip or database of it") if document.dialect else detect(document.data)

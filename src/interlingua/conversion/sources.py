@@ -243,6 +243,9 @@ def documents(
                 value = lines_in(stream) if known is None else known
                 stream.seek(0)
                 data = as_utf8(stream.read(limit + 1)) if value is None else b""
+            elif _is_larger(stream, limit):  # known before any of it is read
+                problems.append(Problem(source.name, _too_large(limit)))
+                return
             else:
                 data = as_utf8(found.stream.read(limit + 1))
                 known = _read_at_once(io.BytesIO(data), dialect) if at_once and len(data) <= limit else None
@@ -271,13 +274,24 @@ def documents(
 
 
 def _can_begin_again(stream: IO[bytes], limit: int) -> bool:
-    """Whether a stream is an uncompressed file that can be read a second time at the same cost."""
+    """Whether a stream is of a file that is no larger, and can be read a second time at no other cost."""
+    size = _size(stream)
+    return size is not None and size <= limit
+
+
+def _is_larger(stream: IO[bytes], limit: int) -> bool:
+    size = _size(stream)
+    return size is not None and size > limit
+
+
+def _size(stream: IO[bytes]) -> int | None:
+    """The bytes of a plain file; None for what is packed, or no file."""
     if not isinstance(getattr(stream, "raw", None), io.FileIO | io.BytesIO) or not stream.seekable():
-        return False
+        return None
     place = stream.tell()
     size = stream.seek(0, io.SEEK_END)
     stream.seek(place)
-    return size <= limit
+    return size
 
 
 def _read_at_once(stream: IO[bytes], dialect: str | None) -> Conversation | None:
@@ -287,7 +301,7 @@ def _read_at_once(stream: IO[bytes], dialect: str | None) -> Conversation | None
     """
     stream.seek(0)
     if dialect is None:
-        dialect = detect_name(Lines(_first_objects(stream)))
+        dialect = detect_name(Lines(first_objects(stream)))
         stream.seek(0)
     form = FORMATS.get(dialect) if dialect is not None else None
     found = form.read(stream) if form is not None and form.read is not None else None
@@ -299,8 +313,8 @@ _FIRST = 64  # lines, or bytes, by which the format of a session is detected
 _FIRST_BYTES = 1 << 16
 
 
-def _first_objects(stream: IO[bytes]) -> Iterator[dict[str, Any]]:
-    """Returns the first lines of a stream, as far as they are JSON objects."""
+def first_objects(stream: IO[bytes]) -> Iterator[dict[str, Any]]:
+    """The first lines of a stream, as far as they are JSON objects."""
     size = 0
     for line in itertools.islice(stream, _FIRST):
         size += len(line)
@@ -340,7 +354,10 @@ def renamed(value: Any, columns: Mapping[str, str]) -> Any:
 
 
 def _too_large(limit: int) -> str:
-    return f"must become one body and is larger than {limit >> 20} MB; split it, or raise --max-size"
+    return (
+        f"larger than {limit >> 20} MB, and one document that would be in memory as a whole; split it, convert it with a"
+        " larger --max-size, or use `stats` or `archive`, which read session files line by line"
+    )
 
 
 def _contained(

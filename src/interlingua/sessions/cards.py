@@ -1,10 +1,12 @@
 """Cards: the gallery's summary of a session (models, cost, branches, shape of the tree), and totals over messages."""
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec import Struct
 
+from ..conversion.large_sessions import Skimmed
 from ..values.messages import (
     PROGRAM_MARKS,
     AgentMessage,
@@ -19,7 +21,7 @@ from ..values.messages import (
 )
 from ..values.request import Conversation, is_aside
 from .session import Line, Session
-from .spending import Price, Used, used_in
+from .spending import Price, Used, used_by, used_in
 
 TOKENS = ("input", "cache_read", "cache_write", "output", "reasoning", "total_tokens")
 
@@ -54,15 +56,40 @@ class Totals:
                     for model in self._of(entry.message.model):
                         model._count(entry.message)
         for one in used_in(conversation):
-            known = self._used.get(one.key)
-            if known is not None and known.output >= one.output:
+            self._spend_once(one, price)
+
+    def add_skimmed(self, messages: Iterable[Skimmed], price: Price | None = None) -> None:
+        """Counts a session that is read line by line: the messages, tools and usage of its conversation."""
+        self.conversations += 1
+        ended: tuple[tuple[Totals, ...], str | None] = ((), None)  # the last line of an answer says how it ended
+        for message, is_new in messages:
+            if not isinstance(message, AssistantMessage):
+                self._count(message)
                 continue
-            given = one._replace(cost=price(one)) if one.cost is None and price is not None else one
-            self._used[one.key] = given
-            for used, sign in ((known, -1), (given, 1)):
-                if used is not None:
-                    for totals in (self, *self._of(used.model)):
-                        totals._spend(used, sign)
+            both = (self, *self._of(message.model))
+            if is_new:
+                _count_stop(*ended)
+                ended = (both, message.stop_reason)
+                for totals in both:
+                    totals.messages[message.role] += 1
+            elif message.content != ():
+                ended = (ended[0], message.stop_reason or ended[1])
+            for totals in both:
+                totals._count_blocks(message)
+            for one in used_by(message):
+                self._spend_once(one, price)
+        _count_stop(*ended)
+
+    def _spend_once(self, one: Used, price: Price | None) -> None:
+        known = self._used.get(one.key)
+        if known is not None and known.output >= one.output:
+            return
+        given = one._replace(cost=price(one)) if one.cost is None and price is not None else one
+        self._used[one.key] = given
+        for used, sign in ((known, -1), (given, 1)):
+            if used is not None:
+                for totals in (self, *self._of(used.model)):
+                    totals._spend(used, sign)
 
     def add(self, message: AgentMessage) -> None:
         """Counts a message and its usage."""
@@ -87,13 +114,16 @@ class Totals:
             self._answer(message)
 
     def _answer(self, message: AssistantMessage) -> None:
+        self._count_blocks(message)
+        if message.stop_reason:
+            self.stops[message.stop_reason] += 1
+
+    def _count_blocks(self, message: AssistantMessage) -> None:
         for block in blocks_of(message.content):
             if isinstance(block, ToolCall):
                 self.tools[block.name] += 1
             elif isinstance(block, ThinkingBlock):
                 self.thinking += 1
-        if message.stop_reason:
-            self.stops[message.stop_reason] += 1
 
     def _spend(self, used: Used, sign: int) -> None:
         for name in TOKENS:
@@ -127,6 +157,12 @@ class Totals:
             "stopReasons": dict(self.stops.most_common()),
             "models": {name: totals.plain() for name, totals in self.models.items()},
         }
+
+
+def _count_stop(totals: Iterable[Totals], reason: str | None) -> None:
+    if reason:
+        for one in totals:
+            one.stops[reason] += 1
 
 
 LANES, DOTS = 4, 24

@@ -53,18 +53,12 @@ def item(role: str, text: str, **fields: Any) -> dict[str, Any]:
     return {"type": "response_item", "payload": {**fields, "role": role, "content": [{"type": kind, "text": text}]}}
 
 
-@pytest.mark.parametrize("fields", [{"type": "message"}, {}], ids=["typed", "untyped"])
-def test_items_of_codex_are_read_behind_a_first_line_of_another_kind(fields: Any) -> None:
-    """Parts may be of type `text`; items without a type are read where a file has no others."""
-    data = lines(
-        {"type": "session.start", "payload": {"id": "s"}},
-        item("user", "Go", **fields),
-        item("assistant", "Done.", **fields),
-    )
-    assert [line for line in outline(returned(data, "codex-cli")) if ":" in line][-2:] == [
-        "user: Go",
-        "assistant: Done.",
-    ]
+def test_items_of_codex_are_read_behind_a_first_line_of_another_kind() -> None:
+    """Parts may be of type `text`; an item without a type is no message, as Codex itself would pass over it."""
+    begun = {"type": "session.start", "payload": {"id": "s"}}
+    asked, answered = item("user", "Go", type="message"), item("assistant", "Done.", type="message")
+    assert outline(returned(lines(begun, asked, item("user", "Stop"), answered), "codex-cli"))[-1] == "assistant: Done."
+    assert il.detect(lines(begun, item("user", "Go"), item("assistant", "Done."))) is None
 
 
 @pytest.mark.parametrize(

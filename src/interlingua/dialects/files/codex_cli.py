@@ -114,13 +114,11 @@ def _moment(line: dict[str, Any]) -> int | None:
     return milliseconds(when)
 
 
-def _decode_line(line: dict[str, Any], events: Container[str | None] = ()) -> list[Any]:
+def _decode_line(line: dict[str, Any], events: Container[str] = ()) -> list[Any]:
     payload = line.get("payload")
     if not isinstance(payload, dict):
         return []
     kind = payload.get("type")
-    if kind is None and None in events and line.get("type") == "response_item" and "role" in payload:
-        return _decode_item({"type": "message", **payload}, _moment(line))
     if line.get("type") == "event_msg" and kind in events:
         return _decode_event(payload, _moment(line))
     if line.get("type") != "response_item" or kind not in ITEMS:
@@ -159,7 +157,7 @@ def _say_bare(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]
     return {**_say_item(messages, report), **time_in(messages)}
 
 
-def _records_of(old: bool, events: Container[str | None] = ()) -> Records:
+def _records_of(old: bool, events: Container[str] = ()) -> Records:
     if old:
         return Records(API, _decode_bare, _say_bare)
     return Records(API, lambda line: _decode_line(line, events), _say_line, usual=_usual)
@@ -318,15 +316,9 @@ def decode(data: Any) -> Conversation:
     )
 
 
-def _unrepeated(lines: list[dict[str, Any]]) -> set[str | None]:
-    """The events that are read as messages: events repeat the history for the screen, but some files have only them.
-
-    None is among them where no item has a type: items without one, which Codex itself would pass over, are messages.
-    """
-    items = [line.get("payload") for line in lines if line.get("type") == "response_item"]
-    if not items:
-        return set(_EVENTS)
-    return set() if any(isinstance(item, dict) and "type" in item for item in items) else {None}
+def _unrepeated(lines: list[dict[str, Any]]) -> set[str]:
+    """The events that are read as messages: events repeat the history for the screen, but some files have only them."""
+    return set() if any(line.get("type") == "response_item" for line in lines) else set(_EVENTS)
 
 
 class _History:
@@ -480,7 +472,7 @@ def detect(value: Any) -> str | None:
     lines = value if isinstance(value, list) else [value]
     if not lines or not all(isinstance(line, dict) for line in lines):
         return None
-    first = next((line for line in lines[:5] if line.get("type") == "response_item"), lines[0])
+    first = next((line for line in lines[:5] if fields_of(line.get("payload")).get("type") in ITEMS), lines[0])
     if first.get("type") in ("session_meta", "response_item", "turn_context", "event_msg") and "payload" in first:
         return f"a `{first['type']}` line with its `payload`"
     if first.keys() >= {"id", "timestamp", "instructions"} and "type" not in first and "role" not in first:
