@@ -57,6 +57,11 @@ def write(folder: Path, size: int) -> tuple[int, int]:
     return rows, files
 
 
+def converted(table: pa.Table) -> pa.Table:
+    """What a corpus on a cluster would keep: its column's format is known, and the source is where it was."""
+    return convert_batch(table, "openai-completions", dialect="anthropic-messages").drop_columns(["conversation"])
+
+
 def memory() -> Iterator[tuple[str, int]]:
     """The processes of Ray's workers with the memory that is theirs alone, in bytes."""
     for process in Path("/proc").glob("[0-9]*"):
@@ -87,9 +92,7 @@ def main() -> None:
 
         threading.Thread(target=watch, daemon=True).start()
         began = time.perf_counter()
-        data = ray.data.read_parquet(str(source)).map_batches(
-            lambda table: convert_batch(table, "openai-completions"), batch_format="pyarrow", batch_size=BATCH
-        )
+        data = ray.data.read_parquet(str(source)).map_batches(converted, batch_format="pyarrow", batch_size=BATCH)
         data.write_parquet(str(out))
         seconds = time.perf_counter() - began
         ended.set()
