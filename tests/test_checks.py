@@ -634,3 +634,32 @@ def test_a_session_that_was_taken_while_a_call_runs_is_sound() -> None:
     line = {"type": "assistant", "sessionId": "s", "uuid": "a", "parentUuid": None}
     content = [{"type": "tool_use", "id": "c", "name": "f", "input": {}}]
     assert () == il.check([{**line, "message": {"role": "assistant", "content": content}}], "claude-code")
+
+
+@pytest.mark.parametrize("name", ["openclaw", "transcript"])
+def test_a_call_that_was_interrupted_is_no_error_of_a_session(name: str) -> None:
+    """The person wrote on; the call has no result, and gets a note in its place when it is sent."""
+    call = {"type": "toolCall", "id": "c1", "name": "bash", "arguments": {}}
+    answer = {
+        "role": "assistant",
+        "content": [call],
+        "api": "x",
+        "provider": "x",
+        "model": "m",
+        "stopReason": "toolUse",
+    }
+    asked = {"role": "user", "content": "Go", "timestamp": 1}
+    lines = [asked, {**answer, "timestamp": 2}, {**asked, "content": "Stop", "timestamp": 3}]
+    found = il.check("\n".join(json.dumps(line) for line in lines), name)
+    assert ["warning"] == [finding.severity for finding in found if "none for the call" in finding.message]
+    assert not [finding for finding in found if finding.severity == "error"]
+
+
+def test_a_pair_of_answers_behind_a_system_turn_is_a_sound_tree() -> None:
+    """The first turn is the conversation's system text, and no entry that others hang from."""
+    turns = [{"from": "system", "value": "S"}, {"from": "human", "value": "Q"}]
+    row = {"conversations": turns, "chosen": {"from": "gpt", "value": "A"}, "rejected": {"from": "gpt", "value": "B"}}
+    assert () == il.check(row)
+    conversation = il.decode(row)
+    assert ["Q", "A"] == [message.text for message in conversation.messages]
+    assert row == il.encode(conversation, "sharegpt").body

@@ -348,3 +348,12 @@ def test_both_names_of_the_program_are_completed() -> None:
     script = run("completion", "bash").out
     assert "complete -o nosort -F _il_completion il" in script
     assert "complete -o nosort -F _interlingua_completion interlingua" in script
+
+
+def test_a_file_with_a_torn_line_is_not_called_sound(tmp_path: Path) -> None:
+    """`check` names the line instead."""
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"role":"session","version":1}\n{"role":"user","content":"Hi"}\n{"role":\n')
+    done = run("check", path)
+    assert done.code == 1
+    assert ":3: " in done.err and "no problems" not in done.out

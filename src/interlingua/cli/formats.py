@@ -38,12 +38,14 @@ def check_command(inputs: tuple[str, ...], origin: str | None, target: str | Non
     with output.progress("checking", files) as advance:
         for source in files:
             clean = count = 0
+            before = len(problems)
             for document in sources.documents(source, origin, problems, advance=advance):
                 found = check(document.data, origin or document.dialect, target)
                 count, clean = count + 1, clean + (not found)
                 if found or as_json:  # millions of rows may have none
                     rows.append((document.name, tuple(found)))
-            faultless[source.name] = clean, count
+            if count > 1 or len(problems) == before:  # of a file with torn lines there is more to say
+                faultless[source.name] = clean, count
             few = too_few(count, target)
             rows += [] if few is None else [(source.name, (few,))]
     if as_json:

@@ -345,7 +345,9 @@ def decode(data: Any) -> Conversation:
     first = reader.entries[0].message if reader.entries else None
     if isinstance(first, SystemMessage) and "system" not in wire:
         hints[SYSTEM] = first.extra.get(API, {})
-        conversation = replace(conversation, system=text_of(first.content), entries=conversation.entries[1:])
+        conversation = replace(
+            conversation, system=text_of(first.content), entries=_without_first(conversation.entries)
+        )
     conversation = replace(conversation, extra={API: hints}) if hints else conversation
     if tools is None and not all(answers):  # the turns and the system text say all that the format knows
         known = ("conversations",) if system is None else ("conversations", "system")
@@ -359,6 +361,15 @@ def decode(data: Any) -> Conversation:
         ]
         extra_fields = residual({**wire, **{key: encoded[key] for key in lists}}, encoded)
     return with_residual(conversation, API, **extra_fields) if extra_fields else conversation
+
+
+def _without_first(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
+    """The entries behind the first, whose children are roots now."""
+    gone = entries[0].id
+    return tuple(
+        replace(entry, parent_id=None) if gone is not None and entry.parent_id == gone else entry
+        for entry in entries[1:]
+    )
 
 
 def _asked(entries: list[Entry]) -> list[str]:
