@@ -81,6 +81,7 @@ _FORMATS: dict[str, str] = {
     "openai-assistants": "files.openai_assistants:FORMAT",
     "lm-studio": "files.lm_studio:FORMAT",
     "silly-tavern": "files.silly_tavern:FORMAT",
+    "chatbot-ui": "files.chatbot_ui:FORMAT",
     "chat-arena": "files.chat_arena:FORMAT",
     "oasst": "files.oasst:FORMAT",
     "pydantic-ai": "files.pydantic_ai:FORMAT",

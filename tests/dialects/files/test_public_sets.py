@@ -14,6 +14,7 @@ ASKED = "user: How many eggs are in a dozen?"
 PATHS = {
     "chat-arena/chat.json": [ASKED, "assistant: Twelve."],
     "chat-arena/battle.json": [ASKED, "assistant: Twelve."],
+    "chatbot-ui/export.json": [ASKED, "assistant: Twelve."],
     "oasst/tree.json": [ASKED, "assistant: Twelve.", "user: Thanks"],
     "oasst/messages.jsonl": [ASKED, "assistant: Twelve."],
     "pydantic-ai/messages.json": [
@@ -117,3 +118,31 @@ ROWS: dict[str, Any] = {
 def test_a_row_whose_answer_would_be_lost_is_refused(row: Any) -> None:
     """It is no request without its answer."""
     assert il.detect(json.dumps(row)) is None
+
+
+def test_an_export_of_chatbot_ui_holds_many_conversations() -> None:
+    """Each with its name, its model and its system text; lists of them are older exports."""
+    export = sample("chatbot-ui/export.json")
+    one = export["history"][0]
+    for body in ({**export, "history": [one, {**one, "name": "Milk"}]}, [one, {**one, "name": "Milk"}]):
+        found = list(il.read(json.dumps(body).encode()))
+        assert [conversation.title for conversation in found] == ["Eggs", "Milk"]
+        assert found[0].system == "Be short." and found[0].messages[1].model == "gpt-3.5-turbo"
+
+
+def test_files_of_a_person_in_deepseek_are_no_answer() -> None:
+    """A fragment that is neither a request nor a response belongs to the message that it stands in."""
+    fragments = [{"type": "FILE", "content": "a.txt"}, {"type": "REQUEST", "content": "Hi"}]
+    nodes = {
+        "1": {"id": "1", "parent": None, "children": ["2"], "message": {"fragments": fragments}},
+        "2": {
+            "id": "2",
+            "parent": "1",
+            "children": [],
+            "message": {"fragments": [{"type": "TEMPLATE_RESPONSE", "content": "No."}]},
+        },
+    }
+    body = {"id": "c", "title": "T", "inserted_at": "2025-01-01T00:00:00Z", "mapping": nodes}
+    conversation = il.decode(body)
+    assert outline(conversation) == ["user: Hi", "assistant: No."]
+    assert il.encode(conversation, "deepseek-export").body == body

@@ -1,7 +1,8 @@
 """DeepSeek: a conversation of its data export, a `mapping` of nodes whose messages are `fragments`.
 
 The tree is that of ChatGPT's export, without a current node: the last leaf is where it stands. A fragment is a REQUEST
-of the person, a RESPONSE of the model, or what it thought (THINK); others are what the model looked up.
+of the person, a RESPONSE of the model, or what it thought (THINK); others are files of the person's, or what the model
+looked up.
 """
 
 import sys
@@ -22,6 +23,9 @@ RETURNED = True  # read and returned, not made from other formats
 FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 
+_ANSWERS = ("RESPONSE", "TEMPLATE_RESPONSE")
+
+
 def _nodes(mapping: dict[str, Any]) -> Iterator[Node]:
     for key, node in mapping.items():
         record = node.get("message")
@@ -37,16 +41,18 @@ def _messages(record: dict[str, Any]) -> Iterator[Any]:
     fragments = record.get("fragments")
     asked: list[Block] = []
     answered: list[Block] = []
-    for fragment in fragments if isinstance(fragments, list) else _older(record):
+    given = list(fragments) if isinstance(fragments, list) else list(_older(record))
+    is_asked = any(fields_of(fragment).get("type") == "REQUEST" for fragment in given)
+    for fragment in given:
         kind, text = fields_of(fragment).get("type"), fields_of(fragment).get("content")
         if kind == "REQUEST" and isinstance(text, str):
             asked.append(TextBlock(text=text))
         elif kind == "THINK" and isinstance(text, str):
             answered.append(ThinkingBlock(thinking=text))
-        elif kind == "RESPONSE" and isinstance(text, str):
+        elif kind in _ANSWERS and isinstance(text, str):
             answered.append(TextBlock(text=text))
-        elif fragment is not None:
-            answered.append(OpaqueBlock(dialect=API, value=fragment))
+        elif fragment is not None:  # a file of the person's, or what the model looked up
+            (asked if is_asked else answered).append(OpaqueBlock(dialect=API, value=fragment))
     if asked or not answered:
         yield UserMessage(content=tuple(asked), timestamp=when)
     if answered:
