@@ -190,7 +190,9 @@ def _applicable(
         findings = tuple(
             one for one in findings if not (ends and one.message.startswith(_UNANSWERED) and one.path.startswith(last))
         )
-    is_session = name in FORMATS and FORMATS[name].lines  # in which a call may have been interrupted
+    is_session = (
+        name is not None and name in FORMATS and FORMATS[name].lines
+    )  # in which a call may have been interrupted
     return tuple(
         replace(one, severity="warning") if is_log or (is_session and one.message.startswith(_UNANSWERED)) else one
         for one in findings

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import interlingua as il
-from dialects.files.samples import outline
+from dialects.files.samples import outline, read
 from interlingua.values.errors import BadWire
 
 
@@ -114,3 +114,12 @@ def test_what_only_looks_alike_is_refused(value: Any) -> None:
     assert il.detect(data) is None
     with pytest.raises(BadWire, match="no known format"):
         list(il.read(data))
+
+
+def test_a_call_that_codex_exec_prints_belongs_to_the_answer_before_its_result() -> None:
+    """What was thought and said before the call is the same answer; what follows the result is the next one."""
+    conversation = read("codex-exec-stream/run.jsonl")
+    spoken = [line for line in outline(conversation) if line.startswith(("assistant", "user")) or " -> " in line]
+    assert spoken[0] == "assistant: Counting. command_execution()"
+    assert conversation.messages[2].thinking == "I should count."
+    assert sum(line.startswith("assistant") for line in spoken) == 3

@@ -59,7 +59,7 @@ def _messages(chat: list[Any], model: Any, when: int | None) -> list[Message]:
     named = [replace(one, model=optional(model)) if isinstance(one, AssistantMessage) else one for one in found]
     if named and all(message.timestamp is None for message in named):
         named[-1] = replace(named[-1], timestamp=when)
-    return named  # type: ignore[return-value]
+    return named
 
 
 @reading(API)

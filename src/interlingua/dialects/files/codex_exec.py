@@ -98,10 +98,8 @@ def decode(data: Any) -> Conversation:
     is_open = False
     for line in lines:
         kind = line.get("type")
-        read = records.read(line, kind if isinstance(kind, str) else "line")
-        alone = len(read) == 1
-        for entry in read:
-            if isinstance(entry.message, AssistantMessage) and alone:
+        for entry in records.read(line, kind if isinstance(kind, str) else "line"):
+            if isinstance(entry.message, AssistantMessage):
                 groups += [] if is_open else [[]]
                 groups[-1].append(len(entries))
                 is_open = True
