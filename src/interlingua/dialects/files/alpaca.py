@@ -18,7 +18,6 @@ from ...values.request import Conversation, Entry
 from ..residual import body_of, optional, reading
 from ..wire import FileFormat
 from . import records, templates
-from .program_content import first
 from .reading import Documents
 
 API = "alpaca"
@@ -29,7 +28,7 @@ FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 def _entries(row: dict[str, Any]) -> Iterator[Entry]:
     history = row.get("history")
     turns = [text for pair in history for text in pair] if isinstance(history, list) else []
-    asked = [_question(row), first(row, "input", "context")]
+    asked = [_question(row), row.get("context") if row.get("input") is None else row["input"]]
     turns.append("\n".join(text for text in asked if isinstance(text, str) and text) if asked[1] else asked[0])
     before = None
     for at, text in enumerate(turns):
@@ -41,7 +40,9 @@ def _entries(row: dict[str, Any]) -> Iterator[Entry]:
 
 
 def _question(row: dict[str, Any]) -> Any:
-    return next((row[name] for name in ("instruction", "query", "question") if name in row), None)
+    if "instruction" in row:
+        return row["instruction"]
+    return row["query"] if "query" in row else row.get("question")
 
 
 _USER: Any = UserMessage(content=None)
@@ -63,7 +64,9 @@ def _answers(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
 def _is_row(value: Any) -> bool:
     if not isinstance(value, dict) or "messages" in value:
         return False
-    if not isinstance(_question(value), str) or not isinstance(value.get("context"), str | None):
+    if not isinstance(_question(value), str):
+        return False
+    if "context" in value and not isinstance(value["context"], str | None):
         return False
     history = value.get("history")
     if history is not None and not (isinstance(history, list) and all(map(_is_pair, history))):

@@ -40,7 +40,6 @@ from ..residual import (
     an_object,
     body_of,
     each,
-    fields_of,
     flag,
     optional,
     put_back,
@@ -322,7 +321,7 @@ def decode(data: Any) -> Conversation:
         if len(body) > 1:
             raise BadWire(API, f"a set of {len(body)} conversations: take one of them")
         return with_residual(decode(body[0]), API, **{SET: True})
-    if not bare and "conversations" not in fields_of(body) and paired_turns.is_row(body):
+    if type(body) is dict and "conversations" not in body and paired_turns.is_row(body):
         return templates.keep(paired_turns.conversation_in(body), body, API)
     wire = {"conversations": body} if bare else an_object(body, API)
     if "conversations" not in wire:

@@ -32,12 +32,14 @@ _CONTENT_FIELDS = frozenset(
 
 
 def _is_request(value: Any) -> bool:
-    messages = shapes.messages(value)
-    return (
-        bool(messages)
-        and all(message.get("role") in _ROLES for message in messages)
-        and not all(_CONTENT_FIELDS.isdisjoint(message) and len(message) > 1 for message in messages)
-    )
+    has_content = False
+    for message in shapes.messages(value):
+        if message.get("role") not in _ROLES:
+            return False
+        has_content = (
+            has_content or "content" in message or len(message) == 1 or not _CONTENT_FIELDS.isdisjoint(message)
+        )
+    return has_content
 
 
 def _is_response(value: Any) -> bool:
