@@ -53,7 +53,8 @@ def test_the_commands_of_a_page_print_what_it_shows(page: Path, tmp_path: Path) 
 
 
 def named() -> list[str]:
-    table = (ROOT / "docs/format.md").read_text().split("## Where the founding")[1].split("## Beyond")[0]
+    page = (ROOT / "docs/format.md").read_text()
+    table = page.split("## Types of the specification")[1].split("## Additional types")[0]
     cells = [line.rstrip("|").rsplit("|", 1)[1] for line in table.splitlines() if line.startswith("|")][2:]
     return sorted({name for cell in cells for name in re.findall(r"`([\w.]+)`", cell)})
 
