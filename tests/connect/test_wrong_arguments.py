@@ -1,15 +1,23 @@
 """A wrong model, option or value is refused at the call, in one line that says what, where and what to give instead."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import interlingua as il
+from interlingua.testing import Server
 
 SECRET = "not-to-be-shown"
 OPTIONS: list[tuple[str, Any, str]] = [
     ("temperature", "5", "temperature must be a number, not '5'"),
-    ("max_tokens", True, "max_tokens must be a number, not True"),
+    ("max_tokens", True, "max_tokens must be an integer, not True"),
+    ("max_tokens", 1.5, "max_tokens must be an integer, not 1.5"),
+    ("max_tokens", -1, "max_tokens must be at least 0, not -1"),
+    ("timeout", 0, "timeout must be a number of seconds above 0, not 0"),
+    ("timeout", -1.5, "timeout must be a number of seconds above 0, not -1.5"),
+    ("on_payload", 5, "on_payload must be a function, not int"),
+    ("on_response", "x", "on_response must be a function, not str"),
     ("stop", 5, "stop must be a string or a list of strings, not int"),
     ("reasoning", 1.5, "reasoning must be a level such as 'high'"),
     ("tool_choice", 5, "tool_choice must be 'auto', 'none', 'required' or the name of a tool"),
@@ -69,3 +77,64 @@ def test_a_part_of_another_kind_is_refused_where_it_is_given(make: Any, message:
     """Not in the first run."""
     with pytest.raises(il.FormatError, match=message):
         make(5)
+
+
+_MODEL = "debug/parrot-1"
+_WRONG: list[tuple[str, Callable[[Any], Any], str]] = [
+    ("images", lambda given: il.sync.complete(_MODEL, "x", images=given), "images must be a list of paths"),
+    ("fallbacks", lambda given: il.sync.complete(_MODEL, "x", fallbacks=given), "fallbacks must be a list of models"),
+    ("tools", lambda given: il.Agent(_MODEL, given), "tools must be a list of functions, tools or names"),
+    ("tools[0]", lambda given: il.Agent(_MODEL, [given]), "a tool is a function, a Tool or the name of a core tool"),
+    ("messages", lambda given: il.Agent(_MODEL, messages=given), "messages must be a list of messages, not int"),
+    ("system", lambda given: il.Agent(_MODEL, system=given), "expected str or tuple or list, got int"),
+    ("before_tool_call", lambda given: il.Agent(_MODEL, before_tool_call=given), "before_tool_call must be a list of"),
+    ("approve", lambda given: il.Agent(_MODEL, approve=given), "approve must be a list of functions, not int"),
+    ("tool_execution", lambda given: il.Agent(_MODEL, tool_execution=given), "tool_execution must be 'parallel' or"),
+    ("steering_mode", lambda given: il.Agent(_MODEL, steering_mode=given), "steering_mode must be 'one-at-a-time' or"),
+    ("limits.turns", lambda given: il.Limits(turns=str(given)), "turns must be an integer or None, not '5'"),
+    ("limits.cost", lambda given: il.Limits(cost=[given]), "cost must be a number or None, not [5]"),
+    ("tool", lambda given: il.tool(given), "a tool is made of a function, not of int"),
+    ("dimensions", lambda given: il.sync.embed("debug/embed-1", "x", dimensions=str(given)), "dimensions must be an"),
+    ("dialect", il.dialect, "a dialect is a name such as 'anthropic-messages', not int"),
+    ("dialect", lambda given: il.encode("x", [given]), "a dialect is a name such as 'anthropic-messages', not list"),
+    ("events", il.fold, "events must be a list of stream events, not int"),
+    ("events", lambda given: il.fold([given]), "a stream event is expected, not int"),
+    ("$", il.load, "JSON is a string or bytes, not int"),
+    ("source", lambda given: list(il.read(given)), "a source is a path, bytes or an open file, not int"),
+    ("search_paths", il.load_plugins, "search_paths must be a list of folders, not int"),
+    ("search_paths[0]", lambda given: il.load_plugins([given]), "a search path is a folder, not int"),
+]
+
+
+@pytest.mark.parametrize(("path", "call", "message"), _WRONG, ids=[f"{path}: {text}" for path, _, text in _WRONG])
+def test_an_argument_of_another_type_is_refused_with_its_place(
+    path: str, call: Callable[[Any], Any], message: str
+) -> None:
+    """Not by a TypeError from somewhere inside."""
+    with pytest.raises(il.FormatError) as caught:
+        call(5)
+    assert str(caught.value).startswith(message)
+    assert path == caught.value.path
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["nope/x", "debug/parot-1", "gpt-5-minni"])
+def test_a_fallback_that_nobody_serves_is_refused_before_anything_is_sent(name: str) -> None:
+    """Not on the day on which it is needed."""
+    with Server() as server:
+        server.say("hi")
+        model = il.ModelDescriptor(id="m", api="openai-completions", base_url=server.base_url("openai-completions"))
+        with pytest.raises(il.FormatError, match="did you mean") as caught:
+            il.sync.complete(model, "x", fallbacks=["debug/parrot-1", name], api_key="k")
+        assert "fallbacks[1]" == caught.value.path
+        assert 0 == len(server.requests)
+
+
+def test_the_name_of_a_target_may_follow_messages_in_check() -> None:
+    """As in `encode` and `adapt`; a misspelled one is refused."""
+    call = il.ToolCall(id="call 1", name="read", arguments={})
+    messages = [il.UserMessage("Read it."), il.AssistantMessage(content=(call,))]
+    assert il.check(messages, "bedrock-converse-stream") == il.check(messages, target="bedrock-converse-stream")
+    assert any(".id" in finding.path for finding in il.check(messages, "bedrock-converse-stream"))
+    with pytest.raises(il.InterlinguaError, match="unknown target 'bedrok-converse-stream'; did you mean"):
+        il.check(messages, "bedrok-converse-stream")

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
-from typing import Any, Generic, Literal, ParamSpec, TypeAlias, Unpack
+from typing import Any, Generic, Literal, ParamSpec, TypeAlias, Unpack, get_args
 
 from msgspec import Struct
 
@@ -36,7 +36,7 @@ from ..values.events import (
     ToolExecutionStart,
     TurnEnd,
 )
-from ..values.interop import describe, must_propagate
+from ..values.interop import describe, must_propagate, several
 from ..values.messages import (
     AgentMessage,
     AssistantMessage,
@@ -47,9 +47,9 @@ from ..values.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from ..values.request import CallOptions, ModelDescriptor, OutputSchema
+from ..values.request import CallOptions, Context, ModelDescriptor, OutputSchema
 from ..values.showing import messages_html
-from ..values.validation import check_messages
+from ..values.validation import check_context, check_messages
 from .batch import UNKNOWN, AfterCall, BeforeCall, Rules
 from .compaction import Compacted, Compaction
 from .history import History, Memory, for_models, opened
@@ -72,11 +72,17 @@ _ASKING = ("fallbacks", "retry", "on_retry")  # options of the client, beside th
 _EVERY_CALL = (*_ASKING, *CallOptions.__struct_fields__, "session_id", "service_tier", "metadata", "extra")
 
 
-def hooks_of(given: Hooks[P]) -> tuple[Callable[P, Any], ...]:
-    """Returns the hooks as a tuple."""
+def hooks_of(given: Hooks[P], name: str = "hooks") -> tuple[Callable[P, Any], ...]:
+    """The hooks as a tuple; raises `FormatError` for what cannot be called."""
     if given is None:
         return ()
-    return (given,) if callable(given) else tuple(given)
+    if callable(given):
+        return (given,)
+    hooks = several(given, "functions", name)
+    for at, one in enumerate(hooks):
+        if not callable(one):
+            raise FormatError(f"a hook is a function, not {type(one).__name__}", f"{name}[{at}]")
+    return hooks
 
 
 class AgentState(Struct):
@@ -133,6 +139,24 @@ class Agent(Generic[T]):
         named(model)  # validates it
         if limits is not None and not isinstance(limits, Limits):
             raise FormatError(f"limits are Limits(…), not {type(limits).__name__}", "limits")
+        for name, mode, modes in (
+            ("tool_execution", tool_execution, ("parallel", "sequential")),
+            ("on_steering", on_steering, ("finish", "skip")),
+            ("steering_mode", steering_mode, get_args(QueueMode)),
+            ("follow_up_mode", follow_up_mode, get_args(QueueMode)),
+        ):
+            if mode not in modes:
+                raise FormatError(f"{name} must be {' or '.join(map(repr, modes))}, not {mode!r}", name)
+        for name, hook in (
+            ("before_tool_call", before_tool_call),
+            ("after_tool_call", after_tool_call),
+            ("transform_context", transform_context),
+            ("approve", approve),
+            ("get_api_key", get_api_key),
+        ):
+            hooks_of(hook, name)
+        if system is not None:
+            check_context(Context((), system=system))
         self._model = model
         self._access: dict[Any, dict[str, Any]] = {}  # models that were replaced by fallbacks, by position
         self.context = None if context is None else ToolContext.of(context)
@@ -599,16 +623,21 @@ def _tools(given: Iterable[Any], context: ToolContext | None, settings: Mapping[
     folder.
     """
     context = with_settings(context if context is not None else ToolContext(root=str(Path.cwd())), settings)
-    given = [given] if isinstance(given, str) else list(given)
+    given = (given,) if isinstance(given, str) else several(given, "functions, tools or names of core tools", "tools")
     made: list[Tool] = []
     names: set[str] = set()
-    for one in given:
+    for at, one in enumerate(given):
         if isinstance(one, str):
             found = [each for each in core_tools([one], context) if each.name not in names]
             names |= {each.name for each in found}
             made += found
+        elif (found_tool := as_tool(one)) is not None:
+            made.append(found_tool)
+        elif callable(one):
+            made.append(tool(one))
         else:
-            made.append(as_tool(one) or tool(one))
+            what = type(one).__name__
+            raise FormatError(f"a tool is a function, a Tool or the name of a core tool, not {what}", f"tools[{at}]")
     return made
 
 
@@ -621,7 +650,7 @@ def _messages(prompt: Prompt, images: Images = ()) -> list[AgentMessage]:
 
 
 def _read(messages: Iterable[Any], path: str) -> list[AgentMessage]:
-    given = [message_of(message, f"{path}[{at}]") for at, message in enumerate(messages)]
+    given = [message_of(one, f"{path}[{at}]") for at, one in enumerate(several(messages, "messages", path))]
     check_messages(given, path)
     return meant(given)
 

@@ -23,7 +23,7 @@ from ..connect.results import CORRECTIONS, Spent, correction
 from ..connect.retry import Retry
 from ..tools.tool import Tool, ToolResult
 from ..values.abort import Abort
-from ..values.errors import CannotCompact, ContextTooLong, InterlinguaError, OutputInvalid
+from ..values.errors import CannotCompact, ContextTooLong, FormatError, InterlinguaError, OutputInvalid
 from ..values.events import (
     AgentEnd,
     AgentStart,
@@ -73,6 +73,13 @@ class Limits(Struct, frozen=True, kw_only=True):
     tokens: int | None = None
     cost: float | None = None
     seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, kinds in (("turns", int), ("tokens", int), ("cost", (int, float)), ("seconds", (int, float))):
+            limit = getattr(self, name)
+            if limit is not None and (isinstance(limit, bool) or not isinstance(limit, kinds)):
+                kind = "an integer" if kinds is int else "a number"
+                raise FormatError(f"{name} must be {kind} or None, not {limit!r}", f"limits.{name}")
 
     def reached(self, spent: Spent) -> str | None:
         """Returns the message of a reached limit. A cost limit without a known price counts as reached."""

@@ -35,7 +35,7 @@ from ..values.events import (
     ToolCallStart,
 )
 from ..values.folding import CUT_OFF
-from ..values.interop import must_propagate
+from ..values.interop import must_propagate, several
 from ..values.messages import AssistantMessage, ImageBlock, TextBlock
 from ..values.request import (
     CallOptions,
@@ -184,7 +184,8 @@ def chain(
     """The candidates of a call in their order. Only the first has the access that `options` bring."""
     if not fallbacks and isinstance(fallbacks, tuple | list):
         return (Candidate(model, options),)
-    others = (fallbacks,) if isinstance(fallbacks, str | ModelDescriptor | Mapping) else tuple(fallbacks)
+    is_one = isinstance(fallbacks, str | ModelDescriptor | Mapping)
+    others = (fallbacks,) if is_one else several(fallbacks, "models", "fallbacks")
     without = replace(options, **_NO_ACCESS)
     return (
         Candidate(model, options),
@@ -244,22 +245,27 @@ def options_of(options: Mapping[str, Any]) -> tuple[Options, CallOptions]:
         if value is not None and name in _KINDS:
             check_kind(name, value)
         (call if name in _CALL else wire)[name] = value
-    if (options.get("max_tokens") or 1) < 1:
-        raise FormatError(f"max_tokens must be at least 1, not {options['max_tokens']}", "options.max_tokens")
+    max_tokens, timeout = options.get("max_tokens"), options.get("timeout")
+    if max_tokens is not None and max_tokens < 0:  # Anthropic takes 0, to fill its prompt cache
+        raise FormatError(f"max_tokens must be at least 0, not {max_tokens}", "options.max_tokens")
+    if isinstance(timeout, int | float) and not timeout > 0:
+        raise FormatError(f"timeout must be a number of seconds above 0, not {timeout}", "options.timeout")
     return Options(**wire), CallOptions(**call)
 
 
 _CALL = frozenset(CallOptions.__struct_fields__)
 _NAMES = frozenset(StreamOptions.__struct_fields__)
 _NUMBER = "a number"
+_INTEGER = "an integer"
 _TEXT = str, "a string"
 _TABLE = Mapping, "a dictionary"
 _SWITCH = bool, "True or False"
+_FUNCTION = Callable, "a function"
 # What each option may be, and how messages describe it. Of the others only their owners can say what they are.
 _KINDS: dict[str, tuple[Any, str]] = {
-    "max_tokens": (int, _NUMBER),
-    "top_k": (int, _NUMBER),
-    "seed": (int, _NUMBER),
+    "max_tokens": (int, _INTEGER),
+    "top_k": (int, _INTEGER),
+    "seed": (int, _INTEGER),
     "temperature": ((int, float), _NUMBER),
     "top_p": ((int, float), _NUMBER),
     "timeout": ((int, float, Timeouts), _NUMBER),
@@ -281,6 +287,8 @@ _KINDS: dict[str, tuple[Any, str]] = {
     "settings": _TABLE,
     "env": _TABLE,
     "thinking": (("drop", "text"), "'drop' or 'text'"),
+    "on_payload": _FUNCTION,
+    "on_response": _FUNCTION,
 }
 
 
@@ -292,9 +300,9 @@ def check_kind(name: str, value: Any) -> None:
     if isinstance(wanted, tuple) and isinstance(wanted[0], str):
         fits = value in wanted
     else:
-        fits = isinstance(value, wanted) and not (text is _NUMBER and isinstance(value, bool))
+        fits = isinstance(value, wanted) and not (text in (_NUMBER, _INTEGER) and isinstance(value, bool))
     if not fits:
-        is_plain = text is _NUMBER or name in ("cache_retention", "thinking")
+        is_plain = text in (_NUMBER, _INTEGER) or name in ("cache_retention", "thinking")
         shown = repr(value)[:80] if is_plain else type(value).__name__
         raise FormatError(f"{name} must be {text}, not {shown}", f"options.{name}")
 
@@ -358,6 +366,8 @@ class Attempts:
             try:
                 if tries == 0:
                     await self._choose(candidate)
+                    if at == 0:
+                        self._check_fallbacks()
                     if 0 < (self.model.context_window or 0) <= too_small:
                         at += 1
                         continue  # one whose window is not known is asked: it may be large enough
@@ -429,6 +439,15 @@ class Attempts:
         else:
             address = options.base_url or model.base_url or connector.id
         self._target = Target(model.provider, model.id, address, account_of(options))
+
+    def _check_fallbacks(self) -> None:
+        """Refuses a fallback that nobody serves before anything is sent, not when it is needed."""
+        assert self._catalogue is not None
+        for at, candidate in enumerate(self._call.candidates[1:]):
+            try:
+                self._find(candidate.model, self._catalogue)
+            except InterlinguaError as error:
+                raise FormatError(str(error), f"fallbacks[{at}]") from None
 
     async def _open(self, candidate: Candidate, more: bool) -> Source:
         """An attempt that has not begun. Whatever a foreign connector raises is its failure, not ours."""

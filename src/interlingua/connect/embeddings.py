@@ -98,10 +98,9 @@ async def _embed(
         names = ", ".join(sorted(valid))
         raise InterlinguaError(f"unknown option {extra[0]!r} for embeddings; {meant}valid options: {names}")
     call = options_of(options)[1]
-    if dimensions is not None and dimensions < 1:
-        raise FormatError(f"dimensions must be at least 1, not {dimensions}", "dimensions")
-    if batch is not None and batch < 1:
-        raise FormatError(f"batch must be at least 1, not {batch}", "batch")
+    for name, number in (("dimensions", dimensions), ("batch", batch)):
+        if number is not None and (not isinstance(number, int) or number < 1):
+            raise FormatError(f"{name} must be an integer of at least 1, not {number!r}", name)
     client = client or default_client()
     named(model)  # refuses what is none
     if isinstance(model, str):

@@ -9,6 +9,7 @@ from typing import IO, Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from ..values.errors import FormatError
+from ..values.interop import several
 from ..values.messages import AudioBlock, DocumentBlock, ImageBlock
 from ..values.regular import kind_of, read_regular
 from . import resizing
@@ -74,7 +75,7 @@ def images_of(given: Any, path: str = "images") -> tuple[ImageBlock, ...]:
     if isinstance(given, ImageBlock | str | bytes | os.PathLike):
         given = (given,)
     blocks = []
-    for at, one in enumerate(given):
+    for at, one in enumerate(several(given, "paths, bytes, addresses or image blocks", path)):
         try:
             blocks.append(one if isinstance(one, ImageBlock) else image(one))
         except FormatError as error:
@@ -120,8 +121,8 @@ def _data(source: Source) -> tuple[bytes, str | None]:
 def _read(name: str) -> bytes:
     path = Path(name).expanduser()
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would block forever, a device never ends
-            raise FormatError(f"{name} is not a regular file; give the path of one", "source")
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would wait for ever, a device never end
+            raise FormatError(f"{name!r} is not a regular file; give the path of one", "source")
         if path.stat().st_size > MAX_BYTES:
             raise _too_large(name)
         return read_regular(path)

@@ -93,14 +93,15 @@ _MESSAGES = (*get_args(Message), CustomMessage)
 def check(data: Any, dialect: str | None = None, target: ModelDescriptor | str | None = None) -> tuple[Finding, ...]:
     """Returns the findings for `data`: JSON in any format, a Conversation, a Request, a Context or messages.
 
-    `target` adds that target's rules: a model, a wire, or a trainer (`training` for the rules of all trainers).
+    `target` adds that target's rules: a model, a wire, or a trainer (`training` for what all trainers ask). Values are
+    of no dialect: for a Request, a Context or messages, a name in its place is the target.
     """
     if isinstance(target, str) and training.rules_of(target) is not None:
         return _for_training(data, dialect, target)
     if isinstance(data, (Context, *_MESSAGES)) or _are_messages(data):
         data = request_of(data)
     if isinstance(data, Request):
-        return _checked(data, target)
+        return _checked(data, dialect if target is None else target)
     if isinstance(data, Conversation):
         return (*_broken_tree(data), *_checked(data.request(), target))
     mistakes: tuple[Finding, ...] = ()

@@ -672,6 +672,8 @@ def _documents_in(
         where = Source(None, name if isinstance(name, str) else None)
         opened = io.BufferedReader(_Borrowed(source))
         return documents(where, dialect, problems, opened=opened, columns=columns, decoded=True)
+    if not isinstance(source, str | os.PathLike):
+        raise FormatError(f"a source is a path, bytes or an open file, not {type(source).__name__}", "source")
     path = Path(source)
     if path.is_dir():
         raise SourceError(f"{path}: a folder; read each of its files, or use `interlingua show {path}`")

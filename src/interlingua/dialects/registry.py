@@ -5,7 +5,7 @@ import importlib
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar, cast, get_args
 
-from ..values.errors import InterlinguaError
+from ..values.errors import FormatError, InterlinguaError
 from ..values.spelling import unknown
 from .wire import Dialect, Evidence, FileFormat, Shape, Wire
 
@@ -130,6 +130,8 @@ def registered(name: str) -> Wire | FileFormat | None:
 
 def canonical(name: str) -> str:
     """The dialect name of an alias (`openai`, `anthropic`, `gemini`); any other name unchanged."""
+    if not isinstance(name, str):
+        raise FormatError(f"a dialect is a name such as 'anthropic-messages', not {type(name).__name__}", "dialect")
     if name in _BUILT_IN or name in _registered:
         return name
     own = (wire.api for wire in _registered.values() if isinstance(wire, Wire) and name in wire.aliases)

@@ -19,7 +19,7 @@ from ..connect.registry import ConnectorRegistry
 from ..tools.registry import ToolRegistry
 from ..tools.tool import Tool
 from ..values.errors import FormatError
-from ..values.interop import describe, must_propagate, struct_of, with_arguments
+from ..values.interop import describe, must_propagate, several, struct_of, with_arguments
 from ..values.places import PLUGIN_GROUP
 from ..values.spelling import nearest
 from .adding import Additions
@@ -455,7 +455,10 @@ def _options(
 
 
 def _paths(given: SearchPath | Iterable[SearchPath]) -> list[Path]:
-    many = [given] if isinstance(given, str | os.PathLike) else given
+    many = [given] if isinstance(given, str | os.PathLike) else several(given, "folders", "search_paths")
+    for at, path in enumerate(many):
+        if not isinstance(path, str | os.PathLike):
+            raise FormatError(f"a search path is a folder, not {type(path).__name__}", f"search_paths[{at}]")
     return [Path(path).expanduser().absolute() for path in many]
 
 

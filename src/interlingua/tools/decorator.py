@@ -59,6 +59,8 @@ def tool(
     """
 
     def made(function: Function) -> FunctionTool:
+        if not callable(function):
+            raise FormatError(f"a tool is made of a function, not of {type(function).__name__}", "tool")
         named = name or str(getattr(function, "__name__", type(function).__name__))
         documented, described = parse_docstring(inspect.getdoc(function) or "")
         parameters = _parameters(function, named)
@@ -93,7 +95,11 @@ def _parameters(function: Function, named: str) -> list[_Parameter]:
         hints = typing.get_type_hints(_hinted(function), include_extras=True)
     except NameError as error:
         raise FormatError(f"the tool {named} has a type hint that cannot be read: {error}", named) from error
-    return [_parameter(given, hints, named) for given in inspect.signature(function).parameters.values()]
+    try:
+        signature = inspect.signature(function)
+    except ValueError as error:  # built-in types and functions, for example `int`
+        raise FormatError(f"the tool {named} has no signature: {error}; wrap it in a function", named) from None
+    return [_parameter(given, hints, named) for given in signature.parameters.values()]
 
 
 def _hinted(function: Function) -> Any:

@@ -78,7 +78,9 @@ def dump(value: Any, *, partial: bool = False) -> bytes:
 
 
 def load(data: bytes | str, type: Any = Conversation) -> Any:
-    """Returns a value of `type` from its JSON; raises FormatError with the path of the error."""
+    """A value of `type` from its JSON; raises FormatError with the path of what is wrong."""
+    if not isinstance(data, str | bytes | bytearray | memoryview):
+        raise FormatError(f"JSON is a string or bytes, not {data.__class__.__name__}; `decode` reads other values", "$")
     raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
     if len(raw) <= jsontext.DEPTH_LIMIT or jsontext.is_shallow(raw):
         try:

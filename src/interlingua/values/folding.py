@@ -50,6 +50,8 @@ def fold(events: Iterable[StreamEvent]) -> AssistantMessage:
     That is the terminal event's message if there is one; otherwise the content so far, as an error.
     """
     log = Log()
+    if not isinstance(events, Iterable):
+        raise FormatError(f"events must be a list of stream events, not {type(events).__name__}", "events")
     for event in events:
         if isinstance(event, _DELTA_EVENTS):
             log += (event.content_index, event.delta)
@@ -369,5 +371,7 @@ def _entries(event: StreamEvent) -> list[Any]:
             return [(event.content_index, event.block or ThinkingBlock(thinking=event.content), False)]
         case BlockEnd():
             return [(event.content_index, event.block, False)]
-        case _:
+        case StreamPart():
             return []
+        case _:
+            raise FormatError(f"a stream event is expected, not {type(event).__name__}", "events")

@@ -114,6 +114,13 @@ def attributes(value: Any, names: Iterable[str]) -> dict[str, Any]:
     return {name: item for name, item in found if item is not None}
 
 
+def several(value: Any, what: str, path: str) -> tuple[Any, ...]:
+    """The items of a list or any other iterable; raises `FormatError` for what is none. `what` describes the items."""
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise FormatError(f"{path} must be a list of {what}, not {type(value).__name__}", path)
+    return tuple(value)
+
+
 def struct_of(value: Any, kind: type[S], what: str) -> S:
     """Returns a `kind` as it is, or builds it from a mapping with its fields in either spelling.
 
