@@ -6,6 +6,7 @@ import datetime
 import decimal
 import enum
 import json
+import pathlib
 import uuid
 from typing import Annotated, Any, Generic, Literal, NamedTuple, NotRequired, Optional, TypedDict, TypeVar
 
@@ -403,6 +404,7 @@ async def test_partial_objects_come_while_the_answer_streams() -> None:
         assert {"name": "Ada", "age": 36} == seen[-1]
         grown = [one for one in seen if one is not None]
         assert all(set(one) <= {"name", "age"} for one in grown)
+        assert grown[0] != grown[-1]  # although all of it had come before the first event was read
         assert Person("Ada", 36) == stream.output
 
 
@@ -458,3 +460,45 @@ def test_two_schemas_for_one_answer_are_refused() -> None:
     """It would be unclear which counts."""
     with pytest.raises(il.InterlinguaError, match="two schemas"):
         il.stream("debug/parrot-1", "who?", output=Person, output_schema={"type": "object"})
+
+
+def test_a_partial_object_is_that_of_the_event_that_was_read() -> None:
+    """In a plain loop as well, however fast the answer came."""
+    with Server(strict=True) as server:
+        server.say(GOOD)
+        stream = il.sync.stream(asking(server), "who?", output=Person, api_key="k")
+        seen = [stream.partial_output for _ in stream]
+        assert seen[0] is None
+        assert {"name": "Ada", "age": 36} == seen[-1]
+
+
+def test_a_whole_number_with_a_fraction_of_zero_is_an_integer() -> None:
+    """As in JSON Schema: 36.0 is 36."""
+    assert 3 == OutputType(int).read_text("3.0").value
+    assert Person("Ada", 36) == OutputType(Person).read_text('{"name": "Ada", "age": 36.0}').value
+    assert OutputType(int).read_text("3.5").problem is not None
+
+
+class Adult(pydantic.BaseModel):
+    age: int
+
+    @pydantic.field_validator("age")
+    @classmethod
+    def _is_adult(cls, age: int) -> int:
+        if age < 18:
+            raise ValueError("too young")
+        return age
+
+
+def test_what_pydantic_refuses_is_told_in_one_line() -> None:
+    """Without the addresses of its documentation."""
+    problem = OutputType(Adult).read_text('{"age": 5}').problem
+    assert "it does not match the schema: age: Value error, too young." == problem
+
+
+@pytest.mark.parametrize("type", [complex, pathlib.Path, Server], ids=["complex", "path", "class"])
+def test_a_type_without_a_schema_is_refused_in_one_line(type: Any) -> None:
+    """With what to use instead."""
+    with pytest.raises(il.FormatError, match="use plain types, dataclasses or pydantic models") as caught:
+        OutputType(type)
+    assert "\n" not in str(caught.value)

@@ -86,8 +86,10 @@ class Stream:
 
     @property
     def partial(self) -> AssistantMessage:
-        """The message so far; the whole one when it has ended."""
-        return self.message or getattr(self._latest, "partial", None) or self._base
+        """The message so far, as the last event that was read shows it; the whole one when the last event was read."""
+        if self.message is not None and not (self._waiting and self._readers):
+            return self.message
+        return getattr(self._latest, "partial", None) or self._base
 
     @property
     def partial_output(self) -> Any:

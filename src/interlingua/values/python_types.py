@@ -110,7 +110,8 @@ class Schemas:
         try:
             return dict(msgspec.json.schema(hint))
         except (TypeError, NotImplementedError) as error:
-            raise self._refused(hint, str(error)) from None
+            why = str(error).partition("\n")[0] if str(error).startswith("Type ") else "JSON has no such values"
+            raise self._refused(hint, why) from None
 
     def _tuple(self, args: tuple[Any, ...]) -> dict[str, Any]:
         if not args:
@@ -172,7 +173,8 @@ class Schemas:
 
     def _refused(self, hint: Any, why: str) -> FormatError:
         shown = getattr(hint, "__name__", None) or str(hint)
-        return FormatError(f"the type {shown} has no JSON Schema: {why}; use plain types, dataclasses, …", self.owner)
+        remedy = "use plain types, dataclasses or pydantic models"
+        return FormatError(f"the type {shown} has no JSON Schema: {why}; {remedy}", self.owner)
 
 
 def convert(value: Any, hint: Any, path: str = "") -> Any:
@@ -197,6 +199,8 @@ def convert(value: Any, hint: Any, path: str = "") -> Any:
         return _constructed(lambda: hint.model_validate(value), path)
     if isinstance(origin, type) and not issubclass(origin, enum.Enum) and _fields_of(origin) is not None:
         return _object_of(value, hint, origin, path)
+    if hint is int and isinstance(value, float) and value.is_integer():
+        return int(value)  # to JSON Schema, 3.0 is an integer
     try:
         return msgspec.convert(value, hint)
     except msgspec.ValidationError as error:
@@ -330,7 +334,16 @@ def _constructed(make: Callable[[], Any], path: str) -> Any:
     try:
         return make()
     except (TypeError, ValueError) as error:  # pydantic's errors are ValueErrors, and so are most of `__post_init__`
-        raise Mismatch(str(error), path) from error
+        raise Mismatch(_listed(error), path) from error
+
+
+def _listed(error: Exception) -> str:
+    """An error in one line; pydantic's are several lines, with addresses that help no model."""
+    errors = getattr(error, "errors", None)
+    if not callable(errors):
+        return " ".join(str(error).split())
+    found = ((".".join(map(str, one["loc"])), one["msg"]) for one in errors())
+    return "; ".join(f"{place}: {message}" if place else message for place, message in found)
 
 
 def _expect(value: Any, kind: type, what: str, path: str) -> None:
