@@ -2,14 +2,18 @@
 
 import json
 import os
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from cli.running import Outcome
+from cli.running import COMMAND, Outcome, run
 from interlingua.cli import group
+from interlingua.sessions import Session
 from interlingua.values.errors import BadWire, FormatError, InterlinguaError
 
 
@@ -112,3 +116,79 @@ def test_an_error_that_quotes_another_names_one_place(inner: str, path: str, pla
     for outer in (FormatError(f"x: {quoted}", path), BadWire("dialect", f"x: {quoted}", path)):
         assert str(outer).endswith(f"x: not a number (at {place})")
     assert str(FormatError("plain", path)) == f"plain (at {path})"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("rn",), "unknown command 'rn'; did you mean 'run'? (see interlingua --help)"),
+        (("logs", "serch"), "unknown command 'serch'; did you mean 'search'? (see interlingua logs --help)"),
+        (("run", "--modle", "x"), "no such option '--modle'"),
+        (("run", "--temperature", "hot", "x"), "invalid value for '--temperature': 'hot' is not a valid float"),
+        (("run", "-o", "x"), "option '-o' requires 2 arguments"),
+        (("completion",), "missing argument '{bash|zsh|fish}'. Choose from: bash, zsh, fish"),
+        (("convert", "x.json"), "missing option '-t' / '--to'"),
+        (("logs", "delete"), "give sessions, --before DAYS, or --all"),
+        (("--nope",), "no such option '--nope'"),
+    ],
+    ids=lambda given: " ".join(given) if isinstance(given, tuple) else "",
+)
+def test_a_wrong_command_line_is_told_in_one_line(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    """With where its help is."""
+    done = run(*arguments, env={**os.environ, "INTERLINGUA_HOME": str(tmp_path)})
+    assert (2, "", 1) == (done.code, done.out, len(done.err.splitlines()))
+    assert done.err.startswith(f"interlingua: {message}") and "--help)" in done.err
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-"])
+def test_standard_streams_may_be_closed(closed: str, tmp_path: Path) -> None:
+    """A command then reads or writes nothing there; no file of ours gets their numbers."""
+    command = " ".join(map(shlex.quote, [*COMMAND, "run", "-q", "-m", "debug/parrot-1", "hello"]))
+    env = {**os.environ, "INTERLINGUA_HOME": str(tmp_path)}
+    done = subprocess.run(["sh", "-c", f"{command} {closed}"], capture_output=True, check=False, timeout=120, env=env)
+    assert (0, b"") == (done.returncode, done.stderr)
+    assert (b"" if ">&-" in closed.split() else b"hello\n") == done.stdout
+    (kept,) = (tmp_path / "agents" / "run" / "sessions").glob("*.jsonl")
+    assert all(json.loads(line)["role"] for line in kept.read_text().splitlines())
+
+
+@pytest.mark.parametrize(
+    ("home", "message"),
+    [("a-file", "a-file is a file, not a folder"), ("/proc/nowhere", "no folder can be made in /proc")],
+)
+def test_a_home_that_cannot_be_made_is_named(home: str, message: str, tmp_path: Path) -> None:
+    """Nothing is said of a session, of which nobody spoke."""
+    (tmp_path / "a-file").write_text("x")
+    env = {**os.environ, "INTERLINGUA_HOME": str(tmp_path / home)}
+    done = run("run", "-q", "-m", "debug/parrot-1", "hello", env=env, given=b"")
+    assert (1, "", 1) == (done.code, done.out, len(done.err.splitlines()))
+    assert message in done.err
+
+
+def test_a_run_that_has_not_ended_is_not_continued(tmp_path: Path) -> None:
+    """The message says what can be done on the command line."""
+    env = {**os.environ, "INTERLINGUA_HOME": str(tmp_path)}
+    run("run", "-q", "-m", "debug/parrot-1", "one", env=env, given=b"")
+    (path,) = (tmp_path / "agents" / "run" / "sessions").glob("*.jsonl")
+    with Session.open(path.stem, agent="run", home=tmp_path):
+        done = run("run", "-q", "-c", "two", env=env, given=b"")
+        assert (1, "", 1) == (done.code, done.out, len(done.err.splitlines()))
+        assert f"run {path.stem} has not ended (process {os.getpid()}" in done.err and "--cid ID" in done.err
+        assert "two\n" == run("run", "-q", "-c", "-n", "two", env=env, given=b"").out
+
+
+def test_a_template_needs_a_name(tmp_path: Path) -> None:
+    """Nothing is sent instead."""
+    env = {**os.environ, "INTERLINGUA_HOME": str(tmp_path)}
+    done = run("run", "-q", "-m", "debug/parrot-1", "--save-template", "", "hello", env=env, given=b"")
+    assert (1, "") == (done.code, done.out)
+    assert "invalid template name ''" in done.err
+
+
+def test_an_mcp_server_that_cannot_start_is_told_in_one_line(tmp_path: Path) -> None:
+    """Of its traceback, the exception."""
+    server = f"{shlex.quote(sys.executable)} -c 'import nowhere_at_all'"
+    env = {**os.environ, "INTERLINGUA_HOME": str(tmp_path)}
+    done = run("run", "-q", "-m", "debug/parrot-1", "--mcp", server, "hello", env=env, given=b"")
+    assert (1, "", 1) == (done.code, done.out, len(done.err.splitlines()))
+    assert "could not be reached: exit status 1; stderr: ModuleNotFoundError: No module named" in done.err

@@ -327,14 +327,32 @@ def test_the_doctor_names_the_format_of_what_is_no_session(data: str, names: str
         ("il sessions show abc", "abcdef"),
         ("il chat --session abc", "abcdef"),
         ("il doc", "doctor"),
+        ("il run -m sonn", "sonnet"),
+        ("il run -T rea", "read"),
+        ("il run -T cod", "coding"),
+        ("il run --cid fed", "fedcba"),
+        ("il logs show fed", "fedcba"),
+        ("il logs delete fed", "fedcba"),
+        ("il run -t tran", "translate"),
+        ("il templates edit tran", "translate"),
+        ("il auth login anthr", "anthropic"),
+        ("il archive add cod", "codex-cli"),
+        ("il batch status b-", "b-1"),
     ],
-    ids=range(11),
+    ids=range(22),
 )
 def test_the_shell_is_offered_what_fits(typed: str, offers: str, tmp_path: Path) -> None:
     """Models, formats, providers, tools, sessions and commands, for both names of the program."""
     folder = tmp_path / "agents" / "main" / "sessions"
     folder.mkdir(parents=True)
     (folder / "abcdef.jsonl").write_text('{"role":"user","content":"hi"}\n')
+    for name, text in (
+        ("agents/run/sessions/fedcba.jsonl", '{"role":"user","content":"hi"}\n'),
+        ("templates/translate.toml", 'prompt = "Translate: $input"\n'),
+        ("batches/b-1/batch.json", "{}"),
+    ):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(text)
     count = str(len(typed.split()) - 1)
     env = {**os.environ, "INTERLINGUA_HOME": str(tmp_path), "COMP_WORDS": typed, "COMP_CWORD": count}
     done = run(env={**env, "_INTERLINGUA_COMPLETE": "bash_complete"})

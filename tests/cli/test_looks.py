@@ -204,3 +204,22 @@ def test_a_progress_bar_fits_and_keeps_its_figures(tmp_path: Path) -> None:
         assert all(len(part) <= columns for part in bars)
         assert any(re.search(r"MB.* (\d+:\d\d:\d\d|-:--:--)", part) for part in bars)
         assert any("━" in part for part in bars) is (columns == 140)
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80])
+def test_a_long_name_of_a_model_has_a_line_of_its_own(columns: int, tmp_path: Path) -> None:
+    """Its numbers are below it, in their columns; no other line is longer than the terminal."""
+    code, shown = on_terminal("models", "sonnet", columns=columns, INTERLINGUA_HOME=str(tmp_path), PAGER="cat")
+    lines = plain(shown).splitlines()
+    lines = lines[next(at for at, line in enumerate(lines) if line.startswith("model ")) :]
+    long = [at for at, line in enumerate(lines) if "/" in line and " " not in line]
+    assert 0 == code and long and all(lines[at + 1].startswith(" ") for at in long)
+    assert max(len(line) for at, line in enumerate(lines) if at not in long) <= columns
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80])
+def test_dialects_fit_the_terminal(columns: int) -> None:
+    """Their descriptions are cut; in a pipe they are whole."""
+    code, shown = on_terminal("dialects", columns=columns)
+    assert 0 == code and max(map(len, plain(shown).splitlines())) <= columns
+    assert "as OpenAI and the many hosts that copied it speak it" in run("dialects").out

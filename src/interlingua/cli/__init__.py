@@ -6,6 +6,7 @@ import importlib
 import io
 import os
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -54,6 +55,22 @@ _WITHOUT_PLUGINS = (
 )
 
 
+@contextlib.contextmanager
+def _one_line_errors() -> Iterator[None]:
+    """Prints a wrong option or argument in one line, and where its help is; click prints the usage in four."""
+    try:
+        yield
+    except click.exceptions.NoArgsIsHelpError:
+        raise
+    except click.ClickException as error:
+        message = " ".join(error.format_message().split()).rstrip(".")
+        context = getattr(error, "ctx", None) or click.get_current_context(silent=True)
+        if context is not None and "--help" not in message:
+            message = f"{message} (see {context.command_path} --help)"
+        print(f"interlingua: {message[:1].lower()}{message[1:]}", file=sys.stderr)
+        sys.exit(error.exit_code)
+
+
 class _Group(click.Group):
     """Imports a command's module when the command is used."""
 
@@ -61,6 +78,14 @@ class _Group(click.Group):
         """Runs a command with safe output: text of models, files and servers cannot control the terminal."""
         with safe_streams():
             return super().main(*arguments, **options)
+
+    def make_context(self, *arguments: Any, **options: Any) -> click.Context:
+        with _one_line_errors():
+            return super().make_context(*arguments, **options)
+
+    def invoke(self, context: click.Context) -> Any:
+        with _one_line_errors():
+            return super().invoke(context)
 
     def list_commands(self, context: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -98,6 +123,7 @@ def group(context: click.Context) -> None:
 def main(arguments: list[str] | None = None) -> Any:
     """The entry point: expected errors are one line on stderr."""
     if arguments is None:
+        _open_closed_streams()
         _use_utf8()
         install_safe_streams()  # until exit, for tracebacks too
         hide_process()
@@ -114,6 +140,15 @@ def main(arguments: list[str] | None = None) -> Any:
         fail(reason(error) if where is None else f"{where}: {reason(error)}")
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _open_closed_streams() -> None:
+    """Opens /dev/null for standard streams that the caller closed (`>&-`): else a later file gets their number."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            with contextlib.suppress(OSError):
+                null = os.open(os.devnull, os.O_RDWR)  # the lowest free number, so usually this one
+                setattr(sys, name, os.fdopen(null, "r" if number == 0 else "w", encoding="utf-8"))
 
 
 def hide_process() -> None:

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from ..chat.rendering import Indented
 from . import output
+from .completing import complete_programs
 from .groups import Group
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def _price(used: "Used") -> float | None:
 
 
 @command.command("add")
-@click.argument("sources", nargs=-1, metavar="[PROGRAM|FOLDER|FILE]…")
+@click.argument("sources", nargs=-1, metavar="[PROGRAM|FOLDER|FILE]…", shell_complete=complete_programs)
 @click.option("--watch", is_flag=True, help="Stay, and follow the files as they change.")
 @_home
 @_json
@@ -88,7 +89,7 @@ def add(sources: tuple[str, ...], watch: bool, home: Path | None, as_json: bool)
 
 
 @command.command("remove")
-@click.argument("sources", nargs=-1, required=True, metavar="PROGRAM|FOLDER|FILE…")
+@click.argument("sources", nargs=-1, required=True, metavar="PROGRAM|FOLDER|FILE…", shell_complete=complete_programs)
 @_home
 def remove(sources: tuple[str, ...], home: Path | None) -> None:
     """Remove sources and their index entries from the archive; the files themselves stay."""
@@ -366,7 +367,8 @@ def _print_hits(results: "Results", about: "dict[tuple[str, str], Archived | Non
             row.append(" ".join(part.text.split("\n")), "bold yellow" if part.is_hit else "")
         out.print(Indented(row) if out.is_terminal else Text("  ") + row)
     more = f"; more with --offset {results.next}" if results.next is not None else ""
-    about_ = f"{results.total:,} {_plural(results.total, 'hit')} in {results.sessions:,} conversations{more}"
+    hits = f"{results.total:,} {_plural(results.total, 'hit')}"
+    about_ = f"{hits} in {results.sessions:,} {_plural(results.sessions, 'conversation')}{more}"
     out.print(Text(about_, "dim"))
 
 

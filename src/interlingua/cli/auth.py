@@ -23,6 +23,7 @@ from ..values.places import has_plugins
 from ..values.request import ResolvedAuth
 from ..values.spelling import unknown
 from . import output
+from .completing import complete_providers
 from .groups import Group
 
 _LIVE_TIMEOUT = 15.0
@@ -92,7 +93,7 @@ def _login(provider: str, found: ResolvedAuth | None, store: CredentialStore) ->
 
 
 @command.command("login", context_settings={"allow_extra_args": True})
-@click.argument("provider")
+@click.argument("provider", shell_complete=complete_providers)
 @click.option("--key", "by_key", is_flag=True, help="Store a key, from a hidden prompt or standard input.")
 @click.option("--oauth", "flow", type=click.Choice(["pkce", "device"]), help="Log in by browser or by device code.")
 @click.option("--client-id", help="The id of your OAuth client at the provider.")
@@ -221,7 +222,7 @@ def _pasted() -> Awaitable[str | None]:
 
 
 @command.command("logout")
-@click.argument("provider")
+@click.argument("provider", shell_complete=complete_providers)
 def logout(provider: str) -> None:
     """Remove the stored credential of a provider."""
     provider = _known(provider)
@@ -232,7 +233,7 @@ def logout(provider: str) -> None:
 
 
 @command.command("check")
-@click.argument("provider", required=False)
+@click.argument("provider", shell_complete=complete_providers, required=False)
 @click.option("--live", is_flag=True, help="Verify the key with a request to the provider; renews a login.")
 @click.option("--offline", is_flag=True, help="Make no call (the default).")
 @click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ..values.errors import FormatError, InterlinguaError
 from . import output
-from .completing import complete_models
+from .completing import complete_batches, complete_models
 from .groups import Group
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def _of_call(given: dict[str, Any]) -> dict[str, Any]:
 
 
 @command.command("status")
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_batches)
 @_key
 @_json
 def status(name: str | None, key: str | None, as_json: bool) -> None:
@@ -182,8 +182,8 @@ def _counts(progress: "Progress") -> str:
 
 
 @command.command("results")
-@click.argument("name")
-@click.option("-o", "--output", "target", type=click.Path(path_type=Path), help="The output file.")
+@click.argument("name", shell_complete=complete_batches)
+@click.option("-o", "--output", "target", type=click.Path(path_type=Path), help="Write here; otherwise to the output.")
 @click.option("-t", "--to", "dialect", metavar="DIALECT", help="Answers in this format instead of our messages.")
 @click.option("--wait", is_flag=True, help="Wait until the batch has ended.")
 @click.option("--every", type=click.FloatRange(0.01), default=POLL, help="Seconds between polls.", show_default=True)
@@ -220,7 +220,7 @@ def results(
 
 
 @command.command("cancel")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_batches)
 @_key
 def cancel(name: str, key: str | None) -> None:
     """Cancel a batch at the provider. Answers available by then can still be read with `results`."""
@@ -240,9 +240,9 @@ async def _cancel(name: str, key: str | None) -> bool:
 
 
 @command.command("delete")
-@click.argument("name")
-@click.option("--local", is_flag=True, help="Delete only the local data, not the provider's.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.argument("name", shell_complete=complete_batches)
+@click.option("--local", is_flag=True, help="Only what is in the home; the provider keeps what it has.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @_key
 def delete(name: str, local: bool, yes: bool, key: str | None) -> None:
     """Delete a batch permanently, with its requests and answers: here, and at the provider as far as possible.

@@ -3,10 +3,13 @@
 import contextlib
 
 import click
+from click.shell_completion import CompletionItem
 
 from ..values.errors import InterlinguaError
 
-_MOST = 400  # with more candidates a shell only asks whether to show them
+_MOST = 400  # a shell that is offered more only asks whether to show them
+# Families that people ask for by these names; what they mean is looked up.
+FAMILIES = ("opus", "sonnet", "haiku", "gpt", "gpt-mini", "gpt-nano", "codex", "flash", "flash-lite", "grok")
 
 
 def complete_models(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -20,7 +23,7 @@ def complete_models(context: click.Context, parameter: click.Parameter, incomple
         known, typed = catalogue.default(), incomplete.partition("/")[0] if "/" in incomplete else None
         providers = [typed] if typed else usable_providers()
         debug = default_client().connectors.get_by_provider(OFFLINE)
-        names = [*known.overrides.aliases]
+        names = [*known.overrides.aliases, *FAMILIES]
         for provider in providers:
             if provider == OFFLINE:
                 names += [f"{OFFLINE}/{model.id}" for model in (models_of(debug) if debug is not None else ())]
@@ -45,10 +48,47 @@ def complete_sessions(context: click.Context, parameter: click.Parameter, incomp
     """The ids of the selected agent's sessions, the latest first."""
     from ..sessions.files import FileStore
 
+    is_of_runs = context.command_path.split()[1:2] in (["logs"], ["run"])
     with contextlib.suppress(InterlinguaError, OSError):
-        found = FileStore().sessions(context.params.get("agent") or "main")
+        found = FileStore().sessions("run" if is_of_runs else context.params.get("agent") or "main")
         return [info.id for info in found if info.id.startswith(incomplete)][:_MOST]
     return []
+
+
+def complete_batches(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """The names of the batches."""
+    from ..connect import batch
+
+    with contextlib.suppress(InterlinguaError, OSError):
+        return [name for name in batch.names() if name.startswith(incomplete)]
+    return []
+
+
+def complete_programs(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The programs whose histories are known by name, and files."""
+    from ..sessions.programs import PROGRAMS
+
+    names = [CompletionItem(name) for name in PROGRAMS if name.startswith(incomplete)]
+    return names or [CompletionItem(incomplete, type="file")]
+
+
+def complete_templates(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """The names of the user's templates."""
+    from . import templates
+
+    with contextlib.suppress(InterlinguaError, OSError):
+        return [name for name in templates.names() if name.startswith(incomplete)]
+    return []
+
+
+def complete_tool_choices(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """The names of the core tools, and the profiles."""
+    from ..tools.registry import PROFILES
+
+    return [
+        *complete_tools(context, parameter, incomplete),
+        *(name for name in PROFILES if name.startswith(incomplete)),
+    ]
 
 
 def complete_tools(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:

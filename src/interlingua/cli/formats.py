@@ -134,7 +134,8 @@ def dialects_command(name: str | None, as_json: bool) -> None:
     if as_json:
         output.print_json([{"name": name, "kind": kind, "summary": summary} for name, kind, summary in rows])
         return
-    output.table(output.console(), [output.Column(name) for name in ("name", "kind", "description")], rows)
+    columns = (output.Column("name"), output.Column("kind", rank=1), output.Column("description", cut=True))
+    output.table(output.console(), columns, rows)
 
 
 def _summary(name: str) -> str:

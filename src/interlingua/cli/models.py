@@ -20,12 +20,12 @@ from ..values.places import home
 from ..values.request import ModelDescriptor
 from ..values.spelling import unknown
 from . import output
-from .completing import complete_models, complete_providers
+from .completing import FAMILIES, complete_models, complete_providers
 from .groups import Group
 
 _PRICES = ("input", "output", "cache_read", "cache_write")
 _COLUMNS = (
-    output.Column("model"),
+    output.Column("model", whole=True),
     output.Column("context", True),
     output.Column("output", True, 3),
     output.Column("inputs", rank=4),
@@ -37,19 +37,6 @@ _COLUMNS = (
 )
 _DEFAULT = "default"
 _VARIABLE = "INTERLINGUA_MODEL"
-# Model families that users refer to by these names; their ids are looked up.
-_FAMILIES = (
-    "opus",
-    "sonnet",
-    "haiku",
-    "gpt",
-    "gpt-mini",
-    "gpt-nano",
-    "codex",
-    "flash",
-    "flash-lite",
-    "grok",
-)
 
 
 class _Models(Group):
@@ -286,13 +273,13 @@ def aliases(context: click.Context, as_json: bool) -> None:
     if context.invoked_subcommand is not None:
         return
     own = own_notes().aliases
-    families = {name: meant for name in _FAMILIES if name not in own and (meant := _meaning(name)) is not None}
+    families = {name: meant for name in FAMILIES if name not in own and (meant := _meaning(name)) is not None}
     if as_json:
         output.print_json({"aliases": own, "families": families})
         return
     rows = [(name, target, "models.toml") for name, target in own.items()]
     rows += [(name, target, "newest") for name, target in families.items()]
-    columns = (output.Column("alias"), output.Column("model"), output.Column("from", rank=1))
+    columns = (output.Column("alias"), output.Column("model", whole=True), output.Column("from", rank=1))
     output.table(output.console(), columns, rows)
 
 

@@ -86,17 +86,20 @@ def _pager() -> list[str] | None:
 
 
 class Column(NamedTuple):
-    """A column of a table. On a narrow terminal `cut` ones are truncated first, then those of the highest `rank`
-    dropped.
+    """A column of a table. On a narrow terminal `cut` ones are shortened, then those of the highest `rank` left out.
+
+    A `whole` one has names that are copied, so it is never cut: a name that is too long gets a line of its own.
     """
 
     name: str
     right: bool = False
     rank: int = 0
     cut: bool = False
+    whole: bool = False
 
 
-_SHORTEST = 24  # minimum cells of a column before others are dropped
+_SHORTEST = 24  # cells to which a column is cut before others are left out
+_NAMES = 48  # cells of a `whole` column for which others are left out
 
 
 def table(out: Console, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
@@ -108,18 +111,24 @@ def table(out: Console, columns: Sequence[Column], rows: Sequence[Sequence[str]]
     def excess(widths: list[int]) -> int:
         return sum(widths[at] + 2 for at in shown) - 2 - room
 
-    least = [min(width, _SHORTEST) if column.cut else width for column, width in zip(columns, widths, strict=True)]
+    least = [
+        min(width, _SHORTEST if column.cut else _NAMES if column.whole else width)
+        for column, width in zip(columns, widths, strict=True)
+    ]
     while excess(least) > 0:
         last = max(shown, key=lambda at: (columns[at].rank, at))
         if not columns[last].rank:
             break
         shown.remove(last)
     for at in shown:
-        if columns[at].cut:
+        if columns[at].cut or columns[at].whole:
             widths[at] = max(1, widths[at] - max(0, excess(widths)))
     head = [column.name for column in columns]
     for number, row in enumerate((head, *rows)):
-        cells = (_cell(row[at], widths[at], columns[at].right) for at in shown)
+        long = [at for at in shown if columns[at].whole and cell_len(row[at]) > widths[at]]
+        for at in long:
+            out.print(Text(row[at]), soft_wrap=True)
+        cells = (_cell("" if at in long else row[at], widths[at], columns[at].right) for at in shown)
         out.print(Text("  ".join(cells).rstrip(), style="" if number else "bold"), soft_wrap=True)
     if len(shown) < len(columns):
         hidden = ", ".join(column.name for at, column in enumerate(columns) if at not in shown)

@@ -21,7 +21,7 @@ from ..values.abort import Abort
 from ..values.errors import FormatError, InterlinguaError
 from ..values.places import has_plugins
 from . import inputs, templates
-from .completing import complete_models
+from .completing import complete_models, complete_sessions, complete_templates, complete_tool_choices
 from .installed import BARE
 from .logs import RUNS, is_logging, session_id
 
@@ -105,15 +105,20 @@ def _pairs(
 @click.option("-e", "--edit", is_flag=True, help="Write the prompt in $EDITOR.")
 @click.option("--context", "context_file", type=click.Path(), help="A conversation to continue, in any format.")
 @click.option("-c", "--continue", "latest", is_flag=True, help="Continue the latest run.")
-@click.option("--cid", "--conversation", "cid", metavar="ID", help="Continue this run: its id or the start of it.")
-@click.option("-n", "--no-log", "no_log", is_flag=True, help="Do not log this run.")
-@click.option("--log", is_flag=True, help="Log this run, even after `logs off`.")
+@click.option(
+    *("--cid", "--conversation", "cid"),
+    metavar="ID",
+    shell_complete=complete_sessions,
+    help="Continue this run: its id or the start of it.",
+)
+@click.option("-n", "--no-log", "no_log", is_flag=True, help="Do not keep this run.")
+@click.option("--log", is_flag=True, help="Keep this run, even after `logs off`.")
 @click.option("--save", "save", type=click.Path(), help="Write the conversation here, as a transcript.")
 @click.option(
     *("-t", "--template", "chosen"),
     multiple=True,
     metavar="NAME",
-    shell_complete=lambda *given: [name for name in templates.names() if name.startswith(given[-1])],
+    shell_complete=complete_templates,
     help="Use a template; several are joined.",
 )
 @click.option("-p", "--param", "parameters", nargs=2, multiple=True, metavar="NAME VALUE", help="Fill a template.")
@@ -122,6 +127,7 @@ def _pairs(
     *("-T", "--tool", "tools"),
     multiple=True,
     metavar="NAME",
+    shell_complete=complete_tool_choices,
     help=f"Offer a tool, a group (group:fs) or a profile; {NO_TOOLS}: no tools.",
 )
 @click.option("--functions", multiple=True, metavar="FILE|CODE", help="Offer the functions of Python code as tools.")
@@ -170,7 +176,7 @@ def command(prompt: str | None, **options: Any) -> None:
     """
     _refuse_contradictions(options)
     template = templates.combined(options["chosen"])
-    if options["save_template"]:
+    if options["save_template"] is not None:
         from . import output
 
         path = templates.save(options["save_template"], _as_template(prompt, template, options))
@@ -437,10 +443,17 @@ def _earlier(options: dict[str, Any]) -> _Thread:
 
     is_logged = not options["no_log"] and (options["log"] or is_logging())
     if options["latest"] or options["cid"]:
-        from ..sessions import Session
+        from ..sessions import Session, SessionBusy
 
         id = session_id(options["cid"])
-        session = Session.open(id, agent=RUNS, create=False, read_only=not is_logged)
+        try:
+            session = Session.open(id, agent=RUNS, create=False, read_only=not is_logged)
+        except SessionBusy as error:
+            by = f" ({error.owner})" if error.owner is not None else ""
+            raise FormatError(
+                f"run {id} has not ended{by}; wait for it, continue another with --cid ID, or use --no-log",
+                "--continue" if options["latest"] else "--cid",
+            ) from None
         return _Thread(session.base, session, is_logged=is_logged)
     history = Conversation()
     if options["context_file"] is not None:

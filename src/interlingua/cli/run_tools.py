@@ -19,7 +19,7 @@ from ..tools.fs import local_bridge
 from ..tools.policy import ApprovalRequest, Permissions, standing_rule
 from ..tools.registry import PROFILES, ToolRegistry, named, no_match
 from ..tools.tool import Tool, ToolContext
-from ..values.errors import FormatError, InterlinguaError
+from ..values.errors import FormatError
 from ..values.interop import describe, must_propagate
 from ..values.regular import kind_of, read_regular
 from . import installed, output
@@ -40,7 +40,7 @@ async def opened(plugins: Sequence[str], servers: Sequence[str], *, bare: bool) 
     paths = [Path(path) for path in plugins]
     async with open_installed(tools=registry, paths=paths, servers=tuple(servers)) as found:
         for problem in found.failed_servers.values():
-            raise InterlinguaError(problem)  # each was requested by its name, URL or command
+            raise FormatError(problem, "--mcp")  # each was asked for, by its name, address or command
         for problem in found.problems:
             installed.warn(problem)
         yield found

@@ -17,6 +17,7 @@ import msgspec
 from ..values.errors import FormatError, InterlinguaError
 from ..values.places import home, private_folder
 from ..values.regular import read_regular
+from .completing import complete_templates
 from .groups import Group
 
 _PARAMETER = re.compile(r"\$(?:(\$)|([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})")
@@ -237,7 +238,7 @@ def list_(as_json: bool = False) -> None:
 
 
 @command.command("show")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_templates)
 @click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
 def show(name: str, as_json: bool) -> None:
     """Show a template."""
@@ -251,7 +252,7 @@ def show(name: str, as_json: bool) -> None:
 
 
 @command.command("edit")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_templates)
 def edit(name: str) -> None:
     """Edit a template in `$EDITOR`; an invalid one is not saved."""
     from ..conversion import local_files
@@ -272,7 +273,7 @@ def edit(name: str) -> None:
 
 
 @command.command("delete")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_templates)
 def delete(name: str) -> None:
     """Delete a template."""
     load(name)

@@ -88,6 +88,12 @@ BAD_LINES = 100
 _log = logging.getLogger(__name__)
 
 
+def _one_line(text: str) -> str:
+    """What a server wrote, as part of an error in one line; of a Python traceback its last line, the exception."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines and lines[0].startswith("Traceback (") else " ".join(lines)
+
+
 class Ending:
     """The end of a connection: the reason, and the last stderr output."""
 
@@ -104,7 +110,7 @@ class Ending:
         self.reason = self.reason or reason
 
     def __str__(self) -> str:
-        text = visible(self._text.decode(errors="replace")).strip()
+        text = _one_line(visible(self._text.decode(errors="replace")).strip())
         return "".join((f": {self.reason}" if self.reason else "", f"; stderr: {text}" if text else ""))
 
 

@@ -14,6 +14,7 @@ Plugins are installed packages, folders in `<home>/plugins`, and named directori
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from typing import Annotated, Any
 
@@ -154,7 +155,7 @@ async def open_installed(
             for one, found in zip(wanted.servers, opened, strict=True):
                 if isinstance(found, str):
                     installed.failed_servers[one.name] = found
-                    installed.problems.append(found)
+                    installed.problems.append(f"{found}; its tools are not available")
                 else:
                     installed.servers[one.name] = found
                     installed.problems += _register(stack, tools, one.name, found)
@@ -181,9 +182,10 @@ async def _opened(stack: contextlib.AsyncExitStack, one: Any, elicit: Any, autho
         context = mcp_tools(one.server, **one.options, elicit=elicit, authorize=authorize)
         tools = await asyncio.wait_for(context.__aenter__(), SERVER_SECONDS)
     except TimeoutError:
-        return f"the MCP server {one.name} did not start within {SERVER_SECONDS:g} s; it is skipped"
+        return f"the MCP server {one.name} did not start within {SERVER_SECONDS:g} s; check its command or address"
     except (InterlinguaError, OSError) as error:
-        return f"the MCP server {one.name} is skipped: {error}"
+        # Its own errors name it by its command or address; the user knows it by its name in the file.
+        return re.sub(r"^(the MCP server \S+ |)", f"the MCP server {one.name}: ", str(error), count=1)
     stack.push_async_exit(context)
     return tools
 

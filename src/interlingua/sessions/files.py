@@ -21,6 +21,7 @@ import msgspec
 
 from ..values.errors import FormatError, InterlinguaError
 from ..values.places import home as default_home
+from ..values.places import private_folder
 from ..values.regular import IrregularFile, open_regular, read_regular, reason
 from . import lease
 from .index import ORPHAN, Index, Record, StaleIndex, authenticate, authenticated, check_of, discard
@@ -673,9 +674,8 @@ def _backup(path: Path) -> Path:
 
 
 def make_folder(folder: Path) -> None:
-    """Creates a folder and its parents, synced, with mode 0700."""
-    if not folder.is_dir():
-        if folder.parent != folder:
-            make_folder(folder.parent)
-        folder.mkdir(mode=0o700, exist_ok=True)
-        sync_folder(folder.parent)
+    """Creates a folder and those above it, synced, for this user alone."""
+    missing = list(itertools.takewhile(lambda one: not one.is_dir(), (folder, *folder.parents)))
+    private_folder(folder)
+    for one in reversed(missing):
+        sync_folder(one.parent)

@@ -1,6 +1,7 @@
 """The home folder of Interlingua, for keys, models, sessions and plugins."""
 
 import contextlib
+import errno
 import functools
 import os
 import sys
@@ -26,7 +27,12 @@ def private_folder(folder: Path) -> Path:
     if not folder.is_dir():
         if folder.parent != folder:
             private_folder(folder.parent)
-        folder.mkdir(mode=0o700, exist_ok=True)
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+        except FileExistsError:
+            raise NotADirectoryError(errno.ENOTDIR, f"{folder} is a file, not a folder", str(folder)) from None
+        except FileNotFoundError:  # /proc, for example, has folders in which none can be made
+            raise PermissionError(errno.EACCES, f"no folder can be made in {folder.parent}", str(folder)) from None
     return folder
 
 
