@@ -100,6 +100,15 @@ async def test_a_branch_is_named_left_and_found_again(tmp_path: Path) -> None:
         assert 2 == len(talk.chat.session.messages)
 
 
+async def test_a_label_is_no_number_and_says_which_one_it_replaces(tmp_path: Path) -> None:
+    """/tree takes a number for that of an entry; an entry has one label."""
+    async with talking(tmp_path) as talk:
+        await talk.say("first")
+        assert "1 is the number of an entry in /tree" in await talk.say("/branch 1")
+        assert "labelled one; `/tree one` returns to it" in await talk.say("/branch one")
+        assert "labelled two instead of one; `/tree two` returns to it" in await talk.say("/branch two")
+
+
 async def test_the_tree_leads_behind_the_results_of_an_answer(tmp_path: Path) -> None:
     """A conversation that ended between a call and its result would owe one."""
     async with talking(tmp_path, [CALL, "Nothing there."]) as talk:

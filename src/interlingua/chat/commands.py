@@ -85,10 +85,14 @@ async def _branch(chat: Chat, label: str) -> None:
     head = session.head
     if head is None:
         raise InterlinguaError("the session is empty; there is no entry to branch from")
-    used = set(session.labels().values())
+    if label.isdecimal():
+        raise InterlinguaError(f"{label} is the number of an entry in /tree; give the label a letter")
+    labels = session.labels()
+    used = set(labels.values())
     name = label or next(f"branch-{number}" for number in range(1, len(used) + 2) if f"branch-{number}" not in used)
     session.label(head, name)
-    await chat.screen.show(note(f"labelled {one_line(name)}; `/tree {one_line(name)}` returns to it"))
+    instead = f" instead of {one_line(labels[head])}" if labels.get(head, name) != name else ""
+    await chat.screen.show(note(f"labelled {one_line(name)}{instead}; `/tree {one_line(name)}` returns to it"))
 
 
 async def _tree(chat: Chat, argument: str) -> None:
@@ -274,7 +278,8 @@ async def _canvas(chat: Chat, _: str) -> None:
     has_desktop = sys.platform in ("darwin", "win32") or bool({"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys())
     browser = chat.screen.is_terminal and has_desktop
     address = await asyncio.to_thread(lambda: chat.session.open_canvas(browser=browser).link())
-    await chat.screen.show(note("the canvas, until the chat ends (a one-time URL for one browser):"), Text(address))
+    link = Text(address, no_wrap=True, overflow="ignore")  # in one piece, so that terminals open it
+    await chat.screen.show(note("the canvas, until the chat ends (the address lets one browser in):"), link)
 
 
 async def _sessions(chat: Chat, text: str) -> None:
