@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from cli.running import COMMAND, Outcome, run
 from interlingua.cli import group
 from interlingua.sessions import Session
+from interlingua.sessions.files import CATALOGUE, _write_catalogue
 from interlingua.values.errors import BadWire, FormatError, InterlinguaError
 
 
@@ -192,3 +193,20 @@ def test_an_mcp_server_that_cannot_start_is_told_in_one_line(tmp_path: Path) -> 
     done = run("run", "-q", "-m", "debug/parrot-1", "--mcp", server, "hello", env=env, given=b"")
     assert (1, "", 1) == (done.code, done.out, len(done.err.splitlines()))
     assert "could not be reached: exit status 1; stderr: ModuleNotFoundError: No module named" in done.err
+
+
+def test_a_line_that_is_no_message_of_an_editor_is_told_in_one_line(tmp_path: Path) -> None:
+    """And the next one is read."""
+    hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 1}}
+    env = {**os.environ, "INTERLINGUA_HOME": str(tmp_path)}
+    given = b"{no json\n" + json.dumps(hello).encode() + b"\n"
+    done = run("chat", "--acp", "-m", "debug/parrot-1", env=env, given=given)
+    assert (0, 1) == (done.code, len(done.err.splitlines()))
+    assert "Error parsing JSON-RPC message: Expecting property name" in done.err
+
+
+def test_a_list_of_sessions_that_cannot_be_kept_is_no_error(tmp_path: Path) -> None:
+    """It is a cache: a home that is mounted read-only is listed without it."""
+    (tmp_path / "file").write_text("x")
+    _write_catalogue(tmp_path / "file" / CATALOGUE, {})
+    assert "x" == (tmp_path / "file").read_text()

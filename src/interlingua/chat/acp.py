@@ -7,6 +7,7 @@ requests go to the editor's user. See https://agentclientprotocol.com.
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -321,10 +322,19 @@ class EditorAgent:
         return open_installed(paths=self._paths, servers=self._servers)
 
 
+def _in_one_line(record: logging.LogRecord) -> bool:
+    """Logs the exception of a record in its line. The package logs tracebacks for lines that are no JSON."""
+    if record.exc_info and record.exc_info[1] is not None:
+        record.msg, record.args = f"{record.getMessage()}: {record.exc_info[1]}", ()
+        record.exc_info = None
+    return True
+
+
 async def run(agent: EditorAgent) -> None:
     """Serves one editor, until it closes the streams."""
     try:
         # The package counts `session/close` as unstable; editors send it to agents that announce it.
+        logging.getLogger().addFilter(_in_one_line)
         await acp.run_agent(agent, use_unstable_protocol=True)  # type: ignore[arg-type]
     finally:
         await agent.close()

@@ -643,7 +643,8 @@ def _write_catalogue(place: Path, rows: Mapping[str, _Row | msgspec.Raw]) -> Non
             stream.write(authenticate(msgspec.msgpack.encode(rows)))
         part.replace(place)
         return
-    part.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # a file system that is mounted read-only refuses this, too
+        part.unlink(missing_ok=True)
 
 
 def _lines(path: Path) -> Iterator[bytes]:
