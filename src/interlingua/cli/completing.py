@@ -72,15 +72,6 @@ def complete_programs(context: click.Context, parameter: click.Parameter, incomp
     return names or [CompletionItem(incomplete, type="file")]
 
 
-def complete_templates(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """The names of the user's templates."""
-    from . import templates
-
-    with contextlib.suppress(InterlinguaError, OSError):
-        return [name for name in templates.names() if name.startswith(incomplete)]
-    return []
-
-
 def complete_tool_choices(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """The names of the core tools, and the profiles."""
     from ..tools.registry import PROFILES

@@ -21,7 +21,7 @@ from ..values.abort import Abort
 from ..values.errors import FormatError, InterlinguaError
 from ..values.places import has_plugins
 from . import inputs, templates
-from .completing import complete_models, complete_sessions, complete_templates, complete_tool_choices
+from .completing import complete_models, complete_sessions, complete_tool_choices
 from .installed import BARE
 from .logs import RUNS, is_logging, session_id
 
@@ -118,7 +118,7 @@ def _pairs(
     *("-t", "--template", "chosen"),
     multiple=True,
     metavar="NAME",
-    shell_complete=complete_templates,
+    shell_complete=templates.complete_names,
     help="Use a template; several are joined.",
 )
 @click.option("-p", "--param", "parameters", nargs=2, multiple=True, metavar="NAME VALUE", help="Fill a template.")

@@ -17,7 +17,6 @@ import msgspec
 from ..values.errors import FormatError, InterlinguaError
 from ..values.places import home, private_folder
 from ..values.regular import read_regular
-from .completing import complete_templates
 from .groups import Group
 
 _PARAMETER = re.compile(r"\$(?:(\$)|([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})")
@@ -124,6 +123,11 @@ def path_of(name: str) -> Path:
 
 def names() -> list[str]:
     return sorted(path.stem for path in folder().glob("*.toml")) if folder().is_dir() else []
+
+
+def complete_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """What the shell offers for a template."""
+    return [name for name in names() if name.startswith(incomplete)]
 
 
 def load(name: str) -> Template:
@@ -238,7 +242,7 @@ def list_(as_json: bool = False) -> None:
 
 
 @command.command("show")
-@click.argument("name", shell_complete=complete_templates)
+@click.argument("name", shell_complete=complete_names)
 @click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
 def show(name: str, as_json: bool) -> None:
     """Show a template."""
@@ -252,7 +256,7 @@ def show(name: str, as_json: bool) -> None:
 
 
 @command.command("edit")
-@click.argument("name", shell_complete=complete_templates)
+@click.argument("name", shell_complete=complete_names)
 def edit(name: str) -> None:
     """Edit a template in `$EDITOR`; an invalid one is not saved."""
     from ..conversion import local_files
@@ -273,7 +277,7 @@ def edit(name: str) -> None:
 
 
 @command.command("delete")
-@click.argument("name", shell_complete=complete_templates)
+@click.argument("name", shell_complete=complete_names)
 def delete(name: str) -> None:
     """Delete a template."""
     load(name)
