@@ -279,7 +279,7 @@ async def _canvas(chat: Chat, _: str) -> None:
     browser = chat.screen.is_terminal and has_desktop
     address = await asyncio.to_thread(lambda: chat.session.open_canvas(browser=browser).link())
     link = Text(address, no_wrap=True, overflow="ignore")  # in one piece, so that terminals open it
-    await chat.screen.show(note("the canvas, until the chat ends (the address lets one browser in):"), link)
+    await chat.screen.show(note("the canvas, until the chat ends (a one-time URL for one browser):"), link)
 
 
 async def _sessions(chat: Chat, text: str) -> None:

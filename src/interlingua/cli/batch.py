@@ -183,7 +183,7 @@ def _counts(progress: "Progress") -> str:
 
 @command.command("results")
 @click.argument("name", shell_complete=complete_batches)
-@click.option("-o", "--output", "target", type=click.Path(path_type=Path), help="Write here; otherwise to the output.")
+@click.option("-o", "--output", "target", type=click.Path(path_type=Path), help="The output file.")
 @click.option("-t", "--to", "dialect", metavar="DIALECT", help="Answers in this format instead of our messages.")
 @click.option("--wait", is_flag=True, help="Wait until the batch has ended.")
 @click.option("--every", type=click.FloatRange(0.01), default=POLL, help="Seconds between polls.", show_default=True)
@@ -241,8 +241,8 @@ async def _cancel(name: str, key: str | None) -> bool:
 
 @command.command("delete")
 @click.argument("name", shell_complete=complete_batches)
-@click.option("--local", is_flag=True, help="Only what is in the home; the provider keeps what it has.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--local", is_flag=True, help="Delete only the local data, not the provider's.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @_key
 def delete(name: str, local: bool, yes: bool, key: str | None) -> None:
     """Delete a batch permanently, with its requests and answers: here, and at the provider as far as possible.

@@ -7,8 +7,8 @@ from click.shell_completion import CompletionItem
 
 from ..values.errors import InterlinguaError
 
-_MOST = 400  # a shell that is offered more only asks whether to show them
-# Families that people ask for by these names; what they mean is looked up.
+_MOST = 400  # with more candidates a shell only asks whether to show them
+# Model families that users refer to by these names; their ids are looked up.
 FAMILIES = ("opus", "sonnet", "haiku", "gpt", "gpt-mini", "gpt-nano", "codex", "flash", "flash-lite", "grok")
 
 

@@ -86,7 +86,8 @@ def _pager() -> list[str] | None:
 
 
 class Column(NamedTuple):
-    """A column of a table. On a narrow terminal `cut` ones are shortened, then those of the highest `rank` left out.
+    """A column of a table. On a narrow terminal `cut` ones are truncated first, then those of the highest `rank`
+    dropped.
 
     A `whole` one has names that are copied, so it is never cut: a name that is too long gets a line of its own.
     """
@@ -98,8 +99,8 @@ class Column(NamedTuple):
     whole: bool = False
 
 
-_SHORTEST = 24  # cells to which a column is cut before others are left out
-_NAMES = 48  # cells of a `whole` column for which others are left out
+_SHORTEST = 24  # minimum cells of a column before others are dropped
+_NAMES = 48  # cells of a `whole` column for which others are dropped
 
 
 def table(out: Console, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:

@@ -111,8 +111,8 @@ def _pairs(
     shell_complete=complete_sessions,
     help="Continue this run: its id or the start of it.",
 )
-@click.option("-n", "--no-log", "no_log", is_flag=True, help="Do not keep this run.")
-@click.option("--log", is_flag=True, help="Keep this run, even after `logs off`.")
+@click.option("-n", "--no-log", "no_log", is_flag=True, help="Do not log this run.")
+@click.option("--log", is_flag=True, help="Log this run, even after `logs off`.")
 @click.option("--save", "save", type=click.Path(), help="Write the conversation here, as a transcript.")
 @click.option(
     *("-t", "--template", "chosen"),
