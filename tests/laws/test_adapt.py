@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import interlingua as il
-from interlingua.conversion.adapting.adapter import Adapted
-from interlingua.conversion.adapting.work import NO_RESULT, SYNTHETIC
+from interlingua.conversion.adapting.adapter import PASSES, Adapted, adapt
+from interlingua.conversion.adapting.work import NO_RESULT, SYNTHETIC, Work
 from interlingua.dialects import dialect
 from interlingua.dialects.foreign_blocks import meant
 from interlingua.dialects.targets import limits_of
@@ -63,6 +63,22 @@ def test_what_was_adapted_has_no_faults_left(name: str, data: st.DataObject) -> 
     adapted = il.adapt(data.draw(histories(name)), target)
     note(f"adapted: {dump(adapted.request).decode()}")
     assert [finding for finding in il.check(adapted.request, target=target) if finding.severity == "error"] == []
+
+
+@every_dialect
+@given(data=st.data())
+def test_a_pass_that_is_left_out_would_have_changed_nothing(name: str, data: st.DataObject) -> None:
+    """
+    Passes run only for requests with the kinds of values that they repair; running all of them gives the same.
+    """
+    target, request = data.draw(targets(name)), data.draw(histories(name))
+    work = Work(request, target, "drop")
+    work.caching = True
+    for repair, _ in PASSES:
+        repair(work)
+    expected, adapted = Adapted(work), adapt(request, target, caching=True)
+    assert expected == adapted
+    assert (expected.places, expected.ids, expected.names) == (adapted.places, adapted.ids, adapted.names)
 
 
 @every_dialect

@@ -7,15 +7,25 @@ history never changes how a shorter one was adapted (providers cache by prefix).
 
 import re
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, get_args
 
 from msgspec.structs import replace
 
 from ...values.losses import Loss
-from ...values.messages import AssistantMessage, Block, ToolCall, blocks_of
-from ...values.request import ModelDescriptor, Request
+from ...values.messages import (
+    AssistantMessage,
+    Block,
+    DocumentBlock,
+    SystemMessage,
+    TextBlock,
+    ToolCall,
+    ToolResultMessage,
+    blocks_of,
+)
+from ...values.request import ModelDescriptor, OutputSchema, Request, ToolChoice, ToolSpec
 from ...values.tokens import taken
 from ..inputs import Given, request_of
+from ..media import MEDIA
 from . import custom_tools
 from .blocks import drop_unsupported, fit_arguments
 from .cache_markers import fit_markers
@@ -139,8 +149,10 @@ def adapt(
     """
     work = Work(request if isinstance(request, Request) else request_of(request), target, thinking)
     work.caching = caching
-    for repair in _PASSES:
-        repair(work)
+    kinds = work.kinds()
+    for repair, concerned in PASSES:
+        if concerned is None or not kinds.isdisjoint(concerned):
+            repair(work)
     return Adapted(work)
 
 
@@ -164,26 +176,28 @@ def _warn_of_overflow(work: Work) -> None:
         work.warnings.append(Loss("$.messages", "window", why, "weakened"))
 
 
-_PASSES: tuple[Callable[[Work], None], ...] = (
-    drop_failed,
-    pair,
-    drop_unsupported,
-    place_system,
-    verify_thinking,
-    fit_arguments,
-    fit_media,
-    clean_text,
-    mark_failures,
-    rename_ids,
-    rename_tools,
-    move_result_media,
-    take_turns,
-    part_results_from_user,
-    accompany_documents,
-    place_markers,
-    fit_markers,
-    fit_schemas,
-    fit_options,
-    end_with_user,
-    _warn_of_overflow,
+_CALLS = (ToolCall, ToolResultMessage)  # a call without a result gets one
+# Each pass with the kinds of values that it is for; it does not run for requests that have none. None: any request.
+PASSES: tuple[tuple[Callable[[Work], None], tuple[type, ...] | None], ...] = (
+    (drop_failed, (AssistantMessage,)),
+    (pair, _CALLS),
+    (drop_unsupported, tuple({*get_args(Block)} - {TextBlock})),  # every role has text
+    (place_system, (SystemMessage,)),
+    (verify_thinking, (AssistantMessage,)),
+    (fit_arguments, (ToolCall,)),
+    (fit_media, MEDIA),
+    (clean_text, None),
+    (mark_failures, _CALLS),
+    (rename_ids, _CALLS),
+    (rename_tools, (ToolSpec, ToolChoice, *_CALLS)),
+    (move_result_media, _CALLS),
+    (take_turns, None),
+    (part_results_from_user, _CALLS),
+    (accompany_documents, (DocumentBlock,)),
+    (place_markers, None),
+    (fit_markers, None),
+    (fit_schemas, (ToolSpec, ToolCall, OutputSchema)),
+    (fit_options, None),
+    (end_with_user, (AssistantMessage,)),
+    (_warn_of_overflow, None),
 )

@@ -24,7 +24,7 @@ from ...values.messages import (
     UserMessage,
     blocks_of,
 )
-from ...values.request import ModelDescriptor, Request
+from ...values.request import ModelDescriptor, OutputSchema, Request, ToolChoice, ToolSpec
 from ...values.spelling import unknown
 
 # Texts that adapting inserts, and how they are marked.
@@ -134,6 +134,16 @@ class Work:
                 self.lost(f"$.messages[{at}]", "role", f"no model reads messages of the role {message.role}", "dropped")
             else:
                 self.turns.append(Turn(at, message))
+
+    def kinds(self) -> set[type]:
+        """The types of all that the request holds, which tell the passes that are for it."""
+        found: set[type] = {type(turn.message) for turn in self.turns}
+        for turn in self.turns:
+            found.update(map(type, turn.blocks))
+        options = self.options
+        optional = ((self.tools, ToolSpec), (options.tool_choice, ToolChoice), (options.output_schema, OutputSchema))
+        found.update(kind for value, kind in optional if value is not None)
+        return found
 
     def request(self) -> Request:
         messages = tuple(turn.closed() for turn in self.turns)
