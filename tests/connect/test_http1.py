@@ -149,6 +149,21 @@ async def test_calls_one_after_another_share_a_connection() -> None:
         assert raw.requests[0].startswith(b"POST /x?y=1 HTTP/1.1\r\nHost: 127.0.0.1:")
 
 
+async def test_little_is_read_at_first_and_more_once_that_was_filled() -> None:
+    """The first event of a burst does not wait until all of the burst is read; nor is a long answer read in morsels."""
+    size = 4 << 20
+    long = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size + b"x" * size
+    async with serving(Raw(long, long)) as (raw, transport):
+        for _ in range(2):
+            reply = await transport.send("POST", raw.url, {}, b"{}")
+            sizes = []
+            while chunk := await reply.chunk():
+                sizes.append(len(chunk))
+            assert sizes[0] <= 4096
+            assert (size, True) == (sum(sizes), max(sizes) > 4096)
+        assert 1 == raw.connections
+
+
 @pytest.mark.parametrize(
     "answer",
     [

@@ -15,12 +15,14 @@ import pytest
 import interlingua as il
 from connect.talking import API, KEY, options
 from interlingua import sync
+from interlingua.connect.blocking import SyncStream, run
 from interlingua.connect.client import Client
 from interlingua.connect.debug import DebugConnector, Step
 from interlingua.connect.registry import ConnectorRegistry
 from interlingua.connect.stream import Timeouts
 from interlingua.testing import Pace, Server, SlowHeaders, Stall
 from interlingua.values.events import Done, Error, TextDelta
+from interlingua.values.folding import unfold
 from laws.grammar import faults
 
 MODEL = "anthropic/test-model"
@@ -45,6 +47,51 @@ def test_complete_and_stream(server: Server) -> None:
     assert events[-1].message is stream.message is stream.result() is stream.partial
     assert stream.failure is None
     assert "$.options.maxTokens" in [loss.path for loss in stream.losses]
+
+
+class Burst:
+    """A transport whose answer arrives at once: text in very many pieces."""
+
+    status = 200
+    headers = {"Content-Type": "text/event-stream"}
+    ended = True
+    PIECES = 2000
+
+    async def send(self, *_: Any) -> "Burst":
+        encoder = il.dialect(API).StreamEncoder()
+        message = il.AssistantMessage(content=(il.TextBlock(text="x" * self.PIECES),), stop_reason="stop")
+        self._body = b"".join(map(encoder.feed, unfold(message, size=1)))
+        return self
+
+    async def chunk(self) -> bytes:
+        body, self._body = self._body, b""
+        return body
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("driven", [True, False], ids=["sync", "async"])
+def test_the_first_event_does_not_wait_for_the_rest_of_a_burst(driven: bool) -> None:
+    """It is handed out when it is decoded; what arrived behind it is decoded when somebody asks for more."""
+    stream = Client(transport=Burst()).stream(MODEL, "Hi", api_key=KEY)
+    if driven:
+        reader = iter(SyncStream(stream))
+        events = [next(reader)]
+        waiting = stream.waiting
+        events += reader
+    else:
+
+        async def read() -> tuple[list[Any], int]:
+            reader = aiter(stream)
+            first = await anext(reader)
+            waiting = stream.waiting
+            return [first, *[event async for event in reader]], waiting
+
+        events, waiting = run(read())
+    assert Burst.PIECES == sum(isinstance(event, TextDelta) for event in events)
+    assert waiting < Burst.PIECES / 10
+    sync.close()
 
 
 def test_a_failure_is_raised_by_complete_and_told_by_stream(server: Server) -> None:

@@ -310,6 +310,8 @@ class SyncStream:
                 await self._stream.more()
                 if self._pumping:
                     loop.stop()
+                if self._stream.is_ready:  # the reader takes what came before the rest is decoded
+                    await asyncio.sleep(0)
         finally:
             if self._pumping:
                 loop.stop()

@@ -345,6 +345,10 @@ class Attempts:
     def losses(self) -> Any:
         return self._source.losses if self._source is not None else ()
 
+    @property
+    def is_ready(self) -> bool:
+        return getattr(self._source, "is_ready", True)
+
     def priced(self, message: AssistantMessage) -> AssistantMessage:
         """The answer with what it cost, where that is known."""
         if self._catalogue is None:

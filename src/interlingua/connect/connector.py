@@ -503,14 +503,18 @@ class Exchange:
         self._request = request
         self._options = options
         self._transport = transport
+        given: Any = options.api_key
+        key = given.reveal() if isinstance(given, Secret) else given
         # And the key that is found elsewhere, when it is.
-        self._secrets: list[str | None] = [options.api_key, *_header_keys(options.headers, request.model.headers)]
+        self._secrets: list[str | None] = [key, *_header_keys(options.headers, request.model.headers)]
         self._restore: Restore | None = None
         self._timestamp = _now()
         self._decoding: Decoding | None = None
         self._reply: Reply | None = None
+        self._is_cleaned = True  # the decoder takes secrets out of its messages
         self._head = b""  # of the body: what was read to see what it is
         self._watch: Watch | None = None
+        self.is_ready = False
         self.failure: InterlinguaError | None = None
         self.losses: Any = ()
 
@@ -534,6 +538,7 @@ class Exchange:
                     for frame in frames.feed(chunk[at : at + size]):
                         events += decoder.feed(frame)
                     at, size = at + size, min(2 * size, _LARGEST_PIECE)
+                    self.is_ready = at < len(chunk)
                     if not events:
                         continue
                     if isinstance(events[-1], Done | Error):
@@ -580,9 +585,10 @@ class Exchange:
                 quirks=quirks_of(self._wire, model),
             )
             self._decoding.restoring(self._restore)
-            scrubbing = getattr(self._decoding, "scrubbing", None)  # a wire of a plugin may have none
+            scrubbing = getattr(self._decoding, "scrubbing", None)
             if scrubbing is not None:
                 scrubbing(self._cleaned)
+            self._is_cleaned = scrubbing is not None  # a wire of a plugin may have none
         return self._decoding
 
     async def _begin(self, watch: Watch) -> Reply:
@@ -685,7 +691,8 @@ class Exchange:
     def _last(self, events: Batch) -> Batch:
         last = events[-1] if events else None
         if isinstance(last, Done):
-            events[-1] = Done(last.reason, self._cleaned(last.message))
+            if not self._is_cleaned:
+                events[-1] = Done(last.reason, self._cleaned(last.message))
         elif isinstance(last, Error):
             events[-1] = last = Error(last.reason, self._without_secrets(last.error))
             self.failure = self._scrubbed(self._decoder.failure or failure_of(last.error))
@@ -706,8 +713,10 @@ class Exchange:
         usage = message.usage.extra if message.usage is not None else None
         if message.extra or usage:
             about += f"{message.extra}{usage}"
-        keys = (Secret(key).reveal() for key in self._secrets if key)
-        return self._without_secrets(message) if any(key in about for key in keys) else message
+        for key in self._secrets:
+            if key and key in about:
+                return self._without_secrets(message)
+        return message
 
     def _without_secrets(self, message: AssistantMessage) -> AssistantMessage:
         """The message without secrets in what the provider says about it; its content is the model's own."""

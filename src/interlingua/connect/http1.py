@@ -28,6 +28,9 @@ _LARGEST_HEAD = 256 * 1024
 _LARGEST_BUFFER = 256 * 1024  # bytes of an answer that wait for their reader
 _LONGEST_LINE = 4096  # of a chunk's length with its extensions
 _REMEMBERED = 512  # heads of requests
+# Bytes that are read at a time: few at first, so that the first event does not wait for the rest of a burst; more once
+# the buffer was filled.
+_FIRST_READ, _LARGEST_READ = 4096, 256 * 1024
 
 Address: TypeAlias = tuple[str, str, int]  # scheme, host, port
 
@@ -302,11 +305,12 @@ class Http1Pool:
         self._idle.clear()
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """A request out, its answer back, then the next."""
 
     __slots__ = (
         "_body",
+        "_buffer",
         "_input",
         "_keeps",
         "_pool",
@@ -325,6 +329,7 @@ class Connection(asyncio.Protocol):
         self.idle_since = 0.0
         self.transport: Any = None
         self._reply: Http1Reply | None = None
+        self._buffer = memoryview(bytearray(_FIRST_READ))  # what the event loop reads into
         self._received = b""  # of a head that is not whole
         self._body: Body | None = None
         self._keeps = True
@@ -349,6 +354,8 @@ class Connection(asyncio.Protocol):
 
     def ask(self, request: bytes, reply: "Http1Reply") -> None:
         self._reply, self._body, self._received = reply, None, b""
+        if len(self._buffer) > _FIRST_READ:
+            self._buffer = memoryview(bytearray(_FIRST_READ))
         self.transport.write(request)
 
     async def send_rest(self, body: bytes) -> None:
@@ -370,6 +377,15 @@ class Connection(asyncio.Protocol):
             if not self._writable.done():
                 self._writable.set_result(None)
             self._writable = None
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        data = bytes(self._buffer[:nbytes])
+        if nbytes == len(self._buffer) < _LARGEST_READ:
+            self._buffer = memoryview(bytearray(4 * nbytes))
+        self.data_received(data)
 
     def data_received(self, data: bytes) -> None:
         reply = self._reply

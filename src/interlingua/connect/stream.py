@@ -149,6 +149,11 @@ class Stream:
         return event
 
     @property
+    def is_ready(self) -> bool:
+        """Whether more events can perhaps be had without waiting; False where the source knows that they cannot."""
+        return getattr(self.source, "is_ready", True)
+
+    @property
     def readers(self) -> int:
         """How many loops go over it now."""
         return self._readers
