@@ -180,6 +180,9 @@ class Registry(Mapping[str, _Value]):
 
     def get(self, name: str, default: None = None) -> _Value | None:  # type: ignore[override]
         """The value, or None; without a search for similar names."""
+        found = _registered.get(name) or _loaded.get(name)  # the usual case, in one step
+        if isinstance(found, self._types):
+            return cast(_Value, found)
         return cast(_Value, _find(name)) if name in self else default
 
     def __repr__(self) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...values.losses import Reporter
-from ...values.messages import AssistantMessage, Block, StopReason, TextBlock, ToolCall, blocks_of
+from ...values.messages import AssistantMessage, Block, StopReason, TextBlock, ToolCall, Usage, blocks_of
 from ...values.request import Request
 from ..codec import Given, Quirks, response_decoder, response_encoder
 from ..residual import (
@@ -53,6 +53,7 @@ def read_answer(
     beside: dict[str, Any],
     base: AssistantMessage,
     compat: Compat,
+    usage: Usage | None = None,
 ) -> AssistantMessage:
     """The message with this content, which is already decoded; `choice` is None if the answer has none."""
     stop = optional((choice or {}).get("finish_reason"))
@@ -63,7 +64,7 @@ def read_answer(
         base,
         content=content,
         **decode_envelope(envelope, base),
-        usage=decode_usage(find_usage(envelope, choice or {}), compat),
+        usage=usage or decode_usage(find_usage(envelope, choice or {}), compat),
         stop_reason=reason,
         stop_detail=stop,
         error_message=_error_message(stop, choice or envelope, content) if reason == "error" else None,

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from ...values import jsontext
 from ...values.events import StreamEvent
 from ...values.losses import QUIET
-from ...values.messages import AudioBlock, Block, OpaqueBlock, TextBlock, ThinkingBlock
+from ...values.messages import AudioBlock, Block, OpaqueBlock, TextBlock, ThinkingBlock, Usage
 from ..framing import SSE, Frame, Framing, framing_for
 from ..residual import MESSAGE, residual
 from ..streaming import Decoder
@@ -73,6 +73,7 @@ class StreamDecoder(Decoder):
         self._rest: dict[str, Any] = {}  # … its delta without the fragment
         self._wires: dict[int, dict[str, Any]] = {}  # fields of blocks beside their text
         self._grown: dict[str, int] = {}  # the blocks of audio and of a legacy function call
+        self._counted: tuple[Any, Usage | None] = None, None  # the wire's usage, and its decoded form
         self._texts = 0
         self._spoken = 0  # length of the finished texts
         self._listed = False
@@ -135,11 +136,14 @@ class StreamDecoder(Decoder):
         self._latest = {}
         # Chunks with the same keys have the same envelope, unless they carry usage or errors.
         self._keys = () if "error" in value or "x_groq" in value else (*value,)
-        self._record.note(
-            **decode_envelope(self._shell, self._given),
-            usage=decode_usage(find_usage(self._shell, {}), self._compat),
-        )
+        self._record.note(**decode_envelope(self._shell, self._given), usage=self._usage(find_usage(self._shell, {})))
         self._record.begin()
+
+    def _usage(self, wire: Any) -> Usage | None:
+        """The wire's usage, decoded once: it comes with one chunk and is needed there and at the end."""
+        if wire is not self._counted[0]:
+            self._counted = wire, decode_usage(wire, self._compat)
+        return self._counted[1]
 
     def _merge_envelope(self, value: dict[str, Any]) -> None:
         shell = self._shell
@@ -340,7 +344,8 @@ class StreamDecoder(Decoder):
         choice = self._choice or None
         if choice is not None and isinstance(choice.get("error"), dict):  # OpenRouter sends errors inside a choice
             self.failure = decode_error(0, {"error": choice["error"]})
-        self._record.end(read_answer(self._shell, choice, content, beside, self._given, self._compat))
+        usage = self._usage(find_usage(self._shell, self._choice))
+        self._record.end(read_answer(self._shell, choice, content, beside, self._given, self._compat, usage))
 
     def _close_blocks(self) -> None:
         self._calls.close()
