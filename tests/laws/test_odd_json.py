@@ -235,3 +235,24 @@ def test_arguments_that_were_changed_are_spelled_anew(text: str, changed: dict[s
     call = ToolCall(id="c", name="f", arguments=arguments, arguments_text=kept)
     assert text == arguments_text(call)
     assert json.dumps(changed, separators=(",", ":")) == arguments_text(replace(call, arguments=changed))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        ({"rows": [{"n": 1}, {"n": 2}]}, {"rows": [{"n": 1}, {"n": 2}]}, True),
+        ({"rows": [{"n": 1}]}, {"rows": [{"n": True}]}, False),
+        ({"rows": [{"n": 1}]}, {"rows": [{"n": 1.0}]}, False),
+        ({"a": 1, "b": [2]}, {"b": [2], "a": 1}, True),
+        ({"a": 1, "b": [2]}, {"b": [2.0], "a": 1}, False),
+        ([10**30, 0.0], [10**30, -0.0], True),
+        ([10**30, 1], [10**30, True], False),
+        (["\ud800", 1], ["\ud800", 1], True),
+    ],
+    ids=range(8),
+)
+def test_values_are_the_same_when_their_json_says_the_same(one: Any, other: Any, expected: bool) -> None:
+    """
+    Order of keys apart, and whatever Python calls equal.
+    """
+    assert expected == jsontext.same(one, other)

@@ -128,7 +128,7 @@ def gathered(messages: tuple[Message, ...], layout: Layout) -> tuple[Message, ..
 def _gathered(messages: tuple[Message, ...], layout: Layout) -> tuple[tuple[Message, ...], list[str]]:
     """The same, and the paths of what changes: the messages that are removed, the results that get media."""
     api = layout.api
-    if not any(_is_labelled(message, api) for message in messages):
+    if not any(isinstance(message, UserMessage) and _is_labelled(message, api) for message in messages):
         return messages, []
     out: list[Message] = []
     changed: list[str] = []
@@ -213,6 +213,8 @@ _PLACE = re.compile(r"\$\.messages\[(\d+)\](?:\.content\[(\d+)\])?(.*)", re.DOTA
 
 def encoded(messages: tuple[Message, ...], layout: Layout, encode: Callable[..., E], report: Reporter) -> E:
     """Encodes messages with media moved after the results; reported paths are those in `messages`."""
+    if not _has_moved(messages):
+        return encode(messages)
     found = spread(messages, layout)
     if found is None:
         for path in _gathered(messages, layout)[1]:
@@ -222,6 +224,22 @@ def encoded(messages: tuple[Message, ...], layout: Layout, encode: Callable[...,
     body = encode(found.messages)
     found.restate(report, since)
     return body
+
+
+def _has_moved(messages: tuple[Message, ...]) -> bool:
+    """Whether media may be labelled or moved. A fast check, since most requests have none."""
+    for message in messages:
+        kind = type(message)
+        if kind is Result:
+            if message.extra:
+                return True
+        elif kind is UserMessage:
+            content: Any = message.content
+            first = content[0] if content and type(content) is not str else None
+            text = first.text if type(first) is TextBlock else content
+            if type(text) is str and text.startswith(LABEL):
+                return True
+    return False
 
 
 def spread(messages: tuple[Message, ...], layout: Layout) -> Spread | None:

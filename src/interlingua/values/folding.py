@@ -94,23 +94,25 @@ def parse_arguments(text: str) -> tuple[dict[str, Any], str | None, str | None]:
 
     Blank text means no arguments. The text is kept only if it differs from compact JSON.
     """
+    value, error = _read_arguments(text)
+    return value, (None if error is None and jsontext.is_compact(text, value) else text), error
+
+
+def _read_arguments(text: str) -> tuple[dict[str, Any], str | None]:
+    """Returns the arguments (empty if the text is blank or invalid) and the error of an invalid text."""
     if not text.strip():
-        return {}, (text if text != "{}" else None), None
+        return {}, None
     try:
         value = jsontext.read(text)
     except FormatError as error:
-        return {}, text, error.message
-    if not isinstance(value, dict):
-        return {}, text, "the arguments are not a JSON object"
-    return value, (None if jsontext.is_compact(text, value) else text), None
+        return {}, error.message
+    return (value, None) if isinstance(value, dict) else ({}, "the arguments are not a JSON object")
 
 
 def arguments_text(call: ToolCall) -> str:
     """Returns a call's arguments as text: the wire's own spelling if it is still equal, else compact JSON."""
-    if call.arguments_text is not None:
-        arguments, _, _ = parse_arguments(call.arguments_text)
-        if jsontext.same(arguments, call.arguments):
-            return call.arguments_text
+    if call.arguments_text is not None and jsontext.same(_read_arguments(call.arguments_text)[0], call.arguments):
+        return call.arguments_text
     return jsontext.compact(call.arguments)
 
 

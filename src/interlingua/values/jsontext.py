@@ -5,6 +5,7 @@ surrogates, escaped or raw, become U+FFFD. NaN and Infinity are refused in both 
 `DEPTH_LIMIT`. The common case costs one C call; edge cases take a second attempt.
 """
 
+import contextlib
 import functools
 import math
 import re
@@ -92,12 +93,20 @@ def is_clean_value(value: Any) -> bool:
 
 def same(a: Any, b: Any) -> bool:
     """Compares as JSON: unlike in Python, neither `true` nor `1.0` equals `1`."""
-    return bool(a == b) and not _differs_in_type(a, b)
+    if a != b:
+        return False
+    if a is b:  # usually the same object: arguments, schemas
+        return True
+    if isinstance(a, dict | list):
+        with contextlib.suppress(TypeError, RecursionError):  # huge integers, half surrogates
+            if orjson.dumps(a) == orjson.dumps(b):
+                return True
+    return not _differs_in_type(a, b)
 
 
 def _differs_in_type(a: Any, b: Any) -> bool:
     """For equal values: whether a number or boolean in one has another type in the other."""
-    if a is b:  # usually the same object: arguments, schemas
+    if a is b:
         return False
     if isinstance(a, dict):
         for key, value in a.items():

@@ -314,8 +314,9 @@ def _encode_result(fields: dict[str, Any], result: ToolResultMessage, report: Re
 def _report_lost_text(block: TextBlock, report: Reporter) -> None:
     if block.text_signature is not None:
         report.lost("text_signature", "the text of a result cannot be signed", field="textSignature")
-    for key in own_fields(residual_of(block.extra, API)):
-        report.lost(key, "the text of a result is no part", field=f"extra.{API}.{key}")
+    if block.extra:
+        for key in own_fields(residual_of(block.extra, API)):
+            report.lost(key, "the text of a result is no part", field=f"extra.{API}.{key}")
 
 
 def _response_of(text: str, result: ToolResultMessage) -> Any:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
@@ -304,13 +304,11 @@ class _AssistantEncode:
         self.merged = False
 
     def add(self, block: Block) -> None:
+        put = self._USUAL.get(type(block))
+        if put is not None:
+            put(self, block)
+            return
         match block:
-            case TextBlock():
-                self._text(block)
-            case ToolCall():
-                self._call(block)
-            case ThinkingBlock():
-                self._thinking(block)
             case OpaqueBlock() if block.dialect == API:
                 self._opaque(block.value)
             case ImageBlock() | AudioBlock() | DocumentBlock() if (block.extra.get(API) or {}).get(PART):
@@ -329,8 +327,9 @@ class _AssistantEncode:
         self.report.lost(type(block).__name__, "an assistant message of this wire has no such block")
 
     def _run(self, track: str) -> None:
-        if not self._follows(track):
-            self.runs.append(track)
+        runs = self.runs
+        if not runs or runs[-1] != track:
+            runs.append(track)
 
     def _follows(self, track: str) -> bool:
         return bool(self.runs) and self.runs[-1] == track
@@ -423,6 +422,8 @@ class _AssistantEncode:
             self._plain_thinking(block.thinking, residual.get(FIELDS) or [self.compat.reasoning_field])
         else:
             self._lose_empty("an empty thought")
+
+    _USUAL: ClassVar[dict[type, Callable[..., None]]] = {TextBlock: _text, ToolCall: _call, ThinkingBlock: _thinking}
 
     def _plain_thinking(self, text: str, names: list[str]) -> None:
         track = names[0]

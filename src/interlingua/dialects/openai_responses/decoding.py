@@ -464,11 +464,14 @@ def _opening_call(wire: Mapping[str, Any], generated: str) -> ToolCall:
 
 
 def _text_of(block: Block) -> str:
+    """The text of a block that was just decoded: the spelling of its arguments is the wire's own."""
     if isinstance(block, TextBlock):
         return block.text
     if isinstance(block, ThinkingBlock):
         return block.thinking
-    return arguments_text(block) if isinstance(block, ToolCall) else ""
+    if not isinstance(block, ToolCall):
+        return ""
+    return block.arguments_text if block.arguments_text is not None else arguments_text(block)
 
 
 def _streamed_reasoning(item: _Item) -> dict[str, list[Any]]:
