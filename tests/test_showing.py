@@ -1,8 +1,13 @@
 """What notebooks show: static, escaped, short."""
 
+import functools
 import re
+from typing import Any
+
+import pytest
 
 import interlingua as il
+from interlingua.values.messages import CustomMessage, OpaqueBlock
 from interlingua.values.showing import losses_html
 
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(1)> ![x](http://t.example/p.png) ```\n\"'&"
@@ -79,10 +84,57 @@ def test_reprs_are_short() -> None:
     assert "hi" in agent.run_sync("hi")._repr_html_()
 
 
+LONG = "x" * 100_000
+DEEP = functools.reduce(lambda inner, _: {"": inner}, range(400), {})
+CALL = il.ToolCall(id="1", name="t", arguments={"text": LONG, "rows": [*range(10_000)], "deep": DEEP})
+ANSWER = il.AssistantMessage([il.TextBlock(LONG), il.ThinkingBlock(LONG), CALL], extra={"x": {"y": LONG}})
+TOOL = il.ToolSpec(name="t", description=LONG, input_schema={"properties": {str(at): {} for at in range(1000)}})
+CONTEXT = il.Context(system=LONG, messages=(il.UserMessage(LONG), ANSWER) * 500, tools=(TOOL,) * 50)
+REQUEST = il.Request(model=il.ModelDescriptor(id="m", extra={"x": {"y": LONG}}), context=CONTEXT, extra={"x": LONG})
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(CALL, ANSWER, TOOL, CONTEXT, REQUEST, il.Options(metadata={"x": LONG}, stop=("x",) * 10_000)),
+        *(
+            il.Entry(message=ANSWER),
+            il.ToolResultMessage(LONG, tool_call_id="1"),
+            il.Loss("$", "what", LONG, "dropped"),
+        ),
+        *(
+            CustomMessage("note", {"x": LONG}),
+            OpaqueBlock(dialect="d", value=[LONG] * 1000),
+            il.adapt(REQUEST, "ollama"),
+        ),
+        *(il.encode(REQUEST, "openai"), il.events.Done("stop", ANSWER), il.events.TextDelta(0, LONG)),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_every_repr_is_short(value: Any) -> None:
+    """Long texts are cut and long lists counted, at any depth; the beginning is there."""
+    shown = repr(value)
+    assert len(shown) < 3000
+    assert "… " in shown
+
+
+def test_a_short_repr_is_whole() -> None:
+    """It says what to write to make the value again."""
+    context = il.Context(
+        messages=(il.UserMessage("hi"),), tools=(il.ToolSpec(name="t", input_schema={"type": "object"}),)
+    )
+    expected = (
+        "Context(messages=(UserMessage(content='hi'),), tools=(ToolSpec(name='t', input_schema={'type': 'object'}),))"
+    )
+    assert expected == repr(context)
+    assert [("messages", context.messages), ("tools", context.tools)] == list(context.__rich_repr__())
+
+
 def test_reprs_do_not_grow_with_what_is_in_a_value() -> None:
     """Files, conversations, results, wires: enough to see what it is, whatever its size."""
     picture = il.image(b"\x89PNG\r\n\x1a\n" + b"0" * 300_000)
-    assert "ImageBlock(data='iVBORw0KGgowMDAwMDAwMDAw… (400,012 characters)', mime_type='image/png')" == repr(picture)
+    head = "iVBORw0KGgo" + "wMDA" * 17 + "w"
+    assert f"ImageBlock(data='{head}… (400,012 characters)', mime_type='image/png')" == repr(picture)
     assert 1000 > len(repr(il.UserMessage([picture, il.document(b"text " * 1000, title="a.txt")])))
     assert 1000 > len("".join(map(str, picture.__rich_repr__())))
     assert "ImageBlock(url='https://x.example/a.png')" == repr(il.ImageBlock(url="https://x.example/a.png"))

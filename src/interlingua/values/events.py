@@ -18,6 +18,7 @@ from .messages import (
     ThinkingBlock,
     ToolCall,
     ToolResultMessage,
+    shown,
 )
 from .partials import snapshot
 
@@ -26,6 +27,7 @@ class Event(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unkn
     """Base of all events. `type` is the name of the event in JSON; type checkers narrow events by it."""
 
     type: ClassVar[str]
+    __repr__ = shown
 
 
 PARTIAL = "_partial"  # the message so far of an event that was read from JSON with `partial`

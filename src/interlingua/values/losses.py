@@ -14,7 +14,7 @@ from msgspec.structs import fields as struct_fields
 
 from . import jsontext
 from .errors import Unsupported
-from .messages import CustomMessage, ToolResultMessage
+from .messages import CustomMessage, ToolResultMessage, shown
 from .request import Conversation, Problem, Request, is_aside
 
 # dropped: gone. weakened: sent, but less strongly or exactly. record: bookkeeping that a request never carries (a
@@ -29,6 +29,8 @@ class Loss(Struct, frozen=True):
     what: str
     why: str
     severity: Severity
+
+    __repr__ = shown
 
 
 class Support(Struct, frozen=True):
@@ -128,7 +130,7 @@ class Losses(Sequence[Loss]):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return repr(self._get())
+        return shown(self._get())
 
 
 SYSTEM = "$.system"
@@ -187,6 +189,9 @@ class Encoded(NamedTuple):
 
     body: Any
     losses: Sequence[Loss]
+
+    def __repr__(self) -> str:
+        return f"Encoded(body={shown(self.body)}, losses={shown(tuple(self.losses))})"
 
     def _repr_html_(self) -> str:
         from .showing import encoded_html  # only for notebooks

@@ -4,17 +4,93 @@ Python names are snake_case, JSON names camelCase. `extra` holds what only one d
 name, and nothing else. Identity (ids, parents) belongs to the transcript entry, not here.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, get_args
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
 
-from msgspec import Struct, StructMeta
-from msgspec.structs import replace
+from msgspec import NODEFAULT, Struct, StructMeta
+from msgspec.structs import FieldInfo
+from msgspec.structs import fields as struct_fields
 
 from .errors import FormatError
 
 Extra: TypeAlias = dict[str, Any]
 StopReason: TypeAlias = Literal["stop", "length", "toolUse", "error", "aborted"]
-_SHOWN = 200  # characters of file data that a `repr` shows in full
+_SHOWN = 200  # characters of a text that a `repr` shows whole
+_HEAD = 80  # of a longer one
+_MOST_SHOWN = 1000  # characters of a whole `repr`, about
+_DEEPEST_SHOWN = 12  # levels of it
+
+
+def shown(value: Any) -> str:
+    """Returns a short `repr`: long strings are truncated, further items are counted."""
+    return _Shown().text(value)
+
+
+class _Shown:
+    """Writes one `repr`."""
+
+    def __init__(self) -> None:
+        self._room = _MOST_SHOWN
+        self._depth = 0
+
+    def text(self, value: Any) -> str:
+        self._depth += 1
+        try:
+            return self._text(value) if self._depth <= _DEEPEST_SHOWN else "…"
+        finally:
+            self._depth -= 1
+
+    def _text(self, value: Any) -> str:
+        kind = type(value)
+        if isinstance(value, Struct) and kind.__repr__ in (shown, Struct.__repr__):  # it has none of its own
+            self._room -= len(kind.__name__) + 2
+            return f"{kind.__name__}({', '.join(self._each(given_fields(value), self._field))})"
+        if kind in (tuple, list):
+            opening, closing = "()" if kind is tuple else "[]"
+            inner = ", ".join(self._each(value, self.text))
+            return f"{opening}{inner}{',' if kind is tuple and len(value) == 1 else ''}{closing}"
+        if kind is dict:
+            return f"{{{', '.join(self._each(value.items(), self._item))}}}"
+        text = repr(_cut(value)) if kind is str else repr(value)
+        if kind is not str and len(text) > _MOST_SHOWN:
+            text = _cut(text)
+        self._room -= len(text)
+        return text
+
+    def _field(self, pair: tuple[str, Any]) -> str:
+        self._room -= len(pair[0]) + 3
+        return f"{pair[0]}={self.text(pair[1])}"
+
+    def _item(self, pair: tuple[Any, Any]) -> str:
+        return f"{self.text(pair[0])}: {self.text(pair[1])}"
+
+    def _each(self, items: Collection[Any], write: Callable[[Any], str]) -> Iterator[str]:
+        for at, item in enumerate(items):
+            if self._room <= 0:
+                yield f"… {len(items) - at:,} more"
+                return
+            yield write(item)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_HEAD]}… ({len(text):,} characters)"
+
+
+def given_fields(value: Struct) -> list[tuple[str, Any]]:
+    """Returns the fields by name, without defaults for types with `repr_omit_defaults`."""
+    known = {one.name: one for one in struct_fields(type(value))} if value.__struct_config__.repr_omit_defaults else {}
+    return [
+        (name, held)
+        for name in value.__struct_fields__
+        if not _is_default(held := getattr(value, name), known.get(name))
+    ]
+
+
+def _is_default(held: Any, field: FieldInfo | None) -> bool:
+    if field is None or field.required:
+        return False
+    default = field.default_factory() if field.default is NODEFAULT else field.default  # type: ignore[operator]
+    return type(held) is type(default) and bool(held == default)
 
 
 class Value(
@@ -25,6 +101,12 @@ class Value(
     Strict on purpose: what this refuses is read again by the slow path (`canonical.load`), which stores unknown fields
     under `extra`.
     """
+
+    __repr__ = shown
+
+    def __rich_repr__(self) -> Iterator[tuple[str, Any]]:
+        for name, value in given_fields(self):
+            yield name, _cut(value) if isinstance(value, str) else value
 
 
 class CacheMarker(Value, frozen=True, kw_only=True):
@@ -77,25 +159,7 @@ class ThinkingBlock(_WithThinking, frozen=True, kw_only=True, tag_field="type", 
     extra: Extra = {}
 
 
-class _Media(Value, frozen=True, kw_only=True):
-    """A block with file data; its `repr` is truncated."""
-
-    def __repr__(self) -> str:
-        return Value.__repr__(self._cut())
-
-    def __rich_repr__(self) -> Any:
-        return Value.__rich_repr__(self._cut())
-
-    def _cut(self) -> Self:
-        long = {
-            name: f"{value[:24]}… ({len(value):,} characters)"
-            for name in ("data", "text", "url")
-            if isinstance(value := getattr(self, name, None), str) and len(value) > _SHOWN
-        }
-        return replace(self, **long)
-
-
-class ImageBlock(_Media, frozen=True, kw_only=True, tag_field="type", tag="image"):
+class ImageBlock(Value, frozen=True, kw_only=True, tag_field="type", tag="image"):
     """An image: base64 `data` with `mime_type`, or a `url`, or the `file_id` of an upload."""
 
     type: ClassVar[Literal["image"]] = "image"
@@ -108,7 +172,7 @@ class ImageBlock(_Media, frozen=True, kw_only=True, tag_field="type", tag="image
     extra: Extra = {}
 
 
-class AudioBlock(_Media, frozen=True, kw_only=True, tag_field="type", tag="audio"):
+class AudioBlock(Value, frozen=True, kw_only=True, tag_field="type", tag="audio"):
     """Audio: base64 `data` with `mime_type`, or a `url`, or the `file_id` of an upload; `transcript` if known."""
 
     type: ClassVar[Literal["audio"]] = "audio"
@@ -121,7 +185,7 @@ class AudioBlock(_Media, frozen=True, kw_only=True, tag_field="type", tag="audio
     extra: Extra = {}
 
 
-class DocumentBlock(_Media, frozen=True, kw_only=True, tag_field="type", tag="document"):
+class DocumentBlock(Value, frozen=True, kw_only=True, tag_field="type", tag="document"):
     """Any other file (PDF, plain text, video, …): base64 `data`, or `text`, or a `url`, or the `file_id` of an upload.
 
     `citations` requests citations from the model.
@@ -469,7 +533,7 @@ class CustomMessage:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"CustomMessage(role={self.role!r}, fields={self.fields!r})"
+        return f"CustomMessage(role={self.role!r}, fields={shown(self.fields)})"
 
 
 AgentMessage: TypeAlias = Message | CustomMessage

@@ -21,6 +21,7 @@ from ...values.messages import (
     ToolCall,
     ToolResultMessage,
     blocks_of,
+    shown,
 )
 from ...values.request import ModelDescriptor, OutputSchema, Request, ToolChoice, ToolSpec
 from ...values.tokens import taken
@@ -74,6 +75,9 @@ class Adapted(tuple[Request, tuple[Loss, ...]]):
         made.places = tuple(range(len(request.context.messages)))
         made._blocks, made._tools, made._system_moved = None, None, False
         return made
+
+    def __repr__(self) -> str:
+        return shown(tuple(self))
 
     @property
     def request(self) -> Request:
