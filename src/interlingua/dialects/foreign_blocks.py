@@ -64,6 +64,8 @@ class Understood(NamedTuple):
 
 def understood(message: AgentMessage) -> Understood | None:
     """The interpretation of a message with values of another wire; None for all other messages."""
+    if type(message) is UserMessage and type(message.content) is str:
+        return None  # the most frequent case
     if isinstance(message, CustomMessage):
         return _understood_role(message)
     if isinstance(message, ToolResultMessage):

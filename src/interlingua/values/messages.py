@@ -41,7 +41,7 @@ class _Shown:
             self._depth -= 1
 
     def _text(self, value: Any) -> str:
-        kind = type(value)
+        kind: Any = type(value)
         if isinstance(value, Struct) and kind.__repr__ in (shown, Struct.__repr__):  # it has none of its own
             self._room -= len(kind.__name__) + 2
             return f"{kind.__name__}({', '.join(self._each(given_fields(value), self._field))})"
@@ -89,7 +89,7 @@ def given_fields(value: Struct) -> list[tuple[str, Any]]:
 def _is_default(held: Any, field: FieldInfo | None) -> bool:
     if field is None or field.required:
         return False
-    default = field.default_factory() if field.default is NODEFAULT else field.default  # type: ignore[operator]
+    default = field.default_factory() if field.default is NODEFAULT else field.default
     return type(held) is type(default) and bool(held == default)
 
 
@@ -104,9 +104,8 @@ class Value(
 
     __repr__ = shown
 
-    def __rich_repr__(self) -> Iterator[tuple[str, Any]]:
-        for name, value in given_fields(self):
-            yield name, _cut(value) if isinstance(value, str) else value
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [(name, _cut(value) if isinstance(value, str) else value) for name, value in given_fields(self)]
 
 
 class CacheMarker(Value, frozen=True, kw_only=True):
