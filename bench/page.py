@@ -5,6 +5,7 @@ from typing import Any
 
 import report
 
+_RESULTS = Path(__file__).parent / "results"
 _PAGE = """\
 # Performance
 
@@ -73,28 +74,29 @@ as an HTTP chunk. Each participant uses its own HTTP client, pooled, as its docu
 
 *One at a time* sends an event each millisecond, so that the reader wakes up for every one; in the other columns the
 whole response is sent at once. The last column but one is wall time until the caller receives the first event. Rows
-called *raw events* build no message. The last participant is the HTTP client that Interlingua uses, without any
-decoding.
+called *raw events* build no message. The last two rows are not peers: *aiohttp plus bare codecs* is the floor of a
+call, the cost of HTTP, events and message alone; *aiohttp alone* reads the response without decoding it. Interlingua
+uses its own HTTP/1.1 connections, and aiohttp only for proxies.
 
 {calls}
 
 The first table compares the worst wire of each column with the target, once with the peers that build a message, as
-Interlingua does, and once with all, including the raw rows. With many events the work per event dominates: the target
-is met on every wire compared with peers that build a message; compared with raw events it is missed on Ollama and for
-Anthropic's 200 deltas. In the other columns something else dominates, and the target is mostly missed:
+Interlingua does, and once with all, including the raw rows. The second table compares a call with its floor, and its
+first event with the first events of all peers. With many events the work per event dominates. In the other columns
+something else dominates:
 
 - *One at a time*: waking the event loop and reading the socket, which `aiohttp` alone pays as well, is the larger part.
-  A blocking client has no event loop: the vendors' sync rows are cheaper here than their async ones. Our sync call
-  passes each event between threads, which costs as much again.
-- *Short answer*: the HTTP request is the smaller part. The rest is our overhead per call: the catalogue and the price,
-  the key lookup, adapting the conversation, and the retry logic.
+  A blocking client has no event loop: the vendors' sync rows are cheaper here than their async ones. Our sync call runs
+  an event loop in the calling thread. No event crosses threads, but the loop starts and stops for each event.
+- *Short answer*: the codecs and the HTTP request are about half. The rest is our overhead per call: parsing options,
+  looking up the model and its price, adapting the conversation, removing secrets from the answer, and the support for
+  aborts, timeouts and retries.
 - *20 KB call* on Gemini and Ollama: the call is sent whole, in a response of two events: this is the short answer
   again.
-- *First event*: when 2,000 deltas arrive at once, Interlingua decodes all of them before it delivers the first: its
-  async row is the last on every wire. With one event at a time it is similar to the others; it waits for an event with
-  content. These are wall times, and vary the most on a busy machine.
-- *Ollama*: its package builds no message, and is cheaper than Interlingua for short answers and for calls, and about
-  equal for one event at a time.
+- *First event*: Interlingua reads 4 KB and decodes 2 KB first, delivers those events, and continues with larger pieces,
+  in sync calls as well. With one event at a time it waits for the first event with content, because until then another
+  attempt or model can replace the answer. These are wall times, and vary the most on a busy machine.
+- *Ollama*: its package builds no message and has little of this overhead.
 
 ## Session files
 
@@ -169,17 +171,27 @@ every participant does in compiled code: the limit itself is not ten times faste
 
 def _measured_apart(name: str) -> str:
     """Returns the tables that another program has written."""
-    tables = Path(__file__).parent / "results" / f"{name}.md"
+    tables = _RESULTS / f"{name}.md"
     return tables.read_text().strip() if tables.exists() else "Not measured in this run."
 
 
-def with_canvas(written: str) -> str:
-    """Returns the page with the latest canvas results, which are measured separately."""
-    _, own = _PAGE.split("## The canvas\n")
-    tables = {name: _measured_apart(name) for name in ("canvas", "browser")}
-    section = "## The canvas\n" + own.partition("## Import\n")[0].format(**tables)
-    before, _, after = written.partition("## Import\n")
-    return before.partition("## The canvas\n")[0] + section + "## Import\n" + after
+# Sections that are measured separately, with their tables.
+_APART = {
+    "## Streamed calls\n": {"calls": "connectors"},
+    "## The canvas\n": {"canvas": "canvas", "browser": "browser"},
+}
+
+
+def with_sections(written: str) -> str:
+    """Returns the page with the latest results of the sections that are measured separately."""
+    for title, tables in _APART.items():
+        if not all((_RESULTS / f"{name}.md").exists() for name in tables.values()):
+            continue
+        template = _PAGE.partition(title)[2].partition("\n## ")[0]
+        section = template.format(**{place: _measured_apart(name) for place, name in tables.items()})
+        before, _, rest = written.partition(title)
+        written = before + title + section + "\n## " + rest.partition("\n## ")[2]
+    return written
 
 
 def document(results: dict[str, Any], longest: float) -> str:

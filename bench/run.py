@@ -3,7 +3,7 @@
 python bench/run.py                  everything; about half an hour
 python bench/run.py --quick          fewer rounds and shorter streams; about four minutes
 python bench/run.py --only gemini    one wire (may be given more than once)
-python bench/run.py --write-docs     no measuring: docs/performance.md from the last results (without: the canvas)
+python bench/run.py --write-docs     no measuring: docs/performance.md from the last results (without: calls, canvas)
 python bench/run.py --lock           no measuring: resolve the peers' lock files anew
 """
 
@@ -38,7 +38,7 @@ def main() -> None:
         participants.relock()
     elif asked.write_docs:
         measured = json.loads(RESULTS.read_text()) if RESULTS.exists() else None
-        written = page.with_canvas(DOCS.read_text()) if measured is None else page.document(measured, LONGEST)
+        written = page.with_sections(DOCS.read_text()) if measured is None else page.document(measured, LONGEST)
         DOCS.write_text(written)
     else:
         results = Run(asked).results()
