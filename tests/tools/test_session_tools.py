@@ -470,7 +470,7 @@ async def test_message_picks_a_channel_by_name_or_from_the_context() -> None:
     await sent(tool, message="a")
     await sent(tool, message="b", channel="one", target="x")
     assert (["b"], ["a"]) == ([p.text for p, _ in one.sent], [p.text for p, _ in two.sent])
-    with pytest.raises(ToolInputError, match="there are one, two"):
+    with pytest.raises(ToolInputError, match="known: one, two"):
         await sent(tool, message="c", channel="three")
 
 
