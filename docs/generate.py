@@ -33,7 +33,7 @@ def bases() -> dict[str, dict[str, Support]]:
     return {
         name: support(name)
         for name, value in DIALECTS.items()
-        if not hasattr(value.codec, "module") and not hasattr(value.codec, "RETURNED") and support(name)
+        if not hasattr(value.codec, "module") and not getattr(value, "is_log", False) and support(name)
     }
 
 

@@ -15,7 +15,7 @@ from interlingua.values.messages import AssistantMessage
 from interlingua.values.request import Request
 
 every_dialect = pytest.mark.parametrize("name", sorted(WIRES))
-RETURNED = frozenset(name for name in FORMATS if getattr(dialect(name), "RETURNED", False))  # never made of others
+RETURNED = frozenset(name for name in FORMATS if FORMATS[name].is_log)
 every_file = pytest.mark.parametrize("name", sorted(FORMATS.keys() - RETURNED))
 every_returned = pytest.mark.parametrize("name", sorted(RETURNED))
 

@@ -179,8 +179,7 @@ def _applicable(
         findings = tuple(one for one in findings if not one.message.startswith(_UNASKED))
     if target is not None:
         return findings
-    # Also where sessions are written for a program (`write`): its own files are logs too.
-    is_log = name is not None and name in FORMATS and getattr(FORMATS[name].codec, "RETURNED", False)
+    is_log = name is not None and name in FORMATS and FORMATS[name].is_log
     is_row = unnamed and not request.model.id  # nothing marks it as a request, and it has no model
     if name != _CONTEXTS and (name in FORMATS or name == SELF or is_row):
         answers = [at for at, one in enumerate(request.context.messages) if isinstance(one, AssistantMessage)]

@@ -426,33 +426,26 @@ class Kin(NamedTuple):
 
 
 class FileFormat(Struct, frozen=True, kw_only=True):
-    """A format that holds conversations and makes no calls.
+    """A file format: holds conversations and makes no calls.
 
-    A document is the JSON value of a file (`Lines` if it is JSON lines), or a `str` where the format is `text`.
-    `detect` gives the reason why a document is in this format, or something false; formats are asked by `rank`, lowest
-    first: the more particular the test, the lower. `split` gives the conversations of a document that holds several,
-    else None; each is then decoded by itself. `lines` says that a file is JSON lines which together make one
-    conversation. `writable` says that any conversation can be written, not only one that was read from it.
+    A document is the JSON value of a file (`Lines` for JSON lines), or a `str` if the format is `text`.
 
-    `archive` gives the documents in a zip, from its members by name, and `database` those in an SQLite file, from a
-    connection that can only read; both give None where the container is not of this format. Each document is one
-    conversation for `decode`.
-
-    `write` makes a file of a conversation that was not read from one, for a format whose codec only returns its own;
-    the conversation is adapted for the wire `adapted_for` before, where one is named.
-
-    `mistakes` gives what a document has against the rules of its format: where, what, and what to write instead.
-
-    `skim` looks at the first lines of a file and gives a reader of single lines, for an index of large and growing
-    files; None for a file that only `decode` can read. A second argument is the state from which it goes on.
-
-    `read` gives what `decode` would of the lines of a file, faster; None for a file that only `decode` can read.
-
-    `kin` says where a conversation belongs that was read from the file at a path; programs write sub-agents to files of
-    their own.
-
-    `training` says of a format that is a trainer's own how grave it is to break each rule for training rows, where
-    that differs from what is common ("error", "warning" or "off"; see `conversion.training`).
+    - `detect` returns the reason why a document is in this format, or a false value. Formats are tried by `rank`, the
+      most specific first.
+    - `split` returns the conversations of a document that holds several, else None; each is decoded separately.
+    - `lines`: the file is JSON lines that form one conversation.
+    - `writable`: any conversation can be encoded, not only one that was decoded from this format.
+    - `archive` returns the documents in a zip, from its members by name, and `database` those in an SQLite file, from a
+      read-only connection; both return None if the container is not of this format.
+    - `write` encodes a conversation of another format where the codec only encodes its own; the conversation is first
+      adapted for the wire `adapted_for`, if there is one.
+    - `mistakes` yields violations of the format's rules in a document: path, message, remedy.
+    - `skim` returns a reader of single lines, given the first lines of a file, for indexing large and growing files;
+      None if only `decode` can read the file. The second argument is the state to resume from.
+    - `read` returns the same as `decode` from the lines of a file, faster; None if only `decode` can read the file.
+    - `kin` returns how a conversation relates to others, given its path: programs write sub-agents to separate files.
+    - `training` maps rules for training rows to a severity ("error", "warning", "off") where a trainer's own format
+      differs from the default (see `conversion.training`).
     """
 
     name: str
@@ -474,3 +467,8 @@ class FileFormat(Struct, frozen=True, kw_only=True):
     kin: Callable[[Conversation, PurePath], Kin] | None = None
     training: Mapping[str, str] | None = None
     calls_beside: bool = False  # messages have their calls in a field beside the content
+
+    @property
+    def is_log(self) -> bool:
+        """Whether the codec only encodes what it decoded: such files are the logs of another program."""
+        return not self.writable or self.write is not None

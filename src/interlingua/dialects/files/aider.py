@@ -21,7 +21,6 @@ from .program_content import conversation_of, moment, user
 from .templates import give_back, keep
 
 API = "aider"
-RETURNED = True  # read and returned, not made from other formats
 FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 
 _STARTED = re.compile(r"^# aider chat started at (.+?)[ \t]*\r?$", re.MULTILINE)

@@ -28,7 +28,6 @@ from .reading import Pairing, rounds
 from .records import milliseconds
 
 API = "aistudio"
-RETURNED = True  # read and returned, not made from other formats
 FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 FILES: dict[str, type] = {"Image": ImageBlock, "Audio": AudioBlock, "Video": DocumentBlock, "Document": DocumentBlock}

@@ -21,7 +21,6 @@ from . import records, templates
 from .reading import Documents
 
 API = "alpaca"
-RETURNED = True  # read and returned, not made from other formats
 FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 

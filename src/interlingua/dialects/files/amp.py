@@ -30,7 +30,6 @@ from .program_content import (
 from .templates import give_back, keep
 
 API = "amp"
-RETURNED = True  # read and returned, not made from other formats
 FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 
 _FAILED = frozenset(("error", "cancelled", "rejected-by-user"))

@@ -16,7 +16,6 @@ from . import records, templates
 from .wire_bodies import MESSAGES, answer_in, failure, model_of, request_in
 
 API = "anthropic-batch"
-RETURNED = True  # read and returned, not made from other formats
 FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 ENDS = {"errored", "canceled", "expired"}

@@ -20,7 +20,6 @@ from .records import lines_of
 from .templates import give_back, keep
 
 API = "antigravity"
-RETURNED = True  # read and returned, not made from other formats
 FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 
 _REQUEST = re.compile(r"<USER_REQUEST>\n?(.*?)\n?</USER_REQUEST>\s*(.*)", re.DOTALL)

@@ -46,7 +46,6 @@ from .program_content import (
 from .templates import give_back, keep
 
 API = "atif"
-RETURNED = True  # read and returned, not made from other formats
 FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 
 

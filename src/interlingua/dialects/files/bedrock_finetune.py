@@ -17,7 +17,6 @@ from .reading import Documents
 from .wire_bodies import CONVERSE, request_in
 
 API = "bedrock-finetune"
-RETURNED = True  # read and returned, not made from other formats
 FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 SCHEMA = "bedrock-conversation"

@@ -21,7 +21,6 @@ from .reading import Documents, preference
 from .wire_bodies import CHAT, request_in
 
 API = "chat-arena"
-RETURNED = True  # read and returned, not made from other formats
 FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 _SIDES = ("a", "b")

@@ -17,7 +17,6 @@ from .program_content import content_of, conversation_of, inner, items, user
 from .reading import Documents
 
 API = "chatbot-ui"
-RETURNED = True  # read and returned, not made from other formats
 FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 

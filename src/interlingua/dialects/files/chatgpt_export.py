@@ -51,7 +51,6 @@ from .reading import listed
 from .records import FILE, Records, Shapes, is_null, milliseconds
 
 API = "chatgpt-export"
-RETURNED = True  # read and returned, not made from other formats
 
 KIND = "~kind"  # of a message: its content type, where that is not `text`
 FIELD = "~field"  # of a message: the field of its text, where that is not the usual one for its kind

@@ -46,7 +46,6 @@ from .records import FILE, Records, Shapes, lines_of, milliseconds, time_in, usu
 from .skimming import LineSkim
 
 API = "claude-code"
-RETURNED = True  # read and returned, not made from other formats
 WIRE = "anthropic-messages"
 
 SPAWNED_BY = "~spawnedBy"  # of the first entry of a sub-agent: the `entry` and the `callId` that started it, if known

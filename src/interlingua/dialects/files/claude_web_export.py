@@ -21,7 +21,6 @@ from .reading import Node, Pairing, anthropic_items, asked, ending, entries_of, 
 from .records import milliseconds
 
 API = "claude-web-export"
-RETURNED = True  # read and returned, not made from other formats
 FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 

@@ -37,7 +37,6 @@ from .program_content import (
 from .templates import give_back, keep
 
 API = "cline"
-RETURNED = True  # read and returned, not made from other formats
 FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 
 # --- what was sent ---------------------------------------------------------------------------------------------------

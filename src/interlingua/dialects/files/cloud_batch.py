@@ -22,7 +22,6 @@ from .reading import Documents
 from .wire_bodies import CONVERSE, MESSAGES, answer_in, failure, model_of, request_in, wire_of_answer, wire_of_request
 
 API = "cloud-batch"
-RETURNED = True  # read and returned, not made from other formats
 FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 _NAMES = (("modelInput", "modelOutput"), ("request", "response"))

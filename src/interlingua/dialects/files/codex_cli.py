@@ -44,7 +44,6 @@ from .records import FILE, Records, Shapes, lines_of, milliseconds, time_in, usu
 from .skimming import LineSkim
 
 API = "codex-cli"
-RETURNED = True  # read and returned, not made from other formats
 WIRE = "openai-responses"
 HEADER = "~header"  # of a conversation: residual of the first line
 OLD = "~old"  # of a conversation: items stand bare in their lines

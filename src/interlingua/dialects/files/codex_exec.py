@@ -31,7 +31,6 @@ from .joining import apart, join
 from .records import FILE, Records, lines_of
 
 API = "codex-exec-stream"
-RETURNED = True  # read and returned, not made from other formats
 FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 
 # By the type of an item that is a call: the fields that are its arguments, and the one that is what it gave.

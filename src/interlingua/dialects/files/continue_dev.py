@@ -41,7 +41,6 @@ from .program_content import (
 from .templates import give_back, keep
 
 API = "continue"
-RETURNED = True  # read and returned, not made from other formats
 FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 
 # States of a call whose output the model has read; the others wait for the user or for the tool.

@@ -20,7 +20,6 @@ from . import records, templates
 from .reading import Pairing, document_of, rounds, seconds
 
 API = "copilot-chat"
-RETURNED = True  # read and returned, not made from other formats
 FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 

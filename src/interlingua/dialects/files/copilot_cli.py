@@ -31,7 +31,6 @@ from .reading import Pairing, result_content
 from .records import lines_of, milliseconds
 
 API = "copilot-cli"
-RETURNED = True  # read and returned, not made from other formats
 SPAWNED_BY = "~spawnedBy"  # of the first entry of a sub-agent: the `entry` and the `callId` that started it
 FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 

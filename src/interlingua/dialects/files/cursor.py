@@ -23,7 +23,6 @@ from .reading import Pairing, anthropic_items, asked, document_of, kept_record, 
 from .records import lines_of, milliseconds
 
 API = "cursor"
-RETURNED = True  # read and returned, not made from other formats
 FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 PERSON, MODEL = 1, 2  # kinds of bubbles

@@ -19,7 +19,6 @@ from .reading import Documents, Node, ending, entries_of, listed
 from .records import milliseconds
 
 API = "deepseek-export"
-RETURNED = True  # read and returned, not made from other formats
 FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 

@@ -66,7 +66,6 @@ from .records import (
 )
 
 API = "gemini-cli"
-RETURNED = True  # read and returned, not made from other formats
 WIRE = "google-generative-ai"
 
 ORDER = "~order"  # of a conversation: the lines of its records, where these are not in order

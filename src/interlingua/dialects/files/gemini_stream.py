@@ -29,7 +29,6 @@ from .joining import apart, join
 from .records import FILE, Records, lines_of, milliseconds, time_in
 
 API = "gemini-stream"
-RETURNED = True  # read and returned, not made from other formats
 FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 
 

@@ -22,7 +22,6 @@ from .records import lines_of
 from .templates import give_back, keep
 
 API = "grok"
-RETURNED = True  # read and returned, not made from other formats
 FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 
 

@@ -19,7 +19,6 @@ from .reading import Node, ending, entries_of, seconds
 from .records import milliseconds
 
 API = "grok-export"
-RETURNED = True  # read and returned, not made from other formats
 FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 

@@ -54,7 +54,6 @@ from . import records as _records
 from .records import FILE, Records
 
 API = "inspect-ai"
-RETURNED = True  # read and returned, not made from other formats
 
 CALL = "~call"  # of a block: an item of `tool_calls` that is no call
 ERROR = "~error"  # of a result: its text is that of the error

@@ -41,7 +41,6 @@ from .records import lines_of
 from .templates import give_back, keep
 
 API = "kimi"
-RETURNED = True  # read and returned, not made from other formats
 FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 
 # Origins of messages that stand for a person: one typed them, or (for a sub-agent) another agent did.

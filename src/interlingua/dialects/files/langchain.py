@@ -18,7 +18,6 @@ from . import new_messages, records, templates
 from .reading import Pairing, anthropic_items, asked, image_of, kept_record, result_content
 
 API = "langchain"
-RETURNED = True  # read and returned, not made from other formats
 FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 CLASSES = {

@@ -19,7 +19,6 @@ from .reading import Node, Pairing, entries_of, image_of, plain_usage, rounds
 from .records import milliseconds
 
 API = "librechat"
-RETURNED = True  # read and returned, not made from other formats
 FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 

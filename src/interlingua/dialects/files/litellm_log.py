@@ -23,7 +23,6 @@ from .records import milliseconds
 from .wire_bodies import CHAT, MESSAGES, answer_in, failure, request_in, wire_of_answer
 
 API = "litellm-log"
-RETURNED = True  # read and returned, not made from other formats
 FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 

@@ -19,7 +19,6 @@ from . import records, templates
 from .reading import Documents, Pairing, asked, image_of, preference, read_json, rounds
 
 API = "llama-factory"
-RETURNED = True  # read and returned, not made from other formats
 FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 PAIR = ("chosen_messages", "rejected_messages")

@@ -20,7 +20,6 @@ from .reading import Documents, MediaPlacer, has_media, preference
 from .wire_bodies import CHAT, request_in
 
 API = "llamafactory-messages"
-RETURNED = True  # read and returned, not made from other formats
 FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 

@@ -20,7 +20,6 @@ from . import records, templates
 from .reading import Node, Pairing, asked, entries_of, plain_usage, result_content, rounds
 
 API = "lm-studio"
-RETURNED = True  # read and returned, not made from other formats
 FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 

@@ -21,7 +21,6 @@ from .reading import Documents, Node, entries_of
 from .records import milliseconds
 
 API = "oasst"
-RETURNED = True  # read and returned, not made from other formats
 FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 _ROLES = ("prompter", "assistant")

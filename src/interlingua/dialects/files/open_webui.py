@@ -19,7 +19,6 @@ from . import records, templates
 from .reading import Node, Pairing, ending, entries_of, image_of, kept_record, openai_usage, result_content, seconds
 
 API = "open-webui"
-RETURNED = True  # read and returned, not made from other formats
 FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 

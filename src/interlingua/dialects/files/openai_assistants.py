@@ -18,7 +18,6 @@ from . import records, templates
 from .reading import Pairing, image_of, openai_usage, rounds, seconds
 
 API = "openai-assistants"
-RETURNED = True  # read and returned, not made from other formats
 FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 MESSAGE, STEP = "thread.message", "thread.run.step"

@@ -17,7 +17,6 @@ from .reading import Documents
 from .wire_bodies import answer_in, failure, model_of, request_in, wire_of_answer, wire_of_request
 
 API = "openai-batch"
-RETURNED = True  # read and returned, not made from other formats
 FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 

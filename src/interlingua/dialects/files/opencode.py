@@ -43,7 +43,6 @@ from .templates import FILE as TEMPLATE
 from .templates import give_back, keep
 
 API = "opencode"
-RETURNED = True  # read and returned, not made from other formats
 FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 
 _ENDS: dict[str, StopReason] = {

@@ -39,7 +39,6 @@ from .program_content import (
 from .templates import give_back, keep
 
 API = "openhands"
-RETURNED = True  # read and returned, not made from other formats
 FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 
 # Actions of the agent that run nothing: they manage the session.

@@ -34,7 +34,6 @@ from .reading import Pairing, document_of, image_of, result_content
 from .records import milliseconds
 
 API = "otel"
-RETURNED = True  # read and returned, not made from other formats
 FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 

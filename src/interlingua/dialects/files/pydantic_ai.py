@@ -31,7 +31,6 @@ from .program_content import (
 from .templates import give_back
 
 API = "pydantic-ai"
-RETURNED = True  # read and returned, not made from other formats
 FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 _KINDS = ("request", "response")

@@ -22,7 +22,6 @@ from .skimming import LineSkim
 from .templates import give_back, keep
 
 API = "qwen-code"
-RETURNED = True  # read and returned, not made from other formats
 FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 
 

@@ -22,7 +22,6 @@ from .reading import Node, entries_of, image_of, kept_record, seconds
 from .records import lines_of, milliseconds
 
 API = "silly-tavern"
-RETURNED = True  # read and returned, not made from other formats
 FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 # Times as the program has written them: `2024-01-31@15h04m05s678ms`, `January 31, 2024 3:04pm`.

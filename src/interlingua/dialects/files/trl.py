@@ -23,7 +23,6 @@ from .reading import Documents, preference
 from .wire_bodies import CHAT, request_in
 
 API = "trl"
-RETURNED = True  # read and returned, not made from other formats
 FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
 
 COLUMNS = ("conversations", "conversation", "dialogue", "dialog")  # with `role` and `content`, where others have `from`
