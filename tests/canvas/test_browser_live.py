@@ -143,7 +143,7 @@ def test_an_answer_that_fails_says_why_and_keeps_what_came(
     expect(tab.turn("a")).to_be_visible()
     say(tab, "Tell me", f"local/{key[-3:]}")
     error = page.locator("article.turn .err").first  # a run tries again by itself, and every attempt is kept
-    expect(error).to_contain_text("ended in an error")
+    expect(error).to_contain_text("The answer failed")
     expect(error).to_contain_text(kind)
     answer = answers(tab, key, "Tell me")[0]
     assert answer["stop"] == "error" and answer["text"].startswith("A long")

@@ -129,7 +129,7 @@ def test_a_chat_in_which_nothing_was_said_is_not_offered_again(tmp_path: Path) -
     done = talk(tmp_path, "/help\n/quit\n")
     assert 0 == done.code
     assert "/compact" in done.out
-    assert "to go on" not in done.err
+    assert "resume with" not in done.err
     assert "no session to resume" in talk(tmp_path, "", "--resume").err
 
 

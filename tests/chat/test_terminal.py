@@ -240,7 +240,7 @@ def test_a_session_is_picked_from_a_list(terminals: Any) -> None:
         terminal.chat(prompt)
         terminal.wait_for(r"Yes\.")
         terminal.press("C-d")
-        terminal.wait_for(r"to go on: [\s\S]*shell\$\s*$")
+        terminal.wait_for(r"resume with: [\s\S]*shell\$\s*$")
     terminal.start("--resume")
     screen = terminal.wait_for(r"type to search")
     assert screen.index("write a poem") < screen.index("plan the garden")

@@ -265,6 +265,8 @@ def test_the_list_of_known_runs_opens_none_of_them(home: Path, monkeypatch: pyte
     from interlingua.sessions import files
 
     ids = [kept(home, f"question {number}") for number in range(5)]
+    for number, id in enumerate(ids):  # the clock of a file system may give several the same time
+        os.utime(home / "agents" / "run" / "sessions" / f"{id}.jsonl", (1_700_000_000 + number,) * 2)
     assert 5 == len(logged(home))
     monkeypatch.setattr(files, "FileLog", None)
     assert [*reversed(ids)] == [info.id for info in logged(home)]

@@ -222,4 +222,4 @@ def test_dialects_fit_the_terminal(columns: int) -> None:
     """Their descriptions are cut; in a pipe they are whole."""
     code, shown = on_terminal("dialects", columns=columns)
     assert 0 == code and max(map(len, plain(shown).splitlines())) <= columns
-    assert "as OpenAI and the many hosts that copied it speak it" in run("dialects").out
+    assert "and the many hosts with compatible APIs" in run("dialects").out

@@ -16,7 +16,7 @@ PATHS = {
     "chat-arena/battle.json": [ASKED, "assistant: Twelve."],
     "chatbot-ui/export.json": [ASKED, "assistant: Twelve."],
     "oasst/tree.json": [ASKED, "assistant: Twelve.", "user: Thanks"],
-    "oasst/messages.jsonl": [ASKED, "assistant: Twelve."],
+    "oasst/messages.json": [ASKED, "assistant: Twelve."],
     "pydantic-ai/messages.json": [
         ASKED,
         "assistant: Let me look. read()",
@@ -81,7 +81,7 @@ def test_a_chat_names_its_model_and_its_time() -> None:
 
 def test_messages_of_several_trees_are_a_conversation_each() -> None:
     """A set of messages one by one holds many trees."""
-    rows = sample("oasst/messages.jsonl")
+    rows = sample("oasst/messages.json")
     others = [{**row, "message_id": row["message_id"] + "x", "message_tree_id": "other"} for row in rows[:1]]
     found = list(il.read(json.dumps([*rows, *others]).encode()))
     assert [len(conversation.entries) for conversation in found] == [3, 1]

@@ -1,4 +1,4 @@
-"""Anthropic Messages: the codec of `POST /v1/messages`. docs.claude.com/en/api/messages
+"""Anthropic Messages (`POST /v1/messages`). docs.claude.com/en/api/messages
 
 Differences from our format:
 

@@ -1,4 +1,4 @@
-"""Cohere's chat API, version 2: the codec of `POST /v2/chat`. docs.cohere.com/reference/chat
+"""Cohere's chat API, version 2 (`POST /v2/chat`). docs.cohere.com/reference/chat
 
 A message has a list of text and thinking items. Beside it are its calls (`tool_calls`), the plan that led to them
 (`tool_plan`) and the sources of its text (`citations`). A plan is read as thinking before the other blocks; calls come

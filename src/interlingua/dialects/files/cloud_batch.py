@@ -77,7 +77,8 @@ def decode(data: Any) -> Conversation:
     line = DOCUMENTS.only(body)
     asked, answered = _parts(line)
     wire = _wire(asked) or MESSAGES
-    conversation = request_in(asked, wire)
+    # Bedrock's `anthropic_version` belongs to the host: the wire of each host has its own.
+    conversation = request_in({name: value for name, value in asked.items() if name != "anthropic_version"}, wire)
     answer = _answer(line, answered, wire)
     if answer is not None:
         model = conversation.model if conversation.model and conversation.model.id else model_of(answer)

@@ -75,6 +75,8 @@ def _is_row(value: Any) -> bool:
         return False
     if "messages" in value and not (isinstance(value.get("chosen"), list) and isinstance(value.get("rejected"), list)):
         return False
+    if "conversation" in value and "model" in value:
+        return False  # the log of an arena, not a row for training
     if _column(value) is not None:
         return True
     if _is_content(value.get("chosen")) and _is_content(value.get("rejected")):

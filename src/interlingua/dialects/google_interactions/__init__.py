@@ -1,4 +1,4 @@
-"""Google's Interactions API: the codec of `POST /v1beta/interactions`. ai.google.dev/api/interactions-api
+"""Google's Interactions API (`POST /v1beta/interactions`). ai.google.dev/api/interactions-api
 
 A conversation is a list of steps: user input (`user_input`), thoughts (`thought`), output (`model_output`), calls
 (`function_call`) and their results (`function_result`). All steps of the model between two of the client are one

@@ -1,4 +1,4 @@
-"""OpenAI Responses: the codec of `POST /v1/responses`. platform.openai.com/docs/api-reference/responses
+"""OpenAI Responses (`POST /v1/responses`). platform.openai.com/docs/api-reference/responses
 
 A conversation is a flat list of items. All items of the model between two of the client (reasoning, messages, calls)
 are one assistant message in our format, with a block for each item and for each part of a message item:
