@@ -1,6 +1,7 @@
 """Which byte broke a prompt cache: where a conversation returns, its prompt is compared with what was sent before."""
 
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from interlingua.gateway.recorder import Recorder
 from interlingua.gateway.settings_file import RecordingSettings
 from interlingua.sessions import Session, store_at
 from interlingua.testing import Server
+from interlingua.values import jsontext
 
 HEADER = "x-interlingua-cache-break"
 SYSTEM = {
@@ -200,3 +202,19 @@ async def test_large_prompts_are_compared_as_well() -> None:
     found = await sent(prompts, [long, "B", "c"])
     assert found is not None and found.path == "$.messages[1]"
     assert prompts._size == sum(one.size for _, known in prompts._kept.values() for one in known)
+
+
+async def test_stored_prompts_take_the_memory_that_is_counted() -> None:
+    """Encoders allocate at least 4 KB for a body; what is stored of a short one must not."""
+    prompts = SentPrompts(1 << 20)
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for number in range(4000):
+            context = il.Context(messages=(il.UserMessage(content=f"question {number}"),))
+            request = il.Request(model=il.ModelDescriptor(id="m"), context=context)
+            await prompts.sent("key", "m", None, request, jsontext.write({"prompt": f"question {number}"}))
+        taken = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert taken < 2 << 20

@@ -43,7 +43,7 @@ class _Prompt:
     __slots__ = ("_body", "_parts", "size")
 
     def __init__(self, body: bytes) -> None:
-        self._body = body
+        self._body = memoryview(body).tobytes()  # a copy: encoders allocate at least 4 KB for a body
         self._parts: tuple[Piece, ...] | None = None
         self.size = _OVERHEAD + len(body)
 
