@@ -80,17 +80,17 @@ def given_fields(value: Struct) -> list[tuple[str, Any]]:
     """Returns the fields by name, without defaults for types with `repr_omit_defaults`."""
     known = {one.name: one for one in struct_fields(type(value))} if value.__struct_config__.repr_omit_defaults else {}
     return [
-        (name, held)
+        (name, current)
         for name in value.__struct_fields__
-        if not _is_default(held := getattr(value, name), known.get(name))
+        if not _is_default(current := getattr(value, name), known.get(name))
     ]
 
 
-def _is_default(held: Any, field: FieldInfo | None) -> bool:
+def _is_default(current: Any, field: FieldInfo | None) -> bool:
     if field is None or field.required:
         return False
     default = field.default_factory() if field.default is NODEFAULT else field.default
-    return type(held) is type(default) and bool(held == default)
+    return type(current) is type(default) and bool(current == default)
 
 
 class Value(

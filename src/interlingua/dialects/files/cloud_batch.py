@@ -66,8 +66,8 @@ def _answer(line: dict[str, Any], given: Any, wire: str) -> AssistantMessage | N
         if wire == CONVERSE or wire_of_answer(given) is not None:
             return answer_in(given, wire_of_answer(given) or wire)
         return failure(given)
-    said = line.get("error") or optional(line.get("status"))
-    return failure(said) if said else None
+    error = line.get("error") or optional(line.get("status"))
+    return failure(error) if error else None
 
 
 @reading(API)

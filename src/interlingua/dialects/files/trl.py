@@ -110,8 +110,8 @@ def decode(data: Any) -> Conversation:
         return templates.keep(request_in({"messages": row[column], **tools}, CHAT), body, API)
     logged = isinstance(row.get("input"), list) and _is_answer(row.get("output"))
     prompt = _messages(row.get("input" if logged else "prompt"), UserMessage)
-    said = ("output",) if logged else ("chosen", "rejected", "completion")
-    answers = [_messages(row[key]) for key in said if _is_content(row.get(key))]
+    columns = ("output",) if logged else ("chosen", "rejected", "completion")
+    answers = [_messages(row[key]) for key in columns if _is_content(row.get(key))]
     if len(answers) > 1 and prompt and answers[0][: len(prompt)] == prompt == answers[1][: len(prompt)]:
         prompt = []  # the answers hold it themselves
     entries, head = preference(*([*prompt, *answer] for answer in answers[:2]))
