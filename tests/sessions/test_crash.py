@@ -67,6 +67,7 @@ def run_and_kill(name: str, store: str, chance: random.Random) -> list[str]:
 
 
 LIVES = 5  # of one session
+TORN = ("the last line was truncated", "the last line had no newline")  # a kill may end a write before any byte
 
 
 @pytest.mark.parametrize("seed", range(-(-KILLS // LIVES)))
@@ -77,9 +78,7 @@ def test_every_acknowledged_line_survives_a_kill(tmp_path: Path, seed: int, reco
         promised.update(run_and_kill(str(path), "", chance))
         with Session.open(path) as session:
             check(session, promised, record_property)
-            assert [] == [
-                problem for problem in session.problems if problem.line and "truncated" not in problem.message
-            ]
+            assert all(problem.message.startswith(TORN) for problem in session.problems if problem.line)
             assert len(session.unfinished_calls()) <= 1
             request = il.Conversation(entries=session.context_entries()).request()
             assert il.adapt(request, "anthropic-messages").request.context.messages or not promised
