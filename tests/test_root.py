@@ -62,3 +62,16 @@ def test_importing_the_package_imports_no_http_client() -> None:
     code = "import sys, interlingua; print([m for m in ('aiohttp', 'click', 'rich', 'mcp') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "[]\n" == done.stdout
+
+
+def test_an_offline_call_loads_only_what_it_needs() -> None:
+    """The first call of a process takes as long as its imports: no adapter, file format or HTTP client for `debug`."""
+    heavy = ("aiohttp", "sqlite3", "tempfile", "email", "html", "tomllib", "difflib", "configparser", "multidict")
+    ours = ("conversion.adapting", "conversion.detection", "dialects.files", "connect.http1", "connect.auth.oauth")
+    code = (
+        "import asyncio, sys, interlingua as il; asyncio.run(il.complete('debug/parrot-1', 'hi'));"
+        f"print([m for m in {heavy} + tuple('interlingua.' + n for n in {ours}) if m in sys.modules])"
+    )
+    for _ in range(2):  # the first call of a home also writes the cache of prices
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "[]\n" == done.stdout

@@ -6,9 +6,8 @@ from typing import Any, Self, Unpack, overload
 
 from msgspec.structs import asdict, replace
 
-from ..conversion.inputs import context_of
+from ..conversion.inputs import context_of, read_context
 from ..dialects import WIRES
-from ..dialects.files.clawtools import read_context
 from ..values.abort import Abort
 from ..values.errors import FormatError, InterlinguaError, OutputInvalid
 from ..values.messages import AssistantMessage, ImageBlock, Message, TextBlock, UserMessage

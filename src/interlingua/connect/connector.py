@@ -15,23 +15,30 @@ import string
 import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from .._version import __version__
-from ..conversion.adapting.adapter import Adapted, adapt
+from ..conversion.inputs import read_context
 from ..dialects import Wire
-from ..dialects.files.clawtools import read_context
 from ..dialects.framing import actual_type
 from ..dialects.provider_errors import failure_of
 from ..dialects.registry import wire
 from ..dialects.wire import Decoding
 from ..values.canonical import build
 from ..values.decompression import MAX_BODY
-from ..values.errors import Aborted, BadWire, DialectError, InterlinguaError, ProviderError, TransportError
+from ..values.errors import (
+    Aborted,
+    BadWire,
+    DialectError,
+    InterlinguaError,
+    NoConnection,
+    ProviderError,
+    TransportError,
+)
 from ..values.events import Done, Error, StreamEvent
 from ..values.folding import unfold
 from ..values.interop import must_propagate, struct_of
@@ -41,10 +48,12 @@ from ..values.request import Api, CallOptions, Context, ModelDescriptor, Request
 from ..values.validation import check_context
 from .auth.credentials import Secret, scrub
 from .auth.resolver import AuthResolver, authenticate, convention, given_key, missing, resolved_by
-from .http1 import NoConnection
 from .providers import Provider, Route, has_image, is_login_token
 from .stream import Batch, Stream, Timeouts, Watch, contained, without_frames
 from .transport import ERROR_BODY_LIMIT, Reply, Transport, shared, whole
+
+if TYPE_CHECKING:
+    from ..conversion.adapting.adapter import Adapted
 
 _log = logging.getLogger(__name__)
 
@@ -227,12 +236,14 @@ class HttpConnector:
         self,
         target: Wire,
         request: Request,
-        adapted: Adapted | None = None,
+        adapted: "Adapted | None" = None,
         *,
         thinking: Literal["drop", "text"] | None = None,
     ) -> "tuple[dict[str, Any], Restore | None, Any]":
         """Returns the body of a request, the function that restores the response's blocks, and the losses."""
         if adapted is None:
+            from ..conversion.adapting.adapter import adapt  # not loaded for the debug models
+
             adapted = adapt(request, request.model, thinking=thinking or "drop", caching=True)
         encoded = target.codec.encode_request(adapted.request)
         body = {**self.row.body, **encoded.body}

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from aiohappyeyeballs import start_connection
 from multidict import CIMultiDict
 
-from ..values.errors import FormatError, TimedOut, TransportError
+from ..values.errors import FormatError, NoConnection, TimedOut, TransportError
 
 if TYPE_CHECKING:
     from yarl import URL
@@ -33,10 +33,6 @@ _REMEMBERED = 512  # heads of requests
 _FIRST_READ, _LARGEST_READ = 4096, 256 * 1024
 
 Address: TypeAlias = tuple[str, str, int]  # scheme, host, port
-
-
-class NoConnection(TransportError):
-    """No server at the address."""
 
 
 class Malformed(Exception):

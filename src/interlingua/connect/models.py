@@ -14,7 +14,6 @@ import os
 import re
 import threading
 import time
-import tomllib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -238,6 +237,8 @@ def _quoted(text: str) -> str:
 
 
 def _aliases_in(text: str) -> dict[str, str] | None:
+    import tomllib
+
     try:
         return _read(tomllib.loads(text)).aliases
     except (tomllib.TOMLDecodeError, Mistake):

@@ -19,7 +19,6 @@ import importlib.util
 import operator
 import os
 import re
-import tempfile
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -424,6 +423,8 @@ def _place(keep: Path | None) -> Path | None:
 def _write(place: Path, data: bytes) -> None:
     """Whole or not at all; what was kept of other versions goes."""
     private_folder(place.parent)
+    import tempfile  # slow to load
+
     handle, name = tempfile.mkstemp(dir=place.parent, prefix=".prices")
     with os.fdopen(handle, "wb") as file:
         file.write(data)

@@ -22,7 +22,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..dialects.files.clawtools import EventReader
 from ..values.abort import Abort
 from ..values.canonical import build
 from ..values.errors import Aborted, BadWire, FormatError, InterlinguaError, TransportError
@@ -309,6 +308,8 @@ class Guard:
 
     def __init__(self, base: AssistantMessage, id: str) -> None:
         self._record = Recorder(base)
+        from ..dialects.files.clawtools import EventReader
+
         self._reader = EventReader(self._record, lambda: f"call_{uuid.uuid4().hex}")
         self._id = id
 

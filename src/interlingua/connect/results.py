@@ -16,7 +16,6 @@ from ..values.partials import partial_value
 from ..values.python_types import Mismatch, convert, is_object, schema_of
 from ..values.request import OutputSchema
 from ..values.schema_cost import is_costly, refuse_reference
-from ..values.showing import messages_html
 
 if TYPE_CHECKING:
     import typing_extensions  # which knows defaults: an agent without `output` has any
@@ -90,6 +89,8 @@ class Result(Struct, Generic[T], frozen=True, kw_only=True):
         return self.message.text if self.message is not None else ""
 
     def _repr_html_(self) -> str:
+        from ..values.showing import messages_html
+
         return messages_html(self.messages, f"{self.reason}: {self.failure}" if self.failure else self.reason)
 
     @property

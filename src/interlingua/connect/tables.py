@@ -1,7 +1,5 @@
 """TOML files of the user: unknown keys are refused, with the line of the error and a suggestion."""
 
-import difflib
-import tomllib
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,6 +9,7 @@ from msgspec import Struct
 
 from ..values.errors import FormatError
 from ..values.regular import read_regular
+from ..values.spelling import nearest
 
 T = TypeVar("T")
 
@@ -35,6 +34,8 @@ def read_tables(place: Path, read: Callable[[dict[str, Any]], T]) -> T | None:
         raise FormatError(f"{place}: not UTF-8: {error.reason}") from None
     except OSError as error:
         raise FormatError(f"{place}: {error.strerror}") from None
+    import tomllib  # slow to load; most users have no such file
+
     try:
         return read(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
@@ -45,6 +46,8 @@ def read_tables(place: Path, read: Callable[[dict[str, Any]], T]) -> T | None:
 
 def _line(text: str, read: Callable[[dict[str, Any]], Any], mistake: Mistake) -> int:
     """The first line with which the file, read up to there, has this mistake."""
+    import tomllib
+
     lines = text.splitlines()
     for count in range(1, len(lines) + 1):
         try:
@@ -65,7 +68,7 @@ def table(value: Any, path: str) -> dict[str, Any]:
 
 def refuse_unknown(given: dict[str, Any], known: Collection[str], path: str) -> None:
     for key in given.keys() - set(known):
-        near = difflib.get_close_matches(key, known, 1)
+        near = nearest(key, known, 1)
         names = ", ".join(f"`{name}`" for name in known) or "none"
         hint = f"did you mean `{near[0]}`?" if near else f"there are {names}"
         raise Mistake(f"unknown key `{key}`; {hint}", path)

@@ -16,8 +16,7 @@ from collections.abc import AsyncGenerator, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ..values.decompression import Decompressor, is_compressed
-from ..values.errors import FormatError, InterlinguaError, TimedOut, TransportError, causes
-from .http1 import KEEP_ALIVE, Http1Pool, NoConnection
+from ..values.errors import FormatError, InterlinguaError, NoConnection, TimedOut, TransportError, causes
 
 if TYPE_CHECKING:
     import aiohttp
@@ -211,6 +210,8 @@ class _Clients:
     __slots__ = ("_connect", "_trust", "is_closed", "opened", "pool")
 
     def __init__(self, trust: ssl.SSLContext | None, connect: float) -> None:
+        from .http1 import Http1Pool  # not loaded for the debug models
+
         self._trust = trust
         self._connect = connect
         self.pool = Http1Pool(trust, connect)
@@ -219,6 +220,8 @@ class _Clients:
 
     def session(self) -> "aiohttp.ClientSession":
         import aiohttp
+
+        from .http1 import KEEP_ALIVE
 
         if self.opened is None or self.opened.closed:
             self.opened = aiohttp.ClientSession(

@@ -1,8 +1,10 @@
 """Normalizes inputs that stand for a conversation: messages, a context, a request, a conversation."""
 
+from collections.abc import Mapping
 from typing import Any, TypeAlias, get_args
 
-from ..dialects.files.clawtools import read_context
+from msgspec.structs import replace
+
 from ..values.canonical import message_of
 from ..values.errors import FormatError
 from ..values.messages import AgentMessage, CustomMessage, Message, UserMessage
@@ -53,3 +55,25 @@ def context_of(given: Any, path: str = "context") -> Context:
     if not messages:
         raise FormatError("the context has no messages; add a user message", path)
     return Context(messages=tuple(message_of(message) for message in messages))  # type: ignore[misc]
+
+
+def read_context(given: Any) -> Context:
+    """Returns a context from a `StreamContext` as JSON, or from a context whose messages or tools are JSON."""
+    if isinstance(given, Context):
+        if not isinstance(given.messages, list | tuple):
+            what = type(given.messages).__name__
+            raise FormatError(f"messages are a list, not {what}; write [UserMessage(content=…)]", "messages")
+        tools = given.tools or ()
+        if not any(isinstance(item, Mapping) for items in (given.messages, tools) for item in items):
+            return given
+    from ..dialects.files.clawtools import decode, decode_tool  # not loaded for values
+
+    if not isinstance(given, Context):
+        return decode(dict(given) if isinstance(given, Mapping) else given).request().context
+    documents = [dict(message) for message in given.messages if isinstance(message, Mapping)]
+    read = iter(decode(documents).messages if documents else ())
+    return replace(
+        given,
+        messages=tuple(next(read) if isinstance(message, Mapping) else message for message in given.messages),
+        tools=tuple(decode_tool(dict(tool)) if isinstance(tool, Mapping) else tool for tool in tools) or given.tools,
+    )

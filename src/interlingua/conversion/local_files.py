@@ -4,7 +4,6 @@ import contextlib
 import os
 import stat
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO
@@ -26,6 +25,8 @@ def atomic(path: Path, *, private: bool = False) -> Iterator[IO[bytes]]:
         with naming(path), open(path if descriptor is None else os.dup(descriptor), "wb") as stream:  # noqa: PTH123
             yield stream
         return
+    import tempfile  # slow to load
+
     path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     try:

@@ -7,7 +7,7 @@ camelCase. `adapt` uses it, and the docs print it.
 """
 
 import re
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -494,7 +494,6 @@ GENERATIONS: tuple[Generation, ...] = (
 )
 UNKNOWN = Generation()
 
-_COMPILED = tuple((re.compile(row.pattern), row) for row in GENERATIONS)
 # Prefixes and suffixes that hosts add to a model name.
 _REGION = re.compile(
     r"^((us|eu|apac|jp|au|us-gov|global)\.)?(anthropic|meta|mistral|deepseek|openai|amazon|google|qwen)\."
@@ -512,7 +511,12 @@ def bare(model_id: str) -> str:
 def row(model_id: str) -> Generation | None:
     """The row for a model, whoever serves it."""
     name = bare(model_id)
-    return next((found for pattern, found in _COMPILED if pattern.fullmatch(name)), None)
+    return next((found for pattern, found in _compiled() if pattern.fullmatch(name)), None)
+
+
+@cache
+def _compiled() -> tuple[tuple[re.Pattern[str], Generation], ...]:
+    return tuple((re.compile(row.pattern), row) for row in GENERATIONS)
 
 
 _NAMES = {field.encode_name: field.name for field in fields(Generation)[2:]}

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 from ..values import jsontext
@@ -329,6 +328,8 @@ def _number(value: Any) -> float | None:
 
 
 def _until(value: Any) -> float | None:
+    from email.utils import parsedate_to_datetime  # slow to load, rarely needed
+
     try:
         when = parsedate_to_datetime(value)
         return seconds((when.replace(tzinfo=when.tzinfo or UTC) - datetime.now(UTC)).total_seconds())

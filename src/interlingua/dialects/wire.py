@@ -11,11 +11,10 @@ A `FileFormat` is the same for a file format.
 
 import functools
 import re
-import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePath
 from types import ModuleType
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 from urllib.parse import unquote
 
 from msgspec import Struct
@@ -29,6 +28,9 @@ from ..values.messages import AgentMessage, AssistantMessage, Block
 from ..values.request import Conversation, ModelDescriptor, Request
 from .framing import Frame, write_sse
 from .limits import Refinement, TargetLimits, compat_limits
+
+if TYPE_CHECKING:
+    import sqlite3
 
 # The interface of a codec, as protocols. Modules satisfy them, and so do variants of modules.
 
@@ -454,7 +456,7 @@ class FileFormat(Struct, frozen=True, kw_only=True):
     rank: int = 50
     split: Callable[[Any], Sequence[Any] | None] | None = None
     archive: Callable[[Mapping[str, bytes]], Iterable[Any] | None] | None = None
-    database: Callable[[sqlite3.Connection], Iterable[Any] | None] | None = None
+    database: "Callable[[sqlite3.Connection], Iterable[Any] | None] | None" = None
     evidence: tuple[Evidence, ...] = ()
     lines: bool = False
     text: bool = False

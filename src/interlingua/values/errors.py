@@ -82,6 +82,10 @@ class TransportError(InterlinguaError):
     """No response was received: connection refused, cut off, or timed out."""
 
 
+class NoConnection(TransportError):
+    """No server at the address."""
+
+
 class TimedOut(TransportError):
     """The peer sent nothing within the timeout."""
 

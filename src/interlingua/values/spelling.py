@@ -1,11 +1,12 @@
 """Suggestions for a name that does not exist."""
 
-import difflib
 from collections.abc import Iterable
 
 
 def nearest(name: str, known: Iterable[str], limit: int = 3, cutoff: float = 0.6) -> list[str]:
     """Returns the known names closest to a misspelt one, ignoring case; best first."""
+    import difflib  # slow to load, for errors alone
+
     folded: dict[str, str] = {}
     for one in known:
         folded.setdefault(one.lower(), one)

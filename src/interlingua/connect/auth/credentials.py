@@ -15,7 +15,6 @@ import logging
 import os
 import re
 import stat
-import tempfile
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -249,6 +248,8 @@ class CredentialStore:
         return whole
 
     def _write(self, whole: dict[str, Any]) -> None:
+        import tempfile  # slow to load
+
         self._refuse_link()
         # mkstemp creates it 0600 whatever the umask is; it is never wider, not even for a moment.
         handle, name = tempfile.mkstemp(dir=self.folder, prefix=".credentials.", suffix=".part")

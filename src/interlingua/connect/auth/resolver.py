@@ -6,7 +6,6 @@ fallbacks: an invalid key is an error, not a reason to try the next one.
 """
 
 import asyncio
-import configparser
 import functools
 import inspect
 import os
@@ -22,7 +21,6 @@ from ...values.interop import attribute, struct_of, with_arguments
 from ...values.request import AuthMode, ResolvedAuth
 from ..models import known_rows
 from ..providers import is_login_token
-from . import oauth
 from .credentials import Credential, CredentialStore, Secret
 
 Env: TypeAlias = Mapping[str, str]
@@ -126,6 +124,8 @@ async def authenticate(
     found = await asyncio.to_thread(resolve_auth, provider, env_vars, explicit_key, env=env, store=store)
     if found is None or found.mode != "oauth" or not (found.source or "").startswith("stored:"):
         return found
+    from . import oauth  # only logins need it
+
     credential = await oauth.fresh(provider, store, rejected=Secret(rejected) if rejected else None)
     return _of_credential(credential, found.source or "") if credential else None
 
@@ -261,6 +261,8 @@ def _aws_given(source: str, names: tuple[str, ...], env: Env) -> ResolvedAuth | 
 
 def _aws_file(path: Path) -> ResolvedAuth | None:
     """Whether the default profile holds or leads to keys; which region it prefers is no key."""
+    import configparser
+
     parser = configparser.RawConfigParser()
     try:
         parser.read(path)

@@ -13,9 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, NamedTuple
 
-from msgspec.structs import replace
-
-from ...values.errors import BadWire, FormatError
+from ...values.errors import BadWire
 from ...values.events import (
     Done,
     Error,
@@ -49,7 +47,7 @@ from ...values.messages import (
     blocks_of,
     text_of,
 )
-from ...values.request import Context, Conversation, Entry, System, ToolSpec
+from ...values.request import Conversation, Entry, System, ToolSpec
 from .. import shapes
 from ..foreign_blocks import (
     CALL_KEYS,
@@ -364,7 +362,7 @@ def decode(data: Any) -> Conversation:
     conversation = Conversation(
         entries=tuple(entries),
         system=optional(wire.get("systemPrompt")),
-        tools=tuple(each(tools, "tools", API, _decode_tool)) if isinstance(tools, list) else None,
+        tools=tuple(each(tools, "tools", API, decode_tool)) if isinstance(tools, list) else None,
     )
     if isinstance(body, list):
         return with_residual(conversation, API, **{BARE: True})
@@ -409,7 +407,7 @@ def _encode_system(system: System, report: Reporter) -> str:
     return text_of(system)
 
 
-def _decode_tool(wire: Any) -> ToolSpec:
+def decode_tool(wire: Any) -> ToolSpec:
     name = an_object(wire, API).get("name")
     if not isinstance(name, str):
         inner = wire.get("function")
@@ -426,25 +424,6 @@ def _encode_tool(spec: ToolSpec) -> dict[str, Any]:
     if spec.input_schema is not None:
         wire["input_schema"] = spec.input_schema
     return restored(wire, spec.extra, API)
-
-
-def read_context(value: Any) -> Context:
-    """A context as it is sent: of a `StreamContext` as JSON, or of a context whose messages or tools are JSON."""
-    if not isinstance(value, Context):
-        return decode(dict(value) if isinstance(value, Mapping) else value).request().context
-    if not isinstance(value.messages, list | tuple):
-        what = type(value.messages).__name__
-        raise FormatError(f"messages are a list, not {what}; write [UserMessage(content=…)]", "messages")
-    given = [message for message in value.messages if isinstance(message, Mapping)]
-    tools = value.tools or ()
-    if not given and not any(isinstance(tool, Mapping) for tool in tools):
-        return value
-    read = iter(decode([dict(message) for message in given]).messages if given else ())
-    return replace(
-        value,
-        messages=tuple(next(read) if isinstance(message, Mapping) else message for message in value.messages),
-        tools=tuple(_decode_tool(dict(tool)) if isinstance(tool, Mapping) else tool for tool in tools) or value.tools,
-    )
 
 
 def detect(value: Any) -> str | None:
