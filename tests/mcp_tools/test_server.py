@@ -1,6 +1,7 @@
 """Our tools as an MCP server, called by the official client."""
 
 import asyncio
+import json
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,9 +17,9 @@ import mcp_types as types
 from mcp import Client, StdioServerParameters
 
 from interlingua import Abort, AudioBlock, DocumentBlock, ImageBlock, InterlinguaError, TextBlock, tool
-from interlingua.mcp import make_server, mcp_tools, serve_http
+from interlingua.mcp import approve_by_asking, current_session, log, make_server, mcp_tools, serve_http
 from interlingua.tools import Tool, ToolResult, ToolUpdateCallback, call_tool
-from interlingua.tools.policy import ALLOW
+from interlingua.tools.policy import ALLOW, ASK
 
 
 @tool
@@ -267,3 +268,43 @@ async def test_the_command_serves_over_http(tmp_path: Path) -> None:
     process.terminate()
     await process.stderr.read()
     await asyncio.wait_for(process.wait(), 20)
+
+
+@tool
+async def consult() -> str:
+    """Logs, and asks the user."""
+    await log("info", "asking")
+    session = current_session()
+    assert session is not None
+    schema = {"type": "object", "properties": {"name": {"type": "string"}}}
+    return str((await session.elicit_form("Who?", schema)).content)
+
+
+async def test_questions_travel_on_the_stream_of_their_call() -> None:
+    """A client may open its own stream later than it calls, or never: what a call sends must not be lost there."""
+    async with serving([consult], policy=ASK, approve=approve_by_asking) as url:
+        headers = {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-06-18"}
+        async with httpx2.AsyncClient(headers=headers, timeout=30) as client:
+
+            def message(id: int | None, **fields: Any) -> dict[str, Any]:
+                return {"jsonrpc": "2.0", **({} if id is None else {"id": id}), **fields}
+
+            info = {"name": "x", "version": "1"}
+            params = {"protocolVersion": "2025-06-18", "capabilities": {"elicitation": {}}, "clientInfo": info}
+            begun = await client.post(url, json=message(1, method="initialize", params=params))
+            client.headers["mcp-session-id"] = begun.headers["mcp-session-id"]
+            await client.post(url, json=message(None, method="notifications/initialized"))
+            call = message(2, method="tools/call", params={"name": "consult", "arguments": {}})
+            seen = []
+            async with client.stream("POST", url, json=call) as answer:
+                async for line in answer.aiter_lines():
+                    if not line.startswith("data: {"):
+                        continue
+                    event = json.loads(line[6:])
+                    seen.append(event.get("method", "result"))
+                    if event.get("method") == "elicitation/create":
+                        result = {"action": "accept", "content": {"allow": True, "name": "Ada"}}
+                        await client.post(url, json=message(event["id"], result=result))
+                    elif "result" in event:
+                        assert "Ada" in event["result"]["content"][0]["text"]
+    assert ["elicitation/create", "notifications/message", "elicitation/create", "result"] == seen

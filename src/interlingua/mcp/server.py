@@ -1,7 +1,9 @@
 """Our tools as an MCP server. Every call goes through `call_tool`: validated, and checked against the policy."""
 
 import asyncio
+import functools
 import hmac
+import inspect
 import ipaddress
 import logging
 import socket
@@ -9,7 +11,7 @@ import uuid
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, cast
 
 import mcp_types as types
 from mcp.server.lowlevel import Server
@@ -61,7 +63,7 @@ def make_server(
         updates = _Updates(request.session)
 
         async def run() -> ToolResult:
-            token = _session.set(request.session)
+            token = _session.set(cast(ServerSession, _CallSession(request.session, request.request_id)))
             try:
                 return await call_tool(
                     tool,
@@ -92,6 +94,24 @@ def make_server(
 
 
 _session: ContextVar[ServerSession | None] = ContextVar("mcp_session", default=None)
+
+
+class _CallSession:
+    """A session whose requests and notifications belong to one call.
+
+    They are sent on the stream of that call's response. The package's default is the client's own stream (GET), where
+    whatever is sent before the client has opened it is lost, and the call waits forever.
+    """
+
+    def __init__(self, session: ServerSession, request_id: types.RequestId | None) -> None:
+        self._session = session
+        self._request_id = request_id
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._session, name)
+        if inspect.ismethod(found) and "related_request_id" in inspect.signature(found).parameters:
+            return functools.partial(found, related_request_id=self._request_id)
+        return found
 
 
 def current_session() -> ServerSession | None:
