@@ -55,6 +55,12 @@ def plain() -> None:
     il.ToolResultMessage("4", tool_call_id="c1")
     il.Options(reasoning="high", tool_choice="auto", stop="END")
     il.encode([il.UserMessage("hi")], "anthropic-messages")
+    messages = [il.UserMessage("hi"), il.AssistantMessage("ho"), il.UserMessage("hi")]
+    il.sync.complete("m", messages)
+    il.sync.complete("m", [{"role": "user", "content": "hi"}])
+    il.sync.complete("m", {"messages": [{"role": "user", "content": "hi"}]})
+    request = il.Request(model=il.ModelDescriptor(id="m"), context=il.Context([il.UserMessage("hi")]))
+    il.sync.complete("m", il.Conversation.of(request))
 """
 BAD = """
 import interlingua as il
@@ -75,6 +81,8 @@ async def asked() -> None:
     il.sync.embed("m", "a", temperature=1)  # wrong
     il.TextBlock(5)  # wrong
     il.TextBlock("a", "b")  # wrong
+    await il.complete("m", 5)  # wrong
+    il.sync.stream("m", None)  # wrong
     async for event in il.stream("m", "hi"):
         if event.type == "text_delta":
             event.dleta  # wrong

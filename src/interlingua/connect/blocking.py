@@ -20,6 +20,7 @@ from ..values.events import StreamEvent
 from ..values.messages import AssistantMessage
 
 if TYPE_CHECKING:
+    from ..conversion.inputs import ContextInput
     from ..values.errors import InterlinguaError
     from .call import AskOptions, Model
     from .embeddings import Embeddings, EmbedOptions
@@ -326,7 +327,9 @@ class SyncStream:
             raise failure
 
 
-def stream(model: "Model", context: Any, *, output: Any = None, **options: "Unpack[AskOptions]") -> SyncStream:
+def stream(
+    model: "Model", context: "ContextInput", *, output: Any = None, **options: "Unpack[AskOptions]"
+) -> SyncStream:
     """`interlingua.stream` for a plain `for` loop."""
     from .call import GivenOptions
     from .client import stream as begin
@@ -337,14 +340,18 @@ def stream(model: "Model", context: Any, *, output: Any = None, **options: "Unpa
 
 
 @overload
-def complete(model: "Model", context: Any, *, output: type[T], **options: "Unpack[AskOptions]") -> "Result[T]": ...
+def complete(
+    model: "Model", context: "ContextInput", *, output: type[T], **options: "Unpack[AskOptions]"
+) -> "Result[T]": ...
 @overload
 def complete(
-    model: "Model", context: Any, *, output: None = None, **options: "Unpack[AskOptions]"
+    model: "Model", context: "ContextInput", *, output: None = None, **options: "Unpack[AskOptions]"
 ) -> AssistantMessage: ...
 @overload
-def complete(model: "Model", context: Any, *, output: Any, **options: "Unpack[AskOptions]") -> "Result[Any]": ...
-def complete(model: "Model", context: Any, *, output: Any = None, **options: "Unpack[AskOptions]") -> Any:
+def complete(
+    model: "Model", context: "ContextInput", *, output: Any, **options: "Unpack[AskOptions]"
+) -> "Result[Any]": ...
+def complete(model: "Model", context: "ContextInput", *, output: Any = None, **options: "Unpack[AskOptions]") -> Any:
     """`interlingua.complete` without `await`."""
     from .call import GivenOptions
     from .client import complete as ask

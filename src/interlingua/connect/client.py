@@ -6,7 +6,7 @@ from typing import Any, Self, Unpack, overload
 
 from msgspec.structs import asdict, replace
 
-from ..conversion.inputs import context_of, read_context
+from ..conversion.inputs import ContextInput, context_of, read_context
 from ..dialects import WIRES
 from ..values.abort import Abort
 from ..values.errors import FormatError, InterlinguaError, OutputInvalid
@@ -76,7 +76,9 @@ class Client:
     async def __aexit__(self, *_: object) -> None:
         await self._pool.leave()
 
-    def stream(self, model: Model, context: Any, *, output: Any = None, **options: Unpack[AskOptions]) -> Stream:
+    def stream(
+        self, model: Model, context: ContextInput, *, output: Any = None, **options: Unpack[AskOptions]
+    ) -> Stream:
         """Streams the response of a model, event by event.
 
         `context` is a text, a message, a list of messages, a `Context`, a `Conversation` or a `Request`; `system` is
@@ -103,17 +105,19 @@ class Client:
 
     @overload
     async def complete(
-        self, model: Model, context: Any, *, output: type[T], **options: Unpack[AskOptions]
+        self, model: Model, context: ContextInput, *, output: type[T], **options: Unpack[AskOptions]
     ) -> Result[T]: ...
     @overload
     async def complete(
-        self, model: Model, context: Any, *, output: None = None, **options: Unpack[AskOptions]
+        self, model: Model, context: ContextInput, *, output: None = None, **options: Unpack[AskOptions]
     ) -> AssistantMessage: ...
     @overload
     async def complete(
-        self, model: Model, context: Any, *, output: Any, **options: Unpack[AskOptions]
+        self, model: Model, context: ContextInput, *, output: Any, **options: Unpack[AskOptions]
     ) -> Result[Any]: ...
-    async def complete(self, model: Model, context: Any, *, output: Any = None, **options: Unpack[AskOptions]) -> Any:
+    async def complete(
+        self, model: Model, context: ContextInput, *, output: Any = None, **options: Unpack[AskOptions]
+    ) -> Any:
         """Returns the whole response. A failure is raised, with the partial message as its `partial`.
 
         It is requested unstreamed, unless `stream=True` or the provider only streams. With `output` (a dataclass, a
@@ -143,7 +147,7 @@ class Client:
         failure.partial = answer
         raise failure
 
-    async def _whole(self, model: Model, context: Any, options: GivenOptions) -> tuple[AssistantMessage, Any]:
+    async def _whole(self, model: Model, context: ContextInput, options: GivenOptions) -> tuple[AssistantMessage, Any]:
         try:
             stream = self._begin(bool(options.get("stream")), False, model, context, options)
         except InterlinguaError as error:
@@ -365,7 +369,7 @@ def default_client() -> Client:
     return Client(transport=shared())
 
 
-def stream(model: Model, context: Any, *, output: Any = None, **options: Unpack[AskOptions]) -> Stream:
+def stream(model: Model, context: ContextInput, *, output: Any = None, **options: Unpack[AskOptions]) -> Stream:
     """Streams the response of a model; see `Client.stream`. Never raises once called: failures are events."""
     given: Any = GivenOptions(options)
     del options
@@ -373,14 +377,18 @@ def stream(model: Model, context: Any, *, output: Any = None, **options: Unpack[
 
 
 @overload
-async def complete(model: Model, context: Any, *, output: type[T], **options: Unpack[AskOptions]) -> Result[T]: ...
+async def complete(
+    model: Model, context: ContextInput, *, output: type[T], **options: Unpack[AskOptions]
+) -> Result[T]: ...
 @overload
 async def complete(
-    model: Model, context: Any, *, output: None = None, **options: Unpack[AskOptions]
+    model: Model, context: ContextInput, *, output: None = None, **options: Unpack[AskOptions]
 ) -> AssistantMessage: ...
 @overload
-async def complete(model: Model, context: Any, *, output: Any, **options: Unpack[AskOptions]) -> Result[Any]: ...
-async def complete(model: Model, context: Any, *, output: Any = None, **options: Unpack[AskOptions]) -> Any:
+async def complete(
+    model: Model, context: ContextInput, *, output: Any, **options: Unpack[AskOptions]
+) -> Result[Any]: ...
+async def complete(model: Model, context: ContextInput, *, output: Any = None, **options: Unpack[AskOptions]) -> Any:
     """Returns the whole response of a model, or with `output` a `Result` of that type; see `Client.complete`.
 
     A failure is raised, with the partial message as its `partial`.

@@ -11,6 +11,7 @@ from ..values.messages import AgentMessage, CustomMessage, Message, UserMessage
 from ..values.request import Context, Conversation, ModelDescriptor, Request
 
 Given: TypeAlias = Conversation | Request | Context | AgentMessage | list[Any] | tuple[Any, ...] | str
+ContextInput: TypeAlias = Given | Mapping[str, Any] | bytes  # or as JSON of any dialect
 
 _MESSAGES = (*get_args(Message), CustomMessage)
 
