@@ -27,6 +27,7 @@ make bench                              # or: .venv/bin/python bench/run.py
 .venv/bin/python bench/run.py --quick   # four minutes instead of about half an hour
 .venv/bin/python bench/run.py --only gemini
 .venv/bin/python bench/run.py --write-docs
+.venv/bin/python bench/before.py COMMIT  # this tree beside an earlier commit: is a cell slower?
 ```
 
 The command creates one environment per peer under `bench/.envs/`, from the lock files with hashes in `bench/envs/`. It
