@@ -1,5 +1,6 @@
 """The list of sessions in the browser: search with filters and a preview, new, open, delete and undo, paging, phone."""
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,8 @@ import interlingua as il
 from canvas.sample import courier
 from canvas.tabs import Served, Tab, Threaded, expect, needs_chromium
 from interlingua.sessions import Session
+from interlingua.sessions.files import FileStore
+from interlingua.sessions.gc import delete
 
 pytestmark = needs_chromium
 PHONE = {"width": 390, "height": 844}
@@ -86,6 +89,63 @@ def test_a_deleted_session_can_be_brought_back(chromium: Any, tmp_path: Path) ->
         tab.page.get_by_role("button", name="Undo").click()
         expect(row).to_have_count(1)
         expect(viewer.page.locator(".lost")).to_have_count(0)
+
+
+@pytest.mark.parametrize("device", ["desktop", "phone"])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_deleted_sessions_are_listed_after_the_message_is_gone(
+    chromium: Any, tmp_path: Path, device: str, theme: str
+) -> None:
+    """With the time left; restored or removed for good, by keyboard too; the list survives a reload of the page."""
+    for name in "one", "two", "three":
+        hello(tmp_path, name, f"Delete {name}")
+        delete(FileStore(tmp_path), "main", name)
+    how = {"color_scheme": theme} | ({"viewport": PHONE} if device == "phone" else {})
+    with Threaded(tmp_path) as server, Tab(chromium, server, **how) as tab, Tab(chromium, server) as other:
+        page = tab.page
+        if device == "phone":
+            page.get_by_label("sessions shown").select_option("deleted")
+        else:
+            page.get_by_role("link", name="Recently deleted").click()
+        rows = page.locator(".gonelist > li")
+        expect(rows).to_have_count(3)
+        page.reload()
+        expect(rows).to_have_count(3)
+        expect(rows.first).to_contain_text("7 days left")
+        other.go("/#deleted")
+        others = other.page.locator(".gonelist > li")
+        expect(others).to_have_count(3)
+        if shots := os.environ.get("CANVAS_SHOTS"):
+            page.screenshot(path=f"{shots}/deleted-{device}-{theme}.png")
+
+        tab.press("ArrowDown")
+        expect(rows.nth(0).get_by_role("button", name="Restore")).to_be_focused()
+        tab.press("ArrowDown")
+        expect(rows.nth(1).get_by_role("button", name="Restore")).to_be_focused()
+        tab.press("Enter")
+        expect(page.locator(".toast")).to_contain_text("Restored “Delete two”")
+        expect(rows).to_have_count(2)
+        expect(others).to_have_count(2)
+        expect(rows.nth(1).get_by_role("button", name="Restore")).to_be_focused()
+
+        tab.press("Tab")
+        tab.press("Enter")
+        dialog = page.get_by_role("dialog", name="Delete for good")
+        expect(dialog).to_contain_text("This cannot be undone")
+        if shots:
+            page.screenshot(path=f"{shots}/deleted-ask-{device}-{theme}.png")
+        dialog.get_by_role("button", name="Cancel").click()
+        expect(rows).to_have_count(2)
+        gone = rows.nth(1).locator("b").text_content()
+        rows.nth(1).get_by_role("button", name="for good").click()
+        dialog.get_by_role("button", name="Delete for good").click()
+        expect(rows).to_have_count(1)
+        expect(others).to_have_count(1)
+        expect(others).not_to_contain_text(gone or "")
+        rows.get_by_role("button", name="Restore").click()
+        expect(page.locator(".empty")).to_contain_text("No deleted sessions")
+        page.goto(f"{page.url.partition('#')[0]}")
+        expect(page.locator("a.row")).to_have_count(2)
 
 
 def test_a_session_is_renamed_and_deleted_by_command(chromium: Any, tmp_path: Path) -> None:

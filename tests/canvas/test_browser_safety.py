@@ -14,6 +14,8 @@ from canvas.sample import HOSTILE, SVG, courier
 from canvas.tabs import Tab, Threaded, expect, needs_chromium
 from canvas.test_runs import served
 from interlingua.sessions import Session
+from interlingua.sessions.files import FileStore
+from interlingua.sessions.gc import delete
 from interlingua.testing import Server, Stall
 from interlingua.values.messages import Citation, ServerToolCall, ServerToolResult
 
@@ -96,6 +98,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Threaded]:
     home = tmp_path_factory.mktemp("home")
     hostile_session(home)
     courier(home)
+    with Session.open("gone", home=home) as session:
+        session.append(il.UserMessage(content=HOSTILE))
+    delete(FileStore(home), "main", "gone")
     with Session.open("huge", home=home) as session:
         session.append(il.UserMessage(content="word " * 4_000_000 + "the very end"), id="huge")
         session.append(il.AssistantMessage(content="short", model="m", stop_reason="stop"), id="after")
@@ -280,6 +285,7 @@ def test_a_line_of_1000_levels_leaves_the_page_usable(tab: Tab, server: Threaded
     "path",
     [
         "/",
+        "/#deleted",
         "/s/own~main~courier/canvas?at=lease4",
         "/s/own~main~courier/transcript?at=a1",
         "/s/own~main~courier/compare?a=lease4&b=outbox3",
@@ -295,7 +301,7 @@ def test_axe_finds_nothing_serious(chromium: Any, server: Threaded, path: str, c
     with Tab(chromium, server, color_scheme=colours, bypass_csp=True) as tab:
         page = tab.go(path)
         ready = {"/canvas": "[data-card]", "/transcript": "article.turn .words", "/compare": ".cmp .row"}
-        ready |= {"/wire": ".json .ln"}
+        ready |= {"/wire": ".json .ln", "#deleted": ".gonelist > li"}
         what = next((selector for name, selector in ready.items() if name in path), "a.row")
         expect(page.locator(what).first).to_be_visible()
         serious = findings(page)

@@ -510,6 +510,55 @@ async def test_a_session_is_deleted_and_brought_back(home: Path) -> None:
             assert (409, "session_busy") == (status, body["detail"]["error"])
 
 
+async def test_deleted_sessions_are_listed_restored_and_removed(home: Path) -> None:
+    """With title and time; each deletion of a name on its own; followers of the list are notified."""
+    async with viewing(home) as (canvas, browser, _):
+        assert [] == (await browser.get("/api/deleted"))["sessions"]
+        (listed,) = (await browser.get("/api/sessions"))["sessions"]
+        first = await browser.post(f"/api/sessions/{KEY}", method="DELETE")
+        with Session.open("s", home=home, sync="never") as session:
+            session.append(il.UserMessage(content="The second of this name"))
+        second = await browser.post(f"/api/sessions/{KEY}", method="DELETE")
+        new, old = (await browser.get("/api/deleted"))["sessions"]
+        assert ("The second of this name", second["at"]) == (new["title"], new["at"])
+        assert [listed[name] for name in ("key", "title", "messages", "size", "source", "group")] == [
+            old[name] for name in ("key", "title", "messages", "size", "source", "group")
+        ]
+        assert (first["at"], first["undoUntil"]) == (old["at"], old["undoUntil"])
+        assert listed["title"] == (await browser.post(f"/api/sessions/{KEY}/restore", {"at": old["at"]}))["title"]
+        status, body = await browser.ask("POST", f"/api/sessions/{KEY}/restore", {"at": new["at"]})
+        assert (409, "name_taken") == (status, body["detail"]["error"])
+        published = canvas.events.last
+        assert {} == await browser.post(f"/api/deleted/{KEY}?at={new['at']}", method="DELETE")
+        assert any(b"event:sources" in frame for frame in canvas.events.after(published) or ())
+        assert [] == (await browser.get("/api/deleted"))["sessions"]
+        assert 2 == len((await browser.get(f"/api/sessions/{KEY}/tree"))["rows"]), "the restored one stays"
+
+
+async def test_a_deleted_session_that_is_not_there_cannot_be_removed(home: Path, tmp_path: Path) -> None:
+    """Unknown and read-only keys, another time, no time, a time that is no number; two at once remove it once."""
+    async with viewing(home) as (canvas, browser, _):
+        (file,) = (await browser.post("/api/files?name=a.json", b'[{"role":"user","content":"Hi"}]', 201))["sessions"]
+        gone = await browser.post(f"/api/sessions/{KEY}", method="DELETE")
+        for path, status in (
+            (f"/api/deleted/{KEY}?at=1", 404),
+            (f"/api/deleted/own~main~none?at={gone['at']}", 404),
+            (f"/api/deleted/{file['key']}?at={gone['at']}", 404),
+            (f"/api/deleted/nothing?at={gone['at']}", 404),
+            (f"/api/deleted/own~..~..?at={gone['at']}", 409),
+            (f"/api/deleted/{KEY}", 422),
+            (f"/api/deleted/{KEY}?at=now", 422),
+        ):
+            assert status == (await browser.ask("DELETE", path))[0], path
+        assert 422 == (await browser.ask("POST", f"/api/sessions/{KEY}/restore", {"at": "now"}))[0]
+        once = f"/api/deleted/{KEY}?at={gone['at']}"
+        both = await asyncio.gather(browser.ask("DELETE", once), browser.ask("DELETE", once))
+        assert 200 in {status for status, _ in both} and {status for status, _ in both} <= {200, 404}
+        assert [] == (await browser.get("/api/deleted"))["sessions"]
+        async with Browser(canvas.link(scope="read")) as reader:
+            assert 403 == (await reader.ask("GET", "/api/deleted"))[0]
+
+
 async def test_an_opened_file_is_only_closed(home: Path, tmp_path: Path) -> None:
     """The file itself is not touched."""
     file = tmp_path / "a.json"

@@ -9,7 +9,17 @@ import pytest
 
 import interlingua as il
 from interlingua.sessions import Session, SessionBusy, SessionNotFound, Store, store_at
-from interlingua.sessions.gc import collect_blobs, collect_branches, delete, purge, register_forgetter, restore
+from interlingua.sessions.gc import (
+    collect_blobs,
+    collect_branches,
+    delete,
+    find_deleted,
+    purge,
+    purge_one,
+    register_forgetter,
+    restore,
+)
+from interlingua.sessions.store import Deleted
 from interlingua.sessions.text_index import TextIndex
 from interlingua.sessions.texts import Query
 from sessions.making import texts, user
@@ -96,6 +106,29 @@ def test_a_name_that_is_taken_again_is_not_overwritten(store: Store) -> None:
     purge(store, undo=0, now=time.time() + 1)
     with Session.open("s", store=store, read_only=True) as session:
         assert ["new"] == texts(session.messages)
+
+
+def test_a_deleted_session_is_listed_with_its_title(store: Store) -> None:
+    """Title, messages and size as before; of two deletions of one name, either can be restored."""
+    for text in ("first", "second"):
+        with Session.open("s", store=store) as session:
+            session.append(user(text))
+            session.label(None, f"The {text}")
+        (info,) = store.sessions("main")
+        delete(store, "main", "s")
+        found = store.trashed_info("main", find_deleted(store, "main", "s"))
+        assert (info.id, info.title, info.messages, info.size) == (found.id, found.title, found.messages, found.size)
+        time.sleep(0.002)  # deletions are identified by their millisecond
+    old, new = sorted(store.trashed("main"), key=lambda one: one.at)
+    assert new == find_deleted(store, "main", "s")
+    restore(store, "main", "s", at=old.at)
+    assert ["The first"] == [info.title for info in store.sessions("main")]
+    for missing in (old, Deleted("s", 1), Deleted("none", old.at)):
+        with pytest.raises(SessionNotFound):
+            store.trashed_info("main", missing)
+        with pytest.raises(SessionNotFound):
+            purge_one(store, "main", missing)
+    assert [new] == store.trashed("main")
 
 
 def test_its_words_are_no_longer_found_at_once(store: Store, tmp_path: Path) -> None:

@@ -227,10 +227,27 @@ export type Decision = {
   always?: boolean;
 };
 
-/** `undo_until` is absent for an opened file, which is only closed. */
+export type DeletedList = {
+  sessions: DeletedView[];
+};
+
+/** The result of a deletion. `at` and `undo_until` are absent for an opened file, which is only closed. */
 export type DeletedSession = {
   key: string;
+  at?: number;
   undoUntil?: number;
+};
+
+/** A session that was deleted `at` a time and can be restored until it is purged. A name can be deleted more than once: `key` and `at` together identify it. */
+export type DeletedView = {
+  key: string;
+  at: number;
+  undoUntil: number;
+  title: string;
+  source: "client" | "file" | "gateway" | "own" | "watch";
+  group: string;
+  messages?: number;
+  size?: number;
 };
 
 export type DialectView = {
@@ -792,6 +809,11 @@ export type ProviderView = {
   why?: string;
 };
 
+/** `at`: when it was deleted. */
+export type PurgeQuery = {
+  at: number;
+};
+
 export type RawQuery = {
   offset?: number;
   limit?: number;
@@ -814,6 +836,11 @@ export type Reading = {
 export type Reads = {
   messages: number;
   tokens: number;
+};
+
+/** `at`: when it was deleted; else the latest of this key. */
+export type RestoreRequest = {
+  at?: number;
 };
 
 /** Another message, or only another text; `version` is the one that was read. */
@@ -1004,7 +1031,6 @@ export type SessionView = {
   live?: LiveState;
   rated?: number;
   notes?: number;
-  deletedUntil?: number;
 };
 
 export type SessionsQuery = {

@@ -9,6 +9,7 @@ import type {
   Comparison,
   ContextView,
   Counts,
+  Deleted,
   DoctorView,
   Handover,
   Hit,
@@ -29,6 +30,8 @@ type Sent<T> = Partial<T>;
 export function session(sent: Sent<Session>): Session {
   return { messages: 0, branches: 0, size: 0, modified: 0, ...sent, title: oneLine(sent.title ?? ""), models: (sent.models ?? []).map(oneLine), group: oneLine(sent.group ?? ""), project: line(sent.project) } as Session;
 }
+
+const deleted = (sent: Sent<Deleted>): Deleted => ({ messages: 0, size: 0, ...sent, title: oneLine(sent.title ?? ""), group: oneLine(sent.group ?? "") }) as Deleted;
 
 const counts = (sent?: Sent<Counts>): Counts => ({ dropped: 0, weakened: 0, ...sent });
 
@@ -125,6 +128,7 @@ const ANSWERS: [RegExp, (sent: never) => unknown][] = [
   [/^\/api\/models$/, models],
   [/^\/api\/search$/, (sent: { hits?: Sent<Hit>[] }) => ({ total: 0, sessions: 0, ms: 0, ...sent, hits: (sent.hits ?? []).map(hit) })],
   [/\/export\/scan$/, (sent: object) => ({ finds: [], bytes: 0, ...sent })],
+  [/^\/api\/deleted$/, (sent: { sessions?: Sent<Deleted>[] }) => ({ sessions: (sent.sessions ?? []).map(deleted) })],
   [/^\/api\/tools$/, (sent: object) => ({ tools: [], profiles: [], ...sent })],
   [/^\/api\/sessions\/[^/]+\/runs$/, started],
 ];

@@ -48,6 +48,14 @@ export function date(at: number): string {
   return date.toLocaleDateString([], { day: "numeric", month: "short", year: new Date().getFullYear() === date.getFullYear() ? undefined : "numeric" });
 }
 
+/** The time until something is removed. */
+export function remaining(ms: number): string {
+  const hours = Math.round(ms / 3_600_000);
+  if (ms <= 0) return "removed soon";
+  if (hours < 1) return "less than an hour left";
+  return `${hours < 48 ? plural(hours, "hour") : plural(Math.round(hours / 24), "day")} left`;
+}
+
 export function bytes(count: number): string {
   if (count < 1024) return `${count} B`;
   if (count < 1024 ** 2) return `${(count / 1024).toFixed(0)} kB`;

@@ -1,6 +1,6 @@
 /** All sessions, what runs now, where they come from; and search over all of them. */
 
-import { useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { lazy, Suspense, useCallback, useEffect, useMemo, useRef, useState } from "react";
 
 import { get, post, upload } from "./http";
 import { bytes, clock, cost, day, plural, spent } from "./format";
@@ -19,6 +19,8 @@ type Listing = { sessions: Session[]; total: number; next?: string; groups: Grou
 const PAGE = 200;
 const FACETS: [string, string, string][] = [["", "All sessions", "home"], ["live", "Running", "record"], ["rated", "Rated", "star"], ["notes", "With notes", "note"], ["bad", "With problems", "alert"]];
 const SOURCES: Record<string, string> = { own: "Own", client: "Canvases of programs", gateway: "Gateway", file: "Opened files, read-only", watch: "Watched, read-only" };
+const DELETED = "deleted";
+const DeletedSessions = lazy(() => import("./deleted"));
 const TOAST = 10_000; // milliseconds
 
 export function Gallery({ me }: { me: Me }) {
@@ -26,7 +28,14 @@ export function Gallery({ me }: { me: Me }) {
   const [listing, setListing] = useState<Listing>();
   const [count, setCount] = useState(PAGE);
   const [group, setGroup] = useState<Group>();
-  const [facet, setFacet] = useState("");
+  const facets: typeof FACETS = write ? [...FACETS, [DELETED, "Recently deleted", "trash"]] : FACETS;
+  const linked = () => facets.find(([value]) => value === window.location.hash.slice(1))?.[0] ?? "";
+  const [facet, setFacet] = useState(linked);
+  useEffect(() => {
+    const change = () => { setGroup(undefined); setFacet(linked()); };
+    window.addEventListener("hashchange", change);
+    return () => window.removeEventListener("hashchange", change);
+  }, []);
   const phone = usePhone();
   const view = phone ? "transcript" : "canvas"; // on a phone reading comes first
   const [query, setQuery] = useState("");
@@ -43,7 +52,7 @@ export function Gallery({ me }: { me: Me }) {
 
   useEffect(() => {
     const abort = new AbortController();
-    get<Listing>("/api/sessions", { limit: Math.min(count, 1000), source: group?.source, group: group?.group, filter: facet || undefined }, abort.signal)
+    get<Listing>("/api/sessions", { limit: Math.min(count, 1000), source: group?.source, group: group?.group, filter: facet === DELETED ? undefined : facet || undefined }, abort.signal)
       .then(setListing, (error: Error) => abort.signal.aborted || setProblem(error.message));
     return () => abort.abort();
   }, [group, facet, epoch, count]);
@@ -94,7 +103,7 @@ export function Gallery({ me }: { me: Me }) {
       if (event.metaKey || event.ctrlKey || event.altKey) return;
       if (!typing && event.key === "/") { event.preventDefault(); box.current?.focus(); }
       else if (!typing && event.key === "t") toggleTheme();
-      else nextLink(event, searching ? "a.hit" : "a.row, a.lv");
+      else nextLink(event, searching ? "a.hit" : "a.row, a.lv, [data-restore] > .btn:first-child");
     };
     window.addEventListener("keydown", key);
     return () => window.removeEventListener("keydown", key);
@@ -116,7 +125,12 @@ export function Gallery({ me }: { me: Me }) {
   }, [listing]);
   const all = (listing?.groups ?? []).reduce((sum, one) => sum + one.count, 0);
   const chosen = (one: Group) => group?.group === one.group && group.source === one.source;
-  const pick = (to: Group | undefined, facet = "") => { setGroup(to); setFacet(facet); setCount(PAGE); };
+  const pick = (to: Group | undefined, facet = "") => {
+    setGroup(to);
+    setFacet(facet);
+    setCount(PAGE);
+    window.history.replaceState(null, "", facet === "" ? "/" : `#${facet}`); // a reload shows the same list
+  };
 
   return (
     <div className="app gallery" onDragOver={(event) => event.preventDefault()} onDrop={(event) => { event.preventDefault(); void open(event.dataTransfer.files); }}>
@@ -131,7 +145,7 @@ export function Gallery({ me }: { me: Me }) {
       {lost && <p className="lost" role="status"><Icon name="alert" className="s" />Connection lost; reconnecting. The list may be out of date.</p>}
       <div className="work">
         <nav className="nav" aria-label="sources">
-          {FACETS.map(([value, label, icon]) => (
+          {facets.map(([value, label, icon]) => (
             <a key={value} href={`#${value}`} aria-current={(group === undefined && facet === value) || undefined} onClick={(event) => { event.preventDefault(); pick(undefined, value); }}><Icon name={icon} /><span>{label}</span><span>{value === "" ? all.toLocaleString() : ""}</span></a>
           ))}
           {sources.map(([source, groups]) => (
@@ -159,16 +173,18 @@ export function Gallery({ me }: { me: Me }) {
               const one = (listing?.groups ?? []).find((other) => `${other.source}/${other.group}` === event.target.value);
               pick(one, one === undefined ? event.target.value : "");
             }}>
-              {FACETS.map(([value, label]) => <option key={value} value={value}>{label}</option>)}
+              {facets.map(([value, label]) => <option key={value} value={value}>{label}</option>)}
               {(listing?.groups ?? []).map((one) => <option key={`${one.source}/${one.group}`} value={`${one.source}/${one.group}`}>{`${one.group} (${one.count})`}</option>)}
             </select>
           )}
           <div className="facets">
             <GalleryFilters filter={filter} onChange={setFilter} />
-            {listing !== undefined && !searching && <span className="dim push num">{plural(listing.total, "session")} · {bytes(listing.size)}{listing.index.state === "indexing" && ` · indexing ${listing.index.done.toLocaleString()} of ${listing.index.total.toLocaleString()}`}</span>}
+            {listing !== undefined && !searching && facet !== DELETED && <span className="dim push num">{plural(listing.total, "session")} · {bytes(listing.size)}{listing.index.state === "indexing" && ` · indexing ${listing.index.done.toLocaleString()} of ${listing.index.total.toLocaleString()}`}</span>}
           </div>
           {(problem ?? unfound) !== undefined && <p className="err" role="alert"><Icon name="alert" /><span>{problem ?? unfound}</span><span className="push" /><Button icon="x" label="Close" kind="bare" small hideLabel onClick={() => setProblem(undefined)} /></p>}
-          {searching ? (found === undefined ? <Loading /> : <Hits found={found} onMore={more} />) : (
+          {searching ? (found === undefined ? <Loading /> : <Hits found={found} onMore={more} />) : facet === DELETED ? (
+            <Suspense fallback={<Loading />}><DeletedSessions epoch={epoch} onDone={(text) => { setToast({ text }); reload(); }} onProblem={failed} /></Suspense>
+          ) : (
             <>
               {running.length > 0 && (
                 <div className="livegrid">
@@ -215,7 +231,7 @@ export function Gallery({ me }: { me: Me }) {
           )}
         </main>
       </div>
-      {toast !== undefined && <p className="toast float" role="status"><span>{toast.text}</span>{toast.restores !== undefined && <Button label="Undo" small onClick={() => void restoreSession(toast.restores!).then(() => { setToast(undefined); reload(); }, failed)} />}<Button icon="x" label="Close" kind="bare" small hideLabel onClick={() => setToast(undefined)} /></p>}
+      {toast !== undefined && <p className="toast float" role="status"><span>{toast.text}</span>{toast.restores !== undefined && <Button label="Undo" small onClick={() => void restoreSession(toast.restores!.key, toast.restores!.at).then(() => { setToast(undefined); reload(); }, failed)} />}<Button icon="x" label="Close" kind="bare" small hideLabel onClick={() => setToast(undefined)} /></p>}
     </div>
   );
 }

@@ -12,6 +12,7 @@ export type { Approval, CallRow, Citation, CompareRow, ErrorView, FindView as Fi
 
 export type Usage = With<api.RowUsage, "input" | "output" | "cacheRead" | "cacheWrite">;
 export type Session = With<api.SessionView, "models" | "messages" | "branches" | "size" | "modified">;
+export type Deleted = With<api.DeletedView, "messages" | "size">;
 export type Row = Omit<api.Row, "usage"> & { usage?: Usage };
 export type Branch = With<api.BranchView, "head">;
 export type Tree = Omit<With<api.TreePage, "problems">, "rows" | "branches" | "session"> & { rows: Row[]; branches: Branch[]; session: Session };

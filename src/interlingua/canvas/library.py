@@ -4,6 +4,7 @@ Every session is one of ours on disk: files of other programs are imported into 
 session everywhere and is stable across restarts: `own~AGENT~ID`, `file~ID`, `watch~SOURCE~ID`.
 """
 
+import contextlib
 import hashlib
 import os
 import re
@@ -22,10 +23,10 @@ from msgspec.structs import replace
 from .. import conversion
 from ..conversion import sources
 from ..serving.problems import HttpProblem
-from ..sessions import Session, SessionInfo, Store, save, store_at
+from ..sessions import Session, SessionInfo, SessionNotFound, Store, save, store_at
 from ..sessions.files import ENDING, FileStore
 from ..sessions.repair import examine
-from ..sessions.store import SpawnedBy
+from ..sessions.store import Deleted, SpawnedBy
 from ..sessions.tree import PLACES
 from ..values import jsontext
 from ..values.errors import InterlinguaError
@@ -418,6 +419,7 @@ class Library:
         self.store: Store = store_at(store, self.home)
         self.cache = Cache(self.folder / "cache")
         self._opened: dict[str, Place] = {}
+        self._deleted: dict[tuple[str, Deleted], SessionInfo] = {}
         self._lock = threading.RLock()
         for found in self.cache.known(FILES):
             self._register(found)
@@ -479,6 +481,17 @@ class Library:
         """Returns opened files and other programs' histories, without list data."""
         with self._lock:
             return list(self._opened.values())
+
+    def deleted(self) -> list[tuple[Place, Deleted]]:
+        """Returns the deleted sessions that can be restored, with their list data, the latest deleted first."""
+        found: dict[tuple[str, Deleted], SessionInfo] = {}
+        for agent in self.store.agents():
+            for one in self.store.trashed(agent):
+                with contextlib.suppress(SessionNotFound):  # restored or purged meanwhile
+                    found[agent, one] = self._deleted.get((agent, one)) or self.store.trashed_info(agent, one)
+        self._deleted = found  # a deleted session does not change
+        rows = [(self._own(agent, one.id, info), one) for (agent, one), info in found.items()]
+        return sorted(rows, key=lambda row: (-row[1].at, row[0].key))
 
     # --- files -------------------------------------------------------------------------------------------------------
 

@@ -72,7 +72,6 @@ class SessionView(Shape, frozen=True, kw_only=True):
     live: LiveState | None = None
     rated: int = 0
     notes: int = 0
-    deleted_until: int | None = None
 
 
 class IndexState(Shape, frozen=True, kw_only=True):
@@ -96,6 +95,34 @@ class SessionList(Shape, frozen=True, kw_only=True):
     groups: tuple[Group, ...]
     size: int
     index: IndexState
+
+
+class DeletedSession(Shape, frozen=True, kw_only=True):
+    """The result of a deletion. `at` and `undo_until` are absent for an opened file, which is only closed."""
+
+    key: str
+    at: int | None = None
+    undo_until: int | None = None
+
+
+class DeletedView(Shape, frozen=True, kw_only=True):
+    """A session that was deleted `at` a time and can be restored until it is purged.
+
+    A name can be deleted more than once: `key` and `at` together identify it.
+    """
+
+    key: str
+    at: int
+    undo_until: int
+    title: str
+    source: Source
+    group: str
+    messages: int = 0
+    size: int = 0
+
+
+class DeletedList(Shape, frozen=True, kw_only=True):
+    sessions: tuple[DeletedView, ...]
 
 
 class FileProblem(Shape, frozen=True, kw_only=True):

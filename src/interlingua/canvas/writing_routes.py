@@ -9,7 +9,8 @@ from msgspec import UNSET, UnsetType, field
 from msgspec.structs import replace
 
 from ..serving.problems import HttpProblem
-from ..sessions import EntryExists, Session, SessionNotFound, StaleHead, StaleVersion, gc
+from ..sessions import EntryExists, Session, SessionBusy, SessionInfo, SessionNotFound, StaleHead, StaleVersion, gc
+from ..sessions.store import Deleted
 from ..values.canonical import build
 from ..values.errors import FormatError
 from ..values.messages import AgentMessage, CustomMessage, Message, UserMessage
@@ -22,6 +23,9 @@ from .routing import BYTES, Call, read_limited, route
 from .runs import Run
 from .shapes import (
     BranchView,
+    DeletedList,
+    DeletedSession,
+    DeletedView,
     Handover,
     HandoverRequest,
     ModelList,
@@ -197,13 +201,6 @@ async def rename(call: Call) -> SessionView:
     return await asyncio.to_thread(call.canvas.describe, hub.place)
 
 
-class DeletedSession(Shape, frozen=True, kw_only=True):
-    """`undo_until` is absent for an opened file, which is only closed."""
-
-    key: str
-    undo_until: int | None = None
-
-
 @route("DELETE", "/api/sessions/{key}", returns=DeletedSession)
 async def delete_session(call: Call) -> DeletedSession:
     """Delete a session; it can be restored for a while. An opened file is only closed."""
@@ -218,22 +215,90 @@ async def delete_session(call: Call) -> DeletedSession:
     else:
         store, finder = canvas.library.store, canvas.finder
         made = await asyncio.to_thread(gc.delete, store, place.agent, place.id, index=finder)
-        gone = DeletedSession(key=place.key, undo_until=made.at + int(gc.UNDO * 1000))
+        gone = DeletedSession(key=place.key, at=made.at, undo_until=_undo_until(made))
     await canvas.close_hub(place.key, "deleted")
     canvas.describer.forget(place.key)
     canvas.session_gone(place.key)
     return gone
 
 
-@route("POST", "/api/sessions/{key}/restore", body=Nothing, returns=SessionView)
+def _undo_until(one: Deleted) -> int:
+    return one.at + int(gc.UNDO * 1000)
+
+
+@route("GET", "/api/deleted", returns=DeletedList)
+async def deleted(call: Call) -> DeletedList:
+    """List the deleted sessions that can be restored, the latest first."""
+    if call.visitor.scope != "write":
+        raise HttpProblem(403, "this access may only read", remedy="use a key with the scope `write`")
+    found = await asyncio.to_thread(call.canvas.library.deleted)
+    return DeletedList(sessions=tuple(_deleted_view(place, one) for place, one in found))
+
+
+def _deleted_view(place: Place, one: Deleted) -> DeletedView:
+    info = place.info or SessionInfo(id=place.id, agent=place.agent)
+    return DeletedView(
+        key=place.key,
+        at=one.at,
+        undo_until=_undo_until(one),
+        title=info.title or ("New session" if not info.messages else place.id),
+        source=place.source,
+        group=place.group,
+        messages=info.messages,
+        size=info.size,
+    )
+
+
+class PurgeQuery(Shape, frozen=True, kw_only=True):
+    """`at`: when it was deleted."""
+
+    at: int
+
+
+@route("DELETE", "/api/deleted/{key}", query=PurgeQuery, returns=Nothing)
+async def purge_session(call: Call) -> Nothing:
+    """Remove a deleted session permanently."""
+    canvas, place = call.canvas, _own_place(call)
+    store = canvas.library.store
+
+    def removed() -> None:
+        gc.purge_one(store, place.agent, gc.find_deleted(store, place.agent, place.id, call.query.at))
+
+    await asyncio.to_thread(removed)
+    canvas.sources_changed()
+    return Nothing()
+
+
+class RestoreRequest(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`at`: when it was deleted; else the latest of this key."""
+
+    at: int | None = None
+
+
+@route("POST", "/api/sessions/{key}/restore", body=RestoreRequest, returns=SessionView)
 async def restore_session(call: Call) -> SessionView:
     """Restore a deleted session."""
-    canvas = call.canvas
-    place = canvas.library.place(call["key"])
-    await asyncio.to_thread(gc.restore, canvas.library.store, place.agent, place.id)
+    canvas, place = call.canvas, _own_place(call)
+    try:
+        await asyncio.to_thread(gc.restore, canvas.library.store, place.agent, place.id, at=call.body.at)
+    except SessionBusy:
+        raise HttpProblem(
+            409,
+            f"another session is named {place.id!r} now",
+            code="name_taken",
+            remedy="delete that session first, then restore this one",
+        ) from None
     canvas.describer.forget(place.key)
     canvas.session_changed(place)
     return await asyncio.to_thread(canvas.describe, place)
+
+
+def _own_place(call: Call) -> Place:
+    """The place of a session of the home; only these are deleted and restored."""
+    place: Place = call.canvas.library.place(call["key"])
+    if place.read_only:
+        raise HttpProblem(404, f"no deleted session {place.key!r}", code="session_not_found", remedy="reload the list")
+    return place
 
 
 class ForkRequest(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):

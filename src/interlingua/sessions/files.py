@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from ..values.errors import FormatError, InterlinguaError
 from ..values.places import home as default_home
@@ -510,9 +511,16 @@ class FileStore:
         found = (name.partition(f"{ENDING}{_DELETED}") for name in sorted(names))
         return [Deleted(id, int(at)) for id, sign, at in found if sign and at.isdecimal()]
 
+    def trashed_info(self, agent: str, one: Deleted) -> SessionInfo:
+        path = self._trash_path(agent, one)
+        with typed(path):
+            found = path.lstat()
+        return replace(_info(path, agent, found.st_size, found.st_mtime_ns), id=one.id)
+
     def trashed_texts(self, agent: str, one: Deleted) -> Iterator[bytes]:
         for path in self._remains(agent, one):
-            yield from _lines(path)
+            with typed(path):
+                yield from _lines(path)
 
     def _remains(self, agent: str, one: Deleted) -> list[Path]:
         """The file and its backups, unless a new session has taken its name."""

@@ -1,5 +1,6 @@
 """Deletion and garbage collection of sessions, branches and blobs. A replacement is written and verified first."""
 
+import contextlib
 import itertools
 import secrets
 import time
@@ -62,14 +63,20 @@ def delete(store: Store, agent: str, id: str, *, index: Any = None, name: str = 
         return store.trash(agent, id)
 
 
-def restore(store: Store, agent: str, id: str) -> None:
-    """Restores a deleted session."""
-    if any(info.id == id for info in store.sessions(agent)):
-        raise SessionBusy(f"{agent}/{id}", "another session of the same name")
-    found = [one for one in store.trashed(agent) if one.id == id]
+def find_deleted(store: Store, agent: str, id: str, at: int | None = None) -> Deleted:
+    """Returns a deleted session: the one deleted `at` this time, else the latest of the name."""
+    found = [one for one in store.trashed(agent) if one.id == id and at in (None, one.at)]
     if not found:
         raise SessionNotFound(f"no deleted session {id!r} of agent {agent!r}")
-    store.untrash(agent, max(found, key=lambda one: one.at))
+    return max(found, key=lambda one: one.at)
+
+
+def restore(store: Store, agent: str, id: str, *, at: int | None = None) -> None:
+    """Restores a deleted session; of several of the same name, the latest or the one deleted `at` this time."""
+    one = find_deleted(store, agent, id, at)
+    if any(info.id == id for info in store.sessions(agent)):
+        raise SessionBusy(f"{agent}/{id}", "another session of the same name")
+    store.untrash(agent, one)
 
 
 def purge(
@@ -87,8 +94,9 @@ def purge(
         for one in store.trashed(whose):
             if one.at > before:
                 continue
-            blobs += purge_one(store, whose, one, grace=grace)
-            sessions += 1
+            with contextlib.suppress(SessionNotFound):  # restored or purged meanwhile
+                blobs += purge_one(store, whose, one, grace=grace)
+                sessions += 1
     return Purged(sessions, blobs)
 
 

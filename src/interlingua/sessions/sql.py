@@ -232,16 +232,19 @@ class SqlStore:
         return [agent for (agent,) in self._database.rows("SELECT DISTINCT agent FROM sessions ORDER BY agent")]
 
     def sessions(self, agent: str) -> list[SessionInfo]:
+        return [self._info(agent, *row) for row in self._listed(agent) if not _is_deleted(row[1])]
+
+    def _listed(self, agent: str, which: str = "", *values: str) -> list[tuple[Any, ...]]:
+        """Number, id, time and size of each session."""
         size = "(SELECT COALESCE(SUM(LENGTH(line) + 1), 0) FROM lines WHERE session = number)"
-        statement = f"SELECT number, id, modified, {size} FROM sessions WHERE agent = ? ORDER BY modified DESC, id"
-        return [
-            summary(
-                SqlLog(self._database, agent, id, number),
-                SessionInfo(id=id, agent=agent, modified=modified, size=int(size), where=self._database.where),
-            )
-            for number, id, modified, size in self._database.rows(statement, agent)
-            if not _is_deleted(id)
-        ]
+        statement = (
+            f"SELECT number, id, modified, {size} FROM sessions WHERE agent = ? {which} ORDER BY modified DESC, id"
+        )
+        return self._database.rows(statement, agent, *values)
+
+    def _info(self, agent: str, number: int, id: str, modified: int, size: int) -> SessionInfo:
+        base = SessionInfo(id=id, agent=agent, modified=modified, size=int(size), where=self._database.where)
+        return summary(SqlLog(self._database, agent, id, number), base)
 
     def open(self, agent: str, id: str, *, write: bool, create: bool) -> Log:
         for name, what in ((agent, "agent"), (id, "session")):
@@ -306,6 +309,11 @@ class SqlStore:
         rows = self._database.rows("SELECT id FROM sessions WHERE agent = ? ORDER BY id", agent)
         found = (name.rpartition(_DELETED) for (name,) in rows)
         return [Deleted(id, int(at)) for id, sign, at in found if sign and at.isdecimal()]
+
+    def trashed_info(self, agent: str, one: Deleted) -> SessionInfo:
+        for number, _, modified, size in self._listed(agent, "AND id = ?", f"{one.id}{_DELETED}{one.at}"):
+            return self._info(agent, number, one.id, modified, size)
+        raise SessionNotFound(f"{self._database.where}: no deleted session {one.id!r} of agent {agent!r}")
 
     def trashed_texts(self, agent: str, one: Deleted) -> Iterator[bytes]:
         for name in self._remains(agent, one):
