@@ -439,3 +439,47 @@ async def test_words_are_found_in_all_sessions_and_in_one(tmp_path: Path) -> Non
         offered = await browser.get("/api/filters")
         assert {"assistant", "user"} <= set(offered["roles"]) and "look" in offered["tools"]
         assert "ready" == found["index"]["state"] or found["index"]["total"] >= 2
+
+
+async def test_an_installed_package_says_how_its_tools_are_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the manifest in its folder, without running its code; the home folder wins, what is broken is skipped."""
+    site, home = tmp_path / "site", tmp_path / "home"
+    manifest = "interlingua.plugin.json"
+
+    def package(name: str, views: Any) -> None:
+        folder = site / name
+        folder.mkdir(parents=True)
+        (folder / "__init__.py").write_text("raise SystemExit('must not run')")
+        (folder / manifest).write_text(json.dumps({"id": name, "toolViews": views}))
+
+    package("tides_pkg", {"tide": {"icon": "globe", "label": "Tides"}, "both": {"label": "of the package"}})
+    package("deep_pkg", {"deep": {"label": "Deep", "result": "json"}, "tide": {"label": "a later package"}})
+    package("broken_pkg", {"broken": {"result": "no such kind"}})
+    (site / "plain_module.py").write_text("raise SystemExit('must not run')")
+    info = site / "tides_pkg-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tides-pkg\nVersion: 1.0\n")
+    points = {
+        "a": "tides_pkg:register",
+        "b": "deep_pkg.inner.plugin:register",
+        "c": "broken_pkg:register",
+        "d": "plain_module:register",
+        "e": "no_such_module_at_all:register",
+        "f": "../../etc:register",
+        "g": ":",
+    }
+    listed = "".join(f"{name} = {value}\n" for name, value in points.items())
+    (info / "entry_points.txt").write_text(f"[interlingua.plugins]\n{listed}")
+    own = home / "plugins" / "own"
+    own.mkdir(parents=True)
+    (own / manifest).write_text(json.dumps({"id": "own", "toolViews": {"both": {"label": "of the home"}}}))
+    monkeypatch.syspath_prepend(str(site))
+    async with browsing(home) as (_, browser):
+        views = (await browser.get("/api/me"))["toolViews"]
+    assert {
+        "tide": {"icon": "globe", "label": "Tides"},
+        "deep": {"label": "Deep", "result": "json"},
+        "both": {"label": "of the home"},
+    } == views

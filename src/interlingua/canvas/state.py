@@ -10,6 +10,7 @@ from ..connect.client import Client
 from ..plugins.installed import FOLDER
 from ..plugins.manifest import tool_views
 from ..serving.access import COOKIE_LIFE, Access, KeyRing, Visitor
+from ..values.places import has_package_plugins
 from .library import Library
 from .live import Feeds, ReportedRun
 from .open_sessions import OpenSessions
@@ -78,6 +79,7 @@ class CanvasState(OpenSessions):
         response.set_cookie(self.cookie_name, cookie, max_age=COOKIE_LIFE, path="/", httponly=True, samesite="Strict")
 
     def me(self, visitor: Visitor) -> Me:
+        views = tool_views(self.library.home / FOLDER, packages=has_package_plugins())
         return Me(
             scope=visitor.scope,
             csrf=visitor.csrf,
@@ -87,8 +89,7 @@ class CanvasState(OpenSessions):
             capabilities=self.capabilities(),
             limits=LIMITS,
             tool_views={
-                name: ToolDisplayView(icon=one.icon, label=one.label, result=one.result)
-                for name, one in tool_views(self.library.home / FOLDER).items()
+                name: ToolDisplayView(icon=one.icon, label=one.label, result=one.result) for name, one in views.items()
             },
         )
 

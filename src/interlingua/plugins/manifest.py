@@ -1,6 +1,7 @@
 """The manifest of a plugin folder: read without running code; none of its paths may leave the folder."""
 
 import contextlib
+import importlib.util
 import os
 import re
 import stat
@@ -13,6 +14,7 @@ from msgspec import Struct
 
 from ..values import jsontext
 from ..values.errors import FormatError
+from ..values.places import PLUGIN_GROUP
 from ..values.regular import read_regular
 
 NAMES = ("interlingua.plugin.json", "openclaw.plugin.json")
@@ -188,14 +190,43 @@ def list_provider_extensions(directory: str | os.PathLike[str] | None) -> list[s
     return [info.id for info in discover_extensions(directory) if info.providers]
 
 
-def tool_views(directory: Path) -> dict[str, ToolDisplay]:
-    """By tool, how the plugins in the sub-directories of `directory` want its calls drawn; the first plugin wins."""
+def tool_views(directory: Path, *, packages: bool = False) -> dict[str, ToolDisplay]:
+    """By tool, how plugins want its calls drawn: those in the sub-directories of `directory`, then with `packages`
+    those of installed packages. The first plugin wins; no code of a plugin runs.
+    """
     found: dict[str, ToolDisplay] = {}
-    for folder in folders(directory):
+    for folder in (*folders(directory), *(_package_folders() if packages else ())):
         path = manifest_path(folder)
         with contextlib.suppress(FormatError):
             found = {**(read_manifest(path).tool_views if path is not None else {}), **found}
     return found
+
+
+def _package_folders() -> Iterator[Path]:
+    """The folders of plugin packages that contain a manifest, by the name of their entry point."""
+    from importlib.metadata import entry_points  # on first use: slow to import
+
+    for point in sorted(entry_points(group=PLUGIN_GROUP), key=lambda point: point.name):
+        folder = _package_folder(point.value.partition(":")[0].strip())
+        if folder is not None:
+            yield folder
+
+
+def _package_folder(module: str) -> Path | None:
+    """The folder with the manifest of a module: its own if it is a package, else that of a package around it."""
+    top, *inner = names = module.split(".")
+    if not all(map(str.isidentifier, names)):
+        return None
+    try:
+        spec = importlib.util.find_spec(top)  # of a top-level name: imports nothing
+    except (ImportError, ValueError, OSError):
+        return None
+    for location in (spec.submodule_search_locations or ()) if spec is not None else ():
+        for depth in range(len(inner), -1, -1):
+            folder = Path(location, *inner[:depth])
+            if manifest_path(folder) is not None:
+                return folder
+    return None
 
 
 def _read(folder: Path) -> ExtensionInfo | None:
