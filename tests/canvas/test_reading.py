@@ -483,3 +483,25 @@ async def test_an_installed_package_says_how_its_tools_are_drawn(
         "deep": {"label": "Deep", "result": "json"},
         "both": {"label": "of the home"},
     } == views
+
+
+async def test_numbers_beyond_every_limit_are_no_failure(tmp_path: Path) -> None:
+    """Times far away find everything or nothing; a cursor that is not one of ours is the first page."""
+    far, long = 10**30, "9" * 5000
+    with Session.open("s", home=tmp_path) as session:
+        session.append(il.UserMessage(content="Hello", timestamp=1_000))
+    async with browsing(tmp_path) as (canvas, browser):
+        canvas.finder.follow()
+        everything = (await browser.get("/api/search?role=user"))["total"]
+        for query, total in (
+            (f"from={far}", 0),
+            (f"from=-{far}", everything),
+            (f"until={far}", everything),
+            (f"until=-{far}", 0),
+            (f"cursor={far}", everything),
+            (f"cursor={long}", everything),
+            ("cursor=%D9%A3x", everything),
+        ):
+            assert total == (await browser.get(f"/api/search?role=user&{query}"))["total"], query[:40]
+        for cursor in (str(far), long, "-1", "x"):
+            assert (await browser.get(f"/api/sessions?cursor={cursor}"))["sessions"]

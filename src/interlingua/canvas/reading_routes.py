@@ -275,7 +275,7 @@ def _listed(canvas: Any, query: SessionsQuery) -> SessionList:
     views = [view for view in views if not query.q or searched(view, query.q)]
     views = [view for view in views if query.filter is None or _FILTERS[query.filter](view)]
     views.sort(key=_SORTS[query.sort])
-    start = int(query.cursor) if query.cursor is not None and query.cursor.isdecimal() else 0
+    start = _offset(query.cursor)
     limit = _within(query.limit, 1, 1000, "query.limit")
     shown = views[start : start + limit]
     return SessionList(
@@ -531,7 +531,7 @@ async def search(call: Call) -> SearchResult:
     """Search the text of all sessions, or of one."""
     query, canvas = call.query, call.canvas
     hub = await canvas.hub(query.in_) if query.in_ is not None else None
-    offset = int(query.cursor) if query.cursor is not None and query.cursor.isdecimal() else 0
+    offset = _offset(query.cursor)
 
     def found() -> SearchResult:
         within: dict[str, Any] = scope(query.source)
@@ -545,8 +545,8 @@ async def search(call: Call) -> SearchResult:
             model=query.model,
             is_error=query.error or None,
             min_cost=query.min_cost,
-            since=query.since,
-            until=query.until,
+            since=_milliseconds(query.since),
+            until=_milliseconds(query.until),
             limit=_within(query.limit, 1, 1000, "query.limit"),
             offset=offset,
             **within,
@@ -671,6 +671,19 @@ async def context(call: Call) -> ContextView:
         return context_view(tree, query.to, named)
 
     return await in_thread(call, call["key"], measured)
+
+
+_LAST = (1 << 63) - 1  # the largest integer of SQLite and PostgreSQL
+
+
+def _offset(cursor: str | None) -> int:
+    """The position in a list; 0 for a cursor that is not one of ours."""
+    return int(cursor) if cursor is not None and len(cursor) < 19 and cursor.isdecimal() else 0
+
+
+def _milliseconds(at: int | None) -> int | None:
+    """A time that a database can compare."""
+    return None if at is None else max(-_LAST, min(at, _LAST))
 
 
 def _within(value: int, low: int, high: int, path: str) -> int:
