@@ -195,9 +195,32 @@ QUESTIONS = (
     Query(text="lease", model="m-1"),
     Query(tool="exec"),
     Query(is_error=True),
+    Query(role="assistant"),
+    Query(role="toolResult", is_error=True),
+    Query(model="last-one"),
+    Query(model="last-two"),
+    Query(model="none"),
+    Query(role="user", tool="exec"),
+    Query(min_cost=0.5),
+    Query(text="lease", min_cost=0.1),
+    Query(min_cost=2.0),
+    Query(min_total=1.0),
+    Query(min_total=0.5, max_total=0.9),
+    Query(max_total=0.1),
+    Query(since=2_000, until=3_000),
+    Query(text="lease", stores=("own",)),
+    Query(text="lease", stores=("cache",)),
+    Query(text="lease", project="none"),
+    Query(role="a\0b"),
     Query(text="lease", sessions=(("search", "one"),)),
     Query(text="lease", limit=1),
 )
+
+
+USED = {
+    name: il.Usage(input=10, output=5, cache_read=0, cache_write=0, total_tokens=15, cost=il.Cost(total=cost))
+    for name, cost in (("one", 0.7), ("two", 1.4))
+}
 
 
 def talk(session: Session, name: str) -> None:
@@ -208,7 +231,7 @@ def talk(session: Session, name: str) -> None:
             content=(il.TextBlock(text="A lease with a deadline."), call), model="m-1", timestamp=2_000
         ),
         il.ToolResultMessage(tool_call_id="c1", tool_name="exec", content="1 failed", is_error=True, timestamp=3_000),
-        il.AssistantMessage(content="A lease and an outbox.", model="m-2", timestamp=4_000),
+        il.AssistantMessage(content="A lease and an outbox.", model=f"last-{name}", timestamp=4_000, usage=USED[name]),
     ):
         session.append(message)
 
@@ -233,6 +256,8 @@ def searching(address: str) -> None:
             for query in QUESTIONS:
                 files, own = found(query)
                 check(files == own, f"the hits of {query}: {files} and {own}", quiet=True)
+            names = [tuple(map(sorted, index.filters())) for index in indexes]
+            check(names[0] == names[1] and all(names[0]), f"the values to filter by: {names}", quiet=True)
             print(f"PostgreSQL: {len(QUESTIONS)} searches find what the index beside files finds, {what}")
 
         for store in stores:
@@ -247,7 +272,10 @@ def searching(address: str) -> None:
                 session.revise("late", il.UserMessage(content="One more outbox."))
         compare("after more was said and revised")
         for store in stores:
-            store.trash("search", "two")
+            listed = next(info for info in store.sessions("search") if info.id == "two")
+            gone = store.trash("search", "two")
+            shown = store.trashed_info("search", gone)
+            check(shown == replace(listed, where=shown.where), "a deleted session is listed as before", quiet=True)
         compare("after a session was deleted")
         check({id for id, *_ in found(Query(text="lease"))[1]} == {"one"}, "a deleted session is not found")
         for index in indexes:
@@ -268,7 +296,8 @@ def main() -> None:
         print("PostgreSQL: no server is installed (initdb, pg_ctl): skipped")
         return
     with server(place) as address:
-        for part in (same_as_files, one_writer, many, clearing, no_call_twice, searching):
+        # Search comes first: both indexes must have the same sessions.
+        for part in (searching, same_as_files, one_writer, many, clearing, no_call_twice):
             part(address)
 
 

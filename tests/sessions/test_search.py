@@ -284,3 +284,14 @@ def test_the_values_of_filters_are_those_of_ones_own_stores(store: Store, index:
         theirs.follow()
         assert (("assistant",), (), ("m-2",)) == theirs.filters()
         assert (("assistant", "user"), ("grep",), ("m-1",)) == index.filters()
+
+
+def test_a_removed_session_has_no_values_to_filter_by(store: Store, index: TextIndex) -> None:
+    """Also if another program removed it; what remains is offered as before."""
+    for name in ("stays", "goes"):
+        say(store, name, il.AssistantMessage(content="hi", model=f"m-{name}", stop_reason="stop"))
+    index.follow()
+    assert ("m-goes", "m-stays") == index.filters().models
+    store.trash("main", "goes")
+    index.follow()
+    assert (("assistant",), (), ("m-stays",)) == index.filters()

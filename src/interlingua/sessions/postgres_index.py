@@ -186,7 +186,9 @@ class PostgresTextIndex:
         return Filters(values("role"), values("tool"), values("model"))
 
     def _search(self, query: Query, terms: list[Term], *, exact: bool) -> Results:
-        where, values = _conditions(query, terms, exact)
+        if query.project is not None or (query.stores and self._name not in query.stores):
+            return Results([], 0, 0, None)  # sessions of a store have no project
+        where, values = _conditions(query, terms, exact, self._by_total(query))
         found = f"FROM indexed_texts t JOIN indexed_sessions s ON s.n = t.session {where}"
         rows = self._database.rows(
             f"SELECT s.agent, s.id, s.title, t.line, t.part {found} ORDER BY t.n DESC LIMIT ? OFFSET ?",
@@ -201,6 +203,19 @@ class PostgresTextIndex:
         hits = list(self._shown(rows[: query.limit], terms, exact))
         more = query.offset + query.limit if len(rows) > query.limit else None
         return Results(hits, int(total[0][0]), int(total[0][1]), more)
+
+    def _by_total(self, query: Query) -> list[int] | None:
+        """The sessions whose total cost is in the range of the query; None without one."""
+        if query.min_total is None and query.max_total is None:
+            return None
+        rows = self._database.rows("SELECT n, card FROM indexed_sessions WHERE card IS NOT NULL")
+        costs = [(n, msgspec.msgpack.decode(bytes(card), type=Card).cost) for n, card in rows]
+        low, high = query.min_total, query.max_total
+        return [
+            n
+            for n, cost in costs
+            if cost is not None and (low is None or cost >= low) and (high is None or cost <= high)
+        ]
 
     def _shown(self, rows: list[tuple[Any, ...]], terms: list[Term], exact: bool) -> Iterator[Found]:
         opened: dict[tuple[str, str], Session] = {}
@@ -217,7 +232,9 @@ class PostgresTextIndex:
                     yield Found(self._name, agent, id, title, line, text, snippet(text.text, terms))
 
 
-def _conditions(query: Query, terms: list[Term], exact: bool) -> tuple[str, list[Any]]:
+def _conditions(
+    query: Query, terms: list[Term], exact: bool, sessions: list[int] | None = None
+) -> tuple[str, list[Any]]:
     parts: list[str] = []
     values: list[Any] = []
     for term in terms:
@@ -227,18 +244,21 @@ def _conditions(query: Query, terms: list[Term], exact: bool) -> tuple[str, list
         texts = [_unaccented(word) for word in term.tokens]
         values.append(" ".join(texts) if exact or term.excluded else " <-> ".join(f"'{word}'" for word in texts) + ":*")
     for column, sign, value in (
-        ("t.role", "=", query.role),
-        ("t.tool", "=", query.tool),
-        ("t.model", "=", query.model),
+        ("t.role", "=", _clean(query.role)),
+        ("t.tool", "=", _clean(query.tool)),
+        ("t.model", "=", _clean(query.model)),
         ("t.failed", "=", 1 if query.is_error else None),
         ("t.cost", ">=", query.min_cost),
         ("t.at", ">=", query.since),
         ("t.at", "<=", query.until),
-        ("s.agent", "=", query.agent),
+        ("s.agent", "=", _clean(query.agent)),
     ):
         if value is not None:
             parts.append(f"{column} {sign} ?")
             values.append(value)
+    if sessions is not None:
+        parts.append("t.session = ANY(?)")
+        values.append(sessions)
     if query.sessions:
         parts.append("(" + " OR ".join("(s.agent = ? AND s.id = ?)" for _ in query.sessions) + ")")
         values += [value for pair in query.sessions for value in pair]
