@@ -2,15 +2,22 @@
 
 import asyncio
 import contextlib
+import re
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import ClientError, web
+from aiohttp.test_utils import TestClient, TestServer
 
 import interlingua as il
 from canvas.driving import Browser, Event, browsing, canvas_at
 from interlingua.canvas import reading_routes
+from interlingua.canvas.server import Canvas
+from interlingua.serving import sse
+from interlingua.serving.guard import guarded
 from interlingua.serving.sse import Channel, Joiner
 from interlingua.sessions import Session
 
@@ -170,6 +177,84 @@ async def test_a_viewer_that_is_too_slow_is_told_to_reload(home: Path) -> None:
         assert hub.channel.after(behind) is None
 
 
+@contextlib.asynccontextmanager
+async def sleeping(canvas: Canvas, browser: Browser, last: str = "") -> AsyncIterator[asyncio.StreamReader]:
+    """A connected viewer whose socket takes little until it is read."""
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(connection, ("127.0.0.1", canvas.port))
+    reader, writer = await asyncio.open_connection(sock=connection, limit=4096)
+    (cookie,) = [f"{c.key}={c.value}" for c in browser.http.cookie_jar]
+    resumed = f"Last-Event-ID: {last}\r\n" if last else ""
+    host = f"Host: 127.0.0.1:{canvas.port}\r\nConnection: close\r\nCookie: {cookie}\r\n"
+    head = f"GET /api/sessions/{KEY}/events HTTP/1.1\r\n{host}{resumed}\r\n"
+    writer.write(head.encode())
+    try:
+        yield reader
+    finally:
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+async def everything(reader: asyncio.StreamReader) -> bytes:
+    """All that a connection still delivers."""
+    pieces = []
+    with contextlib.suppress(ConnectionError):
+        while piece := await reader.read(1 << 16):
+            pieces.append(piece)
+    return b"".join(pieces)
+
+
+@pytest.mark.parametrize("stalled", [False, True], ids=["reads later", "never reads"])
+async def test_a_connected_viewer_that_does_not_read_is_never_left_stale(
+    home: Path, monkeypatch: pytest.MonkeyPatch, stalled: bool
+) -> None:
+    """It is sent `reload` when it has fallen behind; if it never reads, it is cut off, and begins with a snapshot."""
+    monkeypatch.setattr(sse.serve_events, "__kwdefaults__", {"heartbeat": 60.0, "stalled": 0.5 if stalled else 600.0})
+    async with browsing(home) as (canvas, browser):
+        hub = await canvas.hub(KEY)
+        async with sleeping(canvas, browser) as reader:
+            await reader.readuntil(b"snapshot")
+            pad = "x" * 200_000
+            for at in range(200):  # 40 MB: more than the buffers of the system and of the server
+                hub.publish("tool", {"n": at, "pad": pad})
+                await asyncio.sleep(0)
+            while stalled and hub.channel.viewers:
+                await asyncio.sleep(0.05)
+            seen = await everything(reader)
+        assert seen.count(b"event:tool") < 200
+        assert stalled or b'event:reload\ndata:{"reason":"slow"}' in seen[-200:]
+        ids = re.findall(rb"id:(\S+)\n", seen)
+        async with sleeping(canvas, browser, ids[-1].decode() if ids else "") as again:
+            assert (await again.readuntil(b"event:")).endswith(b"event:")
+            assert b"snapshot" == await again.readexactly(8)
+
+
+async def test_a_viewer_that_leaves_before_the_response_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
+    """The log has nothing about it; a connection that another host closed is still a failure."""
+
+    async def leaves(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        request.transport.abort()
+        await asyncio.sleep(0)
+        return await sse.serve_events(request, Channel("e"), lambda: asyncio.sleep(0, (0, b"{}")))
+
+    async def fails(request: web.Request) -> web.StreamResponse:
+        raise ConnectionResetError("upstream")
+
+    app = web.Application()
+    app.router.add_get("/leaves", guarded(leaves))
+    app.router.add_get("/fails", guarded(fails))
+    async with TestClient(TestServer(app)) as client:
+        with pytest.raises(ClientError):
+            await client.get("/leaves")
+        assert [] == caplog.messages
+        assert 500 == (await client.get("/fails")).status
+        assert ["GET /fails failed"] == caplog.messages
+
+
 async def test_one_sleeping_viewer_costs_the_others_nothing(home: Path) -> None:
     """Of fifty, one reads nothing: the others get every event, in order."""
     async with browsing(home) as (canvas, browser):
@@ -197,8 +282,6 @@ async def test_one_sleeping_viewer_costs_the_others_nothing(home: Path) -> None:
 
 async def test_heartbeats_keep_the_connection_alive(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A comment for programs, an event for pages, without a number."""
-    from interlingua.serving import sse
-
     monkeypatch.setattr(sse, "HEARTBEAT", 0.05)
     monkeypatch.setattr(sse.serve_events, "__kwdefaults__", {"heartbeat": 0.05, "stalled": 5.0})
     async with browsing(home) as (canvas, browser):

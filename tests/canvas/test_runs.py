@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -292,6 +293,32 @@ async def test_a_busy_session_goes_on_in_a_linked_fork_in_the_same_tree(home: Pa
         async with viewing(home) as (_, browser, viewer):
             assert {"Beside you", "And on", "I go on, too"} <= {row["text"] for row in viewer.rows.values()}
     assert ["Hello", "Hi", "I go on, too"] == [m.text for m in Session.open("s", home=home, read_only=True).messages]  # type: ignore[union-attr]
+
+
+async def test_a_session_that_another_process_holds_until_it_is_killed(home: Path) -> None:
+    """The page continues in a linked fork of the same tree; once the other is gone, the session itself is written."""
+    code = "import sys\nfrom interlingua.sessions import Session\nsession = Session.open('s', home=sys.argv[1])\n"
+    code += "print('held', flush=True)\nsys.stdin.read()\n"
+    pipes = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE}
+    holder = await asyncio.create_subprocess_exec(sys.executable, "-c", code, str(home), **pipes)
+    try:
+        assert holder.stdout is not None and b"held\n" == await holder.stdout.readline()
+        async with viewing(home) as (_, browser, viewer):
+            both = await asyncio.gather(go(browser, viewer, text="One"), go(browser, viewer, text="Two"))
+            assert [True, True] == [started["linked"] for started in both]
+            assert {"a"} == {viewer.rows[started["prompt"]]["parent"] for started in both}
+            holder.kill()
+            await holder.wait()
+            free = await go(browser, viewer, text="Three", **{"from": "a"})
+            assert "linked" not in free and KEY == free["session"]["key"]
+            shown = {row["text"] for row in viewer.rows.values()}
+            assert {"One", "Two", "Three"} <= shown
+        async with viewing(home) as (_, browser, again):
+            assert shown == {row["text"] for row in again.rows.values()}, "after a restart, too"
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            holder.kill()
+        await holder.wait()
 
 
 async def test_a_file_of_another_program_is_continued_in_a_linked_fork(home: Path) -> None:

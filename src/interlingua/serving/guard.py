@@ -132,7 +132,8 @@ def guarded(handler: Handler, *, policy: str = API_POLICY) -> Handler:
             return problem_of(error).response()
         except Exception as error:
             found = problem_of(error)
-            if found.status >= 500:
+            is_lost = request.transport is None or request.transport.is_closing()  # the client disconnected
+            if found.status >= 500 and not (is_lost and isinstance(error, ConnectionError)):
                 _log.error("%s %s failed", request.method, request.path, exc_info=error)
             return found.response()
 
