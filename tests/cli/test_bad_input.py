@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli.running import COMMAND, Outcome, run
+from interlingua import UserMessage
 from interlingua.cli import group
 from interlingua.sessions import Session
 from interlingua.sessions.files import CATALOGUE, _write_catalogue
@@ -203,6 +205,56 @@ def test_a_line_that_is_no_message_of_an_editor_is_told_in_one_line(tmp_path: Pa
     done = run("chat", "--acp", "-m", "debug/parrot-1", env=env, given=given)
     assert (0, 1) == (done.code, len(done.err.splitlines()))
     assert "Error parsing JSON-RPC message: Expecting property name" in done.err
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)], ids=["table", "json"])
+def test_stats_of_what_cannot_be_read_are_the_error_alone(tmp_path: Path, options: tuple[str, ...]) -> None:
+    """No summary of zeros; of several files, those that can be read are counted."""
+    bad, good = tmp_path / "bad.json", tmp_path / "good.json"
+    bad.write_text("{not json")
+    good.write_text('[{"role": "user", "content": "hi"}]')
+    for name in (tmp_path / "missing.json", bad):
+        done = run("stats", name, *options)
+        assert (1, "") == (done.code, done.out) and name.name in done.err, done
+    both = run("stats", good, tmp_path / "missing.json", *options)
+    assert 1 == both.code and "1" in both.out and "missing.json" in both.err
+    assert 0 == run("stats", good, *options).code
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="!!!! bwrap is NOT INSTALLED: no read-only home is tested")
+@pytest.mark.parametrize("has_index", [False, True], ids=["without an index", "with one"])
+def test_a_home_that_is_mounted_read_only_is_searched(tmp_path: Path, has_index: bool) -> None:
+    """With a temporary index, which is gone afterwards; a line on standard error says so."""
+    if subprocess.run(["bwrap", "--dev-bind", "/", "/", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("bwrap cannot make a namespace on this machine")
+    home, scratch = tmp_path / "home", tmp_path / "tmp"
+    scratch.mkdir()
+    with Session.open("s", home=home) as session:
+        session.append(UserMessage(content="a needle here"))
+    (home / "archive.json").write_text('{"sources": []}')
+    env = {**os.environ, "INTERLINGUA_HOME": str(home), "TMPDIR": str(scratch)}
+    if has_index:
+        assert 0 == run("sessions", "search", "needle", env=env).code
+    before = sorted(path.name for path in home.rglob("*"))
+    program = Path(sys.executable).parent / "interlingua"
+    for command in (
+        "sessions search needle",
+        "sessions totals",
+        "archive search needle",
+        "archive list",
+        "archive totals",
+    ):
+        done = subprocess.run(
+            ["bwrap", "--dev-bind", "/", "/", "--ro-bind", str(home), str(home), str(program), *command.split()],
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert 0 == done.returncode, (command, done.stderr)
+        assert "temporary search index" in done.stderr and 1 == len(done.stderr.splitlines()), done.stderr
+        assert "search" not in command or "needle" in done.stdout, (command, done.stdout)
+    assert before == sorted(path.name for path in home.rglob("*")) and [] == list(scratch.iterdir())
 
 
 def test_a_list_of_sessions_that_cannot_be_kept_is_no_error(tmp_path: Path) -> None:

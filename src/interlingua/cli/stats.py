@@ -49,9 +49,10 @@ def command(inputs: tuple[str, ...], origin: str | None, tokenizer: str | None, 
                 except InterlinguaError as error:
                     problems.append(sources.Problem(document.name, str(error)))
     spread = {} if tokenizer is None else {"tokenizer": {"name": tokenizer, **_spread(sizes)}}
-    if as_json:
+    has_counted = totals.conversations > 0 or not problems
+    if as_json and has_counted:
         output.print_json({**totals.plain(), **spread})
-    else:
+    elif has_counted:
         _show(totals)
         if tokenizer is not None:
             _show_spread(tokenizer, _spread(sizes))

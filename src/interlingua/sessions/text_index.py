@@ -10,7 +10,10 @@ and the usage of their messages.
 
 import contextlib
 import hashlib
+import logging
+import os
 import sqlite3
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -28,6 +31,8 @@ from .spending import Used, add_usage, used_by
 from .store import SessionInfo, Store
 from .texts import KINDS, Filters, Query, Snippet, Term, Text, is_in, message_texts, snippet, spaced, terms_of, texts_of
 from .tree import ENTRY
+
+_log = logging.getLogger(__name__)
 
 VERSION = 3
 BATCH_LINES = 800
@@ -103,11 +108,13 @@ class TextIndex:
     """The index in a file, over named `stores`. Thread-safe."""
 
     def __init__(self, path: Path, stores: Mapping[str, Store]) -> None:
-        self._path = path
+        self._place = path
+        self._path = path  # another one while the place cannot be written to
         self._stores = dict(stores)
         self._lock = threading.RLock()
         self._database: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._reading = threading.Lock()
         self._names: dict[str, int] = {}
         self._shown_stores = tuple(self._stores)  # searched if a query names none
@@ -346,9 +353,10 @@ class TextIndex:
     def delete(self) -> None:
         """Removes the index; the next `follow` builds it again."""
         with self._lock, self._reading:
+            is_temporary = self._temporary is not None
             self._close()
             self._names.clear()
-            for suffix in ("", "-wal", "-shm"):
+            for suffix in () if is_temporary else ("", "-wal", "-shm"):
                 Path(f"{self._path}{suffix}").unlink(missing_ok=True)
 
     # --- searching ---------------------------------------------------------------------------------------------------
@@ -523,6 +531,10 @@ class TextIndex:
 
     def _opened(self) -> sqlite3.Connection:
         if self._database is None:
+            if not _is_writable(self._path):
+                _log.warning("%s: no write access; a temporary search index is used", self._path)
+                self._temporary = tempfile.TemporaryDirectory()
+                self._path = Path(self._temporary.name) / "canvas" / "search.db"
             self._database = _open(self._path)
         return self._database
 
@@ -535,6 +547,9 @@ class TextIndex:
             if connection is not None:
                 connection.close()
         self._database = self._reader = None
+        if self._temporary is not None:
+            self._temporary.cleanup()
+            self._temporary, self._path = None, self._place
 
 
 class _Known(NamedTuple):
@@ -543,6 +558,15 @@ class _Known(NamedTuple):
     last: bytes | None
     size: int | None
     modified: int | None
+
+
+def _is_writable(path: Path) -> bool:
+    """Whether a home exists that the index can be written to. Others are left to `_open`, which has the reason."""
+    folder, home = path.parent, path.parent.parent
+    if os.access(path, os.F_OK):
+        return os.access(path, os.W_OK) and os.access(folder, os.W_OK)
+    place = folder if os.access(folder, os.F_OK) else home
+    return os.access(place, os.W_OK) or not os.access(place, os.R_OK)
 
 
 def _open(path: Path) -> sqlite3.Connection:
