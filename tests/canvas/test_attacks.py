@@ -84,7 +84,16 @@ async def test_guessing_is_slowed_down(home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:{port}", "127.0.0.1.evil.example:{port}", "localhost:1", ""]
+    "host",
+    [
+        "evil.example",
+        "evil.example:{port}",
+        "127.0.0.1.evil.example:{port}",
+        "localhost:1",
+        "",
+        "localhost:" + "1" * 5000,
+    ],
+    ids=lambda host: host[:40],
 )
 async def test_dns_rebinding_is_refused(home: Path, host: str) -> None:
     """A page whose name was bound to this machine still sends its own name."""

@@ -374,3 +374,11 @@ async def test_a_channel_keeps_the_latest_within_its_bounds() -> None:
     assert (6, 6) == (channel.first, channel.last)
     assert (None, None, None, 6, 5) == tuple(channel.position(id) for id in ("", "e.x", "other.6", "e.6", "e.5"))
     assert channel.position("e.99") is None
+
+
+@pytest.mark.parametrize("number", ["²", "٣", "9" * 5000, "-1", ""])
+def test_a_strange_event_id_begins_with_a_snapshot(number: str) -> None:
+    """A client may send any `Last-Event-ID`."""
+    channel = Channel("e")
+    assert channel.position("e.0") == 0
+    assert channel.position(f"e.{number}") is None

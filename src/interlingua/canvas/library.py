@@ -31,6 +31,7 @@ from ..sessions.tree import PLACES
 from ..values import jsontext
 from ..values.errors import InterlinguaError
 from ..values.messages import CustomMessage
+from ..values.numbers import natural
 from ..values.places import home as default_home
 from ..values.places import private_folder
 from ..values.regular import read_regular
@@ -256,7 +257,7 @@ def _conversations(
             problems.append(FileNote(document.line, str(error)))
     for note in notes:
         place, _, line = note.name.rpartition(":")
-        problems.append(FileNote(int(line) if place and line.isdecimal() else None, note.message))
+        problems.append(FileNote(natural(line) if place else None, note.message))
 
 
 def _or_repaired(

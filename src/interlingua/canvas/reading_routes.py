@@ -17,6 +17,7 @@ from ..serving.problems import HttpProblem
 from ..serving.sse import serve_events
 from ..sessions.texts import Query
 from ..values import jsontext
+from ..values.numbers import natural
 from ..values.regular import read_regular
 from .catalog import scope, searched
 from .inspection import cache_view, compare_view, context_view, doctor_view
@@ -678,7 +679,7 @@ _LAST = (1 << 63) - 1  # the largest integer of SQLite and PostgreSQL
 
 def _offset(cursor: str | None) -> int:
     """The position in a list; 0 for a cursor that is not one of ours."""
-    return int(cursor) if cursor is not None and len(cursor) < 19 and cursor.isdecimal() else 0
+    return natural(cursor) or 0
 
 
 def _milliseconds(at: int | None) -> int | None:

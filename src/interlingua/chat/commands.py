@@ -27,6 +27,7 @@ from ..sessions.comparison import Difference, differences
 from ..values import spelling
 from ..values.errors import InterlinguaError
 from ..values.losses import Encoded, Lines, Loss
+from ..values.numbers import natural
 from ..values.request import Context, Conversation, Entry, ModelDescriptor, Request
 from . import approval, opening, themes, tree
 from .chat import Chat
@@ -317,7 +318,7 @@ async def _picked(chat: Chat, text: str) -> str | None:
         text = await chat.ask("which session? a number, an id, or a part of its title; Enter stays") or ""
         if not text:
             return None
-        if text.isdecimal() and 0 < int(text) <= len(found):
+        if 0 < (natural(text) or 0) <= len(found):
             return found[int(text) - 1].id
 
 

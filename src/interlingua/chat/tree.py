@@ -10,6 +10,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from ..values.messages import AgentMessage, AssistantMessage, CustomMessage, ToolResultMessage, UserMessage, text_of
+from ..values.numbers import natural
 from ..values.request import Entry
 from .rendering import gist
 
@@ -139,7 +140,7 @@ def last_turn(path: Sequence[Entry]) -> Target | None:
 
 def find(shown: Sequence[Row], name: str) -> Row | None:
     """Finds a row by its number in the list, its label, or a prefix of its id."""
-    if name.isdecimal() and 0 < int(name) <= len(shown):
+    if 0 < (natural(name) or 0) <= len(shown):
         return shown[int(name) - 1]
     exact = [row for row in shown if row.label == name or row.id == name]
     found = exact or [row for row in shown if row.id.startswith(name)]

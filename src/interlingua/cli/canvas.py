@@ -15,6 +15,7 @@ from rich.text import Text
 from ..conversion import local_files
 from ..tools.registry import PROFILES
 from ..values.errors import InterlinguaError
+from ..values.numbers import natural
 from ..values.places import home as default_home
 from . import output
 from .groups import Group
@@ -165,8 +166,8 @@ def _opened(library: "Library", inputs: tuple[str, ...]) -> "list[Place]":
 def _numbered(given: str) -> tuple[Path, int | None]:
     """Returns the file of `FILE#3`, and the number of the conversation in it."""
     name, _, number = given.rpartition("#")
-    if name and number.isdecimal() and int(number) and not Path(given).exists() and Path(name).is_file():
-        return Path(name), int(number)
+    if name and natural(number) and not Path(given).exists() and Path(name).is_file():
+        return Path(name), natural(number)
     return Path(given), None
 
 

@@ -23,6 +23,7 @@ from ..sessions import Session
 from ..tools.policy import ALLOW, ASK, BUILD, EDIT, READ_ONLY
 from ..tools.registry import PROFILES
 from ..values.errors import FormatError, InterlinguaError
+from ..values.numbers import natural
 from ..values.places import home
 from . import installed, output
 from .completing import complete_models, complete_sessions
@@ -181,7 +182,8 @@ async def _chat(
 
 def call_options(*, reasoning: str | None, temperature: float | None, base_url: str | None) -> dict[str, Any]:
     """Returns the call options of the command line; a number as reasoning is a token budget."""
-    level = int(reasoning) if reasoning is not None and reasoning.isdecimal() else reasoning
+    budget = natural(reasoning)
+    level = reasoning if budget is None else budget
     given = {"reasoning": level, "temperature": temperature, "base_url": base_url}
     return {name: value for name, value in given.items() if value is not None}
 

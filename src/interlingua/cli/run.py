@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from ..values.abort import Abort
 from ..values.errors import FormatError, InterlinguaError
+from ..values.numbers import natural
 from ..values.places import has_plugins
 from . import inputs, templates
 from .completing import complete_models, complete_sessions, complete_tool_choices
@@ -390,7 +391,7 @@ def call_options(stored: dict[str, Any], options: dict[str, Any]) -> dict[str, A
         "base_url": options["base_url"],
         "api_key": options["key"],
         "timeout": options["timeout"],
-        "reasoning": int(level) if level and level.isdecimal() else level,
+        "reasoning": level if natural(level) is None else natural(level),
     }
     given = {name.replace("-", "_"): _value(value) for name, value in options["option"]}
     call = {**stored, **given, **{name: value for name, value in named.items() if value is not None}}

@@ -16,6 +16,7 @@ from ..tools.policy import ASK, READ_ONLY, Policy, Rule
 from ..tools.registry import PROFILES, ToolRegistry
 from ..tools.tool import Tool, ToolContext
 from ..values.errors import InterlinguaError
+from ..values.numbers import natural
 from . import installed
 
 TOKEN = "INTERLINGUA_MCP_TOKEN"
@@ -147,6 +148,7 @@ async def _serve(choice: _Choice, policy: Policy, context: ToolContext, address:
 
 def _parted(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
-    if not port.isascii() or not port.isdigit() or int(port) > 65535:
+    number = natural(port, digits=5)
+    if number is None or number > 65535:
         raise click.UsageError(f"invalid address {address!r}; use HOST:PORT, such as 127.0.0.1:8000")
     return host.strip("[]") or "127.0.0.1", int(port)

@@ -35,6 +35,7 @@ from ..values.errors import (
     ToolAuthorizationError,
 )
 from ..values.messages import ReplyPayload, Value
+from ..values.numbers import natural
 
 Action: TypeAlias = Literal["send", "reply", "react"]
 LARGEST_FILE = 8_000_000  # maximum bytes of a local file in a webhook
@@ -207,7 +208,8 @@ def verify(secret: str, headers: Mapping[str, str], body: bytes, *, tolerance: f
     """For receivers: whether a delivery was signed with the secret, at most `tolerance` seconds ago."""
     given = {name.lower(): value for name, value in headers.items()}
     timestamp, signature = given.get(TIMESTAMP.lower(), ""), given.get(SIGNATURE.lower(), "")
-    if not timestamp.isdecimal() or abs(time.time() - int(timestamp)) > tolerance:
+    at = natural(timestamp)
+    if at is None or abs(time.time() - at) > tolerance:
         return False
     return hmac.compare_digest(sign(secret, timestamp, body).encode(), signature.encode())
 

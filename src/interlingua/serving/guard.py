@@ -15,6 +15,7 @@ from typing import Protocol, TypeAlias
 
 from aiohttp import web
 
+from ..values.numbers import natural
 from .access import Access, Visitor
 from .problems import HttpProblem, problem_of
 
@@ -156,7 +157,8 @@ def _split(host: str) -> tuple[str, int]:
     name, colon, port = host.rpartition(":")
     if not colon or (host.startswith("[") and not name.endswith("]")):
         name, port = host, "80"
-    return name.strip("[]").lower(), int(port) if port.isascii() and port.isdecimal() else -1
+    number = natural(port, digits=5)
+    return name.strip("[]").lower(), -1 if number is None else number
 
 
 def _is_address(name: str) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 from aiohttp import web
 
 from ..values import jsontext
+from ..values.numbers import natural
 
 HEARTBEAT = 10.0  # seconds
 STALLED = 30.0  # seconds without a write to a viewer before its connection is closed
@@ -69,10 +70,8 @@ class Channel:
     def position(self, id: str | None) -> int | None:
         """Parses an id of this epoch whose successors are all stored; None: start with a snapshot."""
         epoch, _, number = (id or "").rpartition(".")
-        if epoch != self.epoch or not number.isascii() or not number.isdecimal():
-            return None
-        at = int(number)
-        return at if self.first - 1 <= at <= self.last else None
+        at = natural(number)
+        return at if epoch == self.epoch and at is not None and self.first - 1 <= at <= self.last else None
 
     def after(self, at: int) -> list[bytes] | None:
         """Returns the events after a position; None if some of them are gone."""

@@ -29,6 +29,7 @@ from msgspec import Struct
 from msgspec.structs import force_setattr, replace
 
 from ..values.errors import FormatError, ToolInputError
+from ..values.numbers import natural
 from . import catalog
 from .paths import home, look, patch_paths, readings
 from .shell_line import SEARCHERS, Command, ShellLine, Word, read_shell_line, runs_others
@@ -732,8 +733,9 @@ def _host_matches(pattern: str, host: _Host, *, strict: bool) -> bool:
 
 def _host_pattern(pattern: str) -> tuple[str, int | None]:
     name, colon, port = pattern.casefold().rpartition(":")
-    if colon and port.isdigit() and (name.count(":") == 0 or name.endswith("]")):
-        return name.strip("[]"), int(port)
+    number = natural(port, digits=5)
+    if colon and number is not None and (name.count(":") == 0 or name.endswith("]")):
+        return name.strip("[]"), number
     return pattern.casefold().strip("[]"), None
 
 

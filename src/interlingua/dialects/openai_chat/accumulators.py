@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from ...values import jsontext
 from ...values.folding import Recorder
 from ...values.messages import Block, OpaqueBlock, ThinkingBlock, ToolCall
+from ...values.numbers import natural
 from ..residual import whole
 from .assistant import DETAIL_DECODERS, TEXTS, decode_detail, is_detail, joined_text, usual_repeats
 from .content import Pairing, decode_call, real_id
@@ -258,9 +259,7 @@ class CallAccumulator:
 
 def index_of(given: Any) -> int | None:
     """The index of a call; some hosts send a string."""
-    if isinstance(given, str) and given.isdecimal():
-        return int(given)
-    return whole(given)
+    return natural(given) if isinstance(given, str) else whole(given)
 
 
 def begins_another(call: CallAccumulator, text: str | None, name: Any, arguments: Any) -> bool:

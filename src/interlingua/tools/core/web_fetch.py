@@ -16,6 +16,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from ...values.abort import Abort
 from ...values.errors import ToolInputError, TransportError
 from ...values.messages import TextBlock
+from ...values.numbers import natural
 from ..arguments import read_arguments, schema_of
 from ..results import untrusted, visible
 from ..settings import read_settings
@@ -225,7 +226,8 @@ def _is_binary(answer: Fetched) -> bool:
 
 def _what(answer: Fetched) -> str:
     length = answer.headers.get("content-length", "")
-    size = int(length) if length.isascii() and length.isdigit() and len(length) < 16 else len(answer.body)
+    size = natural(length)
+    size = len(answer.body) if size is None else size
     kind = "".join(char for char in answer.content_type if char.isalnum() or char in "/+-.")[:80]
     return f"{kind or 'a body without a content type'}, {size} bytes{' or more' if answer.truncated else ''}"
 
