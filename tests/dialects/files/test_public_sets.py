@@ -146,3 +146,16 @@ def test_files_of_a_person_in_deepseek_are_no_answer() -> None:
     conversation = il.decode(body)
     assert outline(conversation) == ["user: Hi", "assistant: No."]
     assert il.encode(conversation, "deepseek-export").body == body
+
+
+LISTS = ["oasst/messages.json", "langchain/messages.json", "pydantic-ai/messages.json", "cline/ui_messages.json"]
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_json_lines_of_one_conversation_come_back_as_lines(name: str) -> None:
+    """Also in formats whose documents are usually one array."""
+    data = b"".join(json.dumps(row).encode() + b"\n" for row in sample(name))
+    (conversation,) = il.read(data)
+    encoded = il.encode(conversation, name.partition("/")[0])
+    assert [json.loads(line) for line in encoded.bytes().splitlines()] == sample(name)
+    assert encoded.losses == ()

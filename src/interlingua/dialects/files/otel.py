@@ -14,7 +14,7 @@ from typing import Any
 
 from ...values import jsontext
 from ...values.errors import BadWire, FormatError
-from ...values.losses import Encoded, Lines, SupportTable
+from ...values.losses import Encoded, SupportTable
 from ...values.messages import (
     AssistantMessage,
     Block,
@@ -477,11 +477,11 @@ def decode(data: Any) -> Conversation:
     if _is_messages(body):
         span, pairs = _Span({}), Pairing()
         entries = tuple(Entry(message=message) for item in body for message in _genai(item, pairs, span, False))
-        return templates.keep(Conversation(entries=entries), body, API, lines=isinstance(body, Lines))
+        return templates.keep(Conversation(entries=entries), body, API)
     spans = [_Span(span) for span in _spans_in(body)] or ([_Span({"attributes": body})] if _is_call(body) else [])
     if not any(span.is_model_call for span in spans):
         raise BadWire(API, "expected spans with calls of models, or their messages")
-    return templates.keep(_conversation(spans), body, API, lines=isinstance(body, Lines))
+    return templates.keep(_conversation(spans), body, API)
 
 
 def encode(conversation: Conversation) -> Encoded:

@@ -68,7 +68,7 @@ _FIELDS: dict[type, tuple[str, ...]] = {
 def keep(
     conversation: Conversation, body: Any, api: str, *, lines: bool = False, request: tuple[Any, str] | None = None
 ) -> Conversation:
-    """The conversation with its file: `body` (`lines`, if it is a list of them), of whose very objects it was made.
+    """The conversation with its file: `body`, of whose very objects it was made; `lines` if it is a list of JSON lines.
 
     `request` is the object in it that a wire's dialect read as this conversation, with the wire's name: the dialect
     says it again, so that nothing of it is kept here.
@@ -77,7 +77,7 @@ def keep(
         _places(conversation) if request is None else ({id(request[0]): [REQUEST, request[1]]}, {})
     )
     kept: dict[str, Any] = {FILE: [_hollow(body, *places)], COUNT: len(conversation.entries)}
-    if lines:
+    if lines or isinstance(body, Lines):
         kept[LINE] = True
     return with_residual(conversation, api, **kept)
 
