@@ -23,16 +23,17 @@ import zstandard
 from msgspec.structs import replace
 
 from .. import conversion
-from ..conversion import containers, sources
+from ..conversion import containers, large_sessions, sources
 from ..conversion.containers import SourceError
 from ..conversion.detection import detect_name
 from ..conversion.sources import Document, Problem, Source, as_utf8
+from ..dialects import FORMATS
 from ..dialects.files import transcript
 from ..values import jsontext
 from ..values.errors import FormatError, InterlinguaError
 from ..values.losses import Lines
 from ..values.regular import stream_regular
-from ..values.request import ModelDescriptor
+from ..values.request import Conversation, ModelDescriptor
 from .output import LossSummary
 
 PIECE = 2 * 1024 * 1024
@@ -60,9 +61,10 @@ class Task(NamedTuple):
 class Piece(NamedTuple):
     """An independently converted part of a source.
 
-    `kind` is `lines`, `array`, `documents`, `session` (lines that are copied), `file` or `problem`. `first` is the
-    number of lines or elements before it. `data` is its content, None if the worker reads the bytes from `start` to
-    `end` itself; `position` is its end offset in the compressed file.
+    `kind` is `lines`, `array`, `documents`, `session` (lines that are copied), `stream` (a session whose entries are
+    read one at a time), `file` or `problem`. `first` is the number of lines or elements before it. `data` is its
+    content, None if the worker reads the bytes from `start` to `end` itself; `position` is its end offset in the
+    compressed file.
     """
 
     source: Source
@@ -81,6 +83,7 @@ class PieceResult:
         self.count = 0
         self.payload = b""  # bodies, one a line
         self.sessions: list[tuple[int | None, bytes]] = []  # conversations that get their own files, by number
+        self.streamed: Iterator[bytes] | None = None  # the lines of one more conversation, converted as they are read
         self.numbered = False  # whether the source holds several conversations
         self.rows: list[dict[str, Any]] = []
         self.losses = LossSummary()
@@ -100,13 +103,15 @@ def pieces(source: Source, task: Task, *, copy: bool = False) -> Iterator[Piece]
         raw = stream_regular(source.path) if source.path is not None else None
         if raw is not None and source.path is not None:
             size = source.path.stat().st_size
-            if size <= PIECE and not raw.peek(4).startswith(_PACKED):  # type: ignore[attr-defined]
+            if size <= min(PIECE, large_sessions.LARGE) and not raw.peek(4).startswith(_PACKED):  # type: ignore[attr-defined]
                 raw.close()
                 yield Piece(source, "file", position=size)
                 return
         with sources.open_stream(raw) as stream:
             if copy and raw is stream and _is_twin(source, task):
                 yield from _cut(source, "session", stream, raw, task.limit)
+            elif source.path is not None and _is_streamed(source, task):
+                yield Piece(source, "stream", position=source.path.stat().st_size)
             else:
                 yield from _pieces_in(source, stream, raw, task)
     except sources.DAMAGED as error:
@@ -221,6 +226,18 @@ def _is_twin(source: Source, task: Task) -> bool:
     return found is not None and found.dialect in TWINS and all(b'"role"' in line for line in head)
 
 
+def _is_streamed(source: Source, task: Task) -> bool:
+    """Whether a file is a large session, which is converted entry by entry."""
+    if task.target != transcript.API or task.rows or task.columns or not large_sessions.is_large(source):
+        return False
+    name = task.origin
+    if name is None:
+        found = large_sessions.detect_large(source)
+        name = found.dialect if found is not None else None
+    form = FORMATS.get(name or "")
+    return form is not None and form.stream is not None
+
+
 # --- converting ------------------------------------------------------------------------------------------------------
 
 
@@ -231,6 +248,17 @@ def convert(piece: Piece, task: Task) -> PieceResult:
         given = piece.data
         result.problems.append(given if isinstance(given, Problem) else Problem(piece.source.name, given))
         return result
+    if piece.kind == "stream":
+        problems: list[Problem] = []
+        session = large_sessions.open_large(piece.source, task.origin, problems, limit=task.limit)
+        if session is not None:
+            result.count = 1
+            session.about = _with_model(session.about, task)
+            result.streamed = session.transcript()
+            for problem in problems:
+                _reject(result, task, problem, None)
+            return result
+        piece = piece._replace(kind="file")
     bodies: list[bytes] = []
     if piece.kind == "session":
         _copy(piece, result, bodies)
@@ -247,11 +275,7 @@ def convert(piece: Piece, task: Task) -> PieceResult:
 def _convert_document(document: Document, task: Task, result: PieceResult, bodies: list[bytes]) -> None:
     name = task.origin or document.dialect or _detected(document)
     conversation = conversion.decode(document.data, name)
-    if task.model is not None:
-        # The api stays that of the source: it decides what must be adapted.
-        provider, _, id = task.model.partition("/")
-        api = conversation.model.api if conversation.model is not None else ""
-        conversation = replace(conversation, model=ModelDescriptor(id=id, provider=provider, api=api))
+    conversation = _with_model(conversation, task)
     encoded = conversion.encode(conversation, task.target, strict=task.strict)
     payload = encoded.bytes()
     losses = tuple(encoded.losses)
@@ -269,6 +293,15 @@ def _convert_document(document: Document, task: Task, result: PieceResult, bodie
         result.sessions.append((document.line, payload))
     else:
         bodies += (payload, b"\n")
+
+
+def _with_model(conversation: Conversation, task: Task) -> Conversation:
+    if task.model is None:
+        return conversation
+    # The api stays that of the source: it decides what must be adapted.
+    provider, _, id = task.model.partition("/")
+    api = conversation.model.api if conversation.model is not None else ""
+    return replace(conversation, model=ModelDescriptor(id=id, provider=provider, api=api))
 
 
 def _detected(document: Document) -> str:
@@ -366,6 +399,19 @@ def _unpacked(line: bytes) -> bytes:
     return conversion.encode(conversation, "transcript").bytes().rstrip(b"\n")
 
 
+@contextlib.contextmanager
+def packing_into(stream: IO[bytes], packing: str | None) -> Iterator[IO[bytes]]:
+    """Compresses what is written into a stream, which stays open."""
+    if packing == ".gz":
+        with gzip.GzipFile("", "wb", 6, stream, mtime=0) as file:
+            yield file  # type: ignore[misc]
+    elif packing == ".zst":
+        with zstandard.ZstdCompressor().stream_writer(stream, closefd=False) as writer:
+            yield writer
+    else:
+        yield stream
+
+
 def packed(data: bytes, packing: str | None) -> bytes:
     """Compresses bytes as a gzip member or a zstd frame: such files may be concatenated."""
     if packing == ".gz":
@@ -387,7 +433,12 @@ def run(tasks: Iterable[tuple[int, Piece]], task: Task, workers: int) -> Generat
         submit: Callable[..., Future[PieceResult]] = pool.submit
         try:
             for index, piece in tasks:
-                waiting.append((index, piece._replace(data=None), submit(convert, piece, task)))
+                if piece.kind == "stream":  # read here while it is written
+                    future: Future[PieceResult] = Future()
+                    future.set_result(convert(piece, task))
+                else:
+                    future = submit(convert, piece, task)
+                waiting.append((index, piece._replace(data=None), future))
                 if len(waiting) > 2 * workers:
                     yield _finished(waiting)
             while waiting:

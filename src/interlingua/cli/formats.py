@@ -2,14 +2,15 @@
 
 import inspect
 import sys
+from collections.abc import Callable
 
 import click
 from click.shell_completion import get_completion_class
 from rich.text import Text
 
 from ..conversion import Detection, detect, sources
-from ..conversion.checks import Finding, check, too_few
-from ..conversion.large_sessions import detect_large, is_large
+from ..conversion.checks import Finding, check, check_large, too_few
+from ..conversion.large_sessions import detect_large, is_large, open_large
 from ..conversion.training import trainers
 from ..dialects import DIALECTS, FORMATS, WIRES, dialect
 from . import output
@@ -39,6 +40,12 @@ def check_command(inputs: tuple[str, ...], origin: str | None, target: str | Non
         for source in files:
             clean = count = 0
             before = len(problems)
+            found = _check_large(source, origin, problems, advance) if target is None else None
+            if found is not None:
+                count, clean = 1, int(not found)
+                rows += [(source.name, found)] if found or as_json else []
+                faultless |= {source.name: (clean, count)} if len(problems) == before else {}
+                continue
             for document in sources.documents(source, origin, problems, advance=advance):
                 found = check(document.data, origin or document.dialect, target)
                 count, clean = count + 1, clean + (not found)
@@ -63,6 +70,17 @@ def check_command(inputs: tuple[str, ...], origin: str | None, target: str | Non
     output.report_problems(problems)
     if problems or any(finding.severity == "error" for _, found in rows for finding in found):
         sys.exit(1)
+
+
+def _check_large(
+    source: sources.Source, origin: str | None, problems: list[sources.Problem], advance: Callable[[int], None]
+) -> tuple[Finding, ...] | None:
+    """The findings for a session file that is too large to be in memory; None for any other file."""
+    torn: list[sources.Problem] = []
+    session = open_large(source, origin, torn, advance=advance) if is_large(source) else None
+    found = None if session is None else check_large(session, origin is None)
+    problems += torn if found is not None else []
+    return found
 
 
 def _show(rows: list[tuple[str, tuple[Finding, ...]]], faultless: dict[str, tuple[int, int]]) -> None:

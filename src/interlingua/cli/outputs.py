@@ -6,8 +6,10 @@ and continues with the next piece: nothing is duplicated or missing.
 """
 
 import contextlib
+import shutil
 import sys
 import tempfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -16,7 +18,7 @@ from ..conversion.sources import Problem, Source
 from ..values import jsontext
 from ..values.errors import FormatError, InterlinguaError
 from ..values.regular import naming, read_regular
-from .bulk import PieceResult, packed
+from .bulk import PieceResult, packed, packing_into
 from .output import LossSummary
 
 MAX_PROBLEMS = 1000  # maximum listed problems; all are counted
@@ -155,7 +157,7 @@ class Output:
         self._journal = journal
         self._stack = contextlib.ExitStack()
         self._stream: IO[bytes] | None = None
-        self._session: bytes | None = None  # written at the end if it is the only one
+        self._session: bytes | IO[bytes] | None = None  # written at the end if it is the only one
 
     def resume(self, source: Source) -> None:
         """Resumes the partial file."""
@@ -167,15 +169,24 @@ class Output:
         """Writes a piece; returns the names of the files that it completes."""
         if not self._write:
             return []
-        if result.sessions:
+        if result.sessions or result.streamed is not None:
             if self._session is not None or len(result.sessions) > 1:
                 self._session = None
                 raise SingleConversation
-            self._session = result.sessions[0][1]
+            self._session = self._spooled(result.streamed) if result.streamed is not None else result.sessions[0][1]
         if result.payload:
             with naming(self._out or "standard output"):
                 self._opened().write(result.payload)
         return []
+
+    def _spooled(self, lines: Iterator[bytes]) -> IO[bytes]:
+        """Writes lines to an unnamed file, on the disk of the output."""
+        where = self._out.parent if self._out is not None else None
+        with naming(where or tempfile.gettempdir()):
+            file = self._stack.enter_context(tempfile.TemporaryFile(dir=where))  # noqa: SIM115
+            file.writelines(lines)
+            file.seek(0)
+        return file
 
     @property
     def is_pending(self) -> bool:
@@ -203,8 +214,15 @@ class Output:
     def __exit__(self, *failure: Any) -> None:
         if failure[0] is None and self._session is not None:
             with naming(self._out or "standard output"):
-                self._opened().write(packed(self._session, self._packing))
+                self._write_session(self._session)
         self._stack.__exit__(*failure)
+
+    def _write_session(self, session: bytes | IO[bytes]) -> None:
+        if isinstance(session, bytes):
+            self._opened().write(packed(session, self._packing))
+            return
+        with packing_into(self._opened(), self._packing) as stream:
+            shutil.copyfileobj(session, stream, 1 << 20)
 
 
 class ColumnarOutput(Output):
@@ -217,7 +235,7 @@ class ColumnarOutput(Output):
 
     def put(self, source: Source, result: PieceResult) -> list[str]:
         """Writes a piece; returns the names of the files that it completes."""
-        if result.sessions:
+        if result.sessions or result.streamed is not None:
             raise InterlinguaError(
                 f"{self._place}: a row of columns is a conversation, and a session file has a row for each line;"
                 " choose a format whose body is an object, such as openai-finetune"
@@ -258,11 +276,14 @@ class FolderOutput:
     def put(self, source: Source, result: PieceResult) -> list[str]:
         """Writes a piece; returns the names of the files that it completes."""
         names = []
-        for number, session in result.sessions:
+        sessions: list[tuple[int | None, Iterable[bytes]]] = [(at, (session,)) for at, session in result.sessions]
+        if result.streamed is not None:
+            sessions.append((None, result.streamed))
+        for number, lines in sessions:
             stem = f"{source.stem}-{number}" if number is not None else source.stem
             names.append(self._free(stem, ".jsonl"))
             with local_files.atomic(self._checked(names[-1])) as file:
-                file.write(session)
+                file.writelines(lines)
         if result.payload:
             if self._stream is None or source != self._source:
                 self._open(source, self._free(source.stem, ".jsonl" if result.numbered else ".json"))

@@ -2,7 +2,8 @@
 
 import re
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import click
@@ -12,6 +13,7 @@ from rich.text import Text
 from .. import conversion
 from ..chat.rendering import Indented, markdown
 from ..conversion import sources
+from ..conversion.large_sessions import LargeSession, is_large, open_large
 from ..values import jsontext
 from ..values.errors import InterlinguaError
 from ..values.messages import (
@@ -58,9 +60,10 @@ def command(
     """Show conversations in the terminal: thinking folded, tool calls with their results."""
     problems: list[sources.Problem] = []
     view = _View(thinking=thinking, full=full, everything=everything, plain=plain)
-    found = _conversations(inputs, origin, problems)
+    found = _conversations(inputs, origin, problems, streaming=not as_json)
     if as_json:
         for _, conversation in found:
+            assert isinstance(conversation, Conversation)
             sys.stdout.buffer.write(conversion.encode(conversation, conversion.SELF).bytes() + b"\n")
     else:
         with output.paged(pager) as out:
@@ -71,9 +74,13 @@ def command(
 
 
 def _conversations(
-    inputs: tuple[str, ...], origin: str | None, problems: list[sources.Problem]
-) -> Iterator[tuple[str, Conversation]]:
+    inputs: tuple[str, ...], origin: str | None, problems: list[sources.Problem], *, streaming: bool
+) -> Iterator[tuple[str, Conversation | LargeSession]]:
     for source in sources.expand(inputs):
+        session = open_large(source, origin, problems) if streaming and is_large(source) else None
+        if session is not None:
+            yield source.name, session
+            continue
         for document in sources.documents(source, origin, problems):
             try:
                 yield document.name, conversion.decode(document.data, origin or document.dialect)
@@ -81,7 +88,7 @@ def _conversations(
                 problems.append(sources.Problem(document.name, str(error)))
 
 
-def _show(out: Console, found: Iterator[tuple[str, Conversation]], view: "_View") -> None:
+def _show(out: Console, found: Iterator[tuple[str, Conversation | LargeSession]], view: "_View") -> None:
     for name, conversation in found:
         out.print(Text(name, style="dim"))
         for part in view.conversation(conversation):
@@ -98,19 +105,67 @@ class _View:
         self._piped = not sys.stdout.isatty()
         self._plain = plain or self._piped
 
-    def conversation(self, conversation: Conversation) -> Iterator[RenderableType]:
-        if conversation.title:
-            yield Text(conversation.title, style="bold")
-        if conversation.system:
+    def conversation(self, conversation: Conversation | LargeSession) -> Iterator[RenderableType]:
+        """The parts of a conversation, to be printed one after the other."""
+        if isinstance(conversation, LargeSession):
+            return self._parts(conversation.about, conversation.path(), conversation.entries)
+        on_path = set(map(id, conversation.path()))
+        flags = bytearray(id(entry) in on_path for entry in conversation.entries)
+        return self._parts(conversation, flags, lambda: conversation.entries)
+
+    def _parts(
+        self, about: Conversation, on_path: bytearray, entries: Callable[[], Iterable[Entry]]
+    ) -> Iterator[RenderableType]:
+        """Renders the entries on the path; `entries` may be read twice."""
+        if about.title:
+            yield Text(about.title, style="bold")
+        if about.system:
             yield Text("system", style="bold magenta")
-            yield self._indented(self._text(text_of(conversation.system)))
-        path = conversation.path()
-        on_path = set(map(id, path))
-        beside = [entry for entry in conversation.entries if not is_aside(entry) and id(entry) not in on_path]
-        lines = list(filter(_is_bookkeeping, beside))  # they are on no branch
-        shown = [*path, *lines] if self._everything else [entry for entry in path if not _is_bookkeeping(entry)]
-        left_out = len(path) + len(lines) - len(shown)
-        messages = tuple(entry.message for entry in shown)
+            yield self._indented(self._text(text_of(about.system)))
+        counts = Counter[str]()
+        yield from self._turns(self._shown(on_path, entries, counts))
+        if counts["left out"]:
+            noun = "line; --all shows it" if counts["left out"] == 1 else "lines; --all shows them"
+            yield Text(f"({counts['left out']} bookkeeping {noun})", style="dim")
+        if counts["hidden"]:
+            noun = "entry" if counts["hidden"] == 1 else "entries"
+            yield Text(f"({counts['hidden']} {noun} on other branches)", style="dim")
+
+    def _shown(
+        self, on_path: bytearray, entries: Callable[[], Iterable[Entry]], counts: Counter[str]
+    ) -> Iterator[AgentMessage]:
+        """Yields the messages that are shown, and counts the entries that are not."""
+        beside = 0  # bookkeeping lines that are on no branch
+        for is_on_path, entry in zip(on_path, entries(), strict=True):
+            if is_on_path and (self._everything or not _is_bookkeeping(entry)):
+                yield entry.message
+            elif is_on_path:
+                counts["left out"] += 1
+            elif is_aside(entry):
+                continue
+            elif _is_bookkeeping(entry):
+                beside += 1
+            else:
+                counts["hidden"] += 1
+        if not self._everything:
+            counts["left out"] += beside
+        elif beside:
+            for is_on_path, entry in zip(on_path, entries(), strict=True):
+                if not is_on_path and not is_aside(entry) and _is_bookkeeping(entry):
+                    yield entry.message
+
+    def _turns(self, messages: Iterable[AgentMessage]) -> Iterator[RenderableType]:
+        """Renders messages turn by turn. A turn begins at the first of several assistant messages in a row."""
+        turn: list[AgentMessage] = []
+        for message in messages:
+            begins = isinstance(message, AssistantMessage) and not (turn and isinstance(turn[-1], AssistantMessage))
+            if begins:
+                yield from self._turn(turn)
+                turn = []
+            turn.append(message)
+        yield from self._turn(turn)
+
+    def _turn(self, messages: list[AgentMessage]) -> Iterator[RenderableType]:
         results = self._results(messages)
         for message in messages:
             if isinstance(message, ToolResultMessage) and results.get(id(message)):
@@ -118,22 +173,13 @@ class _View:
             if not self._piped:
                 yield Text()
             yield self._message(message, results)
-        if left_out:
-            noun = "line; --all shows it" if left_out == 1 else "lines; --all shows them"
-            yield Text(f"({left_out} bookkeeping {noun})", style="dim")
-        hidden = len(beside) - len(lines)
-        if hidden > 0:
-            yield Text(f"({hidden} {'entry' if hidden == 1 else 'entries'} on other branches)", style="dim")
 
-    def _results(self, messages: tuple[AgentMessage, ...]) -> dict[int, Any]:
-        """Returns results by their call, within a turn: several assistant messages in a row are one."""
+    def _results(self, messages: list[AgentMessage]) -> dict[int, Any]:
+        """Returns results by their call, and calls by their result, within a turn."""
         pairs: dict[int, Any] = {}
         pending: dict[str, list[ToolCall]] = {}
-        before: AgentMessage | None = None
         for message in messages:
-            last, before = before, message
             if isinstance(message, AssistantMessage):
-                pending = pending if isinstance(last, AssistantMessage) else {}
                 for call in message.tool_calls:
                     pending.setdefault(call.id, []).append(call)
             elif isinstance(message, ToolResultMessage) and pending.get(message.tool_call_id):

@@ -27,6 +27,7 @@ from .adapting.work import SHAPE
 from .converting import decode
 from .detection import SELF, detect, is_stream, value_of
 from .inputs import conversation_of, request_of
+from .large_sessions import LargeSession
 
 
 class Finding(Struct, frozen=True):
@@ -113,11 +114,27 @@ def check(data: Any, dialect: str | None = None, target: ModelDescriptor | str |
     except (DialectError, FormatError) as error:
         unread = Finding(error.path, "error", error.message, "write it as the format has it, or name the format")
         return mistakes or (unread,)
-    name, unnamed = _name(value, dialect), dialect is None
-    findings = _applicable(_checked(conversation.request(), target), conversation, target, name, unnamed)
+    findings = _findings(conversation, target, _name(value, dialect), dialect is None)
     if mistakes:  # which describe the same in more detail
         findings = tuple(finding for finding in findings if not finding.message.startswith(f"{SHAPE}: "))
     return (*mistakes, *_broken_tree(conversation), *findings)
+
+
+def check_large(session: LargeSession, unnamed: bool) -> tuple[Finding, ...] | None:
+    """Returns the findings for a session file that is not in memory; None if its format has rules of its own.
+
+    `unnamed`: the format was detected.
+    """
+    if session.dialect in _OURS or FORMATS[session.dialect].mistakes is not None:
+        return None
+    conversation = session.outline()
+    return (*_broken_tree(conversation), *_findings(conversation, None, session.dialect, unnamed))
+
+
+def _findings(
+    conversation: Conversation, target: ModelDescriptor | str | None, name: str | None, unnamed: bool
+) -> tuple[Finding, ...]:
+    return _applicable(_checked(conversation.request(), target), conversation, target, name, unnamed)
 
 
 def _for_training(data: Any, dialect: str | None, trainer: str) -> tuple[Finding, ...]:

@@ -29,7 +29,7 @@ def value_of(data: Any) -> Any:
     if not isinstance(data, bytes | bytearray | str) or isinstance(data, Text):
         return data
     if _begins_lines(data):
-        found = _known_text(data, _HEAD) or _lines(data)
+        found = _known_text(data, HEAD) or _lines(data)
         if found is not None:
             return found
     try:
@@ -46,12 +46,17 @@ def value_of(data: Any) -> Any:
 
 def lines_in(stream: IO[bytes]) -> Lines | None:
     """Like `value_of` for a file of JSON lines, without keeping its bytes; on None the stream position is undefined."""
-    head = stream.read(_HEAD)
-    if stream_kind(head) is not None or not _begins_lines(head) or _known_text(head) is not None:
+    if not holds_lines(stream.read(HEAD)):
         return None
     stream.seek(0)
     with gc_paused():
         return _parsed(stream)
+
+
+def holds_lines(head: bytes) -> bool:
+    """Whether a file that begins with `head` is JSON lines, and no recorded stream or text."""
+    head = head[:HEAD]
+    return stream_kind(head) is None and _begins_lines(head) and _known_text(head) is None
 
 
 def _begins_lines(data: bytes | bytearray | str) -> bool:
@@ -71,7 +76,7 @@ def text_of_file(data: bytes | bytearray | str) -> Text:
     return Text(data if isinstance(data, str) else bytes(data).decode("utf-8-sig", "replace"))
 
 
-_HEAD = 1 << 16  # bytes that distinguish a text from JSON lines, which may be long
+HEAD = 1 << 16  # bytes that distinguish a text from JSON lines, which may be long
 
 
 def _known_text(data: bytes | bytearray | str, size: int | None = None) -> Text | None:

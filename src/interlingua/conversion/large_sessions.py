@@ -1,20 +1,36 @@
-"""Session files too large to be one conversation in memory: their messages, one line at a time.
+"""Session files too large to be one conversation in memory.
 
-Only formats whose lines stand for themselves can be read so (those that have a `skim`). What a line says is what the
-whole file would say of it, except for the place in the tree: no path and no branches.
+`skimmed` yields their messages line by line, in formats that have a `skim`: without path and branches. `open_large`
+yields their entries as `decode` gives them, in formats that have a `stream`: it reads the file several times, and keeps
+the ids of the entries.
 """
 
 import contextlib
+from array import array
 from collections.abc import Callable, Iterator
 from typing import IO, Any, NamedTuple
 
+from msgspec.structs import replace
+
 from ..dialects import FORMATS
-from ..dialects.wire import Skim
+from ..dialects.files import transcript
+from ..dialects.foreign_blocks import understood
+from ..dialects.wire import SessionStream, Skim
 from ..values import jsontext
-from ..values.errors import FormatError
+from ..values.errors import FormatError, InterlinguaError
 from ..values.losses import Lines
-from ..values.messages import AgentMessage, AssistantMessage, CustomMessage, SystemMessage
-from .detection import Detection, detect
+from ..values.messages import (
+    AgentMessage,
+    AssistantMessage,
+    CustomMessage,
+    SystemMessage,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    ToolResultMessage,
+)
+from ..values.request import Conversation, Entry, Placer
+from .detection import HEAD, Detection, detect, detect_name, holds_lines
 from .sources import DAMAGED, DEFAULT_LIMIT, Problem, Source, first_objects, open_binary, read_lines, too_long
 
 LARGE = 32 << 20  # bytes: a conversation takes four to five times the size of its file
@@ -28,8 +44,9 @@ class Skimmed(NamedTuple):
     is_new: bool
 
 
-def is_large(source: Source, least: int = LARGE) -> bool:
-    """Whether a source is a file of at least so many bytes."""
+def is_large(source: Source, least: int | None = None) -> bool:
+    """Whether a source is a file of at least so many bytes (`LARGE`)."""
+    least = LARGE if least is None else least
     try:
         return source.path is not None and source.member is None and source.path.stat().st_size >= least
     except OSError:
@@ -119,3 +136,156 @@ class _Answers:
         if len(self._known) > _ANSWERS:
             del self._known[next(iter(self._known))]
         return True
+
+
+# --- entries one at a time -------------------------------------------------------------------------------------------
+
+
+class LargeSession:
+    """A conversation whose entries are read from its file each time."""
+
+    def __init__(self, dialect: str, stream: SessionStream) -> None:
+        self.dialect = dialect
+        self.about = stream.about  # the conversation without entries and head
+        self._stream = stream
+
+    def entries(self) -> Iterator[Entry]:
+        """The entries, in order."""
+        return self._stream.entries()
+
+    def transcript(self) -> Iterator[bytes]:
+        """The lines of a transcript."""
+        for line in transcript.encode_lines(self.about, self.entries(), lambda: self._stream.head):
+            yield jsontext.write(line) + b"\n"
+
+    def path(self) -> bytearray:
+        """For each entry, whether it is on the path from the root to the head."""
+        placer = Placer()
+        parents = array("q")
+        for entry in self.entries():
+            parent = placer.add_entry(entry)
+            parents.append(-1 if parent is None else parent)
+        at = placer.stand if self._stream.head is None else placer.find(self._stream.head)
+        flags = bytearray(len(parents))
+        while at is not None and at >= 0:
+            flags[at] = True
+            at = parents[at]
+        return flags
+
+    def outline(self) -> Conversation:
+        """The conversation with texts, arguments and data left out: what calls, results and the tree are."""
+        entries = tuple(_outlined(entry) for entry in self.entries())
+        return replace(self.about, entries=entries, head=self._stream.head)
+
+
+def open_large(
+    source: Source,
+    dialect: str | None,
+    problems: list[Problem],
+    *,
+    limit: int = DEFAULT_LIMIT,
+    advance: Callable[[int], None] | None = None,
+) -> LargeSession | None:
+    """A session file whose entries are read one at a time; None if it is read as a whole. Torn lines go to `problems`.
+
+    `advance` receives the bytes that the first pass reads.
+    """
+    lines = _SessionLines(source, limit, advance)
+    try:
+        with open_binary(source) as stream:
+            if not holds_lines(stream.read(HEAD)):
+                return None
+        with open_binary(source) as stream:
+            dialect = dialect or detect_name(Lines(first_objects(stream)))
+        form = FORMATS.get(dialect or "")
+        found = form.stream(lines.read) if form is not None and form.stream is not None else None
+    except (*DAMAGED, OSError, InterlinguaError):
+        return None  # reading it as a whole says why
+    if found is None or dialect is None or len(lines.problems) > lines.count:
+        return None
+    problems += lines.problems
+    return LargeSession(dialect, found)
+
+
+class _SessionLines:
+    """The lines of a file, read again and again; those that it gets meanwhile are left out."""
+
+    def __init__(self, source: Source, limit: int, advance: Callable[[int], None] | None) -> None:
+        self._source = source
+        self._limit = limit
+        self._advance = advance
+        self._size: int | None = None  # decompressed bytes, when they were all read
+        self.problems: list[Problem] = []
+        self.count = 0
+
+    def read(self) -> Iterator[dict[str, Any]]:
+        is_first, size, count = self._size is None, 0, 0
+        problems: list[Problem] = []
+        with open_binary(self._source, self._advance) as stream:
+            for number, line in enumerate(read_lines(stream, self._limit), 1):
+                if self._size is not None:
+                    line = line[: self._size - size]
+                size += len(line)
+                if line.isspace() or not line:
+                    continue
+                value = message = None
+                try:
+                    value = jsontext.read(line) if len(line) <= self._limit else None
+                except FormatError as error:
+                    message = error.message
+                if isinstance(value, dict):
+                    count += 1
+                    yield value
+                else:
+                    message = message or ("expected an object" if len(line) <= self._limit else too_long(self._limit))
+                    problems.append(Problem(f"{self._source.name}:{number}", message, number))
+        if is_first:
+            self._size, self._advance, self.problems, self.count = size, None, problems, count
+
+
+_TEXT, _THOUGHT = TextBlock(text="…"), ThinkingBlock(thinking="…")
+
+
+def _outlined(entry: Entry) -> Entry:
+    message: Any = entry.message
+    if understood(message) is None:
+        if isinstance(message, CustomMessage):
+            fields = {key: value for key, value in message.fields.items() if key == "target"}
+            message = CustomMessage(message.role, fields)
+        else:
+            message = _outlined_message(message)
+        if understood(message) is not None:
+            message = entry.message
+    return Entry(message=message, id=entry.id, parent_id=entry.parent_id, parents=entry.parents)
+
+
+def _outlined_message(message: Any) -> Any:
+    content = message.content
+    if isinstance(content, str):
+        content = "…" if content.strip() else content
+    elif content is not None:
+        content = tuple(map(_outlined_block, content))
+    match message:
+        case AssistantMessage():
+            return AssistantMessage(content=content, stop_reason=message.stop_reason, model=message.model)
+        case ToolResultMessage():
+            return ToolResultMessage(
+                content=content,
+                tool_call_id=message.tool_call_id,
+                tool_name=message.tool_name,
+                is_error=message.is_error,
+            )
+        case _:
+            return type(message)(content=content)
+
+
+def _outlined_block(block: Any) -> Any:
+    match block:
+        case ThinkingBlock():
+            return _THOUGHT
+        case ToolCall():  # some wires have a second id of a call in its extra
+            ids = {owner: kept["id"] for owner, kept in block.extra.items() if isinstance(kept, dict) and "id" in kept}
+            extra = {owner: {"id": id} for owner, id in ids.items()}
+            return ToolCall(id=block.id, name=block.name, arguments={}, extra=extra)
+        case _:
+            return _TEXT

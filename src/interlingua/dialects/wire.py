@@ -11,7 +11,7 @@ A `FileFormat` is the same for a file format.
 
 import functools
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
@@ -25,7 +25,7 @@ from ..values.errors import InterlinguaError, ProviderError
 from ..values.events import StreamEvent
 from ..values.losses import Encoded, Loss, SupportTable
 from ..values.messages import AgentMessage, AssistantMessage, Block
-from ..values.request import Conversation, ModelDescriptor, Request
+from ..values.request import Conversation, Entry, ModelDescriptor, Request
 from .framing import Frame, write_sse
 from .limits import Refinement, TargetLimits, compat_limits
 
@@ -416,6 +416,21 @@ class Skim(Protocol):
         ...
 
 
+class SessionStream(Protocol):
+    """A session file as a stream of entries, for files that are too large to be in memory.
+
+    `about` is what `decode` returns, without entries and head. `entries` reads the file again each time and yields the
+    same entries as `decode`; `head` is known when it is exhausted.
+    """
+
+    about: Conversation
+    head: str | None
+
+    def entries(self) -> Iterator[Entry]:
+        """The entries, in order."""
+        ...
+
+
 class Kin(NamedTuple):
     """Where a session belongs: its id, the id of the session that started it, and where files of sub-agents may be.
 
@@ -445,6 +460,8 @@ class FileFormat(Struct, frozen=True, kw_only=True):
     - `skim` returns a reader of single lines, given the first lines of a file, for indexing large and growing files;
       None if only `decode` can read the file. The second argument is the state to resume from.
     - `read` returns the same as `decode` from the lines of a file, faster; None if only `decode` can read the file.
+    - `stream` returns the entries of a file one at a time, given a function that reads its lines again; None if only
+      `decode` can read the file.
     - `kin` returns how a conversation relates to others, given its path: programs write sub-agents to separate files.
     - `training` maps rules for training rows to a severity ("error", "warning", "off") where a trainer's own format
       differs from the default (see `conversion.training`).
@@ -466,6 +483,7 @@ class FileFormat(Struct, frozen=True, kw_only=True):
     mistakes: Callable[[Any], Iterable[tuple[str, str, str]]] | None = None
     skim: Callable[[Sequence[Any], dict[str, Any] | None], "Skim | None"] | None = None
     read: Callable[[Iterable[bytes]], Conversation | None] | None = None
+    stream: Callable[[Callable[[], Iterable[dict[str, Any]]]], SessionStream | None] | None = None
     kin: Callable[[Conversation, PurePath], Kin] | None = None
     training: Mapping[str, str] | None = None
     calls_beside: bool = False  # messages have their calls in a field beside the content

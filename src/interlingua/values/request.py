@@ -477,30 +477,55 @@ def arrange(
     A parent is always an earlier entry: an entry that names itself, a later entry or a missing one follows the entry
     before, so no path is circular. Entries beside the tree have no children. `names` are aliases of entries.
     """
-    places: dict[str, int | None] = {}
+    placer = Placer(names)
     parents: list[int | None] = []
     stands: list[int | None] = []
-    stand: int | None = None
+    for message, id, stated in entries:
+        stands.append(placer.stand)
+        parents.append(placer.add(message, id, stated))
+    return Tree(parents, stands, placer.stand if head is None else placer.find(head))
 
-    def find(id: str) -> int | None:
-        named = names.get(id, len(parents))
-        return places[id] if id in places else named if named < len(parents) else stand
 
-    for at, (message, id, stated) in enumerate(entries):
-        parent = stand if stated is FOLLOWS else None if stated is None else find(stated)
-        parents.append(parent)
-        stands.append(stand)
-        aside = _is_aside(message, id)
-        target = _target(message) if aside else FOLLOWS
-        if not aside:
-            stand = at
-        elif target is not FOLLOWS:
-            stand = None if target is None else find(target)
+class Placer:
+    """The tree of `arrange`, one entry at a time. `stand` is the index of the current entry."""
+
+    __slots__ = ("_count", "_names", "_places", "stand")
+
+    def __init__(self, names: Mapping[str, int] = {}) -> None:
+        self.stand: int | None = None
+        self._names = names
+        self._places: dict[str, int | None] = {}
+        self._count = 0
+
+    def add(self, message: AgentMessage, id: str | None, stated: Any) -> int | None:
+        """Returns the parent of the next entry."""
+        at = self._count
+        parent = self.stand if stated is FOLLOWS else None if stated is None else self.find(stated)
+        self._count = at + 1
+        if not _is_aside(message, id):
+            self.stand = at
+            if id is not None:
+                self._places[id] = at
+            return parent
+        target = _target(message)
+        if target is not FOLLOWS:
+            self.stand = None if target is None else self.find(target)
         elif message.role == "journal":
-            stand = parent
+            self.stand = parent
         if id is not None:
-            places[id] = parent if aside else at
-    return Tree(parents, stands, stand if head is None else find(head))
+            self._places[id] = parent
+        return parent
+
+    def add_entry(self, entry: Entry) -> int | None:
+        """Returns the parent of the next entry."""
+        return self.add(entry.message, entry.id, _stated_parent(entry))
+
+    def find(self, id: str) -> int | None:
+        """Returns the entry with an id among those so far; the current one if there is none."""
+        if id in self._places:
+            return self._places[id]
+        named = self._names.get(id, self._count)
+        return named if named < self._count else self.stand
 
 
 def _target(aside: Any) -> Any:

@@ -14,9 +14,10 @@ and a `result` with the usage of the whole; `parent_tool_use_id` marks the lines
 import functools
 import re
 import sys
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -38,10 +39,10 @@ from ...values.messages import (
 from ...values.request import Conversation, Entry, ModelDescriptor
 from .. import dialect
 from ..residual import HINTS, JOINED, RESPONSE, optional, reading, with_residual
-from ..wire import FileFormat, Kin
+from ..wire import FileFormat, Kin, SessionStream
 from . import new_sessions
 from . import records as _records
-from .joining import NAMED, apart, join, place, unlike
+from .joining import NAMED, apart, join, joined, place, unlike
 from .records import FILE, Records, Shapes, lines_of, milliseconds, time_in, usual_milliseconds, with_time
 from .skimming import LineSkim
 
@@ -333,48 +334,152 @@ def _objects(raws: Iterable[bytes]) -> Iterator[dict[str, Any]]:
         raise BadWire(API, "one line may be a document")
 
 
+class _Reading:
+    """Reads lines as entries, each with the thread that it belongs to, and notes what concerns the whole file."""
+
+    def __init__(self) -> None:
+        self.sub_agents: dict[str, str] = {}  # their entries, with the call that they belong to if the line names it
+        self.known: set[str | None] = set()
+        self.noted: list[dict[str, Any]] = []  # lines with a title or with the usage of the whole
+        self.streamed = False
+
+    def entries(self, lines: Iterable[dict[str, Any]]) -> Iterator[tuple[Entry, Any]]:
+        records, known = _records_of(), self.known
+        for line in lines:
+            kind = line.get("type")
+            if kind not in ("user", "assistant") and isinstance(kind, str) and kind in _NOTED:
+                self.noted.append(line)
+            self.streamed = self.streamed or _is_streamed(line)
+            call, aside = line.get("parent_tool_use_id"), line.get("isSidechain")
+            thread = line.get("agentId") or call or aside
+            for entry in records.read(line, kind if isinstance(kind, str) else "line"):
+                if entry.id in known:
+                    entry = unlike(entry, known, API)
+                known.add(entry.id)
+                if (aside is True or isinstance(call, str)) and entry.id is not None:
+                    self.sub_agents[entry.id] = call or ""
+                yield entry, thread
+
+    def about(self, model: str | None, envelope: dict[str, Any]) -> Conversation:
+        """The conversation without its entries, when all lines are read."""
+        self.known.discard(None)
+        return Conversation(
+            model=ModelDescriptor(id=model, provider="anthropic") if model else None,
+            title=_title(self.noted, self.known),
+            usage=_total(self.noted),
+            extra={API: {FILE: True, **envelope}},
+        )
+
+
 @reading(API)
 def _decoded(lines: Iterable[dict[str, Any]], envelope: dict[str, Any]) -> Conversation:
-    records = _records_of()
+    session = _Reading()
     entries: list[Entry] = []
     threads: list[Any] = []  # of each entry, which sub-agent's it is
-    sub_agents: dict[str, str] = {}  # its entries, with the call that they belong to where the line tells it
-    known: set[str | None] = set()
-    others: list[dict[str, Any]] = []  # the lines that are no messages
-    streamed = False
-    for line in lines:
-        kind = line.get("type")
-        if kind not in ("user", "assistant"):
-            others.append(line)
-        streamed = streamed or _is_streamed(line)
-        call, aside = line.get("parent_tool_use_id"), line.get("isSidechain")
-        thread = line.get("agentId") or call or aside
-        for entry in records.read(line, kind if isinstance(kind, str) else "line"):
-            if entry.id in known:
-                entry = unlike(entry, known, API)
-            entries.append(entry)
-            known.add(entry.id)
-            threads.append(thread)
-            if (aside is True or isinstance(call, str)) and entry.id is not None:
-                sub_agents[entry.id] = call or ""
+    for entry, thread in session.entries(lines):
+        entries.append(entry)
+        threads.append(thread)
     groups = _answers(entries, threads)
     aliases = {entries[at].id: entries[group[-1]].id for group in groups for at in group}
-    known.discard(None)
+    sub_agents = session.sub_agents
     main = [entry for entry in entries if entry.id is not None and entry.id not in sub_agents]
     main = main or [entry for entry in entries if entry.id is not None]  # a sub-agent's own file
     head = main[-1].id if main else None
     model = next(filter(None, (model_of(entry.message) for entry in reversed(main or entries))), None)
-    linked, tails = _linked(join(entries, groups, API), aliases, sub_agents, streamed)
-    head = aliases.get(head, head)
-    head = tails.get(head or "", head)
-    return Conversation(
-        entries=tuple(linked),
-        head=head if not linked or head != linked[-1].id else None,
-        model=ModelDescriptor(id=model, provider="anthropic") if model else None,
-        title=_title(others, known),
-        usage=_total(others),
-        extra={API: {FILE: True, **envelope}},
+    chains = _Chains({}, {})
+    linked = tuple(_linked(join(entries, groups, API), aliases, sub_agents, session.streamed, chains))
+    return replace(
+        session.about(model, envelope),
+        entries=linked,
+        head=_head(aliases.get(head, head), chains, linked[-1].id if linked else None),
     )
+
+
+class _Chains(NamedTuple):
+    """Chains of results: where each ends, by its answer; and the answer of each entry in a chain."""
+
+    tails: dict[str, str]
+    member: dict[str, str]
+
+
+def _head(head: str | None, chains: _Chains, last: str | None) -> str | None:
+    """Where a session stands: at the end of a chain if it is in one. None if that is the `last` entry."""
+    if head is not None and head in chains.member:
+        head = chains.tails[chains.member[head]]
+    return None if head == last else head
+
+
+class _Stream:
+    """The entries of a session file one at a time.
+
+    A first pass counts the lines of each answer. A second one reads the same lines again; entries wait while an answer
+    before them is incomplete.
+    """
+
+    def __init__(self, lines: Callable[[], Iterable[dict[str, Any]]]) -> None:
+        self._lines = lines
+        self.head: str | None = None
+        session = _Reading()
+        sizes: Counter[Any] = Counter()
+        unnamed: set[Any] = set()  # answers with a line that has no id
+        last: dict[int, str] = {}  # by rank (of the main thread, with an id, any): the last id, the last model
+        models: dict[int, str] = {}
+        for entry, thread in session.entries(lines()):
+            answer = _answer(entry, thread)
+            if answer is not None:
+                sizes[answer] += 1
+                if entry.id is None:
+                    unnamed.add(answer)
+            rank = 2 if entry.id is None else 1 if entry.id in session.sub_agents else 0
+            if entry.id is not None:
+                last[rank] = last[1] = entry.id
+            model = model_of(entry.message)
+            if model:
+                models.update(dict.fromkeys(range(rank, 3), model))
+        self._sizes = {answer: size for answer, size in sizes.items() if size > 1}
+        # Parents of lines without a parent depend on the whole file then.
+        self.is_regular = unnamed.isdisjoint(self._sizes)
+        self._last = last.get(0, last.get(1))
+        self._streamed = session.streamed
+        self.about = session.about(models.get(0 if 0 in last else 1 if 1 in last else 2), {})
+
+    def entries(self) -> Iterator[Entry]:
+        session, aliases, chains = _Reading(), dict[str | None, str | None](), _Chains({}, {})
+        last: str | None = None
+        for entry in _linked(self._joined(session, aliases), aliases, session.sub_agents, self._streamed, chains):
+            yield entry
+            last = entry.id
+        self.head = _head(aliases.get(self._last, self._last), chains, last)
+
+    def _joined(self, session: _Reading, aliases: dict[str | None, str | None]) -> Iterator[Entry]:
+        """What `join` gives; `aliases` are those of the answers that are complete."""
+        waiting: deque[list[Entry]] = deque()  # each an entry, or an answer without one until it is complete
+        parts: dict[Any, tuple[list[Entry], list[int], list[Entry]]] = {}  # of open answers: lines, places, the answer
+        for at, (entry, thread) in enumerate(session.entries(self._lines())):
+            answer = _answer(entry, thread)
+            size = 1 if answer is None else self._sizes.get(answer, 1)
+            if size == 1:
+                waiting.append([entry])
+            else:
+                if answer not in parts:
+                    waiting.append([])
+                    parts[answer] = [], [], waiting[-1]
+                lines, places, whole = parts[answer]
+                lines.append(entry)
+                places.append(at)
+                if len(lines) == size:
+                    whole.append(joined(lines, places, API))
+                    aliases.update((line.id, entry.id) for line in lines)
+                    del parts[answer]
+            while waiting and waiting[0]:
+                yield from waiting.popleft()
+
+
+@reading(API)
+def stream(lines: Callable[[], Iterable[dict[str, Any]]]) -> SessionStream | None:
+    """A session file or the program's output, one entry at a time."""
+    found = _Stream(lines)
+    return found if found.is_regular else None
 
 
 def _opened(data: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -395,36 +500,45 @@ def _is_streamed(line: Any) -> bool:
 
 def _answers(entries: list[Entry], threads: list[Any]) -> list[list[int]]:
     """The lines of each answer that was written as several: one a block, with the same `message.id`."""
-    groups: dict[tuple[str, Any], list[int]] = {}
+    groups: dict[Any, list[int]] = {}
     for at, entry in enumerate(entries):
-        message = entry.message
-        if type(message) is not AssistantMessage or not message.response_id:
-            continue
-        if NAMED not in entry.extra[API]:  # else it is a line that the file has twice
-            groups.setdefault((message.response_id, threads[at]), []).append(at)
+        answer = _answer(entry, threads[at])
+        if answer is not None:
+            groups.setdefault(answer, []).append(at)
     return [group for group in groups.values() if len(group) > 1]
 
 
+def _answer(entry: Entry, thread: Any) -> Any:
+    """What the lines of an answer have in common; None for a line that is a message of its own."""
+    message = entry.message
+    if type(message) is not AssistantMessage or not message.response_id:
+        return None
+    # A line that the file has twice is none of the answer's.
+    return None if NAMED in entry.extra[API] else (message.response_id, thread)
+
+
 def _linked(
-    entries: list[Entry], aliases: Mapping[str | None, str | None], sub_agents: Mapping[str, str], streamed: bool
-) -> tuple[list[Entry], dict[str, str]]:
-    """The entries with messages for parents, not lines; and where each chain of results ends, by its members.
+    entries: Iterable[Entry],
+    aliases: Mapping[str | None, str | None],
+    sub_agents: Mapping[str, str],
+    streamed: bool,
+    chains: _Chains,
+) -> Iterator[Entry]:
+    """The entries with messages for parents, not lines; `chains` receives the chains of results.
 
     The result of a call has the line of its call for a parent, so the results of parallel calls are siblings in the
     file. Here they follow one another, and what follows one of them follows the last. `sub_agents` are the entries of
     sub-agents, with the call that each belongs to where the file tells it.
     """
     prompts: dict[Any, tuple[str, str]] = {}  # what a sub-agent is asked -> the answer and the call that ask it
-    tails: dict[str, str] = {}  # answer -> the last entry of its chain
-    member: dict[str, str] = {}  # entry -> the answer in whose chain it stands
+    tails, member = chains
     callers: dict[str, str] = {}  # call -> answer
     known: set[str] = set()
     last: dict[str | None, str] = {}  # of each thread
-    out = []
     for entry in entries:
         id, parent = entry.id, entry.parent_id
         if id is None:
-            out.append(entry)
+            yield entry
             continue
         parent = aliases.get(parent, parent)
         if streamed:  # a line follows the one before, sub-agents in threads of their own
@@ -455,8 +569,7 @@ def _linked(
                 if isinstance(prompt, str):
                     prompts[prompt] = (id, call.id)
         known.add(id)
-        out.append(entry if parent == entry.parent_id else place(entry, parent, API))
-    return out, {id: tails[answer] for id, answer in member.items()}
+        yield entry if parent == entry.parent_id else place(entry, parent, API)
 
 
 def _spawned(entry: Entry, call: str, callers: Mapping[str, str], prompts: Mapping[Any, tuple[str, str]]) -> Entry:
@@ -468,6 +581,7 @@ def _spawned(entry: Entry, call: str, callers: Mapping[str, str], prompts: Mappi
 
 
 _TITLES = {"custom-title": "customTitle", "ai-title": "aiTitle", "summary": "summary"}  # the first counts
+_NOTED = frozenset({*_TITLES, "result"})
 
 
 def _title(lines: list[dict[str, Any]], ids: Container[str | None]) -> str | None:
@@ -601,5 +715,6 @@ FORMAT = FileFormat(
     adapted_for=WIRE,
     skim=skim,
     read=read,
+    stream=stream,
     kin=kin,
 )

@@ -11,9 +11,10 @@ its `items`.
 
 import bisect
 import functools
+import itertools
 import re
 import sys
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -36,10 +37,10 @@ from ...values.messages import (
 from ...values.request import Conversation, Entry, ModelDescriptor
 from .. import dialect
 from ..residual import count, fields_of, optional, put_back, reading, residual, whole
-from ..wire import FileFormat, Kin
+from ..wire import FileFormat, Kin, SessionStream
 from . import new_sessions
 from . import records as _records
-from .joining import apart, join
+from .joining import apart, joined
 from .records import FILE, Records, Shapes, lines_of, milliseconds, time_in, usual_milliseconds, with_time
 from .skimming import LineSkim
 
@@ -300,44 +301,58 @@ def decode(data: Any) -> Conversation:
         header = lines.pop(0)
         system = _instructions(header, old)
         extra_fields[HEADER] = residual(header, _say_header(system, old))
-    records = _records_of(old, _unrepeated(lines))
-    history = _History()
-    for line in lines:
-        kind = line.get("record_type" if old and "type" not in line else "type")
-        history.add(line, records.read(line, kind if isinstance(kind, str) else "line"))
-    return Conversation(
-        entries=tuple(history.entries()),
-        system=system,
-        model=ModelDescriptor(id=history.model, provider="openai") if history.model else None,
-        title=history.title,
-        usage=history.total,
-        extra={API: extra_fields},
-    )
+    history = _History(_records_of(old, _unrepeated(lines)))
+    entries = list(history.entries(lines, old))
+    if history.back:
+        entries = list(_placed(entries, history.back))
+    return replace(history.about(system, extra_fields), entries=tuple(entries))
 
 
-def _unrepeated(lines: list[dict[str, Any]]) -> set[str]:
+def _unrepeated(lines: Iterable[dict[str, Any]]) -> set[str]:
     """The events that are read as messages: events repeat the history for the screen, but some files have only them."""
     return set() if any(line.get("type") == "response_item" for line in lines) else set(_EVENTS)
 
 
 class _History:
-    """The entries of the lines so far: items of one answer together, and what was rolled back off the path."""
+    """Reads lines as entries: items of one answer together. Notes what concerns the whole session."""
 
-    def __init__(self) -> None:
+    def __init__(self, records: Records) -> None:
         self.model: str | None = None
         self.title: str | None = None
         self.total: Usage | None = None
-        self._flat: list[Entry] = []
-        self._groups: list[list[int]] = []
-        self._open: list[int] | None = None  # the answer that further items belong to
-        self._usages: list[tuple[int, Usage]] = []  # entry of an answer, what it used
-        self._back: list[tuple[int, int]] = []  # at this entry, so many turns are taken back
+        self.back: dict[int, int] = {}  # by the index of an entry: so many turns are taken back there
+        self._records = records
+        self._window: list[Entry] = []  # from the last answer on, whose usage may follow
+        self._first = 0  # the place of the window among the entries of the lines
+        self._group: list[int] = []  # the last answer, by places
+        self._used: Usage | None = None  # by the last answer
+        self._open = False  # whether further items belong to it
+        self._rolled: dict[int, int] = {}  # `back`, by places
+        self._count = 0  # of entries that were handed out
 
-    def add(self, line: dict[str, Any], entries: list[Entry]) -> None:
-        if line.get("type") != "response_item":
-            self._note(line)
-        for entry in entries:
-            self._put(entry)
+    def entries(self, lines: Iterable[dict[str, Any]], old: bool) -> Iterator[Entry]:
+        for line in lines:
+            kind = line.get("record_type" if old and "type" not in line else "type")
+            entries = self._records.read(line, kind if isinstance(kind, str) else "line")
+            if line.get("type") != "response_item":
+                self._note(line)
+            for entry in entries:
+                if type(entry.message) is AssistantMessage and not self._open:
+                    if self._window:
+                        yield from self._closed()
+                    self._open = True
+                self._put(entry)
+        yield from self._closed()
+
+    def about(self, system: str | None, extra_fields: dict[str, Any]) -> Conversation:
+        """The conversation without its entries, when all lines are read."""
+        return Conversation(
+            system=system,
+            model=ModelDescriptor(id=self.model, provider="openai") if self.model else None,
+            title=self.title,
+            usage=self.total,
+            extra={API: extra_fields},
+        )
 
     def _note(self, line: dict[str, Any]) -> None:
         """What a line without an item says about the session."""
@@ -346,14 +361,14 @@ class _History:
         if line.get("type") == "turn_context":
             self.model = optional(fields.get("model")) or self.model
         elif event == "token_count":
-            self._count(fields)
+            self._count_tokens(fields)
         elif event == "thread_name_updated":
             self.title = optional(fields.get("thread_name")) or self.title
         elif event == "thread_rolled_back":
-            self._back.append((len(self._flat), whole(fields.get("num_turns")) or 0))
-            self._open = None
+            self._rolled[self._first + len(self._window)] = whole(fields.get("num_turns")) or 0
+            self._open = False
         elif line.get("type") == "compacted":
-            self._open = None
+            self._open = False
 
     def _put(self, entry: Entry) -> None:
         message: Any = entry.message
@@ -361,51 +376,94 @@ class _History:
         if kind is AssistantMessage:
             if self.model is not None:
                 entry = replace(entry, message=replace(message, model=self.model))
-            if self._open is None:
-                self._open = []
-                self._groups.append(self._open)
-            self._open.append(len(self._flat))
+            self._group.append(self._first + len(self._window))
         elif kind is not CustomMessage:
-            self._open = None
+            self._open = False
             if kind is UserMessage and _PROGRAM.match(message.text):
                 entry = replace(entry, message=replace(message, origin="program"))
-        self._flat.append(entry)
+        self._window.append(entry)
 
-    def _count(self, payload: dict[str, Any]) -> None:
+    def _count_tokens(self, payload: dict[str, Any]) -> None:
         """Input includes the cached part, output the reasoning: codex-rs/protocol `TokenUsage`."""
         info = fields_of(payload.get("info"))
         total = _usage(info.get("total_token_usage"))
         if total is not None and total != self.total:
             last = _usage(info.get("last_token_usage"))
-            if last is not None and self._groups:
-                self._usages.append((self._groups[-1][0], last))
+            if last is not None and self._group and self._used is None:
+                self._used = last
             self.total = total
 
-    def entries(self) -> list[Entry]:
-        used: dict[int, Usage] = {}
-        for first, usage in self._usages:
-            used.setdefault(first, usage)
-        flat = list(self._flat)
-        for group in self._groups:
-            if group[0] in used:
-                for at in group:
-                    flat[at] = replace(flat[at], message=replace(flat[at].message, usage=used[group[0]]))
-        joined = join(flat, self._groups, API)
-        return self._placed(joined) if self._back else joined
+    def _closed(self) -> list[Entry]:
+        """The entries of the window, which no further line changes."""
+        window, first, group = self._window, self._first, self._group
+        if self._used is not None:
+            for at in group:
+                entry = window[at - first]
+                window[at - first] = replace(entry, message=replace(entry.message, usage=self._used))
+        left_out = group[1:]
+        omitted = frozenset(left_out)
+        for at, turns in self._rolled.items():
+            self.back[self._count + at - first - bisect.bisect_left(left_out, at)] = turns
+        if left_out:
+            window[group[0] - first] = joined([window[at - first] for at in group], group, API)
+            window = [entry for at, entry in enumerate(window, first) if at not in omitted]
+        self._first += len(self._window)
+        self._count += len(window)
+        self._window, self._group, self._used, self._rolled = [], [], None, {}
+        return window
 
-    def _placed(self, joined: list[Entry]) -> list[Entry]:
-        """The entries as a tree, in which turns that were rolled back are branches."""
-        left_out = sorted(at for group in self._groups for at in group[1:])
-        back = {at - bisect.bisect_left(left_out, at): turns for at, turns in self._back}
-        path: list[int] = []
-        out = []
-        for at, entry in enumerate(joined):
-            turns = [n for n, one in enumerate(path) if _begins_turn(joined[one])] if back.get(at) else []
-            if turns:
-                del path[turns[-min(back[at], len(turns))] :]
-            out.append(replace(entry, id=f"line-{at + 1}", parent_id=f"line-{path[-1] + 1}" if path else None))
-            path.append(at)
-        return out
+
+def _placed(entries: Iterable[Entry], back: Mapping[int, int]) -> Iterator[Entry]:
+    """The entries as a tree, in which turns that were rolled back are branches."""
+    path: list[int] = []
+    turns: list[int] = []  # the places in the path where a turn begins
+    for at, entry in enumerate(entries):
+        if back.get(at) and turns:
+            cut = turns[-min(back[at], len(turns))]
+            del path[cut:]
+            turns = [place for place in turns if place < cut]
+        if _begins_turn(entry):
+            turns.append(len(path))
+        yield replace(entry, id=f"line-{at + 1}", parent_id=f"line-{path[-1] + 1}" if path else None)
+        path.append(at)
+
+
+class _Stream:
+    """The entries of a rollout file one at a time: the first pass finds what concerns all of them."""
+
+    def __init__(self, lines: Callable[[], Iterable[dict[str, Any]]]) -> None:
+        self._lines = lines
+        self.head: str | None = None  # a file stands at its last line
+        first = next(iter(lines()), {})
+        self._old = not any("payload" in line for line in lines())
+        self._header = first if _is_header(first, self._old) else None
+        self._events = _unrepeated(self._body())
+        system: str | None = None
+        extra_fields: dict[str, Any] = {FILE: True, OLD: True} if self._old else {FILE: True}
+        if self._header is not None:
+            system = _instructions(self._header, self._old)
+            extra_fields[HEADER] = residual(self._header, _say_header(system, self._old))
+        history = self._history()
+        for _ in history.entries(self._body(), self._old):
+            pass
+        self._back = history.back
+        self.about = history.about(system, extra_fields)
+
+    def _body(self) -> Iterator[dict[str, Any]]:
+        return itertools.islice(self._lines(), 0 if self._header is None else 1, None)
+
+    def _history(self) -> _History:
+        return _History(_records_of(self._old, self._events))
+
+    def entries(self) -> Iterator[Entry]:
+        found = self._history().entries(self._body(), self._old)
+        return _placed(found, self._back) if self._back else found
+
+
+@reading(API)
+def stream(lines: Callable[[], Iterable[dict[str, Any]]]) -> SessionStream | None:
+    """A rollout file, one entry at a time; not the document of the first versions."""
+    return None if _is_document(next(iter(lines()), None)) else _Stream(lines)
 
 
 def _begins_turn(entry: Entry) -> bool:
@@ -565,5 +623,6 @@ FORMAT = FileFormat(
     write=new_sessions.codex_cli,
     adapted_for=WIRE,
     skim=skim,
+    stream=stream,
     kin=kin,
 )

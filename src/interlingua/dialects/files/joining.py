@@ -30,13 +30,14 @@ def join(entries: Sequence[Entry], groups: Iterable[Sequence[int]], api: str, *,
     out: list[Entry | None] = list(entries)
     for group in groups:
         if len(group) > 1:
-            out[group[0]] = _joined([entries[at] for at in group], group, api, pieces)
+            out[group[0]] = joined([entries[at] for at in group], group, api, pieces=pieces)
             for at in group[1:]:
                 out[at] = None
     return [entry for entry in out if entry is not None]
 
 
-def _joined(parts: Sequence[Entry], places: Sequence[int], api: str, pieces: bool) -> Entry:
+def joined(parts: Sequence[Entry], places: Sequence[int], api: str, *, pieces: bool = False) -> Entry:
+    """One entry of the parts of an answer; `places` are their positions among the entries of the file."""
     messages: list[Any] = [part.message for part in parts]
     content, shapes = _content(messages, pieces)
     usage, ended, calls = None, messages[-1], False

@@ -11,6 +11,7 @@ id behind a bar, and a redacted thought a notice. Here each is where the wire's 
 the way back; the message's `api` says whose it is.
 """
 
+import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -74,7 +75,7 @@ from ..residual import (
     with_residual,
 )
 from ..targets import owner as owner_of
-from ..wire import FileFormat
+from ..wire import FileFormat, SessionStream
 from .records import NO_CALL, Shapes, is_null, lines_of, milliseconds
 from .skimming import OPEN_CALLS, LineSkim
 
@@ -684,21 +685,49 @@ def _encode_cost(cost: Cost) -> dict[str, Any]:
 def decode(data: Any) -> Conversation:
     """A session file: text, bytes, or the values of its lines."""
     lines = lines_of(data, API)
+    extra_fields = _about(lines[0] if lines else {})
+    entries = tuple(_entries(lines, extra_fields))
+    return Conversation(entries=entries, title=_title(entries), extra={API: extra_fields} if extra_fields else {})
+
+
+def _about(first: dict[str, Any]) -> dict[str, Any]:
+    """What the first line says of the file."""
     extra_fields: dict[str, Any] = {}
-    first = lines[0] if lines else {}
-    tree = _begins_tree(first)
-    if tree:
+    if _begins_tree(first):
         extra_fields[TREE] = True
-    if tree and first["type"] == "session":
-        extra_fields[HEADER] = lines.pop(0)
+        if first["type"] == "session":
+            extra_fields[HEADER] = first
+    return extra_fields
+
+
+def _entries(lines: Iterable[dict[str, Any]], extra_fields: dict[str, Any]) -> Iterator[Entry]:
+    tree, first = TREE in extra_fields, 1 if HEADER in extra_fields else 0
     calls = _Calls()
-    offset = 2 if HEADER in extra_fields else 1
-    entries: list[Entry] = []
-    for at, line in enumerate(lines, offset):
-        entries.append(_decode_line(line, at, tree, calls, entries[-1] if entries else None))
-    return Conversation(
-        entries=tuple(entries), title=_title(entries), extra={API: extra_fields} if extra_fields else {}
-    )
+    before: Entry | None = None
+    for at, line in enumerate(itertools.islice(lines, first, None), first + 1):
+        before = _decode_line(line, at, tree, calls, before)
+        yield before
+
+
+class _Stream:
+    """The entries of a session file one at a time."""
+
+    def __init__(self, lines: Callable[[], Iterable[dict[str, Any]]]) -> None:
+        self._lines = lines
+        self._extra_fields = _about(next(iter(lines()), {}))
+        self.head: str | None = None  # a file stands at its last line
+        self.about = Conversation(
+            title=_title(self.entries()), extra={API: self._extra_fields} if self._extra_fields else {}
+        )
+
+    def entries(self) -> Iterator[Entry]:
+        return _entries(self._lines(), self._extra_fields)
+
+
+@reading(API)
+def stream(lines: Callable[[], Iterable[dict[str, Any]]]) -> SessionStream:
+    """A session file, one entry at a time."""
+    return _Stream(lines)
 
 
 def _begins_tree(first: dict[str, Any]) -> bool:
@@ -707,9 +736,12 @@ def _begins_tree(first: dict[str, Any]) -> bool:
 
 def _title(entries: Iterable[Entry]) -> str | None:
     """The name that the last `session_info` gives; an empty one takes it back."""
-    infos: list[Any] = [e.message for e in entries if getattr(e.message, "role", "") == "session_info"]
-    names = [info.fields["name"] for info in infos if isinstance(info.fields.get("name"), str)]
-    return names[-1] or None if names else None
+    name = None
+    for entry in entries:
+        message: Any = entry.message
+        if getattr(message, "role", "") == "session_info" and isinstance(message.fields.get("name"), str):
+            name = message.fields["name"]
+    return name or None
 
 
 def _decode_line(line: dict[str, Any], number: int, tree: bool, calls: _Calls, before: Entry | None) -> Entry:
@@ -954,4 +986,4 @@ def skim(first: Sequence[Any], state: dict[str, Any] | None = None) -> LineSkim:
     return _Skim(state)
 
 
-FORMAT = FileFormat(name="openclaw", codec=sys.modules[__name__], detect=detect, lines=True, skim=skim)
+FORMAT = FileFormat(name="openclaw", codec=sys.modules[__name__], detect=detect, lines=True, skim=skim, stream=stream)

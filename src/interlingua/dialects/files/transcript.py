@@ -6,8 +6,9 @@ root. A line without `id` may be named by its number (`line-3`), as sessions do.
 kind.
 """
 
+import itertools
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, get_args
 
 import msgspec
@@ -20,9 +21,9 @@ from ...values.errors import BadWire, FormatError
 from ...values.jsontext import DEPTH_LIMIT
 from ...values.losses import Encoded, Lines, SupportTable
 from ...values.messages import AssistantMessage, Extra, Message, SystemMessage, ToolResultMessage, UserMessage
-from ...values.request import FOLLOWS, Conversation, Entry, arrange, is_aside
+from ...values.request import FOLLOWS, Conversation, Entry, Placer, arrange, is_aside
 from ..residual import with_residual
-from ..wire import FileFormat
+from ..wire import FileFormat, SessionStream
 from .records import lines_of
 from .skimming import LineSkim
 
@@ -172,22 +173,31 @@ def _references(lines: list[dict[str, Any]]) -> Iterator[str]:
 
 def encode(conversation: Conversation) -> Encoded:
     """The lines of a transcript; nothing is lost."""
-    residual = conversation.extra.get(API, {})
+    return Encoded(Lines(encode_lines(conversation, conversation.entries, lambda: conversation.head)), ())
+
+
+def encode_lines(
+    about: Conversation, entries: Iterable[Entry], head: Callable[[], str | None]
+) -> Iterator[dict[str, Any]]:
+    """The lines of a transcript, one at a time; `head` is called when all entries are written."""
+    residual = about.extra.get(API, {})
     fields = {key: value for key, value in residual.items() if key != SPELLED}
-    extra = {owner: fields if owner == API else kept for owner, kept in conversation.extra.items()}
+    extra = {owner: fields if owner == API else kept for owner, kept in about.extra.items()}
     extra = {owner: kept for owner, kept in extra.items() if kept or owner != API}
+    first_number = 1
     # Problems are those of the file that was read; this one has none.
-    about = plain(replace(conversation, entries=(), head=None, problems=(), extra=extra))
-    lines = Lines()
-    if about or SPELLED in residual:
+    first = plain(replace(about, entries=(), head=None, problems=(), extra=extra))
+    if first or SPELLED in residual:
         version = residual.get(SPELLED, VERSION)
-        lines.append({"role": "session", **({} if version is None else {"version": version}), **about})
-    tree = conversation.tree()
-    for entry, parent, stand in zip(conversation.entries, tree.parents, tree.stands, strict=True):
-        lines.append(_encode_entry(entry, positional(len(lines) + 1), parent, stand))
-    if conversation.head is not None:
-        lines.append({"role": "head", "target": conversation.head})
-    return Encoded(lines, ())
+        yield {"role": "session", **({} if version is None else {"version": version}), **first}
+        first_number = 2
+    placer = Placer()
+    for number, entry in enumerate(entries, first_number):
+        stand = placer.stand
+        yield _encode_entry(entry, positional(number), placer.add_entry(entry), stand)
+    target = head()
+    if target is not None:
+        yield {"role": "head", "target": target}
 
 
 def _encode_entry(entry: Entry, position: str, parent: int | None, stand: int | None) -> dict[str, Any]:
@@ -306,6 +316,39 @@ def _place_of(entry: Entry) -> dict[str, Any]:
     return {"parentId": entry.parent_id} if entry.parent_id is not None else {}
 
 
+class _Stream:
+    """The entries of a transcript one at a time, if every line states its place."""
+
+    def __init__(self, lines: Callable[[], Iterable[dict[str, Any]]]) -> None:
+        self._lines = lines
+        self.head: str | None = None
+        first = next(iter(lines()), {})
+        self.about, self._first = _decode_session(first) if first.get("role") == "session" else (Conversation(), 0)
+        self.is_placed = all(
+            entry.id is not None and (at == 0 or entry.parent_id is not None) for at, entry in enumerate(self.entries())
+        )
+
+    def entries(self) -> Iterator[Entry]:
+        lines = enumerate(itertools.islice(self._lines(), self._first, None), self._first + 1)
+        before = next(lines, None)  # the last line may be no entry
+        for at, one in enumerate(itertools.chain(lines, (None,))):
+            if before is None:
+                return
+            number, line = before
+            if one is None and _is_head(line):
+                self.head = line["target"]
+                return
+            entry = decode_entry(line, number)
+            yield with_residual(entry, API, **{ROOT: True}) if at == 0 and _says_none(line) else entry
+            before = one
+
+
+def stream(lines: Callable[[], Iterable[dict[str, Any]]]) -> SessionStream | None:
+    """A transcript, one entry at a time; not one with lines that are placed by their order."""
+    found = _Stream(lines)
+    return found if found.is_placed else None
+
+
 # --- one line at a time, at C speed ----------------------------------------------------------------------------------
 
 
@@ -372,4 +415,12 @@ def skim(first: Sequence[Any], state: dict[str, Any] | None = None) -> LineSkim:
     return _Skim(state)
 
 
-FORMAT = FileFormat(name="transcript", codec=sys.modules[__name__], detect=detect, lines=True, skim=skim, read=read)
+FORMAT = FileFormat(
+    name="transcript",
+    codec=sys.modules[__name__],
+    detect=detect,
+    lines=True,
+    skim=skim,
+    read=read,
+    stream=stream,
+)

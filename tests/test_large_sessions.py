@@ -1,0 +1,288 @@
+"""Large session files are read entry by entry, with the same result as their conversation."""
+
+import gzip
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from msgspec.structs import replace
+
+import interlingua as il
+from interlingua.cli.convert import command as convert
+from interlingua.cli.formats import check_command
+from interlingua.cli.show import command as show
+from interlingua.conversion import large_sessions
+from interlingua.conversion.checks import check, check_large
+from interlingua.conversion.large_sessions import LargeSession, open_large
+from interlingua.conversion.sources import Problem, Source, documents
+from interlingua.dialects import FORMATS
+
+WIRE = Path(__file__).parent / "wire"
+STREAMED = sorted(name for name, form in FORMATS.items() if form.stream is not None)
+FILES = sorted(path for name in STREAMED for path in (WIRE / name).glob("*.jsonl"))
+NAMES = [f"{path.parent.name}/{path.name}" for path in FILES]
+
+# One answer over lines that do not follow each other, a branch, a line twice, a sub-agent and a title.
+CLAUDE = [
+    {"type": "summary", "summary": "Eggs", "leafUuid": "u5"},
+    {"type": "user", "uuid": "u1", "parentUuid": None, "message": {"role": "user", "content": "Count"}},
+    *(
+        {
+            "type": "assistant",
+            "uuid": uuid,
+            "parentUuid": parent,
+            "message": {
+                "id": "m1",
+                "type": "message",
+                "role": "assistant",
+                "model": "claude-x",
+                "content": [{"type": "tool_use", "id": f"c{uuid}", "name": "Task", "input": {"prompt": "Look"}}],
+                "stop_reason": "tool_use",
+                "usage": {"input_tokens": 3, "output_tokens": 4},
+            },
+        }
+        for uuid, parent in (("u2", "u1"), ("u3", "u2"))
+    ),
+    {
+        "type": "user",
+        "uuid": "s1",
+        "parentUuid": None,
+        "isSidechain": True,
+        "message": {"role": "user", "content": "Look"},
+    },
+    *(
+        {
+            "type": "user",
+            "uuid": uuid,
+            "parentUuid": parent,
+            "message": {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call, "content": "12"}]},
+        }
+        for uuid, parent, call in (("u4", "u2", "cu2"), ("u5", "u3", "cu3"), ("u5", "u3", "cu3"))
+    ),
+    {"type": "user", "uuid": "u6", "parentUuid": "u4", "message": {"role": "user", "content": "Thanks"}},
+    {"type": "user", "uuid": "u7", "parentUuid": "u1", "message": {"role": "user", "content": "Again"}},
+]
+# Answers with usage that follows, and two turns that are taken back.
+CODEX = [
+    {"type": "session_meta", "payload": {"id": "s", "base_instructions": {"text": "Be short."}}},
+    *(
+        line
+        for turn in range(4)
+        for line in (
+            {"type": "turn_context", "payload": {"model": f"gpt-{turn}"}},
+            {
+                "type": "response_item",
+                "payload": {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]},
+            },
+            {"type": "response_item", "payload": {"type": "reasoning", "summary": [], "encrypted_content": "x"}},
+            {"type": "event_msg", "payload": {"type": "agent_message", "message": "Yes"}},
+            {
+                "type": "response_item",
+                "payload": {
+                    "type": "message",
+                    "role": "assistant",
+                    "content": [{"type": "output_text", "text": "Yes"}],
+                },
+            },
+            {
+                "type": "event_msg",
+                "payload": {
+                    "type": "token_count",
+                    "info": {
+                        "total_token_usage": {"input_tokens": 9 * turn + 9, "output_tokens": turn},
+                        "last_token_usage": {"input_tokens": 9, "output_tokens": 1},
+                    },
+                },
+            },
+            *([{"type": "event_msg", "payload": {"type": "thread_rolled_back", "num_turns": 2}}] if turn == 2 else []),
+        )
+    ),
+]
+TRANSCRIPT = [
+    {"role": "session", "version": 1, "title": "Eggs"},
+    {"role": "user", "content": "Hi", "id": "a", "parentId": None},
+    {"role": "assistant", "content": "Yes", "id": "b", "parentId": "a"},
+    {"role": "user", "content": "No", "id": "c", "parentId": "a"},
+    {"role": "head", "target": "b"},
+]
+MADE = {"claude-code": CLAUDE, "codex-cli": CODEX, "transcript": TRANSCRIPT}
+
+
+@pytest.fixture(params=[*NAMES, *MADE])
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    if request.param in MADE:
+        made = tmp_path / f"{request.param}.jsonl"
+        made.write_bytes(lines_of(MADE[request.param]))
+        return made
+    return WIRE / request.param
+
+
+def lines_of(values: list[Any]) -> bytes:
+    return b"".join(json.dumps(value).encode() + b"\n" for value in values)
+
+
+def conversation_in(session: LargeSession) -> il.Conversation:
+    entries = tuple(session.entries())
+    return replace(session.about, entries=entries, head=session._stream.head)
+
+
+def same_as_whole(path: Path) -> bool:
+    """Compares the two ways to read a file; False if it is only read as a whole."""
+    torn: list[Problem] = []
+    session = open_large(Source(path), None, torn)
+    if session is None:
+        return False
+    problems: list[Problem] = []
+    (document,) = documents(Source(path), None, problems)
+    whole = replace(il.decode(document.data), problems=())
+    assert conversation_in(session) == whole
+    assert torn == problems
+    on_path = zip(session.path(), session.entries(), strict=True)
+    assert tuple(entry for is_on_path, entry in on_path if is_on_path) == whole.path()
+    assert b"".join(session.transcript()) == il.encode(whole, "transcript").bytes()
+    findings = check_large(session, unnamed=True)
+    assert findings is None or findings == check(document.data)
+    return True
+
+
+def test_entries_path_transcript_and_findings_are_those_of_the_conversation(path: Path) -> None:
+    """With title, usage, model and head."""
+    assert same_as_whole(path)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_so_are_those_of_a_file_with_other_lines(path: Path, tmp_path: Path, seed: int) -> None:
+    """Lines missing, twice, in another order, torn, or without one of their keys."""
+    chance = random.Random(seed)
+    lines = path.read_bytes().splitlines(keepends=True)
+    for number in range(10):
+        changed = list(lines)
+        for _ in range(chance.randrange(1, 4)):
+            chance.choice(CHANGES)(changed, chance)
+        made = tmp_path / f"{number}.jsonl"
+        made.write_bytes(b"".join(changed))
+        same_as_whole(made)
+
+
+def _drop(lines: list[bytes], chance: random.Random) -> None:
+    if len(lines) > 3:
+        del lines[chance.randrange(1, len(lines))]
+
+
+def _repeat(lines: list[bytes], chance: random.Random) -> None:
+    lines.insert(chance.randrange(1, len(lines)), chance.choice(lines))
+
+
+def _move(lines: list[bytes], chance: random.Random) -> None:
+    lines.insert(chance.randrange(1, len(lines)), lines.pop(chance.randrange(1, len(lines))))
+
+
+def _tear(lines: list[bytes], chance: random.Random) -> None:
+    at = chance.randrange(1, len(lines))
+    lines[at] = lines[at][: len(lines[at]) // 2] + b"\n"
+
+
+def _omit(lines: list[bytes], chance: random.Random) -> None:
+    at = chance.randrange(1, len(lines))
+    try:
+        line = json.loads(lines[at])
+    except ValueError:
+        return
+    if line:
+        del line[chance.choice(list(line))]
+    lines[at] = json.dumps(line).encode() + b"\n"
+
+
+CHANGES: list[Callable[[list[bytes], random.Random], None]] = [_drop, _repeat, _move, _tear, _omit]
+
+
+def test_lines_that_are_written_meanwhile_are_left_out(tmp_path: Path) -> None:
+    """The program may be at work: every pass reads the same lines."""
+    path = tmp_path / "s.jsonl"
+    path.write_bytes(lines_of(CLAUDE) + b'{"type": "user", "uuid": "u8", "parent')
+    problems: list[Problem] = []
+    session = open_large(Source(path), None, problems)
+    assert session is not None and [len(CLAUDE) + 1] == [problem.line for problem in problems]
+    before = conversation_in(session)
+    with path.open("ab") as file:
+        file.write(b'Uuid": "u7", "message": {"role": "user", "content": "More"}}\n' + lines_of(CLAUDE[2:4]))
+    assert conversation_in(session) == before
+
+
+# --- the commands ----------------------------------------------------------------------------------------------------
+
+
+def both(monkeypatch: pytest.MonkeyPatch, work: Callable[[], Any]) -> tuple[Any, Any]:
+    """What `work` returns with files read entry by entry, and with files read as a whole."""
+    monkeypatch.setattr(large_sessions, "LARGE", 1)
+    streamed = work()
+    monkeypatch.setattr(large_sessions, "LARGE", 1 << 40)
+    return streamed, work()
+
+
+def outcome(result: Result) -> tuple[int, str, str]:
+    return result.exit_code, result.stdout, result.stderr
+
+
+@pytest.mark.parametrize("options", [[], ["--all"], ["--full", "--thinking"]], ids=" ".join)
+def test_show_prints_the_same(path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]) -> None:
+    """Also the numbers of what it leaves out."""
+    runner = CliRunner()
+    streamed, whole = both(monkeypatch, lambda: outcome(runner.invoke(show, [str(path), *options])))
+    assert streamed == whole
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]], ids=" ".join)
+def test_check_finds_the_same(path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]) -> None:
+    """Of good files and of those with torn lines."""
+    runner = CliRunner()
+    streamed, whole = both(monkeypatch, lambda: outcome(runner.invoke(check_command, [str(path), *options])))
+    assert streamed == whole
+
+
+@pytest.mark.parametrize("options", [[], ["-m", "openai/gpt-x"], ["--strict"]], ids=" ".join)
+def test_convert_writes_the_same(path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]) -> None:
+    """To standard output; with another model; without losses."""
+    runner = CliRunner()
+    given = [str(path), "-t", "transcript", *options]
+    streamed, whole = both(monkeypatch, lambda: outcome(runner.invoke(convert, given)))
+    assert streamed == whole and whole[1]
+
+
+@pytest.mark.parametrize("name", ["out.jsonl", "out.jsonl.gz", "out.jsonl.zst", "folder/"])
+def test_convert_writes_the_same_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Packed or in a folder; torn lines are reported."""
+    path, out = tmp_path / "in.jsonl", tmp_path / name
+    path.write_bytes(lines_of(CLAUDE) + b"{\n")
+    if name.endswith("/"):
+        out.mkdir()
+
+    def work() -> Any:
+        result = CliRunner().invoke(convert, [str(path), "-t", "transcript", "-o", f"{tmp_path}/{name}"])
+        file = out / "in.jsonl" if out.is_dir() else out
+        (conversation,) = il.read(file)
+        return outcome(result), conversation
+
+    streamed, whole = both(monkeypatch, work)
+    assert streamed == whole and whole[0][0] == 1
+
+
+def test_two_sessions_do_not_become_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is written then."""
+    for name in ("a.jsonl", "b.jsonl"):
+        (tmp_path / name).write_bytes(lines_of(CLAUDE))
+    given = [str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl"), "-t", "transcript"]
+    streamed, whole = both(monkeypatch, lambda: outcome(CliRunner().invoke(convert, given)))
+    assert streamed == whole and whole[:2] == (1, "")
+
+
+def test_a_packed_session_is_read_entry_by_entry(tmp_path: Path) -> None:
+    """Each pass unpacks it."""
+    path = tmp_path / "s.jsonl.gz"
+    path.write_bytes(gzip.compress(lines_of(CLAUDE)))
+    session = open_large(Source(path), None, [])
+    assert session is not None and conversation_in(session) == il.decode(lines_of(CLAUDE))
