@@ -200,6 +200,16 @@ def _omit(lines: list[bytes], chance: random.Random) -> None:
 CHANGES: list[Callable[[list[bytes], random.Random], None]] = [_drop, _repeat, _move, _tear, _omit]
 
 
+def test_a_file_that_is_read_at_once_is_the_same(path: Path) -> None:
+    """Its lines are not in memory as values then."""
+    (name,) = {found.dialect for found in [il.detect(path.read_bytes())] if found is not None}
+    values = [json.loads(line) for line in path.read_bytes().splitlines()]
+    form = FORMATS[name]
+    with path.open("rb") as file:
+        found = form.read(file) if form.read is not None else None
+    assert found is None or found == form.codec.decode(values)
+
+
 def test_lines_that_are_written_meanwhile_are_left_out(tmp_path: Path) -> None:
     """The program may be at work: every pass reads the same lines."""
     path = tmp_path / "s.jsonl"

@@ -274,12 +274,12 @@ def convert(piece: Piece, task: Task) -> PieceResult:
 
 def _convert_document(document: Document, task: Task, result: PieceResult, bodies: list[bytes]) -> None:
     name = task.origin or document.dialect or _detected(document)
-    conversation = conversion.decode(document.data, name)
-    conversation = _with_model(conversation, task)
+    given = document.data
+    conversation = _with_model(given if isinstance(given, Conversation) else conversion.decode(given, name), task)
     encoded = conversion.encode(conversation, task.target, strict=task.strict)
-    payload = encoded.bytes()
     losses = tuple(encoded.losses)
     lines = isinstance(encoded.body, Lines)
+    payload = _written(encoded.body) if lines else encoded.bytes()
     result.count += 1
     result.numbered |= document.line is not None
     result.losses.add(document.name, losses)
@@ -293,6 +293,15 @@ def _convert_document(document: Document, task: Task, result: PieceResult, bodie
         result.sessions.append((document.line, payload))
     else:
         bodies += (payload, b"\n")
+
+
+def _written(lines: Lines) -> bytes:
+    """Returns lines as bytes. Each line is released when it is written: all of them may be most of the memory."""
+    lines.reverse()
+    written = io.BytesIO()
+    while lines:
+        written.write(jsontext.write(lines.pop()) + b"\n")
+    return written.getvalue()
 
 
 def _with_model(conversation: Conversation, task: Task) -> Conversation:
@@ -343,7 +352,14 @@ def _read_file(piece: Piece, task: Task, result: PieceResult) -> Iterator[tuple[
             yield from _read_each(piece.source, sources.read_lines(stream, task.limit), 0, task, result)
         return
     problems: list[Problem] = []
-    for document in sources.documents(piece.source, task.origin, problems, limit=task.limit, columns=task.columns):
+    for document in sources.documents(
+        piece.source,
+        task.origin,
+        problems,
+        limit=task.limit,
+        columns=task.columns,
+        decoded=not task.rejects,  # what fails is kept as it was
+    ):
         yield document, None
     for problem in problems:
         _reject(result, task, problem, None)

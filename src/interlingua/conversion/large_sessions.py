@@ -174,7 +174,7 @@ class LargeSession:
 
     def outline(self) -> Conversation:
         """The conversation with texts, arguments and data left out: what calls, results and the tree are."""
-        entries = tuple(_outlined(entry) for entry in self.entries())
+        entries = tuple(map(_Outline().entry, self.entries()))
         return replace(self.about, entries=entries, head=self._stream.head)
 
 
@@ -246,37 +246,57 @@ class _SessionLines:
 _TEXT, _THOUGHT = TextBlock(text="…"), ThinkingBlock(thinking="…")
 
 
-def _outlined(entry: Entry) -> Entry:
-    message: Any = entry.message
-    if understood(message) is None:
-        if isinstance(message, CustomMessage):
-            fields = {key: value for key, value in message.fields.items() if key == "target"}
-            message = CustomMessage(message.role, fields)
-        else:
-            message = _outlined_message(message)
-        if understood(message) is not None:
-            message = entry.message
-    return Entry(message=message, id=entry.id, parent_id=entry.parent_id, parents=entry.parents)
+class _Outline:
+    """Entries with texts, arguments and data left out; those that are the same then are one object."""
 
+    def __init__(self) -> None:
+        self._shared: dict[Any, Any] = {}  # messages and content
+        self._entries: dict[int, Entry] = {}  # by the id of a shared message
 
-def _outlined_message(message: Any) -> Any:
-    content = message.content
-    if isinstance(content, str):
-        content = "…" if content.strip() else content
-    elif content is not None:
-        content = tuple(map(_outlined_block, content))
-    match message:
-        case AssistantMessage():
-            return AssistantMessage(content=content, stop_reason=message.stop_reason, model=message.model)
-        case ToolResultMessage():
+    def entry(self, entry: Entry) -> Entry:
+        message: Any = entry.message
+        if understood(message) is None:
+            message = self._custom(message) if isinstance(message, CustomMessage) else self._message(message)
+            if understood(message) is not None:
+                message = entry.message
+        if entry.id is entry.parent_id is None and not entry.parents and id(message) in self._entries:
+            return self._entries[id(message)]
+        return Entry(message=message, id=entry.id, parent_id=entry.parent_id, parents=entry.parents)
+
+    def _custom(self, message: CustomMessage) -> Any:
+        if "target" in message.fields:
+            return CustomMessage(message.role, {"target": message.fields["target"]})
+        return self._share((CustomMessage, message.role), CustomMessage(message.role, {}))
+
+    def _message(self, message: Any) -> Any:
+        content = message.content
+        if isinstance(content, str):
+            content = "…" if content.strip() else content
+        elif content is not None:
+            content = tuple(map(_outlined_block, content))
+        if isinstance(message, ToolResultMessage):
             return ToolResultMessage(
-                content=content,
+                content=self._shared.setdefault(_shape(content), content),
                 tool_call_id=message.tool_call_id,
                 tool_name=message.tool_name,
                 is_error=message.is_error,
             )
-        case _:
-            return type(message)(content=content)
+        fields = {"stop_reason": message.stop_reason} if isinstance(message, AssistantMessage) else {}
+        outlined = type(message)(content=content, **fields)
+        if isinstance(content, tuple) and any(isinstance(block, ToolCall) for block in content):
+            return outlined
+        return self._share((type(message), _shape(content), *fields.values()), outlined)
+
+    def _share(self, key: Any, message: Any) -> Any:
+        found = self._shared.setdefault(key, message)
+        if found is message:
+            self._entries[id(message)] = Entry(message=message)
+        return found
+
+
+def _shape(content: Any) -> Any:
+    """What distinguishes outlined content without calls."""
+    return ("blocks", *map(type, content)) if isinstance(content, tuple) else ("text", content)
 
 
 def _outlined_block(block: Any) -> Any:

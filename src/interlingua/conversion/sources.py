@@ -240,7 +240,7 @@ def documents(
             value = known = None
             if _can_begin_again(stream, limit):  # JSON lines are read line by line: their bytes are not kept in memory
                 known = _read_at_once(stream, dialect) if at_once else None
-                value = lines_in(stream) if known is None else known
+                value = lines_in(stream) if known is None else known[0]
                 stream.seek(0)
                 data = as_utf8(stream.read(limit + 1)) if value is None else b""
             elif _is_larger(stream, limit):  # known before any of it is read
@@ -262,7 +262,7 @@ def documents(
         problems.append(Problem(source.name, _too_large(limit)))
         return
     if known is not None:
-        yield Document(source, None, known, dialect)
+        yield Document(source, None, *known)
         return
     value = _whole(source, data, problems) if value is None else _noted(source, value, problems)
     del data  # the consumer may take long
@@ -294,8 +294,10 @@ def _size(stream: IO[bytes]) -> int | None:
     return size
 
 
-def _read_at_once(stream: IO[bytes], dialect: str | None) -> Conversation | None:
-    """Returns the conversation of a file whose format reads all lines at once; None leaves the stream at its beginning.
+def _read_at_once(stream: IO[bytes], dialect: str | None) -> tuple[Conversation, str] | None:
+    """Returns the conversation of a file whose format reads all lines at once, and the format.
+
+    None leaves the stream at its beginning.
 
     Lines are read one by one, so that the bytes of the file are not in memory beside the values.
     """
@@ -304,9 +306,12 @@ def _read_at_once(stream: IO[bytes], dialect: str | None) -> Conversation | None
         dialect = detect_name(Lines(first_objects(stream)))
         stream.seek(0)
     form = FORMATS.get(dialect) if dialect is not None else None
-    found = form.read(stream) if form is not None and form.read is not None else None
+    found = None
+    if form is not None and form.read is not None:
+        with gc_paused():
+            found = form.read(stream)
     stream.seek(0)
-    return found
+    return None if found is None or form is None else (found, form.name)
 
 
 _FIRST = 64  # lines, or bytes, by which the format of a session is detected

@@ -20,6 +20,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from ...values import jsontext
+from ...values.errors import BadWire, InterlinguaError
 from ...values.folding import parse_arguments
 from ...values.losses import Encoded, Lines, Reporter, SupportTable
 from ...values.messages import (
@@ -296,16 +298,47 @@ def decode(data: Any) -> Conversation:
     extra_fields: dict[str, Any] = {FILE: True, OLD: True} if old else {FILE: True}
     if document is not None:
         extra_fields[DOCUMENT] = residual(document, {"session": document["session"], "items": document["items"]})
+    return _conversation(iter(lines), extra_fields, _unrepeated(lines))
+
+
+def _conversation(
+    lines: Iterator[dict[str, Any]], extra_fields: dict[str, Any], events: Container[str]
+) -> Conversation:
+    old = OLD in extra_fields
     system: str | None = None
-    if lines and _is_header(lines[0], old):
-        header = lines.pop(0)
-        system = _instructions(header, old)
-        extra_fields[HEADER] = residual(header, _say_header(system, old))
-    history = _History(_records_of(old, _unrepeated(lines)))
-    entries = list(history.entries(lines, old))
+    first = next(lines, None)
+    if first is not None and _is_header(first, old):
+        system = _instructions(first, old)
+        extra_fields[HEADER] = residual(first, _say_header(system, old))
+    elif first is not None:
+        lines = itertools.chain((first,), lines)
+    history = _History(_records_of(old, events))
+    entries: Iterable[Entry] = list(history.entries(lines, old))
     if history.back:
-        entries = list(_placed(entries, history.back))
+        entries = _placed(entries, history.back)
     return replace(history.about(system, extra_fields), entries=tuple(entries))
+
+
+def read(raws: Iterable[bytes]) -> Conversation | None:
+    """What `decode` gives of the lines of a file with items, none of which is in memory for longer than needed."""
+    try:
+        return reading(API)(_conversation)(_items(raws), {FILE: True}, ())
+    except InterlinguaError:
+        return None
+
+
+def _items(raws: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """The lines of a file; raises if they have to be read as a whole: old ones, and those that have only events."""
+    has_items = False
+    for raw in raws:
+        if not raw.isspace():
+            line = jsontext.read(raw)
+            if type(line) is not dict:
+                raise BadWire(API, "expected an object")
+            has_items = has_items or (line.get("type") == "response_item" and "payload" in line)
+            yield line
+    if not has_items:
+        raise BadWire(API, "no items")
 
 
 def _unrepeated(lines: Iterable[dict[str, Any]]) -> set[str]:
@@ -623,6 +656,7 @@ FORMAT = FileFormat(
     write=new_sessions.codex_cli,
     adapted_for=WIRE,
     skim=skim,
+    read=read,
     stream=stream,
     kin=kin,
 )
