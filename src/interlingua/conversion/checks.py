@@ -6,7 +6,7 @@ There is one set of rules, in `adapt`: a finding is a repair that `adapt` would 
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -27,7 +27,9 @@ from .adapting.work import SHAPE
 from .converting import decode
 from .detection import SELF, detect, is_stream, value_of
 from .inputs import conversation_of, request_of
-from .large_sessions import LargeSession
+
+if TYPE_CHECKING:
+    from .large_sessions import LargeSession
 
 
 class Finding(Struct, frozen=True):
@@ -120,7 +122,7 @@ def check(data: Any, dialect: str | None = None, target: ModelDescriptor | str |
     return (*mistakes, *_broken_tree(conversation), *findings)
 
 
-def check_large(session: LargeSession, unnamed: bool) -> tuple[Finding, ...] | None:
+def check_large(session: "LargeSession", unnamed: bool) -> tuple[Finding, ...] | None:
     """Returns the findings for a session file that is not in memory; None if its format has rules of its own.
 
     `unnamed`: the format was detected.

@@ -6,6 +6,7 @@ the ids of the entries.
 """
 
 import contextlib
+import sys
 from array import array
 from collections.abc import Callable, Iterator
 from typing import IO, Any, NamedTuple
@@ -244,6 +245,7 @@ class _SessionLines:
 
 
 _TEXT, _THOUGHT = TextBlock(text="…"), ThinkingBlock(thinking="…")
+_NOTHING: dict[str, Any] = {}  # one for all: the default is a new one each, of 64 bytes
 
 
 class _Outline:
@@ -261,7 +263,7 @@ class _Outline:
                 message = entry.message
         if entry.id is entry.parent_id is None and not entry.parents and id(message) in self._entries:
             return self._entries[id(message)]
-        return Entry(message=message, id=entry.id, parent_id=entry.parent_id, parents=entry.parents)
+        return Entry(message=message, id=entry.id, parent_id=entry.parent_id, parents=entry.parents, extra=_NOTHING)
 
     def _custom(self, message: CustomMessage) -> Any:
         if "target" in message.fields:
@@ -278,11 +280,12 @@ class _Outline:
             return ToolResultMessage(
                 content=self._shared.setdefault(_shape(content), content),
                 tool_call_id=message.tool_call_id,
-                tool_name=message.tool_name,
+                tool_name=message.tool_name and sys.intern(message.tool_name),
                 is_error=message.is_error,
+                extra=_NOTHING,
             )
         fields = {"stop_reason": message.stop_reason} if isinstance(message, AssistantMessage) else {}
-        outlined = type(message)(content=content, **fields)
+        outlined = type(message)(content=content, extra=_NOTHING, **fields)
         if isinstance(content, tuple) and any(isinstance(block, ToolCall) for block in content):
             return outlined
         return self._share((type(message), _shape(content), *fields.values()), outlined)
@@ -305,7 +308,7 @@ def _outlined_block(block: Any) -> Any:
             return _THOUGHT
         case ToolCall():  # some wires have a second id of a call in its extra
             ids = {owner: kept["id"] for owner, kept in block.extra.items() if isinstance(kept, dict) and "id" in kept}
-            extra = {owner: {"id": id} for owner, id in ids.items()}
-            return ToolCall(id=block.id, name=block.name, arguments={}, extra=extra)
+            extra = {owner: {"id": id} for owner, id in ids.items()} or _NOTHING
+            return ToolCall(id=block.id, name=sys.intern(block.name), arguments=_NOTHING, extra=extra)
         case _:
             return _TEXT

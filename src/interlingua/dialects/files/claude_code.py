@@ -335,9 +335,14 @@ def _objects(raws: Iterable[bytes]) -> Iterator[dict[str, Any]]:
 
 
 class _Reading:
-    """Reads lines as entries, each with the thread that it belongs to, and notes what concerns the whole file."""
+    """Reads lines as entries, each with the thread that it belongs to, and notes what concerns the whole file.
 
-    def __init__(self) -> None:
+    `unique`: it is known that no line has the id of another.
+    """
+
+    def __init__(self, *, unique: bool = False) -> None:
+        self.unique = unique
+        self.repeats = False  # whether a line had the id of another
         self.sub_agents: dict[str, str] = {}  # their entries, with the call that they belong to if the line names it
         self.known: set[str | None] = set()
         self.noted: list[dict[str, Any]] = []  # lines with a title or with the usage of the whole
@@ -353,9 +358,11 @@ class _Reading:
             call, aside = line.get("parent_tool_use_id"), line.get("isSidechain")
             thread = line.get("agentId") or call or aside
             for entry in records.read(line, kind if isinstance(kind, str) else "line"):
-                if entry.id in known:
-                    entry = unlike(entry, known, API)
-                known.add(entry.id)
+                if not self.unique:
+                    if entry.id in known:
+                        self.repeats = self.repeats or entry.id is not None
+                        entry = unlike(entry, known, API)
+                    known.add(entry.id)
                 if (aside is True or isinstance(call, str)) and entry.id is not None:
                     self.sub_agents[entry.id] = call or ""
                 yield entry, thread
@@ -440,11 +447,13 @@ class _Stream:
         # Parents of lines without a parent depend on the whole file then.
         self.is_regular = unnamed.isdisjoint(self._sizes)
         self._last = last.get(0, last.get(1))
-        self._streamed = session.streamed
+        self._streamed, self._unique = session.streamed, not session.repeats
         self.about = session.about(models.get(0 if 0 in last else 1 if 1 in last else 2), {})
 
     def entries(self) -> Iterator[Entry]:
-        session, aliases, chains = _Reading(), dict[str | None, str | None](), _Chains({}, {})
+        session = _Reading(unique=self._unique)
+        aliases: dict[str | None, str | None] = {}
+        chains = _Chains({}, {})
         last: str | None = None
         for entry in _linked(self._joined(session, aliases), aliases, session.sub_agents, self._streamed, chains):
             yield entry
