@@ -1,6 +1,7 @@
 """What a client's format cannot hold comes back to the provider that gave it."""
 
 import contextlib
+import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -17,7 +18,7 @@ from gateway.sdks import CLIENTS, Client
 from gateway.stores import redis_server
 from interlingua.gateway import Gateway
 from interlingua.gateway.recall import Recall, StoredResponse
-from interlingua.gateway.recall_store import open_recall
+from interlingua.gateway.recall_store import KEPT, open_recall
 from interlingua.gateway.state import StateError
 from interlingua.testing import Server
 from interlingua.testing.threads import LoopThread
@@ -212,6 +213,21 @@ class Away:
         raise StateError("no reply")
 
     async def close(self) -> None: ...
+
+
+async def test_what_a_table_keeps_expires(tmp_path: Path) -> None:
+    """Nothing of a session outlives the undo period of its deletion: expired values are not read, and then deleted."""
+    store = open_recall(f"sqlite:{tmp_path / 'recall.db'}", 1 << 20)
+    await store.write({"old": b"x", "new": b"y"})
+    await store.close()
+    with closing(sqlite3.connect(tmp_path / "recall.db")) as database, database:
+        database.execute("UPDATE gateway_recall SET at = at - ? WHERE name = 'old'", (KEPT + 1,))
+    store = open_recall(f"sqlite:{tmp_path / 'recall.db'}", 1 << 20)
+    assert {"new": b"y"} == await store.read(["old", "new"])
+    await store.write({"third": b"z"})
+    await store.close()
+    with closing(sqlite3.connect(tmp_path / "recall.db")) as database:
+        assert [("new",), ("third",)] == database.execute("SELECT name FROM gateway_recall ORDER BY name").fetchall()
 
 
 async def test_while_the_store_is_away_ids_are_refused_and_other_requests_are_served() -> None:

@@ -1,7 +1,7 @@
 """Shared recall stores: bytes by name, for several workers or gateways.
 
-Names are digests that begin with the key's, so nothing here identifies the owner. The oldest values are dropped first:
-a table is cut to its limit, Redis expires values after `KEPT` seconds.
+Names are digests that begin with the key's, so nothing here identifies the owner. Values expire after `KEPT` seconds,
+the undo period of a deleted session. The oldest are dropped first where a table is beyond its limit.
 """
 
 import time
@@ -11,6 +11,7 @@ from typing import Protocol
 from .state import PATIENCE, Database, StateError, open_database, without_password
 
 KEPT = 7 * 86_400  # seconds
+_SWEEP = 3600.0  # seconds between deletions of expired rows
 _AT_ONCE = 500  # names in one query
 _TABLE = (
     "CREATE TABLE IF NOT EXISTS gateway_recall"
@@ -24,6 +25,7 @@ _TRIM = (
     "DELETE FROM gateway_recall WHERE name IN (SELECT name FROM"
     " (SELECT name, SUM(size) OVER (ORDER BY at DESC, name) AS total FROM gateway_recall) AS sized WHERE total > ?)"
 )
+_EXPIRE = "DELETE FROM gateway_recall WHERE at < ?"
 
 
 class RecallStore(Protocol):
@@ -46,13 +48,15 @@ class TableRecall:
         self._database = database
         self._limit = limit
         self._written = 0  # since the table was cut
+        self._swept = 0.0
 
     async def read(self, names: Sequence[str]) -> dict[str, bytes]:
         found: dict[str, bytes] = {}
         for at in range(0, len(names), _AT_ONCE):
             asked = names[at : at + _AT_ONCE]
             marks = ", ".join("?" for _ in asked)
-            rows = await self._database.rows(f"SELECT name, value FROM gateway_recall WHERE name IN ({marks})", *asked)
+            select = f"SELECT name, value FROM gateway_recall WHERE name IN ({marks}) AND at >= ?"
+            rows = await self._database.rows(select, *asked, time.time() - KEPT)
             found |= {name: bytes(value) for name, value in rows}
         return found
 
@@ -62,6 +66,9 @@ class TableRecall:
         if rows:
             await self._database.insert(_WRITE, rows)
             self._written += sum(map(len, values.values()))
+        if now - self._swept > _SWEEP:
+            self._swept = now
+            await self._database.insert(_EXPIRE, [(now - KEPT,)])
         if self._written > self._limit // 10:
             self._written = 0
             await self._database.insert(_TRIM, [(self._limit,)])
