@@ -84,11 +84,18 @@ def is_clean(text: str) -> bool:
 
 def is_clean_value(value: Any) -> bool:
     """Whether every string in a JSON value, keys included, is valid Unicode."""
+    with contextlib.suppress(TypeError):  # huge integers, half surrogates
+        orjson.dumps(value)
+        return True
+    return _is_clean_odd(value)
+
+
+def _is_clean_odd(value: Any) -> bool:
     if isinstance(value, str):
         return is_clean(value)
     if isinstance(value, dict):
-        return all(map(is_clean_value, value)) and all(map(is_clean_value, value.values()))
-    return not isinstance(value, list | tuple) or all(map(is_clean_value, value))
+        return all(map(_is_clean_odd, value)) and all(map(_is_clean_odd, value.values()))
+    return not isinstance(value, list | tuple) or all(map(_is_clean_odd, value))
 
 
 def same(a: Any, b: Any) -> bool:

@@ -239,7 +239,7 @@ def static_losses(source: Any, support: SupportTable, api: str, variant: str | N
         walk.over(source, "$")
     else:
         context = source.context
-        walk.over(source.model, "$.model")
+        walk.model(source.model)
         walk.over(context.system, SYSTEM)
         walk.field("Context.system_role", context.system_role, "$.systemRole")
         walk.over(context.messages, "$.messages")
@@ -308,46 +308,77 @@ _LOST = ("dropped", "weakened", "record")
 _PLAIN = frozenset({int, float, bool})  # values that cannot have losses
 
 
-_Field: TypeAlias = tuple[str, str, Any, Support, bool]
-_TABLES = 100  # classes whose fields are all kept
-_known: dict[int, tuple[SupportTable, dict[type[Struct], tuple[_Field, ...]]]] = {}
+# Of a class: the defaults of its fields; and per field its name, its JSON name, its Support, and whether it is lost.
+_Fields: TypeAlias = tuple[tuple[Any, ...], tuple[tuple[str, str, Support, bool], ...]]
+_TABLES = 100  # whose classes are cached
+_MODELS = 256  # of a table whose losses are cached
 
 
-def _known_fields(support: SupportTable) -> dict[type[Struct], tuple[_Field, ...]]:
-    """Returns what this table implies for the fields of classes. Tables are few and constant."""
-    found = _known.get(id(support))
-    if found is None:  # kept alive here, so that its id stays unique
-        if len(_known) >= _TABLES:
-            _known.clear()
-        found = _known[id(support)] = (support, {})
-    return found[1]
+class _Table:
+    """What a support table implies for the fields of classes, and the losses of the models that were asked before."""
+
+    __slots__ = ("fields", "models", "support")
+
+    def __init__(self, support: SupportTable) -> None:
+        self.support = support  # kept alive here, so that its id stays unique
+        self.fields: dict[type[Struct], _Fields] = {}
+        self.models: dict[tuple[int, str, str], tuple[Any, list[Loss]]] = {}
+
+
+_tables: dict[int, _Table] = {}
+
+
+def _table(support: SupportTable) -> _Table:
+    """Returns the cache of a table. Tables are few and constant."""
+    found = _tables.get(id(support))
+    if found is None:
+        if len(_tables) >= _TABLES:
+            _tables.clear()
+        found = _tables[id(support)] = _Table(support)
+    return found
 
 
 class _Walk:
     """One walk through a source for losses that the table implies; `found` is in source order."""
 
-    __slots__ = ("_known", "api", "found", "support", "variant")
+    __slots__ = ("_fields", "_table", "api", "found", "support", "variant")
 
     def __init__(self, support: SupportTable, api: str, variant: str) -> None:
         self.support = support
         self.api = api
         self.variant = variant
         self.found: list[Loss] = []
-        self._known = _known_fields(support)
+        self._table = _table(support)
+        self._fields = self._table.fields
+
+    def model(self, model: Any) -> None:
+        """Walks over the model of a request. A client asks the same one again and again: its losses are cached."""
+        known, key = self._table.models, (id(model), self.api, self.variant)
+        cached = known.get(key)
+        if cached is None:
+            before, self.found = self.found, []
+            self.over(model, "$.model")
+            if len(known) >= _MODELS:
+                known.clear()
+            cached = known[key] = (model, self.found)  # the model is kept alive, so that its id stays unique
+            self.found = before
+        self.found += cached[1]
 
     def over(self, value: Any, path: str) -> None:
         if isinstance(value, Struct):
-            for (attribute, name, default, support, is_lost), item in zip(
-                self._fields(type(value)), astuple(value), strict=True
-            ):
+            defaults, fields = self._fields.get(type(value)) or self._fields_of(type(value))
+            for item, default, field in zip(astuple(value), defaults, fields, strict=True):
                 if item is default:
                     continue
+                attribute, name, support, is_lost = field
                 if is_lost:
                     if item != default and not self._is_implied(item, support):
                         self.found.append(Loss(f"{path}.{name}", attribute, support.why, support.kind))  # type: ignore[arg-type]
+                elif not item or (kind := type(item)) in _PLAIN or (kind is str and item.isascii()):
+                    continue  # nothing in it can be lost
                 elif attribute == "extra":
                     self.extra(item, f"{path}.extra", support)
-                elif (kind := type(item)) not in _PLAIN and not (kind is str and item.isascii()):
+                else:
                     self.over(item, f"{path}.{name}")
         elif isinstance(value, tuple):
             for at, item in enumerate(value):
@@ -361,14 +392,12 @@ class _Walk:
         elif isinstance(value, CustomMessage) and self.support.get("CustomMessage.role", _NO_ROLE).kind in _LOST:
             self.found.append(Loss(path, value.role, "this wire has no such role", "dropped"))
 
-    def _fields(self, cls: type[Struct]) -> tuple[_Field, ...]:
-        """Per field: its name, its JSON name, its default, its Support, and whether it is lost."""
-        found = self._known.get(cls)
-        if found is None:
-            rows = [(*row, self.support.get(key, KEPT)) for *row, key in _fields(cls)]
-            found = self._known[cls] = tuple(
-                (name, *rest, support, name != "extra" and support.kind in _LOST) for name, *rest, support in rows
-            )
+    def _fields_of(self, cls: type[Struct]) -> _Fields:
+        rows = [(*row, self.support.get(key, KEPT)) for *row, key in _fields(cls)]
+        found = self._fields[cls] = (
+            tuple(default for _, _, default, _ in rows),
+            tuple((one, name, support, one != "extra" and support.kind in _LOST) for one, name, _, support in rows),
+        )
         return found
 
     def field(self, name: str, item: Any, path: str, default: Support = KEPT) -> None:
