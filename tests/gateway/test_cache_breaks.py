@@ -218,3 +218,28 @@ async def test_stored_prompts_take_the_memory_that_is_counted() -> None:
     finally:
         tracemalloc.stop()
     assert taken < 2 << 20
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+async def test_spelling_and_markers_break_no_cache(indent: int | None) -> None:
+    """
+    A client may write the same prompt with other spaces, and moves its cache markers with each turn; a text that
+    another conversation shares does not hide the one that goes on.
+    """
+    prompts = SentPrompts(1 << 20)
+
+    async def ask(*texts: str, marked: int, indent: int | None = None) -> CacheBreak | None:
+        messages: list[dict[str, object]] = [{"content": text} for text in texts]
+        messages[marked]["cache_control"] = {"type": "ephemeral"}
+        body = json.dumps({"tools": [{"name": "t"}], "messages": messages}, indent=indent)
+        return await prompts.sent("key", "p/m", "session", request_of(list(texts)), body.encode())
+
+    assert await ask("a", "b", "c", marked=2) is None
+    assert await ask("a", "b", "c", "d", "e", marked=4, indent=indent) is None
+    assert await ask("a", "b", "c", "d", "e", "f", "g", marked=6) is None
+    found = await ask("a", "b", "c", "D", "e", marked=4, indent=indent)
+    assert found is not None and (found.path, found.byte) == ("$.messages[3]", len('{"content":"'))
+    assert await ask("a", "b", "c", "D", "e", "F", "G", marked=6) is None
+    assert await ask("a", "b", "c", "d", "e", "f", "g", "h", "i", marked=8) is None
+    again = await ask("a", "b", "c", "d", "e", "f", "g", "H", "i", marked=8)
+    assert again is not None and again.path == "$.messages[7]"

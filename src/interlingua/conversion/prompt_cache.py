@@ -8,6 +8,8 @@ cache of the previous request is valid up to the first piece that differs.
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from ..values import jsontext
 
 # Where wires have the parts before the messages, in cache order; and where the messages are.
@@ -47,6 +49,37 @@ def prompt_pieces(body: Any) -> Iterator[Piece]:
             yield Piece(f"$.{key}", jsontext.write(items), "the input")
         for at, item in enumerate(items if isinstance(items, list) else ()):
             yield Piece(f"$.{key}[{at}]", _without_markers(item), f"message {at + 1}")
+
+
+_fields, _items = (msgspec.json.Decoder(kind).decode for kind in (dict[str, msgspec.Raw], list[msgspec.Raw]))
+
+
+def raw_pieces(body: bytes) -> list[msgspec.Raw]:
+    """Returns the JSON of the pieces of a request as views of its body, without parsing them."""
+    try:
+        fields = _fields(body)
+        found = [fields[key] for key in _HEADS if key in fields]
+        for key in _BODIES:
+            first = bytes(memoryview(fields[key])[:1]) if key in fields else b""
+            if first == b"[":
+                found += _items(fields[key])
+            elif first == b'"':
+                found.append(fields[key])
+    except msgspec.DecodeError:  # JSON that only `jsontext` reads
+        return [msgspec.Raw(piece.data) for piece in prompt_pieces(jsontext.read(body))]
+    return found
+
+
+def equal_pieces(before: Sequence[msgspec.Raw], now: Sequence[msgspec.Raw]) -> int:
+    """Returns how many pieces at the beginning are equal, whatever their spelling and their cache markers."""
+    for number, (was, piece) in enumerate(zip(before, now, strict=False)):
+        if was != piece and _canonical(was) != _canonical(piece):
+            return number
+    return min(len(before), len(now))
+
+
+def _canonical(piece: msgspec.Raw) -> bytes:
+    return _without_markers(jsontext.read(bytes(piece)))
 
 
 def _without_markers(value: Any) -> bytes:

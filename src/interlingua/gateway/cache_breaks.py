@@ -8,15 +8,16 @@ begin alike. A prompt is compared with the one with the longest common prefix.
 import asyncio
 from collections import OrderedDict
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
-from ..conversion.prompt_cache import Piece, prompt_pieces, shared_prefix
+from ..conversion.prompt_cache import Piece, equal_pieces, prompt_pieces, raw_pieces, shared_prefix
 from ..values import jsontext
 from ..values.messages import AssistantMessage, UserMessage, text_of
 from ..values.request import Request
 
 _KEPT = 8  # prompts of one conversation
 _OVERHEAD = 400  # bytes of a prompt beside its text
+_PIECE = 64  # bytes of a piece beside its text
 _LARGE = 64 * 1024  # bytes of a prompt above which it is compared beside the event loop
 
 
@@ -40,19 +41,21 @@ class CacheBreak(Struct, frozen=True, kw_only=True):
 class _Prompt:
     """A sent prompt, split into pieces when it is first compared."""
 
-    __slots__ = ("_body", "_parts", "size")
+    __slots__ = ("_body", "_pieces", "size")
 
     def __init__(self, body: bytes) -> None:
         self._body = memoryview(body).tobytes()  # a copy: encoders allocate at least 4 KB for a body
-        self._parts: tuple[Piece, ...] | None = None
+        self._pieces: list[Raw] | None = None
         self.size = _OVERHEAD + len(body)
 
-    def cut(self) -> tuple[Piece, ...]:
-        if self._parts is None:
-            self._parts = tuple(prompt_pieces(jsontext.read(self._body)))
-            self._body = b""
-            self.size = _OVERHEAD + sum(len(part.data) for part in self._parts)
-        return self._parts
+    def pieces(self) -> list[Raw]:
+        if self._pieces is None:
+            self._pieces = raw_pieces(self._body)
+            self.size += _PIECE * len(self._pieces)
+        return self._pieces
+
+    def parsed(self) -> tuple[Piece, ...]:
+        return tuple(prompt_pieces(jsontext.read(self._body)))
 
 
 class SentPrompts:
@@ -98,8 +101,15 @@ class SentPrompts:
 
 def _add(known: list[_Prompt], prompt: _Prompt, model: str) -> CacheBreak | None:
     """Adds a prompt to those of its conversation, in place of the one that it goes on from."""
-    now = prompt.cut()
-    found = [(*shared_prefix(one.cut(), now), one) for one in known]
+    equal = [equal_pieces(one.pieces(), prompt.pieces()) for one in known]
+    most = max(equal)
+    latest = known[equal.index(most)]
+    if equal.count(most) == 1 and most == len(latest.pieces()):  # it only adds to that one: the usual case
+        known.append(prompt)
+        known.remove(latest)
+        return None
+    now = prompt.parsed()
+    found = [(*shared_prefix(one.parsed(), now), one) for one in known]
     shared, difference, before = max(found, key=lambda one: one[0])
     if difference is not None and difference.piece is difference.was:  # the beginning of what was sent, once more
         return None
