@@ -68,6 +68,8 @@ def understood(message: AgentMessage) -> Understood | None:
         return None  # the most frequent case
     if isinstance(message, CustomMessage):
         return _understood_role(message)
+    if not message.extra and (type(message.content) is str or OpaqueBlock not in map(type, message.content or ())):
+        return None  # only opaque blocks and residuals hold values of another wire
     if isinstance(message, ToolResultMessage):
         return _understood_result(message)
     calls, what, extra = _calls_beside(message) if isinstance(message, AssistantMessage) else ([], "", message.extra)

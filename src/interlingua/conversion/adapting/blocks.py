@@ -27,12 +27,17 @@ _ALLOWED: dict[type, tuple[type, ...]] = {
     ToolResultMessage: (TextBlock, *MEDIA),
     SystemMessage: (TextBlock,),
 }
+# Of those, the ones that every target has.
+_COMMON = {role: frozenset(kinds) - {ServerToolCall, ServerToolResult} for role, kinds in _ALLOWED.items()}
 
 
 def drop_unsupported(work: Work) -> None:
     """Drops blocks that a role does not support, and those of other wires."""
+    doubtful = [turn for turn in work.turns if not _COMMON[type(turn.message)].issuperset(map(type, turn.blocks))]
+    if not doubtful:
+        return
     around = {turn: [block for other in step for block in other.blocks] for step in steps(work.turns) for turn in step}
-    for turn in work.turns:
+    for turn in doubtful:
         allowed = _ALLOWED[type(turn.message)]
         kept = []
         for at, block in enumerate(turn.blocks):

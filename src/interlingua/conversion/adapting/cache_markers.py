@@ -270,11 +270,16 @@ def _is_short(cache: CacheMarker) -> bool:
 # --- markers on thinking ---------------------------------------------------------------------------------------------
 
 
+_UNMARKABLE = frozenset({ThinkingBlock, OpaqueBlock})
+
+
 def _move_from_thinking(work: Work, most: int | None) -> None:
     """Moves a marker on thinking, or a bare one after it, to the next block that can carry it, else to an earlier
     one.
     """
     for turn in work.turns:
+        if _UNMARKABLE.isdisjoint(map(type, turn.blocks)):
+            continue
         kept: list[int] = []
         moving: list[tuple[int, CacheMarker, str]] = []  # after which kept block, what, from where
         for at, block in enumerate(turn.blocks):

@@ -23,12 +23,14 @@ def rename_ids(work: Work) -> None:
         if isinstance(turn.message, ToolResultMessage):
             _follow(turn, pending, work)
             continue
+        if not isinstance(turn.message, AssistantMessage):
+            continue
         if row != step:
             step, pending = row, []
             if work.rules.ids is None:  # these wires pair within the step
                 used, seen = set(), Counter()
         for at, block in enumerate(turn.blocks):
-            if isinstance(block, ToolCall) and isinstance(turn.message, AssistantMessage):
+            if isinstance(block, ToolCall):
                 new = fitting(block.id, seen[block.id], work.rules.ids, used)
                 seen[block.id] += 1
                 used.add(new)

@@ -1,7 +1,7 @@
 """Pairs calls and results: drops failed turns, and puts each result after its call."""
 
 from collections.abc import Callable, Iterator
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from ...dialects.registry import WIRES
@@ -87,9 +87,12 @@ def _match_results(turns: list[Turn]) -> dict[tuple[Turn, int], Turn]:
 
     def answer(result: Turn, likely: Callable[[_OpenCall], Any]) -> bool:
         id = result.message.tool_call_id
-        call = max(open_calls.get(id, ()), key=lambda call: (call.ids[0] == id, call.sent, likely(call)), default=None)
-        if call is None:
+        candidates = open_calls.get(id)
+        if not candidates:
             return False
+        call = candidates[0]
+        if len(candidates) > 1:
+            call = max(candidates, key=lambda call: (call.ids[0] == id, call.sent, likely(call)))
         answers[call.turn, call.at] = result
         for id in call.ids:
             open_calls[id].remove(call)
@@ -98,8 +101,8 @@ def _match_results(turns: list[Turn]) -> dict[tuple[Turn, int], Turn]:
     for row, turn in rows(turns):
         if isinstance(turn.message, ToolResultMessage) and not answer(turn, lambda call: call.row):
             early.append(turn)
-        for at, block in enumerate(turn.blocks):
-            if isinstance(block, ToolCall) and isinstance(turn.message, AssistantMessage):
+        for at, block in enumerate(turn.blocks if isinstance(turn.message, AssistantMessage) else ()):
+            if isinstance(block, ToolCall):
                 call = _OpenCall(turn, at, _ids_of(block), row, not _has_failed(turn))
                 for id in call.ids:
                     open_calls.setdefault(id, []).append(call)
@@ -110,11 +113,12 @@ def _match_results(turns: list[Turn]) -> dict[tuple[Turn, int], Turn]:
 
 def rows(turns: list[Turn]) -> Iterator[tuple[int, Turn]]:
     """Yields the turns, each with the number of its row of assistant messages."""
-    row = 0
-    for before, turn in pairwise([None, *turns]):
-        assert turn is not None
-        if isinstance(turn.message, AssistantMessage) and not (before and isinstance(before.message, AssistantMessage)):
+    row, was_assistant = 0, False
+    for turn in turns:
+        is_assistant = isinstance(turn.message, AssistantMessage)
+        if is_assistant and not was_assistant:
             row += 1
+        was_assistant = is_assistant
         yield row, turn
 
 
@@ -155,6 +159,8 @@ def _with_results(step: list[Turn], answers: dict[tuple[Turn, int], Turn], work:
 def _report_moves(work: Work) -> None:
     turns = [turn for turn in work.turns if turn.at is not None]
     places = [turn.at or 0 for turn in turns]
+    if places == sorted(places):
+        return
     furthest = [-1, *accumulate(places, max)]  # of earlier
     nearest = [*reversed([*accumulate(reversed(places), min)]), len(work.source.context.messages)][1:]  # of later
     for at, turn in enumerate(turns):

@@ -29,10 +29,12 @@ def clean_text(work: Work) -> None:
 
 
 def is_blank(block: Block) -> bool:
-    return isinstance(block, TextBlock) and not block.text.strip() and block.text_signature is None
+    return isinstance(block, TextBlock) and (not block.text or block.text.isspace()) and block.text_signature is None
 
 
 def _drop_blanks(turn: Turn, work: Work) -> None:
+    if turn.blocks and not any(map(is_blank, turn.blocks)):
+        return
     kept: list[int] = []
     for at, block in enumerate(turn.blocks):
         if not is_blank(block):

@@ -13,18 +13,22 @@ from .work import Turn, Work
 
 def verify_thinking(work: Work) -> None:
     """Drops reasoning that the target cannot verify (or sends it as text), and foreign signatures."""
+    native: dict[tuple[str | None, str | None], bool] = {}  # by model and api: few have written a conversation
     for step in steps(work.turns):
-        if _verify_step(step, work):
+        for turn in step:
+            author = (turn.message.model, turn.message.api)
+            if author not in native:
+                native[author] = is_native(turn.message, work)
+        if _verify_step(step, native, work):
             work.foreign.update(step)
 
 
-def _verify_step(step: list[Turn], work: Work) -> bool:
+def _verify_step(step: list[Turn], natives: dict[tuple[str | None, str | None], bool], work: Work) -> bool:
     """Whether any of it is another model's, or had thinking that was dropped."""
     foreign = dropped = False
     for at, turn in enumerate(step):
-        native = is_native(turn.message, work)
-        leads_on = any(_remains(block, work.rules) for later in step[at + 1 :] for block in later.blocks)
-        dropped = _verify(turn, native, leads_on, work) or dropped
+        native = natives[turn.message.model, turn.message.api]
+        dropped = _verify(turn, native, step[at + 1 :], work) or dropped
         foreign = foreign or dropped or not native
         if dropped:
             _stand_alone(turn, work)
@@ -42,12 +46,13 @@ def is_native(message: AssistantMessage, work: Work) -> bool:
     return generated == work.home and (here or generated in work.rules.families)
 
 
-def _verify(turn: Turn, native: bool, leads_on: bool, work: Work) -> bool:
-    """Returns whether any thinking was dropped."""
+def _verify(turn: Turn, native: bool, later: list[Turn], work: Work) -> bool:
+    """Returns whether any thinking was dropped. `later`: the rest of its step."""
     kept, dropped = [], False
     for at, block in enumerate(turn.blocks):
         if isinstance(block, ThinkingBlock):
-            follows = leads_on or any(_remains(later, work.rules) for later in turn.blocks[at:])
+            rest = [*turn.blocks[at:], *(block for one in later for block in one.blocks)]
+            follows = any(_remains(block, work.rules) for block in rest)
             why = _unverifiable(block, follows, native, work.rules)
             if why is not None:
                 work.lost(turn.places[at], "thinking", why, "dropped")

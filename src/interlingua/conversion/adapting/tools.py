@@ -18,9 +18,18 @@ def rename_tools(work: Work) -> None:
     """Renames tools that the target refuses, in definitions, calls, results and the forced choice alike."""
     rule, taken = work.rules.names, {tool.name for tool in work.tools or ()}
     forward: dict[str, str] = {}
+    allowed: set[str] = set()  # checked before: calls repeat the names of tools
+
+    def allows(name: str) -> bool:
+        if name in allowed:
+            return True
+        if rule.allows(name):
+            allowed.add(name)
+            return True
+        return False
 
     def fit(name: str, path: str) -> str:
-        if rule.allows(name):
+        if allows(name):
             return name
         if name not in forward:
             forward[name] = fitting(name, 0, rule, {*taken, *forward.values()})
@@ -35,12 +44,11 @@ def rename_tools(work: Work) -> None:
             work.lost("$.tools", "tools", "an empty list of tools is refused", "record")
             work.tools = None
     for turn in work.turns:
-        if isinstance(turn.message, ToolResultMessage) and turn.message.tool_name is not None:
-            name = fit(turn.message.tool_name, f"{turn.path}.toolName" if turn.at is not None else "")
-            if name != turn.message.tool_name:
-                turn.set(tool_name=name)
+        used = turn.message.tool_name if isinstance(turn.message, ToolResultMessage) else None
+        if used is not None and not allows(used):
+            turn.set(tool_name=fit(used, f"{turn.path}.toolName" if turn.at is not None else ""))
         for at, block in enumerate(turn.blocks):
-            if isinstance(block, ToolCall) and not rule.allows(block.name):
+            if isinstance(block, ToolCall) and not allows(block.name):
                 turn.put(at, replace(block, name=fit(block.name, f"{turn.places[at]}.name")))
     choice = work.options.tool_choice
     if choice is not None and not all(map(rule.allows, choice.names)):
