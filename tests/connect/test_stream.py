@@ -14,7 +14,7 @@ from connect.talking import API, KEY, ask, events_of, options, own, saying, unti
 from interlingua.connect.client import Client
 from interlingua.connect.connector import HttpConnector
 from interlingua.connect.providers import PROVIDERS
-from interlingua.connect.stream import Stream, Timeouts
+from interlingua.connect.stream import Alarms, Stream, Timeouts, Watch
 from interlingua.testing import Pace, Server, SlowHeaders, Stall
 from interlingua.values.events import Done, Error, Start, TextDelta, TextEnd, TextStart, ThinkingStart, ToolCallStart
 from interlingua.values.request import StreamOptions
@@ -514,3 +514,38 @@ async def test_the_first_event_does_not_wait_for_what_came_behind_it() -> None:
     assert stream.waiting < 50
     assert stream.message is None
     await stream.aclose()
+
+
+async def test_calls_that_share_a_timer_time_out_each_on_its_own() -> None:
+    """
+    Calls that end in time leave nothing behind; the others end when their own timeout has passed, also those that
+    began later or made progress.
+    """
+    alarms, timeouts = Alarms(), Timeouts(first=0.1, idle=0.1)
+    loop = asyncio.get_running_loop()
+
+    async def waits(delay: float, *, progress: bool = False) -> float:
+        await asyncio.sleep(delay)
+        watch, start = Watch(None, timeouts, alarms), loop.time()
+        try:
+            if progress:
+                await asyncio.sleep(0.06)
+                watch.pause()
+                watch.resume()
+            with pytest.raises(il.TimedOut, match=r"within 0\.1 s"):
+                await watch.during(asyncio.Event().wait())
+        finally:
+            watch.finish()
+        return loop.time() - start
+
+    ended = Watch(None, timeouts, alarms)
+    took = await asyncio.gather(waits(0), waits(0.05), waits(0.05, progress=True), waits(0.3))
+    ended.finish()
+    assert all(one >= 0.09 for one in took) and took[2] >= 0.15
+    assert ended.why is not None and not alarms._due
+
+    quick = Watch(None, timeouts, alarms)
+    quick.finish()
+    assert not alarms._due
+    await asyncio.sleep(0.15)
+    assert quick.why is None

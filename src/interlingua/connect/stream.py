@@ -339,14 +339,45 @@ class Timeouts(Struct, frozen=True, kw_only=True):
 _USUAL = Timeouts()
 
 
+class Alarms:
+    """One timer for the watches of many calls of an event loop that have the same timeouts: the oldest is due first.
+
+    Calls that end in time, as most do, then need no timer of their own.
+    """
+
+    def __init__(self) -> None:
+        self._due: dict[Watch, float] = {}  # in the order in which they began
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, watch: "Watch", due: float) -> None:
+        self._due[watch] = due
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_at(due, self._ring)
+
+    def discard(self, watch: "Watch") -> None:
+        self._due.pop(watch, None)
+
+    def _ring(self) -> None:
+        self._timer, loop = None, asyncio.get_running_loop()
+        now = loop.time()
+        for watch, due in list(self._due.items()):
+            if due > now:
+                self._timer = loop.call_at(due, self._ring)
+                return
+            self._due.pop(watch, None)
+            watch.ring()
+
+
 class Watch:
     """Abort and timeout handling for one attempt. When it ends the attempt, `why` is the reason and pending work stops.
 
-    Progress only moves the deadline; the timer is rescheduled when it fires too early. So an event costs no timer.
+    Progress only moves the deadline; the timer is rescheduled when it fires too early. So an event costs no timer. With
+    `alarms`, the first timer is shared with other attempts.
     """
 
-    def __init__(self, signal: Abort | None, timeouts: Timeouts) -> None:
+    def __init__(self, signal: Abort | None, timeouts: Timeouts, alarms: "Alarms | None" = None) -> None:
         self._loop = asyncio.get_running_loop()
+        self._alarms = alarms
         self._timeouts = timeouts
         self._stop: Callable[[], object] | None = None
         self._interrupted = False  # the task that waits in `during` was cancelled from here
@@ -360,7 +391,10 @@ class Watch:
         self._due = _NEVER if first is None else now + first
         self._timer: asyncio.TimerHandle | None = None
         if self._step != _NEVER and self.why is None:
-            self._timer = self._loop.call_at(now + self._step, self._ring)
+            if alarms is not None:
+                alarms.add(self, now + self._step)
+            else:
+                self._timer = self._loop.call_at(now + self._step, self.ring)
 
     async def during(self, work: Awaitable[Result]) -> Result:
         """Returns the result of some work. If the attempt ends before, the work is cancelled and `why` raised.
@@ -417,6 +451,8 @@ class Watch:
         """Ends the watch."""
         self._finished = True
         self._stop = None
+        if self._alarms is not None:
+            self._alarms.discard(self)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -424,7 +460,8 @@ class Watch:
             self._forget()
             self._forget = None
 
-    def _ring(self) -> None:
+    def ring(self) -> None:
+        """Checks the deadline: the timer's callback."""
         if self._loop.time() >= self._due:
             # What has arrived while the loop was blocked or idle counts first.
             self._timer = None
@@ -433,7 +470,7 @@ class Watch:
             self._rearm()
 
     def _rearm(self) -> None:
-        self._timer = self._loop.call_at(min(self._due, self._loop.time() + self._step), self._ring)
+        self._timer = self._loop.call_at(min(self._due, self._loop.time() + self._step), self.ring)
 
     def _expire(self) -> None:
         if self._finished:

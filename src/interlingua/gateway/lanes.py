@@ -284,7 +284,7 @@ class Attempt:
             key, session = self._exchange.key.name, self._exchange.session
             found = await self._prompts.sent(key, self._place.name, session, self._incoming.request, made.body)
             self._exchange.cache_break = found or self._exchange.cache_break
-        watch = self._watch = Watch(None, self._place.timeouts)
+        watch = self._watch = Watch(None, self._place.timeouts, self._place.alarms)
         try:
             await self._call(made, stream, watch)
         except InterlinguaError as error:

@@ -26,7 +26,7 @@ from ..connect.names import full_name
 from ..connect.registry import models_of
 from ..connect.retry import Breaker, Retry
 from ..connect.retry import Target as BreakerTarget
-from ..connect.stream import Timeouts
+from ..connect.stream import Alarms, Timeouts
 from ..conversion.adapting.repeated import RepeatedAdapter
 from ..dialects import WIRES
 from ..dialects.wire import Wire
@@ -133,6 +133,7 @@ class Place:
         self.wire: Wire | None = WIRES[model.api] if isinstance(connector, HttpConnector) else None
         self.slots = slots
         self.timeouts = timeouts or Timeouts()
+        self.alarms = Alarms()
         self.weight = weight
         self.name = f"{model.provider}/{model.id}"
         self.adapt = RepeatedAdapter(model)
