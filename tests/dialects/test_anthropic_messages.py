@@ -9,6 +9,7 @@ import pytest
 import interlingua as il
 from interlingua.dialects import anthropic as wire
 from interlingua.dialects.framing import AWSEventStream
+from interlingua.values import jsontext
 from interlingua.values.events import Error, TextDelta, ToolCallDelta
 from interlingua.values.folding import unfold
 from interlingua.values.messages import CacheMarker, ServerToolCall, ServerToolResult
@@ -361,3 +362,57 @@ def test_errors_are_typed(status: int, body: Any, kind: type) -> None:
     error = wire.decode_error(status, body, {"retry-after": "2"})
     assert (kind, status, 2.0) == (type(error), error.status, error.retry_after)
     assert wire.encode_error(error)[0] == status
+
+
+USUAL_ANSWER: dict[str, Any] = {
+    "id": "msg_1",
+    "type": "message",
+    "role": "assistant",
+    "model": "claude",
+    "content": [{"type": "text", "text": "Hello"}],
+    "stop_reason": "end_turn",
+    "stop_sequence": None,
+    "usage": {
+        "input_tokens": 1,
+        "cache_creation_input_tokens": 2,
+        "cache_read_input_tokens": 3,
+        "output_tokens": 4,
+    },
+}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"id": ""},
+        {"id": 1},
+        {"type": "other"},
+        {"role": "model"},
+        {"model": ""},
+        {"model": None},
+        {"content": None},
+        {"content": "Hello"},
+        {"stop_reason": "unheard_of"},
+        {"stop_reason": None},
+        {"stop_reason": "tool_use"},
+        {"stop_sequence": "END"},
+        {"usage": None},
+        {"usage": {"input_tokens": True, "output_tokens": 1.0}},
+        {"usage": {**USUAL_ANSWER["usage"], "output_tokens": True}},
+        {"usage": {**USUAL_ANSWER["usage"], "output_tokens": 4.0}},
+        {"usage": {**USUAL_ANSWER["usage"], "service_tier": "standard"}},
+        {"container": None},
+    ],
+)
+@pytest.mark.parametrize("model", [None, "claude", "alias"])
+def test_usual_answers_and_those_beside_them_return_as_they_came(change: dict[str, Any], model: str | None) -> None:
+    """
+    The fast way for answers without a residual takes no answer that has one.
+    """
+    body = {**USUAL_ANSWER, **change}
+    answer = wire.decode_response(body, model=model)
+    assert jsontext.same(wire.encode_response(answer).body, body)
+    assert bool(change) or not (answer.extra or (answer.usage and answer.usage.extra))
+    shuffled = dict(reversed(body.items()))
+    assert jsontext.same(wire.encode_response(wire.decode_response(shuffled, model=model)).body, body)

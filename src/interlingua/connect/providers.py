@@ -140,9 +140,9 @@ def _copilot(request: Request, key: str | None) -> Mapping[str, str]:
 
 
 def has_image(message: Any) -> bool:
-    return isinstance(message, UserMessage | ToolResultMessage) and any(
-        isinstance(block, ImageBlock) for block in (message.content if isinstance(message.content, tuple) else ())
-    )
+    if isinstance(message, (UserMessage, ToolResultMessage)) and type(message.content) is not str:
+        return ImageBlock in map(type, message.content or ())
+    return False
 
 
 def _mistral(request: Request, key: str | None) -> Mapping[str, str]:

@@ -174,9 +174,12 @@ def an_object(value: Any, api: str, path: str = "$") -> dict[str, Any]:
     return value
 
 
+_TEXTS = (bytes, bytearray, str)  # a union would be built anew for each body
+
+
 def body_of(data: Any, api: str) -> Any:
     """A body as JSON values; text and bytes are parsed."""
-    if isinstance(data, bytes | bytearray | str):
+    if isinstance(data, _TEXTS):
         try:
             return jsontext.read(data)
         except FormatError as error:
@@ -345,7 +348,8 @@ STOP_SPELLINGS = {stop: reason for reason, names in _SPELLINGS.items() for stop 
 
 def known_reason(stop: str | None, reasons: Mapping[str, StopReason]) -> StopReason | None:
     """Our stop reason for the wire's value: by the wire's table, else by those of others; None if unknown."""
-    return reasons.get(stop or "") or STOP_SPELLINGS.get((stop or "").lower().replace("-", "_").replace(" ", "_"))
+    stop = stop or ""
+    return reasons.get(stop) or STOP_SPELLINGS.get(stop.lower().replace("-", "_").replace(" ", "_"))
 
 
 def reason_for(stop: str | None, reasons: Mapping[str, StopReason], content: tuple[Block, ...]) -> StopReason:
@@ -354,8 +358,10 @@ def reason_for(stop: str | None, reasons: Mapping[str, StopReason], content: tup
     An unknown value is `stop` if there is usable content, but `length` if the arguments of a call break off.
     """
     known = known_reason(stop, reasons)
+    if known is not None or not stop:
+        return settle(known, content)
     broken = any(isinstance(block, ToolCall) and block.parse_error is not None for block in content)
-    return "length" if stop and known is None and broken else settle(known, content)
+    return "length" if broken else settle(known, content)
 
 
 def own_stop_reason(message: AssistantMessage, reasons: Mapping[str, StopReason]) -> str | None:

@@ -235,13 +235,13 @@ class Recall:
 
 def _holds_more(answer: AssistantMessage) -> bool:
     """Whether some client would echo less than there is: anything beside plain text and calls, or a signer."""
-    return any(
-        not isinstance(block, TextBlock | ToolCall)
-        or bool(block.extra)
-        or (isinstance(block, TextBlock) and bool(block.citations or block.text_signature))
-        or isinstance(block, ToolCall)  # their ids and signatures
-        for block in blocks_of(answer.content)
-    )
+    if type(answer.content) is str:
+        return False
+    for block in answer.content or ():
+        # Of calls: their ids and signatures.
+        if not isinstance(block, TextBlock) or block.extra or block.citations or block.text_signature:
+            return True
+    return False
 
 
 def _put_back(echo: AssistantMessage, answer: AssistantMessage) -> tuple[AssistantMessage, dict[str, str]]:

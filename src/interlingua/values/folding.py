@@ -300,7 +300,7 @@ def settle(reason: StopReason | None, content: tuple[Block, ...]) -> StopReason:
     """
     if reason in ("length", "error", "aborted"):
         return reason
-    if any(isinstance(block, ToolCall) for block in content):
+    if ToolCall in map(type, content):
         return "toolUse"
     if reason is None and not content:
         return "error"

@@ -15,12 +15,12 @@ from .messages import (
     TextBlock,
     ThinkingBlock,
     ToolCall,
-    blocks_of,
 )
 from .request import Context, ToolSpec
 
 IMAGE_TOKENS = 1_200
 _CHARS = 4  # characters per token
+_MEDIA = (ImageBlock, AudioBlock)
 
 
 def estimate(message: AgentMessage) -> int:
@@ -30,8 +30,10 @@ def estimate(message: AgentMessage) -> int:
     if type(message.content) is str:
         return _tokens(len(message.content))
     characters = pictures = 0
-    for block in blocks_of(message.content):
-        if isinstance(block, ImageBlock | AudioBlock) or (isinstance(block, DocumentBlock) and block.text is None):
+    for block in message.content or ():
+        if type(block) is TextBlock:
+            characters += len(block.text)
+        elif isinstance(block, _MEDIA) or (isinstance(block, DocumentBlock) and block.text is None):
             pictures += 1
         else:
             characters += _length(block)

@@ -68,6 +68,8 @@ def decode_answer(wire: dict[str, Any], content: Content, base: AssistantMessage
         stop_detail=stop,
         error_message=f"the provider stopped: {_refusal(wire, stop)}" if reason == "error" else None,
     )
+    if _is_usual(wire) and message.response_id and stop in STOP_REASONS:
+        return message
     blocks, usage = wire.get("content"), wire.get("usage")
     # Content blocks and usage have residuals of their own.
     emitted = _encode_answer(
@@ -76,6 +78,29 @@ def decode_answer(wire: dict[str, Any], content: Content, base: AssistantMessage
         usage if isinstance(usage, dict) else _encode_usage(None),
     )
     return keeping_response(message, API, wire, emitted)
+
+
+def _is_usual(wire: dict[str, Any]) -> bool:
+    """Whether an envelope with an id and a known stop reason has no residual: it would be encoded as it is."""
+    return (
+        wire.keys() == _USUAL.keys()
+        and wire["type"] == "message"
+        and wire["role"] == "assistant"
+        and wire["model"] != ""
+        and list(map(type, wire.values())) == list(map(_USUAL.get, wire))
+    )
+
+
+_USUAL: dict[str, type] = {
+    "id": str,
+    "type": str,
+    "role": str,
+    "model": str,
+    "content": list,
+    "stop_reason": str,
+    "stop_sequence": type(None),
+    "usage": dict,
+}
 
 
 def decode_envelope(wire: dict[str, Any], base: AssistantMessage) -> dict[str, Any]:
@@ -95,6 +120,13 @@ def decode_usage(wire: Any) -> Usage | None:
     if not isinstance(wire, dict):
         return None
     # `input_tokens` excludes cache reads and writes: docs.claude.com/en/docs/build-with-claude/prompt-caching.
+    if wire.keys() == _COUNTS and set(map(type, wire.values())) == {int}:  # nothing is left for a residual
+        return Usage.of(
+            wire["input_tokens"],
+            wire["output_tokens"],
+            cache_read=wire["cache_read_input_tokens"],
+            cache_write=wire["cache_creation_input_tokens"],
+        )
     usage = Usage.of(
         count(wire, "input_tokens"),
         count(wire, "output_tokens"),
@@ -103,6 +135,9 @@ def decode_usage(wire: Any) -> Usage | None:
         reasoning=whole(fields_of(wire.get("output_tokens_details")).get("thinking_tokens")),
     )
     return keeping(usage, API, wire, _encode_usage(usage))
+
+
+_COUNTS = {"input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"}
 
 
 def _encode_usage(usage: Usage | None) -> dict[str, Any]:
