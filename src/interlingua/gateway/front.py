@@ -46,12 +46,11 @@ _SPECIAL = ("transfer-encoding", "content-encoding", "upgrade", "expect", "trail
 class PlainRequest:
     """A plain call: the parts of aiohttp's request that the gateway uses."""
 
-    __slots__ = ("_arrived", "_left", "_parts", "_query", "headers", "path", "transport")
+    __slots__ = ("_arrived", "_left", "_parts", "head", "headers", "transport")
     method = "POST"
 
     def __init__(self, head: "PlainHead", length: int, transport: Any) -> None:
-        self.path = head.path
-        self._query = head.query
+        self.head = head
         self.headers = head.headers
         self.transport = transport
         self._left = length
@@ -59,8 +58,12 @@ class PlainRequest:
         self._arrived: asyncio.Future[None] | None = None
 
     @property
+    def path(self) -> str:
+        return self.head.path
+
+    @property
     def query(self) -> Mapping[str, str]:
-        return dict(reversed(parse_qsl(self._query, keep_blank_values=True)))  # of several, the first counts
+        return dict(reversed(parse_qsl(self.head.query, keep_blank_values=True)))  # of several, the first counts
 
     @property
     def is_whole(self) -> bool:
@@ -89,9 +92,12 @@ class PlainRequest:
 
 
 class PlainHead:
-    """The head of a plain call, except the digits of its length: the next call of a client has the same one."""
+    """The head of a plain call, except the digits of its length: the next call of a client has the same one.
 
-    __slots__ = ("_after", "_before", "asked", "headers", "path", "query")
+    `read`: what the gateway has read of the headers.
+    """
+
+    __slots__ = ("_after", "_before", "asked", "headers", "path", "query", "read")
 
     def __init__(
         self, before: bytes, after: bytes, asked: Door, path: str, query: str, headers: CIMultiDict[str]
@@ -102,6 +108,7 @@ class PlainHead:
         self.path = path
         self.query = query
         self.headers = headers  # without the length
+        self.read: Any = None
 
     def length(self, data: bytes, limits: ClientLimits) -> tuple[int, int] | None:
         """Returns the length of the body and its offset, if these bytes begin with this head."""

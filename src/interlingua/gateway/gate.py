@@ -96,6 +96,8 @@ def is_limited(key: ClientKey) -> bool:
 
 def _check_model(exchange: Exchange) -> None:
     """A key that names models may use them under the named alias, or as `provider/model`."""
+    if exchange.key.models is None:
+        return
     names = [exchange.asked_model]
     if exchange.model is not None:
         names.append(f"{exchange.model.provider}/{exchange.model.id}")

@@ -26,7 +26,7 @@ from ..connect.retry import Breaker, asks_to_wait, elsewhere
 from ..connect.transport import HttpTransport, Transport, whole
 from ..dialects import WIRES
 from ..dialects.provider_errors import as_provider_error, status_of
-from ..dialects.wire import JSON
+from ..dialects.wire import JSON, Wire
 from ..serving import guard
 from ..serving.listener import is_loopback
 from ..serving.problems import HttpProblem
@@ -232,7 +232,7 @@ class Gateway:
         """Answers one plain call."""
         exchange = _exchange(asked)
         try:
-            exchange.key = await self._identify(http)
+            exchange.key = await self._identify(http, asked.wire)
             await self._converse(http, asked, exchange, channel)
         except ConnectionError:
             raise
@@ -258,7 +258,7 @@ class Gateway:
                 code="too_many_connections",
                 retry_after=1.0,
             )
-        exchange.key = await self._identify(http)
+        exchange.key = await self._identify(http, asked.wire)
         if asked.kind in ("call", "rephrased"):
             await self._converse(http, asked, exchange, channel)
             return channel.response
@@ -283,8 +283,8 @@ class Gateway:
             if self._note(exchange):
                 await self._tell(exchange)
 
-    async def _identify(self, http: ClientRequest) -> ClientKey:
-        secret = _secret(http)
+    async def _identify(self, http: ClientRequest, spoken: Wire) -> ClientKey:
+        secret = _read_headers(http, spoken)[0]
         try:
             key = LOCAL if self.gate is None else await self.gate.identify(secret)
         except AuthFailed:
@@ -384,12 +384,8 @@ class Gateway:
             raise BadRequest("the request names no model; set `model`", status=400)
         wanted = request.options.stream if asked.stream is None else asked.stream
         exchange.is_stream = spoken.http.stream_default if wanted is None else wanted
-        exchange.headers = {
-            name: value for name in spoken.http.request_headers if (value := http.headers.get(name)) is not None
-        }
-        exchange.session = request.options.session_id or next(
-            (value for name in _SESSION_HEADERS if (value := http.headers.get(name))), None
-        )
+        _, exchange.headers, session = _read_headers(http, spoken)
+        exchange.session = request.options.session_id or session
         as_array = exchange.is_stream and spoken.http.json_streams and http.query.get("alt") != "sse"
         expanded = False
         if spoken.http.stored_route is not None:
@@ -652,7 +648,7 @@ class Gateway:
 
     async def _message(self, http: web.BaseRequest, data: Any, asked: Door, exchange: Exchange, reply: Reply) -> None:
         """One message of a WebSocket. Its key may have been revoked since the last one."""
-        exchange.key = await self._identify(http)
+        exchange.key = await self._identify(http, asked.wire)
         given = await _aside(len(data), _object, data)
         if given.get("type") != "response.create":
             raise BadRequest(f"unknown message type {given.get('type')!r}; send response.create", status=400)
@@ -940,6 +936,20 @@ def _secret(http: ClientRequest) -> str | None:
         if value:
             return value.strip()
     return http.query.get("key") or None
+
+
+def _read_headers(http: ClientRequest, spoken: Wire) -> tuple[str | None, dict[str, str], str | None]:
+    """The key of a request, the headers that belong to it, and its session. Plain calls of a connection share them."""
+    head = http.head if isinstance(http, PlainRequest) else None
+    if head is not None and head.read is not None:
+        return head.read  # type: ignore[no-any-return]
+    headers = http.headers
+    own = {name: value for name in spoken.http.request_headers if (value := headers.get(name)) is not None}
+    session = next((value for name in _SESSION_HEADERS if (value := headers.get(name))), None)
+    found = (_secret(http), own, session)
+    if head is not None:
+        head.read = found
+    return found
 
 
 _MODEL_IN_PATH = re.compile(r"/models?/([^/:]+)[:/]")  # of Google and Bedrock
