@@ -2,7 +2,13 @@
 
 import asyncio
 
+import aiohttp
+import pytest
+
+from gateway.conftest import settings_for
+from interlingua.gateway import Gateway
 from interlingua.gateway.turns import Turns
+from interlingua.testing import Pace, Server
 
 
 async def test_a_pass_of_the_loop_takes_a_few_large_chunks() -> None:
@@ -63,3 +69,28 @@ async def test_a_busy_moment_leaves_nothing_behind() -> None:
     following = asyncio.ensure_future(turns.take(10_000))
     await asyncio.sleep(0)
     assert following.done()
+
+
+class CountedTurns(Turns):
+    """Counts the turns that streams take."""
+
+    taken = 0
+
+    async def take(self, size: int) -> None:
+        self.taken += 1
+        await super().take(size)
+
+
+@pytest.mark.parametrize("model", ["anthropic-messages", "openai-completions"])
+async def test_streams_of_either_lane_take_turns(model: str, upstream: Server) -> None:
+    """
+    Forwarded streams give way to new ones as translated streams do.
+    """
+    async with Gateway(settings_for(upstream)) as gateway, aiohttp.ClientSession() as session:
+        gateway._turns = turns = CountedTurns()
+        upstream.say("word " * 50, fault=Pace(0.001))
+        body = {"model": model, "max_tokens": 100, "stream": True, "messages": [{"role": "user", "content": "Hi"}]}
+        async with session.post(f"{gateway.url}/v1/messages", json=body) as response:
+            answer = await response.text()
+        assert response.status == 200 and answer.count("word ") >= 1 and "message_stop" in answer
+        assert turns.taken > 1

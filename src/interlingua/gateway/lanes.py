@@ -443,17 +443,22 @@ class Attempt:
                     return
                 watch.pause()
                 watch.resume()
-            chunk, rest = rest or await upstream.chunk(), b""
-            if chunk:
-                await self._turns.take(len(chunk))
-                if getattr(upstream, "arrived", 0):  # while it waited
-                    chunk += await upstream.chunk()
+            chunk, rest = await self._next_chunk(upstream, rest), b""
             if watch.why is not None:
                 raise watch.why
         events = [event for frame in framing.close() for event in decoder.feed(frame)]
         if not events or type(events[-1]) not in (Done, Error):
             events += decoder.close()
         yield events
+
+    async def _next_chunk(self, upstream: Upstream, chunk: bytes = b"") -> bytes:
+        """Returns the next bytes of a stream that has begun, `chunk` first. Streams that begin go ahead."""
+        chunk = chunk or await upstream.chunk()
+        if chunk:
+            await self._turns.take(len(chunk))
+            if getattr(upstream, "arrived", 0):  # while it waited
+                chunk += await upstream.chunk()
+        return chunk
 
     async def _translate(self, head: bytes, framing: Any, made: Outgoing) -> None:
         async for batch in self._batches(head, framing, made):
@@ -593,7 +598,7 @@ class Attempt:
             if fresh:
                 watch.pause()
                 watch.resume()
-            chunk = await upstream.chunk()
+            chunk = await self._next_chunk(upstream)
             if watch.why is not None:
                 raise watch.why
         rest = cutter.close()

@@ -1,19 +1,19 @@
 """Fair scheduling of streams: a response that has begun gives way to those that are about to begin.
 
-An event loop runs everything that is ready before it polls its sockets again. When many streams have much to translate,
-a new request would wait for all of them at each of its steps. So one pass of the loop translates a few kilobytes of the
-streams that have begun, first come first served; the rest waits for the next pass.
+An event loop runs everything that is ready before it polls its sockets again. When many streams have much to translate
+or to forward, a new request would wait for all of them at each of its steps. So one pass of the loop handles a few
+kilobytes of the streams that have begun, first come first served; the rest waits for the next pass.
 """
 
 import asyncio
 from collections import deque
 
 _FREE = 256  # bytes of a chunk that needs no turn
-_BUDGET = 4096  # bytes per pass; the chunk that exceeds it is still translated as a whole
+_BUDGET = 2048  # bytes per pass; the chunk that exceeds it is still handled as a whole
 
 
 class Turns:
-    """The streams of one event loop that have something to translate."""
+    """The streams of one event loop that have something to translate or to forward."""
 
     def __init__(self) -> None:
         self._left = _BUDGET
@@ -21,7 +21,7 @@ class Turns:
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     async def take(self, size: int) -> None:
-        """Waits until `size` bytes may be translated. A few events do not wait: they take less time than a pass."""
+        """Waits until `size` bytes may be handled. A few events do not wait: they take less time than a pass."""
         if size <= _FREE:
             return
         loop = asyncio.get_running_loop()
