@@ -1931,3 +1931,38 @@ def test_a_bare_list_of_messages_is_a_conversation() -> None:
     messages = [{"role": "system", "content": "s"}, USER, {"role": "assistant", "content": "hi", "x": 1}]
     assert wire.encode(wire.decode(messages)).body == messages
     assert wire.encode(wire.decode(json.dumps({"messages": messages}))).body == {"messages": messages}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"stream": False},
+        {"stream": True},
+        {"stream": True, "stream_options": {"include_usage": True}},
+        {"stream": True, "stream_options": {"include_usage": False}},
+        {"stream": True, "stream_options": {"include_usage": 1}},
+        {"stream": True, "stream_options": {"include_usage": True, "other": 1}},
+        {"stream": False, "stream_options": {"include_usage": True}},
+        {"stream_options": {"include_usage": True}},
+        {"stream_options": None},
+        {"stream": None},
+        {"stream": 1},
+        {"max_tokens": 5},
+        {"max_tokens": 5, "max_completion_tokens": 6},
+        {"max_tokens": True},
+        {"max_tokens": None, "max_completion_tokens": 6},
+        {"max_tokens": 5, "stream": False, "temperature": 0.5},
+        {"model": ""},
+    ],
+)
+def test_usual_requests_and_those_beside_them_return_as_they_came(fields: dict[str, Any]) -> None:
+    """
+    The fast way for requests without a residual takes no request that has one.
+    """
+    body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], **fields}
+    request = wire.decode_request(body)
+    assert json.dumps(wire.encode_request(request).body, sort_keys=True) == json.dumps(body, sort_keys=True)
+    stream, limit = fields.get("stream"), fields.get("max_completion_tokens", fields.get("max_tokens"))
+    assert request.options.stream is (stream if isinstance(stream, bool) else None)
+    assert request.options.max_tokens == (limit if type(limit) is int else None)

@@ -51,7 +51,8 @@ def prompt_pieces(body: Any) -> Iterator[Piece]:
             yield Piece(f"$.{key}[{at}]", _without_markers(item), f"message {at + 1}")
 
 
-_fields, _items = (msgspec.json.Decoder(kind).decode for kind in (dict[str, msgspec.Raw], list[msgspec.Raw]))
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_items = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 def raw_pieces(body: bytes) -> list[msgspec.Raw]:

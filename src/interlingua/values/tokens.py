@@ -27,7 +27,7 @@ def estimate(message: AgentMessage) -> int:
     """Estimates the tokens of a message: a quarter of its characters, and a constant for an image."""
     if isinstance(message, CustomMessage):
         return _tokens(len(jsontext.compact(message.fields)))
-    if type(message.content) is str:
+    if isinstance(message.content, str):
         return _tokens(len(message.content))
     characters = pictures = 0
     for block in message.content or ():

@@ -30,6 +30,7 @@ from ..residual import (
     put_back,
     residual,
     restored,
+    same,
     say_tools,
     strings,
     whole,
@@ -379,7 +380,13 @@ def decode_request(body: Any, given: Given) -> Request:
     if len(lists) == len(wire) and "messages" in lists and given.stream is None and not model.id:
         return Request(model=model, context=context, options=Options(), extra=_absent_defaults(compat))
     if compat is PLAIN_HOST and given.model is None and given.stream is None and _is_usual(wire):
-        options = Options(max_tokens=wire.get("max_completion_tokens"), temperature=wire.get("temperature"))
+        is_older = "max_tokens" in wire
+        options = Options(
+            max_tokens=wire.get("max_tokens" if is_older else "max_completion_tokens"),
+            temperature=wire.get("temperature"),
+            stream=wire.get("stream"),
+            extra={API: {"~max_tokens": "max_tokens"}} if is_older else {},
+        )
         return Request(model=model, context=context, options=options)
     request = Request(model=model, context=context, options=decode_options(wire, given, compat))
     bare = replace(context, messages=(), tools=None if context.tools is None else ())
@@ -388,8 +395,15 @@ def decode_request(body: Any, given: Given) -> Request:
 
 def _is_usual(wire: dict[str, Any]) -> bool:
     """Whether a request has only plain fields beside its messages, so that it has no residual."""
-    usual = bool(wire.get("model")) and "messages" in wire and wire.keys() <= _USUAL.keys()
-    return usual and all(type(wire[key]) in _USUAL[key] for key in wire)
+    if not wire.get("model") or "messages" not in wire or not wire.keys() <= _USUAL.keys():
+        return False
+    if "max_tokens" in wire and "max_completion_tokens" in wire:
+        return False
+    # The encoder asks each stream for its usage: a request that does not has a hint.
+    asks_usage = "stream_options" in wire and same(wire["stream_options"], _WITH_USAGE)
+    if asks_usage is not (wire.get("stream") is True) or asks_usage is not ("stream_options" in wire):
+        return False
+    return all(type(wire[key]) in _USUAL[key] for key in wire)
 
 
 _USUAL: dict[str, tuple[type, ...]] = {
@@ -397,8 +411,12 @@ _USUAL: dict[str, tuple[type, ...]] = {
     "messages": (list,),
     "tools": (list,),
     "max_completion_tokens": (int,),
+    "max_tokens": (int,),
     "temperature": (int, float),
+    "stream": (bool,),
+    "stream_options": (dict,),
 }
+_WITH_USAGE = {"include_usage": True}
 
 
 def _absent_defaults(compat: Compat) -> Extra:
