@@ -1,5 +1,6 @@
 """Which byte broke a prompt cache: where a conversation returns, its prompt is compared with what was sent before."""
 
+import asyncio
 import json
 import tracemalloc
 from pathlib import Path
@@ -243,3 +244,17 @@ async def test_spelling_and_markers_break_no_cache(indent: int | None) -> None:
     assert await ask("a", "b", "c", "d", "e", "f", "g", "h", "i", marked=8) is None
     again = await ask("a", "b", "c", "d", "e", "f", "g", "H", "i", marked=8)
     assert again is not None and again.path == "$.messages[7]"
+
+
+async def test_a_prompt_replaces_all_that_it_adds_to() -> None:
+    """
+    Callers that send one prompt at the same time leave several copies; the next prompt is compared with none of them
+    again.
+    """
+    prompts = SentPrompts(10_000_000)
+    long = "x" * 100_000
+    await asyncio.gather(*(sent(prompts, [long, "b", "c"]) for _ in range(4)))
+    assert await sent(prompts, [long, "b", "c", "d", "e"]) is None
+    assert [len(known) for _, known in prompts._kept.values()] == [1]
+    found = await sent(prompts, [long, "b", "C"])
+    assert found is not None and found.path == "$.messages[2]"

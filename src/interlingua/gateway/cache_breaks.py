@@ -102,14 +102,12 @@ class SentPrompts:
 def _add(known: list[_Prompt], prompt: _Prompt, model: str) -> CacheBreak | None:
     """Adds a prompt to those of its conversation, in place of the one that it goes on from."""
     equal = [equal_pieces(one.pieces(), prompt.pieces()) for one in known]
-    most = max(equal)
-    latest = known[equal.index(most)]
-    if equal.count(most) == 1 and most == len(latest.pieces()):  # it only adds to that one: the usual case
-        known.append(prompt)
-        known.remove(latest)
+    closest = [one for one, count in zip(known, equal, strict=True) if count == max(equal)]
+    if all(len(one.pieces()) == max(equal) for one in closest):  # it only adds to them: the usual case
+        known[:] = [*(one for one in known if one not in closest), prompt]
         return None
     now = prompt.parsed()
-    found = [(*shared_prefix(one.parsed(), now), one) for one in known]
+    found = [(*shared_prefix(one.parsed(), now), one) for one in closest]
     shared, difference, before = max(found, key=lambda one: one[0])
     if difference is not None and difference.piece is difference.was:  # the beginning of what was sent, once more
         return None
