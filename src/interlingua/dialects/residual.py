@@ -39,6 +39,9 @@ M = TypeVar("M", bound=AssistantMessage)
 Mint = Callable[[int], str]  # makes the id of the n-th call that has none
 
 
+_SCALARS = frozenset({str, int, float})  # equal ones of the same type are the same JSON
+
+
 def residual(wire: Mapping[str, Any], encoded: Mapping[str, Any]) -> dict[str, Any]:
     """The difference of `wire` from `encoded`: unknown fields as they are, known ones as hints; empty if equal."""
     if same(wire, encoded):
@@ -48,7 +51,8 @@ def residual(wire: Mapping[str, Any], encoded: Mapping[str, Any]) -> dict[str, A
     for key, value in wire.items():
         if key in encoded:
             other = encoded[key]
-            if value is other or (value.__class__ is str and value == other):
+            kind = value.__class__
+            if value is other or (kind in _SCALARS and kind is other.__class__ and value == other):
                 continue  # most are: no call for those
             hint = _hint(value, other)
             if hint:

@@ -5,7 +5,6 @@ surrogates, escaped or raw, become U+FFFD. NaN and Infinity are refused in both 
 `DEPTH_LIMIT`. The common case costs one C call; edge cases take a second attempt.
 """
 
-import contextlib
 import functools
 import math
 import re
@@ -104,10 +103,14 @@ def same(a: Any, b: Any) -> bool:
         return False
     if a is b:  # usually the same object: arguments, schemas
         return True
-    if isinstance(a, dict | list):
-        with contextlib.suppress(TypeError, RecursionError):  # huge integers, half surrogates
+    if isinstance(a, (dict, list)):
+        if not a:
+            return True
+        try:
             if orjson.dumps(a) == orjson.dumps(b):
                 return True
+        except (TypeError, RecursionError):  # huge integers, half surrogates
+            pass
     return not _differs_in_type(a, b)
 
 
@@ -121,7 +124,7 @@ def _differs_in_type(a: Any, b: Any) -> bool:
             if value is not other and type(value) is not str and _differs_in_type(value, other):
                 return True
         return False
-    if isinstance(a, list | tuple):
+    if isinstance(a, (list, tuple)):
         return any(type(x) is not str and _differs_in_type(x, y) for x, y in zip(a, b, strict=True))
     return type(a) is not type(b)
 
