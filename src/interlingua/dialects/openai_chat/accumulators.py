@@ -56,7 +56,7 @@ def joined(value: Any) -> Any:
     if isinstance(value, Pieces):
         return "".join(value)
     if isinstance(value, dict):
-        return {key: joined(item) for key, item in value.items()}
+        return {key: joined(item) if isinstance(item, (dict, list)) else item for key, item in value.items()}
     return [joined(item) for item in value] if isinstance(value, list) else value
 
 

@@ -69,7 +69,9 @@ def read_answer(
         stop_detail=stop,
         error_message=_error_message(stop, choice or envelope, content) if reason == "error" else None,
     )
-    extra_fields = {**residual(envelope, encode_envelope(message, compat)), **beside}
+    # The usage keeps a residual of its own, so encoding it gives what it was decoded from.
+    encoded = encode_envelope(message, compat, usage=envelope.get("usage"))
+    extra_fields = {**residual(envelope, encoded), **beside}
     if choice is None:
         extra_fields[NONE] = True
     elif rest := residual(choice, _encode_choice_shell(message)):
@@ -79,8 +81,9 @@ def read_answer(
 
 def reason_of(stop: str | None, content: tuple[Block, ...]) -> StopReason:
     """Our stop reason. A refusal is an error, whatever `finish_reason` is."""
-    if any(isinstance(block, TextBlock) and block.refusal for block in content):
-        return "error"
+    for block in content:
+        if isinstance(block, TextBlock) and block.refusal:
+            return "error"
     # An unknown value may mean that the answer was cut off: its calls must not run.
     if stop and known_reason(stop, STOP_REASONS) is None and any(isinstance(block, ToolCall) for block in content):
         return "length"
@@ -156,7 +159,8 @@ def _encoded_answer(message: AssistantMessage, compat: Compat, report: Reporter)
     )
 
 
-def encode_envelope(message: AssistantMessage, compat: Compat) -> dict[str, Any]:
+def encode_envelope(message: AssistantMessage, compat: Compat, *, usage: Any = None) -> dict[str, Any]:
+    """The answer without its choices; `usage` is the usage of the message as encoded, if it is known."""
     wire = {
         "id": message.response_id or generated_id(message, "chatcmpl-"),
         "object": "chat.completion",
@@ -164,7 +168,7 @@ def encode_envelope(message: AssistantMessage, compat: Compat) -> dict[str, Any]
         "model": message.response_model or message.model or "",
     }
     if message.usage is not None:
-        wire["usage"] = encode_usage(message.usage, compat)
+        wire["usage"] = usage or encode_usage(message.usage, compat)
     return wire
 
 

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from msgspec.structs import replace
 
 from ...values import jsontext
+from ...values.folding import is_bare
 from ...values.losses import QUIET, Reporter
 from ...values.messages import (
     AudioBlock,
@@ -269,6 +270,10 @@ def encode_assistant(
     blocks: Iterable[Block], residual: Mapping[str, Any], compat: Compat, report: Reporter, *, answer: bool
 ) -> dict[str, Any]:
     """Encodes blocks as an assistant message."""
+    if not residual and isinstance(blocks, tuple) and len(blocks) == 1:  # nearly every answer is one plain text
+        block = blocks[0]
+        if isinstance(block, TextBlock) and block.text and is_bare(block):
+            return {"role": "assistant", "content": block.text}
     assistant_encode = _AssistantEncode(residual, compat, report, answer=answer)
     for at, block in enumerate(blocks):
         report.block = at

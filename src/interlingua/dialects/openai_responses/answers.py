@@ -64,7 +64,8 @@ def decode_answer(wire: dict[str, Any], content: tuple[Block, ...], base: Assist
         stop_detail=stop,
         error_message=_explained(stop, content) if given is None and failed else given,
     )
-    return keeping_response(message, API, wire, _encode_answer(message, [], QUIET))
+    # The usage keeps a residual of its own, so encoding it gives what it was decoded from.
+    return keeping_response(message, API, wire, _encode_answer(message, [], QUIET, usage=wire.get("usage")))
 
 
 def decode_envelope(wire: Mapping[str, Any], base: AssistantMessage) -> dict[str, Any]:
@@ -90,8 +91,10 @@ def _wire_stop_reason(wire: Mapping[str, Any]) -> str | None:
 
 def _reason(stop: str | None, status: Any, content: tuple[Block, ...]) -> StopReason:
     known = known_reason(stop, STOP_REASONS) or ("length" if status == "incomplete" else None)
-    if known in (None, "stop") and any(isinstance(block, TextBlock) and block.refusal for block in content):
-        return "error"
+    if known in (None, "stop"):
+        for block in content:
+            if isinstance(block, TextBlock) and block.refusal:
+                return "error"
     return settle(known, content)
 
 
@@ -142,8 +145,13 @@ def answer_encoded(
     return put_back(body, extra_fields[RESPONSE]) if RESPONSE in extra_fields else body | _echoed(request)
 
 
-def _encode_answer(message: AssistantMessage, output: list[Any], report: Reporter) -> dict[str, Any]:
-    """The envelope, with all required fields; unknown settings have their defaults."""
+def _encode_answer(
+    message: AssistantMessage, output: list[Any], report: Reporter, *, usage: Any = None
+) -> dict[str, Any]:
+    """The envelope, with all required fields; unknown settings have their defaults.
+
+    `usage` is the usage of the message as encoded, if it is known.
+    """
     content = blocks_of(message.content)
     stop = encoded_stop(message, content)
     if report is not QUIET:
@@ -166,7 +174,7 @@ def _encode_answer(message: AssistantMessage, output: list[Any], report: Reporte
         "tool_choice": "auto",
         "tools": [],
         "top_p": None,
-        "usage": _encode_usage(message.usage),
+        "usage": None if message.usage is None else usage or _encode_usage(message.usage),
     }
 
 
