@@ -85,17 +85,15 @@ class SSE(Framing):
 
     def _read_block(self, block: bytes, eol: bytes, frames: list[Frame]) -> None:
         """Read one whole event. Its head is remembered: most events that follow have the same."""
-        first, more, second = block.partition(eol)
-        if first.startswith(b"data: "):
-            self._head, self._head_event, data = b"data: ", "", first[6:]
-            is_plain = not more
-        elif first.startswith(b"event: ") and second.startswith(b"data: ") and len(first) <= _LONGEST_NAME_LINE:
-            self._head, self._head_event = first + eol + b"data: ", first[7:].decode("utf-8", "replace")
-            is_plain, data = eol not in second, second[6:]
-        else:
-            is_plain = False
-        if is_plain:
-            frames.append(Frame(data, self._head_event))
+        end = block.find(eol)
+        data = 0  # where it begins
+        if block.startswith(b"data: "):
+            self._head, self._head_event, data = b"data: ", "", 6
+        elif block.startswith(b"event: ") and 0 <= end <= _LONGEST_NAME_LINE and block.startswith(eol + b"data: ", end):
+            data = end + len(eol) + 6
+            self._head, self._head_event = block[:data], block[7:end].decode("utf-8", "replace")
+        if data and block.find(eol, data) < 0:
+            frames.append(Frame(block[data:], self._head_event))
             return
         for line in block.split(eol):
             self._read_line(line, frames)
