@@ -333,6 +333,8 @@ def _known(connector: Connector, model: ModelDescriptor, catalogue: Catalogue) -
         known = catalogue.describe(connector.provider, model.id)
     if known is None:
         return model
+    if model == ModelDescriptor(id=known.id, provider=known.provider):
+        return known  # the name is all that was given
     given = {name: value for name, value in asdict(model).items() if value}
     if known.compat and model.compat:
         given["compat"] = {**known.compat, **model.compat}

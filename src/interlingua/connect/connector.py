@@ -63,6 +63,7 @@ LARGEST_ANSWER = MAX_BODY  # of one that comes whole: it may hold pictures
 LARGE_ANSWER = 256 * 1024  # bytes from which an answer is parsed in a thread
 _MOST_VALUES = 2_000_000  # in a large answer: `[],[],…` becomes twenty times its size in memory
 _LONGEST_PAGE = 16 * 1024
+_MOST_COMPLETED = 64  # descriptions of models that a connector keeps
 # Bytes that are decoded at a time: few at first, so that the first event does not wait for the rest of a burst.
 _FIRST_PIECE, _LARGEST_PIECE = 2048, 16 * 1024
 
@@ -108,6 +109,7 @@ class HttpConnector:
         self._transport = transport
         self._auth = auth
         self._models = models
+        self._completed: dict[str, tuple[ModelDescriptor, ModelDescriptor]] = {}  # by model id
 
     @property
     def models(self) -> Sequence[ModelDescriptor]:
@@ -119,14 +121,25 @@ class HttpConnector:
         return self._models
 
     def complete(self, model: ModelDescriptor) -> ModelDescriptor:
-        """Completes a model's descriptor with the facts of the row; its own take precedence."""
+        """Completes a model's descriptor with the facts of the row; its own take precedence.
+
+        The result for the last description of an id is kept, so that what is derived from it can be kept, too.
+        """
+        given, known = self._completed.get(model.id, (None, None))
+        if known is not None and given == model:
+            return known
         route = self._route(model)
-        return replace(
+        found = replace(
             model,
             provider=model.provider or self.provider,
             api=model.api or route.api,
             compat={**self.row.compat, **route.compat, **(model.compat or {})} or None,
         )
+        if not model.compat:  # a caller may change its dictionary
+            if len(self._completed) >= _MOST_COMPLETED:
+                self._completed.clear()
+            self._completed[model.id] = model, found
+        return found
 
     def _route(self, model: ModelDescriptor) -> Route:
         """Returns the route of this model. One that specifies its wire is on no route of another wire."""

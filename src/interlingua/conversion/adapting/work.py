@@ -1,12 +1,13 @@
 """The mutable state of a request while it is adapted: its messages, the changes, and the losses."""
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from ...dialects import Wire
 from ...dialects.foreign_blocks import understood
-from ...dialects.generations import UNKNOWN, generation
+from ...dialects.generations import UNKNOWN, Generation, generation
 from ...dialects.limits import TargetLimits
 from ...dialects.registry import WIRES, canonical
 from ...dialects.targets import family, limits_of, vendor
@@ -104,9 +105,8 @@ class Work:
     def __init__(self, request: Request, target: ModelDescriptor | str, thinking: str) -> None:
         self.source = request
         self.model = _model(request, target)
-        self.rules: TargetLimits = limits_of(self.model)
-        self.home = family(self.model.id, self.model.api)
-        self.generation = generation(self.model)
+        facts = _facts_of(self.model)
+        self.rules, self.home, self.generation = facts.limits, facts.home, facts.generation
         if isinstance(target, str) and request.model.api != target:
             self.home = vendor(target) or self.home  # still the id of the model that is being replaced
             if request.model.api and family(self.model.id, None) not in self.rules.families:
@@ -178,6 +178,41 @@ class Work:
     def lost(self, path: str, what: str, why: str, severity: Severity = "weakened") -> None:
         if path.startswith("$"):  # without a place in the source it was added on the way, and loses nothing
             self.losses.append(Loss(path, what, why, severity))
+
+
+class _Facts(NamedTuple):
+    """What is derived from the description of a model, and copies of what it was derived from."""
+
+    model: ModelDescriptor
+    wire: Wire | None
+    compat: dict[str, Any] | None
+    extra: dict[str, Any]
+    limits: TargetLimits
+    home: str | None
+    generation: Generation
+
+
+_MOST_FACTS = 64
+_FACTS: dict[int, _Facts] = {}  # by the identity of the model, which is kept and so stays unique
+
+
+def _facts_of(model: ModelDescriptor) -> _Facts:
+    """Returns the facts of a model. Connectors describe a model by the same value in every call, hence the cache."""
+    wire, known = WIRES.get(model.api), _FACTS.get(id(model))
+    if known is None or known.wire is not wire or known.compat != model.compat or known.extra != model.extra:
+        known = _Facts(
+            model=model,
+            wire=wire,
+            compat=None if model.compat is None else dict(model.compat),
+            extra=dict(model.extra),
+            limits=limits_of(model),
+            home=family(model.id, model.api),
+            generation=generation(model),
+        )
+        if len(_FACTS) >= _MOST_FACTS:
+            _FACTS.clear()
+        _FACTS[id(model)] = known
+    return known
 
 
 def _model(request: Request, target: ModelDescriptor | str) -> ModelDescriptor:
