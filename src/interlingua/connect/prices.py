@@ -44,6 +44,13 @@ CATALOGUE = "catalogue"
 # The names of rates: those of the buckets, then parts of a bucket that some models price apart (else as the bucket).
 BUCKETS = ("input", "output", "cache_read", "cache_write")
 PARTS = ("cache_write_1h", "input_audio", "cache_read_audio", "output_audio", "output_image", "output_reasoning")
+# The counts in `UsageDetail` that are part of a bucket, in the order in which they are charged.
+_PARTS_OF = {
+    "input": ("input_audio",),
+    "cache_read": ("cache_read_audio",),
+    "cache_write": ("cache_write_1h",),
+    "output": ("output_audio", "output_image"),
+}
 FEES = ("web_search", "request")  # dollars per thousand
 
 # Words for the ordinary service, which change no price.
@@ -63,29 +70,21 @@ FACTORS_FOR_FRESH = frozenset({"google", "aws"})
 
 def total(usage: Usage, rates: Rates, factor: float = 1.0) -> Cost | None:
     """Returns the cost of one request, or None if a required price is unknown."""
-    if not any(name in rates for name in BUCKETS):
+    if rates.keys().isdisjoint(BUCKETS):
         return None
     given, size = usage_detail(usage), usage.input + usage.cache_read + usage.cache_write
-    reasoning = usage.reasoning or 0 if "output_reasoning" in rates else 0
-    amounts: dict[str, tuple[int, dict[str, int]]] = {
-        "input": (usage.input, {"input_audio": given.input_audio}),
-        "cache_read": (usage.cache_read, {"cache_read_audio": given.cache_read_audio}),
-        "cache_write": (usage.cache_write, {"cache_write_1h": given.cache_write_1h}),
-        "output": (
-            usage.output,
-            {
-                "output_reasoning": reasoning,
-                "output_audio": given.output_audio,
-                "output_image": given.output_image,
-            },
-        ),
-    }
     sums: dict[str, float] = {}
-    for bucket, (tokens, parts) in amounts.items():
-        charged = _charged(tokens, parts, bucket, rates, size) if tokens > 0 else 0.0
-        if charged is None:
-            return None
-        sums[bucket] = charged * factor
+    for bucket, names in _PARTS_OF.items():
+        tokens, charged = getattr(usage, bucket), 0.0
+        if tokens > 0:
+            parts = [(name, getattr(given, name)) for name in names] if given is not _NO_DETAIL else []
+            if bucket == "output" and usage.reasoning and "output_reasoning" in rates:
+                parts.insert(0, ("output_reasoning", usage.reasoning))
+            cost = _charged(tokens, parts, bucket, rates, size)
+            if cost is None:
+                return None
+            charged = cost * factor
+        sums[bucket] = charged
     fees = _fees(given, rates)
     if fees is None:
         return None
@@ -93,13 +92,13 @@ def total(usage: Usage, rates: Rates, factor: float = 1.0) -> Cost | None:
     return Cost(**sums, total=fsum((*sums.values(), fees)), extra=extra)
 
 
-def _charged(rest: int, parts: Mapping[str, int], bucket: str, rates: Rates, size: int) -> float | None:
+def _charged(rest: int, parts: list[tuple[str, int]], bucket: str, rates: Rates, size: int) -> float | None:
     """What a bucket costs, part by part and then the rest of it.
 
     No part is larger than what is left: a wire that tells too much adds none.
     """
     millionths = 0.0
-    for name, given in (*parts.items(), (bucket, rest)):
+    for name, given in (*parts, (bucket, rest)):
         tokens = rest if name == bucket or given > rest else given
         if tokens <= 0:
             continue
@@ -141,7 +140,10 @@ def usage_detail(usage: Usage) -> UsageDetail:
         wire = WIRES.get(api)
         if wire is not None and wire.usage_detail is not None and isinstance(residual, dict):
             return wire.usage_detail(_with_hints(residual))
-    return UsageDetail()
+    return _NO_DETAIL
+
+
+_NO_DETAIL = UsageDetail()
 
 
 def reported_cost(usage: Usage) -> Cost | None:
@@ -156,7 +158,10 @@ def reported_cost(usage: Usage) -> Cost | None:
 def service_tier(message: AssistantMessage) -> str | None:
     """Returns the service tier of the response, which may differ from the requested one."""
     named = usage_detail(message.usage).tiers if message.usage is not None else ()
-    given = [tier for tier in (_envelope_tier(message), *named) if tier is not None]
+    envelope = _envelope_tier(message)
+    if not named:
+        return envelope
+    given = [tier for tier in (envelope, *named) if tier is not None]
     special = [tier for tier in given if tier and tier.lower() not in ORDINARY_TIERS]
     return "+".join(dict.fromkeys(special)) or next(iter(given), None)
 

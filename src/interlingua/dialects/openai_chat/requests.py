@@ -563,7 +563,8 @@ def _encode_host(body: dict[str, Any], compat: Compat) -> None:
 
 
 def path(model: str, stream: bool, *, quirks: Quirks = None) -> str:
-    return compat_of(quirks).path.replace("{model}", quote(model, safe=""))
+    path = compat_of(quirks).path
+    return path.replace("{model}", quote(model, safe="")) if "{" in path else path
 
 
 decode, encode = conversation_codec(API, decode_request, encode_request)
