@@ -15,8 +15,10 @@ from interlingua.connect.client import Client
 from interlingua.connect.connector import HttpConnector
 from interlingua.connect.providers import PROVIDERS
 from interlingua.connect.stream import Alarms, Stream, Timeouts, Watch
+from interlingua.dialects import WIRES
 from interlingua.testing import Pace, Server, SlowHeaders, Stall
 from interlingua.values.events import Done, Error, Start, TextDelta, TextEnd, TextStart, ThinkingStart, ToolCallStart
+from interlingua.values.folding import unfold
 from interlingua.values.request import StreamOptions
 from laws.grammar import faults
 
@@ -549,3 +551,58 @@ async def test_calls_that_share_a_timer_time_out_each_on_its_own() -> None:
     assert not alarms._due
     await asyncio.sleep(0.15)
     assert quick.why is None
+
+
+class _Canned:
+    """A transport that responds to every request with the same bytes."""
+
+    class Reply:
+        status = 200
+        ended = False
+
+        def __init__(self, body: bytes, kind: str) -> None:
+            self._body = body
+            self.headers = {"Content-Type": kind}
+
+        async def chunk(self) -> bytes:
+            chunk, self._body, self.ended = self._body, b"", True
+            return chunk
+
+        def close(self) -> None: ...
+
+    def __init__(self, body: bytes, kind: str) -> None:
+        self._body = body
+        self._kind = kind
+
+    async def send(self, *_: Any) -> Reply:
+        return self.Reply(self._body, self._kind)
+
+
+@pytest.mark.parametrize("api", [*WIRES])
+async def test_a_finished_call_leaves_nothing_to_the_garbage_collector(api: str) -> None:
+    """Conversations may be large: they are freed when the call ends, not at some later collection."""
+    codec = il.dialect(api)
+    content = (il.TextBlock(text="Hello"), il.ToolCall(id="call_1", name="look", arguments={"at": "a"}))
+    answer = il.AssistantMessage(content=content, stop_reason="toolUse", usage=il.Usage.of(1, 2))
+    encoder = codec.StreamEncoder()
+    body = b"".join(map(encoder.feed, unfold(answer))) + encoder.close()
+    model = il.ModelDescriptor(id="m", provider="own", api=api, base_url="http://127.0.0.1:1")
+    client = Client(transport=_Canned(body, WIRES[api].http.content_type))
+
+    async def call() -> None:
+        events = [event async for event in client.stream(model, "Hi", api_key=KEY)]
+        assert isinstance(events[-1], Done), events[-1]
+
+    await call()
+    gc.collect()
+    gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        await call()
+        gc.collect()
+        left = {type(one).__qualname__ for one in gc.garbage}
+    finally:
+        gc.set_debug(0)
+        gc.enable()
+        gc.garbage.clear()
+    assert not left & {"Exchange", "Attempts", "Stream", "StreamDecoder", "Recorder", "Request", "AssistantMessage"}

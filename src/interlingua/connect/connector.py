@@ -615,7 +615,7 @@ class Exchange:
             self._decoding.restoring(self._restore)
             scrubbing = getattr(self._decoding, "scrubbing", None)
             if scrubbing is not None:
-                scrubbing(self._cleaned)
+                scrubbing(functools.partial(_cleaned, self._secrets))  # not a method: that would be a cycle
             self._is_cleaned = scrubbing is not None  # a wire of a plugin may have none
         return self._decoding
 
@@ -680,7 +680,7 @@ class Exchange:
         answer = codec.decode_response(body, **fields)
         if self._restore is not None:
             answer = replace(answer, content=tuple(map(self._restore, blocks_of(answer.content))))
-        answer = self._cleaned(answer)
+        answer = _cleaned(self._secrets, answer)
         if answer.stop_reason == "error" and (given := error_in(body)) is not None:
             self._decoder.failure = codec.decode_error(0, {"error": given})
         events = list(unfold(answer))
@@ -720,9 +720,9 @@ class Exchange:
         last = events[-1] if events else None
         if isinstance(last, Done):
             if not self._is_cleaned:
-                events[-1] = Done(last.reason, self._cleaned(last.message))
+                events[-1] = Done(last.reason, _cleaned(self._secrets, last.message))
         elif isinstance(last, Error):
-            events[-1] = last = Error(last.reason, self._without_secrets(last.error))
+            events[-1] = last = Error(last.reason, _without_secrets(self._secrets, last.error))
             self.failure = self._scrubbed(self._decoder.failure or failure_of(last.error))
         return events
 
@@ -730,35 +730,35 @@ class Exchange:
         self.failure = self._scrubbed(failure)
         events = self._decoder.close(str(failure), aborted=isinstance(failure, Aborted))
         if events and isinstance(last := events[-1], Error):
-            events[-1] = Error(last.reason, self._without_secrets(last.error))
+            events[-1] = Error(last.reason, _without_secrets(self._secrets, last.error))
         return events
-
-    def _cleaned(self, message: AssistantMessage) -> AssistantMessage:
-        """The message without secrets. Most have none, which is seen quickly: fields about an answer are short."""
-        about = f"{message.stop_detail} {message.response_id} {message.response_model}"
-        if len(about) > _LONGEST_ABOUT:
-            return self._without_secrets(message)
-        usage = message.usage.extra if message.usage is not None else None
-        if message.extra or usage:
-            about += f"{message.extra}{usage}"
-        for key in self._secrets:
-            if key and key in about:
-                return self._without_secrets(message)
-        return message
-
-    def _without_secrets(self, message: AssistantMessage) -> AssistantMessage:
-        """The message without secrets in what the provider says about it; its content is the model's own."""
-        clean = functools.partial(scrub, secrets=self._secrets)
-        fields = ("error_message", "stop_detail", "response_id", "response_model")
-        changed: dict[str, Any] = {
-            name: clean(text) for name in fields if isinstance(text := getattr(message, name), str)
-        }
-        if message.usage is not None and message.usage.extra:
-            changed["usage"] = replace(message.usage, extra=_scrubbed_value(message.usage.extra, clean))
-        return replace(message, **changed, extra=_scrubbed_value(message.extra, clean))
 
     def _scrubbed(self, failure: InterlinguaError) -> InterlinguaError:
         return without_frames(scrubbed(failure, functools.partial(scrub, secrets=self._secrets)))
+
+
+def _cleaned(secrets: Sequence[str | None], message: AssistantMessage) -> AssistantMessage:
+    """Returns the message without secrets. Most have none, which is seen quickly: fields about an answer are short."""
+    about = f"{message.stop_detail} {message.response_id} {message.response_model}"
+    if len(about) > _LONGEST_ABOUT:
+        return _without_secrets(secrets, message)
+    usage = message.usage.extra if message.usage is not None else None
+    if message.extra or usage:
+        about += f"{message.extra}{usage}"
+    for key in secrets:
+        if key and key in about:
+            return _without_secrets(secrets, message)
+    return message
+
+
+def _without_secrets(secrets: Sequence[str | None], message: AssistantMessage) -> AssistantMessage:
+    """Returns the message without secrets in what the provider says about it; its content is the model's own."""
+    clean = functools.partial(scrub, secrets=secrets)
+    fields = ("error_message", "stop_detail", "response_id", "response_model")
+    changed: dict[str, Any] = {name: clean(text) for name in fields if isinstance(text := getattr(message, name), str)}
+    if message.usage is not None and message.usage.extra:
+        changed["usage"] = replace(message.usage, extra=_scrubbed_value(message.usage.extra, clean))
+    return replace(message, **changed, extra=_scrubbed_value(message.extra, clean))
 
 
 def check_size(body: bytes, api: str, *, largest: int = LARGEST_ANSWER, values: int = _MOST_VALUES) -> None:

@@ -346,6 +346,7 @@ class StreamDecoder(Decoder):
             self.failure = decode_error(0, {"error": choice["error"]})
         usage = self._usage(find_usage(self._shell, self._choice))
         self._record.end(read_answer(self._shell, choice, content, beside, self._given, self._compat, usage))
+        del self._block, self._calls, self._details  # they refer to this decoder: no cycle is left to collect
 
     def _close_blocks(self) -> None:
         self._calls.close()
