@@ -5,6 +5,7 @@ The passes run in a fixed order, and none undoes an earlier one: running them tw
 history never changes how a shorter one was adapted (providers cache by prefix).
 """
 
+import functools
 import re
 from collections.abc import Callable
 from typing import Literal, get_args
@@ -16,8 +17,10 @@ from ...values.messages import (
     AssistantMessage,
     Block,
     DocumentBlock,
+    OpaqueBlock,
     SystemMessage,
     TextBlock,
+    ThinkingBlock,
     ToolCall,
     ToolResultMessage,
     blocks_of,
@@ -29,7 +32,7 @@ from ..inputs import Given, request_of
 from ..media import MEDIA
 from . import custom_tools
 from .blocks import drop_unsupported, fit_arguments
-from .cache_markers import fit_markers
+from .cache_markers import fit_markers, move_from_thinking
 from .cache_placing import place_markers
 from .ids import rename_ids
 from .media_blocks import accompany_documents, fit_media, move_result_media
@@ -55,13 +58,13 @@ class Adapted(tuple[Request, tuple[Loss, ...]]):
     _custom: dict[str, str]
 
     def __new__(cls, work: Work) -> "Adapted":
-        made = super().__new__(cls, (work.request(), tuple(dict.fromkeys(work.losses))))
+        made = super().__new__(cls, (work.request(), tuple(dict.fromkeys(work.losses)) if work.losses else ()))
         made.ids = work.ids
         made.names = work.names
         made.warnings = tuple(work.warnings)
         made._custom = work.restored
-        made.places = tuple(turn.at for turn in work.turns)
-        made._blocks = tuple(turn.places for turn in work.turns)
+        made.places = tuple([turn.at for turn in work.turns])
+        made._blocks = tuple([turn.places for turn in work.turns])
         made._tools = work.tool_places
         made._system_moved = work.system != work.source.context.system
         return made
@@ -153,10 +156,8 @@ def adapt(
     """
     work = Work(request if isinstance(request, Request) else request_of(request), target, thinking)
     work.caching = caching
-    kinds = work.kinds()
-    for repair, concerned in PASSES:
-        if concerned is None or not kinds.isdisjoint(concerned):
-            repair(work)
+    for repair in _passes_for(work.kinds()):
+        repair(work)
     return Adapted(work)
 
 
@@ -199,9 +200,16 @@ PASSES: tuple[tuple[Callable[[Work], None], tuple[type, ...] | None], ...] = (
     (part_results_from_user, _CALLS),
     (accompany_documents, (DocumentBlock,)),
     (place_markers, None),
+    (move_from_thinking, (ThinkingBlock, OpaqueBlock)),
     (fit_markers, None),
     (fit_schemas, (ToolSpec, ToolCall, OutputSchema)),
     (fit_options, None),
     (end_with_user, (AssistantMessage,)),
     (_warn_of_overflow, None),
 )
+
+
+@functools.lru_cache(maxsize=256)
+def _passes_for(kinds: frozenset[type]) -> tuple[Callable[[Work], None], ...]:
+    """The passes for a request that holds values of these kinds."""
+    return tuple(repair for repair, concerned in PASSES if concerned is None or not kinds.isdisjoint(concerned))

@@ -97,10 +97,9 @@ def _system_putter(work: Work, at: int) -> Callable[[Any], None]:
 
 def fit_markers(work: Work) -> None:
     """Adjusts markers to the positions, number and lifetimes that the target supports."""
-    most = _most(work)
-    _move_from_thinking(work, most)
     if not _has_markers(work):
         return
+    most = _most(work)
     if most == 0:
         _strip(work)
         return
@@ -273,10 +272,11 @@ def _is_short(cache: CacheMarker) -> bool:
 _UNMARKABLE = frozenset({ThinkingBlock, OpaqueBlock})
 
 
-def _move_from_thinking(work: Work, most: int | None) -> None:
+def move_from_thinking(work: Work) -> None:
     """Moves a marker on thinking, or a bare one after it, to the next block that can carry it, else to an earlier
     one.
     """
+    most = _most(work)
     for turn in work.turns:
         if _UNMARKABLE.isdisjoint(map(type, turn.blocks)):
             continue

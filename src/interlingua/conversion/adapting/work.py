@@ -135,18 +135,22 @@ class Work:
             else:
                 self.turns.append(Turn(at, message))
 
-    def kinds(self) -> set[type]:
+    def kinds(self) -> frozenset[type]:
         """The types of all that the request holds, which tell the passes that are for it."""
-        found: set[type] = {type(turn.message) for turn in self.turns}
+        found: set[type] = set()
         for turn in self.turns:
+            found.add(type(turn.message))
             found.update(map(type, turn.blocks))
-        options = self.options
-        optional = ((self.tools, ToolSpec), (options.tool_choice, ToolChoice), (options.output_schema, OutputSchema))
-        found.update(kind for value, kind in optional if value is not None)
-        return found
+        if self.tools is not None:
+            found.add(ToolSpec)
+        if self.options.tool_choice is not None:
+            found.add(ToolChoice)
+        if self.options.output_schema is not None:
+            found.add(OutputSchema)
+        return frozenset(found)
 
     def request(self) -> Request:
-        messages = tuple(turn.closed() for turn in self.turns)
+        messages = tuple([turn.closed() for turn in self.turns])
         context = replace(self.source.context, system=self.system, messages=messages, tools=self.tools)
         return replace(self.source, model=self.model, context=context, options=self.options)
 
