@@ -18,6 +18,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, 
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 from urllib.parse import urlsplit
 
+import orjson
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -49,7 +50,7 @@ from ..values.validation import check_context
 from .auth.credentials import Secret, scrub
 from .auth.resolver import AuthResolver, authenticate, convention, given_key, missing, resolved_by
 from .providers import Provider, Route, has_image, is_login_token
-from .stream import Batch, Stream, Timeouts, Watch, contained, without_frames
+from .stream import TERMINAL, Batch, Stream, Timeouts, Watch, contained, without_frames
 from .transport import ERROR_BODY_LIMIT, Reply, Transport, shared, whole
 
 if TYPE_CHECKING:
@@ -569,7 +570,7 @@ class Exchange:
                     self.is_ready = at < len(chunk)
                     if not events:
                         continue
-                    if isinstance(events[-1], Done | Error):
+                    if isinstance(events[-1], TERMINAL):
                         await self._settle(reply)
                         yield self._last(events)
                         return
@@ -577,7 +578,7 @@ class Exchange:
                     yield events
                     watch.resume()
             events = [event for frame in frames.close() for event in decoder.feed(frame)]
-            ended = bool(events) and isinstance(events[-1], Done | Error)
+            ended = bool(events) and isinstance(events[-1], TERMINAL)
             yield self._last(events if ended else events + decoder.close())
         except InterlinguaError as failure:
             yield self._failed(failure)
@@ -744,9 +745,12 @@ def _cleaned(secrets: Sequence[str | None], message: AssistantMessage) -> Assist
         return _without_secrets(secrets, message)
     usage = message.usage.extra if message.usage is not None else None
     if message.extra or usage:
-        about += f"{message.extra}{usage}"
+        try:
+            about += orjson.dumps([message.extra, usage]).decode()
+        except TypeError:  # huge integers, half surrogates, what a plugin's codec keeps
+            about += f"{message.extra}{usage}"
     for key in secrets:
-        if key and key in about:
+        if key and (key in about or '"' in key or "\\" in key):  # those are escaped
             return _without_secrets(secrets, message)
     return message
 

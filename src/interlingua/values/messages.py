@@ -355,7 +355,7 @@ def _checked_content(content: Any, owner: str) -> Any:
     """Returns content as a string, None or a tuple of blocks; a list becomes a tuple."""
     if isinstance(content, str):
         return content
-    if not isinstance(content, list | tuple):
+    if not isinstance(content, (list, tuple)):
         what = type(content).__name__
         raise FormatError(f"content of {owner} is a string or blocks, not {what}; write a TextBlock(…)", "content")
     for at, block in enumerate(content):

@@ -77,7 +77,7 @@ def _check_fields(value: Struct, path: str, without: str = "") -> None:
             raise _wrong(given, types, f"{path}.{name}")
         if isinstance(given, Struct):
             _check_fields(given, f"{path}.{name}")
-        elif items and isinstance(given, tuple | list):
+        elif items and isinstance(given, (tuple, list)):
             for at, item in enumerate(given):
                 if not isinstance(item, items):
                     raise _wrong(item, items, f"{path}.{name}[{at}]")
