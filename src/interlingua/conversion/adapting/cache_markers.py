@@ -113,7 +113,7 @@ def fit_markers(work: Work) -> None:
 
 def _has_markers(work: Work) -> bool:
     """Whether the request has any marker: most have none, and each repair visits every block."""
-    holders: list[Any] = [*(work.tools or ()), *system_blocks(work.system)]
+    holders: list[Any] = [*(work.tools or ()), *(work.system if isinstance(work.system, tuple) else ())]
     for turn in work.turns:
         holders += turn.blocks
         if type(turn.message) is ToolResultMessage:

@@ -45,7 +45,8 @@ def _drop_blanks(turn: Turn, work: Work) -> None:
         if block.cache is not None and before is not None and getattr(before, "cache", block.cache) is None:  # type: ignore[union-attr]
             work.lost(f"{turn.places[kept[-1]]}.cache", "cache", "moved here from a blank block")
             turn.put(kept[-1], replace(before, cache=block.cache))  # type: ignore[union-attr]
-    turn.keep(kept)
+    if len(kept) < len(turn.blocks):
+        turn.keep(kept)
     if not turn.blocks and isinstance(turn.message, ToolResultMessage):
         work.lost(f"{turn.path}.content", "text", "the target refuses an empty result")
         turn.blocks, turn.places, turn.changed = [TextBlock(text=NO_OUTPUT)], [""], True

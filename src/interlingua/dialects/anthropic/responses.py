@@ -56,26 +56,28 @@ def decode_response(body: Any, base: AssistantMessage, given: Given) -> Assistan
     return decode_answer(wire, decode_content(wire.get("content")), base)
 
 
-def decode_answer(wire: dict[str, Any], content: Content, base: AssistantMessage) -> AssistantMessage:
-    """The message with this content, which is already decoded, and the envelope `wire`."""
+def decode_answer(
+    wire: dict[str, Any], content: Content, base: AssistantMessage, usage: Usage | None = None
+) -> AssistantMessage:
+    """The message with this content and usage, which are already decoded, and the envelope `wire`."""
     stop = optional(wire.get("stop_reason"))
     reason = reason_for(stop, STOP_REASONS, blocks_of(content))
     message = replace(
         base,
         content=content,
-        **decode_envelope(wire, base),
+        **decode_envelope(wire, base, usage),
         stop_reason=reason,
         stop_detail=stop,
         error_message=f"the provider stopped: {_refusal(wire, stop)}" if reason == "error" else None,
     )
     if _is_usual(wire) and message.response_id and stop in STOP_REASONS:
         return message
-    blocks, usage = wire.get("content"), wire.get("usage")
+    blocks, counts = wire.get("content"), wire.get("usage")
     # Content blocks and usage have residuals of their own.
     emitted = _encode_answer(
         message,
         blocks if isinstance(blocks, list) else encode_content(blocks_of(content), QUIET),
-        usage if isinstance(usage, dict) else _encode_usage(None),
+        counts if isinstance(counts, dict) else _encode_usage(None),
     )
     return keeping_response(message, API, wire, emitted)
 
@@ -103,11 +105,11 @@ _USUAL: dict[str, type] = {
 }
 
 
-def decode_envelope(wire: dict[str, Any], base: AssistantMessage) -> dict[str, Any]:
+def decode_envelope(wire: dict[str, Any], base: AssistantMessage, usage: Usage | None = None) -> dict[str, Any]:
     return {
         "response_id": optional(wire.get("id")) or None,
         **model_names(base, optional(wire.get("model"))),
-        "usage": decode_usage(wire.get("usage")),
+        "usage": usage or decode_usage(wire.get("usage")),
     }
 
 
@@ -295,7 +297,8 @@ class StreamDecoder(Decoder):
     def _finish(self) -> None:
         self._close_blocks()
         content = tuple(self._record.content)
-        self._record.end(decode_answer({**self._shell, "content": []}, content, self._given))
+        usage = self._record.base.usage  # of the last event that had one
+        self._record.end(decode_answer({**self._shell, "content": []}, content, self._given, usage))
 
     def _error(self, event: dict[str, Any]) -> None:
         self._failed(decode_error(0, event))
