@@ -114,9 +114,10 @@ class ChunkedBody:
                     self._rest = data[at:]
                     break
                 size, at = int(line[1], 16), line.end()
-                self._is_last = not size
-                left = size + 2 if size else 0
-                continue
+                if not size:
+                    self._is_last = True
+                    break
+                left = size + 2
             border = at + left - 2
             if border > at:
                 parts.append(data[at:border])
