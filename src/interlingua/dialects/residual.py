@@ -40,6 +40,7 @@ Mint = Callable[[int], str]  # makes the id of the n-th call that has none
 
 
 _SCALARS = frozenset({str, int, float})  # equal ones of the same type are the same JSON
+_ABSENT: Any = object()
 
 
 def residual(wire: Mapping[str, Any], encoded: Mapping[str, Any]) -> dict[str, Any]:
@@ -49,11 +50,13 @@ def residual(wire: Mapping[str, Any], encoded: Mapping[str, Any]) -> dict[str, A
     extra_fields: dict[str, Any] = {}
     hints: dict[str, Any] = {}
     for key, value in wire.items():
-        if key in encoded:
-            other = encoded[key]
+        other = encoded.get(key, _ABSENT)
+        if value is other:
+            continue  # most are: no call for those
+        if other is not _ABSENT:
             kind = value.__class__
-            if value is other or (kind in _SCALARS and kind is other.__class__ and value == other):
-                continue  # most are: no call for those
+            if kind in _SCALARS and kind is other.__class__ and value == other:
+                continue
             hint = _hint(value, other)
             if hint:
                 hints[key] = hint
@@ -61,9 +64,10 @@ def residual(wire: Mapping[str, Any], encoded: Mapping[str, Any]) -> dict[str, A
             hints[key] = {"wire": value}
         else:
             extra_fields[key] = value
-    for key, value in encoded.items():
-        if key not in wire:
-            hints[key] = {"said": value}
+    if not encoded.keys() <= wire.keys():
+        for key, value in encoded.items():
+            if key not in wire:
+                hints[key] = {"said": value}
     if hints:
         extra_fields[HINTS] = hints
     return extra_fields
