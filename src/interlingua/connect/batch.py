@@ -396,7 +396,7 @@ class Batch:
                 try:
                     await api.cancel(calls, id)
                 except ProviderError:
-                    if not (await api.state(calls, id)).ended:  # it has not ended meanwhile
+                    if not (await api.state(calls, id)).ended:  # it is still running
                         raise
                 asked += 1
             self.journal.write(part=number, step="cancelled")
@@ -518,7 +518,7 @@ class Batch:
         return self._numbered(row.number)
 
     def _numbered(self, number: int) -> str:
-        # Anthropic takes 64 of [A-Za-z0-9_-]; the token tells batches apart.
+        # Anthropic takes 64 of [A-Za-z0-9_-]; the token distinguishes batches.
         return f"{_token(self.manifest)}-{number}"
 
     # --- over ordinary calls ---
@@ -609,7 +609,7 @@ class Batch:
 
 
 class _Pace:
-    """Limits the call rate, and pauses while the provider asks to wait."""
+    """Limits the call rate, and pauses while the provider requests a delay."""
 
     def __init__(self, rate: float | None) -> None:
         self._gap = 60.0 / rate if rate else 0.0
@@ -796,7 +796,7 @@ def _write_folder(folder: Path, manifest: Manifest, rows: Iterable[Row]) -> None
         os.close(handle)
     except OSError as error:
         shutil.rmtree(made, ignore_errors=True)
-        if not (folder / "batch.json").exists():  # else another process has made it meanwhile
+        if not (folder / "batch.json").exists():  # else another process has created it
             raise InterlinguaError(f"{folder}: not written: {reason(error)}") from error
 
 

@@ -23,7 +23,7 @@ from .transport import whole
 MAX_RESULTS = 2 << 30  # bytes of one file of results
 CLOCK_SKEW = 300_000  # milliseconds by which a provider's clock may be behind ours
 _MAX_PAGES = 1000
-# How lists say how long a page is, by the name of their cursor, and where their entries are.
+# The page size parameter of lists, by the name of their cursor, and the field of their entries.
 _PAGE_SIZES = {"pageToken": "pageSize", "nextToken": "maxResults"}
 _ENTRIES = ("data", "operations", "invocationJobSummaries")
 _RETRY = Retry(attempts=5)
@@ -149,7 +149,7 @@ class BatchApi(Protocol):
         return {}
 
     def line(self, id: str, body: dict[str, Any], path: str) -> bytes:
-        """One request as it stands in a batch."""
+        """One request in the form of a batch."""
         ...
 
     async def create(
@@ -335,7 +335,7 @@ class GoogleBatches(BatchApi):
     async def state(self, calls: Calls, id: str) -> State:
         operation = await calls.get(f"/{quote(id)}")
         about = operation.get("metadata") or {}
-        # BATCH_STATE_SUCCEEDED over HTTP; the SDKs and older answers say JOB_STATE_SUCCEEDED.
+        # BATCH_STATE_SUCCEEDED over HTTP; the SDKs and older responses have JOB_STATE_SUCCEEDED.
         status = str(about.get("state", "")).rpartition("STATE_")[2] or ("SUCCEEDED" if operation.get("done") else "")
         stats = about.get("batchStats") or {}
         counts = {name.removesuffix("RequestCount"): int(value) for name, value in stats.items()}  # int64 is a string

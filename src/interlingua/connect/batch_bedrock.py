@@ -169,7 +169,7 @@ class BedrockBatches(BatchApi):
         try:
             data = await calls.repeat("GET", _output(job))
         except ProviderError as error:
-            # A job that ended before it wrote anything. Without the right to list, S3 says 403 of what is not there.
+            # A job without output. Without the permission to list, S3 responds 403 for a missing object.
             if error.status == 404 or (error.status == 403 and job.get("status") in ("Failed", "Expired")):
                 return []
             raise
@@ -200,7 +200,7 @@ def _job(arn: str) -> str:
 
 
 def _output(job: dict[str, Any]) -> str:
-    """The object of a job's results, by what the job says of its places."""
+    """The object of a job's results, by the locations in the job."""
     source = job["inputDataConfig"]["s3InputDataConfig"]["s3Uri"]
     place = job["outputDataConfig"]["s3OutputDataConfig"]["s3Uri"]
     return f"{place.rstrip('/')}/{job['jobArn'].rpartition('/')[2]}/{source.rpartition('/')[2]}.out"

@@ -128,7 +128,7 @@ class _Interrupt:
         try:
             return run() if not _is_inside_a_loop() else _run_beside(loop, task, run)
         except BaseException:
-            if not task.done() and not loop.is_running():  # by somebody's own handler of a signal
+            if not task.done() and not loop.is_running():  # by the caller's own signal handler
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     loop.run_until_complete(task)
@@ -193,7 +193,7 @@ class SyncStream:
     def __init__(self, stream: "AsyncStream") -> None:
         self._stream = stream
         self._loop: asyncio.AbstractEventLoop | None = None  # from the first event to the end
-        self._pump: asyncio.Task[None] | None = None  # asks for events; it goes on only while somebody waits for some
+        self._pump: asyncio.Task[None] | None = None  # fetches events; it runs only while a reader waits
         self._pumping = False
         self._interrupt = _Interrupt()
         self._driving = threading.Lock()  # one thread drives the loop; others wait for what it brings

@@ -116,8 +116,7 @@ class AccessOptions(TypedDict, total=False):
 
 
 class AnswerOptions(AccessOptions, total=False):
-    """The keyword options of whatever gets answers from models: those of `Options` and of `CallOptions`, and whom else
-    to ask."""
+    """The keyword options of a model call: those of `Options` and `CallOptions`, fallbacks and retries."""
 
     fallbacks: Fallback | Sequence[Fallback]
     retry: Retry | int | None
@@ -173,7 +172,7 @@ class Call(Struct, frozen=True, kw_only=True):
     signal: Abort
     retry: Retry
     streamed: bool = True
-    is_seen: bool = True  # False where no event reaches the caller: then an answer that broke off is asked for again
+    is_seen: bool = True  # False if no event reaches the caller: a truncated response is then requested again
     on_retry: OnRetry | None = None
     get_api_key: GetApiKey | None = None
 
@@ -213,14 +212,14 @@ def parted(given: Fallback, path: str) -> tuple[Model, dict[str, Any]]:
 
 
 def place_of(model: Model) -> tuple[str, str | None]:
-    """Returns where a model is called, as far as its name or descriptor tells. Access is valid for one place only."""
+    """Returns where a model is called, as far as its name or descriptor shows. Access is valid for one place only."""
     if isinstance(model, ModelDescriptor):
         return model.provider or f"={model.api}", model.base_url
     return own_notes().aliases.get(model, model).partition("/")[0], None
 
 
 def named(model: Model) -> ModelDescriptor:
-    """Returns a model as far as its name tells."""
+    """Returns the descriptor of a model, as far as its name shows."""
     if isinstance(model, ModelDescriptor):
         return model
     if not isinstance(model, str):
@@ -261,7 +260,7 @@ _TEXT = str, "a string"
 _TABLE = Mapping, "a dictionary"
 _SWITCH = bool, "True or False"
 _FUNCTION = Callable, "a function"
-# What each option may be, and how messages describe it. Of the others only their owners can say what they are.
+# The valid types of each option, and how messages describe them. Other options are validated where they are used.
 _KINDS: dict[str, tuple[Any, str]] = {
     "max_tokens": (int, _INTEGER),
     "top_k": (int, _INTEGER),
@@ -338,7 +337,7 @@ class Attempts:
         self._connector: Connector | None = None
         self._options = call.candidates[0].options
         self._target = Target("", "")
-        self.model = call.request.model  # that was asked last
+        self.model = call.request.model  # of the present attempt
         self.failure: InterlinguaError | None = None
 
     @property
@@ -374,7 +373,7 @@ class Attempts:
                         self._check_fallbacks()
                     if 0 < (self.model.context_window or 0) <= too_small:
                         at += 1
-                        continue  # one whose window is not known is asked: it may be large enough
+                        continue  # a model with an unknown window is tried: it may be large enough
                     if failure is not None:
                         self._report(failure, 0.0)
                 source = self._source = await self._open(candidate, more)
@@ -406,7 +405,7 @@ class Attempts:
                     failure = source.failure or TransportError(CUT_OFF)
                     events = [*events, _error(self.model, failure)]
             tries += 1
-            # Not the same one again where it asks to be left alone and another can be asked.
+            # Do not retry a target that requests a delay if there is another candidate.
             if tries < call.retry.attempts and call.retry.again(failure) and not (more and asks_to_wait(failure)):
                 seconds = call.retry.wait(failure, tries)
                 self._report(failure, seconds)
@@ -445,7 +444,7 @@ class Attempts:
         self._target = Target(model.provider, model.id, address, account_of(options))
 
     def _check_fallbacks(self) -> None:
-        """Refuses a fallback that nobody serves before anything is sent, not when it is needed."""
+        """Refuses a fallback without a connector before anything is sent, not when it is needed."""
         assert self._catalogue is not None
         for at, candidate in enumerate(self._call.candidates[1:]):
             try:
@@ -502,7 +501,7 @@ class Attempts:
             self._call.on_retry(failure, seconds)
 
     async def _sleep(self, seconds: float) -> bool:
-        """Sleeps; False if the call was aborted meanwhile."""
+        """Sleeps; False if the call was aborted before the end."""
         try:
             await asyncio.wait_for(self._call.signal.wait(), seconds)
         except TimeoutError:
@@ -510,12 +509,12 @@ class Attempts:
         return False
 
     async def _finished(self, batch: Batch) -> Batch:
-        """The last batch, when what there is to learn from its last event has been learned."""
+        """Returns the last batch, after its terminal event was reported to the breaker and its cost was fetched."""
         last, connector = batch[-1], self._connector
         if isinstance(last, Done):
             self._breaker.succeeded(self._target)
             if isinstance(connector, HttpConnector) and connector.row.reports_cost:
-                with contextlib.suppress(InterlinguaError, TimeoutError):  # then it is unknown, and the answer stands
+                with contextlib.suppress(InterlinguaError, TimeoutError):  # then the cost is unknown
                     async with asyncio.timeout(_COST_TIMEOUT):
                         message = await connector.reported_cost(last.message, self.model, self._options)
                         return [*batch[:-1], Done(last.reason, message)]

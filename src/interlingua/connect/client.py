@@ -171,7 +171,7 @@ class Client:
         context, wire_options = _context_of(context, wire_options)
         check_context(context)
         first = named(model)
-        # What only one wire can say is part of the body, beside what the options say.
+        # Options of a single wire are merged into the body.
         extra = wire_options.extra
         request = Request(
             model=first,
@@ -353,7 +353,7 @@ def _context_of(given: Any, wire_options: Options) -> tuple[Context, Options]:
             for name in wire_options.__struct_fields__
             if (value := getattr(wire_options, name)) not in (None, {})
         }
-        extra = {**given.options.extra, **given.extra, **wire_options.extra}  # what only one wire can say goes along
+        extra = {**given.options.extra, **given.extra, **wire_options.extra}  # options of a single wire
         return read_context(given.context), replace(given.options, **{**fields, "extra": extra})
     if isinstance(given, dict) and given.keys() == {"role", "content"}:
         given = [given]  # a message alone

@@ -156,7 +156,7 @@ class HttpConnector:
         """Makes one attempt. The arguments may be the JSON of the clawtools documents."""
         model, context, options = stream_arguments(model, context, options)
         wire_options, call = options.split()
-        # What only one wire can say is part of the body, beside what the options say.
+        # Options of a single wire are merged into the body.
         request = Request(
             model=self.complete(model),
             context=context,
@@ -426,7 +426,7 @@ def _header_keys(*given: Mapping[str, str] | None) -> list[str]:
 
 
 def account_of(call: CallOptions) -> str:
-    """Identifies the account of a call, without showing the key. Empty if the call does not tell."""
+    """Identifies the account of a call, without showing the key. Empty if the call has no key."""
     keys = [*([call.api_key] if call.api_key else []), *_header_keys(call.headers)]
     return f"{hash(tuple(keys)):x}" if keys else ""  # valid in this process only; no key can be derived from it
 
@@ -582,7 +582,7 @@ class Exchange:
             yield self._last(events if ended else events + decoder.close())
         except InterlinguaError as failure:
             yield self._failed(failure)
-        except BaseException as error:  # of a callback, a transport or an auth resolver that somebody else wrote
+        except BaseException as error:  # of a foreign callback, transport or auth resolver
             if must_propagate(error):
                 raise
             yield self._failed(contained(error))
@@ -756,7 +756,7 @@ def _cleaned(secrets: Sequence[str | None], message: AssistantMessage) -> Assist
 
 
 def _without_secrets(secrets: Sequence[str | None], message: AssistantMessage) -> AssistantMessage:
-    """Returns the message without secrets in what the provider says about it; its content is the model's own."""
+    """Returns the message without secrets in its metadata; its content comes from the model and is not changed."""
     clean = functools.partial(scrub, secrets=secrets)
     fields = ("error_message", "stop_detail", "response_id", "response_model")
     changed: dict[str, Any] = {name: clean(text) for name in fields if isinstance(text := getattr(message, name), str)}
@@ -837,7 +837,7 @@ def scrubbed(failure: InterlinguaError, scrub: Callable[[str], str]) -> Interlin
 
 
 def _scrubbed_value(value: Any, scrub: Callable[[str], str], name: str = "") -> Any:
-    """A JSON value without secrets: a text is looked at with its name before it, which may say that it is one."""
+    """Returns a JSON value without secrets. A string is searched with its key before it, which may mark it as one."""
     if isinstance(value, dict):
         return {scrub(str(key)): _scrubbed_value(item, scrub, str(key)) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -159,7 +159,7 @@ def _thinking_stream(request: Request) -> Step:
 
 
 def _call_of(tool: ToolSpec, request: Request) -> ScriptedCall:
-    """A call with the least arguments that the tool's schema asks for."""
+    """A call with the minimum of arguments that the tool's schema requires."""
     return ScriptedCall(name=tool.name, arguments=least(tool.input_schema, last_user_text(request.context)))
 
 
@@ -380,7 +380,7 @@ class _Playing:
         return self._record.take()
 
     def _events(self, reply: Reply) -> Iterator[Batch]:
-        """The events in batches, each made when asked for; an empty one before each delta, where a delay is due."""
+        """Yields the events in batches, each created on demand; an empty one before a delayed delta."""
         record = self._record
         if not isinstance(reply, Step):
             message = _message(reply, record.base, self._read)

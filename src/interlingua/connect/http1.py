@@ -331,7 +331,7 @@ class Connection(asyncio.BufferedProtocol):
         self._body: Body | None = None
         self._keeps = True
         self._sending = False  # a large body is on its way
-        self._input: Any = None  # tells whether something has come that the event loop has not read
+        self._input: Any = None  # shows whether data has arrived that the event loop has not read
         self._writable: asyncio.Future[None] | None = None  # there while the other side takes no more
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -386,7 +386,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def data_received(self, data: bytes) -> None:
         reply = self._reply
-        if reply is None:  # nobody asked: the next call would take it for its answer
+        if reply is None:  # unsolicited: the next call would take it for its response
             self.transport.abort()
             return
         try:
@@ -550,7 +550,7 @@ class Http1Reply:
         self._failure = why
         if not self.begun.done():
             self.begun.set_exception(TransportError(why))
-            self.begun.exception()  # who asked may have left
+            self.begun.exception()  # the caller may have left
         self._wake()
 
     def _wake(self) -> None:

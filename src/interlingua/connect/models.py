@@ -299,9 +299,9 @@ def known_rows() -> dict[str, Provider]:
 
 # Hosts that give a model less room than its maker does, by rules of their own.
 TRIMMED = frozenset({"github-copilot"})
-# Price lists hold what a company sells; not every door of the company leads to all of it.
-_DOORS = (("google google-interactions", r"claude-.*|.*-maas"), ("google-gemini-cli", r"(?!gemini-).*"))
-NOT_HERE = {provider: pattern for providers, pattern in _DOORS for provider in providers.split()}
+# Price lists hold all models of a vendor; not every API of the vendor serves all of them.
+_SERVED_ELSEWHERE = (("google google-interactions", r"claude-.*|.*-maas"), ("google-gemini-cli", r"(?!gemini-).*"))
+NOT_HERE = {provider: pattern for providers, pattern in _SERVED_ELSEWHERE for provider in providers.split()}
 
 
 class Catalogue:
@@ -310,7 +310,7 @@ class Catalogue:
     def __init__(self, sheet: PriceSheet, overrides: Overrides | None = None) -> None:
         self.sheet = sheet
         self.overrides = overrides or Overrides()
-        # Asked for with every call, and different at most from one minute to the next.
+        # Needed for every call, and constant within a minute.
         self._described_at = functools.lru_cache(maxsize=4096)(self._describe)
         self._rates_at = functools.lru_cache(maxsize=4096)(self._find_rates)
 
@@ -527,7 +527,7 @@ _WAYS = ("api", "base_url", "headers", "compat")
 
 
 def _corrected(model: ModelDescriptor, notes: ModelNotes, own: bool) -> ModelDescriptor:
-    """The model with what the notes say. Those of another provider tell facts; how to reach it is its own affair."""
+    """Returns the model with the notes applied. Notes of another provider apply to facts, not to the access."""
     names = _FACTS + (_WAYS if own else ())
     fields: dict[str, Any] = {name: value for name in names if (value := getattr(notes, name)) is not None}
     if notes.reasoning is not None:

@@ -257,7 +257,7 @@ class _Lookup:
 
 
 def _embeds(connector: HttpConnector, id: str) -> bool:
-    """Whether the wire that serves this model there makes vectors: not every door of a company does."""
+    """Whether the wire of this model at this provider supports embeddings: not every API of a vendor does."""
     return wire(connector.row.route(id).api).http.embeddings is not None
 
 

@@ -38,7 +38,7 @@ from ..values.request import ModelCost
 Rate: TypeAlias = tuple[tuple[int, float], ...]
 Rates: TypeAlias = Mapping[str, Rate]
 
-# Under this name `ModelCost.extra` and `Cost.extra` hold what the plain numbers cannot say.
+# Under this name `ModelCost.extra` and `Cost.extra` hold what the plain numbers cannot express.
 CATALOGUE = "catalogue"
 
 # The names of rates: those of the buckets, then parts of a bucket that some models price apart (else as the bucket).
@@ -104,7 +104,7 @@ def _charged(rest: int, parts: list[tuple[str, int]], bucket: str, rates: Rates,
             continue
         rest -= tokens
         rate = rates.get(name)
-        # A one-hour write is dearer than a short one, by how much is not known; other parts cost what the bucket does.
+        # A one-hour write costs more than a short one, by an unknown amount; other parts cost what the bucket does.
         if rate is None and name != "cache_write_1h":
             rate = rates.get(bucket)
         if rate is None:
@@ -131,7 +131,7 @@ def at_size(rate: Rate, size: int) -> float:
     return price
 
 
-# --- what wires tell beyond the buckets -------------------------------------------------------------------------------
+# --- usage beyond the buckets -----------------------------------------------------------------------------------------
 
 
 def usage_detail(usage: Usage) -> UsageDetail:
@@ -185,7 +185,7 @@ def _with_hints(residual: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**residual, **{key: hint["in"] for key, hint in hints.items() if isinstance(hint, dict) and "in" in hint}}
 
 
-# --- as the descriptor of a model says it -----------------------------------------------------------------------------
+# --- prices in the descriptor of a model ------------------------------------------------------------------------------
 
 
 def model_cost(rates: Rates) -> ModelCost | None:
@@ -386,7 +386,7 @@ def _matches(rule: list[Any], name: str) -> bool:
 
 
 def _is_sibling(before: str, asked: str, after: str) -> bool:
-    """Whether what stands around the asked text makes it another model's id: a sibling's name, or a longer number."""
+    """Whether the text around a match makes it the id of another model: a sibling's name, or a longer number."""
     if SIBLINGS.search(f"{before.rsplit('/', 1)[-1]} {after}"):
         return True
     tail, head = re.search(r"\d+$", asked), re.match(r"\d+", after)
@@ -469,7 +469,7 @@ def _row(model: Any) -> Row:
 
 
 def _rule(clause: Any) -> list[Any]:
-    """A rule as `[kind, what it asks]`; texts are compared in lower case."""
+    """A rule as `[kind, pattern]`; texts are compared in lower case."""
     ((kind, asked),) = vars(clause).items()
     kind = kind.rstrip("_")
     if isinstance(asked, list):

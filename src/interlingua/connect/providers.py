@@ -74,7 +74,7 @@ class Provider(Struct, frozen=True, kw_only=True):
     prices: str | None = None
     maker: bool = False  # its models are its own: a bare model name means this provider
     telemetry: str | None = None  # `gen_ai.provider.name` of OpenTelemetry's conventions, where it is not the id
-    reports_cost: bool = False  # says afterwards what an answer cost, where the answer did not
+    reports_cost: bool = False  # the cost of a response can be fetched afterwards
     oauth: OAuthSpec | None = None
 
     def route(self, model: str) -> Route:
@@ -450,7 +450,7 @@ ROWS: tuple[Provider, ...] = (
         api="openai-completions",
         base_url="https://api.fireworks.ai/inference/v1",
         env=("FIREWORKS_API_KEY",),
-        # https://docs.fireworks.ai/guides/querying-vision-language-models: 30 pictures, 10 MB of base64 in all
+        # https://docs.fireworks.ai/guides/querying-vision-language-models: 30 pictures, 10 MB of base64 in total
         compat={**_PLAIN, "maxImages": 30, "mediaBytes": 10_000_000},
         prices="fireworks",
     ),

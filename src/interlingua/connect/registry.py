@@ -131,7 +131,7 @@ class ConnectorRegistry:
         return id in self._connectors
 
 
-# --- connectors that somebody else wrote ----------------------------------------------------------------------------
+# --- foreign connectors ---------------------------------------------------------------------------------------------
 
 
 def as_connector(value: Any) -> Connector:
@@ -182,7 +182,7 @@ def _described(model: Any) -> ModelDescriptor:
 
 def opened(connector: Connector, request: Request, call: CallOptions) -> Any:
     """What the connector's `stream` returns. Without a key, the one in its environment variables is passed on."""
-    # What only one wire can say is an option again.
+    # Options of a single wire become options again.
     wire_options = replace(request.options, extra=request.extra) if request.extra else request.options
     options = StreamOptions.of(wire_options, call)
     variables = getattr(connector, "env_vars", None)
@@ -409,7 +409,7 @@ def _is_ours(event: Mapping[str, Any]) -> bool:
 
 
 def _given(message: AssistantMessage) -> dict[str, Any]:
-    """What a message says beside its content."""
+    """The fields of a message beside its content."""
     fields = {name: getattr(message, name) for name in message.__struct_fields__}
     return {
         name: value

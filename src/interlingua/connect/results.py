@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     T = typing_extensions.TypeVar("T", default=Any)
 else:
     T = TypeVar("T")
-CORRECTIONS = 2  # how often an answer is sent back for not being what was asked for
+CORRECTIONS = 2  # how often an invalid response is sent back
 _FENCE = re.compile(r"```[ \t]*(?:json5?|jsonc)?[ \t]*\r?\n?(.*?)```", re.DOTALL | re.IGNORECASE)
 _WRAPPER = "value"  # the one property of an object around what is no object: providers want an object at the root
 

@@ -27,8 +27,8 @@ from ..values.errors import (
 from ..values.messages import AssistantMessage
 
 CIRCUIT_OPEN = "circuit_open"
-_FIRST_WAIT = 0.5  # seconds that a limited target is left alone where it does not say how long
-_LONGEST_WAIT = 86_400.0  # however long it says: a slip of its clock must not cost it the rest of the process
+_FIRST_WAIT = 0.5  # seconds to wait for a limited target that gives no delay
+_LONGEST_WAIT = 86_400.0  # the maximum: a wrong clock at the target must not block it for the rest of the process
 # Rate limits that no waiting lifts.
 _SPENT = frozenset({"insufficient_quota", "billing_hard_limit_reached", "credit_balance_too_low"})
 # An error inside a stream has no status: these codes mark it as the server's own.
@@ -66,12 +66,12 @@ NEVER = Retry(attempts=1)
 
 
 def wait_of(failure: BaseException | None) -> float | None:
-    """Returns the delay that a failure asks for, if any: `retry_after` may be set to anything after the fact."""
+    """Returns the delay that a failure requests, if any: `retry_after` may be set to anything after the fact."""
     return seconds(getattr(failure, "retry_after", None))
 
 
 def asks_to_wait(failure: BaseException) -> bool:
-    """Whether a target asks for a delay: it rate-limits, or sends Retry-After."""
+    """Whether a target requests a delay: it rate-limits, or sends Retry-After."""
     return isinstance(failure, RateLimited) or (passing(failure) and wait_of(failure) is not None)
 
 
@@ -138,7 +138,7 @@ class Target(NamedTuple):
 
 
 class Breaker:
-    """A circuit breaker: stops calls to a failing target, and tracks targets that asked for a delay.
+    """A circuit breaker: stops calls to a failing target, and tracks targets that requested a delay.
 
     After `failures` in a row it is open for `cooldown` seconds, then allows a probe. A call that was retried counts
     once. Only failures of the target count, not ours (a bad key, a bad request, too long a context): those show that it

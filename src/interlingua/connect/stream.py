@@ -66,7 +66,7 @@ class Stream:
         self._finish = finish
         self._batches: AsyncGenerator[Batch, None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._refilling = False  # several may read at once; one of them at a time asks for more
+        self._refilling = False  # several may read at once; one of them at a time fetches more
         self._refilled: asyncio.Event | None = None  # there while another waits for that
         self._readers = 0
         self._waiting: deque[StreamEvent] = deque()
@@ -93,7 +93,7 @@ class Stream:
 
     @property
     def partial_output(self) -> Any:
-        """What has come so far of the output that was asked for: JSON without what is missing, not yet checked."""
+        """The output so far: the JSON that has arrived, not yet validated."""
         return None if self.output_type is None else self.output_type.partial(self.partial.text)
 
     @property
@@ -129,7 +129,7 @@ class Stream:
         """Closes the stream."""
         self.leave()
         if self._batches is not None:
-            with contextlib.suppress(RuntimeError):  # somebody is reading: closing the connection has ended that
+            with contextlib.suppress(RuntimeError):  # a pending read, which closing the connection has ended
                 await self._batches.aclose()
 
     async def __aenter__(self) -> "Stream":
@@ -202,7 +202,7 @@ class Stream:
             self._batches = self.source.batches()
         try:
             batch = await anext(self._batches, None)
-        except BaseException as error:  # of a callback that somebody else wrote: a source contains its own failures
+        except BaseException as error:  # of a foreign callback: a source contains its own failures
             if must_propagate(error):
                 self.leave("cancelled")
                 raise
@@ -219,7 +219,7 @@ class Stream:
                 self.failure = failure
             self._report_end()
         if self.message is not None:
-            await self._batches.aclose()  # its resources are released now, not when somebody collects it
+            await self._batches.aclose()  # releases its resources now, not when it is collected
 
     def _report_end(self) -> None:
         if self.message is not None and self.observer is not None:
@@ -431,12 +431,12 @@ class Watch:
             stop()
 
     def pause(self) -> None:
-        """Events have arrived: no deadline until the caller asks for more."""
+        """Events have arrived: no deadline until the caller waits for more."""
         self._begun = True
         self._due = _NEVER
 
     def resume(self) -> None:
-        """The caller waits for more: the next deadline counts from here. Raises what ended the attempt meanwhile."""
+        """The caller waits for more: starts the next deadline. Raises the error that has ended the attempt."""
         if self.why is not None:  # what had arrived before it does not count any more
             raise self.why
         if self._timeouts.idle is not None:

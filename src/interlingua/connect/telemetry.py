@@ -100,7 +100,7 @@ class RunSpan:
         self._span.set_attribute("error.type", kind)
 
     def set(self, **attributes: Any) -> None:
-        """Sets `gen_ai.…` attributes; a double underscore stands for a dot."""
+        """Sets `gen_ai.…` attributes; a double underscore means a dot."""
         named = {f"gen_ai.{name.replace('__', '.')}": value for name, value in attributes.items()}
         self._span.set_attributes({name: value for name, value in named.items() if value is not None})
 
@@ -207,7 +207,7 @@ class _Observed:
         )
 
     def _about(self) -> dict[str, str]:
-        """Who is asked, as far as is known now: an alias has been looked up, or a fallback taken over."""
+        """The provider and model of the call, as known now: aliases are resolved, and fallbacks count."""
         return _about(getattr(self._stream.source, "model", self._request.model))
 
     def began(self) -> None:
@@ -235,7 +235,7 @@ def _given(request: Request) -> dict[str, Any]:
 
 
 def _system(model: ModelDescriptor) -> str:
-    """The conventions' name for who serves a model, else ours; where nobody is named, whose wire it is."""
+    """The conventions' name of a provider, else ours; without a provider, the name of the wire."""
     row = PROVIDERS.get(model.provider)
     if row is not None:
         return row.telemetry or row.id
@@ -260,7 +260,7 @@ def _answer(message: AssistantMessage) -> dict[str, Any]:
 
 
 def _usage(usage: Usage) -> dict[str, int]:
-    """The tokens. Those of the input include the cache's: that is what the conventions say, and what readers add up."""
+    """The token counts. Input includes cache reads and writes, as the conventions define it."""
     fields = {
         "gen_ai.usage.input_tokens": usage.input + usage.cache_read + usage.cache_write,
         "gen_ai.usage.output_tokens": usage.output,

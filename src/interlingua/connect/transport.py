@@ -173,7 +173,7 @@ class HttpTransport:
 
 
 async def _opened(trust: ssl.SSLContext | None, connect: float) -> "AsyncGenerator[_Clients, None]":
-    """The clients of an event loop. They do not know their transport, so that both end as soon as nobody has them."""
+    """The clients of an event loop. They have no reference to their transport, so both are freed when unused."""
     clients = _Clients(trust, connect)
     try:
         yield clients
@@ -228,7 +228,7 @@ class _Clients:
                 # True: those of the system, which aiohttp has read when it was imported
                 connector=aiohttp.TCPConnector(limit=0, ssl=self._trust or True, keepalive_timeout=KEEP_ALIVE),
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._connect),
-                trust_env=False,  # it would also send what a .netrc says
+                trust_env=False,  # it would also send credentials from a .netrc
                 auto_decompress=False,  # it sets no limit; `_Decompressed` does
                 cookie_jar=aiohttp.DummyCookieJar(),
                 skip_auto_headers=("User-Agent", "Accept"),
@@ -314,7 +314,7 @@ def _plain_url(url: str) -> "URL | None":
         is_plain = address.scheme in ("http", "https") and address.raw_host and address.port and address.user is None
         return address if is_plain and _TARGET.fullmatch(address.raw_path_qs) else None
     except ValueError:
-        return None  # aiohttp says what is wrong with it
+        return None  # aiohttp reports what is wrong with it
 
 
 def _proxy_of_environment(url: str) -> str | None:

@@ -15,7 +15,7 @@ from ...values.errors import AuthFailed, InterlinguaError, TransportError
 from .credentials import Secret
 
 _AWS_DEFAULT_REGION = "us-east-1"
-_KEPT = 32  # that many profiles at once; beyond it the chain is simply asked again
+_KEPT = 32  # cached profiles; beyond that the credential chain runs again
 _GOOGLE_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _ENDPOINT = re.compile(r"bedrock(?:-runtime)?(?:-fips)?\.([a-z0-9-]+)\.(?:amazonaws\.com(?:\.cn)?|api\.aws)$")
 _ARN = re.compile(r"arn:aws[\w-]*:[\w-]+:([a-z0-9-]+):")

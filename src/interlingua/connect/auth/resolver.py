@@ -25,7 +25,7 @@ from .credentials import Credential, CredentialStore, Secret
 
 Env: TypeAlias = Mapping[str, str]
 
-# Stands for "there are application default credentials" in some programs' settings; it is no key.
+# Means "use application default credentials" in the settings of some programs; not a key.
 _MARKERS = ("<authenticated>",)
 _AWS_VARIABLES = (
     ("aws:env", ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")),
@@ -188,7 +188,7 @@ def _variable(name: str, env: Env) -> Place:
 
 
 def _mode(variable: str) -> AuthMode:
-    """A variable's name says what it holds."""
+    """Derives the mode of a credential from the name of its variable."""
     if variable.endswith("_OAUTH_TOKEN"):
         return "oauth"
     return "token" if re.search(r"(^|_)TOKEN(_|$)", variable) else "api-key"
