@@ -662,7 +662,7 @@ async def _encoded(
             request = _for_model(build(row.request, Request), described)
             try:
                 body, _, losses = connector.body(target, request)
-                body.pop("stream", None)  # an answer of a batch is never streamed
+                body.pop("stream", None)  # responses of a batch are never streamed
                 row = replace(row, request=plain(request), body=body, losses=_reported(losses))
                 length = len(api.line(f"{_token(manifest)}-{row.number}", body, path)) + 1
                 if length > api.max_bytes:

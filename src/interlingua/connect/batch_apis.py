@@ -145,7 +145,7 @@ class BatchApi(Protocol):
     calls: type[Calls] = Calls
 
     def settings(self, connector: HttpConnector, model: ModelDescriptor, call: CallOptions) -> dict[str, str]:
-        """What a batch must know beside its requests, kept with it; raises if something is missing."""
+        """Returns the settings of a batch, which are stored with it; raises if one is missing."""
         return {}
 
     def line(self, id: str, body: dict[str, Any], path: str) -> bytes:
@@ -167,7 +167,7 @@ class BatchApi(Protocol):
     async def results(self, calls: Calls, id: str) -> list[Outcome]: ...
 
     async def cancel(self, calls: Calls, id: str) -> None:
-        """Cancels a batch; finished answers stay."""
+        """Cancels a batch; finished responses are kept."""
         ...
 
     async def delete(self, calls: Calls, id: str | None, uploaded: str | None) -> None:
@@ -234,7 +234,7 @@ class OpenAIBatches(BatchApi):
     async def results(self, calls: Calls, id: str) -> list[Outcome]:
         batch = await calls.get(f"/batches/{quote(id)}")
         found = []
-        # Answers and errors are files of their own; a batch has each only if there is something in it.
+        # Responses and errors are separate files; an empty one does not exist.
         for file in filter(None, (batch.get("output_file_id"), batch.get("error_file_id"))):
             for line in lines_of(await calls.repeat("GET", f"/files/{quote(file)}/content"), calls):
                 response = line.get("response") or {}

@@ -289,7 +289,7 @@ class SyncStream:
         with self._driving:
             if self._stream.message is None:
                 self._wait()
-        time.sleep(0)  # a thread that loops over the events may have its turn
+        time.sleep(0)  # lets a thread that reads the events run
 
     def _wait(self) -> None:
         """Drives the loop until the pump has got something."""
@@ -311,7 +311,7 @@ class SyncStream:
                 await self._stream.more()
                 if self._pumping:
                     loop.stop()
-                if self._stream.is_ready:  # the reader takes what came before the rest is decoded
+                if self._stream.is_ready:  # the reader gets these events before the rest is decoded
                     await asyncio.sleep(0)
         finally:
             if self._pumping:

@@ -57,7 +57,7 @@ from .stream import TERMINAL, Batch, Source, Stream, Timeouts, Watch, contained,
 Model: TypeAlias = str | ModelDescriptor
 OnRetry: TypeAlias = Callable[[InterlinguaError, float], object]
 GetApiKey: TypeAlias = Callable[[str], str | Awaitable[str | None] | None]
-_COST_TIMEOUT = 5.0  # seconds that the record of an answer's cost may take
+_COST_TIMEOUT = 5.0  # seconds to fetch the cost of a response
 
 
 class Access(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -333,7 +333,7 @@ class Attempts:
         self._breaker = breaker
         self._catalogue: Catalogue | None = None
         self._source: Source | None = None  # of the present attempt
-        self._kept_back: Batch = []  # what has come of it, as long as that shows nothing
+        self._kept_back: Batch = []  # its events so far, while none of them has content
         self._connector: Connector | None = None
         self._options = call.candidates[0].options
         self._target = Target("", "")
@@ -349,13 +349,13 @@ class Attempts:
         return getattr(self._source, "is_ready", True)
 
     def priced(self, message: AssistantMessage) -> AssistantMessage:
-        """The answer with what it cost, where that is known."""
+        """Returns the response with its cost, if known."""
         if self._catalogue is None:
             return message
         tier = self._call.request.options.service_tier
         if tier is not None and any(loss.path == "$.options.serviceTier" for loss in self.losses):
             tier = None  # it was not sent
-        with contextlib.suppress(InterlinguaError):  # a broken price list must not cost the answer
+        with contextlib.suppress(InterlinguaError):  # a broken price list must not fail the call
             return self._catalogue.priced(message, self.model, tier)
         return message
 

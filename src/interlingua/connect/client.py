@@ -283,7 +283,7 @@ def _extended(context: Any, options: dict[str, Any]) -> Any:
     system, pictures = options.pop("system", None), options.pop("images", None)
     if system is None and pictures is None:
         return context
-    from ..conversion.attachments import images_of  # for those who send pictures
+    from ..conversion.attachments import images_of  # only calls with images need it
 
     images = images_of(pictures if pictures is not None else ())
     if isinstance(context, Conversation):

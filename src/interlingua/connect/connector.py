@@ -60,9 +60,9 @@ _log = logging.getLogger(__name__)
 
 USER_AGENT = f"interlingua/{__version__}"
 LONGEST_MESSAGE = 4000
-LARGEST_ANSWER = MAX_BODY  # of one that comes whole: it may hold pictures
-LARGE_ANSWER = 256 * 1024  # bytes from which an answer is parsed in a thread
-_MOST_VALUES = 2_000_000  # in a large answer: `[],[],…` becomes twenty times its size in memory
+LARGEST_ANSWER = MAX_BODY  # of an unstreamed response, which may contain images
+LARGE_ANSWER = 256 * 1024  # bytes from which a response is parsed in a thread
+_MOST_VALUES = 2_000_000  # in a large response: `[],[],…` takes twenty times its size in memory
 _LONGEST_PAGE = 16 * 1024
 _MOST_COMPLETED = 64  # descriptions of models that a connector keeps
 # Bytes that are decoded at a time: few at first, so that the first event does not wait for the rest of a burst.
@@ -172,7 +172,7 @@ class HttpConnector:
         needed.
         """
         target = wire(request.model.api)
-        # Some services of a wire give nothing but streams.
+        # Some services of a wire only stream.
         request = replace(request, options=replace(request.options, stream=streamed or target.http.only_streams))
         return Exchange(self, target, request, options, self.transport)
 
@@ -237,7 +237,7 @@ class HttpConnector:
             **(model.headers or {}),
             **(call.headers or {}),
         }
-        if not _names_key(headers):  # a key that the caller put into the headers is left alone
+        if not _names_key(headers):  # a key in the caller's headers takes precedence
             style = self.row.auth or target.http.auth
             if key is not None:
                 headers |= key_header(style, key, auth)
@@ -490,7 +490,7 @@ class Prepared(Struct, frozen=True, kw_only=True):
     url: str
     headers: Mapping[str, str]
     body: bytes
-    restore: Restore | None = None  # blocks of the answer as the conversation has them
+    restore: Restore | None = None  # restores the conversation's form of a block of the response
     losses: Any = ()
     renewable: bool = False  # the key is a login's token: if it is refused, there may be a newer one
 
@@ -739,7 +739,7 @@ class Exchange:
 
 
 def _cleaned(secrets: Sequence[str | None], message: AssistantMessage) -> AssistantMessage:
-    """Returns the message without secrets. Most have none, which is seen quickly: fields about an answer are short."""
+    """Returns the message without secrets. Most have none, which a search of a few short fields shows."""
     about = f"{message.stop_detail} {message.response_id} {message.response_model}"
     if len(about) > _LONGEST_ABOUT:
         return _without_secrets(secrets, message)

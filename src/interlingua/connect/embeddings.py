@@ -27,7 +27,7 @@ from .names import embedding_name
 from .retry import Retry
 from .stream import Timeouts, Watch, without_frames
 
-_BODY_LIMIT = 256 * 1024 * 1024  # of one answer
+_BODY_LIMIT = 256 * 1024 * 1024  # of one response
 _MOST_VALUES = 100_000  # of the vector of one text: the longest there are have 12,288
 _OFFLINE_SIZE = 64  # of the offline model: the same text has the same vector, and similar texts similar ones
 

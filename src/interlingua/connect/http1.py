@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 KEEP_ALIVE = 30.0  # seconds that an unused connection stays open
 _LARGEST_HEAD = 256 * 1024
-_LARGEST_BUFFER = 256 * 1024  # bytes of an answer that wait for their reader
+_LARGEST_BUFFER = 256 * 1024  # unread bytes of a response
 _LONGEST_LINE = 4096  # of a chunk's length with its extensions
 _REMEMBERED = 512  # heads of requests
 # Bytes that are read at a time: few at first, so that the first event does not wait for the rest of a burst; more once
@@ -303,7 +303,7 @@ class Http1Pool:
 
 
 class Connection(asyncio.BufferedProtocol):
-    """A request out, its answer back, then the next."""
+    """One request and its response at a time."""
 
     __slots__ = (
         "_body",
@@ -332,7 +332,7 @@ class Connection(asyncio.BufferedProtocol):
         self._keeps = True
         self._sending = False  # a large body is on its way
         self._input: Any = None  # shows whether data has arrived that the event loop has not read
-        self._writable: asyncio.Future[None] | None = None  # there while the other side takes no more
+        self._writable: asyncio.Future[None] | None = None  # set while the peer accepts no more data
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport
@@ -356,7 +356,7 @@ class Connection(asyncio.BufferedProtocol):
         self.transport.write(request)
 
     async def send_rest(self, body: bytes) -> None:
-        """Sends a large body piece by piece, as the other side takes it; no more once the answer has ended."""
+        """Sends a large body in pieces, as fast as the peer accepts it; stops when the response has ended."""
         whole, self._sending = memoryview(body), True
         for at in range(0, len(body), _LARGEST_BUFFER):
             if self._reply is None:
@@ -418,7 +418,7 @@ class Connection(asyncio.BufferedProtocol):
                 return data
             if status == 101:
                 raise Malformed("a change of protocol that nobody asked for")
-            # Others below 200 come before the answer itself (RFC 9110 §15.2).
+            # Other 1xx responses precede the final one (RFC 9110 §15.2).
         if len(data) > _LARGEST_HEAD:
             raise Malformed(f"a head of more than {_LARGEST_HEAD} bytes")
         self._received = data
@@ -429,7 +429,7 @@ class Connection(asyncio.BufferedProtocol):
         reply, self._reply = self._reply, None
         assert reply is not None
         reply.finish()
-        # After more than the answer, or with a request that is not all sent, the two sides are out of step.
+        # After surplus bytes, or an unfinished request, the connection is out of sync.
         if self._sending or self.transport.get_write_buffer_size():
             self.transport.abort()
             self.resume_writing()
@@ -542,7 +542,7 @@ class Http1Reply:
 
     def finish(self) -> None:
         self._is_whole = True
-        if self._size >= _LARGEST_BUFFER:  # the next answer on this connection is another's
+        if self._size >= _LARGEST_BUFFER:  # the next response on this connection belongs to another call
             self._connection.transport.resume_reading()
         self._wake()
 

@@ -89,7 +89,7 @@ def _described(entry: Any, provider: str) -> ModelDescriptor | None:
     if not isinstance(entry, Mapping):
         return None
     id = next((value for name in _IDS if isinstance(value := entry.get(name), str) and value), None)
-    methods = entry.get("supportedGenerationMethods")  # Google lists embeddings and pictures with the rest
+    methods = entry.get("supportedGenerationMethods")  # Google lists embedding and image models with the rest
     if id is None or (isinstance(methods, list) and "generateContent" not in methods):
         return None
     return ModelDescriptor(

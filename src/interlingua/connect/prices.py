@@ -135,7 +135,7 @@ def at_size(rate: Rate, size: int) -> float:
 
 
 def usage_detail(usage: Usage) -> UsageDetail:
-    """Returns the finer counts in the usage that the wire's codec kept."""
+    """Returns the detailed counts in the residual of a usage."""
     for api, residual in usage.extra.items():
         wire = WIRES.get(api)
         if wire is not None and wire.usage_detail is not None and isinstance(residual, dict):
@@ -178,7 +178,7 @@ def _envelope_tier(message: AssistantMessage) -> str | None:
 
 
 def _with_hints(residual: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a codec kept of its usage, with the keys of objects that it understood in part (`~`) among the others."""
+    """Returns the residual of a usage, with the fields of partly decoded objects (`~`) merged in."""
     hints = residual.get("~")
     if not isinstance(hints, dict):
         return residual
@@ -222,7 +222,7 @@ def rates_of(cost: ModelCost) -> Rates:
 
 # --- the price lists --------------------------------------------------------------------------------------------------
 
-FORMAT = 1  # of the kept file
+FORMAT = 1  # of the cached file
 
 # The package's names for the rates that a conversation can run up.
 RATES = {
@@ -394,7 +394,7 @@ def _is_sibling(before: str, asked: str, after: str) -> bool:
     return tail is not None and head is not None and len(tail[0] + head[0]) < 4
 
 
-# --- from the package, or from the file kept of it --------------------------------------------------------------------
+# --- loading: from the package, or from the cached file ---------------------------------------------------------------
 
 
 def load(keep: Path | None = None) -> PriceSheet:
@@ -414,7 +414,7 @@ _KEPT = msgpack.Decoder(tuple[PriceList, ...])
 
 
 def _place(keep: Path | None) -> Path | None:
-    """Where the file is kept; its name changes with the package's data."""
+    """Returns the path of the cached file; its name changes with the package's data."""
     spec = importlib.util.find_spec("genai_prices") if keep is not None else None
     if keep is None or spec is None or spec.origin is None:
         return None
@@ -426,7 +426,7 @@ def _place(keep: Path | None) -> Path | None:
 
 
 def _write(place: Path, data: bytes) -> None:
-    """Whole or not at all; what was kept of other versions goes."""
+    """Writes the file atomically, and deletes those of other versions."""
     private_folder(place.parent)
     import tempfile  # slow to load
 

@@ -132,7 +132,7 @@ def _claim(token: str | None, *path: str) -> str | None:
 
 
 def _copilot(request: Request, key: str | None) -> Mapping[str, str]:
-    """Who began the turn decides what it costs; pictures must be announced."""
+    """Copilot charges by the initiator of a turn, and requires a header for images."""
     messages = request.context.messages
     begun_by_user = not messages or isinstance(messages[-1], UserMessage)
     fields = {"X-Initiator": "user" if begun_by_user else "agent", "Openai-Intent": "conversation-edits"}
@@ -158,7 +158,7 @@ _LOCAL = _BUDGETLESS | {"supportsStrictMode": False}
 _AZURE = {"resource": Setting(("AZURE_OPENAI_RESOURCE_NAME",))}
 _AZURE_URL = "https://{resource}.openai.azure.com/openai/v1"
 _AZURE_URL_ENV = ("AZURE_OPENAI_BASE_URL",)
-# Nothing is kept at the provider.
+# The provider stores nothing.
 _STATELESS = {"store": False}
 
 ROWS: tuple[Provider, ...] = (
@@ -362,7 +362,7 @@ ROWS: tuple[Provider, ...] = (
             "seedField": "random_seed",
             "toolCallIdLength": 9,
             "requiresToolResultName": True,
-            "maxImages": 8,  # https://docs.mistral.ai/capabilities/vision: 8 pictures a request, 10 MB each
+            "maxImages": 8,  # https://docs.mistral.ai/capabilities/vision: 8 images per request, 10 MB each
             "imageBytes": 13_333_333,
         },
         prices="mistral",
@@ -373,7 +373,7 @@ ROWS: tuple[Provider, ...] = (
         api="openai-completions",
         base_url="https://api.groq.com/openai/v1",
         env=("GROQ_API_KEY",),
-        # https://console.groq.com/docs/vision: 5 pictures of 33 megapixels; 4 MB for a request with base64, of which
+        # https://console.groq.com/docs/vision: 5 images of 33 megapixels; 4 MB for a request with base64, of which
         # some are left for text.
         compat={
             **_NO_TOP_K,
@@ -450,7 +450,7 @@ ROWS: tuple[Provider, ...] = (
         api="openai-completions",
         base_url="https://api.fireworks.ai/inference/v1",
         env=("FIREWORKS_API_KEY",),
-        # https://docs.fireworks.ai/guides/querying-vision-language-models: 30 pictures, 10 MB of base64 in total
+        # https://docs.fireworks.ai/guides/querying-vision-language-models: 30 images, 10 MB of base64 in total
         compat={**_PLAIN, "maxImages": 30, "mediaBytes": 10_000_000},
         prices="fireworks",
     ),

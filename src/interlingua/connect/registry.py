@@ -64,7 +64,7 @@ class ConnectorRegistry:
         self._connectors: dict[str, Connector] = {}
         self._order: dict[str, int] = {}  # id -> when it was last registered
         self._clock = 0
-        self._latest: dict[str, Connector] = {}  # provider -> the one that counts; filled when it is looked up
+        self._latest: dict[str, Connector] = {}  # provider -> its connector; filled on lookup
         for connector in connectors:
             self.register(connector)
 

@@ -206,7 +206,7 @@ class Breaker:
                 self._wait(target, wait_of(failure))
             if passing(failure) and not isinstance(failure, RateLimited):
                 self._count(key)
-            elif isinstance(failure, RateLimited) or 0 < getattr(failure, "status", 0) < 500:  # it answers
+            elif isinstance(failure, RateLimited) or 0 < getattr(failure, "status", 0) < 500:  # it responds
                 self._close(key)
 
     def _count(self, key: Target) -> None:

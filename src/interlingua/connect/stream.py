@@ -74,7 +74,7 @@ class Stream:
         self.message: AssistantMessage | None = None
         self.failure: InterlinguaError | None = None
         self.observer: Observer | None = None
-        self.output_type: OutputType[Any] | None = None  # that the answer is to be of
+        self.output_type: OutputType[Any] | None = None  # the requested type of the output
 
     def __repr__(self) -> str:
         return f"Stream({'under way' if self.message is None else self.message.stop_reason})"
@@ -306,7 +306,7 @@ def without_frames(error: InterlinguaError) -> InterlinguaError:
     error.__traceback__ = None
     for below in causes(error):
         files = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(below.__traceback__)]
-        # Those of the HTTP client have the headers as well, and whatever it calls may have them.
+        # Frames of the HTTP client, and of what it calls, hold the headers as well.
         hidden = len(files) if any("/aiohttp/" in file for file in files) else 0
         hidden = hidden or len([*itertools.takewhile(lambda file: file.startswith(_PACKAGE), files)])
         if hidden:

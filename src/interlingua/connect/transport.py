@@ -242,7 +242,7 @@ def _decompressed(reply: Reply) -> Reply:
 
 
 class _Decompressed:
-    """A reply whose body came compressed."""
+    """A response with a compressed body."""
 
     __slots__ = ("_decompressor", "_pieces", "_reply", "headers", "status")
 
@@ -291,7 +291,7 @@ class _Reply:
 
             if not isinstance(error, aiohttp.ClientError | OSError):
                 raise
-            error.__traceback__ = None  # aiohttp raises one and the same exception again: it would collect every frame
+            error.__traceback__ = None  # aiohttp raises the same exception object again: it would accumulate frames
             raise TransportError(f"the connection broke: {error or type(error).__name__}") from error
 
     def close(self) -> None:
