@@ -229,7 +229,7 @@ class _Settle(Struct):
             share.calls -= 1
             share.cost -= made.cost
             account.spend(self.cost)
-        else:  # the lease ended meanwhile, and the cost was taken as spent
+        else:  # the lease has expired, and the cost was charged
             account.spend(self.cost - made.cost)
         if made.second in account.tokens:
             account.tokens[made.second] = max(0, account.tokens[made.second] + self.tokens - made.tokens)
@@ -287,14 +287,14 @@ class _Renew(Struct):
 
 _Operation: TypeAlias = _Admit | _Reserve | _GiveBack | _Settle | _Renew
 _Outcome: TypeAlias = Admission | Refusal | Ahead | None
-_URGENT = (_Admit, _Reserve)  # somebody waits for these
+_URGENT = (_Admit, _Reserve)  # a caller waits for these
 _KEPT = (_Settle, _GiveBack)  # these must not be lost while the store is away
 _Batch: TypeAlias = "dict[str, list[_Waiting]]"
 
 
 class _Waiting(Struct, eq=False):
     operation: _Operation
-    future: "asyncio.Future[_Outcome] | None" = None  # None: nobody asks whether it is written
+    future: "asyncio.Future[_Outcome] | None" = None  # None: no caller waits for the write
     outcome: _Outcome = None  # what the last attempt to write it would give
 
     def resolve(self) -> None:
@@ -333,8 +333,8 @@ class Accounts:
         self._doubts: dict[str, _Doubt] = {}
         self._open: dict[str, int] = {}  # calls by account, whose lease is to be prolonged
         self._ahead: dict[str, Ahead] = {}
-        self._reserving: set[str] = set()  # keys for which calls ahead are being asked for
-        self._wanted: dict[str, tuple[float, int]] = {}  # when calls ahead were last wanted, and how many
+        self._reserving: set[str] = set()  # keys with a pending reservation of further calls
+        self._wanted: dict[str, tuple[float, int]] = {}  # time and number of the last reservation of further calls
         self._waiting: _Batch = {}
         self._pace = Pace()
         self._submitted = asyncio.Event()
@@ -357,7 +357,7 @@ class Accounts:
         waiting = self._submit(key.name, _Admit(key, tokens, cost))
         self._reserve(key, tokens)
         try:
-            # Whoever stops waiting must not stop the write: others' operations are in it.
+            # A caller that stops waiting must not stop the write: it contains operations of others.
             outcome = await asyncio.shield(waiting)
         except asyncio.CancelledError:
             waiting.add_done_callback(lambda done: self._release(key.name, done))

@@ -78,7 +78,7 @@ class SentPrompts:
                 found = _add(known, prompt, model)
             else:
                 found = await asyncio.to_thread(_add, known, prompt, model)
-                known = [*self._pop(name)[1], *known]  # of the same conversation, that came meanwhile
+                known = [*self._pop(name)[1], *known]  # of the same conversation, received in the meantime
             known = known[-_KEPT:]
             size = sum([one.size for one in known])
         else:
@@ -100,7 +100,7 @@ class SentPrompts:
 
 
 def _add(known: list[_Prompt], prompt: _Prompt, model: str) -> CacheBreak | None:
-    """Adds a prompt to those of its conversation, in place of the one that it goes on from."""
+    """Adds a prompt to those of its conversation, replacing the one that it continues."""
     equal = [equal_pieces(one.pieces(), prompt.pieces()) for one in known]
     closest = [one for one, count in zip(known, equal, strict=True) if count == max(equal)]
     if all(len(one.pieces()) == max(equal) for one in closest):  # it only adds to them: the usual case

@@ -142,7 +142,7 @@ def scenario_losses(client: Wire, target: Wire, scenario: str) -> tuple[Loss, ..
     model = ModelDescriptor(id="model", provider=target.api, api=target.api)
     given = replace(client.codec.decode_request(body, model="model"), model=model)
     request, lost = adapted = adapt(given, model)
-    if client.base == target.base and request == given:  # it goes on as it came
+    if client.base == target.base and request == given:  # it is forwarded unchanged
         return ()
     found = (*lost, *adapted.warnings, *target.codec.encode_request(request).losses)
     return tuple(loss for loss in found if loss.severity != "record")

@@ -66,12 +66,12 @@ class Exchange(Struct, kw_only=True, eq=False):
     headers: dict[str, str] = field(default_factory=dict)  # of the client, those that belong to the request; no key
     session: str | None = None  # the client's own name for the conversation, where a header or the body has one
     lane: Lane = "translated"
-    model: ModelDescriptor | None = None  # that answered, or was asked last
+    model: ModelDescriptor | None = None  # that responded, or was called last
     attempts: int = 0
     losses: tuple[Loss, ...] = ()
     cache_break: CacheBreak | None = None  # where the prompt differs from what was sent before
     answer: AssistantMessage | None = None  # whole, or what there was of it when it ended
-    # Attempts that broke off before the client saw anything of them: who was asked, and what that used.
+    # Attempts that failed before the client received anything: their model and usage.
     discarded: tuple[tuple[ModelDescriptor, Usage], ...] = ()
     earlier: tuple[BrokenOff, ...] = ()  # who broke off before the last one went on
     usage: Usage | None = None

@@ -31,7 +31,7 @@ from .settings import ClientLimits
 _log = logging.getLogger(__name__)
 
 _IDLE = 3630.0  # seconds until an unused connection is closed: longer than any proxy keeps one, as aiohttp has it
-_LINGER = 10.0  # seconds for the rest of a body that nobody wants
+_LINGER = 10.0  # seconds to read the rest of an unused body
 _SURPLUS = 5.0  # seconds until a connection above the limit is closed, whatever it does
 _LARGEST_NEXT = 64 * 1024  # bytes of requests that wait behind another
 _HEAD = re.compile(
@@ -238,7 +238,7 @@ class ClientConnection(asyncio.Protocol):
         self._is_paused = False  # writing
         self._writable: asyncio.Future[None] | None = None
         self._is_closing = False
-        self._is_used = False  # something has been asked
+        self._is_used = False  # a request has been received
         self._used = self._loop.time()
         self._idle_timer: asyncio.TimerHandle | None = None
 
@@ -372,7 +372,7 @@ class ClientConnection(asyncio.Protocol):
 
 
 _REQUEST_LINE = re.compile(rb"([A-Z]{1,20}) (/[!-~]{0,4000}) HTTP/[0-9.]+\r?\n")
-# What a parser says of bytes that are no HTTP, as far as it quotes nothing of them: they may hold a key.
+# Parser errors for invalid HTTP that quote none of its bytes: those may contain a key.
 _UNQUOTED = re.compile(r"[A-Z][A-Za-z, -]*(?:'t [A-Za-z, -]*|'[A-Za-z-]+' header found)?")
 
 
@@ -423,7 +423,7 @@ class HandedOver(web.Server):
         self._options = options  # of each connection
         self._first = first  # seconds until the first request must have come: headers in drips keep no place for ever
         self.surplus: set[Any] = set()
-        self.silent: set[Any] = set()  # that have not asked anything yet
+        self.silent: set[Any] = set()  # connections without a request yet
         self.count = 0
 
     def __call__(self) -> web.RequestHandler:

@@ -109,7 +109,7 @@ def _check_model(exchange: Exchange) -> None:
 def _refused(refusal: Refusal) -> RateLimited | BadRequest:
     if refusal.limit == "tokens" and refusal.retry_after is None:
         return BadRequest(f"{refusal.message}, and this call alone needs more; send less", status=400)
-    # Clients know `insufficient_quota` as the 429 that waiting does not lift (OpenAI's error codes).
+    # Clients do not retry a 429 with `insufficient_quota` (OpenAI's error codes).
     code = "insufficient_quota" if refusal.limit == "budget" else "rate_limit_exceeded"
     wait = refusal.retry_after
     remedy = f"try again in {math.ceil(wait)} s" if wait is not None else "raise the budget"
@@ -117,7 +117,7 @@ def _refused(refusal: Refusal) -> RateLimited | BadRequest:
 
 
 def _unavailable(message: str, error: Exception) -> Overloaded:
-    """Tells clients that it is not their fault; the log has the cause."""
+    """Returns a server error for the client; the cause is in the log."""
     _log.error("%s: %s", message, error)
     remedy = "try again; the gateway's log says why"
     return Overloaded(f"{message}; {remedy}", status=503, code="state_unavailable", retry_after=1.0)

@@ -85,7 +85,7 @@ class Outgoing(Struct, frozen=True, kw_only=True):
     body: bytes
     restore: Restore | None = None
     losses: Sequence[Loss] = ()
-    hides_usage: bool = False  # usage was asked for on behalf of a client that did not
+    hides_usage: bool = False  # usage was requested although the client did not request it
 
     def __repr__(self) -> str:
         return f"Outgoing({self.lane}, {len(self.body)} bytes)"
@@ -112,8 +112,8 @@ def outgoing(place: Place, incoming: Incoming, stream: bool) -> Outgoing:
     adapted = place.adapt(request)
     if incoming.body is not None and not incoming.as_array and speaks_same(incoming.wire, spoken):
         if adapted.request != request:
-            # The client sends back what an answer of this wire was signed with, and no wire says who signed it. Where
-            # the gateway does not know better, it was the model that is asked again.
+            # The client returns the signatures of an earlier response, and no wire names the model that signed them.
+            # Unless the gateway has a record, it assumes the model that is called now.
             request = _by_default_author(request, place)
             adapted = place.adapt(request)
         sent = _without_stored_items(request, spoken)
@@ -135,7 +135,7 @@ def _by_default_author(request: Request, place: Place) -> Request:
 
 
 def _without_stored_items(request: Request, spoken: Wire) -> Request:
-    """The request without reasoning that only its id stands for. The provider has it, unless `store` is false
+    """Returns the request without reasoning that is only an id. The provider has stored it, unless `store` is false
     (developers.openai.com/api/docs/guides/reasoning): nothing of it needs to be verified or repaired."""
     api = spoken.base
     if not spoken.limits.item_ids or request.extra.get(api, {}).get("store") is False:
@@ -177,7 +177,7 @@ def _passed(place: Place, incoming: Incoming, request: Request, adapted: Adapted
     if spoken.http.streaming is None and _ESCAPED_NAME.search(body):
         return None
     if place.model.compat or connector.row.body or spoken.http.only_streams:
-        # The host has ways of its own: its body would have to say just what the client's says.
+        # The host has quirks, so its body would differ from the client's.
         own, _, _ = connector.body(spoken, request, adapted)
         given = jsontext.read(body)
         if _without(own) != _without(given):
@@ -257,7 +257,7 @@ class Attempt:
         self._remember = remember
         self._save = save  # what was remembered, where others share it
         self._prompts = prompts  # to see what a prompt changes of the one before
-        self._may_break = may_break  # another place may go on with the answer: it must pass through an encoder
+        self._may_break = may_break  # another candidate may continue the response, so it must pass through an encoder
         self._before = before  # what earlier places gave of the answer, and `encoder` has written
         self._shift = len(blocks_of(before.content)) if before is not None else 0
         self.encoder: Any = encoder
@@ -305,7 +305,7 @@ class Attempt:
         if endpoint.sign is None and not endpoint.renewable:
             headers = self._headers(endpoint.headers, endpoint.key, made.lane)
             body = made.body
-        else:  # tokens that expire, signatures: the connector knows
+        else:  # expiring tokens and signatures: built by the connector
             url, headers, body = await watch.during(self._signed(made, options, stream))
         upstream = self._upstream = await watch.during(self._transport.send("POST", url, headers, body))
         watch.reading(upstream.close)

@@ -191,7 +191,7 @@ class Ledger:
                 if self.failure is None:
                     _log.error("%s; nothing is served until it can be written", error)
                 self.failure = error
-            if not self._waiting:  # whoever came meanwhile waits for nothing more
+            if not self._waiting:  # no further caller is waiting
                 attempted, self._attempted = attempted + self._attempted, []
             for one in attempted:
                 if not one.done():

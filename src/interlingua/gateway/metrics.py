@@ -201,7 +201,7 @@ class Metrics:
         return numbers
 
     def save(self) -> None:
-        """Lets the other workers know."""
+        """Notifies the other workers."""
         if self._file is not None:
             self._written = time.monotonic()
             with contextlib.suppress(OSError):  # numbers are not worth a request

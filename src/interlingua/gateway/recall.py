@@ -279,7 +279,7 @@ def _sorted(value: object) -> object:
 
 
 def _blocks(message: Message) -> tuple[Block, ...]:
-    """The blocks of a message; one of a role that nobody knows has none."""
+    """Returns the blocks of a message; a message with an unknown role has none."""
     return tuple(blocks_of(getattr(message, "content", ())))
 
 

@@ -192,9 +192,9 @@ class Reply:
             self._timer = self._loop.call_later(min(waits), self._ring)
 
     def headers(self, losses: Sequence[Loss] = ()) -> dict[str, str]:
-        """What every answer says: its id, the losses, what broke a prompt cache, what is left of the key's rates."""
+        """The headers of every response: its id, the losses, the cause of a cache miss, the remaining rate limits."""
         headers = {self._facts.request_id: self._exchange.id}
-        # What only the record would show (who was asked, when) is no loss to a client.
+        # Losses that only concern the record (model, time) are not reported to clients.
         if losses and (lost := [loss for loss in losses if loss.severity != "record"]):
             headers[LOSSES] = describe_losses(lost)
         if self._exchange.cache_break is not None:

@@ -16,7 +16,7 @@ def spans(text: bytes, path: Sequence[str]) -> list[tuple[int, int]]:
     """Returns the spans of the plain values (texts, numbers, null) at a path of keys; several if keys are repeated."""
     wanted = list(path)
     found: list[tuple[int, int]] = []
-    stack: list[str | None] = []  # the key under which each open object or list stands; lists match no path
+    stack: list[str | None] = []  # the key of each open object or list; lists match no path
     key: str | None = None
     is_key, value_at = False, -1
     in_list: list[bool] = []

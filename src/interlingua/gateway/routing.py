@@ -184,14 +184,14 @@ def _decoding(wire: Wire, model: ModelDescriptor) -> Callable[..., AssistantMess
 
 
 class Plan:
-    """The places that may answer one request, in order, and how the alias wants failures handled."""
+    """The candidates for one request, in order, and the alias's handling of failures."""
 
     __slots__ = ("continues", "places", "retry")
 
     def __init__(self, places: Sequence[Place], retries: int = 1, continues: bool = False) -> None:
         self.places = places
         self.retry = Retry(attempts=retries + 1, longest=_LONGEST_WAIT)
-        self.continues = continues  # another place may go on with an answer that broke off
+        self.continues = continues  # another candidate may continue a truncated response
 
 
 class _Named:

@@ -1,4 +1,4 @@
-"""The gateway as a server: reads a request, asks the gate, sends it on until somebody answers, and closes the books.
+"""The gateway as a server: reads a request, checks it, forwards it until a candidate responds, settles its accounts.
 
 async with Gateway(Settings(listen=Listen(port=0))) as gateway:
     print(gateway.url)
@@ -69,7 +69,7 @@ Handler: TypeAlias = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 _KEY_HEADERS = ("x-api-key", "x-goog-api-key", "api-key")
 _SESSION_HEADERS = ("session_id", "conversation_id", "x-session-id", "x-claude-code-session-id")
 _SHUTDOWN = 3.0  # seconds that open exchanges have when the gateway stops
-_BACKLOG = 1000  # exchanges that have ended and are not yet in the books
+_BACKLOG = 1000  # ended exchanges that are not yet settled
 _HEARTBEAT = 30.0  # seconds between two pings of a WebSocket
 LEFT = "the client left"
 _DEFAULTS = Settings()
@@ -108,7 +108,7 @@ class Gateway:
         self.recall = Recall(settings.recall_bytes) if recall is None else recall
         self._prompts = SentPrompts(settings.recall_bytes // 4) if settings.recall_bytes > 0 else None
         self.open_exchanges = 0
-        self._ended: list[tuple[Exchange, Reservation | None]] = []  # not yet in the books
+        self._ended: list[tuple[Exchange, Reservation | None]] = []  # not yet settled
         self._closing: asyncio.Task[None] | None = None
         self._turns = Turns()
 
@@ -269,14 +269,14 @@ class Gateway:
         return _json(await self._small(http, asked, exchange), Reply(channel, exchange).headers())
 
     def _typed(self, exchange: Exchange, error: Exception, *secrets: str | None) -> InterlinguaError:
-        """An error as a client may see it. One that nobody expected is a defect of the gateway: it goes to the log."""
+        """Returns an error as a client may see it. An unexpected one is a defect of the gateway, and is logged."""
         if isinstance(error, InterlinguaError):
             return scrubbed(error, lambda text: scrub(text, secrets=secrets))  # it may quote what the client sent
         log_defect(f"{exchange.id} failed", error, *secrets)
         return InternalError(f"internal error in {exchange.id}; the gateway's log says what happened")
 
     async def _refuse(self, exchange: Exchange, failure: InterlinguaError) -> None:
-        """Tells the observers of an exchange that ended before anybody was asked."""
+        """Notifies the observers of an exchange that ended before any provider was called."""
         exchange.error, exchange.status = failure, status_of(as_provider_error(failure))
         if exchange.finished is None:
             exchange.finished = time.time()
@@ -322,7 +322,7 @@ class Gateway:
         await self._answer(http, incoming, exchange, reply)
 
     async def _answer(self, http: ClientRequest, incoming: Incoming, exchange: Exchange, reply: Reply) -> None:
-        """One exchange, from the gate to the books."""
+        """Handles one exchange, from the checks to the settlement."""
         size = 0
         if self.gate is not None or self.settings.rules:
             given = incoming.request.context
@@ -360,7 +360,7 @@ class Gateway:
     async def _body(self, http: ClientRequest) -> bytes:
         limits = self.settings.limits
         try:
-            if isinstance(http, web.BaseRequest) and http.content.is_eof():  # nobody waits
+            if isinstance(http, web.BaseRequest) and http.content.is_eof():  # the body is already complete
                 return await http.read()
             async with asyncio.timeout(limits.body_timeout):
                 return await http.read()
@@ -374,7 +374,7 @@ class Gateway:
             raise BadRequest(f"the body cannot be read: {error}", status=400) from None
 
     async def _read(self, http: ClientRequest, body: bytes, asked: Door, exchange: Exchange) -> Incoming:
-        """The client's request, decoded; a large one beside the event loop, so that other streams go on."""
+        """Decodes the client's request; a large one in a thread, so that other streams are not blocked."""
         spoken = exchange.wire
         is_small = len(body) <= LARGE_BODY
         request = _decoded(asked, body) if is_small else await asyncio.to_thread(_decoded, asked, body)
@@ -420,10 +420,10 @@ class Gateway:
             highest_cost=highest if is_priced else None,
         )
 
-    # --- until somebody answers
+    # --- candidates
 
     async def _dispatch(self, exchange: Exchange, incoming: Incoming, plan: Plan, reply: Reply) -> None:
-        """Asks the places of a plan in turn. The failure of the last goes to the client in its own form."""
+        """Calls the candidates of a plan in turn. The failure of the last is sent to the client in its wire's form."""
         retry = plan.retry
         failure: InterlinguaError | None = None
         encoder, before, too_small = None, None, 0
@@ -433,7 +433,7 @@ class Gateway:
                 continue
             for tries in range(1, retry.attempts + place.keys):
                 if before is None and exchange.answer is not None and exchange.model is not None:
-                    # Charged, though nobody saw it: the next attempt begins anew.
+                    # Charged, although the client received nothing: the next attempt starts over.
                     used = estimated_usage(exchange.answer, incoming.request)
                     exchange.discarded += ((exchange.model, used),)
                     exchange.answer = None
@@ -520,7 +520,7 @@ class Gateway:
             self.recall.extend(key, conversation, (*request.context.messages, answer))
 
     async def _with_history(self, exchange: Exchange, request: Request) -> tuple[Request, bool]:
-        """The request with what it refers to by id put before its own messages, whoever answered that."""
+        """Returns the request, with the messages that it refers to by id before its own, of any model."""
         api, key = exchange.wire.base, exchange.key.name
         residual = dict(request.extra.get(api, {}))
         exchange.extra["given"] = request.context.messages
@@ -550,7 +550,7 @@ class Gateway:
         context = replace(request.context, messages=(*before, *request.context.messages))
         return replace(request, context=context, extra={**request.extra, api: residual}), True
 
-    # --- small doors
+    # --- other endpoints
 
     async def _small(self, http: web.BaseRequest, asked: Door, exchange: Exchange) -> Any:
         """Answers that need no model."""
@@ -720,15 +720,15 @@ class Gateway:
         finally:
             self._close(exchange, reservation)
 
-    # --- the books
+    # --- settlement
 
     def _close(self, exchange: Exchange, reservation: Reservation | None) -> None:
-        """Hands an exchange that has ended over to the books. Nobody waits for them: what ends together is written
-        together, and the client's next request does not wait for the disk."""
+        """Queues an ended exchange for settlement. Exchanges that end together are written together, and the client's
+        next request does not wait for the disk."""
         exchange.finished = time.time()
         try:
             self._account(exchange)
-        except Exception as error:  # what was put aside counts as spent
+        except Exception as error:  # the reserved amount counts as spent
             log_defect(f"the use of {exchange.id} cannot be counted", error)
         settle = getattr(reservation, "settle_soon", None)
         if settle is not None:
@@ -743,7 +743,7 @@ class Gateway:
                 self._closing = asyncio.ensure_future(self._write_books())
 
     def _note(self, exchange: Exchange) -> bool:
-        """Tells the observers that take note at once; whether there are others."""
+        """Notifies the synchronous observers; returns whether there are others."""
         is_all = True
         for observer in self.observers:
             note = getattr(observer, "note", None)
@@ -757,7 +757,7 @@ class Gateway:
         return not is_all
 
     async def _write_books(self) -> None:
-        """Settles what was reserved and tells the observers. A failing one costs its own record alone."""
+        """Settles the reservation and notifies the observers. A failing observer loses only its own record."""
         while self._ended:
             ended, self._ended = self._ended, []
             # All at once, so that they are one write.
@@ -771,7 +771,7 @@ class Gateway:
             log_defect(f"the reservation of {exchange.id} could not be settled", error)
 
     def _is_behind(self) -> bool:
-        """Whether too much that has ended is not in the books."""
+        """Whether too many ended exchanges are unsettled."""
         for observer in self.observers:
             if getattr(observer, "backlog", 0) > _BACKLOG:
                 return True
@@ -786,7 +786,7 @@ class Gateway:
                 await (getattr(observer, "catch_up", None) or observer.flush)()  # type: ignore[attr-defined]
 
     async def _tell(self, *exchanges: Exchange) -> None:
-        """Tells the observers that take their time: they see nothing before it is in the ledger."""
+        """Notifies the slow observers, after the exchange is in the ledger."""
         for observer in self.observers:
             written = getattr(observer, "written", None)
             if written is not None:
@@ -803,7 +803,7 @@ class Gateway:
                     log_defect(f"an observer failed for {', '.join(one.id for one in exchanges)}", error)
 
     def _account(self, exchange: Exchange) -> None:
-        """Usage and cost: as reported, else estimated from what was asked and what came."""
+        """Returns usage and cost: as reported, else estimated from the request and the response."""
         if exchange.earlier:
             exchange.losses += tuple(one.loss for one in exchange.earlier)
         answer, request = exchange.answer, exchange.request
@@ -873,7 +873,7 @@ def longest_answer(place: Place, request: Request) -> int | None:
 
 
 def _choices(request: Request) -> int:
-    """How many answers are asked for at once: `n` of OpenAI Chat, `candidateCount` of Google."""
+    """Returns the requested number of responses: `n` of OpenAI Chat, `candidateCount` of Google."""
     if not request.extra:
         return 1
     given = [
@@ -925,8 +925,8 @@ def _refuse_pages(http: ClientRequest) -> None:
 
 
 def _secret(http: ClientRequest) -> str | None:
-    """The key that a client brought, wherever its protocol puts it. An AWS signature is no key: it proves one that
-    only AWS knows."""
+    """Returns the client's key, from the header of its protocol. An AWS signature is not a key: it proves one that only
+    AWS has."""
     given = http.headers.get("Authorization", "")
     scheme, _, token = given.partition(" ")
     if scheme.lower() == "bearer" and token.strip():
@@ -957,7 +957,7 @@ _NOTHING = Request(model=ModelDescriptor(id=""), context=Context(messages=()))
 
 
 def _reported_tokens(answer: bytes) -> tuple[int, int] | None:
-    """The tokens that an answer of any path says it used: input and output."""
+    """Returns the reported token counts of a response on any path: input and output."""
     try:
         value = jsontext.read(answer)
     except FormatError:
@@ -975,7 +975,7 @@ _TOKENS = {"usage": ("prompt_tokens", "completion_tokens"), "": ("prompt_eval_co
 
 
 def _is_odd(path: str) -> bool:
-    """Whether a path may mean another one to whoever reads it next."""
+    """Whether the next server may interpret a path as another one."""
     decoded = unquote(unquote(path))
     return ".." in decoded or "//" in decoded or "\\" in decoded or any(ord(char) < 33 for char in decoded)
 

@@ -72,7 +72,7 @@ class Service:
         self.settings = settings
         self._config = config
         self._config_seen = _changed(config)
-        self._in_file: ServeSettings | None = None  # as it was read; the command line may say otherwise
+        self._in_file: ServeSettings | None = None  # as read; options of the command line take precedence
         if config is not None:
             with contextlib.suppress(InterlinguaError):
                 self._in_file = load_settings(config)

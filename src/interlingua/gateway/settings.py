@@ -113,7 +113,7 @@ class Settings(_Setting, frozen=True, kw_only=True):
     aliases: tuple[Alias, ...] = ()
     rules: tuple[Rule, ...] = ()
     providers: tuple[ProviderSettings, ...] = ()
-    open_models: bool = True  # `provider/model` may be asked for without an alias
+    open_models: bool = True  # `provider/model` is accepted without an alias
     listen: Listen = Listen()
     limits: ClientLimits = ClientLimits()
     timeouts: Timeouts = Timeouts()

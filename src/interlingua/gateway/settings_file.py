@@ -1,4 +1,4 @@
-"""The settings of a gateway in one TOML file: strict about what it does not know, with keys only by reference.
+"""The settings of a gateway in one TOML file: unknown settings are errors, and keys are given only by reference.
 
 Providers and aliases of `models.toml` are known to the gateway without being repeated here. Each part is optional:
 

@@ -12,7 +12,7 @@ from ..values.events import StreamEvent, TextDelta, ThinkingDelta, ToolCallDelta
 # Characters of a JSON string that mean themselves, and escapes that do not depend on what follows.
 _PIECE = re.compile(rb'(?:[ !#-\[\]-~]|\\["\\/bfnrt])*')
 _PLAIN = re.compile(rb"[ !#-\[\]-~]+")
-_TRIES = 8  # frames in a row that are looked at one by one; where none repeats, the rest is decoded together
+_TRIES = 8  # consecutive frames that are checked one by one; if none repeats, the rest is decoded together
 
 
 class Skimmer:
@@ -23,7 +23,7 @@ class Skimmer:
     def __init__(self, framing: Any, decoder: Any) -> None:
         self._framing = framing
         self._decoder = decoder
-        self._before = b""  # the text, in a frame that was decoded; empty where the last one brought something else
+        self._before = b""  # the bytes before the text in the last decoded frame; empty if it had other content
         self._after = b""
         self._pieces: list[bytes] = []
 
@@ -71,6 +71,6 @@ class Skimmer:
             return
         text = event.delta.encode()
         before, mark, after = frame.partition(b'"%b"' % text)
-        # One frame; and where the text stands in it twice, it is not known which of the two it is.
+        # A text that occurs twice in the frame is ambiguous.
         if mark and _PLAIN.fullmatch(text) and mark not in after and frame.find(b"\n\n") == len(frame) - 2:
             self._before, self._after = before + b'"', b'"' + after

@@ -221,7 +221,7 @@ class SqliteFile:
             connection = self._connect()
             try:
                 # RESTART keeps writers out, for as long as the disk and other readers take. So nearly all is copied
-                # before it, which nobody waits for (sqlite.org/pragma.html#pragma_wal_checkpoint).
+                # before it, which no caller waits for (sqlite.org/pragma.html#pragma_wal_checkpoint).
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
                 connection.execute(f"PRAGMA busy_timeout = {_COPY_WAIT}")
                 connection.execute("PRAGMA wal_checkpoint(RESTART)")
