@@ -1,0 +1,139 @@
+"""Adapting, condition by condition: boundaries and exceptions of single passes, and the way back to the source."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+import interlingua as il
+from interlingua.conversion.adapting.work import Work
+from interlingua.dialects import WIRES
+from interlingua.dialects.registry import register, unregister
+from interlingua.values.messages import (
+    AssistantMessage,
+    CacheMarker,
+    OpaqueBlock,
+    SystemMessage,
+    TextBlock,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+)
+from interlingua.values.request import Context, ModelDescriptor, Options, Request, ToolSpec
+from interlingua.values.tokens import taken
+
+CLAUDE = ModelDescriptor(id="claude-sonnet-4-5", api="anthropic-messages")
+BEDROCK_CLAUDE = ModelDescriptor(id="us.anthropic.claude-sonnet-4-5", api="bedrock-converse-stream")
+GPT = ModelDescriptor(id="gpt-5", api="openai-responses")
+CHAT = ModelDescriptor(id="gpt-4o", api="openai-completions")
+LLAMA = ModelDescriptor(id="llama3.3", api="ollama-chat")
+HI = UserMessage(content="Hello")
+
+
+def request(*messages: Any, extra: Any = None, **fields: Any) -> Request:
+    context = Context(messages=messages, tools=fields.pop("tools", None), system=fields.pop("system", None))
+    return Request(model=ModelDescriptor(id=""), context=context, options=Options(**fields), extra=extra or {})
+
+
+def called(*names: str) -> AssistantMessage:
+    calls = [ToolCall(id=f"c{at}", name=name, arguments={}) for at, name in enumerate(names)]
+    return AssistantMessage(content=calls, api=CLAUDE.api, model=CLAUDE.id)
+
+
+# --- the way back ----------------------------------------------------------------------------------------------------
+
+
+def test_renamed_calls_are_restored_beside_others() -> None:
+    tools = tuple(ToolSpec(name=name, input_schema={"type": "object"}) for name in ("look", "look up!"))
+    adapted = il.adapt(request(HI, tools=tools), GPT)
+    renamed = (adapted.request.context.tools or ())[1].name
+    assert renamed != "look up!"
+    restored = adapted.restore(called("look", renamed))
+    assert [call.name for call in restored.tool_calls] == ["look", "look up!"]
+
+
+def test_an_added_result_has_no_source() -> None:
+    adapted = il.adapt(request(HI, called("look"), HI), CHAT)
+    (at,) = [at for at, message in enumerate(adapted.request.context.messages) if message.role == "toolResult"]
+    assert adapted.source(f"$.messages[{at}]") is None
+    assert adapted.source(f"$.messages[{at}].content[0].text") is None
+
+
+def test_added_tool_definitions_have_no_source() -> None:
+    adapted = il.adapt(request(HI, called("look"), HI), BEDROCK_CLAUDE)
+    assert [tool.name for tool in adapted.request.context.tools or ()] == ["look"]
+    assert adapted.source("$.tools[0].name") is None
+
+
+def test_the_source_of_a_system_text_is_a_block_unless_messages_joined_it() -> None:
+    system = (TextBlock(text="Be brief."),)
+    assert il.adapt(request(HI, system=system), CLAUDE).source("$.system[0].text") == "$.system[0].text"
+    adapted = il.adapt(request(SystemMessage(content="Be kind."), HI, system=system), CLAUDE)
+    assert adapted.source("$.system[1].text") == "$.system"
+
+
+# --- single conditions -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("room", "warned"), [(0, False), (-1, True)])
+def test_a_host_that_truncates_is_warned_of_only_beyond_its_window(room: int, warned: bool) -> None:
+    source = request(UserMessage(content="word " * 400))
+    model = replace(LLAMA, context_window=taken(source.context) + room)
+    assert bool(il.adapt(source, model).warnings) is warned
+
+
+def test_a_bare_cache_point_marks_the_text_before_it_without_any_thinking() -> None:
+    point = OpaqueBlock(dialect=BEDROCK_CLAUDE.api, value={"cachePoint": {"type": "default"}})
+    adapted = il.adapt(request(UserMessage(content=(TextBlock(text="Long."), point))), BEDROCK_CLAUDE)
+    assert adapted.request.context.messages[0].content == (TextBlock(text="Long.", cache=CacheMarker()),)
+
+
+def test_a_failed_result_is_text_where_the_provider_stores_its_call() -> None:
+    failed = ToolResultMessage(tool_call_id="c1", content="no such file", is_error=True)
+    source = request(failed, extra={GPT.api: {"previous_response_id": "resp_1"}})
+    assert il.adapt(source, GPT).request.context.messages[0].text == "Error: no such file"
+
+
+def test_a_failed_answer_takes_its_results_along_and_no_others() -> None:
+    failed = replace(called("look"), stop_reason="error")
+    results = [ToolResultMessage(tool_call_id="c0", content=text, is_error=False) for text in ("old", "new")]
+    adapted = il.adapt(request(HI, failed, results[0], called("look"), results[1]), CHAT)
+    assert [message.text for message in adapted.request.context.messages if message.role == "toolResult"] == ["new"]
+
+
+def test_a_result_prefers_the_call_that_is_sent() -> None:
+    """Both calls have its id: the failed one is the later, and is not sent."""
+    failed = replace(called("look"), stop_reason="aborted")
+    found = ToolResultMessage(tool_call_id="c0", content="found", is_error=False)
+    adapted = il.adapt(request(HI, called("look"), HI, failed, found), CHAT)
+    assert [message.text for message in adapted.request.context.messages if message.role == "toolResult"] == ["found"]
+
+
+# --- what is kept of a model's description ---------------------------------------------------------------------------
+
+
+def test_a_change_of_compat_counts_although_the_description_is_the_same() -> None:
+    model = ModelDescriptor(id="some-model", api="openai-completions", compat={"mergeTurns": False})
+    source = request(HI, HI)
+    assert len(il.adapt(source, model).request.context.messages) == 2
+    assert model.compat is not None
+    model.compat["mergeTurns"] = True
+    assert len(il.adapt(source, model).request.context.messages) == 1
+
+
+def test_a_change_of_extra_counts_although_the_description_is_the_same() -> None:
+    model = ModelDescriptor(id="some-model", api="openai-completions")
+    assert Work(request(HI), model, "drop").generation.efforts is None
+    model.extra["catalogue"] = {"levels": ["low", "high"]}
+    assert Work(request(HI), model, "drop").generation.efforts == ("low", "high")
+
+
+def test_a_wire_that_is_registered_again_brings_its_own_limits() -> None:
+    model, source = ModelDescriptor(id="some-model", api="own-chat"), request(HI, HI)
+    try:
+        register(WIRES["openai-completions"].variant("own-chat"))
+        assert len(il.adapt(source, model).request.context.messages) == 2
+        register(WIRES["openai-completions"].variant("own-chat", limits={"alternating": True}))
+        assert len(il.adapt(source, model).request.context.messages) == 1
+    finally:
+        unregister("own-chat")
