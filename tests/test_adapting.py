@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 import interlingua as il
+from interlingua.conversion.adapting.ids import fitting
 from interlingua.conversion.adapting.work import Work
 from interlingua.dialects import WIRES
 from interlingua.dialects.registry import register, unregister
@@ -15,11 +16,12 @@ from interlingua.values.messages import (
     OpaqueBlock,
     SystemMessage,
     TextBlock,
+    ThinkingBlock,
     ToolCall,
     ToolResultMessage,
     UserMessage,
 )
-from interlingua.values.request import Context, ModelDescriptor, Options, Request, ToolSpec
+from interlingua.values.request import Context, ModelDescriptor, Options, Reasoning, Request, ToolSpec
 from interlingua.values.tokens import taken
 
 CLAUDE = ModelDescriptor(id="claude-sonnet-4-5", api="anthropic-messages")
@@ -107,6 +109,65 @@ def test_a_result_prefers_the_call_that_is_sent() -> None:
     found = ToolResultMessage(tool_call_id="c0", content="found", is_error=False)
     adapted = il.adapt(request(HI, called("look"), HI, failed, found), CHAT)
     assert [message.text for message in adapted.request.context.messages if message.role == "toolResult"] == ["found"]
+
+
+def test_a_result_belongs_to_the_call_with_its_id_before_one_with_its_item_id() -> None:
+    first = AssistantMessage(content=[ToolCall(id="x", name="first", arguments={})], api=GPT.api, model=GPT.id)
+    item = {GPT.api: {"id": "x"}}
+    second = replace(first, content=(ToolCall(id="y", name="second", arguments={}, extra=item),))
+    results = [ToolResultMessage(tool_call_id=id, content=f"for {id}", is_error=False) for id in ("x", "y")]
+    messages = il.adapt(request(HI, first, HI, second, *results), CHAT).request.context.messages
+    found = {m.tool_name: m.text for m in messages if isinstance(m, ToolResultMessage)}
+    assert found == {"first": "for x", "second": "for y"}
+
+
+def test_a_result_that_moves_forward_is_reported() -> None:
+    late = ToolResultMessage(tool_call_id="c0", content="found", is_error=False)
+    losses = il.adapt(request(HI, called("look"), HI, late), CHAT).losses
+    assert ("$.messages[3]", "order") in {(loss.path, loss.what) for loss in losses}
+
+
+def test_a_generated_id_is_never_one_that_a_later_call_has() -> None:
+    rule = WIRES[CLAUDE.api].limits.ids
+    taken_already = fitting("no id!", 0, rule, set())
+    calls = [ToolCall(id=id, name="look", arguments={}) for id in ("no id!", taken_already)]
+    message = AssistantMessage(content=calls, api=CLAUDE.api, model=CLAUDE.id)
+    ids = [call.id for call in il.adapt(request(HI, message, HI), CLAUDE).request.context.messages[1].tool_calls]
+    assert len({*ids}) == 2
+
+
+def test_blank_thinking_without_a_signature_is_dropped_on_every_wire() -> None:
+    content = (ThinkingBlock(thinking=" "), TextBlock(text="Yes."))
+    message = AssistantMessage(content=content, api=LLAMA.api, model=LLAMA.id)
+    assert il.adapt(request(HI, message, HI), LLAMA).request.context.messages[1].content == (TextBlock(text="Yes."),)
+
+
+def test_signatures_of_another_model_of_the_family_are_kept_unless_they_are_bound() -> None:
+    content = (ThinkingBlock(thinking="Hm.", thinking_signature="c2ln"), TextBlock(text="Yes."))
+    message = AssistantMessage(content=content, api=CLAUDE.api, model="claude-opus-4-1")
+    assert il.adapt(request(HI, message, HI), CLAUDE).request.context.messages[1].content == content
+
+
+def test_a_tool_turn_that_began_without_thinking_ends_without_it() -> None:
+    found = ToolResultMessage(tool_call_id="c0", content="found", is_error=False)
+    source = request(HI, called("look"), found, reasoning=Reasoning(budget=2048), max_tokens=8000)
+    assert il.adapt(source, CLAUDE).request.options.reasoning == Reasoning(enabled=False)
+
+
+def test_claude_continues_no_answer_while_it_thinks() -> None:
+    begun = AssistantMessage(content="It is", api=CLAUDE.api, model=CLAUDE.id)
+    source = request(HI, begun, max_tokens=8000)
+    assert il.adapt(source, CLAUDE).request.context.messages[-1].role == "assistant"
+    thinking = replace(source, options=replace(source.options, reasoning=Reasoning(budget=2048)))
+    assert il.adapt(thinking, CLAUDE).request.context.messages[-1].role == "user"
+
+
+def test_tools_get_no_marker_beside_one_of_the_caller_on_the_system_text() -> None:
+    tools = (ToolSpec(name="look", input_schema={"type": "object"}),)
+    system = (TextBlock(text="Be brief.", cache=CacheMarker()),)
+    source = request(HI, tools=tools, system=system, cache_retention="short")
+    adapted = il.adapt(source, CLAUDE, caching=True).request.context
+    assert [tool.cache for tool in adapted.tools or ()] == [None]
 
 
 # --- what is kept of a model's description ---------------------------------------------------------------------------
