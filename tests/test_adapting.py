@@ -170,6 +170,27 @@ def test_tools_get_no_marker_beside_one_of_the_caller_on_the_system_text() -> No
     assert [tool.cache for tool in adapted.tools or ()] == [None]
 
 
+@pytest.mark.parametrize(("temperature", "severity"), [(1, "record"), (0.5, "dropped")])
+def test_leaving_out_a_default_temperature_loses_nothing(temperature: float, severity: str) -> None:
+    losses = il.adapt(request(HI, temperature=temperature), GPT).losses
+    assert [loss.severity for loss in losses if loss.path == "$.options.temperature"] == [severity]
+
+
+def test_a_temperature_of_one_is_sent_while_claude_thinks() -> None:
+    source = request(HI, temperature=1, reasoning=Reasoning(budget=2048), max_tokens=8000)
+    assert il.adapt(source, CLAUDE).request.options.temperature == 1
+
+
+def test_a_blank_stop_sequence_is_sent_where_blank_text_is() -> None:
+    assert il.adapt(request(HI, stop=("\n\n", "END")), CHAT).request.options.stop == ("\n\n", "END")
+    assert il.adapt(request(HI, stop=("\n\n", "END")), CLAUDE).request.options.stop == ("END",)
+
+
+def test_a_blank_block_without_a_marker_moves_none() -> None:
+    source = request(UserMessage(content=(TextBlock(text="Hello"), TextBlock(text=" "))))
+    assert {loss.what for loss in il.adapt(source, CLAUDE).losses} == {"text", "no limit"}
+
+
 # --- what is kept of a model's description ---------------------------------------------------------------------------
 
 
