@@ -132,8 +132,9 @@ def test_a_generated_id_is_never_one_that_a_later_call_has() -> None:
     taken_already = fitting("no id!", 0, rule, set())
     calls = [ToolCall(id=id, name="look", arguments={}) for id in ("no id!", taken_already)]
     message = AssistantMessage(content=calls, api=CLAUDE.api, model=CLAUDE.id)
-    ids = [call.id for call in il.adapt(request(HI, message, HI), CLAUDE).request.context.messages[1].tool_calls]
-    assert len({*ids}) == 2
+    sent = il.adapt(request(HI, message, HI), CLAUDE).request.context.messages[1]
+    assert isinstance(sent, AssistantMessage)
+    assert len({call.id for call in sent.tool_calls}) == 2
 
 
 def test_blank_thinking_without_a_signature_is_dropped_on_every_wire() -> None:

@@ -92,6 +92,16 @@ async def test_a_key_that_a_provider_repeats_is_hidden(model: str, status: int, 
     assert KEY not in shown
 
 
+@pytest.mark.parametrize("key", ['sk-"key"-0123456789abcdefghij', "sk-\\key-0123456789abcdefghij"])
+async def test_a_repeated_key_is_hidden_whatever_characters_it_has(key: str) -> None:
+    message = {"role": "assistant", "content": "hi"}
+    body = {"id": "1", "model": "m", "choices": [{"index": 0, "finish_reason": "stop", "message": message}], "own": key}
+    async with answering(200, body) as address:
+        found = await il.complete("openai-chat/gpt-4o", "hi", base_url=address, api_key=key, retry=0)
+    assert found.text == "hi"
+    assert found.extra["openai-completions"]["~response"]["own"] != key
+
+
 @pytest.mark.parametrize("url", [
     "ftp://user:pa55word@host.example/v1", "FTP://u:pa55word@h", "ssh://u:pa55%40word@h", "//u:pa55word@h", "file:///pa55word",
     "http://u:pa55word@h:99999/", "http://u:pa55@word@[::bad/", "javascript:pa55word", "gopher://u:pa55word@h", "http://",
