@@ -5,6 +5,7 @@ surrogates, escaped or raw, become U+FFFD. NaN and Infinity are refused in both 
 `DEPTH_LIMIT`. The common case costs one C call; edge cases take a second attempt.
 """
 
+import contextlib
 import functools
 import math
 import re
@@ -99,34 +100,34 @@ def _is_clean_odd(value: Any) -> bool:
 
 def same(a: Any, b: Any) -> bool:
     """Compares as JSON: unlike in Python, neither `true` nor `1.0` equals `1`."""
-    if a != b:
-        return False
-    if a is b:  # usually the same object: arguments, schemas
-        return True
-    if isinstance(a, (dict, list)):
-        if not a:
-            return True
-        try:
-            if orjson.dumps(a) == orjson.dumps(b):
-                return True
-        except (TypeError, RecursionError):  # huge integers, half surrogates
-            pass
-    return not _differs_in_type(a, b)
+    return bool(a == b) and not _differs_in_type(a, b)
 
 
 def _differs_in_type(a: Any, b: Any) -> bool:
-    """For equal values: whether a number or boolean in one has another type in the other."""
+    """For equal values: whether a number or boolean in one has another type in the other.
+
+    Parts that both share are skipped, usually arguments and schemas. Long lists are compared by their encoding, which
+    is faster than a walk over many small values.
+    """
     if a is b:
         return False
     if isinstance(a, dict):
         for key, value in a.items():
-            other = b[key]  # only a string equals a string
-            if value is not other and type(value) is not str and _differs_in_type(value, other):
-                return True
+            if type(value) is not str:  # only a string equals a string
+                other = b[key]
+                if value is not other and _differs_in_type(value, other):
+                    return True
         return False
-    if isinstance(a, (list, tuple)):
-        return any(type(x) is not str and _differs_in_type(x, y) for x, y in zip(a, b, strict=True))
-    return type(a) is not type(b)
+    if not isinstance(a, (list, tuple)):
+        return type(a) is not type(b)
+    if len(a) > _LONG:
+        with contextlib.suppress(TypeError):  # huge integers, half surrogates
+            if orjson.dumps(a) == orjson.dumps(b):
+                return False
+    return any(type(x) is not str and _differs_in_type(x, y) for x, y in zip(a, b, strict=True))
+
+
+_LONG = 8  # items
 
 
 def clean(text: str) -> str:
