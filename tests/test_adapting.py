@@ -209,6 +209,8 @@ def test_a_change_of_extra_counts_although_the_description_is_the_same() -> None
     assert Work(request(HI), model, "drop").generation.efforts is None
     model.extra["catalogue"] = {"levels": ["low", "high"]}
     assert Work(request(HI), model, "drop").generation.efforts == ("low", "high")
+    model.extra["catalogue"]["levels"].append("max")
+    assert Work(request(HI), model, "drop").generation.efforts == ("low", "high", "max")
 
 
 def test_a_wire_that_is_registered_again_brings_its_own_limits() -> None:

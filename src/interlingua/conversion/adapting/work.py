@@ -1,6 +1,7 @@
 """The mutable state of a request while it is adapted: its messages, the changes, and the losses."""
 
 from collections.abc import Collection
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -207,8 +208,8 @@ def _facts_of(model: ModelDescriptor) -> _Facts:
         known = _Facts(
             model=model,
             wire=wire,
-            compat=None if model.compat is None else dict(model.compat),
-            extra=dict(model.extra),
+            compat=deepcopy(model.compat),
+            extra=deepcopy(model.extra),
             limits=limits_of(model),
             home=family(model.id, model.api),
             generation=generation(model),
