@@ -90,13 +90,13 @@ async def soak(requests: int, callers: int) -> bool:
             sizes.append(server.memory())
             rate = run.done / (time.monotonic() - begun)
             print(f"  {run.done:>9} {sizes[-1]:8.1f} MB {rate:7.0f} a second", flush=True)
-        entries = await _in_the_books(server, run.charged)
+        entries = await _in_the_ledger(server, run.charged)
         growth = sizes[-1] - sizes[0]
         print(f"growth after the first tenth: {growth:+.1f} MB; in the ledger: {entries} of {run.charged}")
         return growth < GROWTH and entries == run.charged
 
 
-async def _in_the_books(server: Server, expected: int) -> int:
+async def _in_the_ledger(server: Server, expected: int) -> int:
     """What the gateway's own numbers say that it charged, once all is written."""
     counted = -1
     for _ in range(100):
