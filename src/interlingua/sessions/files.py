@@ -592,23 +592,29 @@ def _row(raw: msgspec.Raw | None) -> _Row | None:
         return None
 
 
-def _session_files(folder: Path) -> Iterator[tuple[str, int, int]]:
-    """Names, sizes and times."""
+def _session_files(folder: Path) -> list[tuple[str, int, int]]:
+    """Names, sizes and times. There may be many: each is looked up relative to the folder, where the system can."""
     try:
         names = os.listdir(folder)  # noqa: PTH208
+        place = os.open(folder, os.O_RDONLY) if os.stat in os.supports_dir_fd else None
     except (FileNotFoundError, NotADirectoryError):
-        return
+        return []
     except OSError as error:
         raise SessionError(f"{folder}: {reason(error)}") from error
-    base, cut = f"{folder}{os.sep}", -len(ENDING)
-    for name in names:
-        if name.endswith(ENDING) and not name.startswith("."):
-            try:
-                found = os.lstat(base + name)
-            except FileNotFoundError:
-                continue
-            if stat.S_ISREG(found.st_mode):
-                yield name[:cut], found.st_size, found.st_mtime_ns
+    base, cut, found = "" if place is not None else f"{folder}{os.sep}", -len(ENDING), []
+    try:
+        for name in names:
+            if name.endswith(ENDING) and not name.startswith("."):
+                try:
+                    facts = os.stat(base + name, dir_fd=place, follow_symlinks=False)
+                except FileNotFoundError:
+                    continue
+                if stat.S_ISREG(facts.st_mode):
+                    found.append((name[:cut], facts.st_size, facts.st_mtime_ns))
+    finally:
+        if place is not None:
+            os.close(place)
+    return found
 
 
 def _info(path: Path, agent: str, size: int, modified: int) -> SessionInfo:
