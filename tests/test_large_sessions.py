@@ -20,6 +20,7 @@ from interlingua.conversion.checks import check, check_large
 from interlingua.conversion.large_sessions import LargeSession, open_large
 from interlingua.conversion.sources import Problem, Source, documents
 from interlingua.dialects import FORMATS
+from interlingua.dialects.files.joining import unlike
 
 WIRE = Path(__file__).parent / "wire"
 STREAMED = sorted(name for name, form in FORMATS.items() if form.stream is not None)
@@ -296,3 +297,21 @@ def test_a_packed_session_is_read_entry_by_entry(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(lines_of(CLAUDE)))
     session = open_large(Source(path), None, [])
     assert session is not None and conversation_in(session) == il.decode(lines_of(CLAUDE))
+
+
+def test_a_line_that_is_there_many_times_takes_linear_time() -> None:
+    """A new id is found without trying all that were given before, and it is the next one."""
+    looks = 0
+
+    class Known(set[str | None]):
+        def __contains__(self, id: object) -> bool:
+            nonlocal looks
+            looks += 1
+            return super().__contains__(id)
+
+    known = Known({"u"})
+    for number in range(2, 2000):
+        entry = unlike(il.Entry(message=il.UserMessage(content="hi"), id="u"), known, "claude-code")
+        assert f"u~{number}" == entry.id
+        known.add(entry.id)
+    assert looks < 2000 * 30

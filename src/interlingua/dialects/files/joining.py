@@ -6,7 +6,7 @@ leave hints in the entry's `extra` by which `apart` gives back the entries of th
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from itertools import accumulate, compress, count, pairwise
+from itertools import accumulate, compress, pairwise
 from operator import attrgetter, is_not
 from typing import Any
 
@@ -214,7 +214,14 @@ def unlike(entry: Entry, known: Container[str | None], api: str) -> Entry:
     """The entry under an id that is not among `known`: a file may have a line twice."""
     if entry.id is None or entry.id not in known:
         return entry
-    new = next(f"{entry.id}~{n}" for n in count(2) if f"{entry.id}~{n}" not in known)
+    free = 2
+    while f"{entry.id}~{free}" in known:
+        free *= 2
+    taken = free // 2  # a line that is there many times: the number between is found by halving
+    while free - taken > 1:
+        middle = (taken + free) // 2
+        taken, free = (middle, free) if f"{entry.id}~{middle}" in known else (taken, middle)
+    new = f"{entry.id}~{free}"
     return with_residual(replace(entry, id=new), api, **{NAMED: [new, entry.id]})
 
 
