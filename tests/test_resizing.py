@@ -88,7 +88,7 @@ def test_a_picture_is_worked_on_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest go first."""
-    monkeypatch.setattr(resizing, "MOST_REMEMBERED", 5_000)
+    monkeypatch.setattr(resizing, "MAX_CACHED_CHARS", 5_000)
     for width in range(40, 60):
         resized(saved(noise(width, 30)), ImageLimits(side=30))
     kept = [one for one in resizing._remembered.values() if one is not None]

@@ -219,8 +219,8 @@ async def test_a_commit_that_must_wait_keeps_nobody_else_waiting(tmp_path: Path)
         taken, released = threading.Event(), threading.Event()
 
         def hold() -> None:
-            with session.unless_busy() as is_held:
-                assert is_held
+            with session.unless_busy() as is_locked:
+                assert is_locked
                 taken.set()
                 released.wait(30)
 

@@ -244,8 +244,8 @@ def test_a_session_that_grew_in_pieces_is_the_one_read_at_once(
     cache = Cache(folder / "pieces")
     for end in sorted({min(cut, len(data)) for cut in cuts if cut} | {len(data)}):
         path.write_bytes(data[:end])
-        found = cache.open_path(path, "x", "claude-code", growing=True)
-    whole = Cache(folder / "whole").open_path(path, "x", "claude-code", growing=True)
+        found = cache.open_path(path, "x", "claude-code", allow_partial=True)
+    whole = Cache(folder / "whole").open_path(path, "x", "claude-code", allow_partial=True)
     assert found.conversations == whole.conversations and not found.problems
     [one] = whole.conversations
     pieces, at_once = (

@@ -620,7 +620,7 @@ def test_an_answer_that_is_a_refusal_closes_the_breaker() -> None:
 
 def test_case_119_the_breaker_remembers_a_bounded_number_of_targets() -> None:
     """The oldest are forgotten."""
-    breaker = Breaker(failures=1, most=100)
+    breaker = Breaker(failures=1, max_entries=100)
     for number in range(1000):
         breaker.failed(Target("p", f"m{number}"), BUSY)
         breaker.failed(Target("p", f"m{number}", "", "somebody"), il.RateLimited("later", retry_after=9))

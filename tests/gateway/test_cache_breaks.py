@@ -189,7 +189,7 @@ async def test_keys_and_models_are_apart_and_memory_is_bounded() -> None:
     for number in range(200):
         await sent(prompts, [f"{number}" * 50, "b", "c"], f"key {number}")
     assert prompts._size <= 20_000
-    assert prompts._size == sum(one.size for _, known in prompts._kept.values() for one in known)
+    assert prompts._size == sum(one.size for _, known in prompts._prompts.values() for one in known)
     assert await sent(prompts, ["y", "b", "c"], "alice") is None  # forgotten
 
 
@@ -202,7 +202,7 @@ async def test_large_prompts_are_compared_as_well() -> None:
     await sent(prompts, [long, "b", "c"])
     found = await sent(prompts, [long, "B", "c"])
     assert found is not None and found.path == "$.messages[1]"
-    assert prompts._size == sum(one.size for _, known in prompts._kept.values() for one in known)
+    assert prompts._size == sum(one.size for _, known in prompts._prompts.values() for one in known)
 
 
 async def test_stored_prompts_take_the_memory_that_is_counted() -> None:
@@ -255,6 +255,6 @@ async def test_a_prompt_replaces_all_that_it_adds_to() -> None:
     long = "x" * 100_000
     await asyncio.gather(*(sent(prompts, [long, "b", "c"]) for _ in range(4)))
     assert await sent(prompts, [long, "b", "c", "d", "e"]) is None
-    assert [len(known) for _, known in prompts._kept.values()] == [1]
+    assert [len(known) for _, known in prompts._prompts.values()] == [1]
     found = await sent(prompts, [long, "b", "C"])
     assert found is not None and found.path == "$.messages[2]"

@@ -153,7 +153,7 @@ async def test_nobody_waits_while_the_log_is_copied_under_a_reader(
     reader.execute("SELECT * FROM gateway_state").fetchall()
     await store.swap({"b": state.MISSING})
     copying = asyncio.ensure_future(asyncio.to_thread(store._file._copy_log_now))
-    async with asyncio.timeout(state.PATIENCE - 1):
+    async with asyncio.timeout(state.STORE_TIMEOUT - 1):
         while not copying.done():
             await store.swap({"c": state.MISSING})
             await asyncio.sleep(0.005)
@@ -188,7 +188,7 @@ async def test_while_the_ledger_cannot_be_written_nothing_is_served(
 
 async def test_a_lock_that_is_never_released_is_a_typed_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It names the file and the remedy, after the time that one waits."""
-    monkeypatch.setattr(state, "PATIENCE", 0.05)
+    monkeypatch.setattr(state, "STORE_TIMEOUT", 0.05)
     store = SqliteState(tmp_path / "gateway.db")
     other = sqlite3.connect(tmp_path / "gateway.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")

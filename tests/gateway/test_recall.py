@@ -18,7 +18,7 @@ from gateway.sdks import CLIENTS, Client
 from gateway.stores import redis_server
 from interlingua.gateway import Gateway
 from interlingua.gateway.recall import Recall, StoredResponse
-from interlingua.gateway.recall_store import KEPT, open_recall
+from interlingua.gateway.recall_store import RETENTION, open_recall
 from interlingua.gateway.state import StateError
 from interlingua.testing import Server
 from interlingua.testing.threads import LoopThread
@@ -221,7 +221,7 @@ async def test_what_a_table_keeps_expires(tmp_path: Path) -> None:
     await store.write({"old": b"x", "new": b"y"})
     await store.close()
     with closing(sqlite3.connect(tmp_path / "recall.db")) as database, database:
-        database.execute("UPDATE gateway_recall SET at = at - ? WHERE name = 'old'", (KEPT + 1,))
+        database.execute("UPDATE gateway_recall SET at = at - ? WHERE name = 'old'", (RETENTION + 1,))
     store = open_recall(f"sqlite:{tmp_path / 'recall.db'}", 1 << 20)
     assert {"new": b"y"} == await store.read(["old", "new"])
     await store.write({"third": b"z"})

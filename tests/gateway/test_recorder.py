@@ -137,7 +137,7 @@ async def test_exchanges_are_skipped_while_the_disk_is_full_and_each_is_reported
 
 async def test_requests_wait_for_a_slow_recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Above the limit `catch_up` waits; nothing is skipped."""
-    monkeypatch.setattr(recorder_module, "MOST", 3)
+    monkeypatch.setattr(recorder_module, "MAX_UNACKNOWLEDGED", 3)
     made = recorder(tmp_path)
     pid = await started(made)
     assert 0 == made.backlog
@@ -159,7 +159,7 @@ async def test_a_recorder_that_hangs_does_not_stop_the_gateway(
 ) -> None:
     """After a timeout exchanges are skipped, logged and counted, until it responds."""
     monkeypatch.setattr(recorder_module, "STALLED", 0.3)
-    monkeypatch.setattr(recorder_module, "MOST", 1)
+    monkeypatch.setattr(recorder_module, "MAX_UNACKNOWLEDGED", 1)
     counted: list[str] = []
     made = recorder_of(RecordingSettings(enabled=True, home=str(tmp_path)), counted.append)
     assert made is not None

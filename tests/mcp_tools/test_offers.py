@@ -196,7 +196,7 @@ async def test_our_server_offers_resources_and_prompts(mode: str) -> None:
 @pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
 async def test_subscribers_are_told_of_changes_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Until they unsubscribe; what does not exist cannot be subscribed to."""
-    monkeypatch.setattr("interlingua.mcp.offering.LOOK_EVERY", 0.01)
+    monkeypatch.setattr("interlingua.mcp.offering.POLL_INTERVAL", 0.01)
     path = tmp_path / "notes.md"
     path.write_text("one")
     notified: asyncio.Queue[str] = asyncio.Queue()
@@ -220,7 +220,7 @@ async def test_subscribers_are_told_of_changes_of_a_file(tmp_path: Path, monkeyp
 
 async def test_listeners_of_the_new_protocol_are_told_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a stream of their own, for the addresses that they name."""
-    monkeypatch.setattr("interlingua.mcp.offering.LOOK_EVERY", 0.01)
+    monkeypatch.setattr("interlingua.mcp.offering.POLL_INTERVAL", 0.01)
     path = tmp_path / "notes.md"
     path.write_text("one")
     server = make_server([], resources=file_resources(tmp_path, ["*.md"]))

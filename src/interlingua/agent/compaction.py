@@ -23,7 +23,7 @@ Summarise: TypeAlias = Callable[[str, int], Awaitable[str]]
 
 UNKNOWN_WINDOW = 128_000
 SMALLEST_PIECE = 256  # minimum tokens of a conversation in a separate request
-_WORDS = 400  # maximum tokens of a summary request beside the conversation and the earlier summary
+_PROMPT_TOKENS = 400  # maximum tokens of a summary request beside the conversation and the earlier summary
 
 
 class Compacted(Struct, frozen=True, kw_only=True):
@@ -97,9 +97,9 @@ class Compaction(Struct, frozen=True, kw_only=True):
         return self.window or _window(agent.model, agent)
 
     def _asking(self, agent: Any) -> Summarise:
-        async def ask(text: str, most: int) -> str:
+        async def ask(text: str, max_tokens: int) -> str:
             answer = await agent.complete(
-                self.model, text, max_tokens=most, cache_retention="none", signal=agent.signal
+                self.model, text, max_tokens=max_tokens, cache_retention="none", signal=agent.signal
             )
             return text_of(answer.content)
 
@@ -121,8 +121,8 @@ class _Plan:
         self._fixed = fixed * self._scale
         self.room = int(window - reserve - self._fixed)
         # The summary and the kept history share the window; in a window of usual size these limits do not bind.
-        self.summary_most = max(1, min(int(reserve * 0.8), self.room // 3))
-        self.prefix_most = max(1, min(int(reserve * 0.5), self.room // 5))
+        self.summary_max_tokens = max(1, min(int(reserve * 0.8), self.room // 3))
+        self.prefix_max_tokens = max(1, min(int(reserve * 0.5), self.room // 5))
         self._keep = max(1, int(min(how.keep, max(self.room, 3) // 3) / self._scale))
         self._must = self._size > window - reserve
         self.cut = self._cut(window)
@@ -137,7 +137,7 @@ class _Plan:
         raise CannotCompact(f"cannot compact: {self._why(window)}")
 
     def _fits(self, cut: cutting.Cut) -> bool:
-        summary = self.summary_most + (self.prefix_most if cut.prefix else 0)
+        summary = self.summary_max_tokens + (self.prefix_max_tokens if cut.prefix else 0)
         return self._kept_tokens(cut) + summary <= max(self.room, 0)
 
     def _kept_tokens(self, cut: cutting.Cut) -> float:
@@ -186,12 +186,12 @@ class _Writer:
         if not any(not cutting.is_bookkeeping(entry.message) for entry in cut.summarize) and cut.prefix:
             return cut.previous or ""
         unread = cutting.unanswered(plan.entries)
-        parts = cutting.pieces(cut.summarize, self._piece(plan.summary_most), unread=unread)
+        parts = cutting.pieces(cut.summarize, self._piece(plan.summary_max_tokens), unread=unread)
 
         def request(part: str, before: str | None) -> str:
             return cutting.summary_request_of(part, before, focus=focus)
 
-        return await self._written(parts, request, plan.summary_most, cut.previous) or ""
+        return await self._written(parts, request, plan.summary_max_tokens, cut.previous) or ""
 
     async def prefix(self, plan: _Plan) -> str | None:
         """Summarizes the part of a turn that is not kept."""
@@ -200,25 +200,25 @@ class _Writer:
         if not cut.prefix:
             return None
         unread = cutting.unanswered(plan.entries)
-        parts = cutting.pieces(cut.prefix, self._piece(plan.prefix_most), unread=unread)
+        parts = cutting.pieces(cut.prefix, self._piece(plan.prefix_max_tokens), unread=unread)
 
         def request(part: str, before: str | None) -> str:
             return cutting.prefix_request_of(part, before, kept=cut.first_kept is not None)
 
-        return await self._written(parts, request, plan.prefix_most, None)
+        return await self._written(parts, request, plan.prefix_max_tokens, None)
 
-    def _piece(self, most: int) -> int:
+    def _piece(self, max_tokens: int) -> int:
         """Returns how many tokens of conversation one request can hold beside the earlier and the new summary."""
-        return max(SMALLEST_PIECE, self._window - 2 * most - _WORDS)
+        return max(SMALLEST_PIECE, self._window - 2 * max_tokens - _PROMPT_TOKENS)
 
     async def _written(
-        self, parts: Iterable[str], request: Callable[[str, str | None], str], most: int, before: str | None
+        self, parts: Iterable[str], request: Callable[[str, str | None], str], max_tokens: int, before: str | None
     ) -> str | None:
         waiting = [*parts]
         while waiting:
             part = waiting.pop(0)
             try:
-                written = await self._write(request(part, before), most)
+                written = await self._write(request(part, before), max_tokens)
             except ContextTooLong as error:  # the estimate was wrong
                 if len(part) < 2 * SMALLEST_PIECE:
                     raise CannotCompact(f"cannot compact: no request for a summary is short enough: {error}") from error

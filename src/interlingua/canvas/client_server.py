@@ -468,8 +468,8 @@ class ClientListener:
 async def _written(session: Session, size: int, write: Callable[[], T]) -> T:
     """Writes to a session. One short line to a file takes less time than a round trip to a thread."""
     if size <= SHORT and isinstance(session.store, FileStore):
-        with session.unless_busy() as is_held:
-            if is_held:
+        with session.unless_busy() as is_locked:
+            if is_locked:
                 return write()
     return await asyncio.to_thread(write)
 

@@ -86,10 +86,12 @@ class Cache:
         self.store = FileStore(folder)
         self._folder = folder
 
-    def open_path(self, path: Path, agent: str, dialect: str | None = None, *, growing: bool = False) -> ImportedFile:
+    def open_path(
+        self, path: Path, agent: str, dialect: str | None = None, *, allow_partial: bool = False
+    ) -> ImportedFile:
         """Returns the conversations of a file; from the cache if the file is unchanged.
 
-        With `growing`, an incomplete last line that another program is still writing is ignored for now.
+        With `allow_partial`, an incomplete last line that another program is still writing is ignored for now.
         """
         state = path.stat()
         about = self._about(agent, str(path.absolute()))
@@ -101,7 +103,7 @@ class Cache:
         ):
             return known
         data, unfinished = sources.read_all(sources.Source(path)), None
-        if growing and path.name.endswith(LINES):
+        if allow_partial and path.name.endswith(LINES):
             data, unfinished = _whole_lines(data)
         found = self._import(data, agent, str(path.absolute()), path.name, dialect, state.st_size, state.st_mtime_ns)
         if unfinished is not None:

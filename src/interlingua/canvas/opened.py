@@ -37,7 +37,7 @@ from .server import PORT, Canvas
 
 FRAME = 1 / 30  # seconds for which events are batched
 ALIVE = 15.0  # seconds after which a quiet agent is reported as still working
-KEPT = 2000  # events queued for a session that is not on disk yet
+MAX_QUEUED = 2000  # events queued for a session that is not on disk yet
 TIMEOUT = 10.0
 
 
@@ -354,7 +354,7 @@ class _Reporter:
             key, run, data, ends = item
             items = self._waiting.setdefault((key, run), [])
             items.append(data)
-            del items[:-KEPT]
+            del items[:-MAX_QUEUED]
             if ends:
                 self._active.pop((key, run), None)
             else:

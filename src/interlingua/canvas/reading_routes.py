@@ -386,8 +386,8 @@ async def tree(call: Call) -> TreePage:
             else max(0, total - _within(query.last, 1, PAGE_LIMIT, "query.last"))
         )
         next_ = since + limit if since + limit < total else None
-        if query.path is not None and total > (most := _within(query.path, 1, PAGE_LIMIT, "query.path")):
-            rows, next_ = hub.tree.path_rows(query.to, most), 0
+        if query.path is not None and total > (max_rows := _within(query.path, 1, PAGE_LIMIT, "query.path")):
+            rows, next_ = hub.tree.path_rows(query.to, max_rows), 0
         else:
             rows = hub.tree.rows(since, limit)
         return TreePage(

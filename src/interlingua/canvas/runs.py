@@ -120,7 +120,7 @@ class Toolbox:
 # Media that the page uploads before sending a message: stored by hash until they are used, or for a day.
 
 
-LIFE = 24 * 3600.0  # seconds
+UPLOAD_RETENTION = 24 * 3600.0  # seconds
 _NAME = re.compile(r"[0-9a-f]{64}")
 
 
@@ -147,7 +147,7 @@ class Uploads:
     def _forget_old(self) -> None:
         if self._folder.is_dir():
             for path in self._folder.iterdir():
-                if path.stat().st_mtime < time.time() - LIFE:
+                if path.stat().st_mtime < time.time() - UPLOAD_RETENTION:
                     path.unlink(missing_ok=True)
 
 
@@ -155,7 +155,7 @@ class Uploads:
 
 
 MAX_RUNS = 8
-KEPT = 200  # ended runs, for viewers that reconnect
+MAX_ENDED_RUNS = 200  # ended runs, for viewers that reconnect
 _MEDIA = {"image": ImageBlock, "audio": AudioBlock, "document": DocumentBlock}
 _log = logging.getLogger(__name__)
 
@@ -558,10 +558,10 @@ class Runs:
 
     def _forget_old(self) -> None:
         over = [id for id, run in self._runs.items() if not run.is_active]
-        for id in over[: max(0, len(over) - KEPT)]:
+        for id in over[: max(0, len(over) - MAX_ENDED_RUNS)]:
             run = self._runs.pop(id)
             run.hub.runs.pop(id, None)
-        while len(self._started) > KEPT:
+        while len(self._started) > MAX_ENDED_RUNS:
             del self._started[next(iter(self._started))]
 
 

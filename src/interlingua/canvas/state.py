@@ -9,7 +9,7 @@ from .._version import __version__
 from ..connect.client import Client
 from ..plugins.installed import FOLDER
 from ..plugins.manifest import tool_views
-from ..serving.access import COOKIE_LIFE, Access, KeyRing, Visitor
+from ..serving.access import COOKIE_MAX_AGE, Access, KeyRing, Visitor
 from ..values.places import has_package_plugins
 from .library import Library
 from .live import Feeds, ReportedRun
@@ -76,7 +76,9 @@ class CanvasState(OpenSessions):
         return [watcher.view(counts.get(watcher.id, 0)) for watcher in self.watchers]
 
     def set_cookie(self, response: web.StreamResponse, cookie: str) -> None:
-        response.set_cookie(self.cookie_name, cookie, max_age=COOKIE_LIFE, path="/", httponly=True, samesite="Strict")
+        response.set_cookie(
+            self.cookie_name, cookie, max_age=COOKIE_MAX_AGE, path="/", httponly=True, samesite="Strict"
+        )
 
     def me(self, visitor: Visitor) -> Me:
         views = tool_views(self.library.home / FOLDER, packages=has_package_plugins())

@@ -733,12 +733,12 @@ def _causes(models: Sequence[HandoverModel]) -> list[Cause]:
             before = by.get(name)
             by[name] = CauseCount(severity=loss.severity, count=1 if before is None else before.count + 1)
         spots = dict.fromkeys((loss.entry, loss.block) for _, loss in found)
-        most = max(count.count for count in by.values())
+        highest = max(count.count for count in by.values())
         causes.append(
             Cause(
                 what=what,
                 why=why,
-                label=what if most == 1 else f"{most} × {what}",
+                label=what if highest == 1 else f"{highest} × {what}",
                 entries=tuple(Spot(entry=entry, block=block) for entry, block in spots),
                 by=by,
             )

@@ -163,10 +163,10 @@ def emitter(arguments: Any) -> str:
     return named if named is not None else next((value for value in arguments.values() if isinstance(value, str)), "")
 
 
-def _line(text: str | None, most: int) -> str:
+def _line(text: str | None, max_length: int) -> str:
     """Returns the beginning of a text in one line."""
-    line = " ".join((text or "")[: max(_SCANNED, most)].split())
-    return line if len(line) <= most else f"{line[: most - 1]}…"
+    line = " ".join((text or "")[: max(_SCANNED, max_length)].split())
+    return line if len(line) <= max_length else f"{line[: max_length - 1]}…"
 
 
 # --- trees -----------------------------------------------------------------------------------------------------------

@@ -120,7 +120,7 @@ class Watcher:
     def _read(self, path: Path) -> tuple[list[Place], list[Place]]:
         if not path.is_file():
             return [], self._library.unregister(str(path.absolute()))
-        found = self._library.cache.open_path(path, self.id, self._dialect, growing=True)
+        found = self._library.cache.open_path(path, self.id, self._dialect, allow_partial=True)
         head = _beginning(path)
         spawned = self._parents.of(path, head) if self._dialect is not None else None
         return self._library.register_watched(self.id, self.label, found, project_of(path, head), spawned), []

@@ -7,7 +7,7 @@ from click.shell_completion import CompletionItem
 
 from ..values.errors import InterlinguaError
 
-_MOST = 400  # with more candidates a shell only asks whether to show them
+_MAX_CANDIDATES = 400  # with more candidates a shell only asks whether to show them
 # Model families that users refer to by these names; their ids are looked up.
 FAMILIES = ("opus", "sonnet", "haiku", "gpt", "gpt-mini", "gpt-nano", "codex", "flash", "flash-lite", "grok")
 
@@ -31,7 +31,7 @@ def complete_models(context: click.Context, parameter: click.Parameter, incomple
                 names += [f"{provider}/{id}" for id, _ in known.listed(provider)]
         if typed is None:
             names += [f"{provider}/" for provider in catalogue.known_rows() if provider not in providers]
-        return [name for name in names if name.startswith(incomplete)][:_MOST]
+        return [name for name in names if name.startswith(incomplete)][:_MAX_CANDIDATES]
     return []
 
 
@@ -51,7 +51,7 @@ def complete_sessions(context: click.Context, parameter: click.Parameter, incomp
     is_of_runs = context.command_path.split()[1:2] in (["logs"], ["run"])
     with contextlib.suppress(InterlinguaError, OSError):
         found = FileStore().sessions("run" if is_of_runs else context.params.get("agent") or "main")
-        return [info.id for info in found if info.id.startswith(incomplete)][:_MOST]
+        return [info.id for info in found if info.id.startswith(incomplete)][:_MAX_CANDIDATES]
     return []
 
 

@@ -112,9 +112,9 @@ def _spread(sizes: "array[int]") -> dict[str, int]:
 
 
 def _show_spread(tokenizer: str, spread: dict[str, int]) -> None:
-    total, least, median, most, longest = (f"{spread[name]:,}" for name in ("total", "min", "median", "p95", "max"))
+    total, least, median, p95, longest = (f"{spread[name]:,}" for name in ("total", "min", "median", "p95", "max"))
     output.console().print(
-        f"{tokenizer}: {total} tokens; a conversation has {least} to {longest}, median {median}, 95 % at most {most}"
+        f"{tokenizer}: {total} tokens; a conversation has {least} to {longest}, median {median}, 95 % at most {p95}"
     )
 
 

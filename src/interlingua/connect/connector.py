@@ -62,9 +62,9 @@ USER_AGENT = f"interlingua/{__version__}"
 LONGEST_MESSAGE = 4000
 LARGEST_ANSWER = MAX_BODY  # of an unstreamed response, which may contain images
 LARGE_ANSWER = 256 * 1024  # bytes from which a response is parsed in a thread
-_MOST_VALUES = 2_000_000  # in a large response: `[],[],…` takes twenty times its size in memory
+_MAX_VALUES = 2_000_000  # in a large response: `[],[],…` takes twenty times its size in memory
 _LONGEST_PAGE = 16 * 1024
-_MOST_COMPLETED = 64  # descriptions of models that a connector keeps
+_MAX_COMPLETED = 64  # descriptions of models that a connector keeps
 # Bytes that are decoded at a time: few at first, so that the first event does not wait for the rest of a burst.
 _FIRST_PIECE, _LARGEST_PIECE = 2048, 16 * 1024
 
@@ -137,7 +137,7 @@ class HttpConnector:
             compat={**self.row.compat, **route.compat, **(model.compat or {})} or None,
         )
         if not model.compat:  # a caller may change its dictionary
-            if len(self._completed) >= _MOST_COMPLETED:
+            if len(self._completed) >= _MAX_COMPLETED:
                 self._completed.clear()
             self._completed[model.id] = model, found
         return found
@@ -765,7 +765,7 @@ def _without_secrets(secrets: Sequence[str | None], message: AssistantMessage) -
     return replace(message, **changed, extra=_scrubbed_value(message.extra, clean))
 
 
-def check_size(body: bytes, api: str, *, largest: int = LARGEST_ANSWER, values: int = _MOST_VALUES) -> None:
+def check_size(body: bytes, api: str, *, largest: int = LARGEST_ANSWER, values: int = _MAX_VALUES) -> None:
     """Refuses a response that would take gigabytes of memory, before it is parsed."""
     if len(body) > largest or body.count(b",") + body.count(b"[") > values:
         raise BadWire(

@@ -28,7 +28,7 @@ from .retry import Retry
 from .stream import Timeouts, Watch, without_frames
 
 _BODY_LIMIT = 256 * 1024 * 1024  # of one response
-_MOST_VALUES = 100_000  # of the vector of one text: the longest there are have 12,288
+_MAX_VALUES = 100_000  # of the vector of one text: the longest there are have 12,288
 _OFFLINE_SIZE = 64  # of the offline model: the same text has the same vector, and similar texts similar ones
 
 
@@ -171,7 +171,7 @@ class _EmbeddingCall:
                 raise error
             if len(body) <= LARGE_ANSWER:
                 return self._read(target, body, len(texts))
-            check_size(body, target.api, largest=_BODY_LIMIT, values=_MOST_VALUES * len(texts))
+            check_size(body, target.api, largest=_BODY_LIMIT, values=_MAX_VALUES * len(texts))
             return await watch.during(asyncio.to_thread(self._read, target, body, len(texts)))
         except InterlinguaError as error:
             raise scrubbed(error, functools.partial(scrub, secrets=secrets)) from error.__cause__

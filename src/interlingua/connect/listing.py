@@ -18,7 +18,7 @@ from .models import Catalogue
 from .transport import whole
 
 TIMEOUT = 20.0  # seconds for all pages
-_MOST_PAGES = 100
+_MAX_PAGES = 100
 _LARGEST = 32 << 20  # bytes of a page
 # The names that providers have for the same facts.
 _IDS = ("id", "name", "model")
@@ -51,7 +51,7 @@ async def _entries(connector: HttpConnector, call: CallOptions) -> list[Any]:
     url, entries = endpoint.base + target.http.models_path.partition("?")[0], []
     headers = {**target.http.headers, **endpoint.headers}
     page: dict[str, str] = {}
-    for _ in range(_MOST_PAGES):
+    for _ in range(_MAX_PAGES):
         asked = f"{url}?{urlencode(page)}" if page else url
         try:
             reply = await connector.transport.send("GET", asked, headers, None)

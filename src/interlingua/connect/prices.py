@@ -402,7 +402,7 @@ def load(keep: Path | None = None) -> PriceSheet:
     place = _place(keep)
     if place is not None:
         with contextlib.suppress(OSError, DecodeError):
-            return PriceSheet(_KEPT.decode(read_regular(place, follow=False)))
+            return PriceSheet(_PRICES_DECODER.decode(read_regular(place, follow=False)))
     lists = from_package()
     if place is not None:
         with contextlib.suppress(OSError):
@@ -410,7 +410,7 @@ def load(keep: Path | None = None) -> PriceSheet:
     return PriceSheet(lists)
 
 
-_KEPT = msgpack.Decoder(tuple[PriceList, ...])
+_PRICES_DECODER = msgpack.Decoder(tuple[PriceList, ...])
 
 
 def _place(keep: Path | None) -> Path | None:

@@ -51,7 +51,7 @@ from .auth.resolver import resolve_auth
 from .connector import Connector
 from .stream import Batch, Timeouts, Watch
 
-_LONGEST_GOODBYE = 1.0  # seconds that a connector may take to close
+_CLOSE_TIMEOUT = 1.0  # seconds that a connector may take to close
 
 
 class ConnectorRegistry:
@@ -237,7 +237,7 @@ class Foreign:
         finally:
             watch.finish()
             pump.cancel()
-            await asyncio.wait([pump], timeout=_LONGEST_GOODBYE)
+            await asyncio.wait([pump], timeout=_CLOSE_TIMEOUT)
 
     def cut(self, why: str) -> Batch:
         if self._watch is not None:

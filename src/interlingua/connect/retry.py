@@ -147,12 +147,16 @@ class Breaker:
     """
 
     def __init__(
-        self, failures: int = 5, cooldown: float = 30.0, clock: Callable[[], float] = time.monotonic, most: int = 1000
+        self,
+        failures: int = 5,
+        cooldown: float = 30.0,
+        clock: Callable[[], float] = time.monotonic,
+        max_entries: int = 1000,
     ) -> None:
         self._failures = failures
         self._cooldown = cooldown
         self._clock = clock
-        self._most = most
+        self._max_entries = max_entries
         self._lock = threading.Lock()
         self._counts: OrderedDict[Target, int] = OrderedDict()
         self._until: dict[Target, float] = {}
@@ -213,7 +217,7 @@ class Breaker:
         self._counts[key] = count = self._counts.pop(key, 0) + 1
         if count >= self._failures:
             self._until[key] = self._clock() + self._cooldown
-        if len(self._counts) > self._most:
+        if len(self._counts) > self._max_entries:
             forgotten, _ = self._counts.popitem(last=False)
             self._until.pop(forgotten, None)
 
@@ -225,5 +229,5 @@ class Breaker:
         count = self._waits.pop(key, (0, 0.0))[0] + 1
         usual = min(self._cooldown, _FIRST_WAIT * 2.0 ** min(count - 1, 30))
         self._waits[key] = (count, self._clock() + min(usual if asked is None else asked, _LONGEST_WAIT))
-        if len(self._waits) > self._most:
+        if len(self._waits) > self._max_entries:
             self._waits.popitem(last=False)

@@ -117,8 +117,8 @@ class MediaFitter:
         rules = self._rules
         if isinstance(block, ImageBlock):
             if rules.many_images is not None and self._has_large_image and self._images >= rules.many_images[0]:
-                most, side = rules.many_images
-                return _Refusal(f"one of {most} images before it has more than {side} pixels, so there may be no more")
+                count, side = rules.many_images
+                return _Refusal(f"one of {count} images before it has more than {side} pixels, so there may be no more")
             if rules.max_images is not None and self._images >= rules.max_images:
                 return _Refusal(f"the target takes {rules.max_images} images in a request, and they came before it")
         if _is_document(block) and rules.max_documents is not None and self._documents >= rules.max_documents:

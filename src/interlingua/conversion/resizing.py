@@ -124,7 +124,7 @@ def _jpeg(data: str) -> tuple[int, int]:
     Previews and colour profiles, which may be megabytes, come before it and are skipped unread.
     """
     at = 2
-    for _ in range(_MOST_SEGMENTS):
+    for _ in range(_MAX_SEGMENTS):
         segment = _read(data, at, 9)
         if len(segment) < 9 or segment[0] != 0xFF:
             break
@@ -140,7 +140,7 @@ def _jpeg(data: str) -> tuple[int, int]:
     return 0, 0
 
 
-_MOST_SEGMENTS = 1000
+_MAX_SEGMENTS = 1000
 
 
 def _webp(data: str) -> tuple[int, int]:
@@ -168,8 +168,8 @@ _SIZES: dict[str, Callable[[str], tuple[int, int]]] = {
 # cached, so an image of the history is processed once per process, not once per turn.
 
 
-MOST_PIXELS = 80_000_000  # decoded at up to four bytes each; a larger image may be a decompression bomb
-MOST_REMEMBERED = 64 * 1024 * 1024  # characters of base64
+MAX_PIXELS = 80_000_000  # decoded at up to four bytes each; a larger image may be a decompression bomb
+MAX_CACHED_CHARS = 64 * 1024 * 1024  # characters of base64
 
 # The decoders that may see foreign data; Pillow has many more, for rare formats with a worse security record.
 _DECODERS = ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF", "AVIF")
@@ -221,7 +221,7 @@ def resized(data: str, limits: ImageLimits) -> Resized | None:
     made = _resized(data, limits)
     with _lock:
         _remembered[key] = made
-        while sum(len(one.data) for one in _remembered.values() if one is not None) > MOST_REMEMBERED:
+        while sum(len(one.data) for one in _remembered.values() if one is not None) > MAX_CACHED_CHARS:
             _remembered.popitem(last=False)
     return made
 
@@ -234,12 +234,12 @@ def _resized(data: str, limits: ImageLimits) -> Resized | None:
     from PIL import Image
 
     known = look(data)
-    if known is not None and known.width * known.height > MOST_PIXELS:
+    if known is not None and known.width * known.height > MAX_PIXELS:
         return None
     try:
         raw = base64.b64decode(data, validate=True)
         with Image.open(io.BytesIO(raw), formats=_DECODERS) as file:
-            if file.width * file.height > MOST_PIXELS:
+            if file.width * file.height > MAX_PIXELS:
                 return None
             frames = getattr(file, "n_frames", 1)
             lossy = file.format in _LOSSY

@@ -107,9 +107,9 @@ def _switched_off(asked: Reasoning, model: Generation, levels: tuple[str, ...] |
         effort = None
     elif effort is not None and levels is not None and effort not in levels:
         effort, why, severity = _nearest(effort, levels), f"the model takes {', '.join(levels)}", "weakened"
-    most = model.off_up_to
-    if effort is not None and most is not None and _rank(effort) > _rank(most):
-        effort, why, severity = most, f"reasoning can be off up to {most} effort only", "weakened"
+    highest = model.off_up_to
+    if effort is not None and highest is not None and _rank(effort) > _rank(highest):
+        effort, why, severity = highest, f"reasoning can be off up to {highest} effort only", "weakened"
     return Fitted(replace(asked, effort=effort, budget=None, enabled=False), why, severity)  # type: ignore[arg-type]
 
 
@@ -155,18 +155,18 @@ _NO_WORD = "the target has no value for how much to reason"
 def _within(fitted: Fitted, model: Generation, room: int | None) -> Fitted:
     """The budget within the limits of the model, and below the limit of the answer."""
     reasoning: Reasoning = fitted.reasoning  # type: ignore[assignment]
-    least, most = model.budget  # type: ignore[misc]
+    least, highest = model.budget  # type: ignore[misc]
     if room is not None:
-        most = min(most, room - 1)
-    if most < least:
+        highest = min(highest, room - 1)
+    if highest < least:
         why = f"the limit of the whole answer leaves no room for {least} tokens of reasoning, the fewest there are"
         if model.adaptive:
             return Fitted(replace(reasoning, budget=None, enabled=_switch(reasoning, reasoning.effort, None)), why)
         return Fitted(replace(reasoning, effort=None, budget=None, enabled=False), why)
-    budget = max(least, min(reasoning.budget, most))  # type: ignore[type-var]
+    budget = max(least, min(reasoning.budget, highest))  # type: ignore[type-var]
     if budget == reasoning.budget:
         return fitted
-    return Fitted(replace(reasoning, budget=budget), f"the model takes a budget of {least} to {most} tokens here")
+    return Fitted(replace(reasoning, budget=budget), f"the model takes a budget of {least} to {highest} tokens here")
 
 
 def _switch(asked: Reasoning, effort: str | None, budget: int | None) -> bool | None:
@@ -212,7 +212,7 @@ def _tokens_for(word: str | None, model: Generation, room: int | None) -> int:
 
 
 def _name_for(budget: int) -> str:
-    return next((word for word, most in _UP_TO.items() if budget <= most), "max")
+    return next((word for word, highest in _UP_TO.items() if budget <= highest), "max")
 
 
 def _is_known(model: Generation) -> bool:

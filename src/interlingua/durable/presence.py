@@ -73,7 +73,7 @@ class _Locks:
             lease.release()
 
     def keep(self) -> None:
-        if not self._lease.is_held:
+        if not self._lease.is_owned:
             self._lease.release()
             self._lease = Lease.take(self._path)
 

@@ -34,7 +34,7 @@ _STATES: dict[str, State] = {
 }
 _OPEN = ("queued", "running")
 _PAGE = 200  # rows per query
-_LOOK = 0.2  # seconds between polls of a run
+_POLL_INTERVAL = 0.2  # seconds between polls of a run
 
 
 class Runs:
@@ -112,7 +112,7 @@ class Runs:
         while (run := self.status(id)).state in _OPEN:
             if until is not None and time.monotonic() >= until:
                 raise TimedOut(f"run {id} is still {run.state} after {timeout:g} s")
-            time.sleep(_LOOK)
+            time.sleep(_POLL_INTERVAL)
         if run.outcome is None:
             raise RunFailed(f"run {id} {_ended(run)}", run)
         return run.outcome

@@ -31,7 +31,7 @@ NANO = 1_000_000_000  # of a dollar
 LEASE = 60.0  # seconds until what a silent gateway put aside is taken as spent
 FORGET = 3600.0  # seconds after which nothing is known any more of a gateway that is gone
 WINDOW = 60  # seconds
-_MOST_AHEAD = 256  # calls
+_MAX_AHEAD = 256  # calls
 _RETRY = 0.5  # seconds between attempts to write what was used, while the store is away
 
 _log = logging.getLogger(__name__)
@@ -288,7 +288,7 @@ class _Renew(Struct):
 _Operation: TypeAlias = _Admit | _Reserve | _GiveBack | _Settle | _Renew
 _Outcome: TypeAlias = Admission | Refusal | Ahead | None
 _URGENT = (_Admit, _Reserve)  # a caller waits for these
-_KEPT = (_Settle, _GiveBack)  # these must not be lost while the store is away
+_DURABLE = (_Settle, _GiveBack)  # these must not be lost while the store is away
 _Batch: TypeAlias = "dict[str, list[_Waiting]]"
 
 
@@ -388,7 +388,7 @@ class Accounts:
         """Requests calls ahead, if the key was used within the last second too; twice as many each time."""
         now = self._clock()
         at, wanted = self._wanted.pop(key.name, (0.0, 1))
-        self._wanted[key.name] = (now, min(2 * wanted, _MOST_AHEAD) if now - at < 1 else 1)
+        self._wanted[key.name] = (now, min(2 * wanted, _MAX_AHEAD) if now - at < 1 else 1)
         if now - at >= 1 or key.budget is not None or key.name in self._reserving:
             return
         self._reserving.add(key.name)
@@ -529,7 +529,7 @@ class Accounts:
         _log.error("%s", error)
         for name, waiting in batch.items():
             _refuse(waiting, error)
-            used = [one for one in waiting if isinstance(one.operation, _KEPT)]
+            used = [one for one in waiting if isinstance(one.operation, _DURABLE)]
             if used:
                 self._waiting[name] = used + self._waiting.get(name, [])
 
@@ -545,7 +545,7 @@ class Accounts:
                 waiting.insert(0, _Waiting(_Settle(one.outcome, 0, 0), one.future))
             elif was_written and isinstance(one.outcome, Ahead):
                 waiting.insert(0, _Waiting(_GiveBack(one.outcome), one.future))
-            elif not was_written and isinstance(one.operation, _KEPT):
+            elif not was_written and isinstance(one.operation, _DURABLE):
                 waiting.insert(0, one)
 
     async def _renew(self) -> None:
@@ -559,7 +559,7 @@ def _refuse(waiting: list[_Waiting], error: StateError) -> None:
     for one in waiting:
         if one.future is None or one.future.done():
             continue
-        if isinstance(one.operation, _KEPT):
+        if isinstance(one.operation, _DURABLE):
             one.future.set_result(None)
         else:
             one.future.set_exception(StateError(str(error)))

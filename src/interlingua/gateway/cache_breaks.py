@@ -15,7 +15,7 @@ from ..values import jsontext
 from ..values.messages import AssistantMessage, UserMessage, text_of
 from ..values.request import Request
 
-_KEPT = 8  # prompts of one conversation
+_MAX_PROMPTS = 8  # prompts of one conversation
 _OVERHEAD = 400  # bytes of a prompt beside its text
 _PIECE = 64  # bytes of a piece beside its text
 _LARGE = 64 * 1024  # bytes of a prompt above which it is compared beside the event loop
@@ -63,7 +63,7 @@ class SentPrompts:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._kept: OrderedDict[tuple[str, str, str], tuple[int, list[_Prompt]]] = OrderedDict()  # with their sizes
+        self._prompts: OrderedDict[tuple[str, str, str], tuple[int, list[_Prompt]]] = OrderedDict()  # with their sizes
         self._size = 0
 
     async def sent(self, key: str, model: str, session: str | None, request: Request, body: bytes) -> CacheBreak | None:
@@ -79,22 +79,22 @@ class SentPrompts:
             else:
                 found = await asyncio.to_thread(_add, known, prompt, model)
                 known = [*self._pop(name)[1], *known]  # of the same conversation, received in the meantime
-            known = known[-_KEPT:]
+            known = known[-_MAX_PROMPTS:]
             size = sum([one.size for one in known])
         else:
             known.append(prompt)
             size += prompt.size
-            if len(known) > _KEPT:
+            if len(known) > _MAX_PROMPTS:
                 size -= known.pop(0).size
-        self._kept[name] = (size, known)
+        self._prompts[name] = (size, known)
         self._size += size
         while self._size > self._limit:
-            _, (dropped, _) = self._kept.popitem(last=False)
+            _, (dropped, _) = self._prompts.popitem(last=False)
             self._size -= dropped
         return found
 
     def _pop(self, name: tuple[str, str, str]) -> tuple[int, list[_Prompt]]:
-        found = self._kept.pop(name, None) or (0, [])
+        found = self._prompts.pop(name, None) or (0, [])
         self._size -= found[0]
         return found
 

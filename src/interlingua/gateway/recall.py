@@ -51,7 +51,7 @@ class StoredResponse(Struct, frozen=True, kw_only=True):
     created: float
 
 
-Kept: TypeAlias = AssistantMessage | StoredResponse | tuple[Message, ...]
+StoredValue: TypeAlias = AssistantMessage | StoredResponse | tuple[Message, ...]
 
 
 class Recall:
@@ -59,10 +59,10 @@ class Recall:
 
     def __init__(self, limit: int, shared: RecallStore | None = None) -> None:
         self._limit = limit
-        self._kept: OrderedDict[bytes, tuple[int, Kept]] = OrderedDict()
+        self._kept: OrderedDict[bytes, tuple[int, StoredValue]] = OrderedDict()
         self._size = 0
         self.shared = shared
-        self._unsaved: dict[bytes, Kept | None] = {}  # None: deleted
+        self._unsaved: dict[bytes, StoredValue | None] = {}  # None: deleted
 
     # --- what others have
 
@@ -194,7 +194,7 @@ class Recall:
 
     # --- the store
 
-    def _put(self, name: bytes, value: Kept, size: int) -> None:
+    def _put(self, name: bytes, value: StoredValue, size: int) -> None:
         if size > self._limit:
             if self._forget(name):  # better unknown than as it was before
                 _log.error("what is kept of a conversation is larger than %d bytes, and is forgotten", self._limit)
@@ -203,7 +203,7 @@ class Recall:
             self._unsaved[name] = value
         self._keep(name, value, size)
 
-    def _keep(self, name: bytes, value: Kept, size: int) -> None:
+    def _keep(self, name: bytes, value: StoredValue, size: int) -> None:
         self._drop(name)
         self._kept[name] = (size, value)
         self._size += size
@@ -211,7 +211,7 @@ class Recall:
             _, (dropped, _) = self._kept.popitem(last=False)
             self._size -= dropped
 
-    def _get(self, name: bytes) -> Kept | None:
+    def _get(self, name: bytes) -> StoredValue | None:
         found = self._kept.get(name)
         if found is None:
             return None
@@ -306,7 +306,7 @@ def _length(block: Block) -> int:
     return len(getattr(block, "data", None) or "") + 200
 
 
-def _dumped(value: Kept) -> bytes:
+def _dumped(value: StoredValue) -> bytes:
     if isinstance(value, AssistantMessage):
         return jsontext.write({"answer": plain(value)})
     if isinstance(value, tuple):
@@ -315,7 +315,7 @@ def _dumped(value: Kept) -> bytes:
     return jsontext.write({**parts, "created": value.created})
 
 
-def _loaded(data: bytes) -> Kept:
+def _loaded(data: bytes) -> StoredValue:
     """What `_dumped` wrote; another version's writing is a FormatError."""
     parts = jsontext.read(data)
     try:

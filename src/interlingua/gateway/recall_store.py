@@ -1,16 +1,16 @@
 """Shared recall stores: bytes by name, for several workers or gateways.
 
-Names are digests that begin with the key's, so nothing here identifies the owner. Values expire after `KEPT` seconds,
-the undo period of a deleted session. The oldest are dropped first where a table is beyond its limit.
+Names are digests that begin with the key's, so nothing here identifies the owner. Values expire after `RETENTION`
+seconds, the undo period of a deleted session. The oldest are dropped first where a table is beyond its limit.
 """
 
 import time
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from .state import PATIENCE, Database, StateError, open_database, without_password
+from .state import STORE_TIMEOUT, Database, StateError, open_database, without_password
 
-KEPT = 7 * 86_400  # seconds
+RETENTION = 7 * 86_400  # seconds
 _SWEEP = 3600.0  # seconds between deletions of expired rows
 _AT_ONCE = 500  # names in one query
 _TABLE = (
@@ -56,7 +56,7 @@ class TableRecall:
             asked = names[at : at + _AT_ONCE]
             marks = ", ".join("?" for _ in asked)
             select = f"SELECT name, value FROM gateway_recall WHERE name IN ({marks}) AND at >= ?"
-            rows = await self._database.rows(select, *asked, time.time() - KEPT)
+            rows = await self._database.rows(select, *asked, time.time() - RETENTION)
             found |= {name: bytes(value) for name, value in rows}
         return found
 
@@ -68,7 +68,7 @@ class TableRecall:
             self._written += sum(map(len, values.values()))
         if now - self._swept > _SWEEP:
             self._swept = now
-            await self._database.insert(_EXPIRE, [(now - KEPT,)])
+            await self._database.insert(_EXPIRE, [(now - RETENTION,)])
         if self._written > self._limit // 10:
             self._written = 0
             await self._database.insert(_TRIM, [(self._limit,)])
@@ -81,7 +81,7 @@ class TableRecall:
 
 
 class RedisRecall:
-    """Values in Redis, each for `KEPT` seconds; its `maxmemory` bounds them. Needs the extra `redis`."""
+    """Values in Redis, each for `RETENTION` seconds; its `maxmemory` bounds them. Needs the extra `redis`."""
 
     def __init__(self, address: str, *, prefix: str = "interlingua:recall:") -> None:
         try:
@@ -89,7 +89,7 @@ class RedisRecall:
         except ImportError:
             raise StateError('Redis needs a client; pip install "interlingua[redis]"') from None
         try:
-            self._redis = Redis.from_url(address, socket_timeout=PATIENCE, socket_connect_timeout=PATIENCE)
+            self._redis = Redis.from_url(address, socket_timeout=STORE_TIMEOUT, socket_connect_timeout=STORE_TIMEOUT)
         except ValueError as error:
             raise StateError(f"not an address of Redis: {without_password(address)}: {error}") from None
         self._where = without_password(address)
@@ -110,7 +110,7 @@ class RedisRecall:
         try:
             pipeline = self._redis.pipeline(transaction=False)
             for name, value in values.items():
-                pipeline.set(self._prefix + name, value, ex=KEPT)
+                pipeline.set(self._prefix + name, value, ex=RETENTION)
             await pipeline.execute()
         except (RedisError, OSError, TimeoutError) as error:
             raise self._silent(error) from None

@@ -32,8 +32,8 @@ from .recording import encode_record
 from .settings_file import RecordingSettings, resolved_address
 
 STALLED = 30.0  # seconds without an acknowledgement after which exchanges are skipped
-MOST = 10_000  # unacknowledged exchanges; above that, requests wait
-MOST_BYTES = 1 << 26  # of these
+MAX_UNACKNOWLEDGED = 10_000  # unacknowledged exchanges; above that, requests wait
+MAX_UNACKNOWLEDGED_BYTES = 1 << 26  # of these
 DEATHS = 3  # of the recorder without an acknowledgement, after which the first exchange is skipped
 _SOON = 0.05  # seconds between two writes to the socket
 _LARGE = 1 << 18  # bytes that are sent without waiting
@@ -114,10 +114,10 @@ class Recorder(asyncio.Protocol):
 
     @property
     def backlog(self) -> int:
-        """The unacknowledged share of `MOST`, in thousandths; above 1,000, requests wait for `catch_up`."""
+        """The share of `MAX_UNACKNOWLEDGED` in use, in thousandths; above 1,000, requests wait for `catch_up`."""
         if self._is_stalled:
             return 0
-        return max(len(self._records) * 1000 // MOST, self._bytes * 1000 // MOST_BYTES)
+        return max(len(self._records) * 1000 // MAX_UNACKNOWLEDGED, self._bytes * 1000 // MAX_UNACKNOWLEDGED_BYTES)
 
     async def written(self) -> None:
         """Waits until everything so far is sent: from then on it is recorded even if this process is killed."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import psycopg
 
 T = TypeVar("T")
-PATIENCE = 5.0  # seconds to wait for a locked database, or for a server's reply
+STORE_TIMEOUT = 5.0  # seconds to wait for a locked database, or for a server's reply
 _COPY_WAIT = 100  # milliseconds that readers may keep the log from being begun anew
 _CHECKPOINT = 8 << 20  # bytes of write-ahead log after which it is copied into the database
 
@@ -154,7 +154,7 @@ class SqliteFile:
     def create(self, *tables: str) -> None:
         """Creates missing tables."""
         try:
-            self._connection.execute(f"PRAGMA busy_timeout = {int(PATIENCE * 1000)}")
+            self._connection.execute(f"PRAGMA busy_timeout = {int(STORE_TIMEOUT * 1000)}")
             for table in tables:
                 self._connection.execute(table)
             self._connection.execute("PRAGMA busy_timeout = 0")
@@ -165,7 +165,7 @@ class SqliteFile:
         return StateError(f"{self.path}: not usable as the gateway's database: {error}; move it away or repair it")
 
     def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=PATIENCE)
+        connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=STORE_TIMEOUT)
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA wal_autocheckpoint = 0")
         return connection
@@ -183,7 +183,7 @@ class SqliteFile:
         return await self._attempt(lambda: self._connection.execute(statement, values).fetchall())
 
     async def _attempt(self, work: Callable[[], T]) -> T:
-        deadline, wait = time.monotonic() + PATIENCE, 0.001
+        deadline, wait = time.monotonic() + STORE_TIMEOUT, 0.001
         while True:
             try:
                 return work()
@@ -312,7 +312,7 @@ return {-1, ''}
 class RedisState:
     """Values in Redis, for gateways on several machines. Needs the extra `redis`."""
 
-    def __init__(self, address: str, *, prefix: str = "interlingua:gateway:", timeout: float = PATIENCE) -> None:
+    def __init__(self, address: str, *, prefix: str = "interlingua:gateway:", timeout: float = STORE_TIMEOUT) -> None:
         try:
             from redis.asyncio import Redis
             from redis.asyncio.retry import Retry
@@ -389,7 +389,7 @@ class Postgres:
     async def transaction(self, work: "Callable[[psycopg.AsyncCursor[Any]], Awaitable[T]]") -> T:
         async with self._lock:
             try:
-                async with asyncio.timeout(PATIENCE):
+                async with asyncio.timeout(STORE_TIMEOUT):
                     connection = await self._connected()
                     async with connection.transaction(), connection.cursor() as cursor:
                         return await work(cursor)

@@ -557,8 +557,8 @@ def _compared(text: str) -> str:
     return " ".join(text.split()).lower().removeprefix("error:").strip()
 
 
-def _short(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+def _short(text: str, max_length: int) -> str:
+    return text if len(text) <= max_length else f"{text[: max_length - 1]}…"
 
 
 def _cleaner(options: ReplyOptions) -> Cleaner:

@@ -29,7 +29,7 @@ RESOURCE_NOT_FOUND = -32002  # MCP specification, server/resources, Error Handli
 CHOICES = 100  # maximum values of a completion (server/utilities/completion)
 MAX_FILE = 16 * 1024 * 1024
 MAX_SUBSCRIPTIONS = 1024
-LOOK_EVERY = 1.0  # seconds between checks of subscribed resources
+POLL_INTERVAL = 1.0  # seconds between checks of subscribed resources
 
 Read: TypeAlias = Callable[..., Any]
 
@@ -185,7 +185,7 @@ class _Subscriptions:
     async def _look(self) -> None:
         while uris := [uri for uri in self._versions if self._sessions.get(uri) or self._listened[uri] > 0]:
             self._versions = {uri: self._versions[uri] for uri in uris}
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(POLL_INTERVAL)
             for uri in uris:
                 version = await self._version(uri)
                 if version != self._versions[uri]:

@@ -32,7 +32,7 @@ except ImportError:  # not on this system
 Scope: TypeAlias = Literal["read", "write"]
 
 LOCAL = "local"  # the name of this user's own programs on this machine
-COOKIE_LIFE = 7 * 24 * 3600  # seconds
+COOKIE_MAX_AGE = 7 * 24 * 3600  # seconds
 MAX_GUESSES = 20  # failed tokens, keys and cookies per minute before all are refused for the rest of it
 _MINUTE = 60.0
 
@@ -188,7 +188,7 @@ class Access:
         return self.cookie(visitor.scope, key=digest_of(value) if visitor.name != LOCAL else None)
 
     def cookie(self, scope: Scope, *, only: str | None = None, key: str | None = None) -> str:
-        until = int(time.time()) + COOKIE_LIFE
+        until = int(time.time()) + COOKIE_MAX_AGE
         claims = msgspec.msgpack.encode(_Claims(secrets.token_hex(16), scope, until, only, key))
         return f"{_text(claims)}.{_text(self._signature(b'cookie', claims))}"
 

@@ -26,7 +26,7 @@ ARCHIVE = "archive"
 OURS = "interlingua"  # the program name of this home's own sessions
 NOTE, FAILED, SKIPPED = "note", "failed", "skipped"
 READER = 2  # version of the reader: incremented when reading changes
-KEPT_CHARS = 64 << 10  # characters per compressed block: a hit reads one block
+BLOCK_CHARS = 64 << 10  # characters per compressed block: a hit reads one block
 _TEXTS = msgspec.msgpack.Decoder(list[tuple[Text, str]])
 
 
@@ -362,13 +362,13 @@ def _known(row: tuple[Any, ...]) -> KnownFile:
 
 
 def _blocks(tagged: list[tuple[Text, str]]) -> Iterator[list[tuple[Text, str]]]:
-    """The texts in blocks of about `KEPT_CHARS` characters."""
+    """The texts in blocks of about `BLOCK_CHARS` characters."""
     block: list[tuple[Text, str]] = []
     size = 0
     for one in tagged:
         block.append(one)
         size += len(one[0].text)
-        if size >= KEPT_CHARS:
+        if size >= BLOCK_CHARS:
             yield block
             block, size = [], 0
     if block:

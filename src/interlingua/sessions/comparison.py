@@ -18,8 +18,8 @@ BOOKKEEPING = frozenset(
     {"timestamp", "usage", "api", "provider", "model", "responseId", "responseModel", "stopReason", "stopDetail"}
     | {"extra", "argumentsText", "toolName"}
 )
-MAX_WORDS = 10_000  # longer texts are compared line by line
-_AUTOJUNK_WORDS = 1_000  # longer texts use difflib's autojunk heuristic, for speed
+MAX_TOKENS = 10_000  # longer texts are compared line by line
+_AUTOJUNK_TOKENS = 1_000  # longer texts use difflib's autojunk heuristic, for speed
 _TOKENS = re.compile(r"\s*(?:\w+|[^\w\s])|\s+")  # spaces belong to the next word: alone they would match anywhere
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
 
@@ -92,10 +92,10 @@ def _by_role(a: Sequence[dict[str, Any]], b: Sequence[dict[str, Any]], left: ran
 def spans(a: str, b: str) -> list[Span]:
     """The diff of two texts, word by word; line by line if they are very long."""
     tokens = [_TOKENS.findall(text) for text in (a, b)]
-    if max(map(len, tokens)) > MAX_WORDS:
+    if max(map(len, tokens)) > MAX_TOKENS:
         tokens = [_LINES.findall(text) for text in (a, b)]
     found: list[Span] = []
-    matcher = difflib.SequenceMatcher(None, tokens[0], tokens[1], autojunk=max(map(len, tokens)) > _AUTOJUNK_WORDS)
+    matcher = difflib.SequenceMatcher(None, tokens[0], tokens[1], autojunk=max(map(len, tokens)) > _AUTOJUNK_TOKENS)
     for kind, a1, a2, b1, b2 in matcher.get_opcodes():
         if kind == "equal":
             found.append(Span("".join(tokens[0][a1:a2]), "both"))

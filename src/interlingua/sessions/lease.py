@@ -105,12 +105,12 @@ class Lease:
         raise SessionBusy(path, None)
 
     @property
-    def is_held(self) -> bool:
+    def is_owned(self) -> bool:
         """Whether it is still ours: the lock file may be deleted, or this is a fork of the owner."""
         return self.owner.pid == os.getpid() and _is_at(self._file, self._path)
 
     def check(self) -> None:
-        if not self.is_held:
+        if not self.is_owned:
             raise SessionError(
                 f"{self._path}: the write lock was lost (the lock file was removed, or this is a forked process);"
                 " open the session again"
@@ -123,7 +123,7 @@ class Lease:
     def release(self) -> None:
         if self._file < 0:
             return
-        if self.is_held:
+        if self.is_owned:
             self._path.unlink(missing_ok=True)
         os.close(self._file)
         self._file = -1

@@ -628,11 +628,11 @@ class Session:
         """Locks the session unless another thread holds it, and yields whether it is locked; calls inside do not
         wait.
         """
-        is_held = self._lock.acquire(blocking=False)
+        is_locked = self._lock.acquire(blocking=False)
         try:
-            yield is_held
+            yield is_locked
         finally:
-            if is_held:
+            if is_locked:
                 self._lock.release()
 
     def _branch_end(self, name: str, expect: str | None) -> int:

@@ -457,30 +457,30 @@ def _command_readings(name: str, value: Any, further: list[Any], doubts: list[st
     """
     if value is None or isinstance(value, bool):  # `shell: true`
         return
-    words, groups, doubt = _flattened(value)
-    is_program = bool(words) and not re.search(r"\s", words[0])
+    argv, groups, doubt = _flattened(value)
+    is_program = bool(argv) and not re.search(r"\s", argv[0])
     is_list = not isinstance(value, str)
     has_lines = is_list and name.endswith(("s", "script"))
     if not is_list:
         yield value, False
     elif doubt or not has_lines or is_program:
-        yield _quoted(words), bool(doubt) or has_lines
+        yield _quoted(argv), bool(doubt) or has_lines
     if is_list and (doubt or has_lines or not is_program):
-        yield from ((word, bool(doubt) or not has_lines) for word in words)
+        yield from ((word, bool(doubt) or not has_lines) for word in argv)
     if doubt:
         yield from ((_quoted(group), True) for group in groups)
         doubts.append(doubt)
     if further:
         rest = further[0] if len(further) == 1 else further
         more, _, unclear = _flattened(rest)
-        ends = [part if isinstance(part, str) else _quoted(texts) for part, texts in ((value, words), (rest, more))]
+        ends = [part if isinstance(part, str) else _quoted(texts) for part, texts in ((value, argv), (rest, more))]
         yield " ".join(ends), bool(doubt or unclear)
         doubts.append(unclear)
 
 
 def _flattened(value: Any) -> tuple[list[str], list[list[str]], str]:
     """Returns the texts in a value in order, those of each inner list or object, and why they are uncertain."""
-    words: list[str] = []
+    argv: list[str] = []
     groups: list[list[str]] = []
     doubt = ""
     waiting: list[tuple[Any, list[str]]] = [(value, [])]
@@ -494,15 +494,15 @@ def _flattened(value: Any) -> tuple[list[str], list[list[str]], str]:
             groups.append([])
             waiting += [(part, groups[-1]) for part in reversed([*item])]
         elif isinstance(item, str | float) or (type(item) is int and abs(item) < 1 << 64):
-            words.append(str(item))
+            argv.append(str(item))
             group.append(str(item))
         else:
             doubt = "its command has parts that are no text"
-    return words, groups, doubt
+    return argv, groups, doubt
 
 
-def _quoted(words: Iterable[str]) -> str:
-    return " ".join("'" + word.replace("'", "'\\''") + "'" for word in words)
+def _quoted(argv: Iterable[str]) -> str:
+    return " ".join("'" + word.replace("'", "'\\''") + "'" for word in argv)
 
 
 @lru_cache(maxsize=256)

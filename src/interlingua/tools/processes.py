@@ -32,7 +32,7 @@ from ..values.abort import Abort
 from ..values.errors import ToolInputError
 from .output import Output
 from .paths import name_bytes
-from .supervisor import AT_ONCE, POLITE
+from .supervisor import KILL, TERMINATE
 from .tool import ToolContext
 
 MARK = "INTERLINGUA_EXEC"
@@ -146,7 +146,7 @@ class ProcessSession:
     def stop(self, *, at_once: bool = False) -> None:
         """Requests the end of the whole tree; `ended` fires when it has ended."""
         with contextlib.suppress(OSError):
-            self._control.send(AT_ONCE if at_once else POLITE)
+            self._control.send(KILL if at_once else TERMINATE)
 
     async def wait(self, seconds: float | None = None) -> bool:
         """Waits for the end; False on timeout."""

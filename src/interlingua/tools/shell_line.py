@@ -68,7 +68,7 @@ _JOINED = re.compile(r"^-\w")  # an option and its value in one word
 _LOADER = re.compile(r"ld(-linux[\w.-]*|64|-musl[\w.-]*)?\.so(\.\d+)*$")
 # Options that make a program run another one, or read settings that do: of any program, by the last part of their
 # names, which may be cut short, as getopt_long allows; and of programs that spell them in other ways.
-_EXECUTING_WORDS = _names(
+_EXECUTING_NAMES = _names(
     "exec execpath execdir exec-batch exec-path sh-exec cmd eval pre prog rsh hook hooks proxycommand proxy-command "
     "upload-pack receive-pack ext-diff textconv open-files-in-pager diff-program checkpoint-action load loader import "
     "init-file rcfile startup-file use-askpass hostname-bin to-command action handler callback config-env config-file "
@@ -82,7 +82,7 @@ _CUT_SHORT = _names(
 )
 _EXECUTING = re.compile(
     r"-{1,2}(?:[\w-]*-)?(?:"
-    + "|".join(sorted(_EXECUTING_WORDS | {word[:length] for word in _CUT_SHORT for length in range(4, len(word) + 1)}))
+    + "|".join(sorted(_EXECUTING_NAMES | {word[:length] for word in _CUT_SHORT for length in range(4, len(word) + 1)}))
     + r")(?:=.*)?$",
     re.DOTALL | re.IGNORECASE,
 )

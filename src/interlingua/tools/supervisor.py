@@ -24,7 +24,7 @@ TICK = 0.25
 LINGER = 0.3  # seconds for leftover processes to finish by themselves, such as the `>(sed …)` of a bash line
 TIMEOUT = 10.0  # then give up: only a process of another user, or one stuck in the kernel, survives SIGKILL
 
-POLITE, AT_ONCE = b"T", b"K"
+TERMINATE, KILL = b"T", b"K"
 
 
 class Process:
@@ -123,7 +123,7 @@ class Command:
         self.status: int | None = None
 
     def rest(self, seconds: float) -> bytes | None:
-        """Sleeps until a child ends or an order arrives, which is returned; a closed socket means AT_ONCE."""
+        """Sleeps until a child ends or an order arrives, which is returned; a closed socket means KILL."""
         waiting = select.poll()
         for descriptor in (self.control, self.wake):
             waiting.register(descriptor, select.POLLIN)
@@ -133,9 +133,9 @@ class Command:
         if self.control not in ready:
             return None
         try:
-            return os.read(self.control, 1) or AT_ONCE
+            return os.read(self.control, 1) or KILL
         except OSError:
-            return AT_ONCE
+            return KILL
 
     def reap(self) -> bool:
         """Reaps ended children; True if none is left."""
@@ -150,11 +150,11 @@ class Command:
             return True
 
     def linger(self, seconds: float) -> bytes | None:
-        """Waits for the tree to end by itself; an AT_ONCE order interrupts and is returned."""
+        """Waits for the tree to end by itself; a KILL order interrupts and is returned."""
         end = time.monotonic() + seconds
         while not self.reap() and time.monotonic() < end:
             order = self.rest(min(TICK, end - time.monotonic()))
-            if order == AT_ONCE:
+            if order == KILL:
                 return order
         return None
 
@@ -214,7 +214,7 @@ def _watch(command: Command, seconds: float, limit: int) -> tuple[str, float | N
         if command.status is not None:
             return "", None
         if order is not None:
-            return "killed", None if order == POLITE else 0
+            return "killed", None if order == TERMINATE else 0
         if time.monotonic() >= end:
             return "timeout", None
         if os.getppid() != parent:

@@ -17,7 +17,7 @@ Extra: TypeAlias = dict[str, Any]
 StopReason: TypeAlias = Literal["stop", "length", "toolUse", "error", "aborted"]
 _SHOWN = 200  # characters of a text that a `repr` shows whole
 _HEAD = 80  # of a longer one
-_MOST_SHOWN = 1000  # characters of a whole `repr`, about
+_MAX_REPR = 1000  # characters of a whole `repr`, about
 _DEEPEST_SHOWN = 12  # levels of it
 
 
@@ -30,7 +30,7 @@ class _Shown:
     """Writes one `repr`."""
 
     def __init__(self) -> None:
-        self._room = _MOST_SHOWN
+        self._room = _MAX_REPR
         self._depth = 0
 
     def text(self, value: Any) -> str:
@@ -52,7 +52,7 @@ class _Shown:
         if kind is dict:
             return f"{{{', '.join(self._each(value.items(), self._item))}}}"
         text = repr(_cut(value)) if kind is str else repr(value)
-        if kind is not str and len(text) > _MOST_SHOWN:
+        if kind is not str and len(text) > _MAX_REPR:
             text = _cut(text)
         self._room -= len(text)
         return text

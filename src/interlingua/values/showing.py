@@ -6,7 +6,7 @@ from typing import Any
 
 from . import jsontext
 
-_MOST = 200  # messages shown
+_MAX_MESSAGES = 200  # messages shown
 _LONGEST = 20_000  # characters shown of one block
 _BOX = "border-left:3px solid #8a8f98;margin:6px 0;padding:2px 10px"
 _PRE = "white-space:pre-wrap;margin:2px 0;font-family:inherit"
@@ -24,8 +24,8 @@ def message_html(message: Any) -> str:
 def messages_html(messages: Sequence[Any], title: str | None = None) -> str:
     """Several messages; only the first ones of a long list."""
     head = f"<b>{html.escape(title)}</b>" if title else ""
-    shown = "".join(map(message_html, messages[:_MOST]))
-    rest = len(messages) - _MOST
+    shown = "".join(map(message_html, messages[:_MAX_MESSAGES]))
+    rest = len(messages) - _MAX_MESSAGES
     more = f"<small>… {rest} further messages</small>" if rest > 0 else ""
     return f"<div>{head}{shown}{more}</div>"
 
@@ -55,9 +55,9 @@ def message_markdown(message: Any) -> str:
 def messages_markdown(messages: Sequence[Any], title: str | None = None) -> str:
     """Several messages."""
     head = [f"# {_plain(title)}"] if title else []
-    rest = len(messages) - _MOST
+    rest = len(messages) - _MAX_MESSAGES
     more = [f"… {rest} further messages"] if rest > 0 else []
-    return "\n\n".join([*head, *map(message_markdown, messages[:_MOST]), *more])
+    return "\n\n".join([*head, *map(message_markdown, messages[:_MAX_MESSAGES]), *more])
 
 
 def _about(message: Any) -> list[str]:

@@ -15,7 +15,7 @@ from ...values.errors import AuthFailed, InterlinguaError, TransportError
 from .credentials import Secret
 
 _AWS_DEFAULT_REGION = "us-east-1"
-_KEPT = 32  # cached profiles; beyond that the credential chain runs again
+_MAX_PROFILES = 32  # cached profiles; beyond that the credential chain runs again
 _GOOGLE_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _ENDPOINT = re.compile(r"bedrock(?:-runtime)?(?:-fips)?\.([a-z0-9-]+)\.(?:amazonaws\.com(?:\.cn)?|api\.aws)$")
 _ARN = re.compile(r"arn:aws[\w-]*:[\w-]+:([a-z0-9-]+):")
@@ -72,7 +72,7 @@ def _aws_chain(profile: str | None, region: str | None) -> Any:
     found = _look_up(profile, region)
     if isinstance(found, _botocore("credentials").RefreshableCredentials):
         with _refreshable_lock:
-            if len(_refreshable) >= _KEPT:
+            if len(_refreshable) >= _MAX_PROFILES:
                 _refreshable.clear()
             _refreshable[key] = found
     return found

@@ -99,14 +99,14 @@ def fit_markers(work: Work) -> None:
     """Adjusts markers to the positions, number and lifetimes that the target supports."""
     if not _has_markers(work):
         return
-    most = _most(work)
-    if most == 0:
+    max_markers = _max_markers(work)
+    if max_markers == 0:
         _strip(work)
         return
     _strip_where_refused(work)
     _shorten(work)
-    if most is not None:
-        _drop_surplus(work, most)
+    if max_markers is not None:
+        _drop_surplus(work, max_markers)
     if _breakpoints(work):
         _respell(work)
 
@@ -121,7 +121,7 @@ def _has_markers(work: Work) -> bool:
     return any(getattr(holder, "cache", None) is not None for holder in holders)
 
 
-def _most(work: Work) -> int | None:
+def _max_markers(work: Work) -> int | None:
     if _breakpoints(work):
         return MAX_MARKERS
     if work.rules.cache_markers is None and work.rules.cache_breakpoints is not None:
@@ -222,12 +222,12 @@ def _shorten(work: Work) -> None:
         work.options = replace(work.options, cache_retention="short")
 
 
-def _drop_surplus(work: Work, most: int) -> None:
+def _drop_surplus(work: Work, max_markers: int) -> None:
     """Keeps the last markers, which cover the longest prefixes."""
     marked = [place for place in places(work) if place.cache is not None]
-    room = most - _is_automatic(work)
+    room = max_markers - _is_automatic(work)
     for place in marked[: max(0, len(marked) - room)]:
-        work.lost(place.path, "cache", f"the target takes at most {most} cache markers", "dropped")
+        work.lost(place.path, "cache", f"the target takes at most {max_markers} cache markers", "dropped")
         place.mark(None)
 
 
@@ -276,7 +276,7 @@ def move_from_thinking(work: Work) -> None:
     """Moves a marker on thinking, or a bare one after it, to the next block that can carry it, else to an earlier
     one.
     """
-    most = _most(work)
+    max_markers = _max_markers(work)
     for turn in work.turns:
         if _UNMARKABLE.isdisjoint(map(type, turn.blocks)):
             continue
@@ -291,7 +291,7 @@ def move_from_thinking(work: Work) -> None:
         if moving:
             turn.keep(kept)
         for behind, cache, path in moving:
-            target = None if most == 0 else _carrier(turn, behind)
+            target = None if max_markers == 0 else _carrier(turn, behind)
             if target is None:
                 work.lost(path, "cache", "thinking cannot be marked", "dropped")
                 continue
@@ -330,11 +330,11 @@ def _without(extra: dict[str, Any], api: str, key: str) -> dict[str, Any]:
 def _carrier(turn: Turn, behind: int) -> int | None:
     """Returns the next block that can carry a marker, else the last one before; None if that has one already."""
     order = [*range(behind, len(turn.blocks)), *range(behind - 1, -1, -1)]
-    found = next((at for at in order if carries(turn.blocks[at])), None)
+    found = next((at for at in order if takes_marker(turn.blocks[at])), None)
     return found if found is not None and turn.blocks[found].cache is None else None
 
 
-def carries(block: Block) -> bool:
+def takes_marker(block: Block) -> bool:
     if isinstance(block, ThinkingBlock | OpaqueBlock):
         return False
     return not (isinstance(block, TextBlock) and not block.text.strip())

@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from ...dialects.targets import CLAUDE
 from ...values.messages import AssistantMessage, CacheMarker, TextBlock, ToolResultMessage, UserMessage
-from .cache_markers import MAX_MARKERS, carries, in_turn, places, seconds
+from .cache_markers import MAX_MARKERS, in_turn, places, seconds, takes_marker
 from .work import Turn, Work, system_blocks
 
 
@@ -79,6 +79,6 @@ def _mark_end(turn: Turn, cache: CacheMarker, work: Work) -> None:
     if isinstance(turn.message, ToolResultMessage) and not work.rules.part_markers:
         turn.set(cache=cache)
         return
-    at = next((at for at in range(len(turn.blocks) - 1, -1, -1) if carries(turn.blocks[at])), None)
+    at = next((at for at in range(len(turn.blocks) - 1, -1, -1) if takes_marker(turn.blocks[at])), None)
     if at is not None:
         turn.put(at, replace(turn.blocks[at], cache=cache))

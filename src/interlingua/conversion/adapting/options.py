@@ -75,14 +75,14 @@ def _fit_forced_tool(options: Options, work: Work) -> Options:
 
 
 def _fit_limit(options: Options, work: Work) -> Options:
-    most, needed = work.model.max_tokens or None, work.rules.max_tokens
+    max_output, needed = work.model.max_tokens or None, work.rules.max_tokens
     if options.max_tokens is None and needed is not None:
-        severity: Severity = "record" if most is not None else "weakened"
+        severity: Severity = "record" if max_output is not None else "weakened"
         work.lost("$.options.maxTokens", "no limit", "the target requires one", severity)
-        options = replace(options, max_tokens=most or needed)
-    if options.max_tokens is not None and most is not None and options.max_tokens > most:
-        work.lost("$.options.maxTokens", "max_tokens", f"the model gives at most {most}")
-        options = replace(options, max_tokens=most)
+        options = replace(options, max_tokens=max_output or needed)
+    if options.max_tokens is not None and max_output is not None and options.max_tokens > max_output:
+        work.lost("$.options.maxTokens", "max_tokens", f"the model gives at most {max_output}")
+        options = replace(options, max_tokens=max_output)
     return _leave_room(options, work)
 
 

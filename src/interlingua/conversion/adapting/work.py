@@ -197,7 +197,7 @@ class _Facts(NamedTuple):
     generation: Generation
 
 
-_MOST_FACTS = 64
+_MAX_FACTS = 64
 _FACTS: dict[int, _Facts] = {}  # by the identity of the model, which is kept and so stays unique
 
 
@@ -214,7 +214,7 @@ def _facts_of(model: ModelDescriptor) -> _Facts:
             home=family(model.id, model.api),
             generation=generation(model),
         )
-        if len(_FACTS) >= _MOST_FACTS:
+        if len(_FACTS) >= _MAX_FACTS:
             _FACTS.clear()
         _FACTS[id(model)] = known
     return known
