@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import interlingua as il
-from interlingua.conversion.large_sessions import detect_large, is_large, skimmed
+from interlingua.conversion.large_sessions import detect_large, is_large, line_messages
 from interlingua.conversion.sources import Problem, Source
 from interlingua.sessions.cards import Totals
 
@@ -27,11 +27,11 @@ def plain(totals: Totals) -> dict[str, Any]:
 def test_lines_are_counted_as_their_conversation(path: Path) -> None:
     """Answers of several lines once, their usage once, and how they ended."""
     problems: list[Problem] = []
-    messages = skimmed(Source(path), None, problems)
+    messages = line_messages(Source(path), None, problems)
     if messages is None:
         pytest.skip("this file is read as a whole")
     by_line, whole = Totals(), Totals()
-    by_line.add_skimmed(messages)
+    by_line.add_messages(messages)
     for conversation in il.read(path):
         whole.add_conversation(conversation)
     assert plain(whole) == plain(by_line)
@@ -44,7 +44,7 @@ def test_a_torn_line_is_a_problem(tmp_path: Path) -> None:
     path.write_text('{"role":"session","version":1}\n' + good + '{"role":\n' + "42\n")
     problems: list[Problem] = []
     totals = Totals()
-    totals.add_skimmed(skimmed(Source(path), None, problems) or ())
+    totals.add_messages(line_messages(Source(path), None, problems) or ())
     assert totals.messages["user"] == 1
     assert [3, 4] == [problem.line for problem in problems]
 

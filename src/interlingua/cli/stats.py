@@ -8,7 +8,7 @@ import click
 
 from .. import conversion
 from ..conversion import sources
-from ..conversion.large_sessions import is_large, skimmed
+from ..conversion.large_sessions import is_large, line_messages
 from ..conversion.tokenizing import counter, tokens
 from ..sessions.cards import TOKENS, Totals
 from ..sessions.spending import Used
@@ -36,9 +36,9 @@ def command(inputs: tuple[str, ...], origin: str | None, tokenizer: str | None, 
     with output.progress("counting", found) as advance:
         for source in found:
             if count is None and is_large(source):
-                messages = skimmed(source, origin, problems, advance=advance)
+                messages = line_messages(source, origin, problems, advance=advance)
                 if messages is not None:
-                    totals.add_skimmed(messages, _price)
+                    totals.add_messages(messages, _price)
                     continue
             for document in sources.documents(source, origin, problems, advance=advance):
                 try:

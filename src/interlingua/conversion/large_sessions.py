@@ -1,8 +1,8 @@
 """Session files too large to be one conversation in memory.
 
-`skimmed` yields their messages line by line, in formats that have a `skim`: without path and branches. `open_large`
-yields their entries as `decode` gives them, in formats that have a `stream`: it reads the file several times, and keeps
-the ids of the entries.
+`line_messages` yields their messages line by line, in formats that have a `line_reader`: without path and branches.
+`open_large` yields their entries as `decode` returns them, in formats that have a `stream`: it reads the file several
+times, and keeps the ids of the entries.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from ..dialects import FORMATS
 from ..dialects.files import transcript
 from ..dialects.foreign_blocks import understood
-from ..dialects.wire import SessionStream, Skim
+from ..dialects.wire import LineReader, SessionStream
 from ..values import jsontext
 from ..values.errors import FormatError, InterlinguaError
 from ..values.losses import Lines
@@ -38,7 +38,7 @@ LARGE = 32 << 20  # bytes: a conversation takes four to five times the size of i
 _ANSWERS = 20  # ids of answers to which further lines may belong: results of parallel calls stand between them
 
 
-class Skimmed(NamedTuple):
+class LineMessage(NamedTuple):
     """A message of a line, and whether it is one of its own or a further part of the answer before."""
 
     message: AgentMessage
@@ -63,14 +63,14 @@ def detect_large(source: Source) -> Detection | None:
     return None
 
 
-def skimmed(
+def line_messages(
     source: Source,
     dialect: str | None,
     problems: list[Problem],
     *,
     limit: int = DEFAULT_LIMIT,
     advance: Callable[[int], None] | None = None,
-) -> Iterator[Skimmed] | None:
+) -> Iterator[LineMessage] | None:
     """The messages of a session file; None where its format is not read line by line. Torn lines go to `problems`."""
     try:
         with open_binary(source) as stream:
@@ -79,14 +79,16 @@ def skimmed(
         return None  # reading it as a whole says why
     found = detect(first) if dialect is None else None
     form = FORMATS.get(dialect or (found.dialect if found is not None else ""))
-    skim = form.skim(first, None) if first and form is not None and form.skim is not None else None
-    if skim is None:
+    line_reader = form.line_reader(first, None) if first and form is not None and form.line_reader is not None else None
+    if line_reader is None:
         return None
-    return _messages(source, open_binary(source, advance), skim, problems, limit)
+    return _messages(source, open_binary(source, advance), line_reader, problems, limit)
 
 
-def _messages(source: Source, stream: IO[bytes], skim: Skim, problems: list[Problem], limit: int) -> Iterator[Skimmed]:
-    answers = _Answers(skim.joins)
+def _messages(
+    source: Source, stream: IO[bytes], line_reader: LineReader, problems: list[Problem], limit: int
+) -> Iterator[LineMessage]:
+    answers = _Answers(line_reader.joins)
     with stream:
         try:
             for number, line in enumerate(read_lines(stream, limit), 1):
@@ -102,12 +104,12 @@ def _messages(source: Source, stream: IO[bytes], skim: Skim, problems: list[Prob
                 if not isinstance(value, dict):
                     problems.append(Problem(f"{source.name}:{number}", message, number))
                     continue
-                for _, one in skim.read(value):
+                for _, one in line_reader.read(value):
                     # Records of a program are no messages, nor are the instructions of the whole session.
                     if not isinstance(one, CustomMessage) and not (
                         isinstance(one, SystemMessage) and one.timestamp is None
                     ):
-                        yield Skimmed(one, answers.is_new(one))
+                        yield LineMessage(one, answers.is_new(one))
         except DAMAGED as error:
             problems.append(Problem(source.name, f"damaged archive: {error}"))
 

@@ -609,15 +609,15 @@ def _with_subagents(
     above: Conversation | None = None,
 ) -> Iterator[Conversation]:
     """Yields a conversation, linked to the one that started it, and its sub-agents."""
-    kin = relatives_of(conversation, path or Path())
-    if above is None or kin.parent is not None:
-        yield spawned(conversation, kin, above)
+    relations = relatives_of(conversation, path or Path())
+    if above is None or relations.parent is not None:
+        yield spawned(conversation, relations, above)
         yield from subagents_of(conversation)
-    for file in files_of_subagents(kin, path) if path is not None else ():
+    for file in files_of_subagents(relations, path) if path is not None else ():
         if file not in seen:
             seen.add(file)
             for child in _readable(file, dialect):
-                if relatives_of(child, file).parent == kin.id:
+                if relatives_of(child, file).parent == relations.id:
                     yield from _with_subagents(child, file, dialect, seen, conversation)
 
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from ..dialects import FORMATS
 from ..dialects.residual import with_residual
-from ..dialects.wire import Kin
+from ..dialects.wire import Relations
 from ..values.canonical import SELF
 from ..values.messages import AssistantMessage, ToolResultMessage, UserMessage, model_of
 from ..values.regular import stream_regular
@@ -63,21 +63,21 @@ def _alone(entries: list[Entry], origin: dict[str, Any]) -> Conversation:
 _HEAD = 1 << 18  # bytes at the beginning of a file that may name its parent session
 
 
-def relatives_of(conversation: Conversation, path: PurePath) -> Kin:
+def relatives_of(conversation: Conversation, path: PurePath) -> Relations:
     """Returns where a conversation's relatives are, according to its format; empty if it does not know."""
     for name in conversation.extra:
         form = FORMATS.get(name)
-        if form is not None and form.kin is not None:
-            return form.kin(conversation, path)
-    return Kin(None)
+        if form is not None and form.relations is not None:
+            return form.relations(conversation, path)
+    return Relations(None)
 
 
-def files_of_subagents(kin: Kin, path: Path) -> Iterator[Path]:
+def files_of_subagents(relations: Relations, path: Path) -> Iterator[Path]:
     """Returns the files that name this session near their beginning, in the folder of its program's sub-agents."""
-    mark = (kin.id or "").encode()
-    for folder, pattern in kin.places if mark else ():
+    mark = (relations.id or "").encode()
+    for folder, pattern in relations.places if mark else ():
         for found in sorted(Path(folder).glob(pattern)):
-            if found != path and (kin.id in found.parts or mark in _head(found)):
+            if found != path and (relations.id in found.parts or mark in _head(found)):
                 yield found
 
 
@@ -89,11 +89,11 @@ def _head(path: Path) -> bytes:
         return b""
 
 
-def spawned(child: Conversation, kin: Kin, parent: Conversation | None = None) -> Conversation:
+def spawned(child: Conversation, relations: Relations, parent: Conversation | None = None) -> Conversation:
     """Returns a sub-agent's conversation with its link: the session, and in `parent` the entry and the call."""
-    known = {"session": kin.parent} if kin.parent is not None else {}
+    known = {"session": relations.parent} if relations.parent is not None else {}
     if parent is not None:
-        known |= _call_in(parent, kin.id, child)
+        known |= _call_in(parent, relations.id, child)
     return with_residual(child, SELF, spawnedBy=known) if known else child
 
 

@@ -399,7 +399,7 @@ class Wire(Struct, frozen=True, kw_only=True):
         )
 
 
-class Skim(Protocol):
+class LineReader(Protocol):
     """The messages of a file line by line, without what only a return trip needs.
 
     `state` is what it knows of the lines so far, as JSON; `title` is that of the lines read. An answer of several lines
@@ -431,7 +431,7 @@ class SessionStream(Protocol):
         ...
 
 
-class Kin(NamedTuple):
+class Relations(NamedTuple):
     """Where a session belongs: its id, the id of the session that started it, and where files of sub-agents may be.
 
     `places` are folders with the patterns of file names in them.
@@ -457,12 +457,14 @@ class FileFormat(Struct, frozen=True, kw_only=True):
     - `write` encodes a conversation of another format where the codec only encodes its own; the conversation is first
       adapted for the wire `adapted_for`, if there is one.
     - `mistakes` yields violations of the format's rules in a document: path, message, remedy.
-    - `skim` returns a reader of single lines, given the first lines of a file, for indexing large and growing files;
-      None if only `decode` can read the file. The second argument is the state to resume from.
+    - `line_reader` returns a reader of single lines, given the first lines of a file, for indexing large files and
+      files that are appended to; None if only `decode` can read the file. The second argument is the state to resume
+      from.
     - `read` returns the same as `decode` from the lines of a file, faster; None if only `decode` can read the file.
     - `stream` returns the entries of a file one at a time, given a function that reads its lines again; None if only
       `decode` can read the file.
-    - `kin` returns how a conversation relates to others, given its path: programs write sub-agents to separate files.
+    - `relations` returns how a conversation relates to others, given its path: programs write sub-agents to
+      separate files.
     - `training` maps rules for training rows to a severity ("error", "warning", "off") where a trainer's own format
       differs from the default (see `conversion.training`).
     """
@@ -481,10 +483,10 @@ class FileFormat(Struct, frozen=True, kw_only=True):
     write: Callable[[Conversation], Encoded] | None = None
     adapted_for: str | None = None
     mistakes: Callable[[Any], Iterable[tuple[str, str, str]]] | None = None
-    skim: Callable[[Sequence[Any], dict[str, Any] | None], "Skim | None"] | None = None
+    line_reader: Callable[[Sequence[Any], dict[str, Any] | None], "LineReader | None"] | None = None
     read: Callable[[Iterable[bytes]], Conversation | None] | None = None
     stream: Callable[[Callable[[], Iterable[dict[str, Any]]]], SessionStream | None] | None = None
-    kin: Callable[[Conversation, PurePath], Kin] | None = None
+    relations: Callable[[Conversation, PurePath], Relations] | None = None
     training: Mapping[str, str] | None = None
     calls_beside: bool = False  # messages have their calls in a field beside the content
 

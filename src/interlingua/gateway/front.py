@@ -24,7 +24,7 @@ from multidict import CIMultiDict
 from ..dialects.wire import JSON
 from ..values import jsontext
 from ..values.errors import BadRequest
-from .doors import Door, door
+from .operations import GatewayOperation, operation_of
 from .replying import in_time
 from .settings import ClientLimits
 
@@ -100,7 +100,7 @@ class PlainHead:
     __slots__ = ("_after", "_before", "asked", "headers", "path", "query", "read")
 
     def __init__(
-        self, before: bytes, after: bytes, asked: Door, path: str, query: str, headers: CIMultiDict[str]
+        self, before: bytes, after: bytes, asked: GatewayOperation, path: str, query: str, headers: CIMultiDict[str]
     ) -> None:
         self._before = before
         self._after = after
@@ -127,7 +127,7 @@ def read_head(data: bytes) -> PlainHead | None:
     length = _LENGTH_LINE.search(data, 0, found.end()) if found is not None else None
     if found is None or length is None:
         return None
-    asked = door("POST", found[1].decode(), {})
+    asked = operation_of("POST", found[1].decode(), {})
     if asked.kind not in ("call", "rephrased"):
         return None
     headers: CIMultiDict[str] = CIMultiDict()
@@ -184,7 +184,7 @@ class PlainChannel:
         self._connection.transport.abort()
 
 
-Answer: TypeAlias = Callable[[PlainRequest, Door, PlainChannel], Awaitable[None]]
+Answer: TypeAlias = Callable[[PlainRequest, GatewayOperation, PlainChannel], Awaitable[None]]
 _REASONS = {status.value: status.phrase for status in HTTPStatus}
 
 
@@ -282,7 +282,7 @@ class ClientConnection(asyncio.Protocol):
         self._next = request.feed(data[start:])
         self.task = self._loop.create_task(self._answer(request, head.asked))
 
-    async def _answer(self, request: PlainRequest, asked: Door) -> None:
+    async def _answer(self, request: PlainRequest, asked: GatewayOperation) -> None:
         channel = PlainChannel(self)
         try:
             await self._front.answer(request, asked, channel)
@@ -402,7 +402,7 @@ class _Handler(web.RequestHandler):
             failure = BadRequest(f"malformed HTTP request: {reason}; send HTTP/1.1, each header once", status=400)
         _log.info("%s", failure)
         line = self._line
-        wire = door(line[1].decode(), line[2].decode().partition("?")[0], {}).wire if line is not None else None
+        wire = operation_of(line[1].decode(), line[2].decode().partition("?")[0], {}).wire if line is not None else None
         headers: dict[str, str] = {}
         if wire is not None:
             status, body, headers = wire.error_response(failure)

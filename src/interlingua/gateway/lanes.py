@@ -53,11 +53,11 @@ from ..values.messages import AssistantMessage, Block, ThinkingBlock, blocks_of
 from ..values.request import CallOptions, Request
 from .cache_breaks import SentPrompts
 from .exchange import Exchange, Lane
+from .fast_frames import FrameDecoder
 from .handover import joined, shifted
 from .replying import Reply
 from .rewriting import Cutter, frames, renaming, valid_text, with_option, without_repeats
 from .routing import Place
-from .skimming import Skimmer
 from .turns import Turns
 
 LARGE_BODY = 64 * 1024  # bytes of a request above which it is worked on beside the event loop
@@ -262,7 +262,7 @@ class Attempt:
         self._shift = len(blocks_of(before.content)) if before is not None else 0
         self.encoder: Any = encoder
         self.decoder: Any = None
-        self._skimmer: Skimmer | None = None
+        self._frames: FrameDecoder | None = None
         self._answer_id = incoming.wire.http.response_id + exchange.id
 
     async def run(self) -> None:
@@ -518,8 +518,8 @@ class Attempt:
         """Keeps the partial response of an interrupted attempt, and closes what the client has seen open."""
         if self.decoder is None or self._exchange.answer is not None:
             return
-        if self._skimmer is not None:
-            self._skimmer.flush()
+        if self._frames is not None:
+            self._frames.flush()
         events = self.decoder.close(why, aborted=aborted)
         if events and isinstance(events[-1], Error):
             self._exchange.answer = joined(self._before, events[-1].error)
@@ -554,7 +554,7 @@ class Attempt:
         """Forwards the bytes of a stream as they arrive, in whole frames; each is decoded first."""
         decoder, reply, exchange = self._decoder(made), self._reply, self._exchange
         watch, upstream, facts = self._watch, self._upstream, self._incoming.wire.http
-        skimmer = self._skimmer = Skimmer(framing, decoder)
+        fast = self._frames = FrameDecoder(framing, decoder)
         assert watch is not None and upstream is not None
         rename = renaming(facts.model_paths, exchange.asked_model)
         hidden = facts.without_usage if made.hides_usage else None
@@ -574,7 +574,7 @@ class Attempt:
                         _refuse_odd_bytes(frame.data, exchange.wire.api)  # checksums hold: nothing can be replaced
                         events += decoder.feed(frame)
                 else:
-                    events, fresh = skimmer.feed(data)
+                    events, fresh = fast.feed(data)
                 if fresh:
                     self._holds = False
                 if events:
@@ -602,7 +602,7 @@ class Attempt:
             if watch.why is not None:
                 raise watch.why
         rest = cutter.close()
-        events = skimmer.flush()
+        events = fast.flush()
         for frame in (*framing.feed(rest), *framing.close()) if rest else framing.close():
             events += decoder.feed(frame)
         if not ended:

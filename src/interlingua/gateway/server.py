@@ -47,11 +47,11 @@ from ..values.messages import AssistantMessage, Message, Usage
 from ..values.request import Context, ModelDescriptor, Request
 from ..values.tokens import estimate, taken
 from .cache_breaks import SentPrompts
-from .doors import Door, door
 from .exchange import LOCAL, ClientKey, Exchange, Gate, Observer, Reservation
 from .front import Front, HandedOver, PlainRequest
 from .handover import BrokenOff, continued, estimated_usage, handover_loss, may_continue, without_signatures
 from .lanes import LARGE_BODY, Attempt, Incoming, TooLossy
+from .operations import GatewayOperation, operation_of
 from .recall import Recall, StoredResponse
 from .replying import Channel, HttpChannel, Reply, SocketChannel, error_answer, log_defect
 from .rewriting import renaming
@@ -216,7 +216,7 @@ class Gateway:
         path = http.rel_url.raw_path
         if http.method == "HEAD" and path == "/":
             return web.Response()
-        asked = door(http.method, path, http.headers)
+        asked = operation_of(http.method, path, http.headers)
         exchange = _exchange(asked)
         is_surplus = self._front is not None and http.protocol in self._front.server.surplus
         channel = HttpChannel(http, closes=is_surplus)
@@ -228,7 +228,7 @@ class Gateway:
             await self._send_error(http, exchange, error, channel)
             return channel.response
 
-    async def _answer_plain(self, http: PlainRequest, asked: Door, channel: Channel) -> None:
+    async def _answer_plain(self, http: PlainRequest, asked: GatewayOperation, channel: Channel) -> None:
         """Answers one plain call."""
         exchange = _exchange(asked)
         try:
@@ -246,7 +246,7 @@ class Gateway:
         await channel.send(status, {**Reply(channel, exchange).headers(), **headers}, body)
 
     async def _served(
-        self, http: web.BaseRequest, asked: Door, exchange: Exchange, channel: HttpChannel
+        self, http: web.BaseRequest, asked: GatewayOperation, exchange: Exchange, channel: HttpChannel
     ) -> web.StreamResponse:
         own = self.routes.get((http.method, http.rel_url.raw_path))
         if own is not None:
@@ -299,7 +299,9 @@ class Gateway:
             _refuse_pages(http)
         return key
 
-    async def _converse(self, http: ClientRequest, asked: Door, exchange: Exchange, channel: Channel) -> None:
+    async def _converse(
+        self, http: ClientRequest, asked: GatewayOperation, exchange: Exchange, channel: Channel
+    ) -> None:
         if self._is_behind():
             await self._closed_books()  # they cannot follow: who comes now waits for them
         if isinstance(http, PlainRequest) and http.is_whole:
@@ -373,7 +375,7 @@ class Gateway:
         except web.RequestPayloadError as error:
             raise BadRequest(f"the body cannot be read: {error}", status=400) from None
 
-    async def _read(self, http: ClientRequest, body: bytes, asked: Door, exchange: Exchange) -> Incoming:
+    async def _read(self, http: ClientRequest, body: bytes, asked: GatewayOperation, exchange: Exchange) -> Incoming:
         """Decodes the client's request; a large one in a thread, so that other streams are not blocked."""
         spoken = exchange.wire
         is_small = len(body) <= LARGE_BODY
@@ -552,7 +554,7 @@ class Gateway:
 
     # --- other endpoints
 
-    async def _small(self, http: web.BaseRequest, asked: Door, exchange: Exchange) -> Any:
+    async def _small(self, http: web.BaseRequest, asked: GatewayOperation, exchange: Exchange) -> Any:
         """Answers that need no model."""
         facts, key = asked.wire.http, exchange.key
         if asked.kind == "list":
@@ -588,7 +590,7 @@ class Gateway:
                 f"stored {kind}s cannot be read; {remedy}", status=503, code="state_unavailable", retry_after=1.0
             ) from None
 
-    def _stored(self, method: str, asked: Door, exchange: Exchange) -> Any:
+    def _stored(self, method: str, asked: GatewayOperation, exchange: Exchange) -> Any:
         """A response that is kept under its id: itself, its input, or its end."""
         key, codec = exchange.key.name, asked.wire.codec
         stored = self.recall.stored(key, asked.id)
@@ -627,7 +629,7 @@ class Gateway:
             return {"id": id, "object": "conversation.deleted", "deleted": True}
         return {"id": id, "object": "conversation", "created_at": int(exchange.started), "metadata": {}}
 
-    async def _socket(self, http: web.BaseRequest, asked: Door, exchange: Exchange) -> web.StreamResponse:
+    async def _socket(self, http: web.BaseRequest, asked: GatewayOperation, exchange: Exchange) -> web.StreamResponse:
         """Requests over a WebSocket, one after another: each message `response.create` is answered with its events."""
         socket = web.WebSocketResponse(max_msg_size=self.settings.limits.body, heartbeat=_HEARTBEAT)
         await socket.prepare(http)
@@ -646,7 +648,9 @@ class Gateway:
                 await reply.fail(failure)
         return socket
 
-    async def _message(self, http: web.BaseRequest, data: Any, asked: Door, exchange: Exchange, reply: Reply) -> None:
+    async def _message(
+        self, http: web.BaseRequest, data: Any, asked: GatewayOperation, exchange: Exchange, reply: Reply
+    ) -> None:
         """One message of a WebSocket. Its key may have been revoked since the last one."""
         exchange.key = await self._identify(http, asked.wire)
         given = await _aside(len(data), _object, data)
@@ -655,7 +659,7 @@ class Gateway:
         nested = given.get("response")
         own = nested if isinstance(nested, dict) else given
         body = {name: value for name, value in own.items() if name != "type"} | {"stream": True}
-        incoming = await self._read(http, jsontext.write(body), Door("call", asked.wire), exchange)
+        incoming = await self._read(http, jsontext.write(body), GatewayOperation("call", asked.wire), exchange)
         await self._answer(http, incoming, exchange, reply)
 
     async def _pass_on(self, http: web.BaseRequest, exchange: Exchange, channel: Channel) -> web.StreamResponse:
@@ -853,7 +857,7 @@ def _new_id() -> str:
     return f"req_{int(time.time() * 1000):012x}{random.getrandbits(64):016x}"
 
 
-def _exchange(asked: Door) -> Exchange:
+def _exchange(asked: GatewayOperation) -> Exchange:
     return Exchange(
         id=_new_id(),
         key=LOCAL,
@@ -980,7 +984,7 @@ def _is_odd(path: str) -> bool:
     return ".." in decoded or "//" in decoded or "\\" in decoded or any(ord(char) < 33 for char in decoded)
 
 
-def _decoded(asked: Door, body: Any) -> Request:
+def _decoded(asked: GatewayOperation, body: Any) -> Request:
     """The request of a client; what is wrong with it is the client's fault."""
     try:
         request: Request = asked.wire.codec.decode_request(body, model=asked.model, stream=asked.stream)
@@ -998,7 +1002,7 @@ def _rephrased(request: Callable[[Any], Any], body: bytes) -> bytes:
     return jsontext.write(request(_object(body)))
 
 
-def _counted(asked: Door, body: bytes) -> int:
+def _counted(asked: GatewayOperation, body: bytes) -> int:
     """The tokens of a request to be counted."""
     assert asked.wire.http.count is not None
     try:

@@ -12,7 +12,7 @@ from .. import conversion
 from ..conversion import sources
 from ..conversion.sources import as_utf8
 from ..dialects.registry import FORMATS
-from ..dialects.wire import Skim
+from ..dialects.wire import LineReader
 from ..values import jsontext
 from ..values.errors import FormatError, InterlinguaError
 from ..values.losses import Lines
@@ -186,10 +186,12 @@ _ANSWERS = 20  # ids of responses that may continue in later lines: results of p
 class _Lines:
     """Reads a file line by line, and from the last position when it has grown."""
 
-    def __init__(self, path: Path, kind: str, skim: Skim, head: bytes, at: int, state: dict[str, Any]) -> None:
+    def __init__(
+        self, path: Path, kind: str, line_reader: LineReader, head: bytes, at: int, state: dict[str, Any]
+    ) -> None:
         self._path = path
         self._kind = kind
-        self._skim = skim
+        self._reader = line_reader
         self._project = project_of(path, head)
         self._at = at
         self._state = state  # `lines` so far, the `last` message, whether it is `titled`
@@ -204,13 +206,13 @@ class _Lines:
         found = conversion.detect(Lines(first)) if dialect is None else None
         kind = dialect or (found.dialect if found is not None else "")
         form = FORMATS.get(kind)
-        if form is None or form.skim is None:
+        if form is None or form.line_reader is None:
             return None
         before = _continued(path, known)
-        skim = form.skim(first, before["skim"] if before else None)
-        if skim is None or known is None or before is None:
-            return None if skim is None else cls(path, kind, skim, head, 0, {})
-        return cls(path, kind, skim, head, known.covered or 0, before)
+        line_reader = form.line_reader(first, before["skim"] if before else None)
+        if line_reader is None or known is None or before is None:
+            return None if line_reader is None else cls(path, kind, line_reader, head, 0, {})
+        return cls(path, kind, line_reader, head, known.covered or 0, before)
 
     def read(self, stamp: Stamp) -> Iterator[FileParts]:
         start = self._at
@@ -229,7 +231,7 @@ class _Lines:
                     start=start,
                     covered=self._at,
                     sample=sample(stream, self._at),
-                    state=msgspec.json.encode({**self._state, "skim": self._skim.state}),
+                    state=msgspec.json.encode({**self._state, "skim": self._reader.state}),
                 )
                 if end:
                     return
@@ -238,7 +240,7 @@ class _Lines:
     def _block(self, stream: BinaryIO) -> tuple[Part, bool]:
         """Returns the content of the next lines, and whether they are the last."""
         found: list[tuple[str, AgentMessage]] = []
-        self._skim.title = None
+        self._reader.title = None
         size, is_last = 0, False
         while size < BLOCK:
             line = stream.readline(MAX_LINE)
@@ -256,7 +258,7 @@ class _Lines:
                     self._state["lines"] = number - 1
                     is_last = True
                     break
-                found += self._skim.read(value) if value is not None else ()
+                found += self._reader.read(value) if value is not None else ()
             self._at += len(line)
             size += len(line)
         return self._part(found), is_last
@@ -285,7 +287,7 @@ class _Lines:
                 if one.key not in used or one.output >= used[one.key].output:
                     used[one.key] = one
             messages += self._is_new(message)
-        title = self._skim.title
+        title = self._reader.title
         if title is not None:
             texts.append(Text("", None, "title", "", title))
         elif not self._state.get("titled"):
@@ -314,7 +316,7 @@ class _Lines:
             self._state["answering"] = False
             return True
         if message.response_id is None:
-            if not self._skim.joins:
+            if not self._reader.joins:
                 return True
             is_usage = message.content == () and message.usage is not None
             is_new = not is_usage and not self._state.get("answering")

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from ..conversion.large_sessions import Skimmed
+from ..conversion.large_sessions import LineMessage
 from ..values.messages import (
     PROGRAM_MARKS,
     AgentMessage,
@@ -58,7 +58,7 @@ class Totals:
         for one in used_in(conversation):
             self._spend_once(one, price)
 
-    def add_skimmed(self, messages: Iterable[Skimmed], price: Price | None = None) -> None:
+    def add_messages(self, messages: Iterable[LineMessage], price: Price | None = None) -> None:
         """Counts a session that is read line by line: the messages, tools and usage of its conversation."""
         self.conversations += 1
         ended: tuple[tuple[Totals, ...], str | None] = ((), None)  # the last line of an answer says how it ended

@@ -39,12 +39,12 @@ from ...values.messages import (
 from ...values.request import Conversation, Entry, ModelDescriptor
 from .. import dialect
 from ..residual import HINTS, JOINED, RESPONSE, optional, reading, with_residual
-from ..wire import FileFormat, Kin, SessionStream
+from ..wire import FileFormat, Relations, SessionStream
 from . import new_sessions
 from . import records as _records
 from .joining import NAMED, apart, join, joined, place, unlike
+from .line_readers import BaseLineReader
 from .records import FILE, Records, Shapes, lines_of, milliseconds, time_in, usual_milliseconds, with_time
-from .skimming import LineSkim
 
 API = "claude-code"
 WIRE = "anthropic-messages"
@@ -657,7 +657,7 @@ def detect(value: Any) -> str | None:
     return None
 
 
-def kin(conversation: Conversation, path: PurePath) -> Kin:
+def relations(conversation: Conversation, path: PurePath) -> Relations:
     """A sub-agent's file has only lines of it, with the `sessionId` of the session that started it.
 
     It is `SESSION/subagents/agent-ID.jsonl`; before version 2.1 it was beside the session's own file.
@@ -665,16 +665,16 @@ def kin(conversation: Conversation, path: PurePath) -> Kin:
     lines = [entry.extra.get(API, {}) for entry in conversation.entries if entry.id is not None]
     named = [line for line in lines if isinstance(line.get("sessionId"), str)]
     if not named:
-        return Kin(None)
+        return Relations(None)
     session: str = named[-1]["sessionId"]
     if all(line.get("isSidechain") is True for line in named):
-        return Kin(optional(named[0].get("agentId")), session)
-    return Kin(
+        return Relations(optional(named[0].get("agentId")), session)
+    return Relations(
         session, None, ((path.parent / path.stem / "subagents", "agent-*.jsonl"), (path.parent, "agent-*.jsonl"))
     )
 
 
-class _Skim(LineSkim):
+class _LineReader(BaseLineReader):
     """A session file line by line."""
 
     def __init__(self, state: dict[str, Any] | None = None) -> None:
@@ -710,9 +710,9 @@ class _Skim(LineSkim):
             self.title, self.state["title"] = title, kind
 
 
-def skim(first: Sequence[Any], state: dict[str, Any] | None = None) -> LineSkim | None:
+def line_reader(first: Sequence[Any], state: dict[str, Any] | None = None) -> BaseLineReader | None:
     """A reader of single lines; not of the program's output, whose usage is stated at its end."""
-    return None if _streamed(list(first)) else _Skim(state)
+    return None if _streamed(list(first)) else _LineReader(state)
 
 
 FORMAT = FileFormat(
@@ -722,8 +722,8 @@ FORMAT = FileFormat(
     lines=True,
     write=new_sessions.claude_code,
     adapted_for=WIRE,
-    skim=skim,
+    line_reader=line_reader,
     read=read,
     stream=stream,
-    kin=kin,
+    relations=relations,
 )

@@ -39,12 +39,12 @@ from ...values.messages import (
 from ...values.request import Conversation, Entry, ModelDescriptor
 from .. import dialect
 from ..residual import count, fields_of, optional, put_back, reading, residual, whole
-from ..wire import FileFormat, Kin, SessionStream
+from ..wire import FileFormat, Relations, SessionStream
 from . import new_sessions
 from . import records as _records
 from .joining import apart, joined
+from .line_readers import BaseLineReader
 from .records import FILE, Records, Shapes, lines_of, milliseconds, time_in, usual_milliseconds, with_time
-from .skimming import LineSkim
 
 API = "codex-cli"
 WIRE = "openai-responses"
@@ -570,7 +570,7 @@ def detect(value: Any) -> str | None:
     return None
 
 
-def kin(conversation: Conversation, path: PurePath) -> Kin:
+def relations(conversation: Conversation, path: PurePath) -> Relations:
     """A sub-agent's rollout names its parent in the header: `source.subagent.thread_spawn.parent_thread_id`.
 
     Rollouts are in a folder for each day, and a sub-agent may begin on a later one.
@@ -582,13 +582,15 @@ def kin(conversation: Conversation, path: PurePath) -> Kin:
     spawned = fields_of(fields_of(fields_of(about.get("source")).get("subagent")).get("thread_spawn"))
     id, parent = optional(about.get("id")), optional(spawned.get("parent_thread_id"))
     dated = path.parent.name.isdigit()
-    return Kin(id, parent, ((path.parent.parent, "*/rollout-*.jsonl") if dated else (path.parent, "rollout-*.jsonl"),))
+    return Relations(
+        id, parent, ((path.parent.parent, "*/rollout-*.jsonl") if dated else (path.parent, "rollout-*.jsonl"),)
+    )
 
 
 _COPYING = 2_000  # milliseconds in which a fork writes the history that it copies
 
 
-class _Skim(LineSkim):
+class _LineReader(BaseLineReader):
     """A rollout line by line."""
 
     joins = True
@@ -643,9 +645,11 @@ class _Skim(LineSkim):
         return [("", AssistantMessage(content=(), model=model, provider="openai", usage=usage, timestamp=when))]
 
 
-def skim(first: Sequence[Any], state: dict[str, Any] | None = None) -> LineSkim | None:
+def line_reader(first: Sequence[Any], state: dict[str, Any] | None = None) -> BaseLineReader | None:
     """A reader of single lines; not of old files, nor of those that have only events."""
-    return _Skim(state) if any(line.get("type") == "response_item" and "payload" in line for line in first) else None
+    return (
+        _LineReader(state) if any(line.get("type") == "response_item" and "payload" in line for line in first) else None
+    )
 
 
 FORMAT = FileFormat(
@@ -655,8 +659,8 @@ FORMAT = FileFormat(
     lines=True,
     write=new_sessions.codex_cli,
     adapted_for=WIRE,
-    skim=skim,
+    line_reader=line_reader,
     read=read,
     stream=stream,
-    kin=kin,
+    relations=relations,
 )

@@ -14,6 +14,7 @@ from ...values.request import Conversation
 from ..residual import optional, reading
 from ..wire import FileFormat
 from . import records as _records
+from .line_readers import BaseLineReader
 from .program_content import (
     Branches,
     content_of,
@@ -27,7 +28,6 @@ from .program_content import (
     user_messages,
 )
 from .records import lines_of
-from .skimming import LineSkim
 from .templates import give_back, keep
 
 API = "droid"
@@ -106,7 +106,7 @@ def detect(value: Any) -> str | None:
     return None
 
 
-class _Skim(LineSkim):
+class _LineReader(BaseLineReader):
     """A session file line by line."""
 
     def messages(self, line: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -114,9 +114,11 @@ class _Skim(LineSkim):
         return [("", message) for message in _summary(line) or _message(line)]
 
 
-def skim(first: Sequence[Any], state: dict[str, Any] | None = None) -> LineSkim:
+def line_reader(first: Sequence[Any], state: dict[str, Any] | None = None) -> BaseLineReader:
     """A reader of single lines."""
-    return _Skim(state)
+    return _LineReader(state)
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, lines=True, writable=False, skim=skim)
+FORMAT = FileFormat(
+    name=API, codec=sys.modules[__name__], detect=detect, lines=True, writable=False, line_reader=line_reader
+)

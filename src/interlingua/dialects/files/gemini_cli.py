@@ -49,7 +49,7 @@ from ..residual import (
     string,
     with_residual,
 )
-from ..wire import FileFormat, Kin
+from ..wire import FileFormat, Relations
 from . import records as _records
 from .records import (
     FILE,
@@ -595,14 +595,16 @@ def _is_content(value: Any) -> bool:
     return isinstance(value, dict) and value.get("role") in ("user", "model") and isinstance(value.get("parts"), list)
 
 
-def kin(conversation: Conversation, path: PurePath) -> Kin:
+def relations(conversation: Conversation, path: PurePath) -> Relations:
     """A sub-agent's file says so (`kind`), and is in a folder with the id of the session that started it."""
     first: Any = conversation.entries[0].message if conversation.entries else None
     header = first.fields if isinstance(first, CustomMessage) else conversation.extra.get(API, {})
     id, child = optional(header.get("sessionId")), header.get("kind") == "subagent"
     if id is None or child:
-        return Kin(id, path.parent.name if child else None)
-    return Kin(id, None, ((path.parent / PurePath(id).name, "*.json*"),))
+        return Relations(id, path.parent.name if child else None)
+    return Relations(id, None, ((path.parent / PurePath(id).name, "*.json*"),))
 
 
-FORMAT = FileFormat(name="gemini-cli", codec=sys.modules[__name__], detect=detect, lines=True, writable=False, kin=kin)
+FORMAT = FileFormat(
+    name="gemini-cli", codec=sys.modules[__name__], detect=detect, lines=True, writable=False, relations=relations
+)

@@ -76,8 +76,8 @@ from ..residual import (
 )
 from ..targets import owner as owner_of
 from ..wire import FileFormat, SessionStream
+from .line_readers import OPEN_CALLS, BaseLineReader
 from .records import NO_CALL, Shapes, is_null, lines_of, milliseconds
-from .skimming import OPEN_CALLS, LineSkim
 
 API = "openclaw"
 
@@ -950,7 +950,7 @@ def _is_emitting(line: dict[str, Any]) -> bool:
     )
 
 
-class _Skim(LineSkim):
+class _LineReader(BaseLineReader):
     """A session file line by line."""
 
     def __init__(self, state: dict[str, Any] | None = None) -> None:
@@ -981,9 +981,11 @@ class _Skim(LineSkim):
         self.state["calls"] = calls.plain
 
 
-def skim(first: Sequence[Any], state: dict[str, Any] | None = None) -> LineSkim:
+def line_reader(first: Sequence[Any], state: dict[str, Any] | None = None) -> BaseLineReader:
     """A reader of single lines."""
-    return _Skim(state)
+    return _LineReader(state)
 
 
-FORMAT = FileFormat(name="openclaw", codec=sys.modules[__name__], detect=detect, lines=True, skim=skim, stream=stream)
+FORMAT = FileFormat(
+    name="openclaw", codec=sys.modules[__name__], detect=detect, lines=True, line_reader=line_reader, stream=stream
+)

@@ -23,7 +23,7 @@ from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Block, Message, StopReason, TextBlock, ThinkingBlock, Usage
 from ...values.request import Conversation
 from ..residual import count, fields_of, optional, reading
-from ..wire import FileFormat, Kin
+from ..wire import FileFormat, Relations
 from . import new_sessions
 from . import records as _records
 from .program_content import (
@@ -339,10 +339,10 @@ def detect(value: Any) -> str | None:
     return None
 
 
-def kin(conversation: Conversation, path: PurePath) -> Kin:
+def relations(conversation: Conversation, path: PurePath) -> Relations:
     """A sub-agent's session names its parent; it is exported by itself, or stands in the same database."""
     info = fields_of(fields_of(next(iter(conversation.extra.get(API, {}).get(TEMPLATE) or ()), None)).get("info"))
-    return Kin(optional(info.get("id")), optional(info.get("parentID")))
+    return Relations(optional(info.get("id")), optional(info.get("parentID")))
 
 
 FORMAT = FileFormat(
@@ -352,5 +352,5 @@ FORMAT = FileFormat(
     archive=archive,
     database=database,
     write=new_sessions.opencode,
-    kin=kin,
+    relations=relations,
 )

@@ -16,9 +16,9 @@ from ...values.request import Conversation, Entry, ModelDescriptor
 from ..residual import count, optional, reading
 from ..wire import FileFormat
 from . import records as _records
+from .line_readers import BaseLineReader
 from .program_content import a_call, a_result, attachment_of, inner, items, moment, user
 from .records import lines_of
-from .skimming import LineSkim
 from .templates import give_back, keep
 
 API = "qwen-code"
@@ -152,7 +152,7 @@ def detect(value: Any) -> str | None:
     return None
 
 
-class _Skim(LineSkim):
+class _LineReader(BaseLineReader):
     """A session file line by line."""
 
     def messages(self, line: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -160,11 +160,11 @@ class _Skim(LineSkim):
         return [(optional(line.get("uuid")) or "", message) for message in _compressed(line) or _messages(line)]
 
 
-def skim(first: Sequence[Any], state: dict[str, Any] | None = None) -> LineSkim:
+def line_reader(first: Sequence[Any], state: dict[str, Any] | None = None) -> BaseLineReader:
     """A reader of single lines."""
-    return _Skim(state)
+    return _LineReader(state)
 
 
 FORMAT = FileFormat(
-    name=API, codec=sys.modules[__name__], detect=detect, lines=True, rank=40, writable=False, skim=skim
+    name=API, codec=sys.modules[__name__], detect=detect, lines=True, rank=40, writable=False, line_reader=line_reader
 )

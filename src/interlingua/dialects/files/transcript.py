@@ -24,8 +24,8 @@ from ...values.messages import AssistantMessage, Extra, Message, SystemMessage, 
 from ...values.request import FOLLOWS, Conversation, Entry, Placer, arrange, is_aside
 from ..residual import with_residual
 from ..wire import FileFormat, SessionStream
+from .line_readers import BaseLineReader
 from .records import lines_of
-from .skimming import LineSkim
 
 API = "transcript"
 VERSION = 1
@@ -396,7 +396,7 @@ def copy_line(raw: bytes) -> bytes:
     return jsontext.write({**plain(decode_entry(line).message), **place})
 
 
-class _Skim(LineSkim):
+class _LineReader(BaseLineReader):
     """A transcript line by line; the system text of its first line is a message without a time."""
 
     def messages(self, line: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -410,9 +410,9 @@ class _Skim(LineSkim):
         return [] if _is_head(line) else [(entry.id or "", entry.message)]
 
 
-def skim(first: Sequence[Any], state: dict[str, Any] | None = None) -> LineSkim:
+def line_reader(first: Sequence[Any], state: dict[str, Any] | None = None) -> BaseLineReader:
     """A reader of single lines."""
-    return _Skim(state)
+    return _LineReader(state)
 
 
 FORMAT = FileFormat(
@@ -420,7 +420,7 @@ FORMAT = FileFormat(
     codec=sys.modules[__name__],
     detect=detect,
     lines=True,
-    skim=skim,
+    line_reader=line_reader,
     read=read,
     stream=stream,
 )

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import interlingua as il
-from interlingua.gateway.skimming import Skimmer
+from interlingua.gateway.fast_frames import FrameDecoder
 from interlingua.values.events import Done, Error
 from interlingua.values.folding import unfold
 
@@ -21,7 +21,7 @@ def frames_of(api: str, message: il.AssistantMessage, size: int) -> list[bytes]:
     return [frame for event in unfold(message, size=size) if (frame := encoder.feed(event))] + [encoder.close()]
 
 
-def decoded(api: str, chunks: list[bytes], skims: bool) -> tuple[Any, int]:
+def decoded(api: str, chunks: list[bytes], deferred: bool) -> tuple[Any, int]:
     """The last event, and how many frames were decoded."""
     codec, count = il.wire(api).codec, 0
 
@@ -32,13 +32,13 @@ def decoded(api: str, chunks: list[bytes], skims: bool) -> tuple[Any, int]:
             return super().feed(frame)
 
     framing, decoder = codec.framing(), Counting(model="m", timestamp=0)
-    skimmer, events = Skimmer(framing, decoder), []
+    frames, events = FrameDecoder(framing, decoder), []
     for chunk in chunks:
-        if skims:
-            events += skimmer.feed(chunk)[0]
+        if deferred:
+            events += frames.feed(chunk)[0]
         else:
             events += [event for frame in framing.feed(chunk) for event in decoder.feed(frame)]
-    events += skimmer.flush()
+    events += frames.flush()
     return (events + decoder.close())[-1], count
 
 
@@ -79,11 +79,11 @@ def test_what_is_no_text_is_decoded_at_once(piece: bytes) -> None:
     """Whatever stands where the text was: it is decoded before it passes, unless it is plain text."""
     before, after = frame_of(b"\0").split(b"\0")
     framing, decoder = il.wire(APIS[0]).codec.framing(), il.wire(APIS[0]).codec.StreamDecoder()
-    skimmer = Skimmer(framing, decoder)
-    skimmer.feed(frame_of(b"one"))
-    skimmer.feed(frame_of(b"two"))
-    assert ([], True) == skimmer.feed(frame_of(b"three"))
-    _, left = skimmer.feed(before + piece + after)
+    frames = FrameDecoder(framing, decoder)
+    frames.feed(frame_of(b"one"))
+    frames.feed(frame_of(b"two"))
+    assert ([], True) == frames.feed(frame_of(b"three"))
+    _, left = frames.feed(before + piece + after)
     plain = all(32 <= byte < 127 for byte in piece) and b'"' not in piece.replace(b'\\"', b"")
     assert plain or not left
 

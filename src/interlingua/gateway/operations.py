@@ -13,7 +13,7 @@ from ..dialects.wire import Wire
 Kind: TypeAlias = Literal["call", "rephrased", "list", "model", "count", "fixed", "stored", "conversation", "other"]
 
 
-class Door(NamedTuple):
+class GatewayOperation(NamedTuple):
     """A wire and the requested operation. `model` and `stream` are None if the body has them; `id` and `part`
     identify a stored response and a part of it.
     """
@@ -26,24 +26,24 @@ class Door(NamedTuple):
     part: str | None = None
 
 
-def door(method: str, raw_path: str, headers: Mapping[str, str]) -> Door:
+def operation_of(method: str, raw_path: str, headers: Mapping[str, str]) -> GatewayOperation:
     """Returns the operation of a request."""
     if method == "POST":
         return _posted(raw_path)
     asked = route(raw_path, headers)
     if asked.listing and method == "GET":
-        return Door("list", WIRES[asked.api])
+        return GatewayOperation("list", WIRES[asked.api])
     found = re.match(r"(.*?/models)/(.+?)/?$", raw_path)
     if method == "GET" and found and (listed := route(found[1], headers)).listing:
-        return Door("model", WIRES[listed.api], model=unquote(found[2]))
+        return GatewayOperation("model", WIRES[listed.api], model=unquote(found[2]))
     return _posted(raw_path, method)
 
 
 @functools.lru_cache(maxsize=2048)
-def _posted(raw_path: str, method: str = "POST") -> Door:
+def _posted(raw_path: str, method: str = "POST") -> GatewayOperation:
     asked = route(raw_path)
     if asked.known and not asked.listing and method == "POST":
-        return Door("call", WIRES[asked.api], asked.model, asked.stream)
+        return GatewayOperation("call", WIRES[asked.api], asked.model, asked.stream)
     first = raw_path.lstrip("/").partition("/")[0]
     for wire in (WIRES[first],) if first in WIRES else tuple(WIRES.values()):
         http = wire.http
@@ -53,13 +53,13 @@ def _posted(raw_path: str, method: str = "POST") -> Door:
         ):
             if pattern is not None and method == "POST" and (found := re.search(f"{pattern}/?$", raw_path)):
                 model = http.model_in(found[1]) if found.re.groups else None
-                return Door(kind, wire, model=model)  # type: ignore[arg-type]
+                return GatewayOperation(kind, wire, model=model)  # type: ignore[arg-type]
         for name in http.fixed:
             if name.startswith(f"{method} ") and raw_path.rstrip("/").endswith(name.partition(" ")[2]):
-                return Door("fixed", wire, part=name)
+                return GatewayOperation("fixed", wire, part=name)
         if http.stored_route is not None:
             if found := re.search(f"{http.stored_route}/?$", raw_path):
-                return Door("stored", wire, id=found[1], part=found[2])
+                return GatewayOperation("stored", wire, id=found[1], part=found[2])
             if found := re.search(r"/conversations(?:/([^/]+))?/?$", raw_path):
-                return Door("conversation", wire, id=found[1] or "")
-    return Door("other", WIRES[asked.api] if asked.api else next(iter(WIRES.values())))
+                return GatewayOperation("conversation", wire, id=found[1] or "")
+    return GatewayOperation("other", WIRES[asked.api] if asked.api else next(iter(WIRES.values())))

@@ -15,7 +15,7 @@ _PLAIN = re.compile(rb"[ !#-\[\]-~]+")
 _TRIES = 8  # consecutive frames that are checked one by one; if none repeats, the rest is decoded together
 
 
-class Skimmer:
+class FrameDecoder:
     """Decodes whole frames of a stream, deferring those of this kind."""
 
     __slots__ = ("_after", "_before", "_decoder", "_framing", "_pieces")

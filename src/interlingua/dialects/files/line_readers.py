@@ -1,4 +1,4 @@
-"""Reading files of lines for an index: the messages of one line at a time, with what must be known of earlier lines."""
+"""Base class of line readers, which index a session file one line at a time and keep state between lines."""
 
 from abc import ABC, abstractmethod
 from typing import Any
@@ -11,8 +11,8 @@ from ...values.messages import AgentMessage, AssistantMessage, CustomMessage, To
 OPEN_CALLS = 500  # calls whose names are known: a result follows its call closely
 
 
-class LineSkim(ABC):
-    """Names the tools of results, and keeps what no message can be made of. A format says what a line holds."""
+class BaseLineReader(ABC):
+    """Adds tool names to results, and keeps undecodable lines as custom messages. Formats implement `messages`."""
 
     # Whether answers in a row are one: each item of an answer has a line of its own, without an id of the answer.
     joins = False
