@@ -13,7 +13,7 @@ from connect.talking import events_of
 from interlingua.connect.client import Client
 from interlingua.connect.debug import (
     ECHOES,
-    HABITS,
+    RESPONDERS,
     DebugConnector,
     ScriptedCall,
     Step,
@@ -327,8 +327,8 @@ def test_the_least_value_of_a_schema() -> None:
 
 def test_its_own_models_have_the_eight_and_more() -> None:
     """Listed under `debug`, which is the default where no key is found."""
-    assert [*HABITS] == [model.id for model in DebugConnector().models]
-    assert set(ECHOES) < set(HABITS)
+    assert [*RESPONDERS] == [model.id for model in DebugConnector().models]
+    assert set(ECHOES) < set(RESPONDERS)
 
 
 # --- scripts ----------------------------------------------------------------------------------------------------------

@@ -136,7 +136,7 @@ class Bench:
         async with asyncio.timeout(20):
             while self.gateway.open_exchanges:
                 await asyncio.sleep(0.001)
-        await self.gateway._closed_books()
+        await self.gateway._flush_ended()
 
 
 @contextlib.asynccontextmanager

@@ -16,7 +16,7 @@ from interlingua.sessions.gc import (
     find_deleted,
     purge,
     purge_one,
-    register_forgetter,
+    register_purge_hook,
     restore,
 )
 from interlingua.sessions.store import Deleted
@@ -68,7 +68,7 @@ def test_after_the_period_everything_of_it_is_removed(store: Store) -> None:
     collect_branches(store, "main", "gone")
     assert 2 == len(store.blobs("main").names())
     parse_place: list[tuple[str, str]] = []
-    end = register_forgetter(lambda agent, id: parse_place.append((agent, id)))
+    end = register_purge_hook(lambda agent, id: parse_place.append((agent, id)))
     try:
         delete(store, "main", "gone")
         assert 0 == purge(store).sessions and [] == parse_place, "within the period"

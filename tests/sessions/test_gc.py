@@ -70,7 +70,7 @@ def test_case_106_the_session_stays_as_it_was_when_the_new_one_reads_otherwise(
     """Written, verified, then switched: never removed first."""
     path, _ = grown(store)
     before = list(store.texts("main"))
-    monkeypatch.setattr(gc, "_living", lambda session: iter([b'{"role":"user","content":"wrong","id":"x"}']))
+    monkeypatch.setattr(gc, "_live_lines", lambda session: iter([b'{"role":"user","content":"wrong","id":"x"}']))
     with pytest.raises(SessionDamaged, match="not changed"):
         collect_branches(store, "main", "s")
     assert before == list(store.texts("main"))

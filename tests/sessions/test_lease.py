@@ -104,7 +104,7 @@ def test_two_writers_that_race_lose_nothing(tmp_path: Path) -> None:
 
 def test_a_reused_process_number_is_not_taken_for_the_owner(tmp_path: Path) -> None:
     """The lock says when its owner began."""
-    mine = Owner.myself()
+    mine = Owner.current()
     assert not mine.is_dead
     assert Owner(mine.pid, mine.host, "1", mine.token, mine.since).is_dead is (mine.started is not None)
     assert Owner(2**22 - 1, mine.host, None, "", 0).is_dead

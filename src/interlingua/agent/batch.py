@@ -96,7 +96,7 @@ class Batch:
         message: AssistantMessage,
         rules: Rules,
         *,
-        tell: Emit,
+        emit: Emit,
         store: Callable[[ToolResultMessage], None],
         journal: Journal,
         signal: Abort,
@@ -104,7 +104,7 @@ class Batch:
     ) -> None:
         self._message = message
         self._rules = rules
-        self._emit = tell
+        self._emit = emit
         self._store = store
         self._journal = journal
         self._signal = signal

@@ -233,7 +233,7 @@ class Loop:
         batch = Batch(
             answer,
             self._setup.rules,
-            tell=self._emit,
+            emit=self._emit,
             store=self._store,
             journal=self._history.journal,
             signal=self._signal,

@@ -384,7 +384,7 @@ def wire_view(
         model=f"{target.provider}/{target.id}" if target.provider else target.id or None,
         stored=tuple(stored_lines),
         sent=tuple(sent_lines),
-        losses=tuple(_with_ghosts(_with_keepers(losses, request, sent, with_kept), sent_lines)),
+        losses=tuple(_with_gaps(_with_kept_by(losses, request, sent, with_kept), sent_lines)),
         bytes=len(encoded),
         media_bytes=sum(_media_sizes(sent.body)),
         hidden=sum(loss.severity == "record" for loss in losses),
@@ -444,7 +444,7 @@ def _order(path: str) -> tuple[int, int, str]:
     return (found.message, -1 if found.block is None else found.block, path)
 
 
-def _with_ghosts(losses: Sequence[LossView], lines: Sequence[JsonLine]) -> Iterator[LossView]:
+def _with_gaps(losses: Sequence[LossView], lines: Sequence[JsonLine]) -> Iterator[LossView]:
     """Locates missing values on the sent side: before the first line from after them."""
     known = [(_order(line.source), at) for at, line in enumerate(lines) if line.source is not None]
     known.sort()
@@ -456,7 +456,7 @@ def _with_ghosts(losses: Sequence[LossView], lines: Sequence[JsonLine]) -> Itera
         yield change(loss, ghost=known[at][1] if at < len(known) else max(0, len(lines) - 1))
 
 
-def _with_keepers(losses: Sequence[LossView], request: Request, sent: Sent, wanted: bool) -> Sequence[LossView]:
+def _with_kept_by(losses: Sequence[LossView], request: Request, sent: Sent, wanted: bool) -> Sequence[LossView]:
     """Adds the other wires that would not lose it."""
     if not wanted or len(request.context.messages) > MESSAGES_SHOWN:
         return losses

@@ -398,7 +398,7 @@ def loss_report(name: str, losses: Sequence[Loss]) -> RenderableType:
     return Group(Text(f"{name}: {len(reported)} lost"), table(rows), *more)
 
 
-def gist(message: AgentMessage, limit: int = 60) -> str:
+def summary_line(message: AgentMessage, limit: int = 60) -> str:
     """A message in one short line."""
     if isinstance(message, CustomMessage):
         return one_line(str(message.fields.get("summary") or message.fields.get("model") or ""), limit)

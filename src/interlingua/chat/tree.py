@@ -12,7 +12,7 @@ from msgspec import Struct
 from ..values.messages import AgentMessage, AssistantMessage, CustomMessage, ToolResultMessage, UserMessage, text_of
 from ..values.numbers import natural
 from ..values.request import Entry
-from .rendering import gist
+from .rendering import summary_line
 
 _ROLES = {UserMessage: "you", AssistantMessage: "model", ToolResultMessage: "result"}
 
@@ -46,7 +46,7 @@ def rows(entries: Sequence[Entry], head: str | None, path: Iterable[str], labels
             id=entry.id or "",
             depth=depth,
             role=_role(entry.message),
-            text=gist(entry.message),
+            text=summary_line(entry.message),
             label=named.get(entry.id),
             on_path=entry.id in on_path,
             is_head=entry.id == standing,

@@ -132,7 +132,7 @@ def login(
         if ask_secret:
             client = replace(client, client_secret=Secret(_typed(f"client secret for {provider}")))
         if flow == "pkce":
-            logging_in = login_with_browser(client, show=_shower(not no_browser), paste=_pasted, port=port)
+            logging_in = login_with_browser(client, show=_url_presenter(not no_browser), paste=_pasted, port=port)
         else:
             logging_in = login_with_device(client, show=_show_device)
         credential = asyncio.run(logging_in)
@@ -185,7 +185,7 @@ def _report_counts(provider: str, store: CredentialStore) -> None:
         click.echo(f"interlingua: note: {found.source} takes precedence over the stored credential", err=True)
 
 
-def _shower(open_browser: bool) -> Callable[[str], None]:
+def _url_presenter(open_browser: bool) -> Callable[[str], None]:
     def show(url: str) -> None:
         click.echo(f"Open this URL and log in:\n\n  {url}\n", err=True)
         click.echo("If the browser cannot redirect to this machine, paste the URL it shows, or the code.", err=True)

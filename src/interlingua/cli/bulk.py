@@ -40,7 +40,7 @@ PIECE = 2 * 1024 * 1024
 FEW = 4  # documents of a container per worker task: they may be large
 ROWS = 200  # the same for rows of columnar files, which are small
 LARGE = 8 * 1024 * 1024
-TWINS = frozenset({"transcript", "openclaw"})
+TRANSCRIPTS = frozenset({"transcript", "openclaw"})
 
 
 class Task(NamedTuple):
@@ -108,7 +108,7 @@ def pieces(source: Source, task: Task, *, copy: bool = False) -> Iterator[Piece]
                 yield Piece(source, "file", position=size)
                 return
         with sources.open_stream(raw) as stream:
-            if copy and raw is stream and _is_twin(source, task):
+            if copy and raw is stream and _is_copyable(source, task):
                 yield from _cut(source, "session", stream, raw, task.limit)
             elif source.path is not None and _is_streamed(source, task):
                 yield Piece(source, "stream", position=source.path.stat().st_size)
@@ -210,10 +210,10 @@ def _documents(source: Source, few: int, stream: IO[bytes] | None, task: Task) -
         yield Piece(source, "problem", problem)
 
 
-def _is_twin(source: Source, task: Task) -> bool:
+def _is_copyable(source: Source, task: Task) -> bool:
     """Whether a file is a session whose lines are the same in the target format."""
     assert source.path is not None
-    if task.target != "transcript" or task.origin not in (None, *TWINS) or source.path.stat().st_size < LARGE:
+    if task.target != "transcript" or task.origin not in (None, *TRANSCRIPTS) or source.path.stat().st_size < LARGE:
         return False
     if task.origin is not None:
         return True
@@ -223,7 +223,7 @@ def _is_twin(source: Source, task: Task) -> bool:
         found = conversion.detect(Lines(jsontext.read(line) for line in head))
     except InterlinguaError:
         return False
-    return found is not None and found.dialect in TWINS and all(b'"role"' in line for line in head)
+    return found is not None and found.dialect in TRANSCRIPTS and all(b'"role"' in line for line in head)
 
 
 def _is_streamed(source: Source, task: Task) -> bool:

@@ -105,7 +105,7 @@ async def _demo(folder: Path, *, keep: bool) -> None:
     lines = Path(where).read_bytes().count(b"\n")
     _title(out, "Its session", f"{lines} lines of JSON, each an agent message: {where if keep else Path(where).name}")
     _title(out, "The same session in every format", "losses are counted; `interlingua convert --report` lists them")
-    out.print(_tour(conversation))
+    out.print(_format_table(conversation))
     if keep:
         out.print(Text(f"kept: {folder}", "dim"))
     if sys.stdout.isatty():
@@ -173,7 +173,7 @@ def _short(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[:limit]} …"
 
 
-def _tour(conversation: Conversation) -> Table:
+def _format_table(conversation: Conversation) -> Table:
     table = Table(box=None, header_style="bold")
     for column in ("format", "bytes", "losses"):
         table.add_column(column, justify="right" if column == "bytes" else "left")

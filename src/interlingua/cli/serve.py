@@ -166,7 +166,7 @@ def _run(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
 
 
 async def _serve(made: "Callable[[], Service]", program: Sequence[str], drain: float, *, is_quiet: bool) -> int:
-    from ..gateway.service import collect_seldom
+    from ..gateway.service import relax_gc
     from ..serving.listener import until_signalled
 
     service = made()
@@ -182,7 +182,7 @@ async def _serve(made: "Callable[[], Service]", program: Sequence[str], drain: f
     async with until_signalled() as stop:
         try:
             await service.start()
-            collect_seldom()
+            relax_gc()
             await emit("gateway_start", {"url": service.gateway.url})
             if program:
                 return await _run_program(service, program)

@@ -77,14 +77,14 @@ def command() -> None:
 @click.option("--all", "everybody", is_flag=True, help="List the sessions of all agents.")
 @click.option("-n", "--limit", type=click.IntRange(1), help="Maximum number of sessions.")
 @as_json_option
-def list_(where: Where, everybody: bool, limit: int | None, as_json: bool) -> None:
+def list_(where: Where, all_agents: bool, limit: int | None, as_json: bool) -> None:
     """List sessions, the latest first."""
-    agent = None if everybody else where["agent"]
+    agent = None if all_agents else where["agent"]
     rows = operations.list_sessions(agent, limit=limit, home=where["home"], store=where["store"])
     if as_json:
         output.print_json([plain(info) for info in rows])
     elif rows:
-        _table(rows, with_agent=everybody)
+        _table(rows, with_agent=all_agents)
     else:
         output.console().print("no sessions")
 
@@ -182,7 +182,7 @@ def _print_tree(nodes: Sequence[Node], head: str | None, labels: dict[str, str],
             "id": node.entry.id,
             "parentId": node.entry.parent_id,
             "role": _role(node.entry.message),
-            "text": _gist(node.entry.message),
+            "text": _summary_line(node.entry.message),
             "label": labels.get(node.entry.id or ""),
             "onPath": node.on_path,
             **({} if node.problem is None else {"problem": node.problem}),
@@ -237,7 +237,7 @@ def _role(message: AgentMessage) -> str:
     return message.role if isinstance(message, CustomMessage) else str(type(message).__struct_config__.tag)
 
 
-def _gist(message: AgentMessage) -> str:
+def _summary_line(message: AgentMessage) -> str:
     if isinstance(message, CustomMessage):
         text = str(message.fields.get("summary") or message.fields.get("model") or "")
     else:

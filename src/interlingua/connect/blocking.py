@@ -57,7 +57,7 @@ class _Loops:
             self._free.clear()
             self._lent.difference_update(loops)
         for loop in loops:
-            _drive(loop, _wind_up(loop))
+            _drive(loop, _shut_down(loop))
             loop.close()
 
     def close_free(self) -> None:
@@ -65,7 +65,7 @@ class _Loops:
         with self._lock:
             loops, self._free = self._free, []
         for loop in loops:
-            _drive(loop, _wind_up(loop))
+            _drive(loop, _shut_down(loop))
             loop.close()
 
     def forked(self) -> None:
@@ -73,7 +73,7 @@ class _Loops:
         self._lock = threading.Lock()
 
 
-async def _wind_up(loop: asyncio.AbstractEventLoop) -> None:
+async def _shut_down(loop: asyncio.AbstractEventLoop) -> None:
     rest = asyncio.all_tasks() - {asyncio.current_task()}
     for task in rest:
         task.cancel()
@@ -176,12 +176,12 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     """Returns the result of some work."""
     loop = _loops.borrow()
     try:
-        return _drive(loop, _after_news(work))
+        return _drive(loop, _after_poll(work))
     finally:
         _loops.give_back(loop)
 
 
-async def _after_news(work: Coroutine[Any, Any, T]) -> T:
+async def _after_poll(work: Coroutine[Any, Any, T]) -> T:
     """Runs work on an idle loop after it has noticed closed connections."""
     await asyncio.sleep(0)
     return await work
@@ -296,7 +296,7 @@ class SyncStream:
         loop, pump = self._loop, self._pump
         if loop is None or pump is None or loop.is_closed():
             loop = self._loop = _loops.borrow()
-            pump = self._pump = loop.create_task(_after_news(self._bring(loop)))
+            pump = self._pump = loop.create_task(_after_poll(self._bring(loop)))
         self._pumping = True
         try:
             self._interrupt.wait(loop, pump, loop.run_forever)

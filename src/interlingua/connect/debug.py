@@ -96,7 +96,7 @@ _ACKNOWLEDGED = (
     "Yes, I am here, and I am only an echo.",
     "Thank you. Nothing was sent anywhere.",
 )
-_MUSINGS = (
+_THINKING_TEXTS = (
     "Let me look at what was asked. ",
     "First, the words themselves. ",
     "Then, what stands behind them. ",
@@ -153,7 +153,7 @@ def _thinking_stream(request: Request) -> Step:
     given = last_user_text(request.context)
     system = request.context.system_prompt[:80] if request.context.system is not None else "(none)"
     return Step(
-        thinking=(*_MUSINGS, f'The user asked: "{given}". ', f"The system prompt begins: {system}"),
+        thinking=(*_THINKING_TEXTS, f'The user asked: "{given}". ', f"The system prompt begins: {system}"),
         text=("I have thought about it. ", f'You asked: "{given}". ', "That is all there is to say."),
     )
 
@@ -187,10 +187,10 @@ def _calls(request: Request, count: int, **how: Any) -> Step:
     return Step(calls=tuple(_call_of(tool, request) for tool in tools), **how)
 
 
-Habit: TypeAlias = Callable[[Request], Step]
+Responder: TypeAlias = Callable[[Request], Step]
 
 # The eight models that clawtools' users know, then ours.
-ECHOES: dict[str, Habit] = {
+ECHOES: dict[str, Responder] = {
     "dummy-echo-1": _dummy_echo,
     "sys-echo-1": _sys_echo,
     "parrot-1": lambda request: Step(text=last_user_text(request.context)),
@@ -200,7 +200,7 @@ ECHOES: dict[str, Habit] = {
     "inspect-echo-1": _inspect,
     "thinking-stream-1": _thinking_stream,
 }
-HABITS: dict[str, Habit] = {
+RESPONDERS: dict[str, Responder] = {
     **ECHOES,
     "echo": _dummy_echo,
     "tool-call-1": lambda request: _calls(request, 1),
@@ -250,7 +250,7 @@ class DebugConnector:
         self.provider = provider
         self.api = provider
         self.env_vars: tuple[str, ...] = ()
-        self.models = [_described(id, provider) for id in (HABITS if provider == "debug" else ECHOES)]
+        self.models = [_described(id, provider) for id in (RESPONDERS if provider == "debug" else ECHOES)]
         self._script = script
 
     def stream(
@@ -265,7 +265,7 @@ class DebugConnector:
         base = AssistantMessage(
             content=(), api=self.api, provider=self.provider, model=model.id, timestamp=int(time.time() * 1000)
         )
-        source = _Playing(base, lambda: self._reply(request), request, call.signal, Timeouts.of(call.timeout))
+        source = _Playback(base, lambda: self._reply(request), request, call.signal, Timeouts.of(call.timeout))
         return Stream(source, base)
 
     def _reply(self, request: Request) -> Reply:
@@ -278,11 +278,11 @@ class DebugConnector:
         self.check_model(request.model.id)
         if request.model.id == EMBEDDING and self.provider == "debug":
             raise BadRequest(f"debug/{EMBEDDING} makes vectors, not answers; use il.embed", status=400)
-        return HABITS.get(request.model.id, _dummy_echo)(request)
+        return RESPONDERS.get(request.model.id, _dummy_echo)(request)
 
     def check_model(self, id: str) -> None:
         """Raises `BadRequest` for an unknown id. Under another name than `debug` it is an echo, as in clawtools."""
-        if self.provider != "debug" or id in HABITS:
+        if self.provider != "debug" or id in RESPONDERS:
             return
         if id.partition(":")[0] not in ("script", "replay", EMBEDDING):
             names = (*(model.id for model in self.models), "script", "replay:FILE")
@@ -323,7 +323,7 @@ def _file(path: str) -> bytes:
         raise InterlinguaError(f"the debug provider cannot read {path}: {error.strerror}") from None
 
 
-class _Playing:
+class _Playback:
     """A reply while it streams, delta by delta."""
 
     def __init__(

@@ -354,7 +354,7 @@ class Catalogue:
     def listed(self, provider: str) -> list[tuple[str, bool]]:
         """Returns the ids of a provider's models, and whether each is deprecated. Fast: describes none."""
         rows = self.sheet.lists.get(self._list(provider))
-        old = {row.spoken_id for row in rows.rows if row.deprecated} if rows is not None else set()
+        old = {row.api_id for row in rows.rows if row.deprecated} if rows is not None else set()
         return [(id, id in old) for id in sorted(self._ids(provider))]
 
     def serves(self, provider: str, model_id: str) -> bool:
@@ -369,7 +369,7 @@ class Catalogue:
     def embeddings(self, provider: str) -> list[str]:
         """Returns the ids of a provider's embedding models: by their names, and those of the user's file."""
         one, about = self.sheet.lists.get(self._list(provider)), self._provider_notes(provider)
-        ids = {row.spoken_id for row in one.rows if _is_embedding(row)} if one is not None else set()
+        ids = {row.api_id for row in one.rows if _is_embedding(row)} if one is not None else set()
         return sorted(ids | {model.id for model in about.models} if about is not None else ids)
 
     def makes_vectors(self, provider: str, model_id: str) -> bool:
@@ -489,7 +489,7 @@ class Catalogue:
 
     def _ids(self, provider: str) -> set[str]:
         one, about = self.sheet.lists.get(self._list(provider)), self._provider_notes(provider)
-        ids = {row.spoken_id for row in one.rows if _answers(row)} if one is not None else set()
+        ids = {row.api_id for row in one.rows if _answers(row)} if one is not None else set()
         if provider in NOT_HERE:
             ids = {name for name in ids if not re.fullmatch(NOT_HERE[provider], name)}
         return ids if about is None else ids | {model.id for model in about.models} | set(about.overrides)

@@ -287,7 +287,7 @@ class Row(Struct, frozen=True, array_like=True):
         return functools.reduce(operator.or_, reversed(reported), rates) if reported else None  # the first one counts
 
     @property
-    def spoken_id(self) -> str:
+    def api_id(self) -> str:
         """An id that the provider takes: some lists name a row for several regions, or without the path it needs."""
         there = self.id.removeprefix("regional.")
         for name in (there, f"us.{there}", self.id, *_equals(self.match)):

@@ -81,21 +81,21 @@ class HttpTransport:
         self._ca = ca
         self._connect = connect
         self._lock = threading.Lock()
-        self._sessions: dict[asyncio.AbstractEventLoop, _Keeper] = {}
+        self._sessions: dict[asyncio.AbstractEventLoop, _LoopClients] = {}
         self._context: ssl.SSLContext | None = None
 
     async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
-        keeper = self._sessions.get(asyncio.get_running_loop())
-        if keeper is None or keeper.clients.is_closed:
-            keeper = await self._begin()
+        loop_clients = self._sessions.get(asyncio.get_running_loop())
+        if loop_clients is None or loop_clients.clients.is_closed:
+            loop_clients = await self._begin()
         proxy = self._proxies[url] if url in self._proxies else self._proxy_of(url)
         address = _plain_url(url) if proxy is None else None
         if address is None:
             return _decompressed(
-                await self._send_by_aiohttp(keeper.clients.session(), method, url, headers, body, proxy)
+                await self._send_by_aiohttp(loop_clients.clients.session(), method, url, headers, body, proxy)
             )
         try:
-            return _decompressed(await keeper.clients.pool.send(method, address, headers, body))
+            return _decompressed(await loop_clients.clients.pool.send(method, address, headers, body))
         except InterlinguaError as error:
             raise _bare(error) from error.__cause__
 
@@ -141,24 +141,24 @@ class HttpTransport:
     async def aclose(self) -> None:
         """Closes the client of the running event loop."""
         with self._lock:
-            keeper = self._sessions.pop(asyncio.get_running_loop(), None)
-        if keeper is not None:
-            await keeper.close()
+            loop_clients = self._sessions.pop(asyncio.get_running_loop(), None)
+        if loop_clients is not None:
+            await loop_clients.close()
 
-    async def _begin(self) -> "_Keeper":
+    async def _begin(self) -> "_LoopClients":
         """Returns the client of the running event loop."""
         # A generator, because an ending event loop closes the generators that were begun on it, and so the client.
         generator = _opened(self._trust(), self._connect)
         clients = await anext(generator)
-        keeper = _Keeper(clients, generator, weakref.finalize(self, _let_go, clients))
+        loop_clients = _LoopClients(clients, generator, weakref.finalize(self, _let_go, clients))
         with self._lock:
             ended = [loop for loop in self._sessions if loop.is_closed()]
             left = [self._sessions.pop(loop) for loop in ended]
-            self._sessions[asyncio.get_running_loop()] = keeper
+            self._sessions[asyncio.get_running_loop()] = loop_clients
         # A loop that was closed without `shutdown_asyncgens` left its client open. This waits for nothing there.
         for kept in left:
             await kept.close()
-        return keeper
+        return loop_clients
 
     def _trust(self) -> ssl.SSLContext | None:
         """Returns the authorities to trust; None for the system's, which are loaded on demand."""
@@ -184,7 +184,7 @@ async def _opened(trust: ssl.SSLContext | None, connect: float) -> "AsyncGenerat
             await clients.opened.close()
 
 
-class _Keeper(NamedTuple):
+class _LoopClients(NamedTuple):
     """What one event loop has; the generator ends with the loop.
 
     Where the transport is collected as part of a cycle, `hold` has the clients until then: else they would be collected

@@ -18,9 +18,9 @@ from ..values.errors import FormatError
 from ..values.request import ModelDescriptor
 
 TEXT = ("text",)
-SIGHT = ("text", "image")
+TEXT_AND_IMAGES = ("text", "image")
 PAGES = ("text", "image", "document")
-SENSES = ("text", "image", "audio", "video", "document")
+ALL_MODALITIES = ("text", "image", "audio", "video", "document")
 CLIPS = ("text", "image", "video")
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")  # weakest first
@@ -114,7 +114,7 @@ _GPT: dict[str, Any] = {
 }
 # Reasoning models refuse sampling and stop sequences while they reason.
 _REASONER: dict[str, Any] = {
-    "input": SIGHT,
+    "input": TEXT_AND_IMAGES,
     "reasoning": True,
     "efforts": THREE,
     "adaptive": True,
@@ -140,7 +140,7 @@ _OPT_OUT: dict[str, Any] = {**_OPT_IN, "adaptive": True, "on_by_default": True}
 
 # --- Google: ai.google.dev/gemini-api/docs/thinking ---
 _GEMINI: dict[str, Any] = {
-    "input": SENSES,
+    "input": ALL_MODALITIES,
     "reasoning": True,
     "adaptive": True,
     "on_by_default": True,
@@ -177,7 +177,7 @@ GENERATIONS: tuple[Generation, ...] = (
     _claude(
         "Claude 3",
         r"3-(opus|sonnet|haiku)",
-        input=SIGHT,
+        input=TEXT_AND_IMAGES,
         reasoning=False,
         max_output=4096,
         sampling="free",
@@ -254,8 +254,8 @@ GENERATIONS: tuple[Generation, ...] = (
         budget=(1024, 127_999),
     ),
     _claude("Claude Opus 4.7 and 4.8", r"opus-4[.-][78]", **_UNSAMPLED, input=PAGES),
-    _claude("Claude Sonnet 5", r"sonnet-5", **_BY_DEFAULT, input=SIGHT),
-    _claude("Claude Opus 5", r"opus-5", **_BY_DEFAULT, input=SIGHT, off_up_to="high"),
+    _claude("Claude Sonnet 5", r"sonnet-5", **_BY_DEFAULT, input=TEXT_AND_IMAGES),
+    _claude("Claude Opus 5", r"opus-5", **_BY_DEFAULT, input=TEXT_AND_IMAGES, off_up_to="high"),
     _claude("Claude Haiku 5.5", r"haiku-5[.-]5", **_BY_DEFAULT, off_up_to="high", bound_thinking=True),
     # "disabled" is refused; `between_tools` is the least that it can think.
     _claude(
@@ -280,11 +280,13 @@ GENERATIONS: tuple[Generation, ...] = (
     # OpenAI
     Generation(name="GPT-3.5", pattern=r"gpt-3\.5-turbo(-\d{4})?", **_GPT, input=TEXT, max_output=4096),
     Generation(name="GPT-4", pattern=r"gpt-4(-0314|-0613)?", **_GPT, input=TEXT, max_output=8192),
-    Generation(name="GPT-4 Turbo", pattern=rf"gpt-4-turbo{_DATED}", **_GPT, input=SIGHT, max_output=4096),
-    Generation(name="GPT-4.1", pattern=rf"gpt-4\.1(-mini|-nano)?{_DATED}", **_GPT, input=SIGHT, max_output=32_768),
-    Generation(name="GPT-4o, May 2024", pattern=r"gpt-4o-2024-05-13", **_GPT, input=SIGHT, max_output=4096),
-    Generation(name="GPT-4o", pattern=rf"gpt-4o(-mini)?{_DATED}", **_GPT, input=SIGHT, max_output=16_384),
-    Generation(name="GPT-5 Chat", pattern=r"gpt-5-chat(-latest)?", **_GPT, input=SIGHT, max_output=16_384),
+    Generation(name="GPT-4 Turbo", pattern=rf"gpt-4-turbo{_DATED}", **_GPT, input=TEXT_AND_IMAGES, max_output=4096),
+    Generation(
+        name="GPT-4.1", pattern=rf"gpt-4\.1(-mini|-nano)?{_DATED}", **_GPT, input=TEXT_AND_IMAGES, max_output=32_768
+    ),
+    Generation(name="GPT-4o, May 2024", pattern=r"gpt-4o-2024-05-13", **_GPT, input=TEXT_AND_IMAGES, max_output=4096),
+    Generation(name="GPT-4o", pattern=rf"gpt-4o(-mini)?{_DATED}", **_GPT, input=TEXT_AND_IMAGES, max_output=16_384),
+    Generation(name="GPT-5 Chat", pattern=r"gpt-5-chat(-latest)?", **_GPT, input=TEXT_AND_IMAGES, max_output=16_384),
     # These reason at a fixed effort.
     Generation(
         name="GPT-5.1 to 5.3 Chat",
@@ -365,7 +367,7 @@ GENERATIONS: tuple[Generation, ...] = (
     Generation(
         name="Gemini 2.0",
         pattern=r"gemini-2\.0-flash(-lite)?(-001)?",
-        input=SENSES,
+        input=ALL_MODALITIES,
         reasoning=False,
         max_output=8192,
         sampling="free",
@@ -421,23 +423,26 @@ GENERATIONS: tuple[Generation, ...] = (
     Generation(
         name="Grok 4 without reasoning",
         pattern=r"grok-4(\.20|[.-]1)?(-fast|-\d{4})?-non-reasoning(-latest)?",
-        input=SIGHT,
+        input=TEXT_AND_IMAGES,
         reasoning=False,
     ),
     Generation(
         name="Grok 4",
         pattern=r"grok-4(\.20|[.-]1)?(-fast)?(-\d{4})?(-reasoning)?(-latest)?",
-        **{**_FIXED, "input": SIGHT},
+        **{**_FIXED, "input": TEXT_AND_IMAGES},
         stop=False,
     ),
     Generation(
         name="Grok 4.3",
         pattern=r"grok-4\.3(-latest)?",
-        **{**_SWITCHED, "input": SIGHT, "efforts": ("none", *THREE)},
+        **{**_SWITCHED, "input": TEXT_AND_IMAGES, "efforts": ("none", *THREE)},
         stop=False,
     ),
     Generation(
-        name="Grok 4.5", pattern=r"grok-4\.5(-latest)?", **{**_FIXED, "input": SIGHT, "efforts": THREE}, stop=False
+        name="Grok 4.5",
+        pattern=r"grok-4\.5(-latest)?",
+        **{**_FIXED, "input": TEXT_AND_IMAGES, "efforts": THREE},
+        stop=False,
     ),
     Generation(name="Grok Code", pattern=r"grok-code-fast-1(-0825)?", **_FIXED, stop=False),
     # DeepSeek: api-docs.deepseek.com. A model that reasons silently ignores sampling options.
@@ -468,7 +473,7 @@ GENERATIONS: tuple[Generation, ...] = (
     Generation(name="Qwen 3 Coder and Instruct", pattern=r"qwen-?3-([\w.-]*instruct[\w.-]*|coder[\w.:-]*)", **_PLAIN),
     Generation(name="Qwen 3", pattern=r"qwen-?3([:-][\w.]+(-a\d+b)?)?", **{**_SWITCHED, "input": None}),
     Generation(name="Magistral", pattern=r"magistral-(small|medium)(-\d{4}|-latest)?", **{**_FIXED, "input": None}),
-    Generation(name="Pixtral", pattern=r"pixtral-(12b|large)(-\d{4}|-latest)?", input=SIGHT, reasoning=False),
+    Generation(name="Pixtral", pattern=r"pixtral-(12b|large)(-\d{4}|-latest)?", input=TEXT_AND_IMAGES, reasoning=False),
     Generation(
         name="Llama 3",
         pattern=r"llama-?3[.-][13]-(8b|70b|405b)(-instruct|-instant|-versatile)?(-v1)?",
@@ -477,7 +482,7 @@ GENERATIONS: tuple[Generation, ...] = (
     Generation(
         name="Llama 4",
         pattern=r"llama-?4-(scout|maverick)(-17b)?(-16e|-128e)?(-instruct)?(-v1)?",
-        input=SIGHT,
+        input=TEXT_AND_IMAGES,
         reasoning=False,
     ),
     # Amazon: docs.aws.amazon.com/nova. The first generation does not reason.

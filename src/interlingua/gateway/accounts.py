@@ -302,7 +302,7 @@ class _Waiting(Struct, eq=False):
             self.future.set_result(self.outcome)
 
 
-class _Doubt(Struct):
+class _Unconfirmed(Struct):
     """A write without a reply."""
 
     number: int
@@ -330,7 +330,7 @@ class Accounts:
         self._lease = lease
         self._known: dict[str, Stored] = {}
         self._number = 0
-        self._doubts: dict[str, _Doubt] = {}
+        self._unconfirmed: dict[str, _Unconfirmed] = {}
         self._open: dict[str, int] = {}  # calls by account, whose lease is to be prolonged
         self._ahead: dict[str, Ahead] = {}
         self._reserving: set[str] = set()  # keys with a pending reservation of further calls
@@ -375,7 +375,7 @@ class Accounts:
         """
         self._open[name] -= 1
         written = self._submit(name, _Settle(admission, tokens, cost))
-        if self._doubts:
+        if self._unconfirmed:
             written.set_result(None)
         return written
 
@@ -457,11 +457,11 @@ class Accounts:
             self._add(name, _Waiting(_Settle(made, 0, 0)))
 
     async def _write(self) -> None:
-        while self._waiting or self._doubts:
+        while self._waiting or self._unconfirmed:
             await self._pace.turn()
             self._submitted.clear()
             batch, self._waiting = self._waiting, {}
-            for name in self._doubts:
+            for name in self._unconfirmed:
                 batch.setdefault(name, [])
             try:
                 while batch:
@@ -475,7 +475,7 @@ class Accounts:
         """Writes the changes that no other gateway overtook, and removes them from the batch."""
         for name in batch.keys() - self._known.keys():
             self._known[name] = await self._read(name)
-            self._clear_doubt(name, batch[name])
+            self._confirm(name, batch[name])
         self._number += 1
         changes = {}
         for name, waiting in batch.items():
@@ -487,7 +487,7 @@ class Accounts:
         except StateError as error:
             for name, waiting in batch.items():
                 del self._known[name]
-                self._doubts[name] = _Doubt(self._number, waiting)
+                self._unconfirmed[name] = _Unconfirmed(self._number, waiting)
                 _refuse(waiting, error)
                 batch[name] = []
             raise
@@ -533,9 +533,9 @@ class Accounts:
             if used:
                 self._waiting[name] = used + self._waiting.get(name, [])
 
-    def _clear_doubt(self, name: str, waiting: list[_Waiting]) -> None:
+    def _confirm(self, name: str, waiting: list[_Waiting]) -> None:
         """Undoes writes for refused callers; repeats unwritten usage."""
-        doubt = self._doubts.pop(name, None)
+        doubt = self._unconfirmed.pop(name, None)
         if doubt is None:
             return
         share = self._decoded(self._known[name]).shares.get(self.name)

@@ -103,25 +103,25 @@ class Incoming(Struct, frozen=True, kw_only=True):
 
 def outgoing(place: Place, incoming: Incoming, stream: bool) -> Outgoing:
     """Returns the request for one target. Takes time proportional to the request."""
-    spoken, connector = place.wire, place.connector
-    assert spoken is not None and isinstance(connector, HttpConnector)
+    target_wire, connector = place.wire, place.connector
+    assert target_wire is not None and isinstance(connector, HttpConnector)
     options = incoming.request.options
     if options.stream is not stream:
         options = replace(options, stream=stream)
     request = replace(incoming.request, model=place.model, options=options)
     adapted = place.adapt(request)
-    if incoming.body is not None and not incoming.as_array and speaks_same(incoming.wire, spoken):
+    if incoming.body is not None and not incoming.as_array and is_same_wire(incoming.wire, target_wire):
         if adapted.request != request:
             # The client returns the signatures of an earlier response, and no wire names the model that signed them.
             # Unless the gateway has a record, it assumes the model that is called now.
             request = _by_default_author(request, place)
             adapted = place.adapt(request)
-        sent = _without_stored_items(request, spoken)
+        sent = _without_stored_items(request, target_wire)
         checked = adapted if sent is request else place.adapt(sent)
         passed = _passed(place, incoming, sent, checked, stream)
         if passed is not None:
             return passed
-    body, restore, losses = connector.body(spoken, request, adapted)
+    body, restore, losses = connector.body(target_wire, request, adapted)
     return Outgoing(lane="translated", body=jsontext.write(body), restore=restore, losses=tuple(losses))
 
 
@@ -134,11 +134,11 @@ def _by_default_author(request: Request, place: Place) -> Request:
     return replace(request, context=replace(request.context, messages=messages))
 
 
-def _without_stored_items(request: Request, spoken: Wire) -> Request:
+def _without_stored_items(request: Request, target_wire: Wire) -> Request:
     """Returns the request without reasoning that is only an id. The provider has stored it, unless `store` is false
     (developers.openai.com/api/docs/guides/reasoning): nothing of it needs to be verified or repaired."""
-    api = spoken.base
-    if not spoken.limits.item_ids or request.extra.get(api, {}).get("store") is False:
+    api = target_wire.base
+    if not target_wire.limits.item_ids or request.extra.get(api, {}).get("store") is False:
         return request
     messages, changed = [], False
     for message in request.context.messages:
@@ -159,33 +159,35 @@ def _is_stored_item(block: Block, api: str) -> bool:
     )
 
 
-def speaks_same(client: Wire, spoken: Wire) -> bool:
+def is_same_wire(client: Wire, target_wire: Wire) -> bool:
     """Whether two wires have the same bodies and streams: the same one, or one at another URL."""
-    if client.api == spoken.api:
+    if client.api == target_wire.api:
         return True
-    if client.base != spoken.base or client.http.content_type != spoken.http.content_type:
+    if client.base != target_wire.base or client.http.content_type != target_wire.http.content_type:
         return False
-    return all(not isinstance(wire.codec, Variant) or set(wire.codec.quirks) <= _ADDRESSES for wire in (client, spoken))
+    return all(
+        not isinstance(wire.codec, Variant) or set(wire.codec.quirks) <= _ADDRESSES for wire in (client, target_wire)
+    )
 
 
 def _passed(place: Place, incoming: Incoming, request: Request, adapted: Adapted, stream: bool) -> Outgoing | None:
     """Returns the client's own bytes for a target with the same wire; None if the target needs anything else."""
-    spoken, connector, body = place.wire, place.connector, incoming.body
-    assert spoken is not None and body is not None and isinstance(connector, HttpConnector)
+    target_wire, connector, body = place.wire, place.connector, incoming.body
+    assert target_wire is not None and body is not None and isinstance(connector, HttpConnector)
     if adapted.request != request or adapted.restore_block is not None:
         return None
-    if spoken.http.streaming is None and _ESCAPED_NAME.search(body):
+    if target_wire.http.streaming is None and _ESCAPED_NAME.search(body):
         return None
-    if place.model.compat or connector.row.body or spoken.http.only_streams:
+    if place.model.compat or connector.row.body or target_wire.http.only_streams:
         # The host has quirks, so its body would differ from the client's.
-        own, _, _ = connector.body(spoken, request, adapted)
+        own, _, _ = connector.body(target_wire, request, adapted)
         given = jsontext.read(body)
         if _without(own) != _without(given):
             return None
     hides_usage = False
-    if spoken.http.streaming is None:
+    if target_wire.http.streaming is None:
         body = renaming((("model",),), place.model.id)(body)
-    option = spoken.http.usage_option
+    option = target_wire.http.usage_option
     if option is not None and stream and (place.model.compat or {}).get("supportsUsageInStreaming") is not False:
         given = jsontext.read(body).get(option[0])
         hides_usage = not (isinstance(given, dict) and given.get(option[1]) is True)
@@ -354,11 +356,11 @@ class Attempt:
         connector = self._place.connector
         assert isinstance(connector, HttpConnector)
         own = connector.row.request_headers
-        travelling = self._incoming.headers if lane == "same" else {}
-        if own is None and not travelling:
+        forwarded = self._incoming.headers if lane == "same" else {}
+        if own is None and not forwarded:
             return fixed
         added = dict(own(replace(self._incoming.request, model=self._place.model), key)) if own is not None else {}
-        for name, value in travelling.items():
+        for name, value in forwarded.items():
             before = next((one for one in added if one.lower() == name.lower()), None)
             if before is None:
                 added[name] = value

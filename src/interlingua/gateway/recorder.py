@@ -234,7 +234,7 @@ class Recorder(asyncio.Protocol):
             return
         self._transport.writelines([self._records[number][1] for number in self._unsent])
         self._unsent, self._unsent_bytes = [], 0
-        self._tell()
+        self._notify()
 
     def pause_writing(self) -> None:
         self._is_full = True
@@ -242,7 +242,7 @@ class Recorder(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._is_full = False
         self._send()
-        self._tell()
+        self._notify()
 
     def data_received(self, data: bytes) -> None:
         for message in self._frames.feed(data):
@@ -253,13 +253,13 @@ class Recorder(asyncio.Protocol):
             self._is_stalled = False
             _log.error("the recorder responds again; %d exchanges were not recorded", self._dropped)
             self._dropped = 0
-        self._tell()
+        self._notify()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
         if self._lost is not None and not self._lost.done():
             self._lost.set_result(None)
-        self._tell()
+        self._notify()
 
     def _forget(self, number: int, reason: str | None, kind: str) -> None:
         id, data = self._records.pop(number, ("", b""))
@@ -268,7 +268,7 @@ class Recorder(asyncio.Protocol):
             _log.error("%s is not recorded: %s", id, reason)
             self._count(kind)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         if self._changed is not None:
             self._changed.set()
 

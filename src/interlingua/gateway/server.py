@@ -164,7 +164,7 @@ class Gateway:
         deadline = time.monotonic() + seconds
         while self.open_exchanges and time.monotonic() < deadline:
             await asyncio.sleep(0.02)
-        await self._closed_books()
+        await self._flush_ended()
 
     async def stop(self) -> None:
         """Ends open exchanges after a short grace period, then closes the listener."""
@@ -175,7 +175,7 @@ class Gateway:
             await asyncio.sleep(0)  # what came before is under way now, not unused
             await self._front.shutdown(_SHUTDOWN)
             self._front = None
-        await self._closed_books()
+        await self._flush_ended()
         if self._own_transport is not None:
             await self._own_transport.aclose()
 
@@ -281,10 +281,10 @@ class Gateway:
         if exchange.finished is None:
             exchange.finished = time.time()
             if self._note(exchange):
-                await self._tell(exchange)
+                await self._notify_observers(exchange)
 
-    async def _identify(self, http: ClientRequest, spoken: Wire) -> ClientKey:
-        secret = _read_headers(http, spoken)[0]
+    async def _identify(self, http: ClientRequest, client_wire: Wire) -> ClientKey:
+        secret = _read_headers(http, client_wire)[0]
         try:
             key = LOCAL if self.gate is None else await self.gate.identify(secret)
         except AuthFailed:
@@ -303,7 +303,7 @@ class Gateway:
         self, http: ClientRequest, asked: GatewayOperation, exchange: Exchange, channel: Channel
     ) -> None:
         if self._is_behind():
-            await self._closed_books()  # they cannot follow: who comes now waits for them
+            await self._flush_ended()  # they cannot follow: who comes now waits for them
         if isinstance(http, PlainRequest) and http.is_whole:
             body = http.arrived()
         else:
@@ -377,7 +377,7 @@ class Gateway:
 
     async def _read(self, http: ClientRequest, body: bytes, asked: GatewayOperation, exchange: Exchange) -> Incoming:
         """Decodes the client's request; a large one in a thread, so that other streams are not blocked."""
-        spoken = exchange.wire
+        client_wire = exchange.wire
         is_small = len(body) <= LARGE_BODY
         request = _decoded(asked, body) if is_small else await asyncio.to_thread(_decoded, asked, body)
         exchange.body = body
@@ -385,19 +385,19 @@ class Gateway:
         if not request.model.id:
             raise BadRequest("the request names no model; set `model`", status=400)
         wanted = request.options.stream if asked.stream is None else asked.stream
-        exchange.is_stream = spoken.http.stream_default if wanted is None else wanted
-        _, exchange.headers, session = _read_headers(http, spoken)
+        exchange.is_stream = client_wire.http.stream_default if wanted is None else wanted
+        _, exchange.headers, session = _read_headers(http, client_wire)
         exchange.session = request.options.session_id or session
-        as_array = exchange.is_stream and spoken.http.json_streams and http.query.get("alt") != "sse"
+        as_array = exchange.is_stream and client_wire.http.json_streams and http.query.get("alt") != "sse"
         expanded = False
-        if spoken.http.stored_route is not None:
+        if client_wire.http.stored_route is not None:
             request, expanded = await self._with_history(exchange, request)
         if self.recall.shared is not None:
             await self.recall.fetch_answers(exchange.key.name, request)
-        request, changed = self.recall.restore(exchange.key.name, spoken, request)
+        request, changed = self.recall.restore(exchange.key.name, client_wire, request)
         exchange.request = request
         return Incoming(
-            wire=spoken,
+            wire=client_wire,
             request=request,
             body=None if changed or expanded else body,
             as_array=as_array,
@@ -744,7 +744,7 @@ class Gateway:
         if self._note(exchange) or reservation is not None:
             self._ended.append((exchange, reservation))
             if self._closing is None or self._closing.done():
-                self._closing = asyncio.ensure_future(self._write_books())
+                self._closing = asyncio.ensure_future(self._write_ended())
 
     def _note(self, exchange: Exchange) -> bool:
         """Notifies the synchronous observers; returns whether there are others."""
@@ -760,13 +760,13 @@ class Gateway:
                 log_defect(f"an observer failed for {exchange.id}", error)
         return not is_all
 
-    async def _write_books(self) -> None:
+    async def _write_ended(self) -> None:
         """Settles the reservation and notifies the observers. A failing observer loses only its own record."""
         while self._ended:
             ended, self._ended = self._ended, []
             # All at once, so that they are one write.
             await asyncio.gather(*(self._settle(exchange, hold) for exchange, hold in ended if hold is not None))
-            await self._tell(*(exchange for exchange, _ in ended))
+            await self._notify_observers(*(exchange for exchange, _ in ended))
 
     async def _settle(self, exchange: Exchange, reservation: Reservation) -> None:
         try:
@@ -781,7 +781,7 @@ class Gateway:
                 return True
         return len(self._ended) > _BACKLOG
 
-    async def _closed_books(self) -> None:
+    async def _flush_ended(self) -> None:
         """Waits until everything that has ended is written."""
         while self._closing is not None and not self._closing.done():
             await asyncio.wait([self._closing])
@@ -789,7 +789,7 @@ class Gateway:
             if getattr(observer, "backlog", 0):
                 await (getattr(observer, "catch_up", None) or observer.flush)()  # type: ignore[attr-defined]
 
-    async def _tell(self, *exchanges: Exchange) -> None:
+    async def _notify_observers(self, *exchanges: Exchange) -> None:
         """Notifies the slow observers, after the exchange is in the ledger."""
         for observer in self.observers:
             written = getattr(observer, "written", None)
@@ -942,13 +942,13 @@ def _secret(http: ClientRequest) -> str | None:
     return http.query.get("key") or None
 
 
-def _read_headers(http: ClientRequest, spoken: Wire) -> tuple[str | None, dict[str, str], str | None]:
+def _read_headers(http: ClientRequest, client_wire: Wire) -> tuple[str | None, dict[str, str], str | None]:
     """The key of a request, the headers that belong to it, and its session. Plain calls of a connection share them."""
     head = http.head if isinstance(http, PlainRequest) else None
     if head is not None and head.read is not None:
         return head.read  # type: ignore[no-any-return]
     headers = http.headers
-    own = {name: value for name in spoken.http.request_headers if (value := headers.get(name)) is not None}
+    own = {name: value for name in client_wire.http.request_headers if (value := headers.get(name)) is not None}
     session = next((value for name in _SESSION_HEADERS if (value := headers.get(name))), None)
     found = (_secret(http), own, session)
     if head is not None:

@@ -233,7 +233,7 @@ class Service:
         return ipaddress.ip_address(peer[0]).is_loopback
 
 
-def collect_seldom() -> None:
+def relax_gc() -> None:
     """For a process that only serves: what is loaded by now stays, and exchanges leave next to no cycles, so looking
     for them is put off. It took a tenth of the time of a call."""
     gc.collect()

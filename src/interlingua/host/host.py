@@ -261,15 +261,15 @@ class AgentHost(Directory):
 
     def _subscribe(self, lane: Lane, agent: Agent) -> Callable[[], None]:
         """Follows an agent: its abort stops its sub-agents, and its events go to the host's listeners."""
-        untie: list[Callable[[], None]] = []
+        unsubscribe: list[Callable[[], None]] = []
 
         def on_event(event: AgentEvent) -> object:
             if isinstance(event, AgentStart) and agent.signal is not None:
                 signal = agent.signal
-                untie.append(signal.on_abort(lambda: self._kill_children(lane.key, signal.reason)))
+                unsubscribe.append(signal.on_abort(lambda: self._kill_children(lane.key, signal.reason)))
             elif isinstance(event, AgentEnd):
-                while untie:
-                    untie.pop()()
+                while unsubscribe:
+                    unsubscribe.pop()()
                 if lane.attached and agent.has_queued and lane.on_message is not None:
                     asyncio.get_running_loop().call_soon(lane.on_message)
             return self._on_event(lane.key, event) if self._on_event is not None else None

@@ -83,7 +83,7 @@ class Connection:
         self._max_bytes = max_bytes
         self._client: Client | None = None
         self._ending = Ending()
-        self._keeper: asyncio.Task[None] | None = None
+        self._connection_task: asyncio.Task[None] | None = None
         self._close = asyncio.Event()
         self._opening = asyncio.Lock()
         self._changed = False
@@ -183,7 +183,12 @@ class Connection:
 
     async def _connected(self) -> Client:
         async with self._opening:
-            if self._client is None or self._ending.over or self._keeper is None or self._keeper.done():
+            if (
+                self._client is None
+                or self._ending.over
+                or self._connection_task is None
+                or self._connection_task.done()
+            ):
                 await self._shut()
                 await self._open()
         assert self._client is not None
@@ -193,7 +198,7 @@ class Connection:
         opened: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         self._close = asyncio.Event()
         self._ending = Ending()
-        self._keeper = asyncio.create_task(self._keep(opened, self._close, self._ending))
+        self._connection_task = asyncio.create_task(self._keep(opened, self._close, self._ending))
         seconds = CONNECT_SECONDS if self._authorize is None else CONNECT_SECONDS + LOGIN_SECONDS
         try:
             self._client = await asyncio.wait_for(asyncio.shield(opened), seconds)
@@ -275,15 +280,15 @@ class Connection:
 
     async def _shut(self) -> None:
         began, self._client = self._client is not None, None
-        keeper, self._keeper = self._keeper, None
-        if keeper is None:
+        task, self._connection_task = self._connection_task, None
+        if task is None:
             return
         self._close.set()
-        await asyncio.wait({keeper}, timeout=SHUT_SECONDS if began else 0)
-        if not keeper.done():
-            keeper.cancel()
+        await asyncio.wait({task}, timeout=SHUT_SECONDS if began else 0)
+        if not task.done():
+            task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await keeper
+                await task
 
     def _transport(self, ending: Ending) -> Transport:
         if isinstance(self.server, HttpServer):

@@ -30,13 +30,13 @@ from .tree import (
 )
 
 # A deleted session can be restored for a period. Then it is purged: its lines and index, backups, blobs that no other
-# session references, its entries in the search index, and data registered by id (`register_forgetter`).
+# session references, its entries in the search index, and data registered by id (`register_purge_hook`).
 
 UNDO = 7 * 24 * 3600.0  # seconds
 DELETION_GRACE = 60.0  # seconds during which a new blob is not deleted: its line may not be written yet
 
 Forget: TypeAlias = Callable[[str, str], object]
-_forgetters: list[Forget] = []
+_purge_hooks: list[Forget] = []
 
 
 class Purged(NamedTuple):
@@ -46,10 +46,10 @@ class Purged(NamedTuple):
     blobs: int
 
 
-def register_forgetter(forget: Forget) -> Callable[[], None]:
+def register_purge_hook(forget: Forget) -> Callable[[], None]:
     """Registers `forget(agent, id)`, called when a session is purged; returns a function that unregisters it."""
-    _forgetters.append(forget)
-    return lambda: _forgetters.remove(forget)
+    _purge_hooks.append(forget)
+    return lambda: _purge_hooks.remove(forget)
 
 
 def delete(store: Store, agent: str, id: str, *, index: Any = None, name: str = "own") -> Deleted:
@@ -113,7 +113,7 @@ def purge_one(store: Store, agent: str, one: Deleted, *, grace: float = DELETION
             named.intersection_update(blobs.names(unused_for=grace))
         blobs.delete(named)
         removed = len(named)
-    for forget in [*_forgetters]:
+    for forget in [*_purge_hooks]:
         forget(agent, one.id)
     return removed
 
@@ -137,7 +137,7 @@ def collect_branches(store: Store, agent: str, id: str, *, delete: bool = False)
     with Session(store.open(agent, id, write=True, create=False), store, id=id, agent=agent) as session:
         _refuse(session)
         log = session._log
-        lines = list(_living(session))
+        lines = list(_live_lines(session))
         removed = Counter(map(log.line, range(len(log)))) - Counter(lines)
         if not removed:
             return Collected(0, 0)
@@ -152,7 +152,7 @@ def collect_branches(store: Store, agent: str, id: str, *, delete: bool = False)
         return Collected(removed.total(), size, store.replace(agent, id, name, keep=not delete))
 
 
-def _living(session: Session) -> Iterator[bytes]:
+def _live_lines(session: Session) -> Iterator[bytes]:
     """The lines to keep; each call without a result on some path gets journal lines that record its execution."""
     log, labels, branches = session._log, session.labels(), session.branches()
     alive: set[int] = set()

@@ -42,7 +42,7 @@ class Owner(Struct, frozen=True, omit_defaults=True):
     since: float
 
     @classmethod
-    def myself(cls) -> "Owner":
+    def current(cls) -> "Owner":
         pid = os.getpid()
         return cls(pid, socket.gethostname(), _own_start(pid), secrets.token_hex(8), time.time())
 
@@ -239,7 +239,7 @@ def _read(file: int) -> Owner | None:
 
 
 def _write(file: int) -> Owner:
-    owner = Owner.myself()
+    owner = Owner.current()
     data = msgspec.json.encode(owner) + b"\n"
     os.pwrite(file, data, 0)
     os.ftruncate(file, len(data))

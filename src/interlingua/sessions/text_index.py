@@ -376,11 +376,11 @@ class TextIndex:
             names = database.execute("SELECT n, name FROM names ORDER BY name").fetchall() if stores else []
             found: dict[str, list[str]] = {"r": [], "t": [], "m": []}
             # Terms of removed sessions stay until the index is rebuilt; their rows in `texts` do not.
-            living = "SELECT 1 FROM words CROSS JOIN texts ON texts.n = words.rowid WHERE words MATCH ? LIMIT 1"
+            exists = "SELECT 1 FROM words CROSS JOIN texts ON texts.n = words.rowid WHERE words MATCH ? LIMIT 1"
             for number, name in names:
                 for letter, known in found.items():
                     matching = f"tags : {letter}{number} AND tags : {stores}"
-                    if database.execute(living, (matching,)).fetchone():
+                    if database.execute(exists, (matching,)).fetchone():
                         known.append(name)
         return Filters(*map(tuple, found.values()))
 

@@ -385,11 +385,11 @@ class Corrupt(_Changing):
 def _damaged(frame: bytes, how: str, content_type: str) -> bytes:
     if how == "frame":
         return _broken_frame(frame, content_type)
-    spoil = _broken_json if how == "json" else _broken_utf8
+    corrupt = _broken_json if how == "json" else _broken_utf8
     if content_type != AWS:
-        return spoil(frame)
+        return corrupt(frame)
     (whole,) = AWSEventStream().feed(frame)
-    return write_aws(whole.event, spoil(whole.data), message_type=str((whole.headers or {})[":message-type"]))
+    return write_aws(whole.event, corrupt(whole.data), message_type=str((whole.headers or {})[":message-type"]))
 
 
 def _broken_json(data: bytes) -> bytes:

@@ -107,10 +107,10 @@ def _spread(characters: int) -> int:
     return (characters + 3) // 4
 
 
-def frames(spoken: Wire, message: AssistantMessage, request: Request, chunk: int) -> Iterator[Piece]:
+def frames(wire: Wire, message: AssistantMessage, request: Request, chunk: int) -> Iterator[Piece]:
     """Yields the streamed response, one frame of the wire at a time, encoded lazily."""
-    facts = spoken.http
-    encoder = spoken.codec.StreamEncoder(request=request)
+    facts = wire.http
+    encoder = wire.codec.StreamEncoder(request=request)
     for event in _events(message, facts, chunk):
         yield from _pieces(encoder.feed(event), facts, isinstance(event, Done | Error))
     yield from _pieces(encoder.close(), facts, True)

@@ -143,8 +143,8 @@ class Server:
 
     def base_url(self, api: str) -> str:
         """The URL to which a dialect's `path` is appended; also the base URL for the vendors' own clients."""
-        spoken = wire(api)
-        return f"{self.url}/{spoken.api}{spoken.http.base}"
+        found = wire(api)
+        return f"{self.url}/{found.api}{found.http.base}"
 
     @property
     def ca_pem(self) -> bytes:

@@ -269,7 +269,7 @@ class Tree:
         try:
             while pending:
                 name = pending.pop()
-                way = self._detour(name, here, names, path) if pending or follow_last or name == ".." else None
+                way = self._resolve_link(name, here, names, path) if pending or follow_last or name == ".." else None
                 if way is not None:
                     detours += 1
                     if detours > _MAX_DETOURS:
@@ -314,7 +314,7 @@ class Tree:
     def _is_home(self, parts: Parts) -> bool:
         return self._home is not None and parts[: len(self._home)] == self._home
 
-    def _detour(self, name: str, here: int, names: list[str], path: str) -> list[str] | None:
+    def _resolve_link(self, name: str, here: int, names: list[str], path: str) -> list[str] | None:
         """The path from the root to continue at, if `name` is a link or a `..` from a link; else None."""
         if name == "..":
             if not names:

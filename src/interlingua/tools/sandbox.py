@@ -139,7 +139,16 @@ LANDLOCK_ENV = {"GIT_CONFIG_NOSYSTEM": "1"}
 
 _SYSTEM = ("/usr", "/nix/store", "/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d")
 _NAMES = ("passwd", "group", "hosts", "host.conf", "nsswitch.conf", "resolv.conf", "protocols", "services", "networks")
-_TASTE = ("localtime", "timezone", "locale.alias", "mime.types", "magic", "terminfo", "os-release", "debian_version")
+_ETC_FILES = (
+    "localtime",
+    "timezone",
+    "locale.alias",
+    "mime.types",
+    "magic",
+    "terminfo",
+    "os-release",
+    "debian_version",
+)
 _CERTIFICATES = (
     "ssl/certs",
     "ssl/openssl.cnf",
@@ -254,7 +263,7 @@ def _inside_bubblewrap(
 
 def _file_options(sandbox: Sandbox) -> list[str]:
     """The files of a command that Landlock alone confines: those that it has inside bubblewrap."""
-    system = (*_SYSTEM, *_MERGED, *(f"/etc/{name}" for name in (*_NAMES, *_TASTE, *_CERTIFICATES)), "/proc")
+    system = (*_SYSTEM, *_MERGED, *(f"/etc/{name}" for name in (*_NAMES, *_ETC_FILES, *_CERTIFICATES)), "/proc")
     devices = (f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts"))
     written = (sandbox.root, *sandbox.writable, *devices, *([sandbox.temporary] if sandbox.temporary else ()))
     reading = (f"read={path}" for path in (*system, *_interpreter(), *sandbox.read_only))
@@ -298,7 +307,7 @@ def _base_arguments(network: bool, tmp_bytes: int = 1 << 30) -> list[str]:
     """The arguments of every sandbox. No --new-session: the command already has its own session and terminal."""
     parts = ["--die-with-parent", "--unshare-all", "--cap-drop", "ALL", "--hostname", "sandbox"]
     parts += ["--share-net"] if network else []
-    for path in (*_SYSTEM, *(f"/etc/{name}" for name in (*_NAMES, *_TASTE, *_CERTIFICATES))):
+    for path in (*_SYSTEM, *(f"/etc/{name}" for name in (*_NAMES, *_ETC_FILES, *_CERTIFICATES))):
         parts += ["--ro-bind-try", path, path]
     for path in _MERGED:
         parts += _merged(Path(path))

@@ -347,8 +347,8 @@ def _given(error: ValidationError, schema: dict[str, Any]) -> Iterator[str]:
         case Kind.Required(property=name):
             known = _properties(schema, error)
             given = error.instance if isinstance(error.instance, dict) else {}
-            strangers = [other for other in given if other not in known]
-            yield f"{_path([*error.instance_path, name])}: is required{_suggestion(name, strangers, 'given as')}"
+            unexpected = [other for other in given if other not in known]
+            yield f"{_path([*error.instance_path, name])}: is required{_suggestion(name, unexpected, 'given as')}"
         case Kind.AdditionalProperties(unexpected=names) | Kind.UnevaluatedProperties(unexpected=names):
             known = _properties(schema, error)
             for name in names:

@@ -198,6 +198,6 @@ def test_a_service_tier_has_prices_where_the_list_says_so() -> None:
 def test_listed_ids_are_ids_that_the_provider_takes(sheet: PriceSheet, list_id: str) -> None:
     """A row that stands for several regions, or lacks its path, is listed under an id that means it."""
     for row in sheet.lists[list_id].rows:
-        assert not row.spoken_id.startswith("regional."), row.id
-        assert list_id != "fireworks" or row.spoken_id.startswith("accounts/"), row.id
-        assert sheet.find(list_id, row.spoken_id) is not None
+        assert not row.api_id.startswith("regional."), row.id
+        assert list_id != "fireworks" or row.api_id.startswith("accounts/"), row.id
+        assert sheet.find(list_id, row.api_id) is not None

@@ -212,4 +212,4 @@ PASSES: tuple[tuple[Callable[[Work], None], tuple[type, ...] | None], ...] = (
 @functools.lru_cache(maxsize=256)
 def _passes_for(kinds: frozenset[type]) -> tuple[Callable[[Work], None], ...]:
     """The passes for a request that holds values of these kinds."""
-    return tuple(repair for repair, concerned in PASSES if concerned is None or not kinds.isdisjoint(concerned))
+    return tuple(repair for repair, types in PASSES if types is None or not kinds.isdisjoint(types))

@@ -68,13 +68,13 @@ def _decode_system(wire: Any) -> System:
     if not isinstance(wire, list):
         return None
     blocks = with_points(wire, decode_block)
-    reported = [_SAYS_SYSTEM.get(next(iter(item), ""), False) if isinstance(item, dict) else False for item in wire]
+    reported = [_SYSTEM_KEYS.get(next(iter(item), ""), False) if isinstance(item, dict) else False for item in wire]
     if all(reported) and all(isinstance(block, TextBlock) for block in blocks):
         return tuple(blocks)  # type: ignore[arg-type]
     return None
 
 
-_SAYS_SYSTEM = dict.fromkeys(("text", "guardContent", "cachePoint"), True)
+_SYSTEM_KEYS = dict.fromkeys(("text", "guardContent", "cachePoint"), True)
 
 
 def _decode_tools(wire: Any) -> tuple[ToolSpec, ...] | None:

@@ -242,7 +242,7 @@ class StreamDecoder(Decoder):
             if not sort and block is not None and block.kind:  # an unknown field of the open block
                 block.more = _merged(block.more, {kind: value})
                 continue
-            if block is None or not _goes_on(block, sort):
+            if block is None or not _continues(block, sort):
                 block = self._begin(key, sort)
             self._grow(key, block, kind, value)
 
@@ -383,7 +383,7 @@ def _is_named(use: Any) -> bool:
     return isinstance(use, dict) and isinstance(use.get("toolUseId"), str) and isinstance(use.get("name"), str)
 
 
-def _goes_on(block: _Open, sort: str) -> bool:
+def _continues(block: _Open, sort: str) -> bool:
     return block.kind == sort or (sort == "toolUse" and block.kind == SERVER)
 
 

@@ -49,11 +49,11 @@ def _runs(text: str) -> Iterator[tuple[str, str]]:
     kind, run = "blank", ""
     for line in text.splitlines(keepends=True):
         found = _kind(line)
-        goes_on = found == kind or (found == "blank" and kind == "answer")
-        if not goes_on and run:
+        continues = found == kind or (found == "blank" and kind == "answer")
+        if not continues and run:
             yield kind, run
             run = ""
-        kind = kind if goes_on else found
+        kind = kind if continues else found
         run += line
     if run:
         yield kind, run

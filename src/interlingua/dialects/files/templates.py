@@ -48,7 +48,7 @@ FILE = "~file"  # of a conversation: the template of its file, in a list of one
 LINE = "~lines"  # of a conversation: its file is JSON lines
 COUNT = "~entries"  # of a conversation: how many entries the file holds
 RECORD = "record"  # the field of a custom message that holds a record of the file as it is
-HOLE = "~"
+PLACEHOLDER = "~"
 REQUEST = "request"
 LONG = 12  # characters: a text this long that stands in the file twice is the same text
 
@@ -76,7 +76,7 @@ def keep(
     places: tuple[_Places, _Places] = (
         _places(conversation) if request is None else ({id(request[0]): [REQUEST, request[1]]}, {})
     )
-    kept: dict[str, Any] = {FILE: [_hollow(body, *places)], COUNT: len(conversation.entries)}
+    kept: dict[str, Any] = {FILE: [_with_placeholders(body, *places)], COUNT: len(conversation.entries)}
     if lines or isinstance(body, Lines):
         kept[LINE] = True
     return with_residual(conversation, api, **kept)
@@ -139,25 +139,28 @@ def _field(block: Block, field: str) -> Any:
     return arguments_text(block) if isinstance(block, ToolCall) and field != "arguments" else getattr(block, field)
 
 
-def _hollow(value: Any, objects: _Places, texts: _Places) -> Any:
+def _with_placeholders(value: Any, objects: _Places, texts: _Places) -> Any:
     """A value of the file with a hole wherever something stands that the conversation has."""
     if isinstance(value, str):
         place = objects.get(id(value))
         if place is None and len(value) >= LONG:
             place = texts.get(value)
-        return value if place is None else {HOLE: place}
+        return value if place is None else {PLACEHOLDER: place}
     if isinstance(value, dict):
         place = objects.get(id(value))
         if place is not None:
-            return {HOLE: place}
+            return {PLACEHOLDER: place}
         # What is no text and holds none has no hole; most of a file's values are such, or short texts.
-        inner = {key: item if type(item) in _PLAIN else _hollow(item, objects, texts) for key, item in value.items()}
-        return {HOLE: {"as": inner}} if inner.keys() == {HOLE} else inner
+        inner = {
+            key: item if type(item) in _PLAIN else _with_placeholders(item, objects, texts)
+            for key, item in value.items()
+        }
+        return {PLACEHOLDER: {"as": inner}} if inner.keys() == {PLACEHOLDER} else inner
     if isinstance(value, list | tuple):
         place = objects.get(id(value))
         if place is not None:
-            return {HOLE: place}
-        return [item if type(item) in _PLAIN else _hollow(item, objects, texts) for item in value]
+            return {PLACEHOLDER: place}
+        return [item if type(item) in _PLAIN else _with_placeholders(item, objects, texts) for item in value]
     return value
 
 
@@ -166,9 +169,9 @@ _PLAIN = frozenset({int, float, bool, type(None)})
 
 def _filled(value: Any, conversation: Conversation) -> Any:
     if isinstance(value, dict):
-        if value.keys() != {HOLE}:
+        if value.keys() != {PLACEHOLDER}:
             return {key: _filled(item, conversation) for key, item in value.items()}
-        place = value[HOLE]
+        place = value[PLACEHOLDER]
         if isinstance(place, dict):
             return {key: _filled(item, conversation) for key, item in place["as"].items()}
         return _at(conversation, place)

@@ -69,7 +69,7 @@ def decode_entry(line: dict[str, Any], number: int = 1) -> Entry:
     place = {key: line[key] for key, kind in _PLACE.items() if isinstance(line.get(key), kind)}
     if not place.get("parents") or not all(isinstance(id, str) for id in place["parents"]):
         place.pop("parents", None)  # an empty list would not come back
-    known = {**place, "parentId": None} if _says_none(line) else place
+    known = {**place, "parentId": None} if _has_null_parent(line) else place
     fields, role = {k: v for k, v in line.items() if k not in known}, line.get("role")
     message: Any
     try:
@@ -92,12 +92,12 @@ _MESSAGES: dict[str, Any] = {str(kind.__struct_config__.tag): kind for kind in g
 _PLACE: dict[str, type] = {"id": str, "parentId": str, "parents": list, "entryExtra": dict}
 
 
-def _says_none(line: dict[str, Any]) -> bool:
+def _has_null_parent(line: dict[str, Any]) -> bool:
     return "parentId" in line and line["parentId"] is None
 
 
 def _is_root(line: dict[str, Any]) -> bool:
-    return _says_none(line) and isinstance(line.get("id"), str)
+    return _has_null_parent(line) and isinstance(line.get("id"), str)
 
 
 # --- places ----------------------------------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ def _placed(entries: tuple[Entry, ...], lines: list[dict[str, Any]], first: int,
             omitted.append("parentId")
             entry = replace(entry, parent_id=ids[parent])
         hints: dict[str, Any] = {OMITTED: omitted} if omitted else {}
-        if _says_none(lines[at]) and (stated[at] is FOLLOWS or tree.stands[at] is None):
+        if _has_null_parent(lines[at]) and (stated[at] is FOLLOWS or tree.stands[at] is None):
             hints[ROOT] = True
         placed.append(with_residual(replace(entry, id=ids[at]), API, **hints) if hints else entry)
     return tuple(placed)
@@ -157,7 +157,7 @@ def _is_placed(entries: Sequence[Entry]) -> bool:
 
 
 def _with_root(entries: tuple[Entry, ...], first: dict[str, Any]) -> tuple[Entry, ...]:
-    return (with_residual(entries[0], API, **{ROOT: True}), *entries[1:]) if _says_none(first) else entries
+    return (with_residual(entries[0], API, **{ROOT: True}), *entries[1:]) if _has_null_parent(first) else entries
 
 
 def _references(lines: list[dict[str, Any]]) -> Iterator[str]:
@@ -339,7 +339,7 @@ class _Stream:
                 self.head = line["target"]
                 return
             entry = decode_entry(line, number)
-            yield with_residual(entry, API, **{ROOT: True}) if at == 0 and _says_none(line) else entry
+            yield with_residual(entry, API, **{ROOT: True}) if at == 0 and _has_null_parent(line) else entry
             before = one
 
 
@@ -391,7 +391,7 @@ def copy_line(raw: bytes) -> bytes:
     place = {
         key: line[key]
         for key, kind in _PLACE.items()
-        if isinstance(line.get(key), kind) or (key == "parentId" and _says_none(line))
+        if isinstance(line.get(key), kind) or (key == "parentId" and _has_null_parent(line))
     }
     return jsontext.write({**plain(decode_entry(line).message), **place})
 

@@ -72,19 +72,19 @@ class PartialArguments:
         """Adds a fragment; returns its JSON text."""
         path = _steps(piece["jsonPath"])
         value = next((piece[key] for key in _VALUES if key in piece), None)
-        goes_on = isinstance(value, str) and bool(piece.get("willContinue"))
+        continues = isinstance(value, str) and bool(piece.get("willContinue"))
         if self._in_string and isinstance(value, str) and path == self._at:
             self._found(path).append(value)
-            self._in_string = goes_on
-            return self._encoded(jsontext.compact(value)[1:-1] + ("" if goes_on else '"'))
+            self._in_string = continues
+            return self._encoded(jsontext.compact(value)[1:-1] + ("" if continues else '"'))
         container, step = self._container(path), path[-1]
         if _has(container, step):
             return self._again(container, step, value)
         text = self._text_between(path)
         _put(container, step, value)
-        self._at, self._in_string = path, goes_on
+        self._at, self._in_string = path, continues
         spelled = jsontext.compact(value)
-        return self._encoded(text + (spelled[:-1] if goes_on else spelled))
+        return self._encoded(text + (spelled[:-1] if continues else spelled))
 
     def rest(self) -> str:
         """The end of the text."""
@@ -262,19 +262,19 @@ class StreamDecoder(Decoder):
         for at, part in enumerate(parts):
             self._read_part(part, at == 0)
 
-    def _read_part(self, part: Any, goes_on: bool) -> None:
+    def _read_part(self, part: Any, continues: bool) -> None:
         decode = decoder_of(part) if isinstance(part, dict) else None
         if decode is decode_text and isinstance(part.get("text", ""), str):
-            self._read_text(part, goes_on)
+            self._read_text(part, continues)
         elif decode is decode_call and isinstance(part["functionCall"], dict):
             self._read_call(part)
         else:
             self._add(decode_block(part, self._ids))
 
-    def _read_text(self, part: dict[str, Any], goes_on: bool) -> None:
+    def _read_text(self, part: dict[str, Any], continues: bool) -> None:
         kind = ThinkingBlock if part.get("thought") is True else TextBlock
         text, signed = part.get("text", ""), "thoughtSignature" in part
-        if not goes_on or self._kind is not kind or (signed and text):
+        if not continues or self._kind is not kind or (signed and text):
             self._close_blocks()
             self._key += 1
             self._record.open(self._key, _EMPTY[kind])
