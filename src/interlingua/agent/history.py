@@ -23,9 +23,9 @@ Answered = Callable[[CustomMessage], "Message | str | None"]
 _ROLES: dict[str, Answered] = {}
 
 
-def register_message(role: str, say: Answered) -> None:
+def register_message(role: str, to_text: Answered) -> None:
     """Registers a converter for messages of this role: it returns a message, a text for the user's role, or None."""
-    _ROLES[role] = say
+    _ROLES[role] = to_text
 
 
 def for_models(messages: Iterable[AgentMessage]) -> list[Message]:
@@ -38,8 +38,8 @@ def for_models(messages: Iterable[AgentMessage]) -> list[Message]:
 
 
 def _encoded(message: CustomMessage) -> Message | None:
-    say = _ROLES.get(message.role)
-    text = say(message) if say is not None else None
+    to_text = _ROLES.get(message.role)
+    text = to_text(message) if to_text is not None else None
     if isinstance(text, str):
         return UserMessage(content=(TextBlock(text=text),), timestamp=_time(message.fields.get("timestamp")))
     return text

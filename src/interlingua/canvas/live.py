@@ -125,7 +125,7 @@ class Feed:
             case MessageStart() if isinstance(event.message, AssistantMessage):
                 self._begin(event.message)
             case MessageUpdate():
-                self._grow(event.assistant_message_event)
+                self._append_delta(event.assistant_message_event)
             case MessageEnd():
                 await self._end(event.message)
             case ToolExecutionStart():
@@ -147,7 +147,7 @@ class Feed:
         self._hub.live[self._node.name] = self._node
         self._hub.publish("live", self._node.view())
 
-    def _grow(self, event: StreamEvent) -> None:
+    def _append_delta(self, event: StreamEvent) -> None:
         node = self._node
         if node is None:
             return

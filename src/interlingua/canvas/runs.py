@@ -260,7 +260,7 @@ class Runs:
         message = await asyncio.to_thread(self._message, request)
         place, session, linked = await self._writer(hub, at)
         try:
-            at = await self._say(session, at, message, hub, request)
+            at = await self._append_message(session, at, message, hub, request)
             await asyncio.to_thread(self._refuse_finished, session, at)
             runs = []
             for number, (name, model) in enumerate(zip(request.models, models, strict=True)):
@@ -353,7 +353,7 @@ class Runs:
         agent = hub.place.agent if not hub.place.read_only else AGENT
         return source.fork(at, agent=agent, store=self._canvas.library.store, linked=True, empty=at is None)
 
-    async def _say(
+    async def _append_message(
         self, session: Session, at: str | None, message: UserMessage | None, hub: Hub, request: RunRequest
     ) -> str | None:
         """Appends the prompt; returns the entry that the models respond to."""

@@ -253,12 +253,12 @@ class Tree:
                 if fresh < 0:
                     return False
                 if fresh:
-                    self._grow(at, part.first + counted, fresh)
+                    self._extend_part(at, part.first + counted, fresh)
             generation = sum(part.session.generation for part in self._parts)
             is_same, self._generation = generation == self._generation or not self._generation, generation
             return is_same or generation == 0
 
-    def _grow(self, part: int, first: int, count: int) -> None:
+    def _extend_part(self, part: int, first: int, count: int) -> None:
         last = self._spans[-1] if self._spans else None
         if last is not None and last.part == part:
             self._spans[-1] = last._replace(size=last.size + count)

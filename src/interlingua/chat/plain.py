@@ -127,14 +127,14 @@ class PlainScreen:
     async def handle(self, event: AgentEvent) -> None:
         match event:
             case MessageUpdate(assistant_message_event=TextDelta(delta=delta)):
-                self._say(delta)
+                self._print(delta)
             case MessageUpdate(assistant_message_event=TextEnd()):
                 self._end_line()
             case MessageStart(message=UserMessage()):
                 pass
             case MessageEnd(message=AssistantMessage() as message):
                 if not self._encoded:
-                    self._say(text_of(message.content))
+                    self._print(text_of(message.content))
                 self._end_line()
                 self._encoded = False
                 await self.aside(*self.display.handle(MessageEnd(replace(message, content=()))))
@@ -174,7 +174,7 @@ class PlainScreen:
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         text = visible(text)
         if text:
             self._encoded = True

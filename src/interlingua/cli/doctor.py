@@ -45,7 +45,7 @@ def command(file: str | None, place: str | None, force: bool, as_json: bool) -> 
     if as_json:
         output.print_json(_shown(source, found, place))
     else:
-        _say(source, found, place)
+        _print_findings(source, found, place)
     if found.findings and place is None:
         sys.exit(1)
 
@@ -220,7 +220,7 @@ def _shown(source: sources.Source, found: Examined, place: str | None) -> dict[s
     }
 
 
-def _say(source: sources.Source, found: Examined, place: str | None) -> None:
+def _print_findings(source: sources.Source, found: Examined, place: str | None) -> None:
     out = output.console()
     for finding in found.findings:
         out.print(_line(finding, done=place is not None))

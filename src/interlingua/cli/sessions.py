@@ -144,7 +144,7 @@ def show(
             path = conversation.path()
             _print_tree(_nodes_of(conversation), path[-1].id if path else None, {}, as_json)
         else:
-            _say(conversation, view, as_json)
+            _print_view(conversation, view, as_json)
         return
     with operations.open_session(name, **where) as session:
         if response or extract:
@@ -152,7 +152,7 @@ def show(
         elif as_tree:
             _print_tree(session.nodes(), session.head, session.labels(), as_json)
         else:
-            _say(operations.view_of(session, "context" if as_context else "path", last), view, as_json)
+            _print_view(operations.view_of(session, "context" if as_context else "path", last), view, as_json)
         output.report_problems([sources.Problem(session.where, str(problem)) for problem in session.problems])
 
 
@@ -167,7 +167,7 @@ def _print_answer(session: Session, extract: bool) -> None:
     click.echo(text.removesuffix("\n"))
 
 
-def _say(conversation: Conversation, view: _View, as_json: bool) -> None:
+def _print_view(conversation: Conversation, view: _View, as_json: bool) -> None:
     if as_json:
         sys.stdout.buffer.write(conversion.encode(conversation, conversion.SELF).bytes() + b"\n")
         return

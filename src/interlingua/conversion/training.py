@@ -91,7 +91,7 @@ def _roles_are_known(row: Row) -> Found:
             yield place.path, f"the role `{place.message.role}` is unknown to trainers"
 
 
-def _messages_say_something(row: Row) -> Found:
+def _messages_have_text(row: Row) -> Found:
     for place in (*row.path, *(place for path in row.others for place in path)):
         message = place.message
         if isinstance(message, CustomMessage | ToolResultMessage):
@@ -299,7 +299,7 @@ RULES: dict[str, Rule] = {
     "turns-alternate": Rule("write neighbours of one role as one message", _turns_alternate),
     "system-first": Rule("put instructions into the first message", _system_is_first),
     "known-roles": Rule("use system, user, assistant and tool", _roles_are_known),
-    "not-empty": Rule("say something in the message, or leave it out", _messages_say_something),
+    "not-empty": Rule("say something in the message, or leave it out", _messages_have_text),
     "tool-schemas": Rule("define each tool once, by a name and a JSON schema of type `object`", _tools_have_schemas),
     "defined-tools": Rule("add the definition of the tool to `tools`", _tools_are_defined),
     "tools-given": Rule("add the definitions of the tools as `tools`", _tools_are_given),

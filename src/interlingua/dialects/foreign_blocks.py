@@ -166,11 +166,11 @@ def _understood_role(message: CustomMessage) -> Understood | None:
         return None
     items = content if isinstance(content, list) else [] if content is None else [content]
     blocks = tuple(TextBlock(text=i) if isinstance(i, str) else OpaqueBlock(dialect="", value=i) for i in items)
-    spoken: AssistantMessage | UserMessage = UserMessage(content=blocks)
+    read: AssistantMessage | UserMessage = UserMessage(content=blocks)
     if OTHER_ROLES[role] == "assistant":
-        spoken = AssistantMessage(content=blocks, extra={"": beside})
-    inner = understood(spoken)
-    return _whole(what, *(replace(encoded, extra={}) for encoded, _ in inner.messages) if inner else (spoken,))
+        read = AssistantMessage(content=blocks, extra={"": beside})
+    inner = understood(read)
+    return _whole(what, *(replace(encoded, extra={}) for encoded, _ in inner.messages) if inner else (read,))
 
 
 def _understood_result(message: ToolResultMessage) -> Understood | None:

@@ -85,7 +85,7 @@ def _off(asked: Reasoning, model: Generation, forms: Collection[Form]) -> Fitted
         return Fitted(replace(asked, effort="none", budget=None, enabled=False), "off is an effort of none", "record")
     if model.on_by_default is False:
         return Fitted(_only_summary(asked), "the model does not reason unless asked to", "record")
-    return Fitted(asked) if forms else Fitted(_only_summary(asked), _NO_WORD, "dropped")
+    return Fitted(asked) if forms else Fitted(_only_summary(asked), _NO_LEVEL, "dropped")
 
 
 def _least(asked: Reasoning, model: Generation, forms: Collection[Form], levels: tuple[str, ...] | None) -> Fitted:
@@ -145,11 +145,11 @@ def _on(asked: Reasoning, model: Generation, forms: Collection[Form], room: int 
     if effort is None and budget is None and "switch" not in forms and (_is_known(model) or not forms):
         if model.on_by_default:
             return Fitted(_only_summary(asked), f"the model reasons anyway: {why}", severity)  # type: ignore[arg-type]
-        return Fitted(_only_summary(asked), _NO_WORD, "dropped")
+        return Fitted(_only_summary(asked), _NO_LEVEL, "dropped")
     return Fitted(fitted, why, severity)  # type: ignore[arg-type]
 
 
-_NO_WORD = "the target has no value for how much to reason"
+_NO_LEVEL = "the target has no value for how much to reason"
 
 
 def _within(fitted: Fitted, model: Generation, room: int | None) -> Fitted:

@@ -401,7 +401,9 @@ def encode_blocks(
     return encoded
 
 
-def say_tools(specs: tuple[ToolSpec, ...], api: str, encode: Callable[[ToolSpec], Any], report: Reporter) -> list[Any]:
+def encode_tools(
+    specs: tuple[ToolSpec, ...], api: str, encode: Callable[[ToolSpec], Any], report: Reporter
+) -> list[Any]:
     """Encodes tool definitions; built-in tools of other providers are reported as lost."""
     encoded = []
     for at, spec in enumerate(specs):

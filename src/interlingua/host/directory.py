@@ -420,8 +420,8 @@ class Directory:
         row["status"] = self._status(key, last, tail)
         row |= usage_in(tail)
         if message_limit > 0:
-            spoken = [message for message in tail if not is_tool_message(message)]
-            row["messages"] = excerpt(spoken[-message_limit:]).messages
+            messages = [message for message in tail if not is_tool_message(message)]
+            row["messages"] = excerpt(messages[-message_limit:]).messages
         return row
 
     def _latest(self, key: str) -> Run | None:

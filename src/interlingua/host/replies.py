@@ -252,7 +252,7 @@ class Cleaner:
             message = self._without_half(message, complete)
         bare = message.lstrip()
         if bare:
-            self._say(self._gap(self._spaces + message[: len(message) - len(bare)], bare[0]) + bare)
+            self._add_text(self._gap(self._spaces + message[: len(message) - len(bare)], bare[0]) + bare)
             self._spaces, self._cut, self._last = text[len(text.rstrip()) :], False, bare[-1]
         else:
             self._spaces += text
@@ -274,7 +274,7 @@ class Cleaner:
                     return text[:-size].rstrip()
         return text
 
-    def _say(self, text: str) -> None:
+    def _add_text(self, text: str) -> None:
         if self._opening is None:
             self._out.append(text)
             return

@@ -135,12 +135,12 @@ def part_of(number: int, dialect: str, conversation: Conversation, project: str 
 
 
 # Lines that are not messages, but have text of a person or a model.
-_SPOKEN = frozenset({"user", "assistant", "response_item", "compaction", "compacted"})
+_CONTENT_ROLES = frozenset({"user", "assistant", "response_item", "compaction", "compacted"})
 
 
 def _is_bookkeeping(entry: Entry) -> bool:
     """Whether an entry is a program's own record (a snapshot, a screen event, …) that is not searched."""
-    if not isinstance(entry.message, CustomMessage) or entry.message.role in _SPOKEN:
+    if not isinstance(entry.message, CustomMessage) or entry.message.role in _CONTENT_ROLES:
         return False
     return any(isinstance(kept, dict) and ("~record" in kept or "~line" in kept) for kept in entry.extra.values())
 

@@ -271,8 +271,8 @@ class Session:
     @property
     def messages(self) -> tuple[AgentMessage, ...]:
         """All messages on the path to the head, without bookkeeping entries."""
-        spoken = (entry.message for entry in self.path())
-        return tuple(message for message in spoken if not compaction.is_bookkeeping(message))
+        messages = (entry.message for entry in self.path())
+        return tuple(message for message in messages if not compaction.is_bookkeeping(message))
 
     @_checked
     def path(self, *, to: str | None = None, last: int | None = None) -> tuple[Entry, ...]:

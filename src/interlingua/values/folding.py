@@ -30,7 +30,7 @@ from .events import (
     ToolCallStart,
 )
 from .messages import AssistantMessage, Block, StopReason, TextBlock, ThinkingBlock, ToolCall, Usage, blocks_of
-from .partials import Log, grown, snapshot
+from .partials import Log, extended, snapshot
 
 CUT_OFF = "the stream ended before the response was complete"
 
@@ -324,7 +324,7 @@ def _finished(block: Block, text: str) -> Block:
     if isinstance(block, ToolCall):
         arguments, spelled, error = parse_arguments(text)
         return replace(block, arguments=arguments, arguments_text=spelled or None, parse_error=error)
-    return grown(block, text)
+    return extended(block, text)
 
 
 def is_bare(block: Block) -> bool:

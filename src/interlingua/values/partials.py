@@ -86,18 +86,18 @@ class _Snapshot:
                 self._base = entry
         for index, pieces in fresh.items():
             text = self._texts[index] = self._texts[index] + "".join(pieces)
-            self._grow(index, text)
+            self._append_text(index, text)
         self.at, self._current = at, current
         return replace(self._base, content=tuple(self._content.values()))
 
-    def _grow(self, index: int, text: str) -> None:
+    def _append_text(self, index: int, text: str) -> None:
         block = self._blocks[index]
         if isinstance(block, ToolCall) and len(text) > _EXACT:
             size = _coarse(len(text))
             if self._parsed.get(index) == size:
                 return
             self._parsed[index], text = size, text[:size]
-        self._content[index] = grown(block, text)
+        self._content[index] = extended(block, text)
 
     def _put(self, index: int, block: Block, is_open: bool) -> None:
         is_last = not self._blocks or index in self._blocks or index > next(reversed(self._blocks))
@@ -120,7 +120,7 @@ def _coarse(size: int) -> int:
     return size >> (size.bit_length() - 5) << (size.bit_length() - 5)
 
 
-def grown(block: Block, text: str) -> Block:
+def extended(block: Block, text: str) -> Block:
     """Returns an open block with the text so far; arguments as far as they can be parsed."""
     if isinstance(block, TextBlock):
         return replace(block, text=block.text + text)

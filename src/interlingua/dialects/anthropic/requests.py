@@ -21,6 +21,7 @@ from ..codec import Given, Quirks, conversation_codec, read_options, request_dec
 from ..residual import (
     an_object,
     decode_tools,
+    encode_tools,
     fields_of,
     flag,
     keeping,
@@ -28,7 +29,6 @@ from ..residual import (
     own_path,
     residual_of,
     restored,
-    say_tools,
     whole,
 )
 from .content import decode_block, decode_cache, decode_messages, encode_cache, encode_content, encode_messages
@@ -190,7 +190,7 @@ def encode_request(request: Request, report: Reporter, quirks: Quirks) -> dict[s
         report.root = ""
     body["messages"] = encode_messages(context.messages, report)
     if context.tools is not None:
-        body["tools"] = say_tools(context.tools, API, _encode_tool, report)
+        body["tools"] = encode_tools(context.tools, API, _encode_tool, report)
     _encode_options(body, options, report)
     if options.stream is not None and (not hosted or quirks["says_stream"]):  # type: ignore[index]
         body["stream"] = options.stream

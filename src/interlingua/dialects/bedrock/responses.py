@@ -244,9 +244,9 @@ class StreamDecoder(Decoder):
                 continue
             if block is None or not _continues(block, sort):
                 block = self._begin(key, sort)
-            self._grow(key, block, kind, value)
+            self._append_delta(key, block, kind, value)
 
-    def _grow(self, key: Any, block: _Open, kind: str, value: Any) -> None:
+    def _append_delta(self, key: Any, block: _Open, kind: str, value: Any) -> None:
         match kind:
             case "text":
                 self._record.delta(key, string(value))
@@ -259,17 +259,17 @@ class StreamDecoder(Decoder):
                     rest = {field: given for field, given in value.items() if field != "input"}
                     block.more = _merged(block.more, {kind: rest})
             case "reasoningContent":
-                self._grow_reasoning(key, block, value)
+                self._append_reasoning(key, block, value)
             case "citation":
                 block.citations.append(value)
             case "toolResult":
                 block.wire.setdefault("content", []).extend(value)
             case "image":
-                _grow_image(block, value)
+                _append_image(block, value)
             case _:
                 block.wire = {**block.wire, kind: value}
 
-    def _grow_reasoning(self, key: Any, block: _Open, value: dict[str, Any]) -> None:
+    def _append_reasoning(self, key: Any, block: _Open, value: dict[str, Any]) -> None:
         for field, piece in value.items():
             if field == "text":
                 self._record.delta(key, string(piece))
@@ -425,7 +425,7 @@ def _any_json(text: str, use: dict[str, Any]) -> Any:
         return text
 
 
-def _grow_image(block: _Open, delta: dict[str, Any]) -> None:
+def _append_image(block: _Open, delta: dict[str, Any]) -> None:
     for key, value in delta.items():
         if key == "source" and isinstance(value, dict) and isinstance(value.get("bytes"), str):
             block.pieces.append(value["bytes"])

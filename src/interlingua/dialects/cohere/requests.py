@@ -28,6 +28,7 @@ from ..codec import (
 from ..residual import (
     an_object,
     decode_tools,
+    encode_tools,
     fields_of,
     keeping,
     own_path,
@@ -35,7 +36,6 @@ from ..residual import (
     residual,
     residual_of,
     restored,
-    say_tools,
     whole,
     with_residual,
 )
@@ -133,7 +133,7 @@ def encode_request(request: Request, report: Reporter, quirks: Quirks) -> dict[s
     elif body["messages"] and is_prompt(body["messages"][0]):
         report_first_system(report)
     if context.tools is not None:
-        body["tools"] = say_tools(context.tools, API, lambda spec: encode_function_tool(spec, API), report)
+        body["tools"] = encode_tools(context.tools, API, lambda spec: encode_function_tool(spec, API), report)
     _encode_options(body, options, report)
     return restored(body, request.extra, API)
 

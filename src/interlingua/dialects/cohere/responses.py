@@ -128,9 +128,9 @@ def _decode_total(usage: Usage) -> int:
 
 
 def _whole_answer(message: AssistantMessage, report: Reporter = QUIET) -> dict[str, Any]:
-    spoken = encode_assistant(replace(message, content=blocks_of(message.content)), report)
+    encoded = encode_assistant(replace(message, content=blocks_of(message.content)), report)
     body = put_back(_encode_answer(message), residual_of(message.extra, API).get(RESPONSE, {}))
-    return {**body, "message": spoken}
+    return {**body, "message": encoded}
 
 
 def _encode_answer(message: AssistantMessage) -> dict[str, Any]:
@@ -177,7 +177,7 @@ class StreamDecoder(Decoder):
     def _read(self, value: Any, frame: Frame) -> None:
         kind = value.get("type")
         if kind == "content-delta":
-            self._grow_content(("content", value["index"]), value["delta"]["message"]["content"])
+            self._append_content(("content", value["index"]), value["delta"]["message"]["content"])
         elif kind is None:
             self._untyped(value)
         else:
@@ -217,7 +217,7 @@ class StreamDecoder(Decoder):
         if kind in _DELTA_BLOCKS:
             self._record.delta(key, item.get(kind) or "")
 
-    def _grow_content(self, key: Any, delta: dict[str, Any]) -> None:
+    def _append_content(self, key: Any, delta: dict[str, Any]) -> None:
         if key not in self._open:  # the start of the block is missing
             kind = "thinking" if "thinking" in delta else "text"
             self._open_content({"index": key[1], "delta": {"message": {"content": {"type": kind, kind: ""}}}})
@@ -246,7 +246,7 @@ class StreamDecoder(Decoder):
         if isinstance(call, ToolCall):
             self._record.delta(key, function.get("arguments") or "")
 
-    def _grow_call(self, event: dict[str, Any]) -> None:
+    def _append_call(self, event: dict[str, Any]) -> None:
         key = ("call", event["index"])
         if key in self._open:
             self._record.delta(key, event["delta"]["message"]["tool_calls"]["function"]["arguments"])
@@ -330,7 +330,7 @@ _HANDLERS = {
     "content-end": StreamDecoder._end_content,
     "citation-start": StreamDecoder._cite,
     "tool-call-start": StreamDecoder._open_call,
-    "tool-call-delta": StreamDecoder._grow_call,
+    "tool-call-delta": StreamDecoder._append_call,
     "tool-call-end": StreamDecoder._end_call,
     "message-end": StreamDecoder._end,
 }

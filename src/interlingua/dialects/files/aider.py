@@ -84,9 +84,9 @@ def decode(data: Any) -> Conversation:
             messages.append(user(written, when))
             when = None
         elif kind == "answer":
-            spoken = run.rstrip()
-            pieces += [spoken, run[len(spoken) :]]
-            messages.append(AssistantMessage(content=spoken, model=named[1] if named else None))
+            text = run.rstrip()
+            pieces += [text, run[len(text) :]]
+            messages.append(AssistantMessage(content=text, model=named[1] if named else None))
         else:
             pieces.append(run)
             started = _STARTED.match(run)

@@ -89,14 +89,14 @@ def _observed(step: dict[str, Any]) -> list[Message]:
 def _step(step: dict[str, Any]) -> list[Message]:
     match step.get("source"):
         case "user":
-            spoken: Message = user(content_of(step.get("message")), moment(step.get("timestamp")))
+            message: Message = user(content_of(step.get("message")), moment(step.get("timestamp")))
         case "agent":
-            spoken = _answer(step)
+            message = _answer(step)
         case "system":
-            spoken = SystemMessage(content=content_of(step.get("message")), timestamp=moment(step.get("timestamp")))
+            message = SystemMessage(content=content_of(step.get("message")), timestamp=moment(step.get("timestamp")))
         case _:
             return []
-    return [spoken, *_observed(step)]
+    return [message, *_observed(step)]
 
 
 SPAWNED_BY = "~spawnedBy"  # of the first entry of a sub-agent: the `entry` and the `callId` that started it

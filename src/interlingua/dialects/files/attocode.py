@@ -46,6 +46,7 @@ from ..residual import (
     body_of,
     count,
     each,
+    encode_tools,
     flag,
     keeping,
     number,
@@ -55,7 +56,6 @@ from ..residual import (
     reason_for,
     residual,
     restored,
-    say_tools,
     string,
     strings,
     whole,
@@ -263,7 +263,7 @@ def _as_text(blocks: tuple[Block, ...], emitted: list[Any]) -> str | None:
     return None
 
 
-def _say_content(wire: dict[str, Any], content: Content, report: Reporter, *, blocks: bool) -> None:
+def _encode_content(wire: dict[str, Any], content: Content, report: Reporter, *, blocks: bool) -> None:
     """Puts content, and the calls in it, into a message."""
     if content is None or isinstance(content, str):
         wire["content"] = content
@@ -312,8 +312,8 @@ def _decode_message(wire: Any, names: dict[str, str]) -> list[Entry]:
     emitted = {"role": role, "content": rest.get("content") if text else ""}
     first = with_residual(pieces[0], API, **{GROUP: {"role": role, "held": residual(rest, emitted)}})
     joined = [with_residual(piece, API, **{JOINED: True}) for piece in pieces[1:]]
-    spoken: list[Message] = [UserMessage(content=_decode_content(rest)[0])] if text else []
-    return _entries([first, *joined, *(with_residual(message, API, **{JOINED: True}) for message in spoken)])
+    users: list[Message] = [UserMessage(content=_decode_content(rest)[0])] if text else []
+    return _entries([first, *joined, *(with_residual(message, API, **{JOINED: True}) for message in users)])
 
 
 def _entries(messages: list[Message]) -> list[Entry]:
@@ -454,13 +454,13 @@ def _encode_single(message: Message, report: Reporter) -> dict[str, Any]:
     wire: dict[str, Any] = {"role": _ROLES[type(message)]}
     if isinstance(message, ToolResultMessage):
         wire["toolCallId"] = message.tool_call_id
-        _say_content(wire, _without_error(message)[0], report, blocks=blocks)
+        _encode_content(wire, _without_error(message)[0], report, blocks=blocks)
         if message.details is not None:
             report.lost("details", "only the content is written", "record", field="details")
         if message.is_error:
             wire["toolResults"] = [put_back(_encode_error(message), extra_fields.get(ITEM, {}))]
     else:
-        _say_content(wire, message.content, report, blocks=blocks)
+        _encode_content(wire, message.content, report, blocks=blocks)
     return put_back(wire, extra_fields) if extra_fields else wire
 
 
@@ -481,7 +481,7 @@ class _Messages:
         self._names: dict[str, str] = {}
         self._open: dict[str, Any] | None = None  # the message that takes what is joined to it
 
-    def say(self, message: Message) -> None:
+    def append(self, message: Message) -> None:
         extra_fields = message.extra.get(API, {}) if message.extra else {}
         if isinstance(message, ToolResultMessage):
             self._check_name(message)
@@ -498,7 +498,7 @@ class _Messages:
         self._open = wire if GROUP in extra_fields else None
         self.wire.append(wire)
 
-    def say_custom(self, message: CustomMessage) -> None:
+    def append_custom(self, message: CustomMessage) -> None:
         self._open = None
         self.wire.append({"role": message.role, **message.fields})
 
@@ -506,7 +506,7 @@ class _Messages:
         if isinstance(message, ToolResultMessage):
             wire.setdefault("toolResults", []).append(_encode_item(message, self._report))
         elif isinstance(message, UserMessage) and wire["role"] == "user":
-            _say_content(wire, message.content, self._report, blocks=False)
+            _encode_content(wire, message.content, self._report, blocks=False)
         else:
             return False
         return True
@@ -594,7 +594,7 @@ def _encode_chat(conversation: Conversation, report: Reporter) -> dict[str, Any]
             report.at("$.model.id", "id", "an empty name is left out", "record")
     body["messages"] = _encode_messages(conversation, report)
     if conversation.tools is not None:
-        body["tools"] = _say_tools(conversation.tools, report)
+        body["tools"] = _encode_tools(conversation.tools, report)
     options = conversation.options
     if options.max_tokens is not None:
         body["maxTokens"] = options.max_tokens
@@ -615,11 +615,11 @@ def _encode_messages(conversation: Conversation, report: Reporter) -> list[dict[
         message: Any = entry.message
         if isinstance(message, CustomMessage):
             if entry.extra.get(API, {}).get(OWN):
-                out.say_custom(message)
+                out.append_custom(message)
             else:
                 report.lost(message.role, "the roles are system, user, assistant and tool")
             continue
-        out.say(message)
+        out.append(message)
         if isinstance(message, SystemMessage) and len(out.wire) == 1 and _is_system(_decode_content(out.wire[0])[0]):
             report.lost("system", "a first system message is read as the system text", "weakened")
             report.at("$.system", "system", "the first message is read as it", "weakened")
@@ -628,7 +628,7 @@ def _encode_messages(conversation: Conversation, report: Reporter) -> list[dict[
 
 def _encode_system(system: System) -> dict[str, Any]:
     wire: dict[str, Any] = {"role": "system"}
-    _say_content(wire, system, QUIET, blocks=True)
+    _encode_content(wire, system, QUIET, blocks=True)
     return wire
 
 
@@ -662,11 +662,11 @@ def _encode_tool(spec: ToolSpec) -> dict[str, Any]:
     return restored(wire, spec.extra, API)
 
 
-def _say_tools(specs: tuple[ToolSpec, ...], report: Reporter) -> list[Any]:
+def _encode_tools(specs: tuple[ToolSpec, ...], report: Reporter) -> list[Any]:
     for at, spec in enumerate(specs):
         if spec.strict is not None and spec.dialect is None and spec.extra.get(API, {}).get(AS) != "function":
             report.at(f"$.tools[{at}].strict", "strict", "the wrapper used inside has no such flag")
-    return say_tools(specs, API, _encode_tool, report)
+    return encode_tools(specs, API, _encode_tool, report)
 
 
 def flattened(conversation: Conversation) -> tuple[Conversation, tuple[Loss, ...]]:
@@ -731,7 +731,7 @@ def decode_response(
         stop_detail=word,
         timestamp=timestamp,
     )
-    emitted = _say_response(message, QUIET)
+    emitted = _encode_response_fields(message, QUIET)
     given = {**wire, "toolCalls": emitted["toolCalls"]} if "toolCalls" in emitted else wire
     extra_fields = residual(given, emitted)
     return with_residual(message, API, **{RESPONSE: extra_fields}) if extra_fields else message
@@ -744,11 +744,11 @@ def encode_response(message: AssistantMessage) -> Encoded:
 
 
 def _encode_response(message: AssistantMessage, report: Reporter) -> dict[str, Any]:
-    return put_back(_say_response(message, report), message.extra.get(API, {}).get(RESPONSE, {}))
+    return put_back(_encode_response_fields(message, report), message.extra.get(API, {}).get(RESPONSE, {}))
 
 
-def _say_response(message: AssistantMessage, report: Reporter) -> dict[str, Any]:
-    content = _say_answer(message.content, report)
+def _encode_response_fields(message: AssistantMessage, report: Reporter) -> dict[str, Any]:
+    content = _encode_answer(message.content, report)
     wire: dict[str, Any] = {"content": content["content"]}
     if content["toolCalls"]:
         wire["toolCalls"] = content["toolCalls"]
@@ -765,7 +765,7 @@ def _say_response(message: AssistantMessage, report: Reporter) -> dict[str, Any]
     return wire
 
 
-def _say_answer(content: Content, report: Reporter) -> dict[str, Any]:
+def _encode_answer(content: Content, report: Reporter) -> dict[str, Any]:
     """Thinking, text and calls apart. An answer is read as one thought, one text, then the calls."""
     if not isinstance(content, tuple):
         report.lost("content", "an answer is read as blocks", "record", field="content")

@@ -98,14 +98,14 @@ def _decode_part(part: Any) -> Block:
         where = part.get("asset_pointer")
         if isinstance(where, str):
             image = ImageBlock(url=where) if where.startswith("https:") else ImageBlock(file_id=where)
-            return keeping(image, API, part, _say_image(image))
+            return keeping(image, API, part, _encode_image(image))
     if (
         isinstance(part, dict)
         and part.get("content_type") == "audio_transcription"
         and isinstance(part.get("text"), str)
     ):
-        spoken = TextBlock(text=part["text"], extra={API: {KIND: "audio_transcription"}})
-        return keeping(spoken, API, part, _say_transcription(spoken))
+        block = TextBlock(text=part["text"], extra={API: {KIND: "audio_transcription"}})
+        return keeping(block, API, part, _encode_transcription(block))
     return OpaqueBlock(dialect=API, value=part)
 
 
@@ -117,23 +117,23 @@ def _decode_thought(wire: Any) -> Block:
     return keeping(block, API, wire, {key: block.thinking})
 
 
-def _say_transcription(block: TextBlock) -> dict[str, Any]:
+def _encode_transcription(block: TextBlock) -> dict[str, Any]:
     return {"content_type": "audio_transcription", "text": block.text}
 
 
-def _say_image(block: ImageBlock) -> dict[str, Any]:
+def _encode_image(block: ImageBlock) -> dict[str, Any]:
     where = block.url if block.file_id is None else block.file_id
     return {"content_type": "image_asset_pointer", "asset_pointer": where}
 
 
-def _say_content(message: Message, report: Reporter) -> dict[str, Any]:
+def _encode_content(message: Message, report: Reporter) -> dict[str, Any]:
     hints = message.extra.get(API, {})
     kind = hints.get(KIND, "text")
     blocks = message.content if isinstance(message.content, tuple) else (TextBlock(text=message.content or ""),)
     parts = []
     for at, block in enumerate(blocks):
         report.block = at
-        part = _say_part(block, report)
+        part = _encode_part(block, report)
         if part is not None or is_null(block, API):
             parts.append(part)
     report.block = None
@@ -146,20 +146,20 @@ def _say_content(message: Message, report: Reporter) -> dict[str, Any]:
     return {**named, field: "".join(part for part in parts if isinstance(part, str))}
 
 
-def _say_part(block: Block, report: Reporter) -> Any:
+def _encode_part(block: Block, report: Reporter) -> Any:
     match block:
         case TextBlock() if block.extra.get(API, {}).get(KIND) == "audio_transcription":
-            return restored(_say_transcription(block), block.extra, API)
+            return restored(_encode_transcription(block), block.extra, API)
         case TextBlock():
             return block.text
         case ThinkingBlock():
             key = block.extra.get(API, {}).get(KIND, "content")
             return restored({key: block.thinking}, block.extra, API)
         case ImageBlock() if block.file_id is not None or block.url is not None:
-            return restored(_say_image(block), block.extra, API)
+            return restored(_encode_image(block), block.extra, API)
         case ToolCall():
-            spoken = set(block.arguments) == {INPUT} and isinstance(block.arguments[INPUT], str)
-            plain = spoken and block.extra.get(API, {}).get(KIND) == INPUT
+            is_input = set(block.arguments) == {INPUT} and isinstance(block.arguments[INPUT], str)
+            plain = is_input and block.extra.get(API, {}).get(KIND) == INPUT
             return block.arguments[INPUT] if plain else arguments_text(block)
         case OpaqueBlock() if block.dialect == API:
             return block.value
@@ -297,7 +297,7 @@ def _call(id: str, tool: str, message: str) -> ToolCall:
     return ToolCall(id=id, name=tool, arguments={INPUT: message}, extra={API: {KIND: INPUT}})
 
 
-def _say_node(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]:
+def _encode_node(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]:
     (message,) = messages
     author: dict[str, Any] = {"role": "user"}
     encoded: dict[str, Any] = {"recipient": "all"}
@@ -314,12 +314,12 @@ def _say_node(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]
                 encoded["recipient"] = message.tool_calls[0].name
     if message.timestamp is not None:
         encoded["create_time"] = message.timestamp / 1000
-    return {"message": {"author": author, "content": _say_content(message, report), **encoded}}
+    return {"message": {"author": author, "content": _encode_content(message, report), **encoded}}
 
 
 def _records_of(parents: Mapping[str, str | None] = {}) -> Records:
     nodes = _Nodes(parents)
-    return Records(API, nodes.decode, _say_node, keys=("id", "parent"), usual=nodes.usual)
+    return Records(API, nodes.decode, _encode_node, keys=("id", "parent"), usual=nodes.usual)
 
 
 # --- conversations ---------------------------------------------------------------------------------------------------
@@ -374,7 +374,7 @@ def decode(data: Any) -> Conversation:
         entries.append(entry if "id" in nodes[key] else with_residual(entry, API, **{NAMELESS: True}))
     head = optional(wire.get("current_node"))
     conversation = Conversation(entries=tuple(entries), head=head, model=_model(wire, entries))
-    extra_fields = residual(wire, {"mapping": nodes, **_say_about(conversation)})
+    extra_fields = residual(wire, {"mapping": nodes, **_encode_about(conversation)})
     places = {PLACES: list(nodes)} if [entry.id for entry in entries] != list(nodes) else {}
     return Conversation(
         entries=conversation.entries,
@@ -392,7 +392,7 @@ def _model(wire: dict[str, Any], entries: list[Entry]) -> ModelDescriptor | None
     return ModelDescriptor(id=named, provider="openai") if named else None
 
 
-def _say_about(conversation: Conversation) -> dict[str, Any]:
+def _encode_about(conversation: Conversation) -> dict[str, Any]:
     return {} if conversation.head is None else {"current_node": conversation.head}
 
 
@@ -430,7 +430,7 @@ def encode(conversation: Conversation) -> Encoded:
             del record["id"]
     order = [key for key in extra_fields.get(PLACES, ()) if key in nodes]
     mapping = {key: nodes[key] for key in (*order, *(key for key in nodes if key not in order))}
-    body = put_back({"mapping": mapping, **_say_about(conversation)}, extra_fields)
+    body = put_back({"mapping": mapping, **_encode_about(conversation)}, extra_fields)
     return Encoded([body] if extra_fields[FILE] == "list" else body, tuple(losses))
 
 

@@ -104,7 +104,7 @@ def _open(message: Any) -> Any:
     return replace(message, extra={**extra, WIRE: rest} if rest else extra)
 
 
-def _say_line(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]:
+def _encode_line(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]:
     first = messages[0]
     encoded: dict[str, Any]
     if isinstance(first, AssistantMessage) and first.stop_reason is not None:
@@ -121,7 +121,7 @@ def _say_line(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]
 
 
 def _records_of() -> Records:
-    return Records(API, _decode_line, _say_line, keys=("uuid", "parentUuid"), lines=True, usual=_usual)
+    return Records(API, _decode_line, _encode_line, keys=("uuid", "parentUuid"), lines=True, usual=_usual)
 
 
 # --- the usual lines -------------------------------------------------------------------------------------------------

@@ -72,12 +72,12 @@ from ..residual import (
     an_object,
     body_of,
     each,
+    encode_tools,
     keeping,
     optional,
     reading,
     residual,
     restored,
-    say_tools,
     string,
     with_residual,
 )
@@ -397,7 +397,7 @@ def _encode_context(conversation: Conversation, report: Reporter) -> dict[str, A
             if emitted is not None:
                 messages.append(emitted)
     if conversation.tools is not None:
-        body["tools"] = say_tools(conversation.tools, API, _encode_tool, report)
+        body["tools"] = encode_tools(conversation.tools, API, _encode_tool, report)
     return body
 
 
@@ -435,8 +435,10 @@ def detect(value: Any) -> str | None:
         return "messages with the role `toolResult`"
     if any(_is_typed(block, "toolCall") for message in messages for block in _items(message.get("content"))):
         return "`toolCall` blocks"
-    spoken = all("role" in message for message in messages)  # LM Studio has versions of messages beside the same name
-    if spoken and isinstance(value, dict) and isinstance(value.get("systemPrompt"), str):
+    have_roles = all(
+        "role" in message for message in messages
+    )  # LM Studio has versions of messages beside the same name
+    if have_roles and isinstance(value, dict) and isinstance(value.get("systemPrompt"), str):
         return "`messages` beside a `systemPrompt`"
     return None
 

@@ -96,14 +96,14 @@ class _Screen:
         elif kind == "api_req_started":
             self._request(_json(text), optional(inner(item, "modelInfo", "modelId")), when)
         elif kind in _ANSWERS and text and not (kind == "completion_result" and "ask" in item):
-            self._say(TextBlock(text=text), when)
+            self._append(TextBlock(text=text), when)
         elif kind in _ASKS:
             given = _json(text).get(_ASKS[kind])
-            spoken = optional(given) if given is not None else text
-            if spoken:
-                self._say(TextBlock(text=spoken), when)
+            answer = optional(given) if given is not None else text
+            if answer:
+                self._append(TextBlock(text=answer), when)
         elif kind == "reasoning" and text:
-            self._say(ThinkingBlock(thinking=text), when)
+            self._append(ThinkingBlock(thinking=text), when)
         elif kind in ("tool", "command", "use_mcp_server", "browser_action_launch", "browser_action"):
             self._tool(str(kind), text, item.get("partial") is True, when)
 
@@ -118,7 +118,7 @@ class _Screen:
         self._answer = len(self.messages)
         self.messages.append(AssistantMessage(content=(), model=model, usage=usage, timestamp=when))
 
-    def _say(self, block: Block, when: int | None) -> None:
+    def _append(self, block: Block, when: int | None) -> None:
         if self._answer is None:
             self._answer = len(self.messages)
             self.messages.append(AssistantMessage(content=(), timestamp=when))
@@ -140,7 +140,7 @@ class _Screen:
         given = {key: value for key, value in about.items() if key != "tool"} if about else {"text": text}
         self._calls += 1
         self._call = a_call(f"ui_{self._calls}", name, given)
-        self._say(self._call, when)
+        self._append(self._call, when)
 
 
 def _is_shown(value: list[Any]) -> bool:

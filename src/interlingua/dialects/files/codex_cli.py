@@ -84,7 +84,7 @@ def _wrapper(result: ToolResultMessage) -> dict[str, Any]:
     return {"content": text_of(result.content), "success": not result.is_error}
 
 
-def _say_item(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]:
+def _encode_item(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]:
     (message,) = messages
     extra_fields = message.extra.get(API, {}).get(OUTPUT)
     wrapped = isinstance(message, ToolResultMessage) and extra_fields is not None
@@ -140,13 +140,13 @@ def _decode_event(payload: dict[str, Any], when: int | None) -> list[Any]:
     return [AssistantMessage(content=(block,), timestamp=when, extra={API: {EVENT: kind}})]
 
 
-def _say_line(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]:
+def _encode_line(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]:
     kind = messages[0].extra.get(API, {}).get(EVENT)
     if kind is not None:
         message: Any = messages[0]
         text = message.thinking if kind == "agent_reasoning" else message.text
         return {**time_in(messages), "type": "event_msg", "payload": {"type": kind, _EVENTS[kind]: text}}
-    return {**time_in(messages), "type": "response_item", "payload": _say_item(messages, report)}
+    return {**time_in(messages), "type": "response_item", "payload": _encode_item(messages, report)}
 
 
 def _decode_bare(line: dict[str, Any]) -> list[Any]:
@@ -155,14 +155,14 @@ def _decode_bare(line: dict[str, Any]) -> list[Any]:
     return _decode_item(line, _moment(line)) if line.get("type") in ITEMS else []
 
 
-def _say_bare(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]:
-    return {**_say_item(messages, report), **time_in(messages)}
+def _encode_bare(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]:
+    return {**_encode_item(messages, report), **time_in(messages)}
 
 
 def _records_of(old: bool, events: Container[str] = ()) -> Records:
     if old:
-        return Records(API, _decode_bare, _say_bare)
-    return Records(API, lambda line: _decode_line(line, events), _say_line, usual=_usual)
+        return Records(API, _decode_bare, _encode_bare)
+    return Records(API, lambda line: _decode_line(line, events), _encode_line, usual=_usual)
 
 
 # --- the usual lines -------------------------------------------------------------------------------------------------
@@ -309,7 +309,7 @@ def _conversation(
     first = next(lines, None)
     if first is not None and _is_header(first, old):
         system = _instructions(first, old)
-        extra_fields[HEADER] = residual(first, _say_header(system, old))
+        extra_fields[HEADER] = residual(first, _encode_header(system, old))
     elif first is not None:
         lines = itertools.chain((first,), lines)
     history = _History(_records_of(old, events))
@@ -475,7 +475,7 @@ class _Stream:
         extra_fields: dict[str, Any] = {FILE: True, OLD: True} if self._old else {FILE: True}
         if self._header is not None:
             system = _instructions(self._header, self._old)
-            extra_fields[HEADER] = residual(self._header, _say_header(system, self._old))
+            extra_fields[HEADER] = residual(self._header, _encode_header(system, self._old))
         history = self._history()
         for _ in history.entries(self._body(), self._old):
             pass
@@ -535,7 +535,7 @@ def _instructions(header: dict[str, Any], old: bool) -> str | None:
     return text if isinstance(text, str) else None
 
 
-def _say_header(system: str | None, old: bool) -> dict[str, Any]:
+def _encode_header(system: str | None, old: bool) -> dict[str, Any]:
     given = {} if system is None else {"base_instructions": {"text": system}}
     return given if old else {"type": "session_meta", "payload": given}
 
@@ -548,7 +548,7 @@ def encode(conversation: Conversation) -> Encoded:
     lines, losses = _records_of(old, _EVENTS).write(parts, system=True)
     if HEADER in extra_fields:
         system = None if conversation.system is None else text_of(conversation.system)
-        lines.insert(0, put_back(_say_header(system, old), extra_fields[HEADER]))
+        lines.insert(0, put_back(_encode_header(system, old), extra_fields[HEADER]))
     if DOCUMENT in extra_fields:
         body = put_back({"session": lines[0], "items": lines[1:]}, extra_fields[DOCUMENT])
         return Encoded(body, tuple(losses))
@@ -577,7 +577,7 @@ def relations(conversation: Conversation, path: PurePath) -> Relations:
     """
     extra_fields = conversation.extra.get(API, {})
     old = bool(extra_fields.get(OLD))
-    header = put_back(_say_header(None, old), extra_fields.get(HEADER, {}))
+    header = put_back(_encode_header(None, old), extra_fields.get(HEADER, {}))
     about = header if old else fields_of(header.get("payload"))
     spawned = fields_of(fields_of(fields_of(about.get("source")).get("subagent")).get("thread_spawn"))
     id, parent = optional(about.get("id")), optional(spawned.get("parent_thread_id"))

@@ -68,7 +68,7 @@ def _decode_line(line: dict[str, Any]) -> list[Any]:
     return [answer, result]
 
 
-def _say_line(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]:
+def _encode_line(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]:
     first: Any = messages[0]
     block = first.content[0]
     if isinstance(block, ThinkingBlock):
@@ -84,7 +84,7 @@ def _say_line(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]
 
 
 def _records_of() -> Records:
-    return Records(API, _decode_line, _say_line)
+    return Records(API, _decode_line, _encode_line)
 
 
 @reading(API)

@@ -101,11 +101,11 @@ def _decode_part(part: Any) -> Block:
         return OpaqueBlock(dialect=API, value=part)
     (message,) = _wire().decode_messages([{"role": "model", "parts": [part]}])
     (block,) = message.content
-    encoded = _say_part(block, QUIET)
+    encoded = _encode_part(block, QUIET)
     return block if same(encoded, part) else OpaqueBlock(dialect=API, value=part)
 
 
-def _say_part(block: Block, report: Reporter) -> Any:
+def _encode_part(block: Block, report: Reporter) -> Any:
     if isinstance(block, OpaqueBlock) and block.dialect == API:
         return block.value
     inner = Reporter()
@@ -116,13 +116,13 @@ def _say_part(block: Block, report: Reporter) -> Any:
     return parts[0]
 
 
-def _say_content(content: Content, report: Reporter) -> Any:
+def _encode_content(content: Content, report: Reporter) -> Any:
     if content is None or isinstance(content, str):
         return content
     encoded = []
     for at, block in enumerate(content):
         report.block = at
-        part = _say_part(block, report)
+        part = _encode_part(block, report)
         if part is not None or is_null(block, API):
             encoded.append(part)
     report.block = None
@@ -139,13 +139,13 @@ def _decode_thought(wire: Any) -> ThinkingBlock | OpaqueBlock:
     except (KeyError, TypeError):
         return OpaqueBlock(dialect=API, value=wire, extra={API: {EXTRA: "thoughts"}})
     block = ThinkingBlock(thinking=f"**{subject}** {description}" if subject else description)
-    return keeping(block, API, wire, _say_thought(block))
+    return keeping(block, API, wire, _encode_thought(block))
 
 
 _THOUGHT = re.compile(r"\*\*(.*?)\*\* (.*)", re.DOTALL)
 
 
-def _say_thought(block: ThinkingBlock) -> dict[str, Any]:
+def _encode_thought(block: ThinkingBlock) -> dict[str, Any]:
     given = _THOUGHT.fullmatch(block.thinking)
     subject, description = (given[1], given[2]) if given else ("", block.thinking)
     return {"subject": subject, "description": description}
@@ -158,10 +158,10 @@ def _decode_call(wire: Any, id: str) -> ToolCall | OpaqueBlock:
     if not isinstance(wire.get("id", ""), str) or not isinstance(wire.get("name"), str):
         return OpaqueBlock(dialect=API, value=wire, extra={API: {EXTRA: "toolCalls"}})
     call = ToolCall(id=wire.get("id") or id, name=wire["name"], arguments=wire["args"])
-    return keeping(call, API, wire, _say_call(call))
+    return keeping(call, API, wire, _encode_call(call))
 
 
-def _say_call(call: ToolCall) -> dict[str, Any]:
+def _encode_call(call: ToolCall) -> dict[str, Any]:
     return {"id": call.id, "name": call.name, "args": call.arguments}
 
 
@@ -171,14 +171,14 @@ def _decode_results(wire: Any, call: ToolCall, at: int) -> list[Message]:
         return []
     given = _wire().decode_messages([{"role": "user", "parts": wire}])
     results = [replace(m, tool_call_id=call.id) if isinstance(m, ToolResultMessage) else m for m in given]
-    if not same(_say_results(tuple(results)), wire):
+    if not same(_encode_results(tuple(results)), wire):
         results = list(given)
-    if not same(_say_results(tuple(results)), wire):
+    if not same(_encode_results(tuple(results)), wire):
         return []
     return [with_residual(result, API, **{CALL: at}) for result in results]
 
 
-def _say_results(results: tuple[Message, ...]) -> list[Any]:
+def _encode_results(results: tuple[Message, ...]) -> list[Any]:
     encoded = _wire().encode_messages(results, QUIET)
     return [part for content in encoded for part in content.get("parts") or ()]
 
@@ -195,10 +195,10 @@ def _decode_tokens(wire: Any) -> Usage | None:
         reasoning=thoughts if "thoughts" in wire else None,
         total_tokens=count(wire, "total") or None,
     )
-    return keeping(usage, API, wire, _say_tokens(usage))
+    return keeping(usage, API, wire, _encode_tokens(usage))
 
 
-def _say_tokens(usage: Usage) -> dict[str, Any]:
+def _encode_tokens(usage: Usage) -> dict[str, Any]:
     wire = {
         "input": usage.input + usage.cache_read,
         "output": usage.output - (usage.reasoning or 0),
@@ -233,7 +233,7 @@ def _decode_record(record: dict[str, Any]) -> list[Any]:
             given = _decode_results(calls[at].get("result"), call, at)
             results += given
             if given:  # encoded from the results
-                made[at] = keeping(replace(call, extra={}), API, _without_result(calls[at]), _say_call(call))
+                made[at] = keeping(replace(call, extra={}), API, _without_result(calls[at]), _encode_call(call))
     if blocks or made:
         content = (*blocks, *made)
     answer = AssistantMessage(
@@ -257,28 +257,28 @@ def _without_result(wire: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in wire.items() if key != "result"}
 
 
-def _say_record(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]:
+def _encode_record(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]:
     first = messages[0]
     encoded: dict[str, Any] = time_in(messages)
     if not isinstance(first, AssistantMessage):
-        return {**encoded, "type": "user", "content": _say_content(first.content, report)}
-    encoded |= {"type": "gemini", **_say_answer(first, report)}
+        return {**encoded, "type": "user", "content": _encode_content(first.content, report)}
+    encoded |= {"type": "gemini", **_encode_answer(first, report)}
     results: dict[int, list[Message]] = {}
     for message in messages[1:]:
         results.setdefault(message.extra.get(API, {}).get(CALL, -1), []).append(message)
     for at, given in results.items():
         if 0 <= at < len(encoded.get("toolCalls", ())) and isinstance(encoded["toolCalls"][at], dict):
-            encoded["toolCalls"][at]["result"] = _say_results(tuple(given))
+            encoded["toolCalls"][at]["result"] = _encode_results(tuple(given))
         else:
             report.lost("result", "a result stands in its call")
     if first.model is not None:
         encoded["model"] = first.model
     if first.usage is not None:
-        encoded["tokens"] = restored(_say_tokens(first.usage), first.usage.extra, API)
+        encoded["tokens"] = restored(_encode_tokens(first.usage), first.usage.extra, API)
     return encoded
 
 
-def _say_answer(answer: AssistantMessage, report: Reporter) -> dict[str, Any]:
+def _encode_answer(answer: AssistantMessage, report: Reporter) -> dict[str, Any]:
     if not isinstance(answer.content, tuple):
         return {"content": answer.content}
     terms: list[Block] = []
@@ -288,20 +288,20 @@ def _say_answer(answer: AssistantMessage, report: Reporter) -> dict[str, Any]:
         if isinstance(block, OpaqueBlock) and extra_fields:
             lists.setdefault(extra_fields, []).append(block.value)
         elif isinstance(block, ThinkingBlock) and WIRE not in block.extra:
-            lists.setdefault("thoughts", []).append(restored(_say_thought(block), block.extra, API))
+            lists.setdefault("thoughts", []).append(restored(_encode_thought(block), block.extra, API))
         elif isinstance(block, ToolCall) and WIRE not in block.extra:
-            lists.setdefault("toolCalls", []).append(restored(_say_call(block), block.extra, API))
+            lists.setdefault("toolCalls", []).append(restored(_encode_call(block), block.extra, API))
         else:
             terms.append(block)
     if answer.extra.get(API, {}).get(PARTS):
-        return {"content": _say_content(tuple(terms), report), **lists}
+        return {"content": _encode_content(tuple(terms), report), **lists}
     if all(isinstance(block, TextBlock) for block in terms):
         return {"content": "".join(block.text for block in terms if isinstance(block, TextBlock)), **lists}
-    return {"content": _say_content(tuple(terms), report), **lists}
+    return {"content": _encode_content(tuple(terms), report), **lists}
 
 
 def _records_of() -> Records:
-    return Records(API, _decode_record, _say_record, usual=_usual)
+    return Records(API, _decode_record, _encode_record, usual=_usual)
 
 
 # Most records are a prompt, or an answer without calls. They are read here without the wire's dialect, and without

@@ -54,7 +54,7 @@ def _decode_line(line: dict[str, Any]) -> list[Any]:
     return []
 
 
-def _say_line(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]:
+def _encode_line(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]:
     (message,) = messages
     encoded = time_in(messages)
     match message:
@@ -72,7 +72,7 @@ def _say_line(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]
 
 
 def _records_of() -> Records:
-    return Records(API, _decode_line, _say_line)
+    return Records(API, _decode_line, _encode_line)
 
 
 @reading(API)

@@ -80,7 +80,7 @@ def _decode_content(content: Any) -> Content:
 def _decode_part(part: Any) -> Block:
     try:
         block = _block_in(part)
-        encoded = _say_block(block)
+        encoded = _encode_block(block)
         if encoded is not None:
             return keeping(block, API, part, encoded)
     except (KeyError, TypeError, ValueError, AttributeError):
@@ -118,7 +118,7 @@ def _source(where: Any) -> dict[str, Any]:
     return {"url": where}
 
 
-def _say_block(block: Block) -> dict[str, Any] | None:
+def _encode_block(block: Block) -> dict[str, Any] | None:
     """A part without its residual."""
     match block:
         case TextBlock():
@@ -148,7 +148,7 @@ def _sourced(kind: str, block: ImageBlock | AudioBlock | DocumentBlock, more: di
     return None if block.url is None else {"type": kind, kind: block.url, **more}
 
 
-def _say_content(content: Content, report: Reporter) -> Any:
+def _encode_content(content: Content, report: Reporter) -> Any:
     if content is None or isinstance(content, str):
         return content
     encoded = []
@@ -157,7 +157,7 @@ def _say_content(content: Content, report: Reporter) -> Any:
         if isinstance(block, OpaqueBlock) and block.dialect == API:
             encoded.append(block.value)
             continue
-        part = _say_block(block)
+        part = _encode_block(block)
         if part is None:
             report.lost(type(block).__name__, "the format has no such part")
         else:
@@ -206,8 +206,8 @@ def _decode_result(wire: dict[str, Any], content: Content) -> ToolResultMessage:
     )
 
 
-def _say_result(result: ToolResultMessage, report: Reporter) -> dict[str, Any]:
-    encoded: dict[str, Any] = {"role": "tool", "content": _say_content(result.content, report)}
+def _encode_result(result: ToolResultMessage, report: Reporter) -> dict[str, Any]:
+    encoded: dict[str, Any] = {"role": "tool", "content": _encode_content(result.content, report)}
     encoded["tool_call_id"] = result.tool_call_id
     if result.tool_name is not None:
         encoded["function"] = result.tool_name
@@ -226,36 +226,36 @@ def _decode_call(wire: Any) -> Block:
             arguments=an_object(wire["arguments"], API),
             parse_error=optional(wire.get("parse_error")),
         )
-        return keeping(call, API, wire, _say_call(call))
+        return keeping(call, API, wire, _encode_call(call))
     except (KeyError, TypeError, IndexError, BadWire):
         return OpaqueBlock(dialect=API, value=wire, extra={API: {CALL: True}})
 
 
-def _say_call(call: ToolCall) -> dict[str, Any]:
+def _encode_call(call: ToolCall) -> dict[str, Any]:
     wire: dict[str, Any] = {"id": call.id, "function": call.name, "arguments": call.arguments, "type": "function"}
     return wire if call.parse_error is None else {**wire, "parse_error": call.parse_error}
 
 
-def _say_message(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]:
+def _encode_message(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]:
     (message,) = messages
     match message:
         case AssistantMessage():
             named = {} if message.model is None else {"model": message.model}
-            return {"role": "assistant", **_say_answer(message, report), **named}
+            return {"role": "assistant", **_encode_answer(message, report), **named}
         case ToolResultMessage():
-            return _say_result(message, report)
+            return _encode_result(message, report)
         case _:
             role = "system" if isinstance(message, SystemMessage) else "user"
-            return {"role": role, "content": _say_content(message.content, report)}
+            return {"role": role, "content": _encode_content(message.content, report)}
 
 
-def _say_answer(message: AssistantMessage, report: Reporter) -> dict[str, Any]:
+def _encode_answer(message: AssistantMessage, report: Reporter) -> dict[str, Any]:
     if not isinstance(message.content, tuple):
         return {"content": message.content}
     terms, calls = [], []
     for block in message.content:
         if isinstance(block, ToolCall):
-            calls.append(restored(_say_call(block), block.extra, API))
+            calls.append(restored(_encode_call(block), block.extra, API))
         elif isinstance(block, OpaqueBlock) and block.extra.get(API, {}).get(CALL):
             calls.append(block.value)
         else:
@@ -264,12 +264,12 @@ def _say_answer(message: AssistantMessage, report: Reporter) -> dict[str, Any]:
     if not parts and all(isinstance(block, TextBlock) for block in terms):
         text = "".join(block.text for block in terms if isinstance(block, TextBlock))
         return {"content": text, "tool_calls": calls}
-    encoded = {"content": _say_content(tuple(terms), report)}
+    encoded = {"content": _encode_content(tuple(terms), report)}
     return {**encoded, "tool_calls": calls} if calls else encoded
 
 
 def _records_of() -> Records:
-    return Records(API, _decode_message, _say_message)
+    return Records(API, _decode_message, _encode_message)
 
 
 # --- samples ---------------------------------------------------------------------------------------------------------
@@ -426,7 +426,7 @@ def chat_messages(conversation: Conversation) -> Encoded:
             losses.append(Loss(f"$.messages[{at}]", "message", "no model has read it", "dropped"))
             continue
         report = Reporter(f"$.messages[{at}]")
-        wire = _say_message((entry.message,), report)
+        wire = _encode_message((entry.message,), report)
         # Inspect requires a text or parts, and a message for every error.
         wire["content"] = wire["content"] or ""
         if "error" in wire:

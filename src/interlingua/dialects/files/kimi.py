@@ -120,12 +120,12 @@ class _Log:
                 self._begin(self._step, when)
             case "content.part":
                 for block in _blocks([event.get("part")]):
-                    self._grow(event, block, when)
+                    self._append_block(event, block, when)
             case "tool.call":
                 id, name = optional(event.get("toolCallId")), optional(event.get("name"))
                 if id is not None and name is not None:
                     self._names[id] = name
-                    self._grow(event, a_call(id, name, event.get("args")), when)
+                    self._append_block(event, a_call(id, name, event.get("args")), when)
             case "tool.result":
                 self._result(event, when)
             case "step.end":
@@ -136,7 +136,7 @@ class _Log:
         self._steps[str(step)] = at
         return at
 
-    def _grow(self, event: dict[str, Any], block: Block, when: int | None) -> None:
+    def _append_block(self, event: dict[str, Any], block: Block, when: int | None) -> None:
         step = first(event, "stepUuid") or self._step
         at = self._steps[str(step)] if str(step) in self._steps else self._begin(step, when)
         self._unfinished.setdefault(at, []).append(block)

@@ -344,7 +344,7 @@ class _Encoded:
         self._report = report
         self._names: dict[str, str] = {}
 
-    def say(self, at: int) -> bool:
+    def encode(self, at: int) -> bool:
         """Encodes an entry's message, if the format can hold it."""
         entry = self._entries[at]
         message: Any = entry.message
@@ -459,7 +459,7 @@ def _encode_list(conversation: Conversation, report: Reporter) -> list[dict[str,
         first = [put_back(_system_message(conversation.system), extra_fields)]
     for at, entry in enumerate(conversation.entries):
         report.message = at
-        out.say(at)
+        out.encode(at)
         _report_bookkeeping(entry.message, report)
         alone = not first and len(out.messages) == 1
         if alone and isinstance(entry.message, SystemMessage) and _reads_as_system(out.messages[0][0]):
@@ -698,7 +698,7 @@ class _Canvas:
             if entry.id is not None and entry.id in stands:
                 self._report.lost("entry", "another node has this id")
                 continue
-            if not emitted.say(at):
+            if not emitted.encode(at):
                 if entry.id is not None:
                     stands[entry.id] = parent
                 continue

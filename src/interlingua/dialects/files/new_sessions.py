@@ -91,7 +91,7 @@ def _unsupported(conversation: Conversation, *names: str) -> Iterator[Loss]:
             yield Loss(f"$.{name}", name, "the program that resumes the session has its own", "dropped")
 
 
-def _spoken(conversation: Conversation) -> list[Message]:
+def _messages(conversation: Conversation) -> list[Message]:
     return [message for message in conversation.messages if not isinstance(message, CustomMessage)]
 
 
@@ -105,7 +105,7 @@ def claude_code(conversation: Conversation) -> Encoded:
     session, wire = _Session(conversation), dialect("anthropic-messages")
     lines, losses = Lines(), list(_unsupported(conversation, "system", "tools", "options"))
     parent: str | None = None
-    for at, message in enumerate(_spoken(conversation)):
+    for at, message in enumerate(_messages(conversation)):
         report, when = Reporter(f"$.messages[{at}]"), iso(session.moment(message))
         for number, body in enumerate(_claude_messages(message, at, session, wire, report)):
             own = session.uuid(f"{at}.{number}")
@@ -158,7 +158,7 @@ CODEX_VERSION = "0.50.0"
 def codex_cli(conversation: Conversation) -> Encoded:
     """The header, the settings of the turn, and an item a line; what the screen shows again stands beside it."""
     session, wire = _Session(conversation), dialect("openai-responses")
-    messages = _spoken(conversation)
+    messages = _messages(conversation)
     started = iso(session.moment(messages[0] if messages else None))
     header = {"id": session.id, "timestamp": started, "cwd": session.cwd, "originator": "codex_cli_rs"}
     header |= {"cli_version": CODEX_VERSION, "instructions": text_of(conversation.system) or None, "source": "cli"}
@@ -236,7 +236,7 @@ OPENCODE_VERSION = "1.0.0"
 def opencode(conversation: Conversation) -> Encoded:
     """An exported session: a message for each turn, and a tool part for each call with its result."""
     session, report = _Session(conversation), Reporter()
-    messages = _spoken(conversation)
+    messages = _messages(conversation)
     results = {message.tool_call_id: message for message in messages if isinstance(message, ToolResultMessage)}
     writer = _OpencodeWriter(session, results, report)
     for at, message in enumerate(messages):

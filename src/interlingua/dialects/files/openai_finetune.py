@@ -331,11 +331,11 @@ def _encode_preference(conversation: Conversation) -> Encoded:
     rest = {key: value for key, value in extra_fields.items() if key != PREFERENCE}
     asking = replace(conversation, entries=tuple(asked), head=None, extra={**conversation.extra, API: rest})
     body, losses = _encode_example(asking)
-    encoded = {output: _say_output(tuple(messages)) for output, messages in branches.items()}
+    encoded = {output: _encode_output(tuple(messages)) for output, messages in branches.items()}
     return Encoded(put_back({"input": body, **encoded}, extra_fields[PREFERENCE]), tuple(map(_seen, losses)))
 
 
-def _say_output(messages: tuple[Message, ...]) -> list[Any]:
+def _encode_output(messages: tuple[Message, ...]) -> list[Any]:
     request = Request(model=ModelDescriptor(id=""), context=Context(messages=messages))
     encoded: list[Any] = _wire().encode_request(request, quirks=QUIRKS).body["messages"]
     return encoded

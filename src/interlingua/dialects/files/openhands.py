@@ -197,8 +197,8 @@ class _Reader:
                 content = content_of(inner(event, "llm_message", "content"))
                 answered = inner(event, "llm_message", "role") == "assistant"
                 asked = event.get("source") == "user"
-                spoken: Message = user(content, when, program=not asked)
-                self.messages.append(AssistantMessage(content=content, timestamp=when) if answered else spoken)
+                message: Message = user(content, when, program=not asked)
+                self.messages.append(AssistantMessage(content=content, timestamp=when) if answered else message)
             case "ActionEvent" if id is not None:
                 self._newer_action(event, id, when)
             case "ObservationEvent" | "UserRejectObservation" | "AgentErrorEvent" if id is not None:

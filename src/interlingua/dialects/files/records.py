@@ -123,7 +123,7 @@ def _support() -> SupportTable:
 FIELD_SUPPORT: SupportTable = _support()
 
 Decode = Callable[[dict[str, Any]], Sequence[Message | CustomMessage]]
-Say = Callable[[tuple[Message, ...], Reporter], dict[str, Any]]
+Encode = Callable[[tuple[Message, ...], Reporter], dict[str, Any]]
 Usual = Callable[[dict[str, Any]], tuple[Any, dict[str, Any]] | None]
 
 
@@ -156,19 +156,19 @@ NO_FIELDS = frozenset({"role", "id", "parentId", "parents", "entryExtra"})
 class Records:
     """The two ways between the records of a file and entries.
 
-    `decode` gives the messages in a record (none: it holds no message), `say` the record for them. `keys`
+    `decode` gives the messages in a record (none: it holds no message), `encode` the record for them. `keys`
     are the record's names for its id and for that of its parent, in formats that are trees; if it is a tree of `lines`,
     a record that has an id and says nothing of a parent follows the one before.
 
     `usual` is a short cut for the records that most lines are: the one message of a record whose id and parent are as
-    they should be, and what `residual` would keep of the record. It gives what `decode` and `say` would, or None.
+    they should be, and what `residual` would keep of the record. It gives what `decode` and `encode` would, or None.
     """
 
     def __init__(
         self,
         api: str,
         decode: Decode,
-        say: Say,
+        encode: Encode,
         keys: tuple[str, str] | None = None,
         *,
         lines: bool = False,
@@ -176,7 +176,7 @@ class Records:
     ) -> None:
         self._api = api
         self._decode = decode
-        self._say = say
+        self._encode = encode
         self._keys = keys
         self._lines = lines
         self._usual = usual
@@ -220,7 +220,7 @@ class Records:
             messages = tuple(self._decode(record))
             if not messages or any(isinstance(message, CustomMessage) for message in messages):
                 return None
-            encoded = self._say(messages, QUIET)  # type: ignore[arg-type]
+            encoded = self._encode(messages, QUIET)  # type: ignore[arg-type]
         except (InterlinguaError, KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError):
             return None
         extra_fields = residual(record, {**self._place(*self._ids(record)), **encoded})
@@ -239,7 +239,7 @@ class Records:
         named = tuple(map(self._name, messages))
         if all(one is other for one, other in zip(named, messages, strict=True)):
             return messages
-        return named if same(self._say(named, QUIET), encoded) else messages
+        return named if same(self._encode(named, QUIET), encoded) else messages
 
     def _name(self, message: Message) -> Message:
         if not isinstance(message, ToolResultMessage) or message.tool_name is not None:
@@ -317,7 +317,7 @@ class Records:
 
     def _written(self, group: list[Entry], report: Reporter) -> dict[str, Any]:
         first: Any = group[0].message
-        encoded = dict(first.fields) if isinstance(first, CustomMessage) else self._say(_spoken(group), report)
+        encoded = dict(first.fields) if isinstance(first, CustomMessage) else self._encode(_messages_of(group), report)
         return put_back({**self._place(group[-1].id, group[0].parent_id), **encoded}, group[0].extra.get(self._api, {}))
 
 
@@ -330,7 +330,7 @@ def _unreported(conversation: Conversation, system: bool) -> Iterator[Loss]:
         yield Loss("$.options", "options", "a file of this format does not hold the options of a call", "dropped")
 
 
-def _spoken(group: list[Entry]) -> tuple[Message, ...]:
+def _messages_of(group: list[Entry]) -> tuple[Message, ...]:
     return tuple(entry.message for entry in group)
 
 

@@ -156,7 +156,7 @@ class _Reader:
             id, name = (call.id, call.name) if call else (self._mint(), None)
             message = ToolResultMessage(tool_call_id=id, tool_name=name, content=value, is_error=False)
         else:
-            message = _SPOKEN[kind](content=value)
+            message = _MESSAGES[kind](content=value)
         extra_fields = residual(turn, {"from": kind, "value": value})
         self.entries.append(Entry(message=with_residual(message, API, **extra_fields) if extra_fields else message))
         return None
@@ -201,8 +201,8 @@ class _Reader:
         self.entries.append(Entry(message=custom, extra={API: {OWN: True, **extra_fields}}))
 
 
-_SPOKEN: dict[str, Any] = {"human": UserMessage, "gpt": AssistantMessage, "system": SystemMessage}
-_PLAIN: dict[str, Any] = {kind: message(content=None) for kind, message in _SPOKEN.items()}
+_MESSAGES: dict[str, Any] = {"human": UserMessage, "gpt": AssistantMessage, "system": SystemMessage}
+_PLAIN: dict[str, Any] = {kind: message(content=None) for kind, message in _MESSAGES.items()}
 
 
 def _is_call(item: Any) -> bool:
@@ -222,7 +222,7 @@ def _call_text(calls: tuple[Block, ...]) -> str:
 # --- turns: ours to theirs -------------------------------------------------------------------------------------------
 
 
-def _say_turns(message: Message) -> Iterator[dict[str, Any]]:
+def _encode_turns(message: Message) -> Iterator[dict[str, Any]]:
     extra_fields = message.extra.get(API, {}) if message.extra else {}
     if not isinstance(message, AssistantMessage):
         kind = "human" if isinstance(message, UserMessage) else "observation"
@@ -274,11 +274,11 @@ def _decode_tool(wire: Any) -> ToolSpec:
         strict=flag(inner.get("strict")) if wrapped else None,
         extra={API: {AS: "function"}} if wrapped else {},
     )
-    extra_fields = residual(wire, _say_tool(tool))
+    extra_fields = residual(wire, _encode_tool(tool))
     return with_residual(tool, API, **extra_fields) if extra_fields else tool
 
 
-def _say_tool(spec: ToolSpec) -> Any:
+def _encode_tool(spec: ToolSpec) -> Any:
     if spec.dialect == API:
         return spec.value
     tool: dict[str, Any] = {"name": spec.name}
@@ -293,8 +293,8 @@ def _say_tool(spec: ToolSpec) -> Any:
     return restored({"type": "function", "function": tool}, spec.extra, API)
 
 
-def _say_tools(specs: tuple[ToolSpec, ...], listed: bool) -> Any:
-    encoded = [_say_tool(spec) for spec in specs if spec.dialect in (None, API)]
+def _encode_tools(specs: tuple[ToolSpec, ...], listed: bool) -> Any:
+    encoded = [_encode_tool(spec) for spec in specs if spec.dialect in (None, API)]
     return encoded if listed else jsontext.compact(encoded)
 
 
@@ -353,7 +353,7 @@ def decode(data: Any) -> Conversation:
         known = (*known, "images") if pictures else known
         extra_fields = residual({key: value for key, value in wire.items() if key not in known}, {})
     else:
-        encoded, _ = _say(conversation)
+        encoded, _ = _encode(conversation)
         # Lists keep their own residuals, item by item.
         lists = [
             key for key in ("conversations", "tools", "images") if isinstance(encoded.get(key), list) and key in wire
@@ -419,7 +419,7 @@ def encode(conversation: Conversation) -> Encoded:
             return Encoded([paired.body], paired.losses) if SET in conversation.extra[API] else paired
         except Unsupported:  # it has grown: the turns of this format say what the pairs do not
             conversation = replace(conversation, extra={k: v for k, v in conversation.extra.items() if k != API})
-    encoded, places = _say(conversation)
+    encoded, places = _encode(conversation)
     extra_fields = conversation.extra.get(API, {})
     body: Any = put_back(encoded, extra_fields)
     if extra_fields.get(BARE) and body.keys() == {"conversations"}:
@@ -436,7 +436,7 @@ def _answers_to(entry: Entry) -> Any:
     return entry.extra.get(API, {}).get(ANSWER) if isinstance(entry.message, AssistantMessage) else None
 
 
-def _say(conversation: Conversation) -> tuple[dict[str, Any], list[int]]:
+def _encode(conversation: Conversation) -> tuple[dict[str, Any], list[int]]:
     """The encoded set, and which messages are in it."""
     extra_fields = conversation.extra.get(API, {})
     turns: list[dict[str, Any]] = []
@@ -454,9 +454,9 @@ def _say(conversation: Conversation) -> tuple[dict[str, Any], list[int]]:
     for at, entry in enumerate(path):
         message: Any = entry.message
         if two and entry is path[-1]:
-            encoded |= {name: next(_say_turns(answers[name].message)) for name in ANSWERS}
+            encoded |= {name: next(_encode_turns(answers[name].message)) for name in ANSWERS}
         elif not isinstance(message, CustomMessage):
-            turns += _say_turns(message)
+            turns += _encode_turns(message)
         elif entry.extra.get(API, {}).get(OWN):
             turns.append(put_back(dict(message.fields), entry.extra[API]))
         else:
@@ -468,7 +468,7 @@ def _say(conversation: Conversation) -> tuple[dict[str, Any], list[int]]:
     if files:
         encoded["images"] = files
     if conversation.tools is not None:
-        encoded["tools"] = _say_tools(conversation.tools, bool(extra_fields.get(LISTED)))
+        encoded["tools"] = _encode_tools(conversation.tools, bool(extra_fields.get(LISTED)))
     return encoded, places
 
 
@@ -480,8 +480,8 @@ def detect(value: Any) -> str | None:
         return paired_turns.SHAPE
     if not isinstance(turns, list) or not turns:
         return None
-    spoken = all(isinstance(turn, dict) and "from" in turn and "value" in turn for turn in turns)
-    return "turns with `from` and `value`" if spoken else None
+    are_turns = all(isinstance(turn, dict) and "from" in turn and "value" in turn for turn in turns)
+    return "turns with `from` and `value`" if are_turns else None
 
 
 FORMAT = FileFormat(name="sharegpt", codec=sys.modules[__name__], detect=detect, split=split)

@@ -120,7 +120,7 @@ def _decode_part(part: Any) -> Block:
     try:
         block = _block_in(part)
         if block is not None:
-            encoded = _say_part(block)
+            encoded = _encode_part(block)
             extra_fields = None if encoded is None else residual(part, encoded)
             if extra_fields is not None:
                 return with_residual(block, API, **extra_fields) if extra_fields else block
@@ -159,7 +159,7 @@ def _decode_file(mime: str, url: str, name: str | None) -> Block:
     return DocumentBlock(mime_type=mime, title=name, **fields)
 
 
-def _say_part(block: Block) -> dict[str, Any] | None:
+def _encode_part(block: Block) -> dict[str, Any] | None:
     """A part without its residual; None where the format has none for it."""
     match block:
         case TextBlock():
@@ -172,12 +172,12 @@ def _say_part(block: Block) -> dict[str, Any] | None:
                 encoded["providerMetadata"] = {"anthropic": {key: block.thinking_signature}}
             return encoded
         case ImageBlock() | AudioBlock() | DocumentBlock() if block.mime_type is not None:
-            return _say_file(block, block.mime_type)
+            return _encode_file(block, block.mime_type)
         case _:
             return None
 
 
-def _say_file(block: ImageBlock | AudioBlock | DocumentBlock, mime: str) -> dict[str, Any] | None:
+def _encode_file(block: ImageBlock | AudioBlock | DocumentBlock, mime: str) -> dict[str, Any] | None:
     url = block.url if block.data is None else f"data:{mime};base64,{block.data}"
     if url is None:
         return None
@@ -185,10 +185,10 @@ def _say_file(block: ImageBlock | AudioBlock | DocumentBlock, mime: str) -> dict
     return {"type": "file", "mediaType": mime, "url": url, **({} if title is None else {"filename": title})}
 
 
-def _say_block(block: Block) -> Any:
+def _encode_block(block: Block) -> Any:
     if isinstance(block, OpaqueBlock) and block.dialect == API:
         return block.value
-    encoded = _say_part(block)
+    encoded = _encode_part(block)
     return None if encoded is None else restored(encoded, block.extra, API)
 
 
@@ -224,7 +224,7 @@ def _decode_invocation(
         results = [_decode_output(inner[output], call)]
     elif state == "output-error" and not old and isinstance(inner.get("errorText"), str):
         results = [ToolResultMessage(tool_call_id=id, tool_name=name, content=inner["errorText"], is_error=True)]
-    extra_fields = residual(whole, _say_call(call, results[0] if results else None))
+    extra_fields = residual(whole, _encode_call(call, results[0] if results else None))
     return (with_residual(call, API, **extra_fields) if extra_fields else call), results
 
 
@@ -237,7 +237,7 @@ def _decode_output(output: Any, call: ToolCall) -> ToolResultMessage:
         extra_fields = {MCP: residual(output, {"content": output["content"]})}
         blocks = tuple(map(_decode_mcp, output["content"]))
         read = with_residual(replace(result, content=blocks), API, **extra_fields)
-        if same(_say_output(read), output):
+        if same(_encode_output(read), output):
             return read
     return replace(result, content=jsontext.compact(output), details=output)
 
@@ -249,10 +249,12 @@ def _decode_mcp(item: Any) -> Block:
         block = TextBlock(text=item["text"])
     elif kind in ("image", "audio") and isinstance(item.get("data"), str) and isinstance(item.get("mimeType"), str):
         block = (ImageBlock if kind == "image" else AudioBlock)(data=item["data"], mime_type=item["mimeType"])
-    return OpaqueBlock(dialect=API, value=item) if block is None else keeping(block, API, item, _say_mcp(block) or {})
+    return (
+        OpaqueBlock(dialect=API, value=item) if block is None else keeping(block, API, item, _encode_mcp(block) or {})
+    )
 
 
-def _say_mcp(block: Block) -> dict[str, Any] | None:
+def _encode_mcp(block: Block) -> dict[str, Any] | None:
     match block:
         case TextBlock():
             return {"type": "text", "text": block.text}
@@ -263,14 +265,14 @@ def _say_mcp(block: Block) -> dict[str, Any] | None:
             return None
 
 
-def _say_output(result: ToolResultMessage) -> Any:
+def _encode_output(result: ToolResultMessage) -> Any:
     if isinstance(result.content, tuple):
         items = []
         for block in result.content:
             if isinstance(block, OpaqueBlock) and block.dialect == API:
                 items.append(block.value)
                 continue
-            item = _say_mcp(block)
+            item = _encode_mcp(block)
             if item is not None:
                 items.append(restored(item, block.extra, API))
         return put_back({"content": items}, result.extra.get(API, {}).get(MCP, {}))
@@ -279,7 +281,7 @@ def _say_output(result: ToolResultMessage) -> Any:
     return result.content
 
 
-def _say_call(call: ToolCall, result: Message | None) -> dict[str, Any]:
+def _encode_call(call: ToolCall, result: Message | None) -> dict[str, Any]:
     """A tool's part without its residual."""
     kind = call.extra.get(API, {}).get(AS) or f"tool-{call.name}"
     given = result if isinstance(result, ToolResultMessage) else None
@@ -288,7 +290,7 @@ def _say_call(call: ToolCall, result: Message | None) -> dict[str, Any]:
         inner = (
             {"state": "call", **fields}
             if given is None
-            else {"state": "result", **fields, "result": _say_output(given)}
+            else {"state": "result", **fields, "result": _encode_output(given)}
         )
         return inner if kind == OLD else {"type": kind, "toolInvocation": inner}
     encoded: dict[str, Any] = {"type": kind, "toolCallId": call.id}
@@ -298,7 +300,7 @@ def _say_call(call: ToolCall, result: Message | None) -> dict[str, Any]:
         return {**encoded, "state": "input-available", "input": call.arguments}
     if given.is_error:
         return {**encoded, "state": "output-error", "input": call.arguments, "errorText": text_of(given.content)}
-    return {**encoded, "state": "output-available", "input": call.arguments, "output": _say_output(given)}
+    return {**encoded, "state": "output-available", "input": call.arguments, "output": _encode_output(given)}
 
 
 # --- messages --------------------------------------------------------------------------------------------------------
@@ -375,21 +377,21 @@ def _decode_old(wire: dict[str, Any]) -> list[Any]:
     return [answer, *(result for _, results in read for result in results)]
 
 
-def _say_message(messages: tuple[Message, ...], _: Reporter = QUIET) -> dict[str, Any]:
+def _encode_message(messages: tuple[Message, ...], _: Reporter = QUIET) -> dict[str, Any]:
     """One UI message of one message of ours, or of the steps of a turn."""
     first = messages[0]
     if first.extra.get(API, {}).get(OLD):
-        return _say_old(messages)
-    role, parts = _say_parts(messages)
+        return _encode_old(messages)
+    role, parts = _encode_parts(messages)
     text = {"content": _text_in(parts)} if first.extra.get(API, {}).get(TEXT) else {}
     return {"role": role, **text, "parts": parts}
 
 
-def _say_parts(messages: tuple[Message, ...]) -> tuple[str, list[Any]]:
+def _encode_parts(messages: tuple[Message, ...]) -> tuple[str, list[Any]]:
     first = messages[0]
     if not isinstance(first, AssistantMessage | ToolResultMessage):
         role = "user" if isinstance(first, UserMessage) else "system"
-        return role, _say_blocks(first.content, {})
+        return role, _encode_blocks(first.content, {})
     results = {m.tool_call_id: m for m in reversed(messages) if isinstance(m, ToolResultMessage)}
     parts: list[Any] = []
     for at, message in enumerate(messages):
@@ -397,7 +399,7 @@ def _say_parts(messages: tuple[Message, ...]) -> tuple[str, list[Any]]:
             begun = message.extra.get(API, {}).get(STEP) if message.extra else None
             if begun is not None or at:
                 parts.append(put_back(dict(_START), begun or {}))
-            parts += _say_blocks(_signed(message), results)
+            parts += _encode_blocks(_signed(message), results)
     return "assistant", parts
 
 
@@ -413,33 +415,33 @@ def _signed(message: AssistantMessage) -> Content:
     )
 
 
-def _say_blocks(content: Content, results: dict[str, ToolResultMessage]) -> list[Any]:
+def _encode_blocks(content: Content, results: dict[str, ToolResultMessage]) -> list[Any]:
     encoded = []
     for block in blocks_of(content):
         if isinstance(block, ToolCall):
-            encoded.append(restored(_say_call(block, results.pop(block.id, None)), block.extra, API))
+            encoded.append(restored(_encode_call(block, results.pop(block.id, None)), block.extra, API))
             continue
-        part = _say_block(block)
+        part = _encode_block(block)
         if part is not None or (isinstance(block, OpaqueBlock) and block.dialect == API):
             encoded.append(part)
     return encoded
 
 
-def _say_old(messages: tuple[Message, ...]) -> dict[str, Any]:
+def _encode_old(messages: tuple[Message, ...]) -> dict[str, Any]:
     first = messages[0]
     if not isinstance(first, AssistantMessage):
         return {"role": "user" if isinstance(first, UserMessage) else "system", "content": text_of(first.content)}
     results = {m.tool_call_id: m for m in reversed(messages) if isinstance(m, ToolResultMessage)}
     tools = tuple(block for block in blocks_of(first.content) if not isinstance(block, TextBlock))
     encoded: dict[str, Any] = {"role": "assistant", "content": text_of(first.content)}
-    return {**encoded, "toolInvocations": _say_blocks(tools, results)} if tools else encoded
+    return {**encoded, "toolInvocations": _encode_blocks(tools, results)} if tools else encoded
 
 
 # --- chats -----------------------------------------------------------------------------------------------------------
 
 
 def _records_of() -> Records:
-    return Records(API, _decode_message, _say_message)
+    return Records(API, _decode_message, _encode_message)
 
 
 @reading(API)
@@ -481,7 +483,7 @@ def encode(conversation: Conversation) -> Encoded:
     encoded: list[dict[str, Any]] = []
     places: list[int] = []
     if conversation.system is not None:
-        encoded.append(_say_system(conversation.system, extra_fields.get(SYSTEM)))
+        encoded.append(_encode_system(conversation.system, extra_fields.get(SYSTEM)))
     for turn in _turns(conversation):
         group = [(at, entry) for at, entry in turn if _is_encoded(entry.message, turn)]
         if not group:
@@ -492,17 +494,17 @@ def encode(conversation: Conversation) -> Encoded:
             wire = dict(first.fields)
         else:
             named = {} if beside.get(RECORD) else {"id": f"msg-{len(encoded)}"}
-            wire = {**named, **_say_message(tuple(entry.message for _, entry in group))}
+            wire = {**named, **_encode_message(tuple(entry.message for _, entry in group))}
         encoded.append(put_back(wire, beside))
         places += [at for at, _ in group]
     body: Any = put_back({"messages": encoded}, extra_fields) if extra_fields.get(CHAT) else encoded
     return Encoded(body, losses_of(conversation, places, lambda: decode(body), FIELD_SUPPORT, API))
 
 
-def _say_system(system: System, extra_fields: dict[str, Any] | None) -> dict[str, Any]:
+def _encode_system(system: System, extra_fields: dict[str, Any] | None) -> dict[str, Any]:
     if extra_fields and extra_fields.get(OLD):
         return put_back({"role": "system", "content": text_of(system)}, extra_fields)
-    encoded = {"role": "system", "parts": _say_blocks(system, {})}
+    encoded = {"role": "system", "parts": _encode_blocks(system, {})}
     return put_back(encoded, extra_fields) if extra_fields is not None else {"id": "msg-0", **encoded}
 
 

@@ -364,21 +364,21 @@ def _merge_metadata(known: dict[str, Any], candidate: dict[str, Any]) -> None:
     """Merges the known metadata into `candidate`, which will replace it."""
     for key in _SOURCES:
         if key in known and key in candidate:
-            candidate[key] = _grown(known[key], candidate[key], repeats=True)
+            candidate[key] = _merged(known[key], candidate[key], repeats=True)
     if "logprobsResult" in known and "logprobsResult" in candidate:
-        candidate["logprobsResult"] = _grown(known["logprobsResult"], candidate["logprobsResult"], repeats=False)
+        candidate["logprobsResult"] = _merged(known["logprobsResult"], candidate["logprobsResult"], repeats=False)
     if "finishReason" in candidate and candidate["finishReason"] is None:
         candidate["finishReason"] = known.get("finishReason")
 
 
-def _grown(before: Any, after: Any, *, repeats: bool) -> Any:
+def _merged(before: Any, after: Any, *, repeats: bool) -> Any:
     """Merges objects by key and appends lists, unless (`repeats`) the later list starts with the earlier one.
 
     In place, so that received data are not copied for each fragment.
     """
     if isinstance(before, dict) and isinstance(after, dict):
         for key, value in after.items():
-            before[key] = _grown(before[key], value, repeats=repeats) if key in before else value
+            before[key] = _merged(before[key], value, repeats=repeats) if key in before else value
         return before
     if isinstance(before, list) and isinstance(after, list):
         if repeats and len(before) <= len(after) and after[: len(before)] == before:

@@ -21,13 +21,13 @@ from ..residual import (
     Mint,
     an_object,
     decode_tools,
+    encode_tools,
     fields_of,
     keeping,
     optional,
     own_path,
     residual_of,
     restored,
-    say_tools,
     strings,
     with_residual,
 )
@@ -151,7 +151,7 @@ def _encode_body(request: Request, report: Reporter) -> dict[str, Any]:
     if context.system is not None:
         body["system_instruction"] = _encode_system(context.system, report)
     if context.tools is not None:
-        body["tools"] = say_tools(context.tools, API, _encode_tool, report)
+        body["tools"] = encode_tools(context.tools, API, _encode_tool, report)
     config = _encode_config(options, report)
     if config:
         body["generation_config"] = config

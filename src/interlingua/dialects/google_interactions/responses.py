@@ -278,7 +278,7 @@ class StreamDecoder(Decoder):
         kind = value.get("event_type") or frame.event
         kind = _RENAMED.get(kind, kind)
         if kind == "step.delta":
-            self._grow(value["index"], value["delta"])
+            self._append_delta(value["index"], value["delta"])
         elif kind in _HANDLERS:
             _HANDLERS[kind](self, value)
         elif "event_type" in value:
@@ -321,7 +321,7 @@ class StreamDecoder(Decoder):
             (block,) = decode_step(empty, self._ids)
             self._record.open(index, block)
 
-    def _grow(self, index: Any, delta: dict[str, Any]) -> None:
+    def _append_delta(self, index: Any, delta: dict[str, Any]) -> None:
         step, kind = self._open.get(index), delta.get("type")
         if step is None:  # the start of the step is missing
             self._open_step({"index": index, "step": {"type": _STARTS.get(str(kind), kind)}})
@@ -352,17 +352,23 @@ class StreamDecoder(Decoder):
         kind = fields_of(item).get("type")
         if kind in ("text_annotation", "text_annotation_delta"):
             item, kind = {"type": "text", "text": "", "annotations": item.get("annotations") or []}, "text"
-        if apart or step.item is None or not _grows(item) or step.item.get("type") != kind or not _grows(step.item):
+        if (
+            apart
+            or step.item is None
+            or not _accumulates(item)
+            or step.item.get("type") != kind
+            or not _accumulates(step.item)
+        ):
             self._begin_content(index, step, item)
             return
-        grown = step.item
+        merged = step.item
         if kind == "text":
             self._record.delta((index, step.items), item["text"])
             if "annotations" in item:
-                grown["annotations"] = [*grown.get("annotations", ()), *item["annotations"]]
+                merged["annotations"] = [*merged.get("annotations", ()), *item["annotations"]]
         else:
             step.pieces.append(item["data"])
-        grown |= {key: value for key, value in item.items() if key not in ("text", "data", "annotations")}
+        merged |= {key: value for key, value in item.items() if key not in ("text", "data", "annotations")}
 
     def _begin_content(self, index: Any, step: _Step, item: Any) -> None:
         self._close_content(index, step)
@@ -370,7 +376,7 @@ class StreamDecoder(Decoder):
         step.item, step.other = (dict(item), ()) if isinstance(item, dict) else ({}, (item,))
         shared = {API: {SHARED: True}} if step.items > 1 else {}
         key = (index, step.items)
-        if not _grows(step.item):
+        if not _accumulates(step.item):
             self._record.open(key, decode_content(item))
         elif step.item["type"] == "text":
             self._record.open(key, TextBlock(text="", extra=shared))
@@ -384,7 +390,7 @@ class StreamDecoder(Decoder):
         if item is None:
             return
         key = (index, step.items)
-        if item.get("type") == "text" and _grows(item):
+        if item.get("type") == "text" and _accumulates(item):
             item["text"] = self._record.text(key)
         elif len(step.pieces) > 1:
             item["data"] = joined_base64(step.pieces)
@@ -473,7 +479,7 @@ _HANDLERS = {
 }
 
 
-def _grows(item: Mapping[str, Any]) -> bool:
+def _accumulates(item: Mapping[str, Any]) -> bool:
     """Whether a content comes in fragments."""
     return isinstance(item.get(_PIECES.get(item.get("type"), "")), str)
 

@@ -76,6 +76,7 @@ from ..residual import (
     decode_tools,
     each,
     encode_time,
+    encode_tools,
     fields_of,
     keeping,
     keeping_response,
@@ -90,7 +91,6 @@ from ..residual import (
     residual,
     residual_of,
     restored,
-    say_tools,
     whole,
     with_residual,
 )
@@ -114,7 +114,7 @@ WIRE_STOP_REASONS = {"stop": "stop", "toolUse": "stop", "length": "length", "err
 UNEVEN: tuple[str, ...] = ()  # streamed and whole answers have the same fields
 
 _WHOLE = "the wire has one text, one thinking, pictures and calls, in this order"
-_NO_WORD = "this wire has no such block"
+_NO_BLOCK = "this wire has no such block"
 FIELD_SUPPORT: SupportTable = {
     **kept("TextBlock.text"),
     **dropped("TextBlock.text_signature TextBlock.citations TextBlock.cache"),
@@ -128,22 +128,22 @@ FIELD_SUPPORT: SupportTable = {
     **dropped("ImageBlock.detail ImageBlock.cache"),
     **some(
         "AudioBlock.data AudioBlock.mime_type AudioBlock.url AudioBlock.file_id AudioBlock.transcript AudioBlock.cache",
-        _NO_WORD,
+        _NO_BLOCK,
     ),
     **some(
         "DocumentBlock.data DocumentBlock.mime_type DocumentBlock.text DocumentBlock.url DocumentBlock.file_id"
         " DocumentBlock.title DocumentBlock.context DocumentBlock.citations DocumentBlock.cache",
-        _NO_WORD,
+        _NO_BLOCK,
     ),
     **some("ToolCall.id", "no id is sent where none is known"),
     **kept("ToolCall.name ToolCall.arguments"),
     **some("ToolCall.arguments_text ToolCall.parse_error", "only calls in OpenAI's shape have arguments as text"),
     **dropped("ToolCall.thought_signature ToolCall.cache"),
-    **some("ServerToolCall.id ServerToolCall.name ServerToolCall.arguments ServerToolCall.cache", _NO_WORD),
+    **some("ServerToolCall.id ServerToolCall.name ServerToolCall.arguments ServerToolCall.cache", _NO_BLOCK),
     **some(
         "ServerToolResult.tool_call_id ServerToolResult.tool_name ServerToolResult.dialect ServerToolResult.content"
         " ServerToolResult.is_error ServerToolResult.cache",
-        _NO_WORD,
+        _NO_BLOCK,
     ),
     **some("OpaqueBlock.dialect OpaqueBlock.value", "only what this wire signed"),
     **some(
@@ -315,7 +315,7 @@ class _Parts:
             case ThinkingBlock():
                 report.lost("thinking", "redacted thinking has no text")
             case _:
-                report.lost(type(block).__name__, _NO_WORD)
+                report.lost(type(block).__name__, _NO_BLOCK)
 
     def encoded(self) -> dict[str, Any]:
         wire: dict[str, Any] = {"content": "".join(self.texts)}
@@ -621,7 +621,7 @@ def encode_request(request: Request, report: Reporter, quirks: Quirks) -> dict[s
     elif body["messages"] and _is_prompt(body["messages"][0]):
         report_first_system(report)
     if context.tools is not None:
-        body["tools"] = say_tools(context.tools, API, lambda spec: encode_function_tool(spec, API), report)
+        body["tools"] = encode_tools(context.tools, API, lambda spec: encode_function_tool(spec, API), report)
     _encode_options(body, options, request.model.context_window, report)
     return restored(body, request.extra, API)
 
@@ -791,7 +791,7 @@ class StreamDecoder(Decoder):
         self._ids = Ids(self._mint)
         self._shell: dict[str, Any] = {}  # the wire's answer without its message
         self._message: dict[str, Any] = {}  # the wire's message without accumulating fields
-        self._grows: tuple[str, int] | None = None  # the key of the open block: its kind, and a number
+        self._open_key: tuple[str, int] | None = None  # the key of the open block: its kind, and a number
         self._calls: list[Any] = []
         self._pictures: list[Any] = []
         self._logprobs: list[Any] = []
@@ -802,9 +802,14 @@ class StreamDecoder(Decoder):
         if message and value.get("done") is False and len(message) == 2 and "role" in message:
             text = message.get("content")
             # Fast path: a chunk with only more text for the open block.
-            grows = self._grows
-            if text and grows and grows[0] is _TEXT and len(value) == 2 + ("model" in value) + ("created_at" in value):
-                self._record.delta(grows, text)
+            open_key = self._open_key
+            if (
+                text
+                and open_key
+                and open_key[0] is _TEXT
+                and len(value) == 2 + ("model" in value) + ("created_at" in value)
+            ):
+                self._record.delta(open_key, text)
                 return
         self._chunk(value, message)
 
@@ -814,7 +819,7 @@ class StreamDecoder(Decoder):
             return
         self._note_envelope(value)
         if message is not None:
-            self._grow(dict(message))
+            self._append_delta(dict(message))
         if value.get("done") is True:
             self._finish()
 
@@ -830,12 +835,12 @@ class StreamDecoder(Decoder):
             self._record.note(**_decode_envelope(self._shell, self._given))
             self._record.begin()
 
-    def _grow(self, message: dict[str, Any]) -> None:
+    def _append_delta(self, message: dict[str, Any]) -> None:
         field, text = _thinking_field(message), message.get("content")
         if field is not None:
-            self._go_on(_THINKING, message[field], _thought("", field))
+            self._append_text(_THINKING, message[field], _thought("", field))
         if text:
-            self._go_on(_TEXT, text, TextBlock(text=""))
+            self._append_text(_TEXT, text, TextBlock(text=""))
         for block in _decode_pictures(message.get("images")):
             self._come(block, self._pictures)
         calls = message.get("tool_calls")
@@ -844,18 +849,18 @@ class StreamDecoder(Decoder):
         self._message = {**self._message, **{key: given for key, given in message.items() if key not in _ACCUMULATING}}
         self._last = message
 
-    def _go_on(self, kind: str, text: str, block: Block) -> None:
+    def _append_text(self, kind: str, text: str, block: Block) -> None:
         """Adds a delta; a delta of the other kind closes the open block, so that the order is kept."""
-        if self._grows is None or self._grows[0] is not kind:
+        if self._open_key is None or self._open_key[0] is not kind:
             self._end_growth()
-            self._grows = (kind, len(self._record.content))
-            self._record.open(self._grows, block)
-        self._record.delta(self._grows, text)
+            self._open_key = (kind, len(self._record.content))
+            self._record.open(self._open_key, block)
+        self._record.delta(self._open_key, text)
 
     def _end_growth(self) -> None:
-        if self._grows is not None:
-            self._record.close(self._grows)
-            self._grows = None
+        if self._open_key is not None:
+            self._record.close(self._open_key)
+            self._open_key = None
 
     def _come(self, block: Block, sort: list[Any]) -> None:
         """Adds a whole block."""
@@ -874,8 +879,10 @@ class StreamDecoder(Decoder):
     def _whole(self, blocks: tuple[Block, ...]) -> dict[str, Any]:
         emitted = _encode_blocks(blocks, QUIET).encoded()
         last = self._last
-        grown = {key: emitted.get(key) or last.get(key) for key in _ACCUMULATING if emitted.get(key) or key in last}
-        wire = {**self._shell, "message": {**self._message, **grown}}
+        accumulated = {
+            key: emitted.get(key) or last.get(key) for key in _ACCUMULATING if emitted.get(key) or key in last
+        }
+        wire = {**self._shell, "message": {**self._message, **accumulated}}
         return {**wire, "logprobs": self._logprobs} if self._logprobs else wire
 
 

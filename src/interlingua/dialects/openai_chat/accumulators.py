@@ -23,7 +23,7 @@ class Pieces(list[str]):
     """The fragments of a string."""
 
 
-def grow(known: dict[str, Any], delta: dict[str, Any], accumulator: Iterable[str]) -> None:
+def merge_delta(known: dict[str, Any], delta: dict[str, Any], accumulator: Iterable[str]) -> None:
     """Merges a delta: strings under these names are appended, lists joined by `index`, other values replaced."""
     for key, value in delta.items():
         before = known.get(key)
@@ -33,20 +33,20 @@ def grow(known: dict[str, Any], delta: dict[str, Any], accumulator: Iterable[str
             else:
                 known[key] = Pieces([str(before), value])
         elif isinstance(value, dict) and isinstance(before, dict):
-            grow(before, value, accumulator)
+            merge_delta(before, value, accumulator)
         elif isinstance(value, list) and isinstance(before, list):
             for item in value:
-                _grow_item(before, item, accumulator)
+                _merge_item(before, item, accumulator)
         elif key not in known or (value is not None and not (value == "" and before)):
             known[key] = value
 
 
-def _grow_item(known: list[Any], item: Any, accumulator: Iterable[str]) -> None:
+def _merge_item(known: list[Any], item: Any, accumulator: Iterable[str]) -> None:
     index = item.get("index") if isinstance(item, dict) else None
     if index is not None:
         for other in reversed(known):
             if isinstance(other, dict) and other.get("index") == index:
-                grow(other, item, accumulator)
+                merge_delta(other, item, accumulator)
                 return
     known.append(item)
 
@@ -251,9 +251,9 @@ class CallAccumulator:
 
     def whole(self) -> dict[str, Any]:
         """The call as in a whole answer."""
-        for kind, grown in (("function", "arguments"), ("custom", "input")):
+        for kind, field in (("function", "arguments"), ("custom", "input")):
             if kind in self.wire and self.pieces:
-                return {**self.wire, kind: {**self.wire[kind], grown: "".join(self.pieces)}}
+                return {**self.wire, kind: {**self.wire[kind], field: "".join(self.pieces)}}
         return self.wire
 
 
@@ -295,8 +295,8 @@ class DetailReader:
         if kind not in DETAIL_DECODERS:
             self._begin(OpaqueBlock(dialect=API, value={DETAILS: [detail]}))
             return
-        grown = TEXTS.get(kind, "data")
-        text = detail.get(grown)
+        field = TEXTS.get(kind, "data")
+        text = detail.get(field)
         text = text if isinstance(text, str) else ""
         index = detail.get("index")
         place = (kind, index if isinstance(index, (int, str)) else None)
@@ -304,18 +304,18 @@ class DetailReader:
         if key is not None and self._is_other(key, detail):
             key = None
         if key is None:
-            if grown == "text" and self._takes_over(text):
+            if field == "text" and self._takes_over(text):
                 key = self._block.key
                 self._wires[key] = {}
             else:
-                key = self._begin(decode_detail({**detail, grown: ""}, len(self.numbers)))
-                self._add(key, grown, text)
+                key = self._begin(decode_detail({**detail, field: ""}, len(self.numbers)))
+                self._add(key, field, text)
             self._keys[place] = key
         else:
-            self._add(key, grown, text)
+            self._add(key, field, text)
         known = self._wires[key]
         for name, value in detail.items():
-            if name not in known or (name != grown and value):
+            if name not in known or (name != field and value):
                 known[name] = value
 
     def _begin(self, block: Block) -> int:
@@ -327,8 +327,8 @@ class DetailReader:
             self._record.close(key, block)
         return key
 
-    def _add(self, key: int, grown: str, text: str) -> None:
-        if grown == "data":
+    def _add(self, key: int, field: str, text: str) -> None:
+        if field == "data":
             self._wires[key].setdefault(PIECES, []).append(text)
         else:
             self._record.delta(key, text)
@@ -358,10 +358,10 @@ class DetailReader:
     def finished(self, key: int) -> Block:
         """The block of an entry, decoded as in a whole answer."""
         wire = {name: value for name, value in self._wires[key].items() if name != PIECES}
-        grown = TEXTS.get(wire["type"], "data")
+        field = TEXTS.get(wire["type"], "data")
         pieces = self._wires[key].get(PIECES)
-        if grown in wire and isinstance(wire[grown], str):
-            wire[grown] = self._record.text(key) if pieces is None else "".join(pieces)
+        if field in wire and isinstance(wire[field], str):
+            wire[field] = self._record.text(key) if pieces is None else "".join(pieces)
         return decode_detail(wire, self.numbers[key])
 
     def mark_repeats(self, content: tuple[Block, ...], marks: dict[str, Any], compat: Compat) -> None:

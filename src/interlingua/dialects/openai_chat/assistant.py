@@ -28,9 +28,9 @@ from .content import (
     encode_call,
     encode_citation,
     encode_part,
+    encode_part_unreported,
     is_blank,
     json_name,
-    say_part,
     signed,
     sourced,
 )
@@ -300,7 +300,7 @@ class _AssistantEncode:
         self.refusals: list[str] = []
         self.citations: list[tuple[Citation, int]] = []
         self.texts = 0
-        self.spoken = 0  # length of the text so far
+        self.text_length = 0  # length of the text so far
         self.signature: str | None = None
         self.sound: dict[str, Any] | None = None
         self.images: list[Any] = []
@@ -349,7 +349,7 @@ class _AssistantEncode:
         if block.refusal:
             self._unsigned(block)
             if special:
-                self._part(say_part(block))
+                self._part(encode_part_unreported(block))
             elif block.text:
                 self.merged |= self._follows("refusal")
                 self.refusals.append(block.text)
@@ -371,17 +371,17 @@ class _AssistantEncode:
             self._add_text(block, plain)
         self._sign(block.text_signature)
         if self.texts == 1:
-            self.citations += [(citation, self.spoken) for citation in block.citations]
+            self.citations += [(citation, self.text_length) for citation in block.citations]
         elif block.citations:
             self.report.lost("citations", "sources belong to the first text", field="citations")
-        self.spoken += len(block.text)
+        self.text_length += len(block.text)
 
     def _add_text(self, block: TextBlock, plain: bool) -> None:
         if plain:
             self.content.append((True, block.text))
             self._run("content")
         else:
-            self._part(say_part(block))
+            self._part(encode_part_unreported(block))
 
     def _lose_empty(self, what: str) -> None:
         self.report.lost(what, "it says nothing", "record")
@@ -415,7 +415,7 @@ class _AssistantEncode:
     def _thinking(self, block: ThinkingBlock) -> None:
         residual = block.extra.get(API) or {}
         if residual.get(PART):
-            self._part(say_part(block))
+            self._part(encode_part_unreported(block))
         elif is_detail(block):
             if block.redacted and block.thinking:
                 self.report.lost("thinking", "sealed thinking has no text", field="thinking")

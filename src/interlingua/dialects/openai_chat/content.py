@@ -46,7 +46,7 @@ def _marked(block: Any, marks: dict[str, Any], wire: dict[str, Any]) -> Block:
     """The block with hints and its residual."""
     if marks:
         block = replace(block, extra={API: marks})
-    extra_fields = residual(wire, say_part(block)[0])
+    extra_fields = residual(wire, encode_part_unreported(block)[0])
     made: Block = replace(block, extra={API: {**extra_fields, **marks}}) if extra_fields else block
     return made
 
@@ -198,7 +198,7 @@ def decode_cache(wire: Mapping[str, Any]) -> CacheMarker | None:
 
 def encode_part(block: Block, report: Reporter) -> list[Any]:
     """Encodes a block as a part of a content list; none, with a report, if the wire has no such part."""
-    encoded = [] if isinstance(block, ThinkingBlock) else say_part(block)
+    encoded = [] if isinstance(block, ThinkingBlock) else encode_part_unreported(block)
     if not encoded:
         report.lost(type(block).__name__, "this wire has no such block here")
     elif isinstance(block, TextBlock):
@@ -211,7 +211,7 @@ def encode_part(block: Block, report: Reporter) -> list[Any]:
     return encoded
 
 
-def say_part(block: Block) -> list[Any]:
+def encode_part_unreported(block: Block) -> list[Any]:
     """The same without reports."""
     wire: dict[str, Any] | None
     match block:

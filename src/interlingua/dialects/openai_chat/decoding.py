@@ -11,7 +11,7 @@ from ...values.messages import AudioBlock, Block, OpaqueBlock, TextBlock, Thinki
 from ..framing import SSE, Frame, Framing, framing_for
 from ..residual import MESSAGE, residual
 from ..streaming import Decoder
-from .accumulators import ACCUMULATING, CallReader, DetailReader, OpenBlock, grow, joined
+from .accumulators import ACCUMULATING, CallReader, DetailReader, OpenBlock, joined, merge_delta
 from .answers import decode_envelope, is_prompt_filtered, read_answer
 from .assistant import (
     decode_assistant_audio,
@@ -72,10 +72,10 @@ class StreamDecoder(Decoder):
         self._quiet: dict[str, Any] = {}  # its choice without the delta, …
         self._rest: dict[str, Any] = {}  # … its delta without the fragment
         self._wires: dict[int, dict[str, Any]] = {}  # fields of blocks beside their text
-        self._grown: dict[str, int] = {}  # the blocks of audio and of a legacy function call
+        self._tracked: dict[str, int] = {}  # the blocks of audio and of a legacy function call
         self._counted: tuple[Any, Usage | None] = None, None  # the wire's usage, and its decoded form
         self._texts = 0
-        self._spoken = 0  # length of the finished texts
+        self._text_length = 0  # length of the finished texts
         self._listed = False
         self._ended = False
 
@@ -203,7 +203,7 @@ class StreamDecoder(Decoder):
         elif key == "usage":
             self._choice[key] = value
         else:
-            grow(self._choice, {key: value}, ())
+            merge_delta(self._choice, {key: value}, ())
 
     def _read_many(self, delta: dict[str, Any], reported: list[str]) -> None:
         """A delta of several kinds: thinking first, then text, then calls; the same text is read once."""
@@ -246,18 +246,18 @@ class StreamDecoder(Decoder):
                 self._open("images", decode_part(image))
                 self._record.close(self._block.key, decode_part(image))
         else:
-            grow(self._message, {key: value}, ())
+            merge_delta(self._message, {key: value}, ())
 
     def _read_other(self, choice: dict[str, Any]) -> None:
         """Another choice than the first: assembled as in a whole answer."""
         known = self._others.setdefault(choice["index"], {})
         for key, value in choice.items():
             if key in ("delta", "message"):
-                grow(known.setdefault("message", {}), value or {}, ACCUMULATING)
+                merge_delta(known.setdefault("message", {}), value or {}, ACCUMULATING)
             elif key == "finish_reason":
                 known[key] = value or known.get(key)
             else:
-                grow(known, {key: value}, ())
+                merge_delta(known, {key: value}, ())
 
     # blocks
 
@@ -305,10 +305,10 @@ class StreamDecoder(Decoder):
         else:
             self._whole_part(part)
 
-    def _note_part(self, part: dict[str, Any], grown: str) -> None:
+    def _note_part(self, part: dict[str, Any], track: str) -> None:
         if len(part) > 2:
             known = self._wires.setdefault(self._block.key, {})
-            known.update((key, value) for key, value in part.items() if key not in ("type", grown))
+            known.update((key, value) for key, value in part.items() if key not in ("type", track))
 
     def _whole_part(self, part: Any) -> None:
         block = decode_assistant_part(part)
@@ -319,11 +319,11 @@ class StreamDecoder(Decoder):
         """Audio, or a legacy function call: opened when its id or name is known."""
         known = self._message.get(track)
         wire = known if isinstance(known, dict) else {}
-        grow(wire, value, ACCUMULATING)
+        merge_delta(wire, value, ACCUMULATING)
         self._message[track] = wire
-        if track not in self._grown and (is_audio(wire) if track == "audio" else is_legacy_call(wire)):
+        if track not in self._tracked and (is_audio(wire) if track == "audio" else is_legacy_call(wire)):
             self._open(track, AudioBlock() if track == "audio" else OpaqueBlock(dialect=API, value={}))
-            self._grown[track] = self._block.key
+            self._tracked[track] = self._block.key
 
     # the end
 
@@ -358,12 +358,12 @@ class StreamDecoder(Decoder):
         record = self._record
         if key in self._details.numbers:
             return self._details.finished(key)
-        for grown, at in self._grown.items():
+        for track, at in self._tracked.items():
             if at == key:
-                given = joined(self._message.pop(grown))
-                if grown == "audio":
+                given = joined(self._message.pop(track))
+                if track == "audio":
                     return decode_assistant_audio(given, answer=True)
-                return OpaqueBlock(dialect=API, value={grown: given})
+                return OpaqueBlock(dialect=API, value={track: given})
         text, block, wire = record.text(key), record.block(key), self._wires.get(key)
         if isinstance(block, ThinkingBlock) and wire is not None:
             plain = wire.get(PLAIN)
@@ -378,8 +378,8 @@ class StreamDecoder(Decoder):
 
     def _sourced(self, block: TextBlock) -> TextBlock:
         """The text with its citations so far, and the signature if it is the first."""
-        given, before, first = self._message.get("annotations"), self._spoken, not self._texts
-        self._spoken += len(block.text)
+        given, before, first = self._message.get("annotations"), self._text_length, not self._texts
+        self._text_length += len(block.text)
         self._texts += 1
         if given and are_sources(given):
             del self._message["annotations"]

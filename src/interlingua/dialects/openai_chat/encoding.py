@@ -15,7 +15,7 @@ from ..residual import MESSAGE, put_back, restored
 from ..streaming import Encoder
 from .answers import encode_envelope, encode_response, response_residual, whole_answer, wire_stop_reason
 from .assistant import TEXTS, encode_assistant, encode_detail, is_detail
-from .content import encode_answered_call, encode_citation, say_part, signed, text_chunk
+from .content import encode_answered_call, encode_citation, encode_part_unreported, signed, text_chunk
 from .facts import API, CUSTOM, DETAILS, FIELDS, PART, PARTS, PIECES, PLAIN, REPEATS, TRACKS, compat_of, encode_error
 
 
@@ -40,7 +40,7 @@ class StreamEncoder(Encoder):
         self._calls: dict[int, dict[str, Any]] = {}  # open calls by content index, as sent so far
         self._encoded_calls = 0
         self._texts = 0
-        self._spoken = 0
+        self._text_length = 0
         self._sources = 0
         self._once: set[str] = set()
 
@@ -114,7 +114,7 @@ class StreamEncoder(Encoder):
             return self._end_block(index, block) if special else b""
         if not (special or self._writers.get(index) == self._write_text_part):
             return self._write_sources(block) if block.text else b""
-        rest = {key: value for key, value in say_part(block)[0].items() if key != "text"}
+        rest = {key: value for key, value in encode_part_unreported(block)[0].items() if key != "text"}
         encoded = b"" if len(rest) == 1 and "part" in self._once else self._write_text_part("", rest)
         encoded += self._write_sources(block)
         self._border = True
@@ -124,13 +124,13 @@ class StreamEncoder(Encoder):
         """Citations and signature, while their text is the last content sent."""
         delta: dict[str, Any] = {}
         if block.citations and self._texts == 1:
-            sources = [encode_citation(citation, self._spoken) for citation in block.citations]
+            sources = [encode_citation(citation, self._text_length) for citation in block.citations]
             delta["annotations"] = [{"index": self._sources + at, **source} for at, source in enumerate(sources)]
             self._sources += len(sources)
         if block.text_signature is not None and self._texts == 1 and "extra_content" not in self._once:
             self._once.add("extra_content")
             delta["extra_content"] = signed(block.text_signature)
-        self._spoken += len(block.text)
+        self._text_length += len(block.text)
         return self._write(delta) if delta else b""
 
     # thinking
@@ -186,7 +186,7 @@ class StreamEncoder(Encoder):
     def _end_thinking(self, index: int, block: ThinkingBlock) -> bytes:
         residual = block.extra.get(API) or {}
         if residual.get(PART):
-            part = say_part(block)[0]
+            part = encode_part_unreported(block)[0]
             empty: Any = "" if residual.get(PLAIN) else []
             return b"" if len(part) == 2 and block.thinking else self._write_thinking_rest({**part, "thinking": empty})
         if not is_detail(block):

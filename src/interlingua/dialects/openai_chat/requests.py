@@ -24,6 +24,7 @@ from ..residual import (
     MESSAGE,
     an_object,
     decode_tools,
+    encode_tools,
     flag,
     keeping,
     optional,
@@ -31,7 +32,6 @@ from ..residual import (
     residual,
     restored,
     same,
-    say_tools,
     strings,
     whole,
 )
@@ -489,7 +489,7 @@ def encode_request(request: Request, report: Reporter, quirks: Quirks) -> dict[s
     system = _encode_system(request, compat, messages, report)
     body["messages"] = messages if system is None else [system, *messages]
     if context.tools is not None:
-        body["tools"] = say_tools(context.tools, API, lambda spec: _encode_tool(spec, compat), report)
+        body["tools"] = encode_tools(context.tools, API, lambda spec: _encode_tool(spec, compat), report)
         if not compat.supports_strict_mode:
             _report_strict(context.tools, report)
     encode_options(body, request.options, compat, report)

@@ -22,6 +22,7 @@ from ..codec import Given, Quirks, conversation_codec, read_options, request_dec
 from ..residual import (
     MESSAGE,
     an_object,
+    encode_tools,
     flag,
     keeping,
     optional,
@@ -29,7 +30,6 @@ from ..residual import (
     put_back,
     residual,
     restored,
-    say_tools,
     strings,
 )
 from .content import decode_content, decode_part, filed, kind_of
@@ -238,7 +238,7 @@ def encode_body(request: Request, items: list[Any], report: Reporter) -> dict[st
         body["instructions"] = context.system
     body["input"] = items[0]["content"] if extra_fields.get(INPUT) and _is_string(items) else items
     if context.tools is not None:
-        body["tools"] = say_tools(context.tools, API, _encode_tool, report)
+        body["tools"] = encode_tools(context.tools, API, _encode_tool, report)
     if options.tool_choice is not None:
         body["tool_choice"] = _encode_choice(options.tool_choice, report)
     write_options(body, options, OPTIONS)

@@ -166,8 +166,8 @@ def unified(path: str, old: Sequence[str], changes: Iterable[Change], new_path: 
     out = [f"--- a/{path}", f"+++ b/{new_path or path}"]
     size, shift = 0, 0
     for group in _groups(changes):
-        hunk, grown = _hunk(old, group, shift)
-        shift += grown
+        hunk, added = _hunk(old, group, shift)
+        shift += added
         out += hunk
         size += sum(map(len, hunk))
         if size > _DIFF_BYTES:
@@ -197,10 +197,10 @@ def _hunk(old: Sequence[str], group: list[Change], shift: int) -> tuple[list[str
         body += ["+" + line for line in lines]
         at = last
     body += [" " + line for line in old[at:end]]
-    grown = sum(len(change.lines) - (change.last - change.first) for change in group)
-    before, after = end - start, end - start + grown
+    added = sum(len(change.lines) - (change.last - change.first) for change in group)
+    before, after = end - start, end - start + added
     head = f"@@ -{_range(start, before)} +{_range(start + shift, after)} @@"
-    return [head, *body], grown
+    return [head, *body], added
 
 
 def _range(start: int, count: int) -> str:
