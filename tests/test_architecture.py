@@ -281,6 +281,87 @@ def test_no_two_modules_have_nearly_the_same_name() -> None:
     assert [] == [name for name in names if f"{name}ue" in names]
 
 
+# --- words -----------------------------------------------------------------------------------------------------------
+
+# A private vocabulary costs every reader: names use the field's own terms. Word by word, what to use instead.
+STANDARD_TERMS = {
+    "said": "encoded, body, emitted",
+    "told": "given, provided, value",
+    "held": "residual, extra; of a lock: locked, owned",
+    "heard": "received, delivered, handled",
+    "words": "text, message, reason, label",
+    "beneath": "confined",
+    "carrying": "execution",
+    "carried": "executed",
+    "speech": "assistant_encode",
+    "hearing": "assistant_decode",
+    "growing": "fragments, accumulator, buffer",
+    "tape": "buffer",
+    "telling": "emitter, dispatch",
+    "shelf": "layer",
+    "shelves": "layers",
+    "lay": "push",
+    "lift": "pop",
+    "fate": "support",
+    "fates": "support",
+    "patience": "timeout, deadline",
+    "mend": "repair, normalize",
+    "mended": "repaired, normalized",
+    "minted": "signed, generated",
+    "hottest": "max_temperature",
+    "most": "max, limit",
+    "door": "endpoint, route, operation",
+    "doors": "endpoints, routes, operations",
+    "skim": "read, scan",
+    "skimmed": "read, scanned",
+    "skimming": "reading, scanning",
+    "gist": "summary, excerpt",
+    "keeper": "owner, holder",
+    "books": "ledger, accounts",
+    "errand": "task, run",
+    "kin": "relations",
+    "whoever": "caller, client, user",
+}
+# By module and name, with the reason.
+COINED = {"canvas.shapes.words": "a field of the canvas's JSON: a number of words"}
+
+
+def _defined(module: str) -> Iterator[tuple[str, int]]:
+    """Yields the names that a module defines, with their lines."""
+    for node in ast.walk(tree(module)):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name, node.lineno
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()) | ast.arg(arg=name):
+                yield name, node.lineno
+            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.alias(asname=str(name)):
+                yield name, node.lineno
+
+
+def _words(name: str) -> set[str]:
+    """Returns the words of a snake_case or CamelCase name, in lower case."""
+    return {word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)}
+
+
+def test_names_use_standard_terms() -> None:
+    """No module, class, function, argument, attribute or variable has a word of the private vocabulary."""
+    wrong = [
+        f"{module}:{line} {name}: instead of {word!r} use {STANDARD_TERMS[word]}"
+        for module in modules()
+        for name, line in (*_defined(module), (module.rpartition(".")[2], 1))
+        for word in _words(name) & STANDARD_TERMS.keys()
+        if f"{module}.{name}" not in COINED
+    ]
+    assert [] == wrong
+
+
+@pytest.mark.parametrize("name", sorted(COINED))
+def test_exceptions_to_standard_terms_exist(name: str) -> None:
+    """An exception that nothing uses is removed."""
+    module, _, defined = name.rpartition(".")
+    assert defined in dict(_defined(module))
+
+
 # --- wires -----------------------------------------------------------------------------------------------------------
 
 
