@@ -594,7 +594,7 @@ def test_entries_that_nothing_leads_to_are_found() -> None:
     assert found == [
         ("$.entries[0].parentId", circle),
         ("$.entries[1].parentId", circle),
-        ("$.entries[2].parentId", "parent: there is no entry 'gone'"),
+        ("$.entries[2].parentId", "parent: no entry 'gone'"),
     ]
     assert found == [
         (finding.path, finding.message)

@@ -33,7 +33,7 @@ def test_content_that_is_none_is_refused_at_once(role: str, content: Any) -> Non
 @pytest.mark.parametrize("kind", [list, tuple])
 def test_what_is_no_block_is_refused_with_its_place(role: str, block: Any, kind: type) -> None:
     """Strings, JSON objects, nested lists, other messages."""
-    with pytest.raises(il.FormatError, match=r"is no block; write TextBlock.*content\[1\]"):
+    with pytest.raises(il.FormatError, match=r"is not a block; write TextBlock.*content\[1\]"):
         MAKERS[role](kind([TEXT, block]))
 
 
@@ -103,10 +103,10 @@ def test_what_is_no_message_is_not_saved(tmp_path: Path, message: Any) -> None:
     ("image", "message"),
     [
         ("x.png", "cannot read"),
-        (b"\x89PNG", "is no picture"),
+        (b"\x89PNG", "is not an image"),
         (Path("x.png"), "cannot read"),
-        ({"type": "image"}, "dict is no file"),
-        (None, "NoneType is no file"),
+        ({"type": "image"}, "dict is not a file"),
+        (None, "NoneType is not a file"),
     ],
 )
 async def test_what_is_no_picture_is_refused_before_anything_is_asked(image: Any, message: str) -> None:

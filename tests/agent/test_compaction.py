@@ -271,7 +271,7 @@ async def test_a_summary_that_saves_nothing_is_not_stored() -> None:
     history = turns(6, 200)
     writer = Writer(summary=filler(9000))
     agent = agent_of("x", messages=history, compaction=Compaction(window=2000, reserve=500, keep=100, summarise=writer))
-    with pytest.raises(CannotCompact, match="no shorter than what it sums up"):
+    with pytest.raises(CannotCompact, match="not shorter than the text it replaces"):
         await agent.compact()
     assert history == list(agent.messages)
 

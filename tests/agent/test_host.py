@@ -372,7 +372,7 @@ async def test_a_sub_agent_is_done_when_those_below_it_are(make: Any) -> None:
         ({"text": "a", "sandbox": "require"}, "no sandbox"),
         ({"text": "a", "agent_id": "research"}, "may not be used"),
         ({"text": "a", "cwd": "/etc"}, "no local files"),
-        ({"text": "a", "attachments": (("a.txt", b"x"),)}, "no files here"),
+        ({"text": "a", "attachments": (("a.txt", b"x"),)}, "no local files available"),
     ],
 )
 async def test_a_task_that_cannot_be_is_refused_and_leaves_nothing(make: Any, task: Any, why: str) -> None:

@@ -157,7 +157,7 @@ def test_standard_streams_may_be_closed(closed: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("home", "message"),
-    [("a-file", "a-file is a file, not a folder"), ("/proc/nowhere", "no folder can be made in /proc")],
+    [("a-file", "a-file is a file, not a folder"), ("/proc/nowhere", "cannot create a folder in /proc")],
 )
 def test_a_home_that_cannot_be_made_is_named(home: str, message: str, tmp_path: Path) -> None:
     """Nothing is said of a session, of which nobody spoke."""

@@ -246,7 +246,7 @@ def test_answers_are_written_in_other_formats(server: BatchServer, questions: Pa
         (["-m", "groq/llama-3.3-70b-versatile"], "--jobs N"),
         (["-m", "anthropic/claude-sonnet-4-5", "--s3", S3], "only batches of Amazon Bedrock go through S3"),
         (["-m", "debug/parrot-1", "--rate", "5"], "--jobs"),
-        (["-m", "debug/parrot-1", "--name", "../x", "--jobs", "1"], "no name of a batch"),
+        (["-m", "debug/parrot-1", "--name", "../x", "--jobs", "1"], "invalid batch name"),
     ],
     ids=["bedrock", "no batch API", "s3 elsewhere", "rate", "name"],
 )

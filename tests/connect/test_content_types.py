@@ -112,7 +112,7 @@ async def test_a_page_for_people_is_told_from_an_answer(server: Server, api: str
     """
     server.answer("Hi", fault=Page())
     model = il.ModelDescriptor(id="m", api=api, provider="somewhere", base_url=server.base_url(api))
-    with pytest.raises(il.BadWire, match="a web page came instead of an answer; is the base URL right"):
+    with pytest.raises(il.BadWire, match="got a web page instead of an answer; check the base URL"):
         await Client().complete(model, "Hi", api_key="none", timeout=20, retry=0)
 
 

@@ -430,8 +430,8 @@ async def test_a_script_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     ("content", "says"),
     [
         (None, "cannot read"),
-        ('{"text": "x"}', "must be a JSON list"),
-        ('[{"txet": "x"}]', "no step of a debug script.*txet"),
+        ('{"text": "x"}', "use a JSON list"),
+        ('[{"txet": "x"}]', "not a step of a debug script.*txet"),
         ("[1, 2", "JSON"),
     ],
 )

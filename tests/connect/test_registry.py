@@ -214,7 +214,7 @@ def test_a_model_by_name_needs_a_provider_unless_one_alone_has_it() -> None:
     """`provider/id`; a bare id that one connector lists; otherwise an error that names the candidates."""
     client = Client(connectors=ConnectorRegistry([connector("x", "p"), connector("y", "q")]))
     assert ("q", "m") == (client.find("q/m")[0].provider, client.find("q/m")[1].id)
-    with pytest.raises(il.InterlinguaError, match="several providers serve 'm'; write which one, as in p/m or q/m"):
+    with pytest.raises(il.InterlinguaError, match="ambiguous model 'm'; name the provider, as in p/m or q/m"):
         client.find("m")
     client.connectors.unregister("x")
     assert "q" == client.find("m")[0].provider

@@ -222,7 +222,7 @@ def test_sizes_are_checked_before_their_bytes_are_awaited(prelude, fault):
 @pytest.mark.parametrize(
     ("headers", "fault"),
     [
-        (header("a", 10, b""), "10 is no header type"),
+        (header("a", 10, b""), "10 is not a header type"),
         (header("a", 0, b"") * 2, "'a' comes twice"),
         (b"\x05abc", "the last one is cut off"),
         (b"\x01a", "the last one is cut off"),
@@ -269,5 +269,5 @@ def test_an_unknown_message_type_is_refused():
     """
     Only the three kinds of message can be written.
     """
-    with pytest.raises(FormatError, match="'news' is no message type; use one of event, exception, error"):
+    with pytest.raises(FormatError, match="'news' is not a message type; use one of event, exception, error"):
         write_aws("x", b"", message_type="news")

@@ -139,12 +139,12 @@ ODD = "class Odd:\n    def __getattr__(self, name): raise SystemExit\n    def __
         ("def f(): f()\nf()", "import: RecursionError"),
         ("syntax error", "import: SyntaxError"),
         ("import no_such_module_at_all", "import: ModuleNotFoundError"),
-        ("x = 1", "entry: there is no function register(api)"),
-        ("register = 7", "entry: there is no function register(api)"),
+        ("x = 1", "entry: no function register(api)"),
+        ("register = 7", "entry: no function register(api)"),
         ("def register(api): raise ValueError('no')", "register: ValueError: no"),
         ("def register(api): raise SystemExit(2)", "register: SystemExit: 2"),
         ("def register(api): api.register_tool(7)", "register: 7 is neither a tool"),
-        ("def register(api): api.register_connector(7)", "register: 7 is no connector: it has no id and no provider"),
+        ("def register(api): api.register_connector(7)", "register: 7 is not a connector; it lacks id and no provider"),
         ("def register(api): api.register_dialect('x', 7)", "register: x is no dialect"),
         ("def register(api): api.register_dialect('../x', 7)", "register: '../x' cannot be the name of a dialect"),
         ("def register(api): api.resolve_path('../x')", "register: '../x' is not a path inside"),
@@ -358,13 +358,13 @@ def test_a_core_tool_is_not_replaced_unless_allowed(tmp_path: Path) -> None:
     discover_core_tools(tools, exclude=["grep"])
     (loaded,) = load_plugins(tmp_path, tools=tools)
     assert [
-        "there is a tool read already, and it stays: allow it with replace=['read']",
-        "there is a tool exec already, and it stays: allow it with replace=['exec']",
-        "there is a tool grep already, and it stays: allow it with replace=['grep']",
+        "tool read already exists; allow it with replace=['read']",
+        "tool exec already exists; allow it with replace=['exec']",
+        "tool grep already exists; allow it with replace=['grep']",
     ] == [problem.message for problem in loaded.problems]
     found = tools.resolve_all(ToolContext(), include=["read", "honest", "thief/1"])
     assert ["honest"] == [tool.name for tool in found]
-    assert "it made a tool read, and there is one already" in {
+    assert "it created tool read, which already exists" in {
         one.reason.split(" (")[0].removeprefix("FormatError: ") for one in tools.skipped
     }
 
@@ -415,7 +415,7 @@ def test_a_built_in_dialect_is_not_replaced(tmp_path: Path) -> None:
     code = "class D:\n    decode = encode = print\ndef register(api): api.register_dialect('openai-completions', D())"
     plugin(tmp_path, "thief", code)
     (loaded,) = load_plugins(tmp_path)
-    assert ["there is a dialect openai-completions already: allow it with replace=['openai-completions']"] == [
+    assert ["dialect openai-completions already exists; allow it with replace=['openai-completions']"] == [
         problem.message for problem in loaded.problems
     ]
 
@@ -460,6 +460,6 @@ def test_a_javascript_plugin_is_reported_and_not_run(tmp_path: Path) -> None:
     plugin(tmp_path, "void", None)
     loaded = load_plugins(tmp_path)
     assert [
-        ("script", "entry", "this is a JavaScript plugin: only plugins with a Python entry are loaded"),
-        ("void", "entry", "there is no entry: name one in the manifest, or add plugin.py or __init__.py"),
+        ("script", "entry", "JavaScript plugin; only plugins with a Python entry are loaded"),
+        ("void", "entry", "no entry; name one in the manifest, or add plugin.py or __init__.py"),
     ] == [(one.plugin_id, one.stage, one.message) for one in loaded.problems]

@@ -136,7 +136,7 @@ async def test_an_asynchronous_register_is_awaited(tmp_path: Path) -> None:
     assert (["quick", "slow"], []) == ([one.id for one in loaded], loaded.problems)
     plain = load_plugins(tmp_path)
     assert ["quick"] == [one.id for one in plain]
-    assert [("slow", "register", "its register is asynchronous: use aload_plugins")] == [
+    assert [("slow", "register", "its register function is asynchronous; use aload_plugins")] == [
         (problem.plugin_id, problem.stage, problem.message) for problem in plain.problems
     ]
 

@@ -490,7 +490,7 @@ async def test_a_connectors_variables_give_it_its_key() -> None:
 def test_a_connector_without_a_required_name_is_refused(missing: str) -> None:
     """With the name of what it lacks."""
     given = {name: value for name, value in connector_of([], "async").items() if name != missing}
-    with pytest.raises(il.FormatError, match=f"it has no {missing}"):
+    with pytest.raises(il.FormatError, match=f"it lacks {missing}"):
         ConnectorRegistry().register(given)
 
 

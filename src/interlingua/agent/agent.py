@@ -295,12 +295,12 @@ class Agent(Generic[T]):
         """
         self._refuse_while_running("continue")
         if not self.messages:
-            raise InterlinguaError("there is nothing to continue: the history is empty; prompt the agent instead")
+            raise InterlinguaError("nothing to continue, the history is empty; prompt the agent instead")
         last = self.messages[-1]
         if isinstance(last, AssistantMessage) and self._pending() is None:
             queued = self._steering.take() or self._follow_ups.take()
             if not queued and last.stop_reason not in ("error", "aborted"):
-                raise InterlinguaError("there is nothing to continue: the last answer is finished; prompt the agent")
+                raise InterlinguaError("nothing to continue, the last answer is finished; prompt the agent")
             return await self._run(queued, poll=False, signal=signal)
         return await self._run((), poll=True, signal=signal)
 
@@ -536,7 +536,7 @@ class Agent(Generic[T]):
             _log.error("compaction failed; the history is unchanged", exc_info=error)
             if isinstance(error, CannotCompact):
                 raise
-            raise CannotCompact(f"cannot compact: no summary could be written: {describe(error)}") from error
+            raise CannotCompact(f"cannot compact: the summary failed: {describe(error)}") from error
 
     def _refuse_while_running(self, what: str) -> None:
         if self._signal is not None:

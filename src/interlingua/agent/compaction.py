@@ -152,7 +152,7 @@ class _Plan:
         if self.room <= 0:
             return f"the system text and the tools leave no room in a window of {window:,} tokens"
         if not self.entries or cutting.is_compaction(self.entries[-1].message):
-            return f"there is nothing left to summarize, and it does not fit a window of {window:,} tokens"
+            return f"nothing left to summarize, and it does not fit a window of {window:,} tokens"
         unread = sum(cutting.estimate(entry.message) for entry in cutting.unanswered(self.entries))
         return (
             f"the last turn does not fit a window of {window:,} tokens (about {unread:,} are not answered yet), and it "
@@ -166,8 +166,8 @@ class _Plan:
         before, after = int(self._size), int(self._fixed + left)
         if after >= before and self._must:
             raise CannotCompact(
-                f"cannot compact: the summary is no shorter than what it sums up (about {after:,} tokens instead of "
-                f"{before:,}); nothing was changed"
+                f"cannot compact: the summary is not shorter than the text it replaces (about {after:,} instead of "
+                f"{before:,} tokens); nothing was changed"
             )
         return Compacted(tokens_before=before, tokens_after=after, summary=summary, first_kept=self.cut.first_kept)
 

@@ -140,11 +140,11 @@ class OpenCanvas:
             raise ToolInputError(f"canvas: {command} is not possible on this canvas; present a session")
         target = str(params.get("url") or "")
         if ":" in target.partition("/")[0]:
-            raise ToolInputError("canvas: this canvas shows sessions alone; give the id of one")
+            raise ToolInputError("canvas: this canvas shows only sessions; give a session id")
         found = await asyncio.to_thread(self.ask, "GET", "/api/sessions?limit=1000")
         keys = [one["key"] for one in found["sessions"] if target in (one["key"], one["key"].rpartition("~")[2])]
         if target and not keys:
-            raise ToolInputError(f"canvas: there is no session {target!r}")
+            raise ToolInputError(f"canvas: no session {target!r}")
         self._key = keys[0] if keys else None
         link = await asyncio.to_thread(self.link)
         await asyncio.to_thread(webbrowser.open, link)

@@ -104,7 +104,7 @@ async def login(call: Call) -> web.Response:
     cookie = access.redeem(body.token) if body.token else access.redeem_key(body.key) if body.key else None
     visitor = access.by_cookie(cookie) if cookie else None
     if cookie is None or visitor is None:
-        raise HttpProblem(401, "the token or key is wrong or used up", remedy="ask for a new address")
+        raise HttpProblem(401, "invalid or already used token or key", remedy="ask for a new address")
     response = web.Response(body=encode(call.canvas.me(visitor)), content_type="application/json")
     call.canvas.set_cookie(response, cookie)
     return response

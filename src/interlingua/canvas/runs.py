@@ -295,7 +295,7 @@ class Runs:
         if sum(run.is_active for run in self._runs.values()) + len(request.models) > MAX_RUNS:
             raise HttpProblem(429, f"more than {MAX_RUNS} runs at once", remedy="wait for one to end, or stop one")
         if request.replaces is not None and not (request.text or request.content):
-            raise HttpProblem(422, "nothing to put in its place", path="$.text", remedy="say what should stand there")
+            raise HttpProblem(422, "no replacement given", path="$.text", remedy="give a replacement")
 
     def _beginning(self, hub: Hub, request: RunRequest) -> str | None:
         """Returns the entry below which the run begins."""
@@ -324,9 +324,7 @@ class Runs:
             return TextBlock(text=given.text or "")
         data = self.uploads.get(given.upload or "")
         if data is None:
-            raise HttpProblem(
-                422, "there is no such upload", path=f"$.content[{at}].upload", remedy="upload it to /api/uploads"
-            )
+            raise HttpProblem(422, "unknown upload", path=f"$.content[{at}].upload", remedy="upload it to /api/uploads")
         encoded = base64.b64encode(data).decode()
         title = {"title": given.title} if given.type == "document" and given.title else {}
         block: Block = _MEDIA[given.type](data=encoded, mime_type=given.mime_type, **title)
@@ -391,11 +389,14 @@ class Runs:
     def _refuse_finished(self, session: Session, at: str | None) -> None:
         last: AgentMessage | None = session.entry(at, media=False).message if at is not None else None
         if last is None:
-            raise HttpProblem(422, "there is nothing to answer", path="$.text", remedy="say something")
+            raise HttpProblem(422, "no message to answer", path="$.text", remedy="send a message")
         is_done = isinstance(last, AssistantMessage) and last.stop_reason not in ("error", "aborted")
         if is_done and not session.unfinished_calls(to=at):
             raise HttpProblem(
-                422, "the last answer is finished", path="$.from", remedy="say something, or answer the entry before it"
+                422,
+                "the last answer is finished",
+                path="$.from",
+                remedy="send a message, or answer the entry before it",
             )
 
     async def _make(
@@ -536,7 +537,7 @@ class Runs:
         """Queues input for a running agent; it is sent as soon as all running calls have results."""
         self._refuse_over(run)
         if not text.strip():
-            raise HttpProblem(422, "nothing to say", path="$.text", remedy="write something")
+            raise HttpProblem(422, "empty message", path="$.text", remedy="send some text")
         run.agent.steer(UserMessage(content=text, timestamp=_now()))
         run.turn(run.view().state)
 

@@ -73,7 +73,7 @@ class Canvas(CanvasState):
         self._is_stopping = False
         if not is_loopback(self._host) and not self.access.has_keys:
             raise InterlinguaError(
-                f"without keys the canvas listens on this machine alone, not on {self._host};"
+                f"without keys the canvas listens only on loopback addresses, not on {self._host};"
                 " make one first: interlingua canvas keys add NAME"
             )
         await self._listener.start()
@@ -151,7 +151,7 @@ class Canvas(CanvasState):
             guard.refuse_foreign_host(request, self._names)
             guard.refuse_foreign_origin(request)
             if self._is_stopping:  # a viewer that reconnects at once would prevent the stop
-                raise HttpProblem(503, "the server stops", remedy="try again when it is back")
+                raise HttpProblem(503, "the server is stopping", remedy="try again when it is back")
             visitor = guard.authenticate(request, self.access, self.cookie_name)
             if found.path not in reading_routes.OPEN:
                 visitor = guard.authorize(request, visitor)
@@ -207,7 +207,7 @@ def _refuse_other_sessions(request: web.Request, visitor: Visitor) -> None:
         return
     named = request.match_info.get("key") or request.query.get("in", "").partition("/")[0]
     if named != visitor.only and request.path not in ("/api/me", "/api/dialects"):
-        raise HttpProblem(403, "this frame shows one session alone", remedy="open the canvas itself")
+        raise HttpProblem(403, "this frame shows only one session", remedy="open the canvas itself")
 
 
 def _inside(folder: Path, name: str) -> Path | None:

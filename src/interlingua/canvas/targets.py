@@ -397,7 +397,7 @@ def before_answer(tree: Tree, to: str | None) -> str | None:
     """What a response read ends before it; other entries are included themselves."""
     at = to if to is not None else tree.head()
     if at is None:
-        raise HttpProblem(404, "the session is empty", code="entry_not_found", remedy="say something first")
+        raise HttpProblem(404, "the session is empty", code="entry_not_found", remedy="send a message first")
     entry = tree.entry(at)
     message: AgentMessage = entry.message
     return entry.parent_id if isinstance(message, AssistantMessage) and entry.parent_id is not None else at
@@ -582,7 +582,7 @@ def _answer_view(tree: Tree, to: str | None, target: ModelDescriptor, part: str)
     entry = tree.session_at(at).entry(at) if at is not None else None
     message: AgentMessage | None = entry.message if entry is not None else None
     if not isinstance(message, AssistantMessage):
-        raise HttpProblem(422, "only an answer has a wire form of its own", path="query.to", remedy="choose an answer")
+        raise HttpProblem(422, "only an answer has a wire form", path="query.to", remedy="choose an answer")
     wire = wire_of(target.api)
     ids = [at]
     losses: tuple[LossView, ...] = ()

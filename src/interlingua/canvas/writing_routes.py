@@ -430,7 +430,7 @@ async def note(call: Call) -> Note:
     """Add a note to an entry, or a rating."""
     body = call.body
     if body.rating is None and not (body.text or "").strip():
-        raise HttpProblem(422, "an empty note says nothing", path="$.text", remedy="give a text or a rating")
+        raise HttpProblem(422, "empty note", path="$.text", remedy="give a text or a rating")
     async with _writing(call, call["id"]) as (_, session):
         made = await _done(session.note, call["id"], body.text, rating=body.rating, by=call.visitor.name or None)
     return note_view(made)

@@ -275,7 +275,7 @@ class EditorAgent:
         return schema.CloseSessionResponse()
 
     async def set_config_option(self, config_id: str, session_id: str, value: Any, **_: Any) -> Any:
-        raise _refused(f"unknown option {config_id!r}; there are none")
+        raise _refused(f"unknown option {config_id!r}; this agent has no options")
 
     async def fork_session(self, session_id: str, cwd: str, **_: Any) -> Any:
         raise acp.RequestError.method_not_found("session/fork")

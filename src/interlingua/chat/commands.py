@@ -85,7 +85,7 @@ async def _branch(chat: Chat, label: str) -> None:
     session = chat.session
     head = session.head
     if head is None:
-        raise InterlinguaError("the session is empty; there is no entry to branch from")
+        raise InterlinguaError("the session is empty; no entry to branch from")
     if label.isdecimal():
         raise InterlinguaError(f"{label} is the number of an entry in /tree; give the label a letter")
     labels = session.labels()
@@ -274,7 +274,7 @@ def _write(path: Path, encoded: Encoded) -> None:
 async def _canvas(chat: Chat, _: str) -> None:
     """Shows the session on the running canvas, or on one that ends with the chat."""
     if chat.session.head is None:
-        raise InterlinguaError("the session is empty; there is nothing to show on the canvas yet")
+        raise InterlinguaError("the session is empty; nothing to show on the canvas yet")
     # Without a desktop, the webbrowser module may start a text browser, which would take over this terminal.
     has_desktop = sys.platform in ("darwin", "win32") or bool({"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys())
     browser = chat.screen.is_terminal and has_desktop

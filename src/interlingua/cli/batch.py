@@ -199,7 +199,7 @@ def results(
     batch, progress = asyncio.run(_fetched(name, key, every if wait else None))
     if not progress.is_done and not partial:
         raise InterlinguaError(
-            f"the batch {name!r} has not ended: {_counts(progress)}; use --wait, or --partial for what there is"
+            f"the batch {name!r} has not ended: {_counts(progress)}; use --wait, or --partial for the finished part"
         )
     answers = asyncio.run(_answers(batch))
     lines = b"".join(write(answer) for answer in answers)

@@ -71,7 +71,7 @@ async def chosen(
             installed.warn(f"the tool {skipped.id} is not available: {skipped.reason}")
     for one in (one for code in functions for one in functions_of(code)):
         if one.name in made:
-            raise FormatError(f"two tools are called {one.name!r}; rename the function", "--functions")
+            raise FormatError(f"duplicate tool name {one.name!r}; rename the function", "--functions")
         made[one.name] = one
     return [*made.values()]
 

@@ -173,7 +173,7 @@ def _asked(conversation: Conversation, options: Options, *, reask: bool) -> Requ
     if not messages:
         raise FormatError("no messages; a request needs at least one", "messages")
     if isinstance(messages[-1], AssistantMessage):
-        raise FormatError("ends with an answer, so nothing is asked; --reask leaves that answer out", "messages")
+        raise FormatError("ends with an answer, nothing to ask; use --reask to drop that answer", "messages")
     given = {name: value for name in Options.__struct_fields__ if (value := getattr(options, name)) not in (None, {})}
     return replace(
         request,
@@ -242,14 +242,14 @@ class Batch:
             self.manifest = load(read_regular(folder / "batch.json", follow=False), Manifest)
         except FileNotFoundError:
             known = ", ".join(names()) or "none"
-            raise InterlinguaError(f"no batch {folder.name!r}; there are: {known}") from None
+            raise InterlinguaError(f"no batch {folder.name!r}; known batches: {known}") from None
         if self.manifest.version != VERSION:
             raise InterlinguaError(f"{folder}: of another version of Interlingua; use that one")
 
     @classmethod
     def open(cls, name: str, client: Client) -> "Batch":
         if not _NAME.fullmatch(name):
-            raise InterlinguaError(f"{name!r} is no name of a batch; use letters, digits, '-', '_' and '.'")
+            raise InterlinguaError(f"invalid batch name {name!r}; use letters, digits, '-', '_' and '.'")
         return cls(batches_folder() / name, client)
 
     @classmethod
@@ -262,7 +262,7 @@ class Batch:
         digest = hashlib.sha256(write([*given, settings] if settings else given)).hexdigest()
         name = name or f"b-{digest[:12]}"
         if not _NAME.fullmatch(name):
-            raise InterlinguaError(f"{name!r} is no name of a batch; use letters, digits, '-', '_' and '.'")
+            raise InterlinguaError(f"invalid batch name {name!r}; use letters, digits, '-', '_' and '.'")
         folder = batches_folder() / name
         if not (folder / "batch.json").exists():
             manifest = Manifest(
@@ -632,7 +632,7 @@ def _batch_api(model: str, client: Client) -> tuple[BatchApi, HttpConnector, Mod
     api = BATCH_APIS.get(connector.provider)
     if api is None or not isinstance(connector, HttpConnector):
         raise InterlinguaError(
-            f"no batch API for {connector.provider}; there is one for {', '.join(BATCH_APIS)}; "
+            f"no batch API for {connector.provider}; available for {', '.join(BATCH_APIS)}; "
             "--jobs N makes ordinary calls, N at a time"
         )
     return api, connector, described
@@ -666,7 +666,7 @@ async def _encoded(
                 row = replace(row, request=plain(request), body=body, losses=_reported(losses))
                 length = len(api.line(f"{_token(manifest)}-{row.number}", body, path)) + 1
                 if length > api.max_bytes:
-                    raise FormatError(f"a request of {length:,} bytes; the most is {api.max_bytes:,}", row.source)
+                    raise FormatError(f"a request of {length:,} bytes; the limit is {api.max_bytes:,}", row.source)
                 if connector.row.request_headers is not None:
                     for field, value in connector.row.request_headers(request, None).items():
                         headers.setdefault(field, set()).update(value.split(","))

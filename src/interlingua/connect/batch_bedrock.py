@@ -40,7 +40,7 @@ class AwsCalls(Calls):
             credentials = await aws_credentials(settings.get("profile"), region)
         except AuthFailed as error:
             raise AuthFailed(
-                f"{error.message.partition(':')[0]}; a batch goes through S3, for which a key of Bedrock does not do: "
+                f"{error.message.partition(';')[0]}; a batch goes through S3, which takes no Bedrock key: "
                 "run `aws configure` or `aws sso login`, or set AWS_PROFILE",
                 provider=self.connector.provider,
             ) from None

@@ -292,7 +292,7 @@ def _extended(context: Any, options: dict[str, Any]) -> Any:
         return replace(context, context=_extended(context.context, {"system": system, "images": images}))
     read, _ = _context_of(context, Options())
     if system is not None and read.system:
-        raise FormatError("two system texts, that of the context and system=…; give one", "system")
+        raise FormatError("two system prompts, in the context and in system=…; give one", "system")
     if images:
         read = replace(read, messages=(*read.messages[:-1], _pictured(read.messages[-1], images)))
     if not isinstance(system, str | list | tuple | None):

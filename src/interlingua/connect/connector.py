@@ -333,7 +333,7 @@ class HttpConnector:
         template = route.base_url or self.row.base_url
         if not template:
             wanted = " or ".join(("base_url=…", *self.row.base_url_env))
-            raise InterlinguaError(f"{self.row.label} has no address of its own: give {wanted}")
+            raise InterlinguaError(f"{self.row.label} has no default base URL; give {wanted}")
         names = {name for _, name, _, _ in string.Formatter().parse(template) if name}
         values = {name: await self._setting(name, model, call, env) for name in sorted(names)}
         return template.format(**values).replace("https://global-aiplatform", "https://aiplatform")
@@ -658,7 +658,7 @@ class Exchange:
         kind = found or declared
         if kind == "text/html":
             page = (await self._whole(watch))[:200].decode(errors="replace")
-            raise BadWire(codec.API, f"a web page came instead of an answer; is the base URL right? {page!r}")
+            raise BadWire(codec.API, f"got a web page instead of an answer; check the base URL: {page!r}")
         framing = codec.framing(kind)
         if kind == "application/json" and (not self._request.options.stream or framing.name == "sse"):
             return None
@@ -813,7 +813,7 @@ def _checked_base(base: str) -> str:
     if scheme not in ("http", "https"):
         raise InterlinguaError(f"base URL with the scheme {scheme!r}; give one that begins with http:// or https://")
     if not usable:
-        raise InterlinguaError("the base URL is no address that can be called; give https://host or https://host/path")
+        raise InterlinguaError("invalid base URL; give https://host or https://host/path")
     return base
 
 

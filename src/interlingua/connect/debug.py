@@ -72,7 +72,7 @@ class Step(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fie
         try:
             return convert(value, cls)
         except ValidationError as error:
-            raise InterlinguaError(f"this is no step of a debug script: {error}") from None
+            raise InterlinguaError(f"not a step of a debug script: {error}") from None
 
 
 class ScriptedCall(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -302,10 +302,10 @@ def _due(script: Sequence[Any], request: Request) -> Reply:
 @functools.lru_cache(maxsize=16)
 def _written(path: str) -> tuple[Step, ...]:
     if not path:
-        raise InterlinguaError(f"there is no debug script: name one, as in debug/script:FILE, or set {SCRIPT_VARIABLE}")
+        raise InterlinguaError(f"no debug script; name one, as in debug/script:FILE, or set {SCRIPT_VARIABLE}")
     steps = jsontext.read(_file(path))
     if not isinstance(steps, list):
-        raise InterlinguaError(f"{path} is no debug script: it must be a JSON list of steps")
+        raise InterlinguaError(f"{path} is not a debug script; use a JSON list of steps")
     return tuple(map(Step.of, steps))
 
 

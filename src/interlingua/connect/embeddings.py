@@ -213,7 +213,7 @@ def _texts(given: Any) -> list[str]:
     if texts is None or not all(isinstance(text, str) for text in texts):
         raise FormatError("texts are strings; give a list of them, or one", "texts")
     if not texts:
-        raise FormatError("there is nothing to embed: the list is empty", "texts")
+        raise FormatError("nothing to embed, the list is empty", "texts")
     for at, text in enumerate(texts):
         if not text.strip():
             raise FormatError("an empty text has no vector; leave it out", f"texts[{at}]")

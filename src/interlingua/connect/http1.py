@@ -126,7 +126,7 @@ class ChunkedBody:
                 self._rest = data[border:end]  # half a line break, or nothing
                 break
             if data[border : border + 2] != b"\r\n":
-                raise Malformed("a chunk that is longer than it says", b"".join(parts))
+                raise Malformed("a chunk longer than its stated length", b"".join(parts))
             at, left = border + 2, 0
         self._left = left
         if self._is_last:
@@ -417,7 +417,7 @@ class Connection(asyncio.BufferedProtocol):
                 reply.begin(status, headers)
                 return data
             if status == 101:
-                raise Malformed("a change of protocol that nobody asked for")
+                raise Malformed("an unrequested protocol switch")
             # Other 1xx responses precede the final one (RFC 9110 §15.2).
         if len(data) > _LARGEST_HEAD:
             raise Malformed(f"a head of more than {_LARGEST_HEAD} bytes")

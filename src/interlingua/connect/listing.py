@@ -45,7 +45,7 @@ async def _entries(connector: HttpConnector, call: CallOptions) -> list[Any]:
     target = wire(model.api)
     if target.http.models_path is None:
         raise InterlinguaError(
-            f"{connector.provider} has no list of models; `interlingua models --all` has what is known"
+            f"{connector.provider} has no model list; `interlingua models --all` lists the known models"
         )
     endpoint = await connector.access(model, call)
     url, entries = endpoint.base + target.http.models_path.partition("?")[0], []

@@ -187,7 +187,7 @@ def _provider(name: str, given: Any) -> ProviderNotes:
     notes: ProviderNotes = msgspec.structs.replace(convert(given, ProviderNotes, path), overrides=corrected)
     refuse_unknown(notes.settings or {}, PROVIDERS[name].settings if name in PROVIDERS else (), f"{path}.settings")
     if name not in PROVIDERS and notes.api is None and any(given):
-        raise Mistake("a provider of your own needs `api`, the wire that it speaks", path)
+        raise Mistake("a custom provider needs `api`, its wire", path)
     for model, about in [*((m.id, m) for m in notes.models), *corrected.items()]:
         if about.like is not None and "/" not in about.like:
             raise Mistake(f"`like` names `provider/model`, not `{about.like}`", f"{path}.{model}.like")
@@ -693,7 +693,7 @@ def deserialize_model(row: Mapping[str, Any]) -> ModelDescriptor:
     try:
         return msgspec.convert({_camel(name): value for name, value in given.items()}, ModelDescriptor)
     except msgspec.ValidationError as error:
-        raise FormatError(f"this row is no model: {error}") from None
+        raise FormatError(f"not a model: {error}") from None
 
 
 def _camel(name: str) -> str:

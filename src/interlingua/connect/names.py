@@ -286,7 +286,7 @@ def _chosen(name: str, found: list[_Found], has_key: HasKey) -> _Found:
     makers = [one for one in keyed or found if one.is_maker]
     if not keyed and not makers:
         names = " or ".join(one.name for one in found[:6])
-        raise InterlinguaError(f"several providers serve {name!r}; write which one, as in {names}")
+        raise InterlinguaError(f"ambiguous model {name!r}; name the provider, as in {names}")
     return (makers or keyed)[0]
 
 

@@ -138,7 +138,7 @@ def as_connector(value: Any) -> Connector:
     """Returns a connector: an object as it is, or built from a mapping. Raises `FormatError` with the missing names."""
     missing = [name for name in ("id", "provider", "api", "stream") if not _has(value, name)]
     if missing:
-        raise FormatError(f"{value!r} is no connector: it has no {' and no '.join(missing)}")
+        raise FormatError(f"{value!r} is not a connector; it lacks {', '.join(missing)}")
     connector: Connector = MappedConnector(value) if isinstance(value, Mapping) else value
     return connector
 
@@ -272,7 +272,7 @@ async def _iterated(events: Any) -> AsyncIterator[Any]:
             yield event
         return
     if not isinstance(events, Iterable) or isinstance(events, str | bytes | Mapping):
-        raise TypeError(f"stream must give an async iterable of events, not {type(events).__name__}")
+        raise TypeError(f"stream must return an async iterable of events, not {type(events).__name__}")
     plain, end = iter(events), object()
 
     def following() -> Any:
@@ -380,7 +380,7 @@ class Guard:
 
     def _end(self, message: AssistantMessage, reason: Any, otherwise: str | None) -> None:
         if not isinstance(message, AssistantMessage):
-            raise BadWire(self._id, f"the last event holds no message but {type(message).__name__}")
+            raise BadWire(self._id, f"the last event must hold a message, not {type(message).__name__}")
         record = self._record
         record.begin()
         whole = blocks_of(message.content)

@@ -220,7 +220,7 @@ def validator(schema: Any) -> Any:
     try:
         return jsonschema_rs.validator_for(schema, retriever=refuse_reference)
     except ValueError as error:
-        raise FormatError(f"the schema of the output is no JSON Schema: {str(error).partition(chr(10))[0]}") from error
+        raise FormatError(f"the output schema is not a JSON Schema: {str(error).partition(chr(10))[0]}") from error
 
 
 def _candidates(text: str) -> Iterator[str]:

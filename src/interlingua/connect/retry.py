@@ -92,7 +92,7 @@ def overflow_wording(pattern: str) -> None:
     try:
         re.compile(pattern)
     except re.error as error:
-        raise InterlinguaError(f"{pattern!r} is no regular expression: {error}") from None
+        raise InterlinguaError(f"not a regular expression: {pattern!r}: {error}") from None
     if pattern not in OVERFLOW:
         OVERFLOW.append(pattern)
 
@@ -189,7 +189,7 @@ class Breaker:
             left = until - self._clock()
         if left > 0:
             raise RateLimited(
-                f"{target} asked to be left alone; retry in {left:.0f} s",
+                f"{target} requested a pause; retry in {left:.0f} s",
                 code=CIRCUIT_OPEN,
                 retry_after=left,
                 provider=target.provider,

@@ -125,7 +125,7 @@ class HttpTransport:
         except (aiohttp.ServerTimeoutError, TimeoutError) as error:
             raise TimedOut(f"no connection to {_host(url)} within {self._connect:g} s") from _bare(error)
         except aiohttp.InvalidURL as error:
-            raise TransportError(f"{_host(url)} is no address that can be called") from _bare(error)
+            raise TransportError(f"{_host(url)} is not a valid address") from _bare(error)
         except aiohttp.ClientResponseError as error:
             refused = f"{error.status} {error.message}"
         except (aiohttp.ClientError, OSError, ssl.SSLError) as error:  # a certificate's error is a ValueError, too
@@ -136,7 +136,7 @@ class HttpTransport:
                 error
             )
         # Raised here, away from its cause, which holds the password.
-        raise TransportError(f"no answer from {_host(url)}: the proxy says {refused}")
+        raise TransportError(f"no answer from {_host(url)}: the proxy answered {refused}")
 
     async def aclose(self) -> None:
         """Closes the client of the running event loop."""

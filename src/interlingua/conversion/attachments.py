@@ -30,7 +30,7 @@ def image(source: Source, *, mime_type: str | None = None, detail: str | None = 
     data, name = _data(source)
     seen = _seen(data) or mime_type or _guessed(name)
     if seen is None or not seen.startswith("image/"):
-        raise FormatError(f"{_called(name)} is no picture ({seen or 'of an unknown type'}); {_OTHERS}", "image")
+        raise FormatError(f"{_called(name)} is not an image ({seen or 'of an unknown type'}); {_OTHERS}", "image")
     return ImageBlock(data=base64.b64encode(data).decode(), mime_type=seen, detail=detail)
 
 
@@ -44,7 +44,7 @@ def audio(source: Source, *, mime_type: str | None = None) -> AudioBlock:
     if seen is None or not seen.startswith("audio/"):  # audio containers are video containers, too
         seen = guessed if guessed is not None and guessed.startswith("audio/") else seen
     if seen is None or not seen.startswith("audio/"):
-        raise FormatError(f"{_called(name)} is no sound ({seen or 'of an unknown type'}); {_OTHERS}", "audio")
+        raise FormatError(f"{_called(name)} is not audio ({seen or 'of an unknown type'}); {_OTHERS}", "audio")
     return AudioBlock(data=base64.b64encode(data).decode(), mime_type=seen)
 
 
@@ -108,7 +108,7 @@ def _data(source: Source) -> tuple[bytes, str | None]:
         name = name if isinstance(name, str) else None
     else:
         what = type(source).__name__
-        raise FormatError(f"{what} is no file; give a path, bytes, an open file or an address, or a block", "source")
+        raise FormatError(f"{what} is not a file; give a path, bytes, an open file or an address, or a block", "source")
     if not data:
         raise FormatError(f"{_called(name)} is empty; give a file with something in it", "source")
     if len(data) > MAX_BYTES:

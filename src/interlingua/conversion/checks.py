@@ -231,7 +231,7 @@ def _broken_tree(conversation: Conversation) -> Iterator[Finding]:
         way: dict[str | None, None] = {}
         above = entry.parent_id
         if above is not None and above not in parents:
-            yield Finding(f"$.entries[{at}].parentId", "error", f"parent: there is no entry {above!r}", remedy)
+            yield Finding(f"$.entries[{at}].parentId", "error", f"parent: no entry {above!r}", remedy)
         while above not in known and above not in way:
             way[above] = None
             above = parents.get(above) if above is not None else None

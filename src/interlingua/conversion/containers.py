@@ -184,9 +184,9 @@ def _guarded(name: str) -> Iterator[None]:
     try:
         yield
     except FormatError as error:
-        raise SourceError(f"no proper {name}: {error.message}") from None
+        raise SourceError(f"invalid {name}: {error.message}") from None
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError) as error:
-        raise SourceError(f"no proper {name}: {type(error).__name__}: {error}") from None
+        raise SourceError(f"invalid {name}: {type(error).__name__}: {error}") from None
 
 
 def in_database(connection: sqlite3.Connection, dialect: str | None) -> tuple[str, Iterable[Any]] | None:

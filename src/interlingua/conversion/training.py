@@ -54,7 +54,7 @@ Found = Iterator[tuple[str, str]]  # path, and problem
 
 def _has_answer(row: Row) -> Found:
     if not any(True for _ in row.answers()):
-        yield "$.messages", "no message of the assistant; there is nothing to learn"
+        yield "$.messages", "no message of the assistant; nothing to learn"
 
 
 def _ends_in_answer(row: Row) -> Found:
@@ -206,7 +206,7 @@ def _mask(message: Any) -> tuple[str, Any] | None:
 def _something_is_learned(row: Row) -> Found:
     masks = [_mask(place.message) for place in row.answers()]
     if masks and all(mask is not None and mask[1] in (0, False) for mask in masks):
-        yield "$.messages", "every message of the assistant is masked; there is nothing to learn"
+        yield "$.messages", "every message of the assistant is masked; nothing to learn"
 
 
 def _weights_are_numbers(row: Row) -> Found:

@@ -35,7 +35,7 @@ class KeyGate:
         key = exchange.key
         _check_model(exchange)
         if self._ledger is not None and self._ledger.failure is not None:
-            raise _unavailable("what calls cost cannot be written down", self._ledger.failure)
+            raise _unavailable("the cost of calls cannot be stored", self._ledger.failure)
         if key.budget is not None and highest_cost is None:
             message = f"the price of {exchange.asked_model!r} is not known, and the key {key.name!r} has a budget"
             raise BadRequest(f"{message}; add its price to models.toml", status=400, code="unknown_price")

@@ -206,7 +206,7 @@ def _refuse_odd_bytes(data: bytes, api: str) -> None:
         try:
             data.decode()
         except UnicodeDecodeError as error:
-            raise BadWire(api, f"a frame is no UTF-8: {error.reason} at byte {error.start}") from None
+            raise BadWire(api, f"a frame is not UTF-8: {error.reason} at byte {error.start}") from None
 
 
 def refuse_losses(outgoing: Outgoing, allowed: str) -> None:
@@ -323,10 +323,10 @@ class Attempt:
             head += chunk
             found = actual_type(head.lstrip(), kind)  # OpenRouter sends blank lines while a model is silent
         if found is None:
-            raise BadWire(codec.API, "an empty answer came")
+            raise BadWire(codec.API, "empty answer")
         if found == "text/html":
             page = page_text((head + await whole(upstream, ERROR_BODY_LIMIT))[:2000])[:200].decode(errors="replace")
-            raise BadWire(codec.API, f"a web page came instead of an answer; is the base URL right? {page!r}")
+            raise BadWire(codec.API, f"got a web page instead of an answer; check the base URL: {page!r}")
         framing = codec.framing(found) if stream or found != JSON else None
         if found == JSON and (framing is None or framing.name == "sse"):
             rest = b"" if getattr(upstream, "ended", False) else await whole(upstream, LARGEST_ANSWER)

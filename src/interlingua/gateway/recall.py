@@ -330,7 +330,7 @@ def _loaded(data: bytes) -> StoredValue:
             created=parts["created"],
         )
     except (KeyError, TypeError, AttributeError) as error:
-        raise FormatError(f"not an answer that was kept: {error!r}") from None
+        raise FormatError(f"not a stored answer: {error!r}") from None
 
 
 def _messages(values: Iterable[object]) -> tuple[Message, ...]:
@@ -340,5 +340,5 @@ def _messages(values: Iterable[object]) -> tuple[Message, ...]:
 def _answer(value: object) -> AssistantMessage:
     message = message_of(value)
     if not isinstance(message, AssistantMessage):
-        raise FormatError("not an answer that was kept")
+        raise FormatError("not a stored answer")
     return message

@@ -239,7 +239,7 @@ class Router:
         self.catalogue = await warm()
         for alias in self._settings.aliases:
             if alias.name in self._aliases:
-                raise InterlinguaError(f"two aliases are called {alias.name!r}; rename one")
+                raise InterlinguaError(f"duplicate alias {alias.name!r}; rename one")
             try:
                 targets = [await self._place(target) for target in alias.targets]
                 fallbacks = [await self._place(target) for target in alias.fallbacks]

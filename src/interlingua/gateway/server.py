@@ -612,7 +612,7 @@ class Gateway:
             return {"object": "list", "data": data, "has_more": False, **ends}
         if method == "POST" and asked.part == "cancel":
             raise BadRequest("only background responses can be cancelled; close the connection instead", status=400)
-        raise BadRequest(f"nothing answers {method} here", status=404)
+        raise BadRequest(f"{method} is not supported here", status=404)
 
     def _conversation(self, method: str, id: str, body: Any, exchange: Exchange) -> Any:
         """Conversations that responses are added to: made, looked up, deleted."""

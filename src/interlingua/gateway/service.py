@@ -84,7 +84,7 @@ class Service:
         )
         if not is_local and not self.keys.has_any():
             raise InterlinguaError(
-                f"without keys the gateway listens on this machine alone, not on {listen.host};"
+                f"without keys the gateway listens only on loopback addresses, not on {listen.host};"
                 " make one first: interlingua serve keys add NAME"
             )
         self.ledger = Ledger(resolved_address(state.ledger or database))

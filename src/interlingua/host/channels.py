@@ -350,7 +350,7 @@ async def _inlined(path: str, given: FsBridge) -> str:
     files = adapted_bridge(given)
     stat = await files.stat(path)
     if stat is None or not stat.is_file:
-        raise FormatError(f"there is no file {path[:200]!r} to send", "$.mediaUrls")
+        raise FormatError(f"no file {path[:200]!r} to send", "$.mediaUrls")
     if stat.size > LARGEST_FILE:
         raise FormatError(f"{path[:200]!r} has {stat.size} bytes; at most {LARGEST_FILE} are sent", "$.mediaUrls")
     kind = mimetypes.guess_type(path)[0] or "application/octet-stream"

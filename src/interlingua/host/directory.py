@@ -129,7 +129,7 @@ def parts(key: str) -> tuple[str, str]:
     """Returns the agent and the id in a key. Raises `SessionNotFound` for anything else, such as a path."""
     found = _KEY.fullmatch(key)
     if found is None or key.endswith(".jsonl"):
-        raise SessionNotFound(f"{key[:200]!r} is no name of a session: give its id, or agent:NAME:ID")
+        raise SessionNotFound(f"{key[:200]!r} is not a session name; give its id, or agent:NAME:ID")
     return found["agent"], found["id"]
 
 
@@ -295,16 +295,16 @@ class Directory:
         if not self.is_visible(key, by):
             raise Forbidden(f"session {session[:200]!r} is not visible to this one")
         if not self._exists(key):
-            raise SessionNotFound(f"there is no session {session[:200]!r}")
+            raise SessionNotFound(f"no session {session[:200]!r}")
         return key
 
     def labelled(self, label: str, by: Caller | None, *, agent: str | None = None) -> str:
         """Returns the key of the one visible session with this label."""
         found = [row["key"] for row in self._rows(by, agent) if self._is_called(row, label)]
         if not found:
-            raise SessionNotFound(f"there is no session labelled {label[:200]!r}")
+            raise SessionNotFound(f"no session labelled {label[:200]!r}")
         if len(found) > 1:
-            raise SessionError(f"several sessions are labelled {label[:200]!r}: name one by its key")
+            raise SessionError(f"ambiguous label {label[:200]!r}; name the session by its key")
         return str(found[0])
 
     def _is_called(self, row: Row, label: str) -> bool:

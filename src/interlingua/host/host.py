@@ -163,9 +163,7 @@ class AgentHost(Directory):
             raise InterlinguaError(f"{key} is an attached agent that its own program runs; prompt that agent")
         self._refuse_if_closed()
         if lane.waiting >= self._queue:
-            raise InterlinguaError(
-                f"{key}: {lane.waiting} messages wait already; try again when it has worked some off"
-            )
+            raise InterlinguaError(f"{key}: {lane.waiting} messages are queued; try again later")
         lane.waiting += 1
         try:
             await lane.turn.acquire()
@@ -221,7 +219,7 @@ class AgentHost(Directory):
         context = setup.context
         if about.get("sandboxed") and not context.sandboxed:
             if self._sandbox is None:
-                raise Forbidden(f"{key} must run in a sandbox, and there is none; give the host `sandbox`")
+                raise Forbidden(f"{key} must run in a sandbox, but the host has none; pass `sandbox` to the host")
             context = self._sandbox(context)
         if about.get("cwd"):
             context = moved(context, about["cwd"])
@@ -321,7 +319,7 @@ class AgentHost(Directory):
         if not task.text.strip():
             raise ToolInputError("task must not be blank")
         if task.mode == "session" and task.cleanup == "delete":
-            raise ToolInputError("a session that stays cannot be deleted: leave out cleanup, or use mode run")
+            raise ToolInputError("a persistent session cannot be deleted; leave out cleanup, or use mode run")
         parent = None if by is None else by.key
         depth = 1 if parent is None else self._origin(parent)[1] + 1
         if depth > self.spawning.depth:
@@ -338,7 +336,7 @@ class AgentHost(Directory):
             self._allowed_model(task.model)
         sandboxed = by is not None and by.sandboxed
         if task.sandbox == "require" and not (sandboxed or setup.context.sandboxed) and self._sandbox is None:
-            raise Forbidden("there is no sandbox here: leave out sandbox")
+            raise Forbidden("no sandbox available; leave out sandbox")
         return Run(task, f"agent:{agent}:{CHILD}{uuid.uuid4()}", parent, depth)
 
     async def _prepared(self, run: Run, by: Caller | None) -> list[AgentMessage]:
@@ -508,7 +506,7 @@ class AgentHost(Directory):
             raise ToolInputError("message must not be blank")
         key = self.seen(session, by)
         if by is not None and key == by.key:
-            raise ToolInputError("a session cannot send to itself; say it in your answer")
+            raise ToolInputError("a session cannot send to itself; write it in your answer")
         fields: dict[str, Any] = {"runId": str(uuid.uuid4()), "sessionKey": key}
         given = between(message, by.key if by is not None else None, "sessions_send", fields["runId"])
         lane = self._lane(key)

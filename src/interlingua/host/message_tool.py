@@ -161,7 +161,7 @@ class _Sending:
         text = without_reasoning(args.message or args.caption or "")
         media = await self._media(files)
         if not text and not media:
-            raise ToolInputError("message: there is nothing to send: give message or media")
+            raise ToolInputError("message: nothing to send; give message or media")
         if args.action == "reply" and not args.reply_to:
             raise ToolInputError("message: reply needs replyTo")
         marks = {"audioAsVoice": True} if args.as_voice else {}
@@ -191,7 +191,7 @@ class _Sending:
             raise ToolAuthorizationError("message: no files can be sent from here; give an http(s) URL")
         stat = await files.stat(place)
         if stat is None or not stat.is_file:
-            raise ToolInputError(f"message: there is no file {place[:200]!r}")
+            raise ToolInputError(f"message: no file {place[:200]!r}")
         return place
 
 

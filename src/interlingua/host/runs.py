@@ -153,7 +153,7 @@ async def inside(context: ToolContext, cwd: str) -> str:
     if context.bridge is None and root is not None:
         locate = local_bridge(root).locate
     if root is None or locate is None:
-        raise ToolInputError("cwd: there are no local files here to work in; leave it out")
+        raise ToolInputError("cwd: no local files available; leave it out")
     place = Path(root) / await locate(cwd)
     if not place.is_dir():
         raise ToolInputError(f"cwd: {cwd[:200]!r} is no directory")
@@ -167,9 +167,9 @@ async def stored(context: ToolContext, task: Task, run_id: str) -> list[str]:
     try:
         bridge = context_bridge(context)
     except MissingContext:
-        raise ToolInputError("attachments: there are no files here to put them; say it in the task") from None
+        raise ToolInputError("attachments: no local files available; put the text into the task") from None
     if sum(len(data) for _, data in task.attachments) > _LARGEST_ATTACHMENTS:
-        raise ToolInputError(f"attachments: more than {_LARGEST_ATTACHMENTS} bytes in all")
+        raise ToolInputError(f"attachments: more than {_LARGEST_ATTACHMENTS} bytes in total")
     folder = (task.mount or f"attachments/{run_id[:8]}").rstrip("/")
     for name, data in task.attachments:
         await bridge.write_bytes(f"{folder}/{name}", data)

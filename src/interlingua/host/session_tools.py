@@ -72,7 +72,7 @@ def sessions_list_tool(context: ToolContext) -> Tool:
         args = read_arguments("sessions_list", params, ListArguments)
         kinds = [kind for kind in args.kinds if kind in _KINDS]
         if args.kinds and not kinds:
-            raise ToolInputError(f"sessions_list: there are no such kinds; there are {', '.join(_KINDS)}")
+            raise ToolInputError(f"sessions_list: unknown kind; valid kinds: {', '.join(_KINDS)}")
         rows = context.sessions.list(
             context.sessions.caller(context),
             kinds=kinds,
@@ -209,9 +209,9 @@ def sessions_spawn_tool(context: ToolContext) -> Tool:
 def _how(args: SpawnArguments) -> dict[str, Any]:
     """Returns the options of the task for the host."""
     if args.runtime == "acp":
-        raise InterlinguaError("the runtime acp is not served here: leave runtime out")
+        raise InterlinguaError("the runtime acp is not available; leave out runtime")
     if args.stream_to is not UNSET:
-        raise ToolInputError("sessions_spawn: streamTo is for the runtime acp alone")
+        raise ToolInputError("sessions_spawn: streamTo needs the runtime acp")
     mode = args.mode or ("session" if args.thread else "run")
     if mode == "session" and not args.thread:
         raise ToolInputError("sessions_spawn: mode session needs thread")
@@ -237,7 +237,7 @@ def _attachments(files: list[AttachedFile]) -> tuple[tuple[str, bytes], ...]:
     names = [file.name for file in files]
     for name in names:
         if not name.strip(". ") or "/" in name or "\\" in name or "\0" in name or names.count(name) > 1:
-            raise ToolInputError(f"sessions_spawn: {name[:100]!r} is no name for an attachment: give each a file name")
+            raise ToolInputError(f"sessions_spawn: {name[:100]!r} is not a file name; give each attachment one")
     return tuple((file.name, _data(file)) for file in files)
 
 
@@ -316,7 +316,7 @@ def _chosen(args: SubagentsArguments, runs: list[Any]) -> list[Any]:
     for name in names:
         matches = runs if name == "all" else [run for at, run in enumerate(runs, 1) if _is_called(run, at, name)]
         if not matches and name != "all":
-            raise InterlinguaError(f"there is no sub-agent {name[:100]!r} of this session")
+            raise InterlinguaError(f"no sub-agent {name[:100]!r} of this session")
         found.update((run.id, run) for run in matches)
     return [*found.values()]
 

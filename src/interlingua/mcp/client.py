@@ -348,7 +348,7 @@ def _block(block: types.ContentBlock) -> ContentBlock:
             return TextBlock(text=f"[{resource.uri}]\n{resource.text}")
         case types.EmbeddedResource(resource=types.BlobResourceContents() as resource):
             return _file(resource)
-    raise AssertionError(f"a block that MCP does not have: {block!r}")
+    raise AssertionError(f"unsupported block: {block!r}")
 
 
 def _file(resource: types.BlobResourceContents) -> ContentBlock:

@@ -139,11 +139,11 @@ class Connection:
                 return list(found.values())
             if cursor in seen:
                 raise TransportError(
-                    f"the MCP server {label} lists {named} in a loop: page {number} leads back to the cursor "
-                    f"{cursor!r}, which was followed before; its listing must be repaired"
+                    f"the MCP server {label} lists {named} in a loop: page {number} repeats the cursor "
+                    f"{cursor!r}; report it to the server's author"
                 )
             seen.add(cursor)
-        raise TransportError(f"the MCP server {label} lists {named} without an end: {PAGES} pages were read")
+        raise TransportError(f"the MCP server {label} lists {named} endlessly; stopped after {PAGES} pages")
 
     async def read_resource(self, uri: str) -> types.ReadResourceResult:
         answer: types.ReadResourceResult = await self._answered(

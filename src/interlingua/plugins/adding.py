@@ -182,7 +182,7 @@ class Additions:
         self, api: PluginApi, connectors: ConnectorRegistry, connector: Any, replace: Collection[str]
     ) -> None:
         if connectors.has(connector.id) and connector.id not in replace:
-            raise FormatError(f"there is a connector {connector.id} already: allow it with replace={[connector.id]!r}")
+            raise FormatError(f"connector {connector.id} already exists; allow it with replace={[connector.id]!r}")
         before = connectors.get_by_provider(connector.provider)
         if before is not None:
             api.logger.warning(f"{connector.id} now serves the provider {connector.provider}, instead of {before.id}")
@@ -190,7 +190,7 @@ class Additions:
 
     def _add_dialect(self, name: str, dialect: Any, replace: Collection[str]) -> None:
         if name in DIALECTS and name not in replace:
-            raise FormatError(f"there is a dialect {name} already: allow it with replace={[name]!r}")
+            raise FormatError(f"dialect {name} already exists; allow it with replace={[name]!r}")
         value = dialect if isinstance(dialect, Wire | FileFormat) else PluginDialect(name, dialect)
         self._undo.append(dialect_layer.push(name, registry.as_value(name, value)))
 
@@ -198,7 +198,7 @@ class Additions:
 def _refuse_taken(tools: ToolRegistry, name: str, replace: Collection[str]) -> None:
     if name in replace or not (name in core_tool_names() or tools.find(name) is not None):
         return
-    raise FormatError(f"there is a tool {name} already, and it stays: allow it with replace={[name]!r}")
+    raise FormatError(f"tool {name} already exists; allow it with replace={[name]!r}")
 
 
 def _meta(api: PluginApi, id: str, label: str, description: str) -> ToolMeta:
@@ -228,7 +228,7 @@ def _guarded(
                 continue
             other = tools.find(tool.name)
             if tool.name in core_tool_names() or (other is not None and other.meta.id != id):
-                raise FormatError(f"it made a tool {tool.name}, and there is one already")
+                raise FormatError(f"it created tool {tool.name}, which already exists")
         return made
 
     async def awaited(made: Awaitable[Any]) -> Any:

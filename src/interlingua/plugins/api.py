@@ -202,7 +202,7 @@ class PluginApi:
         if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,63}", name):
             raise FormatError(f"{name!r} cannot be the name of a dialect: small letters, digits, `.`, `_` and `-`")
         if missing:
-            raise FormatError(f"{name} is no dialect: it has no {' and no '.join(missing)}")
+            raise FormatError(f"{name} is not a dialect; it lacks {', '.join(missing)}")
         self._dialects[name] = dialect
 
     def resolve_path(self, path: str) -> str:
@@ -226,7 +226,7 @@ class PluginApi:
     def _refuse_late(self) -> None:
         if self._over:
             raise FormatError(
-                f"the plugin {self.id} is registered already: register everything before register returns"
+                f"the plugin {self.id} is already registered; register everything before register returns"
             )
 
 

@@ -34,7 +34,7 @@ def check_plugin(folder: Path, config: dict[str, Any] | None = None, *, seconds:
     own and Python's, no view of other processes. It cannot affect this process.
     """
     if manifest_path(folder) is None:
-        return _report([], [_problem(folder, "discover", "there is no manifest, interlingua.plugin.json, in it")])
+        return _report([], [_problem(folder, "discover", "no manifest interlingua.plugin.json in the folder")])
     with tempfile.TemporaryDirectory() as place:
         out = Path(place) / "report.json"
         command = [sys.executable, "-P", "-m", __name__, str(folder), jsontext.write(config or {}).decode(), str(out)]

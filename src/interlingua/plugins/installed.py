@@ -197,7 +197,7 @@ def _register(stack: contextlib.AsyncExitStack, registry: ToolRegistry, name: st
     problems = []
     for tool in tools:
         if registry.find(tool.name) is not None:
-            problems.append(f"the MCP server {name}: there is a tool {tool.name} already; give the server a prefix")
+            problems.append(f"the MCP server {name}: tool {tool.name} already exists; give the server a prefix")
             continue
         label, id = tool.label or tool.name, tool.name
         meta = ToolMeta(

@@ -182,7 +182,7 @@ def _in_time(waiting: Work | Awaitable[Any], timeout: float) -> Any:
     """Returns the result of the work, in callers that cannot await."""
     if not isinstance(waiting, Work):
         drop(waiting)
-        raise Failed("register", "its register is asynchronous: use aload_plugins")
+        raise Failed("register", "its register function is asynchronous; use aload_plugins")
     future = waiting.start()
     try:
         return future.result(timeout)

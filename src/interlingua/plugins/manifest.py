@@ -123,7 +123,7 @@ def find_entry(folder: Path, manifest: Manifest) -> Path:
     if manifest.entry is not None:
         path = inside(folder, manifest.entry, "$.entry")
         if path.suffix != ".py" or not path.is_file():
-            raise FormatError(f"the entry {manifest.entry} is no Python file in the plugin's folder", "$.entry")
+            raise FormatError(f"the entry {manifest.entry} is not a Python file in the plugin's folder", "$.entry")
         return path
     for name in ENTRIES:
         if os.path.lexists(folder / name):
@@ -131,8 +131,8 @@ def find_entry(folder: Path, manifest: Manifest) -> Path:
             if path.is_file():
                 return path
     if is_script(folder):
-        raise FormatError("this is a JavaScript plugin: only plugins with a Python entry are loaded")
-    raise FormatError(f"there is no entry: name one in the manifest, or add {' or '.join(ENTRIES)}")
+        raise FormatError("JavaScript plugin; only plugins with a Python entry are loaded")
+    raise FormatError(f"no entry; name one in the manifest, or add {' or '.join(ENTRIES)}")
 
 
 def is_script(folder: Path) -> bool:

@@ -117,7 +117,7 @@ def definition_of(value: Any) -> PluginDefinition:
     pending = attribute(value, "plugin")
     if pending is not None and pending is not value:
         return definition_of(pending)
-    raise Failed("entry", "there is no function register(api), nor activate(api), nor a `plugin` that has one")
+    raise Failed("entry", "no function register(api) or activate(api), and no `plugin` with one")
 
 
 def _of_names(value: Any) -> PluginDefinition | None:
@@ -172,14 +172,14 @@ def settings_of(id: str, schema: dict[str, Any] | None, config: Mapping[str, Any
     """Returns the plugin's part of the configuration, validated by its schema."""
     given = config.get(id, {})
     if not isinstance(given, Mapping):
-        raise Failed("config", f"the configuration of {id} is no object")
+        raise Failed("config", f"the configuration of {id} is not an object")
     try:
         own: dict[str, Any] = jsontext.read(jsontext.write(dict(given)))
         valid, problems = validated(schema, own) if schema is not None else (own, [])
     except FormatError as error:
         raise Failed("config", f"the configuration cannot be checked: {error.message}") from None
     if problems:
-        raise Failed("config", f"the configuration of {id} is wrong: {'; '.join(problems)}")
+        raise Failed("config", f"invalid configuration of {id}: {'; '.join(problems)}")
     return valid
 
 

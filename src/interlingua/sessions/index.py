@@ -345,7 +345,7 @@ def _existing(path: Path) -> int:
     try:
         found = os.fstat(handle)
         if (found.st_size and os.read(handle, len(_FAMILY)) != _FAMILY) or found.st_nlink > 1:
-            raise FileExistsError(f"{path} is no index; nothing is written there")
+            raise FileExistsError(f"{path} is not an index; nothing was written")
         return found.st_size
     finally:
         os.close(handle)

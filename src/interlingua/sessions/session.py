@@ -1126,7 +1126,7 @@ def save(conversation: Conversation, *, new_id: Callable[[], str] | None = None,
 
 def _write(session: Session, conversation: Conversation, new_id: Callable[[], str]) -> None:
     if len(session._log):
-        raise SessionError(f"{session.where}: there is a session already")
+        raise SessionError(f"{session.where}: the session already exists")
     names: dict[str, str | None] = {}
     for entry in placed(conversation, new_id, names):
         message: AgentMessage = entry.message

@@ -361,7 +361,7 @@ def _checked_content(content: Any, owner: str) -> Any:
     for at, block in enumerate(content):
         if not isinstance(block, Value) or type(block) not in _BLOCKS:
             what = type(block).__name__
-            raise FormatError(f"{what} is no block; write TextBlock(…), image(…) or document(…)", f"content[{at}]")
+            raise FormatError(f"{what} is not a block; write TextBlock(…), image(…) or document(…)", f"content[{at}]")
     return tuple(content)
 
 

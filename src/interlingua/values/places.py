@@ -32,7 +32,7 @@ def private_folder(folder: Path) -> Path:
         except FileExistsError:
             raise NotADirectoryError(errno.ENOTDIR, f"{folder} is a file, not a folder", str(folder)) from None
         except FileNotFoundError:  # /proc, for example, has folders in which none can be made
-            raise PermissionError(errno.EACCES, f"no folder can be made in {folder.parent}", str(folder)) from None
+            raise PermissionError(errno.EACCES, f"cannot create a folder in {folder.parent}", str(folder)) from None
     return folder
 
 

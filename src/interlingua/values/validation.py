@@ -40,7 +40,7 @@ def check_messages(messages: Iterable[AgentMessage], path: str = "messages") -> 
             continue
         if not isinstance(message, MessageBase):
             what = type(message).__name__
-            raise FormatError(f"{what} is no message; write UserMessage(content=…)", f"{path}[{at}]")
+            raise FormatError(f"{what} is not a message; write UserMessage(content=…)", f"{path}[{at}]")
         _check_fields(message, f"{path}[{at}]")
         content: Any = message.content
         for number, block in enumerate(() if isinstance(content, str) else content or ()):

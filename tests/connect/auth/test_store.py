@@ -384,5 +384,5 @@ def test_the_backend_can_be_chosen_by_a_variable(tmp_path: Path) -> None:
     env = {"INTERLINGUA_HOME": str(tmp_path)}
     assert "file" == CredentialStore(env=env).backend
     assert "keyring" == CredentialStore(env=env | {"INTERLINGUA_CREDENTIALS": "keyring"}).backend
-    with pytest.raises(InterlinguaError, match="say `file` or `keyring`"):
+    with pytest.raises(InterlinguaError, match="use `file` or `keyring`"):
         CredentialStore(env=env | {"INTERLINGUA_CREDENTIALS": "vault"})

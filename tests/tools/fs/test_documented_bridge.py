@@ -167,7 +167,7 @@ async def test_what_is_not_there_is_said_in_the_tools_own_words(name: str, param
         params,
     )
     assert result.is_error
-    assert "no such file" in result.text or "there is no file" in result.text
+    assert "no such file" in result.text or "no file" in result.text
 
 
 PIXEL = (

@@ -57,7 +57,7 @@ def _aws_credentials(profile: str | None, region: str | None) -> AwsCredentials:
     try:
         frozen = found.get_frozen_credentials()
     except _botocore("exceptions").BotoCoreError as error:
-        raise AuthFailed(f"AWS did not renew its credentials: {error}", provider="amazon-bedrock") from None
+        raise AuthFailed(f"AWS credentials could not be renewed: {error}", provider="amazon-bedrock") from None
     return AwsCredentials(
         frozen.access_key, Secret(frozen.secret_key), Secret(frozen.token) if frozen.token else None, found.method
     )
@@ -89,7 +89,7 @@ def _look_up(profile: str | None, region: str | None) -> Any:
         raise AuthFailed(f"AWS credentials cannot be read: {error}", provider="amazon-bedrock") from None
     if found is None:
         raise AuthFailed(
-            "no AWS credentials were found: run `aws configure` or `aws sso login`, set AWS_PROFILE, or set "
+            "no AWS credentials found; run `aws configure` or `aws sso login`, set AWS_PROFILE, or set "
             "AWS_BEARER_TOKEN_BEDROCK to a Bedrock key",
             provider="amazon-bedrock",
         )
@@ -273,7 +273,7 @@ async def google_project(option: str | None = None, *, env: Mapping[str, str] | 
     given = (option or "").strip() or _given(env, "GOOGLE_CLOUD_PROJECT", "GCLOUD_PROJECT")
     project = given or (await asyncio.to_thread(_google_default)).project
     if not project:
-        raise InterlinguaError("no Google Cloud project is known: give `project`, or set GOOGLE_CLOUD_PROJECT")
+        raise InterlinguaError("no Google Cloud project; give `project`, or set GOOGLE_CLOUD_PROJECT")
     return project
 
 

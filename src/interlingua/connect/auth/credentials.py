@@ -266,7 +266,7 @@ class CredentialStore:
     def _refuse_link(self) -> None:
         if self.path.is_symlink():
             raise InterlinguaError(
-                f"{self.path} is a symbolic link, which could lead keys astray: put the file itself there, "
+                f"{self.path} is a symbolic link, which may redirect keys to another file; put the file itself there, "
                 "or set INTERLINGUA_HOME to the folder that has it"
             )
 
@@ -288,7 +288,7 @@ class CredentialStore:
 def _wanted_backend(env: Mapping[str, str] | None) -> Backend:
     wanted = (os.environ if env is None else env).get("INTERLINGUA_CREDENTIALS", "").strip() or "file"
     if wanted not in ("file", "keyring"):
-        raise InterlinguaError(f"INTERLINGUA_CREDENTIALS is {wanted!r}: say `file` or `keyring`")
+        raise InterlinguaError(f"invalid INTERLINGUA_CREDENTIALS {wanted!r}; use `file` or `keyring`")
     return "keyring" if wanted == "keyring" else "file"
 
 
@@ -398,7 +398,7 @@ def _from_keyring(provider: str) -> Any:
         value = keyring.get_password(_SERVICE, provider)
     if value is None:
         raise InterlinguaError(
-            f"the key of {provider} should be in the system keyring and is not: run `interlingua auth login {provider}`"
+            f"the key of {provider} is missing from the system keyring; run `interlingua auth login {provider}`"
         )
     try:
         return jsontext.read(value)

@@ -123,7 +123,7 @@ def _require_safe(url: str | None) -> None:
         return
     parts = urlsplit(url)
     if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in _LOOPBACK):
-        raise InterlinguaError(f"{parts.scheme}://{parts.hostname or ''} would send tokens in the open: use https")
+        raise InterlinguaError(f"{parts.scheme}://{parts.hostname or ''} would send tokens unencrypted; use https")
 
 
 # Code and PKCE.
@@ -392,7 +392,9 @@ async def _poll(
                 interval = max(interval + 5, _number(error.body, "interval") or 0)
             elif error.code != "authorization_pending":
                 raise
-    raise AuthFailed(f"the code ran out before you agreed: run `interlingua auth login {client.provider}` again")
+    raise AuthFailed(
+        f"the code expired before the login was confirmed; run `interlingua auth login {client.provider}` again"
+    )
 
 
 # Tokens.
@@ -423,7 +425,7 @@ async def renew(provider: str, credential: Credential) -> Credential:
     """
     if credential.refresh is None or credential.token_url is None:
         raise AuthFailed(
-            f"the login of {provider} has run out and cannot be renewed: run `interlingua auth login {provider}`",
+            f"the login of {provider} has expired and cannot be renewed; run `interlingua auth login {provider}`",
             provider=provider,
         )
     _require_safe(credential.token_url)
@@ -585,7 +587,7 @@ async def _first(ways: list[Awaitable[Secret]], signal: Abort | None, timeout: f
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
     if not done:
-        raise AuthFailed(f"nobody agreed within {timeout:.0f} seconds: begin the login again")
+        raise AuthFailed(f"login not confirmed within {timeout:.0f} seconds; start it again")
     return next(iter(done)).result()
 
 

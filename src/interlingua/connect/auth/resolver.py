@@ -199,7 +199,7 @@ def _key(value: str, source: str, mode: AuthMode) -> ResolvedAuth | None:
     if not value or value in _MARKERS:
         return None
     if not (_JSON_KEY if value.startswith("{") else _PLAIN_KEY).fullmatch(value):
-        raise AuthFailed(f"the key from {source} has spaces or other characters that no key has: copy it again, whole")
+        raise AuthFailed(f"the key from {source} contains spaces or other invalid characters; copy it again")
     return ResolvedAuth(api_key=value, source=source, mode="oauth" if is_login_token(value) else mode)
 
 

@@ -54,7 +54,7 @@ def _in_message(message: Any, path: str, rules: _Rules) -> Iterator[Mistake]:
 
 def _wrong_role(message: dict[str, Any], path: str, rules: _Rules) -> Mistake:
     role = message.get("role")
-    text = "the message has no role" if role is None else f"there is no role {shown(role)}"
+    text = "the message has no role" if role is None else f"unknown role {shown(role)}"
     if role in _RESULT_ROLES:
         return Mistake(f"{path}.role", text, f"write {_right_result(message, rules)}")
     meant = _MEANT.get(role) if isinstance(role, str) else None
@@ -80,7 +80,7 @@ def _in_block(block: Any, path: str, rules: _Rules) -> Iterator[Mistake]:
         yield Mistake(path, f"texts are no {shown(given)} blocks", f"write {right}")
     else:
         kinds = ", ".join(f"`{name}`" for name in rules.blocks)
-        yield Mistake(path, f"there are no {shown(given)} blocks", f"the types of blocks are {kinds}")
+        yield Mistake(path, f"unknown block type {shown(given)}", f"the types of blocks are {kinds}")
 
 
 def _in_fields(value: dict[str, Any], path: str, kinds: Kinds, what: str) -> Iterator[Mistake]:
@@ -128,7 +128,7 @@ def in_attocode(value: Any) -> Iterator[Mistake]:
         yield from _in_calls(value, "$")
         if "stopReason" in value and value["stopReason"] not in _STOPS:
             reasons = ", ".join(f"`{word}`" for word in _STOPS)
-            yield Mistake("$.stopReason", f"there is no stop reason {shown(value['stopReason'])}", f"write {reasons}")
+            yield Mistake("$.stopReason", f"unknown stop reason {shown(value['stopReason'])}", f"write {reasons}")
 
 
 def _beside(message: dict[str, Any], path: str) -> Iterator[Mistake]:
@@ -210,7 +210,7 @@ def _in_node(key: str, node: dict[str, Any], path: str, nodes: Mapping[str, Any]
     parent, children = node.get("parent_id"), node.get("child_ids", [])
     if parent is not None and not (isinstance(parent, str) and parent in nodes):
         remedy = "name a node of this canvas, or null for a beginning"
-        yield Mistake(f"{path}.parent_id", f"there is no node {shown(parent)}", remedy)
+        yield Mistake(f"{path}.parent_id", f"no node {shown(parent)}", remedy)
     for at, child in enumerate(children if isinstance(children, list) else ()):
         if not isinstance(child, str) or child not in nodes:
-            yield Mistake(f"{path}.child_ids[{at}]", f"there is no node {shown(child)}", "name nodes of this canvas")
+            yield Mistake(f"{path}.child_ids[{at}]", f"no node {shown(child)}", "name nodes of this canvas")

@@ -137,7 +137,7 @@ def _decode_value(block: bytes, at: int) -> tuple[Any, int]:
     if kind == _UUID:
         return _slice(block, at, at + 16), at + 16
     if kind not in (_BYTE_ARRAY, _STRING):
-        raise ValueError(f"{kind} is no header type")
+        raise ValueError(f"{kind} is not a header type")
     end = at + 2 + int.from_bytes(_slice(block, at, at + 2))
     value = _slice(block, at + 2, end)
     return (value.decode() if kind == _STRING else value), end
@@ -173,7 +173,7 @@ def write_aws(
 @lru_cache(maxsize=128)
 def _encode_common_headers(message_type: str, event_type: str, content_type: str) -> bytes:
     if message_type not in _NAME_HEADERS:
-        raise FormatError(f"{message_type!r} is no message type; use one of {', '.join(_NAME_HEADERS)}")
+        raise FormatError(f"{message_type!r} is not a message type; use one of {', '.join(_NAME_HEADERS)}")
     named = {_NAME_HEADERS[message_type]: event_type, ":content-type": content_type, ":message-type": message_type}
     return b"".join(_encode_header(name, value) for name, value in named.items())
 

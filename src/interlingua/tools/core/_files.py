@@ -86,7 +86,7 @@ async def exact_contents(bridge: ByteBridge, path: str) -> bytes:
     """The bytes of a file to be changed: of exactly this path."""
     found = await variant(bridge, path)
     if found is not None:
-        raise ToolInputError(f"{shown(path)}: no such file: there is no {path!a}, but {found!a}; use exactly that path")
+        raise ToolInputError(f"{shown(path)}: no such file; {found!a} has a similar name; use exactly that path")
     return await contents(bridge, path)
 
 

@@ -101,7 +101,7 @@ class _Source:
         encoded = base64.b64encode(data).decode()
         picture = look(encoded)
         if picture is None:
-            raise ToolInputError(f"image: {name!r} is no PNG, JPEG, GIF or WebP, whatever its name or type says")
+            raise ToolInputError(f"image: {name!r} is not a PNG, JPEG, GIF or WebP image")
         return _Seen(name, ImageBlock(data=encoded, mime_type=picture.mime_type), len(data), variant)
 
     async def _bytes(self, reference: str, limit: int, signal: Abort | None) -> tuple[bytes, str | None]:
@@ -136,7 +136,7 @@ class _Source:
             data, found = await self._file(path.strip(), limit)
             return data, found or path.strip()
         if stat is None or not stat.is_file:
-            raise ToolInputError(f"image: there is no file {path[:200]!r}")
+            raise ToolInputError(f"image: no file {path[:200]!r}")
         if stat.size > limit:
             raise ToolInputError(f"image: {path[:200]!r} has {stat.size} bytes; maxBytesMb allows {limit}")
         return await contents(bridge, path), await variant(bridge, path)

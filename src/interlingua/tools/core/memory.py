@@ -222,7 +222,7 @@ def _found(index: MemoryIndex, notes: Mapping[str, Note], arguments: MemorySearc
     hits = [msgspec.structs.replace(hit, path=names[hit.path]) for hit in found]
     payload = {"results": msgspec.to_builtins(hits), "provider": "fts5", "notes": len(notes)}
     if not notes:
-        payload["message"] = "there are no memory notes yet: neither MEMORY.md nor memory/*.md exists"
+        payload["message"] = "no memory notes yet; neither MEMORY.md nor memory/*.md exists"
     elif not hits:
         payload["message"] = "no note contains these terms; try fewer or other terms"
     return json_result(payload)

@@ -121,7 +121,7 @@ class _Processes:
         if arguments.action == "clear" and not arguments.session_id:
             return await self._clear_finished()
         if not arguments.session_id:
-            raise ToolInputError(f"process: {arguments.action} needs sessionId; action list shows what there is")
+            raise ToolInputError(f"process: {arguments.action} needs sessionId; action list shows the sessions")
         session = self.table.get(arguments.session_id)
         if session is None:
             return _failed(f"no session {arguments.session_id}; action list shows all")

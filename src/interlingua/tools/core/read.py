@@ -61,7 +61,7 @@ def read_tool(context: ToolContext) -> Tool:
         if picture is not None:
             return await with_variant(bridge, path, await asyncio.to_thread(_picture, path, data, picture))
         if path.lower().endswith(_PICTURE_NAMES):
-            raise ToolInputError(f"{shown(path)}: named as an image, but its {len(data):,} bytes are none")
+            raise ToolInputError(f"{shown(path)}: named as an image, but not an image ({len(data):,} bytes)")
         page = await asyncio.to_thread(_page, path, data, offset, limit, numbered)
         return await with_variant(bridge, path, page)
 

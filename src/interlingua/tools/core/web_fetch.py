@@ -174,7 +174,7 @@ def _result(
 def _failed(arguments: WebFetchArguments, page: Page) -> ToolResult:
     """The result for an error response: its status, and its text marked as untrusted."""
     detail = page.text[:_ERROR_CHARS]
-    message = f"web_fetch: the server answered with status {page.status}, so there is no page."
+    message = f"web_fetch: the server answered with status {page.status}"
     details = {"url": arguments.url, "finalUrl": page.final_url, "status": page.status, "error": detail}
     text = f"{message}\n{untrusted(detail, 'the web')}" if detail else message
     return ToolResult(content=(TextBlock(text=text),), details=details, is_error=True)
@@ -304,7 +304,7 @@ async def _from_html(text: str, mode: Mode, url: str, settings: WebFetchSettings
         found = orjson.loads(out)
     except (TimeoutError, orjson.JSONDecodeError):
         raise TransportError(
-            f"web_fetch: the page could not be made readable within {seconds:g} seconds and the memory it may take"
+            f"web_fetch: the page was not converted within {seconds:g} seconds and the memory it may take"
         ) from None
     warning = found.get("warning")
     return Text(found["text"], found["extractor"], found["title"], (warning,) if warning else ())

@@ -313,7 +313,7 @@ def _found(service: _Service, answer: Fetched, unsupported: tuple[str, ...], cou
     try:
         hits = service.backend.hits(orjson.loads(answer.body))[:count]
     except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError):
-        raise TransportError(f"{service.backend.label} answered with something else than its search results") from None
+        raise TransportError(f"{service.backend.label} returned no search results") from None
     shown = (
         Hit(**{name: visible(getattr(hit, name)[:_FIELD_CHARS]) for name in hit.__struct_fields__}) for hit in hits
     )
