@@ -359,7 +359,7 @@ async def test_a_schema_that_is_wrong_spoils_one_tool_only() -> None:
     [
         ("die", "could not be reached: exit status 1; stderr: no licence"),
         ("no-schema", "sent an invalid response"),
-        ("endless-pages", "lists tools without an end"),
+        ("endless-pages", "lists tools endlessly"),
         ("same-cursor", "lists tools in a loop: page 2 repeats the cursor '1'"),
         ("loop", "lists tools in a loop: page 4 repeats the cursor '1'"),
         ("many-tools", "offers more than 1000 tools"),

@@ -125,7 +125,7 @@ _MESSAGES = (UserMessage, AssistantMessage, ToolResultMessage, SystemMessage, Cu
 
 
 class Branch:
-    """A growing line of nodes. Two branches of one canvas never move each other."""
+    """A line of nodes, appended to by commits. Two branches of one canvas never move each other."""
 
     def __init__(self, canvas: "LocalCanvas", info: dict[str, Any], *, detached: bool = False) -> None:
         self._canvas = canvas

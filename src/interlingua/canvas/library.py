@@ -445,7 +445,7 @@ class Library:
         raise HttpProblem(404, f"no session {key!r}", code="session_not_found", remedy="reload the list of sessions")
 
     def current(self, place: Place) -> Place:
-        """Returns the current state of a place: the problems of a file change as it grows."""
+        """Returns the current state of a place: the problems of a file change as it is appended to."""
         with self._lock:
             return self._opened.get(place.key, place)
 

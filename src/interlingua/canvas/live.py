@@ -1,4 +1,4 @@
-"""Live updates: an agent's events as nodes that grow on every viewer's screen, token by token.
+"""Live updates: an agent's events as nodes that update on every viewer's screen, token by token.
 
 Only deltas are sent, joined per frame; a viewer that connects later gets the content so far in its snapshot.
 """

@@ -201,7 +201,7 @@ class AnsweredCall(Shape, frozen=True, kw_only=True):
 
 
 class Row(Shape, frozen=True, kw_only=True):
-    """An entry of the tree, small enough to send all of them. `seq` grows in log order."""
+    """An entry of the tree, small enough to send all of them. `seq` increases in log order."""
 
     seq: int
     id: str
@@ -524,7 +524,7 @@ class SearchResult(Shape, frozen=True, kw_only=True):
 
 
 class SpanView(Shape, frozen=True, kw_only=True):
-    """A run of text that both sides have, or one of them."""
+    """A span of text, on both sides or on one."""
 
     text: str
     in_: Literal["both", "a", "b"] = field(name="in")

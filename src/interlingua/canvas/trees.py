@@ -268,7 +268,7 @@ class Tree:
     # --- rows --------------------------------------------------------------------------------------------------------
 
     def rows(self, since: int, limit: int) -> list[Row]:
-        """Returns the rows of `limit` lines from `since` on; lines beside the tree are no rows."""
+        """Returns the rows of `limit` lines from `since` on; lines outside the tree have no row."""
         with self._lock:
             rows: list[Row] = []
             for span in self._spans:

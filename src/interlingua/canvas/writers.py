@@ -124,7 +124,7 @@ class Lingering:
 
 
 class BranchHistory(Journal):
-    """An agent's history on one branch of a session: its messages follow one another, whatever others append."""
+    """An agent's history on one branch of a session: its messages are consecutive, even if others append."""
 
     def __init__(self, session: Session, at: str | None, branch: str | None = None) -> None:
         self.session = session

@@ -139,7 +139,7 @@ class Screen(Protocol):
 
 
 class Question(Struct):
-    """A question and the future of its answer; `check` returns None for a line that is no answer."""
+    """A question and the future of its answer; `check` returns None for a line that is not an answer."""
 
     text: str
     check: Callable[[str], Any]

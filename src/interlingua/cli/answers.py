@@ -63,7 +63,7 @@ class Printer:
 
 
 class MarkdownPrinter(Printer):
-    """Prints text as Markdown on a terminal: finished blocks once, the growing one redrawn below them."""
+    """Prints text as Markdown on a terminal: finished blocks once, the open one redrawn below them."""
 
     def __init__(self, *, notes: bool) -> None:
         super().__init__(notes=notes)

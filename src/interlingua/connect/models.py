@@ -323,7 +323,7 @@ class Catalogue:
         return None, reference
 
     def describe(self, provider: str, model_id: str) -> ModelDescriptor | None:
-        """What is known of a model, or None if nothing is."""
+        """Returns the known data of a model, or None."""
         return self._described_at(provider, model_id, _moment(None))
 
     def _describe(self, provider: str, model_id: str, at: datetime) -> ModelDescriptor | None:

@@ -1,4 +1,4 @@
-"""Providers: a table with one row each. A new provider that speaks a known wire is one more row, and nothing else.
+"""Providers: a table with one row each. A new provider with a known wire is one more row.
 
 A row has the provider's base URL, its wire, the sources of its key and its quirks. Text in braces in a base URL is a
 setting: from the call, else from the row's variables, else its default.

@@ -214,7 +214,7 @@ def correction(problem: str, timestamp: int | None = None) -> UserMessage:
 
 
 def validator(schema: Any) -> Any:
-    """What checks values against the schema; raises FormatError for what is no JSON Schema."""
+    """Returns a validator for the schema; raises FormatError if it is not a JSON Schema."""
     import jsonschema_rs
 
     try:

@@ -39,7 +39,7 @@ _ANSWERS = 20  # ids of answers to which further lines may belong: results of pa
 
 
 class LineMessage(NamedTuple):
-    """A message of a line, and whether it is one of its own or a further part of the answer before."""
+    """A message of a line; `is_new` is False for a further part of the previous answer."""
 
     message: AgentMessage
     is_new: bool
@@ -55,7 +55,7 @@ def is_large(source: Source, least: int | None = None) -> bool:
 
 
 def detect_large(source: Source) -> Detection | None:
-    """The format of a session file, by its first lines; None for a file that is no session in lines."""
+    """The format of a session file, by its first lines; None for a file that is not a session of JSON lines."""
     with contextlib.suppress(*DAMAGED, OSError), open_binary(source) as stream:
         found = detect(Lines(first_objects(stream)))
         form = FORMATS.get(found.dialect) if found is not None else None

@@ -50,7 +50,7 @@ class Given(NamedTuple):
         return ModelDescriptor(id=optional(name) or self.model or "", api=self.api)
 
     def stream_of(self, wire: Mapping[str, Any]) -> bool | None:
-        """Whether to stream: as the body says, else as the caller does."""
+        """Whether to stream: from the body, else from the caller."""
         value = wire.get("stream")
         return value if isinstance(value, bool) else self.stream
 

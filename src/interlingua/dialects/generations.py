@@ -514,7 +514,7 @@ def bare(model_id: str) -> str:
 
 @lru_cache(maxsize=4096)
 def row(model_id: str) -> Generation | None:
-    """The row for a model, whoever serves it."""
+    """Returns the row of a model, for any provider."""
     name = bare(model_id)
     return next((found for pattern, found in _compiled() if pattern.fullmatch(name)), None)
 

@@ -171,7 +171,7 @@ def each(items: Any, name: str, api: str, decode: Callable[[Any], R]) -> list[R]
 
 
 def decode_tools(wire: Any, api: str, decode: Callable[[Any], ToolSpec]) -> tuple[ToolSpec, ...] | None:
-    """The tools of a request; None where there is no list of them."""
+    """The tools of a request; None if the field is not a list."""
     return tuple(each(wire, "tools", api, decode)) if isinstance(wire, list) else None
 
 

@@ -212,7 +212,7 @@ class Gateway:
     # --- one request
 
     async def handle(self, http: web.BaseRequest) -> web.StreamResponse:
-        """Answers one request, whatever it is."""
+        """Answers one request."""
         path = http.rel_url.raw_path
         if http.method == "HEAD" and path == "/":
             return web.Response()

@@ -1,4 +1,4 @@
-"""Fair scheduling of streams: a response that has begun gives way to those that are about to begin.
+"""Fair scheduling of streams: responses that are starting take precedence over running ones.
 
 An event loop runs everything that is ready before it polls its sockets again. When many streams have much to translate
 or to forward, a new request would wait for all of them at each of its steps. So one pass of the loop handles a few

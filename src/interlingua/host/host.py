@@ -458,7 +458,7 @@ class AgentHost(Directory):
             _log.exception("the report of the sub-agent %s could not be delivered", run.key)
 
     def deliver(self, message: AgentMessage, session: str) -> None:
-        """Delivers a message to a session: to the active run, else by a run of its own."""
+        """Delivers a message to a session: to the active run, else by a new run."""
         lane = self._lane(self.key_of(session))
         if lane.agent is not None and (lane.agent.running or lane.attached):
             lane.agent.steer(message)

@@ -1,4 +1,4 @@
-"""The user's MCP servers: `mcp.toml` in the home folder, one table for each. A wrong table is a problem of its own.
+"""The user's MCP servers: `mcp.toml` in the home folder, one table for each. Errors are reported per table.
 
     [servers.files]
     command = "npx"

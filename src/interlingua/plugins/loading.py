@@ -113,7 +113,7 @@ class LoadedPlugin:
 
 
 class Plugins(list[LoadedPlugin]):
-    """The loaded plugins, in order; `problems` are those of all that were found."""
+    """The loaded plugins, in order; `problems` includes those of plugins that were not loaded."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -73,7 +73,7 @@ _decode = msgspec.json.Decoder(Given).decode
 
 
 def parse_place(raw: bytes) -> Given:
-    """Parses the place keys of a raw line; raises FormatError if it is no line of a session."""
+    """Parses the place keys of a raw line; raises FormatError if it is not a session line."""
     try:
         return _decode(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

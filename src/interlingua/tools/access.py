@@ -1,4 +1,4 @@
-"""Path and host access of the running call: set from its policy by `call_tool`, checked wherever one is opened.
+"""Path and host access of the running call: set from its policy by `call_tool`, checked on each open.
 
 A policy first checks the arguments of a call as written. But a path may go through a link, a search finds paths that no
 argument names, and a server redirects. Each path is therefore checked again where it was located, before it is opened

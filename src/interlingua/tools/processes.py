@@ -337,7 +337,7 @@ class ProcessTable:
         return session
 
     def temporary(self) -> Path:
-        """A directory for the temporary files of all commands, for a sandbox that has none of its own."""
+        """A directory for the temporary files of all commands, for a sandbox without one."""
         self.expire()
         place = self._folder() / "tmp"
         place.mkdir(mode=0o700, exist_ok=True)

@@ -555,7 +555,7 @@ PROGRAM_MARKS = frozenset({"<synthetic>", "delivery-mirror", "gateway-injected"}
 
 
 def model_of(message: Any) -> str | None:
-    """Returns the model that wrote a message; None if it has none, is no response, or was written by a program."""
+    """Returns the model that wrote a message; None if it has none, is not a response, or was written by a program."""
     model = message.model if isinstance(message, AssistantMessage) else None
     return None if model in PROGRAM_MARKS else model or None
 

@@ -137,7 +137,7 @@ class Work:
                 self.turns.append(Turn(at, message))
 
     def kinds(self) -> frozenset[type]:
-        """The types of all that the request holds, which tell the passes that are for it."""
+        """The types of the request's messages and blocks, which select the passes to run."""
         found: set[type] = set()
         for turn in self.turns:
             found.add(type(turn.message))

@@ -45,7 +45,7 @@ from .facts import API, FIELD_SUPPORT, OPTIONS, PROMPT
 
 @request_decoder(API)
 def decode_request(body: Any, given: Given) -> Request:
-    """A chat request. `mint` makes ids for calls without one."""
+    """A chat request. `mint` generates ids for calls without one."""
     wire = an_object(body, API)
     messages = wire.get("messages")
     read = decode_messages(messages, given.mint, given.api) if "messages" in wire else ()

@@ -1,4 +1,4 @@
-"""Aider's chat history (`.aider.chat.history.md`): Markdown that grows by a session each time it is started.
+"""Aider's chat history (`.aider.chat.history.md`): Markdown, with a section appended per session.
 
 A session begins with `# aider chat started at …`. Lines that begin with `####` are the user's (a command such as `/ask`
 is written once as it was typed and once as it was sent), lines that begin with `>` are the program's, and all else is

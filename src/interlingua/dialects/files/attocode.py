@@ -190,7 +190,7 @@ def _object(value: Any) -> dict[str, Any]:
 
 
 def encode_block(block: Block, report: Reporter) -> Any:
-    """One content block as this format says it, or None (reported) when it cannot."""
+    """Encodes a content block; None, with a report, if the format has no place for it."""
     wire: dict[str, Any]
     match block:
         case TextBlock():
@@ -571,7 +571,7 @@ def _is_system(content: Content) -> bool:
 
 
 def encode(conversation: Conversation) -> Encoded:
-    """The chat; the bare list or the response, if that is what was read and all there is to say."""
+    """Encodes a chat; a bare list or a response if that was decoded and holds everything."""
     path = conversation.path()
     extra_fields = conversation.extra.get(API, {})
     if len(path) == 1 and path[0].extra.get(API, {}).get(RESPONSE) and isinstance(path[0].message, AssistantMessage):

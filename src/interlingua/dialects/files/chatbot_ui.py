@@ -54,7 +54,7 @@ def _messages(wire: dict[str, Any]) -> list[Message]:
 
 @reading(API)
 def decode(data: Any) -> Conversation:
-    """One conversation, in an export of one or by itself."""
+    """Decodes one conversation, single or in an export of one."""
     body = body_of(data, API)
     one = DOCUMENTS.only(body, "$.history")
     wire = one["history"][0] if "history" in one else one

@@ -70,7 +70,7 @@ def split(value: Any) -> list[Any] | None:
 
 @reading(API)
 def decode(data: Any) -> Conversation:
-    """One conversation, in the export's list of one or by itself."""
+    """Decodes one conversation, single or in a list of one."""
     body = body_of(data, API)
     wire = body[0] if isinstance(body, list) and len(body) == 1 else body
     if isinstance(wire, list) and len(wire) > 1 and split(wire):

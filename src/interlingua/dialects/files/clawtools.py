@@ -202,7 +202,7 @@ _DECODERS: dict[str, Callable[[dict[str, Any]], Any]] = {
 
 
 def encode_block(block: Block, report: Reporter, *, result: bool = False) -> Any:
-    """One block as this format says it, or None (reported) when it cannot."""
+    """Encodes a block; None, with a report, if the format has no place for it."""
     wire: dict[str, Any]
     match block:
         case TextBlock():
@@ -500,7 +500,7 @@ def _projected_end(event: Done) -> dict[str, Any]:
 
 
 def unproject(events: Iterable[Any]) -> Iterator[StreamEvent]:
-    """The stream that events of the clawtools protocol tell of: the inverse of `project`."""
+    """Returns the stream events of clawtools protocol events: the inverse of `project`."""
     recorder = Recorder(AssistantMessage(content=()))
     reader = EventReader(recorder)
     for event in events:
@@ -527,7 +527,7 @@ class EventReader:
         self._calls: dict[int, str | None] = {}  # calls that have not ended, by key, with their ids
 
     def feed(self, event: Any) -> None:
-        """Takes in one event. Raises `BadWire` for what is no event of the protocol."""
+        """Processes one event. Raises `BadWire` for an unknown event."""
         kind = attribute(event, "type")
         if not isinstance(kind, str):
             raise BadWire(API, f"a stream event has a type, {type(event).__name__} {event!r:.100} has none", "$.type")
@@ -643,7 +643,7 @@ def _error_text(error: Any) -> str:
 
 
 class Mistake(NamedTuple):
-    """Where another wire's shape stands, what it is, and what to write instead."""
+    """The path of a mistake, such as another wire's shape, with a message and the remedy."""
 
     path: str
     message: str

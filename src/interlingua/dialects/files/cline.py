@@ -171,7 +171,7 @@ def encode(conversation: Conversation) -> Encoded:
 
 
 def detect(value: Any) -> str | None:
-    """The transcript shown has a form of its own; the one sent differs from plain messages by the program's marks."""
+    """Detects the displayed transcript by its shape, and the sent one by the program's markers."""
     if not isinstance(value, list) or not value:
         return None
     if _is_shown(value):

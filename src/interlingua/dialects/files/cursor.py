@@ -197,7 +197,7 @@ def _is_line(value: Any) -> bool:
 
 
 def detect(value: Any) -> str | None:
-    """Whether a document is a transcript: lines whose role stands beside the message."""
+    """Whether a document is a transcript: lines with the role beside the message."""
     if isinstance(value, dict) and isinstance(value.get("bubbles"), list) and isinstance(value.get("composer"), dict):
         return "`bubbles` beside a `composer`"
     lines = [value] if isinstance(value, dict) else value

@@ -86,7 +86,7 @@ DOCUMENTS = Documents(API, _is_conversation, "a `mapping` of nodes whose message
 
 @reading(API)
 def decode(data: Any) -> Conversation:
-    """One conversation, in the export's list of one or by itself."""
+    """Decodes one conversation, single or in a list of one."""
     body = body_of(data, API)
     wire = DOCUMENTS.only(body, "$.mapping")
     entries = entries_of(_nodes(wire["mapping"]))

@@ -596,7 +596,7 @@ def _is_content(value: Any) -> bool:
 
 
 def relations(conversation: Conversation, path: PurePath) -> Relations:
-    """A sub-agent's file says so (`kind`), and is in a folder with the id of the session that started it."""
+    """A sub-agent's file has a `kind`, and its folder is named after the session that started it."""
     first: Any = conversation.entries[0].message if conversation.entries else None
     header = first.fields if isinstance(first, CustomMessage) else conversation.extra.get(API, {})
     id, child = optional(header.get("sessionId")), header.get("kind") == "subagent"

@@ -125,7 +125,7 @@ def encode(conversation: Conversation) -> Encoded:
 
 
 def detect(value: Any) -> str | None:
-    """Updates of a session, as its method says."""
+    """Detects session updates by their method."""
     for line in items(value)[:20] if isinstance(value, list) else items([value]):
         update = inner(line, "params", "update", "sessionUpdate")
         if str(line.get("method")).endswith("session/update") and isinstance(update, str):

@@ -89,7 +89,7 @@ def split(value: Any) -> list[Any] | None:
 
 @reading(API)
 def decode(data: Any) -> Conversation:
-    """One conversation, in the export's list of one or by itself."""
+    """Decodes one conversation, single or in a list of one."""
     body = body_of(data, API)
     found = _conversations(body)
     if found is not None and len(found) > 1:

@@ -276,7 +276,7 @@ def _records_of() -> Records:
 
 
 def split(value: Any) -> list[Any] | None:
-    """The samples of a log, each as a log of its own, if that is what the value is."""
+    """The samples of a log, each as a separate log; None if the value is not a log."""
     if _is_log(value) and len(value.get("samples", ())) > 1:
         return [{**value, "samples": [sample]} for sample in value["samples"]]
     return None

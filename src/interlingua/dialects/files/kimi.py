@@ -143,7 +143,7 @@ class _Log:
         self._change(step, timestamp=when)
 
     def finish(self) -> None:
-        """Writes the answers that have grown."""
+        """Writes the answers with appended content."""
         for at, blocks in self._unfinished.items():
             self.tree.replace(at, replace(self.tree[at], content=tuple(blocks)))
 

@@ -181,7 +181,7 @@ def _decode_cache(wire: dict[str, Any]) -> CacheMarker | None:
 
 
 def encode_block(block: Block, report: Reporter, *, result: bool = False) -> Any:
-    """One block as this format says it, or None (reported) when it cannot."""
+    """Encodes a block; None, with a report, if the format has no place for it."""
     wire: dict[str, Any]
     match block:
         case TextBlock():

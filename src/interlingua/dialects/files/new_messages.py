@@ -1,4 +1,4 @@
-"""Messages made of any conversation, as LangChain loads them and as OpenTelemetry's conventions write them.
+"""Encodes any conversation as LangChain messages, or in OpenTelemetry's conventions.
 
 LangChain: `messages_to_dict`, which `messages_from_dict` reads. OpenTelemetry: the attributes of one call of a model,
 whose input is the conversation up to its last answer (opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-events).

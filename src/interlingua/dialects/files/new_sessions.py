@@ -1,4 +1,4 @@
-"""Sessions made of any conversation, in the form in which Claude Code, Codex and opencode can resume them.
+"""Encodes any conversation as a session that Claude Code, Codex or opencode can resume.
 
 Each program finds a session by the id in it: Claude Code as `~/.claude/projects/FOLDER/SESSION.jsonl` (`claude -r`),
 Codex as `~/.codex/sessions/YYYY/MM/DD/rollout-TIME-SESSION.jsonl` (`codex resume`), opencode by `opencode import FILE`.
@@ -61,7 +61,7 @@ class _Session:
         return self.uuid(of).replace("-", "")[:length]
 
     def moment(self, message: Any) -> int:
-        """When a message was written; one that does not say it came a moment after the one before."""
+        """Returns a message's timestamp; without one, a moment after the previous message."""
         stated = getattr(message, "timestamp", None)
         if stated is None or (self._time is not None and stated < self._time):
             stated = EPOCH if self._time is None else self._time + 1
@@ -156,7 +156,7 @@ CODEX_VERSION = "0.50.0"
 
 
 def codex_cli(conversation: Conversation) -> Encoded:
-    """The header, the settings of the turn, and an item a line; what the screen shows again stands beside it."""
+    """The header, the settings of the turn, and an item a line; events that repeat it for the screen follow."""
     session, wire = _Session(conversation), dialect("openai-responses")
     messages = _messages(conversation)
     started = iso(session.moment(messages[0] if messages else None))

@@ -1,4 +1,4 @@
-"""Open WebUI: a chat with its `history`, a tree of messages by id that stands at `currentId`.
+"""Open WebUI: a chat with its `history`, a tree of messages by id with its head `currentId`.
 
 An export is a list of rows with the chat in `chat`; a downloaded chat is the row or the chat itself. `messages` repeats
 the path of the tree. What models thought and which tools ran stands as HTML inside the text of an answer, as the

@@ -1,4 +1,4 @@
-"""OpenAI's fine-tuning data: a line of a file is one example, which stands alone.
+"""OpenAI's fine-tuning data: each line of a file is one independent example.
 
 An example is what Chat Completions would be asked and would answer (`messages`, `tools`, `parallel_tool_calls`), and
 is read by that dialect; an assistant's message may have a `weight`. What only one wire can say belongs to this format,

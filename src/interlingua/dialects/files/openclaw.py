@@ -218,7 +218,7 @@ _DECODERS: dict[str, Callable[[dict[str, Any], str | None], Any]] = {
 
 
 def encode_block(block: Block, report: Reporter, owner: str | None = None) -> Any:
-    """One block as this format says it, or None (reported) when it cannot."""
+    """Encodes a block; None, with a report, if the format has no place for it."""
     wire: dict[str, Any]
     match block:
         case TextBlock():
@@ -403,7 +403,7 @@ class _Calls:
 
 
 def decode_message(wire: dict[str, Any], calls: _Calls) -> Message | CustomMessage:
-    """One AgentMessage; a role that is not known is a message of its own kind."""
+    """Decodes an AgentMessage; an unknown role becomes a CustomMessage."""
     role = wire["role"]
     message: Message | None = _usual_message(wire, role, calls)
     if message is not None:
@@ -579,7 +579,7 @@ def _decode_cost(wire: Any) -> Cost | None:
 
 
 def encode_message(message: Message, report: Reporter, calls: _Calls) -> dict[str, Any]:
-    """One message as this format says it."""
+    """Encodes a message."""
     wire: dict[str, Any]
     match message:
         case AssistantMessage():

@@ -340,7 +340,7 @@ def detect(value: Any) -> str | None:
 
 
 def relations(conversation: Conversation, path: PurePath) -> Relations:
-    """A sub-agent's session names its parent; it is exported by itself, or stands in the same database."""
+    """A sub-agent's session names its parent; it is exported separately, or is in the same database."""
     info = fields_of(fields_of(next(iter(conversation.extra.get(API, {}).get(TEMPLATE) or ()), None)).get("info"))
     return Relations(optional(info.get("id")), optional(info.get("parentID")))
 

@@ -76,7 +76,7 @@ class _Span:
         return next((found for name in names if (found := optional(self.attributes.get(name)))), None)
 
     def usage(self) -> Usage | None:
-        """The input includes what was read from the cache or written to it, in all three vocabularies."""
+        """Decodes usage; in all three conventions the input includes cache reads and writes."""
         counts = {
             bucket: next((found for name in names if (found := whole(self.attributes.get(name))) is not None), None)
             for bucket, names in _COUNTS.items()

@@ -34,7 +34,7 @@ def _is_pair(value: Any) -> bool:
 
 
 def conversation_in(row: dict[str, Any]) -> Conversation:
-    """The conversation of a row. The system text stands beside the pairs, or in the first of them."""
+    """The conversation of a row. The system text is beside the pairs, or in the first pair."""
     pairs = row.get("conversation")
     first = pairs[0].get("system") if isinstance(pairs, list) else None
     system = optional(row.get("system")) or optional(first) or None

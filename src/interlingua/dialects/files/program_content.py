@@ -66,14 +66,14 @@ def items(value: Any) -> list[dict[str, Any]]:
 
 
 def inner(value: Any, *keys: str) -> Any:
-    """What stands under these keys, one inside the other; None where one is missing."""
+    """Returns the value at a path of nested keys; None if one is missing."""
     for key in keys:
         value = value.get(key) if isinstance(value, dict) else None
     return value
 
 
 def first(value: Mapping[str, Any], *keys: str) -> Any:
-    """The first of these keys that says something."""
+    """Returns the first of these keys with a value."""
     return next((value[key] for key in keys if value.get(key) is not None), None)
 
 
@@ -161,7 +161,7 @@ def attachment_of(url: str, mime: str | None, name: str | None) -> Block:
 
 
 def call_of(item: Mapping[str, Any]) -> ToolCall | None:
-    """A call; its name and arguments may stand in a `function`."""
+    """Decodes a call; its name and arguments may be inside `function`."""
     function = item.get("function")
     given: Mapping[str, Any] = function if isinstance(function, dict) else item
     name = optional(first(given, "name", "toolName", "tool_name", "function_name"))
@@ -223,7 +223,7 @@ def user(content: Content, when: int | None = None, *, program: bool = False) ->
 
 
 def user_messages(content: Any, when: int | None = None, *, program: bool = False) -> list[Message]:
-    """A message of the user's role: the results in it, then what else it says."""
+    """Decodes a user message: its results, then its other content."""
     if not isinstance(content, list):
         return [user(content_of(content), when, program=program)]
     found: list[Message] = [made for item in content if is_result(item) if (made := result_of(item, when)) is not None]
@@ -234,7 +234,7 @@ def user_messages(content: Any, when: int | None = None, *, program: bool = Fals
 def usage_of(
     wire: Any, *, input: str, output: str, read: str = "", write: str = "", reasoning: str = ""
 ) -> Usage | None:
-    """Tokens under these names, where input and cached parts are counted apart and output lacks the reasoning."""
+    """Tokens under these names, where input excludes cached tokens and output excludes reasoning."""
     if not isinstance(wire, dict) or not any(number(wire.get(key)) is not None for key in (input, output)):
         return None
     thought = count(wire, reasoning) if reasoning else 0
@@ -312,7 +312,7 @@ class Branches:
         return at
 
     def replace(self, at: int, message: Message) -> None:
-        """Puts a message in the place of one that has grown."""
+        """Replaces a message by its longer version."""
         self._messages[at] = message
 
     def cut(self, number: int) -> None:

@@ -62,7 +62,7 @@ class Documents(NamedTuple):
         return value if isinstance(value, list) and len(value) > 1 and all(map(self.is_one, value)) else None
 
     def detect(self, value: Any) -> str | None:
-        """Whether a value is one, or a list of them."""
+        """Detects a document, or a list of documents."""
         values = value if isinstance(value, list) else [value]
         return self.shape if values and all(map(self.is_one, values)) else None
 

@@ -65,7 +65,7 @@ def is_null(block: Block, api: str) -> bool:
 
 
 def lines_of(data: Any, api: str) -> list[dict[str, Any]]:
-    """The lines of a line format as JSON values; one that is no JSON object is named by its number."""
+    """The lines of a line format as JSON values; raises with the line number for any other line."""
     if isinstance(data, dict):  # a file of one line
         return [data]
     if isinstance(data, bytes | bytearray):
@@ -184,7 +184,7 @@ class Records:
         self._names: dict[str, str] = {}  # call id -> tool name
 
     def read(self, record: dict[str, Any], role: str) -> list[Entry]:
-        """The entries of a record; `role` is the word for one that holds no message."""
+        """The entries of a record; `role` is used for a record without a message."""
         usual = self._usual(record) if self._usual is not None else None
         if usual is not None:
             return [self._usual_entry(record, *usual)]
@@ -285,7 +285,7 @@ class Records:
         return with_residual(entry, self._api, **{RECORD: True, **extra_fields})
 
     def write(self, conversation: Conversation, *, system: bool = False) -> tuple[list[dict[str, Any]], list[Loss]]:
-        """The records of a conversation that was a file of this format, and what of later changes they cannot say.
+        """The records of a conversation that was a file of this format, and the losses of later changes.
 
         `system` tells whether the format has a place for the system text.
         """
@@ -399,6 +399,6 @@ def with_time(message: Any, moment: int | None) -> Any:
 
 
 def time_in(messages: Sequence[Message], key: str = "timestamp") -> dict[str, Any]:
-    """What a record says of the moment of its first message."""
+    """Returns the timestamp of a record's first message."""
     when = iso(messages[0].timestamp)
     return {} if when is None else {key: when}

@@ -314,7 +314,7 @@ def _is_example(value: Any) -> bool:
 
 @reading(API)
 def decode(data: Any) -> Conversation:
-    """One conversation: its turns, with what stands beside them or without."""
+    """Decodes one conversation: its turns, with or without the fields beside them."""
     body = body_of(data, API)
     bare = isinstance(body, list)
     if bare and body and all(map(_is_example, body)):
@@ -412,7 +412,7 @@ def _with_answers(turns: list[Entry], answers: list[Any]) -> list[Entry]:
 
 
 def encode(conversation: Conversation) -> Encoded:
-    """The conversation as one line of a set; the bare turns, if that is what was read and all there is to say."""
+    """Encodes a conversation as one row; as bare turns if those were decoded and hold everything."""
     if templates.FILE in conversation.extra.get(API, {}):
         try:
             paired = templates.give_back(conversation, API, decode)

@@ -65,7 +65,7 @@ def _is_head(line: dict[str, Any]) -> bool:
 
 
 def decode_entry(line: dict[str, Any], number: int = 1) -> Entry:
-    """A line as an entry, with what it says itself about its place."""
+    """Decodes a line as an entry, with its own place keys."""
     place = {key: line[key] for key, kind in _PLACE.items() if isinstance(line.get(key), kind)}
     if not place.get("parents") or not all(isinstance(id, str) for id in place["parents"]):
         place.pop("parents", None)  # an empty list would not come back
@@ -221,7 +221,7 @@ def _encode_entry(entry: Entry, position: str, parent: int | None, stand: int | 
 
 
 def kept_extra(entry: Entry) -> Extra:
-    """What a line says of an entry's `extra`: all but the hints about the line itself."""
+    """Returns an entry's `extra` without the hints about its line."""
     return {owner: kept for owner, kept in entry.extra.items() if owner != API or not kept.keys() <= {OMITTED, ROOT}}
 
 

@@ -534,7 +534,7 @@ def _is_encoded(message: Any, group: list[tuple[int, Entry]]) -> bool:
 
 
 def detect(value: Any) -> str | None:
-    """Whether a document is made of UI messages: `parts` of the SDK's types, or `toolInvocations`."""
+    """Detects UI messages: `parts` of the SDK's types, or `toolInvocations`."""
     messages = value.get("messages") if isinstance(value, dict) else value if type(value) is list else None
     if not isinstance(messages, list) or not messages or not all(map(_is_message, messages)):
         return None

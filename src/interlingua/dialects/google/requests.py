@@ -62,7 +62,7 @@ from .messages import decode_messages, encode_messages
 
 @request_decoder(API)
 def decode_request(body: Any, given: Given) -> Request:
-    """A generateContent request. `model` and `stream` are in the path; `mint` makes ids for calls without one."""
+    """A generateContent request. `model` and `stream` are in the path; `mint` generates ids for calls without one."""
     outer, quirks = an_object(body, API), given.quirks
     wrapped = has_envelope(quirks) and isinstance(outer.get("request"), dict)
     snakes: list[str] = []

@@ -324,7 +324,7 @@ def _add_answer(steps: list[Any], message: AssistantMessage, report: Reporter) -
 
 
 def text_alone(content: Any) -> str | None:
-    """The text, if there is no other content."""
+    """Returns the text if that is all the content."""
     if isinstance(content, list) and len(content) == 1 and fields_of(content[0]).keys() == {"type", "text"}:
         return string(content[0]["text"]) if content[0]["type"] == "text" else None
     return None

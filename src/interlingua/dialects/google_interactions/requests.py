@@ -37,7 +37,7 @@ from .messages import decode_messages, encode_messages, text_alone
 
 @request_decoder(API)
 def decode_request(body: Any, given: Given) -> Request:
-    """A request for an interaction. `mint` makes ids for calls without one."""
+    """A request for an interaction. `mint` generates ids for calls without one."""
     wire = an_object(body, API)
     agent = optional(wire.get("agent"))
     asks_agent = agent is not None and "model" not in wire

@@ -535,7 +535,7 @@ def _encode_result(
 
 @request_decoder(API)
 def decode_request(body: Any, given: Given) -> Request:
-    """A chat request. `mint` makes ids for calls without one."""
+    """A chat request. `mint` generates ids for calls without one."""
     wire = an_object(body, API)
     messages = wire.get("messages")
     prompt = messages[0] if isinstance(messages, list) and messages and _is_prompt(messages[0]) else None
