@@ -234,7 +234,7 @@ def test_a_failure_that_was_made_good_is_not_told() -> None:
 
 def test_a_long_error_is_cut_and_an_empty_one_has_words() -> None:
     """A channel is no log."""
-    assert 600 == len(shown(failed("x" * 5000))[0] or "") and ["The model failed and did not say why."] == shown(
+    assert 600 == len(shown(failed("x" * 5000))[0] or "") and ["The model failed without an error message."] == shown(
         failed("")
     )
 

@@ -389,7 +389,7 @@ async def test_arguments_that_are_no_json_are_answered_and_not_run() -> None:
     check_events(await events_of(agent))
     result = results(agent.messages)[0]
     assert (True, []) == (result.is_error, seen)
-    assert "no JSON object" in texts([result])[0]
+    assert "not a JSON object" in texts([result])[0]
     assert """Received: "{\\"n\\": \"""" in texts([result])[0]
     check_wires(agent.messages)
 

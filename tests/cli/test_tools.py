@@ -73,8 +73,8 @@ def test_a_bad_call_says_what_is_wrong(tmp_path: Path) -> None:
     """As a model would be told, with exit code 1."""
     for arguments, expected in (
         ('{"paht": "a"}', "path: is required"),
-        ("[1]", "no JSON object"),
-        ("{", "no JSON object"),
+        ("[1]", "not a JSON object"),
+        ("{", "not a JSON object"),
     ):
         done = run("tools", "run", "read", arguments, "--root", tmp_path)
         assert 1 == done.code and expected in done.out

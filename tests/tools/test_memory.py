@@ -368,7 +368,7 @@ async def test_a_note_is_read_whole_or_in_part(agent):
     whole = await get(agent, "MEMORY.md")
     part = await get(agent, "./MEMORY.md", **{"from": 5, "lines": 1})
     assert (MEMORY.rstrip("\n"), 7, None) == (whole["text"], whole["totalLines"], whole.get("message"))
-    assert ("## Work", 1, "there are more lines; continue with from 6") == (
+    assert ("## Work", 1, "more lines follow; continue with from 6") == (
         part["text"],
         part["lines"],
         part["message"],

@@ -423,7 +423,7 @@ class Chat:
             given = result.message.error_message if result.message is not None else None
             await self.screen.aside(error_line(result.failure or InterlinguaError(given or "the run failed")))
         elif result.reason != "done":
-            await self.screen.aside(Text(f"■ {one_line(result.reason)} reached; say `go on` to continue", "yellow"))
+            await self.screen.aside(Text(f"■ {one_line(result.reason)} reached; send `continue` to resume", "yellow"))
 
     async def _steer(self, line: str) -> None:
         message = await self._message(line)
@@ -519,7 +519,7 @@ class Chat:
         """
         question = f"the MCP server {one_line(form.server)} asks: {one_line(form.message)}"
         if form.url is not None:
-            question += f" Open {one_line(form.url)} in a browser, then say yes."
+            question += f" Open {one_line(form.url)} in a browser, then answer yes."
         answer = await self.ask(f"{question} answer it? y yes · n no", approval.answer_of)
         if answer is None or answer.verdict == "no":
             return None

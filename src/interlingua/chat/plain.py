@@ -32,7 +32,7 @@ class PlainScreen:
     """Reads `source` (a file descriptor), writes to `out` and `err`."""
 
     is_terminal = False
-    keys = "a line is a message, \\ at its end: more follows · @FILE attaches · Ctrl-C: tell it something, twice: stop"
+    keys = "a line is a message, \\ at its end: more follows · @FILE attaches · Ctrl-C: interrupt, twice: stop"
 
     def __init__(self, source: int, out: TextIO, err: TextIO, *, interactive: bool) -> None:
         self.display = Display()

@@ -337,11 +337,11 @@ def finished_call(
 
 _REMEDIES: tuple[tuple[type[BaseException], str], ...] = (
     (AuthFailed, "store a key with `interlingua auth login PROVIDER`, or ask another model with /model"),
-    (RateLimited, "wait a little and say it again, or ask another model with /model"),
-    (Overloaded, "say it again later, or ask another model with /model"),
+    (RateLimited, "wait and send it again, or switch models with /model"),
+    (Overloaded, "send it again later, or switch models with /model"),
     (ContextTooLong, "make room with /compact, or go back with /undo"),
     (BadRequest, "change it with /undo, or ask another model with /model"),
-    (TransportError, "check the network and say it again"),
+    (TransportError, "check the network and send it again"),
     (SessionBusy, "leave the other chat first, or begin a new one with --new"),
     (OSError, "nothing more was saved; fix the problem and send it again"),
 )

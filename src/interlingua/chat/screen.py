@@ -65,8 +65,8 @@ class TerminalScreen:
 
     is_terminal = True
     keys = (
-        "Enter sends · Alt-Enter, or \\ and Enter: new line · @FILE attaches · what you type while it works, steers\n"
-        "Ctrl-C: tell it something, twice: stop · Ctrl-T: thinking · Ctrl-R: search your messages · Ctrl-D: leave"
+        "Enter sends · Alt-Enter, or \\ and Enter: new line · @FILE attaches · text typed while it works steers it\n"
+        "Ctrl-C: interrupt, twice: stop · Ctrl-T: thinking · Ctrl-R: search your messages · Ctrl-D: leave"
     )
 
     def __init__(

@@ -125,7 +125,7 @@ def login(
         raise click.UsageError("--key and --oauth exclude each other; give one")
     store = CredentialStore(backend=backend)
     if flow is None:
-        provider = provider if unlisted else _known(provider, " (--unlisted stores a key for a program of your own)")
+        provider = provider if unlisted else _known(provider, " (--unlisted stores a key for any other name)")
         credential = _typed_key(provider)
     else:
         client = oauth_client(provider, client_id=client_id, folder=store.folder)

@@ -226,7 +226,7 @@ def cancel(name: str, key: str | None) -> None:
     """Cancel a batch at the provider. Answers available by then can still be read with `results`."""
     was_active = asyncio.run(_cancel(name, key))
     what = "is being cancelled" if was_active else "has ended already"
-    output.note(f"the batch {name!r} {what}; `interlingua batch results {name}` has the answers that there are")
+    output.note(f"the batch {name!r} {what}; `interlingua batch results {name}` shows the finished answers")
 
 
 async def _cancel(name: str, key: str | None) -> bool:

@@ -55,7 +55,7 @@ def command() -> None:
 @click.option(
     "--client-port",
     type=click.IntRange(0, 65535),
-    help="Listen here for programs that use the llm-canvas package; for them alone.",
+    help="Port for programs that use the llm-canvas package.",
 )
 @click.option(
     "--watch",

@@ -139,7 +139,7 @@ def command(
     if out is not None and folder is None:
         local_files.refuse_inputs(out, (source.path for source in found))
     if on_error == "keep" and out is None:
-        raise click.UsageError("--on-error keep needs -o: what fails is kept beside the output")
+        raise click.UsageError("--on-error keep needs -o; failed inputs are written beside the output")
     packing = out.suffix if out is not None and folder is None and out.suffix in PACKED else None
     task = Task(
         origin,

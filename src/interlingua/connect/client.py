@@ -275,7 +275,7 @@ def builtin_connectors(
 
 def _refuse_two_schemas(options: dict[str, Any]) -> None:
     if options.get("output_schema") is not None:
-        raise InterlinguaError("output and output_schema are two schemas for one answer; give output alone")
+        raise InterlinguaError("output and output_schema exclude each other; give output")
 
 
 def _extended(context: Any, options: dict[str, Any]) -> Any:

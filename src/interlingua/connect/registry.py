@@ -351,7 +351,7 @@ class Guard:
             case Done():
                 self._end(event.message, event.reason, None)
             case Error():
-                self._end(event.error, event.reason, f"the connector {self._id} failed and did not say why")
+                self._end(event.error, event.reason, f"the connector {self._id} failed without an error message")
             case Event():
                 raise BadWire(self._id, f"a connector yields stream events, not {type(event).__name__}")
             case Mapping() if _is_ours(event):

@@ -108,7 +108,7 @@ def _check_model(exchange: Exchange) -> None:
 
 def _refused(refusal: Refusal) -> RateLimited | BadRequest:
     if refusal.limit == "tokens" and refusal.retry_after is None:
-        return BadRequest(f"{refusal.message}, and this call alone needs more; send less", status=400)
+        return BadRequest(f"{refusal.message}, and this call exceeds it; send less", status=400)
     # Clients do not retry a 429 with `insufficient_quota` (OpenAI's error codes).
     code = "insufficient_quota" if refusal.limit == "budget" else "rate_limit_exceeded"
     wait = refusal.retry_after
@@ -119,5 +119,5 @@ def _refused(refusal: Refusal) -> RateLimited | BadRequest:
 def _unavailable(message: str, error: Exception) -> Overloaded:
     """Returns a server error for the client; the cause is in the log."""
     _log.error("%s: %s", message, error)
-    remedy = "try again; the gateway's log says why"
+    remedy = "try again, or see the gateway's log"
     return Overloaded(f"{message}; {remedy}", status=503, code="state_unavailable", retry_after=1.0)

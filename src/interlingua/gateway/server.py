@@ -273,7 +273,7 @@ class Gateway:
         if isinstance(error, InterlinguaError):
             return scrubbed(error, lambda text: scrub(text, secrets=secrets))  # it may quote what the client sent
         log_defect(f"{exchange.id} failed", error, *secrets)
-        return InternalError(f"internal error in {exchange.id}; the gateway's log says what happened")
+        return InternalError(f"internal error in {exchange.id}; see the gateway's log")
 
     async def _refuse(self, exchange: Exchange, failure: InterlinguaError) -> None:
         """Notifies the observers of an exchange that ended before any provider was called."""
@@ -585,7 +585,7 @@ class Gateway:
             await self.recall.fetch_ids(key, (kind, id))
         except StateError as error:
             _log.error("%s", error)
-            remedy = "try again; the gateway's log says why"
+            remedy = "try again, or see the gateway's log"
             raise Overloaded(
                 f"stored {kind}s cannot be read; {remedy}", status=503, code="state_unavailable", retry_after=1.0
             ) from None
@@ -913,7 +913,7 @@ async def _break_off(attempt: Attempt, exchange: Exchange, why: str, *, aborted:
     except ConnectionError:
         raise
     except Exception as error:
-        log_defect(f"what had come for {exchange.id} cannot be kept", error)
+        log_defect(f"the partial answer of {exchange.id} cannot be stored", error)
         exchange.answer = AssistantMessage(content=(), stop_reason="aborted" if aborted else "error")
 
 

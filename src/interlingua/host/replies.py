@@ -428,7 +428,7 @@ def _messages(run: Iterable[AgentMessage | AgentEvent]) -> Iterator[AgentMessage
 def _error_of(answer: AssistantMessage) -> str | None:
     if answer.stop_reason != "error":
         return None
-    return (answer.error_message or "").strip() or "The model failed and did not say why."
+    return (answer.error_message or "").strip() or "The model failed without an error message."
 
 
 def _was_retried(message: AssistantMessage, answers: list[AssistantMessage]) -> bool:

@@ -156,7 +156,7 @@ async def inside(context: ToolContext, cwd: str) -> str:
         raise ToolInputError("cwd: no local files available; leave it out")
     place = Path(root) / await locate(cwd)
     if not place.is_dir():
-        raise ToolInputError(f"cwd: {cwd[:200]!r} is no directory")
+        raise ToolInputError(f"cwd: {cwd[:200]!r} is not a directory")
     return str(place)
 
 

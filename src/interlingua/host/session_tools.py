@@ -59,9 +59,9 @@ def _refused(status: str, error: Exception) -> ToolResult:
 
 class ListArguments(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     kinds: Annotated[list[str], Meta(description=f"Only these kinds: {', '.join(_KINDS)}.")] = []
-    limit: Annotated[int, Meta(description="At most so many.", ge=1, le=500)] = 50
+    limit: Annotated[int, Meta(description="Maximum number of sessions.", ge=1, le=500)] = 50
     active_minutes: Annotated[float, Meta(description="Only those changed so lately.", ge=1)] | UnsetType = UNSET
-    message_limit: Annotated[int, Meta(description="So many of the last messages of each.", ge=0, le=20)] = 0
+    message_limit: Annotated[int, Meta(description="Number of latest messages to include for each.", ge=0, le=20)] = 0
     label: Annotated[str, Meta(description="Only the session with this label.")] | UnsetType = UNSET
     agent_id: Annotated[str, Meta(description="Only sessions of this agent.")] | UnsetType = UNSET
     search: Annotated[str, Meta(description="Only those whose key or title contains this text.")] | UnsetType = UNSET
@@ -94,8 +94,8 @@ def sessions_list_tool(context: ToolContext) -> Tool:
 
 class HistoryArguments(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     session_key: Key
-    limit: Annotated[int, Meta(description="At most so many messages.", ge=1, le=1000)] = 50
-    offset: Annotated[int, Meta(description="Leave out so many of the latest.", ge=0)] = 0
+    limit: Annotated[int, Meta(description="Maximum number of messages.", ge=1, le=1000)] = 50
+    offset: Annotated[int, Meta(description="Number of latest messages to skip.", ge=0)] = 0
     include_tools: Annotated[bool, Meta(description="With calls of tools and their results.")] = False
 
 
@@ -138,7 +138,7 @@ def sessions_send_tool(context: ToolContext) -> Tool:
         key = args.session_key or context.sessions.labelled(args.label, by, agent=args.agent_id or None)
         return json_result(await context.sessions.send(key, args.message, by=by, seconds=args.timeout_seconds))
 
-    text = "Says something in another session and waits for its answer. What is not answered in time goes on there."
+    text = "Sends a message to another session and waits for its answer. After the timeout the run continues there."
     return _tool(context, "sessions_send", text, SendArguments, run)
 
 
@@ -170,7 +170,7 @@ class SpawnArguments(Struct, frozen=True, kw_only=True, rename="camel", forbid_u
     mode: Annotated[Literal["run", "session"], Meta(description="session needs thread.")] | UnsetType = UNSET
     cleanup: Annotated[Literal["keep", "delete"], Meta(description="What becomes of its session.")] = "keep"
     sandbox: Literal["inherit", "require"] = "inherit"
-    stream_to: Annotated[Literal["parent"], Meta(description="For runtime acp alone.")] | UnsetType = UNSET
+    stream_to: Annotated[Literal["parent"], Meta(description="Only for runtime acp.")] | UnsetType = UNSET
     context: Annotated[Literal["isolated", "fork"], Meta(description="fork: it gets the conversation so far.")] = (
         "isolated"
     )
@@ -197,7 +197,7 @@ def sessions_spawn_tool(context: ToolContext) -> Tool:
         return json_result(fields)
 
     text = (
-        "Begins a sub-agent that works on a task on its own, with the same tools, and returns at once. "
+        "Starts a sub-agent that works on a task independently, with the same tools, and returns at once. "
         "Its result comes later as a message in this session."
     )
     tool = _tool(context, "sessions_spawn", text, SpawnArguments, run)
@@ -261,7 +261,7 @@ class SubagentsArguments(Struct, frozen=True, kw_only=True, rename="camel", forb
         Annotated[str, Meta(description="Instead of runId: its number in the list, label, session key, or all.")]
         | UnsetType
     ) = UNSET
-    message: Annotated[str, Meta(description="What to tell it (steer).")] | UnsetType = UNSET
+    message: Annotated[str, Meta(description="The message for steer.")] | UnsetType = UNSET
     timeout_seconds: Annotated[float, Meta(description="How long to wait.", ge=0, le=60)] = 30.0
     recent_minutes: Annotated[float, Meta(description="How long ago one may have ended.", ge=1)] = 60.0
 
@@ -286,7 +286,7 @@ def subagents_tool(context: ToolContext) -> Tool:
         return json_result({"status": "ok", "cancelled": [one.id for one in stopped], "runs": [*map(_given, chosen)]})
 
     text = (
-        "Lists the sub-agents of this session, waits for them, cancels them, or tells one something while it works. "
+        "Lists the sub-agents of this session, waits for them, cancels them, or sends a message to a running one. "
         "Waiting never stops a run."
     )
     return _tool(context, "subagents", text, SubagentsArguments, run)
@@ -381,7 +381,7 @@ def session_status_tool(context: ToolContext) -> Tool:
         given = context.sessions.status(key, by=by)
         return text_result(_card(given), details=given)
 
-    text = "Shows how a session stands: model, tokens, cost, what runs and waits. Can switch its model."
+    text = "Shows the status of a session: model, tokens, cost, running and queued work. Can switch its model."
     return _tool(context, "session_status", text, StatusArguments, run)
 
 

@@ -173,5 +173,5 @@ def _listeners(plugin: LoadedPlugin) -> Iterable[_Listener]:
         call = with_arguments(handler, ("event", "context"), what=f"a hook of {plugin.id}")
         for name in [names] if isinstance(names, str) else names:
             if name not in (*OFFERED, *AGENT_EVENTS):
-                _log.info("%s: the hook %s never runs here; there are: %s", plugin.id, name, ", ".join(OFFERED))
+                _log.info("%s: unknown hook %s never runs; valid hooks: %s", plugin.id, name, ", ".join(OFFERED))
             yield _Listener(plugin.id, str(name), call, float(priority))

@@ -374,7 +374,7 @@ def _known_key(folder: Path) -> bytes:
         key = os.read(handle, 33)
         mine = not hasattr(os, "geteuid") or found.st_uid == os.geteuid()
         if len(key) != 32 or not mine or found.st_mode & 0o077:
-            raise PermissionError(f"{place} is not a key of this user alone; remove it")
+            raise PermissionError(f"{place} is not a private key file of this user; remove it")
         return key
     finally:
         os.close(handle)

@@ -478,7 +478,7 @@ class _Repair:
         if call is None and result.tool_call_id in state.excused:
             return self._put(item, self._without_blanks(item, result), parent, state)
         if call is None:
-            self._find(item, "result", f"result for {result.tool_call_id!r}, which is no open call", "left out")
+            self._find(item, "result", f"result for {result.tool_call_id!r}, which is not an open call", "left out")
             return parent
         if call.id != result.tool_call_id:
             result = replace(result, tool_call_id=call.id)

@@ -344,7 +344,7 @@ class Session:
     def raw(self, number: int) -> bytes:
         """A line as it is stored."""
         if not 0 <= number < len(self._log):
-            raise SessionNotFound(f"{self.where}: no line {number}; there are {len(self._log)}, counted from 0")
+            raise SessionNotFound(f"{self.where}: no line {number}; the last is {len(self._log) - 1}")
         return self._log.line(number)
 
     @_checked

@@ -72,7 +72,7 @@ def typed(where: Path | str) -> Iterator[None]:
     except OSError as error:
         raise SessionError(f"{where}: {reason(error)}") from error
     except (ValueError, RuntimeError) as error:  # a NUL, a character that the encoding lacks; `~` of no user
-        raise SessionError(f"{str(where)!r} is no path: {error}") from None
+        raise SessionError(f"{str(where)!r} is not a path: {error}") from None
 
 
 def sync_folder(folder: Path) -> None:

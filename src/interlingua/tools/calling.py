@@ -170,7 +170,7 @@ def _explained(tool: Tool, given: Any, problems: list[str]) -> str:
 
 def _unreadable(tool: Tool, arguments: Any, error: str) -> str:
     return (
-        f"The arguments for {tool.name} are no JSON object: {error}\nReceived: {shown(arguments, 500)}\n"
+        f"The arguments for {tool.name} are not a JSON object: {error}\nReceived: {shown(arguments, 500)}\n"
         f"Allowed: {allowed(tool.parameters)}\nCall {tool.name} again with one complete JSON object."
     )
 

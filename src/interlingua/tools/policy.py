@@ -497,7 +497,7 @@ def _flattened(value: Any) -> tuple[list[str], list[list[str]], str]:
             argv.append(str(item))
             group.append(str(item))
         else:
-            doubt = "its command has parts that are no text"
+            doubt = "its command has parts that are not text"
     return argv, groups, doubt
 
 

@@ -244,7 +244,7 @@ class CredentialStore:
             raise FormatError(f"{self.path} was written by another version of Interlingua; {remedy}", "$.version")
         for provider, entry in whole["credentials"].items():
             if not isinstance(entry, dict):
-                raise FormatError(f"{self.path}: the entry is no object; {remedy}", f"$.credentials.{provider}")
+                raise FormatError(f"{self.path}: the entry is not an object; {remedy}", f"$.credentials.{provider}")
         return whole
 
     def _write(self, whole: dict[str, Any]) -> None:
@@ -295,7 +295,7 @@ def _wanted_backend(env: Mapping[str, str] | None) -> Backend:
 def _revealed(value: object) -> str:
     if isinstance(value, Secret):
         return value.reveal()
-    raise TypeError(f"{type(value).__name__} is no part of a credential")
+    raise TypeError(f"{type(value).__name__} is not part of a credential")
 
 
 def _secret(kind: type, value: object) -> Secret:
@@ -330,7 +330,7 @@ def _file_problem(path: Path, status: os.stat_result) -> str | None:
     if not stat.S_ISREG(status.st_mode):
         return f"{path} is not a plain file: put the file itself there"
     if status.st_uid not in (os.geteuid(), 0):
-        return f"{path} belongs to another user: remove it, or set INTERLINGUA_HOME to a folder of your own"
+        return f"{path} belongs to another user: remove it, or set INTERLINGUA_HOME to your own folder"
     if status.st_mode & 0o077:
         return f"{path} can be read by others (mode {stat.S_IMODE(status.st_mode):04o}): run `chmod 600 {path}`"
     return None
@@ -342,7 +342,7 @@ def _folder_problem(folder: Path) -> str | None:
     except FileNotFoundError:
         return None
     if status.st_uid not in (os.geteuid(), 0):
-        return f"{folder} belongs to another user: set INTERLINGUA_HOME to a folder of your own"
+        return f"{folder} belongs to another user: set INTERLINGUA_HOME to your own folder"
     if status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX:
         return f"others may replace files in {folder}: run `chmod go-w {folder}`"
     return None

@@ -236,7 +236,7 @@ async def _pasted_code(paste: Callable[[], Awaitable[str | None]], state: str, *
         await asyncio.Event().wait()  # the browser is the only way left
     pasted = parse_pasted(text or "")
     if pasted.state is not None and not _same(pasted.state, state):
-        raise AuthFailed("the pasted state belongs to another login: begin again, and paste what this login gave")
+        raise AuthFailed("the pasted state belongs to another login; start again")
     return Secret(pasted.code)
 
 

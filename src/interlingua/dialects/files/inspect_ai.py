@@ -283,7 +283,7 @@ def split(value: Any) -> list[Any] | None:
 
 
 def archive(members: Mapping[str, bytes]) -> Iterator[Any] | None:
-    """The samples of a zipped log (`.eval`): each a file of its own, the rest of the log in `header.json`.
+    """The samples of a zipped log (`.eval`): each is a file, the rest of the log is in `header.json`.
 
     A run that is not finished has no header yet; what there is of it stands in `_journal/start.json`.
     """

@@ -77,9 +77,7 @@ async def with_variant(bridge: ByteBridge, path: str, result: ToolResult) -> Too
 
 def variant_notice(path: str, found: str) -> TextBlock:
     """Returns a notice of which file was read, with escapes that distinguish names that look the same."""
-    return TextBlock(
-        text=f"[There is no {path!a}; this is {found!a}, whose name looks the same. To change it, use that name.]"
-    )
+    return TextBlock(text=f"[No file {path!a}; this is {found!a}, which looks the same. To change it, use that name.]")
 
 
 async def exact_contents(bridge: ByteBridge, path: str) -> bytes:

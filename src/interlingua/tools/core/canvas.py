@@ -56,7 +56,7 @@ class CanvasNode(Protocol):
 
 class CanvasArguments(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     action: Action
-    node: Annotated[str, Meta(description="Which canvas, where there are several.")] | UnsetType = UNSET
+    node: Annotated[str, Meta(description="The canvas, if there are several.")] | UnsetType = UNSET
     gateway_url: str | UnsetType = UNSET
     gateway_token: str | UnsetType = UNSET
     timeout_ms: Length | UnsetType = UNSET

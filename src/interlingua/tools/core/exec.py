@@ -70,7 +70,7 @@ class ExecArguments(Struct, frozen=True, kw_only=True, rename="camel", forbid_un
     yield_ms: (
         Annotated[
             int,
-            Meta(description="Milliseconds until the command goes on in the background; 0: wait to its end.", ge=0),
+            Meta(description="Milliseconds until the command continues in the background; 0: wait for its end.", ge=0),
         ]
         | UnsetType
     ) = UNSET
@@ -110,7 +110,7 @@ def _description(settings: ExecSettings, status: SandboxStatus) -> str:
     )
     return (
         "Run a shell command. Output is stdout and stderr together. A command that runs longer than yieldMs "
-        f"(default {settings.yield_ms}) goes on in the background: follow it with the process tool, by its sessionId. "
+        f"(default {settings.yield_ms}) continues in the background: follow it with the process tool, by sessionId. "
         "Start servers with background: true; what a command leaves running with & is ended when the command ends. "
         f"Without a timeout, a foreground command may take {settings.timeout_sec:g} s (yieldMs: 0), one that went to "
         f"the background {settings.background_timeout_sec:g} s, a background one any time. {place}"

@@ -244,7 +244,7 @@ def _got(places: Places, notes: Mapping[str, Note], arguments: MemoryGetArgument
     payload |= {"totalLines": len(lines), "text": shown}
     following = arguments.from_ + payload["lines"]
     if following <= len(lines):
-        payload["message"] = f"there are more lines; continue with from {following}"
+        payload["message"] = f"more lines follow; continue with from {following}"
     return json_result(payload)
 
 

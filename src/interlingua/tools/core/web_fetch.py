@@ -53,7 +53,7 @@ class WebFetchSettings(FetchRules, frozen=True, kw_only=True, rename="camel", fo
 class WebFetchArguments(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     url: Annotated[str, Meta(description="The http or https URL to fetch.", min_length=1)]
     extract_mode: Annotated[Mode, Meta(description="How HTML is returned.")] = "markdown"
-    max_chars: Annotated[int, Meta(description="Cut the text after so many characters.", ge=100)] | UnsetType = UNSET
+    max_chars: Annotated[int, Meta(description="Maximum number of characters of text.", ge=100)] | UnsetType = UNSET
 
 
 class Page(Struct, frozen=True, kw_only=True):
