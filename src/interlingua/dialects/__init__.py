@@ -1,4 +1,4 @@
-"""The dialects: pure codecs for every wire and every file format, and the registry of them all."""
+"""The dialects: pure codecs for every wire and every file format, and their registry."""
 
 from .registry import DIALECTS, FORMATS, WIRES, dialect, register, unregister
 from .wire import Dialect, Evidence, FileFormat, Http, Wire

@@ -1,6 +1,6 @@
 """The limits and the family of a target model.
 
-Models of one family can verify each other's signatures: what one Claude signed, another verifies, whoever serves it.
+Models of one family can verify each other's signatures: another Claude verifies what one signed, on any provider.
 """
 
 import re

@@ -31,7 +31,7 @@ class IssuedKey(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_un
 class ClientKeys(KeyFile[IssuedKey]):
     """The keys in a file. A change counts with the next request: the file is looked at each time.
 
-    With `is_open`, whoever reaches the gateway is `LOCAL` as long as there has never been a key: when the last one is
+    With `is_open`, every client is `LOCAL` until the first key exists: when the last one is
     revoked, the gateway does not open itself to all.
     """
 

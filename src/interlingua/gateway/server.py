@@ -303,7 +303,7 @@ class Gateway:
         self, http: ClientRequest, asked: GatewayOperation, exchange: Exchange, channel: Channel
     ) -> None:
         if self._is_behind():
-            await self._flush_ended()  # they cannot follow: who comes now waits for them
+            await self._flush_ended()  # backpressure: new requests wait until the backlog is written
         if isinstance(http, PlainRequest) and http.is_whole:
             body = http.arrived()
         else:

@@ -1,4 +1,4 @@
-"""Alpaca: a row of a training set, an `instruction` with its `input` and the `output` that is wanted.
+"""Alpaca: a row of a training set, an `instruction` with its `input` and the expected `output`.
 
 `system` and `history` (pairs of earlier turns) are LLaMA-Factory's and ms-swift's, as are `query` and `response`. The
 question is the instruction and, on the next line, the input (Dolly's `context`). OpenOrca's rows have a `system_prompt`

@@ -514,7 +514,7 @@ class EventReader:
     """Writes the events of one clawtools stream into a recorder.
 
     An event is a mapping or an object, its names in either spelling. The protocol does not number blocks: text and
-    thinking go on until they end or another block begins; a call is known by its id, where the events bear one, and is
+    thinking continue until they end or another block begins; a call is known by its id, where events have one, and is
     otherwise the one that was begun first and has not ended. Types that are not known are passed over, as the protocol
     wants it. `mint` makes the id of a call that has none.
     """

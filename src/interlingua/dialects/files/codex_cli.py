@@ -361,7 +361,7 @@ class _History:
         self._used: Usage | None = None  # by the last answer
         self._open = False  # whether further items belong to it
         self._rolled: dict[int, int] = {}  # `back`, by places
-        self._count = 0  # of entries that were handed out
+        self._count = 0  # of entries that were yielded
 
     def entries(self, lines: Iterable[dict[str, Any]], old: bool) -> Iterator[Entry]:
         for line in lines:

@@ -1,7 +1,7 @@
 """Sessions of Factory's Droid: a `session_start` line, then lines of type `message` in Anthropic's blocks.
 
 Reminders that the program puts into a message of the user (`<system-reminder>`) are blocks of their own, and are read
-as the program's. `compaction_state` has the summary from which a long session goes on.
+as the program's. `compaction_state` has the summary from which a long session continues.
 """
 
 import sys

@@ -285,7 +285,7 @@ def split(value: Any) -> list[Any] | None:
 def archive(members: Mapping[str, bytes]) -> Iterator[Any] | None:
     """The samples of a zipped log (`.eval`): each is a file, the rest of the log is in `header.json`.
 
-    A run that is not finished has no header yet; what there is of it stands in `_journal/start.json`.
+    An unfinished run has no header yet; its data so far is in `_journal/start.json`.
     """
     samples = [name for name in members if re.fullmatch(r"samples/[^/]+\.json", name)]
     about = next((name for name in ("header.json", "_journal/start.json") if name in members), None)

@@ -34,7 +34,7 @@ from ...values.request import Conversation
 from .. import dialect
 from .records import iso
 
-EPOCH = 1_735_689_600_000  # the first of January 2025, for messages of which nobody knows when they were written
+EPOCH = 1_735_689_600_000  # the first of January 2025, for messages without a timestamp
 FOLDERS = ("cwd", "directory", "workspaceDirectory", "working_dir", "workDir")  # programs' names for where they ran
 
 
@@ -85,7 +85,7 @@ def _entry_folders(conversation: Conversation) -> Iterator[str]:
 
 
 def _unsupported(conversation: Conversation, *names: str) -> Iterator[Loss]:
-    """What belongs to a call, and that the program says itself."""
+    """The fields of a call that the program writes itself."""
     for name in names:
         if getattr(conversation, name) not in (None, (), type(conversation.options)()):
             yield Loss(f"$.{name}", name, "the program that resumes the session has its own", "dropped")

@@ -3,7 +3,7 @@
 A `tool` part is a call and its result at once: `state.status` says how far it came, and one that is `running` or
 `pending` has no result. An older answer may have several steps, each between a `step-start` and a `step-finish`; each
 is an answer of the model. `tokens.output` excludes the reasoning. Text that is `synthetic` was put in by the program,
-text that is `ignored` was never sent. Where the user asked for a compaction, the conversation goes on from the summary
+text that is `ignored` was never sent. After a compaction by the user, the conversation continues from the summary
 that follows; what `revert` names, and all after it, was taken back. Both stay in the tree.
 
 The SQLite database has the same objects in the tables `session`, `message` and `part`. The program of the same name
@@ -155,7 +155,7 @@ def _result(id: str, name: str, state: dict[str, Any]) -> list[Message]:
 
 
 def _is_compaction(at: int, messages: list[dict[str, Any]]) -> bool:
-    """Whether a message asks for a summary that came: from there the conversation goes on."""
+    """Whether a message asks for a summary that was written: the conversation continues from it."""
     if not any(part.get("type") == "compaction" for part in items(messages[at].get("parts"))):
         return False
     own = inner(messages[at], "info", "id")

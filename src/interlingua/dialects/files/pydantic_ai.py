@@ -1,7 +1,7 @@
 """Pydantic AI's messages, as `all_messages_json()` gives them: a list of `kind` request and response, with `parts`.
 
 A request holds what the model read: the system text, what the person asked, and what tools returned; `retry-prompt` is
-what the program told the model to do again. A response is an answer. Its usage counts the cached part in its input.
+the program's request to correct an answer. A response is an answer. Its usage counts the cached part in its input.
 ai.pydantic.dev/message-history
 """
 

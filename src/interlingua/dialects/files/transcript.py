@@ -151,7 +151,7 @@ def _placed(entries: tuple[Entry, ...], lines: list[dict[str, Any]], first: int,
 
 
 def _is_placed(entries: Sequence[Entry]) -> bool:
-    """Whether every entry states its place itself; nobody is before the first."""
+    """Whether every entry states its place; the first has no predecessor."""
     places = [entry.id is not None and entry.parent_id is not None for entry in entries]
     return all(places[1:]) and (not entries or entries[0].id is not None)
 
