@@ -326,7 +326,7 @@ STANDARD_TERMS = {
 COINED = {"canvas.shapes.words": "a field of the canvas's JSON: a number of words"}
 
 
-def _defined(module: str) -> Iterator[tuple[str, int]]:
+def _names_and_lines(module: str) -> Iterator[tuple[str, int]]:
     """Yields the names that a module defines, with their lines."""
     for node in ast.walk(tree(module)):
         match node:
@@ -348,7 +348,7 @@ def test_names_use_standard_terms() -> None:
     wrong = [
         f"{module}:{line} {name}: instead of {word!r} use {STANDARD_TERMS[word]}"
         for module in modules()
-        for name, line in (*_defined(module), (module.rpartition(".")[2], 1))
+        for name, line in (*_names_and_lines(module), (module.rpartition(".")[2], 1))
         for word in _words(name) & STANDARD_TERMS.keys()
         if f"{module}.{name}" not in COINED
     ]
@@ -359,7 +359,7 @@ def test_names_use_standard_terms() -> None:
 def test_exceptions_to_standard_terms_exist(name: str) -> None:
     """An exception that nothing uses is removed."""
     module, _, defined = name.rpartition(".")
-    assert defined in dict(_defined(module))
+    assert defined in dict(_names_and_lines(module))
 
 
 # --- wires -----------------------------------------------------------------------------------------------------------
