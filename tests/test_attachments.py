@@ -55,10 +55,10 @@ def test_documents_are_text_where_they_are(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "source", "message"),
     [
-        (il.image, PDF, "no picture"),
+        (il.image, PDF, "not an image"),
         (il.image, b"", "empty"),
-        (il.image, b"hello", "no picture"),
-        (il.audio, PNG, "no sound"),
+        (il.image, b"hello", "not an image"),
+        (il.audio, PNG, "not audio"),
         (il.document, b"\0\1\2", "not known"),
         (il.image, 5, "is not a file"),
         (il.image, None, "is not a file"),
