@@ -389,7 +389,7 @@ def test_nulls_are_absent_and_other_columns_ignored() -> None:
 )
 def test_a_row_that_is_no_model_is_refused(row: dict[str, Any]) -> None:
     """With the place of the mistake."""
-    with pytest.raises(il.FormatError, match="no model"):
+    with pytest.raises(il.FormatError, match="not a model"):
         deserialize_model(row)
 
 
