@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import interlingua as il
-from interlingua.arrow import convert_batch, table
+from interlingua.arrow import convert_batch, convert_batches, table
 
 BODY = json.dumps({"model": "claude-x", "max_tokens": 9, "top_k": 4, "messages": [{"role": "user", "content": "Hi"}]})
 
@@ -39,6 +39,45 @@ def test_an_empty_batch_has_the_same_columns() -> None:
     assert done.column_names == [
         "conversation", "conversation_converted", "conversation_losses", "conversation_error"
     ]  # fmt: skip
+
+
+def test_an_empty_record_batch_stays_a_record_batch() -> None:
+    """An engine that maps record batches gets one of the same type."""
+    done = convert_batch(pa.record_batch({"conversation": pa.array([], pa.string())}), "ollama-chat")
+    assert isinstance(done, pa.RecordBatch)
+
+
+@pytest.mark.parametrize("of", [pa.table, pa.record_batch])
+@pytest.mark.parametrize("max_bytes", [1, 3 * len(BODY), 1 << 30])
+def test_a_large_batch_is_converted_part_by_part(of: Any, max_bytes: int) -> None:
+    """The parts together are what the whole batch would be; each ends with the row that reaches the limit."""
+    batch = of({"id": range(10), "conversation": [*[BODY] * 8, None, "{torn"]})
+    parts = list(convert_batches(batch, "ollama-chat", max_bytes=max_bytes))
+    assert {type(batch)} == {type(part) for part in parts}
+    assert [row for part in parts for row in part.to_pylist()] == convert_batch(batch, "ollama-chat").to_pylist()
+    sizes = [
+        sum(len(row["conversation"] or "") + len(row["conversation_converted"] or "") for row in part.to_pylist()[:-1])
+        for part in parts
+    ]
+    assert max(sizes) < max_bytes
+    assert len(parts) == {1: 9, 3 * len(BODY): 5, 1 << 30: 1}[max_bytes]
+
+
+@pytest.mark.parametrize("names", [{"to": "no-such"}, {"to": "ollama-chat", "dialect": "no-such"}])
+def test_an_unknown_format_is_raised(names: dict[str, str]) -> None:
+    """A misspelled name must not produce a data set of refused rows."""
+    rows = pa.table({"conversation": [BODY]})
+    with pytest.raises(il.InterlinguaError, match="no-such"):
+        convert_batch(rows, **names)
+    with pytest.raises(il.InterlinguaError, match="no-such"):
+        next(convert_batches(rows, **names))
+    assert convert_batch(rows, "interlingua").column("conversation_error").to_pylist() == [None]
+
+
+def test_an_empty_batch_has_one_empty_part() -> None:
+    """With the same columns, so that engines learn them."""
+    empty = pa.table({"conversation": pa.array([], pa.string())})
+    assert list(convert_batches(empty, "ollama-chat")) == [convert_batch(empty, "ollama-chat")]
 
 
 def test_it_maps_over_a_parquet_file(tmp_path) -> None:

@@ -1,19 +1,21 @@
-"""Conversion of Arrow columns: a function that any engine (Spark, Ray, DuckDB, …) can map over batches.
+"""Conversion of Arrow columns: functions that any engine (Spark, Ray, DuckDB, …) can map over batches.
 
 Requires the extra `arrow`. A row that cannot be converted does not stop the batch: its `error` column has the reason.
 `il.read` yields the conversations of a Parquet or Arrow file, and `table` builds one from conversations.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
 
-from .conversion import convert, encode
+from .conversion import SELF, convert, encode
 from .conversion.containers import columns_of
+from .dialects import dialect as find
 from .values.errors import InterlinguaError, Unsupported
 from .values.request import Conversation
 
+BLOCK = 32 << 20  # bytes of text per yielded table; engines handle blocks of 1 to 128 MB well
 LOSSES = pa.list_(
     pa.struct([("path", pa.string()), ("what", pa.string()), ("why", pa.string()), ("severity", pa.string())])
 )
@@ -24,20 +26,60 @@ def convert_batch(
 ) -> Any:
     """Converts `column` (JSON text or bytes) of a table or record batch to the format `to`.
 
-    Adds the columns `<column>_converted` (JSON text, null on failure), `<column>_losses` and `<column>_error`.
+    Adds the columns `<column>_converted` (JSON text, null on failure), `<column>_losses` and `<column>_error`. An
+    unknown format is an error of the caller and raised.
     """
+    _check_names(to, dialect)
     rows = [_converted(value.as_py(), to, dialect, strict) for value in batch.column(column)]
-    bodies, losses, errors = ([row[at] for row in rows] for at in range(3))
-    table = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch
-    table = table.append_column(f"{column}_converted", pa.array(bodies, pa.string()))
-    table = table.append_column(f"{column}_losses", pa.array(losses, LOSSES))
-    table = table.append_column(f"{column}_error", pa.array(errors, pa.string()))
-    return table.combine_chunks().to_batches()[0] if isinstance(batch, pa.RecordBatch) and len(batch) else table
+    return _extended(batch, column, rows)
 
 
-def _converted(
-    value: str | bytes | None, to: str, dialect: str | None, strict: bool
-) -> tuple[str | None, list[dict[str, str]] | None, str | None]:
+def convert_batches(
+    batch: Any,
+    to: str,
+    *,
+    column: str = "conversation",
+    dialect: str | None = None,
+    strict: bool = False,
+    max_bytes: int = BLOCK,
+) -> Iterator[Any]:
+    """Converts a table or record batch of any size; yields parts with the columns of `convert_batch`.
+
+    A part is complete when its source and converted text reach `max_bytes`, so the rows in memory as Python values are
+    bounded whatever the size of the batch. An empty batch yields one empty part.
+    """
+    _check_names(to, dialect)
+    rows: list[_Row] = []
+    start = size = 0
+    for value in batch.column(column):
+        text = value.as_py()
+        rows.append(_converted(text, to, dialect, strict))
+        size += len(text or "") + len(rows[-1][0] or "")
+        if size >= max_bytes:
+            yield _extended(batch.slice(start, len(rows)), column, rows)
+            start, size, rows = start + len(rows), 0, []
+    if rows or not start:
+        yield _extended(batch.slice(start), column, rows)
+
+
+def _check_names(to: str, dialect: str | None) -> None:
+    """Raises if a format is unknown: else every row would be refused for it."""
+    for name in (to, dialect):
+        if name is not None and name != SELF:
+            find(name)
+
+
+_Row = tuple[str | None, list[dict[str, str]] | None, str | None]
+
+
+def _extended(batch: Any, column: str, rows: list[_Row]) -> Any:
+    """Returns `batch` with the results of its rows as further columns."""
+    for at, (name, kind) in enumerate((("converted", pa.string()), ("losses", LOSSES), ("error", pa.string()))):
+        batch = batch.append_column(f"{column}_{name}", pa.array([row[at] for row in rows], kind))
+    return batch
+
+
+def _converted(value: str | bytes | None, to: str, dialect: str | None, strict: bool) -> _Row:
     if value is None:
         return None, None, None
     try:
