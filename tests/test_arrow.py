@@ -1,6 +1,7 @@
 """Conversion over Arrow columns."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import interlingua as il
-from interlingua.arrow import convert_batch, convert_batches, table
+from interlingua.arrow import convert_batch, convert_batches, count_losses, table
 
 BODY = json.dumps({"model": "claude-x", "max_tokens": 9, "top_k": 4, "messages": [{"role": "user", "content": "Hi"}]})
 
@@ -78,6 +79,25 @@ def test_an_empty_batch_has_one_empty_part() -> None:
     """With the same columns, so that engines learn them."""
     empty = pa.table({"conversation": pa.array([], pa.string())})
     assert list(convert_batches(empty, "ollama-chat")) == [convert_batch(empty, "ollama-chat")]
+
+
+def test_losses_are_counted_in_groups() -> None:
+    """By severity, path without indices and reason, as `convert --report` does; rows without losses add nothing."""
+    thought = {"type": "thinking", "thinking": "Hm", "signature": "c2ln"}
+    answer = {"role": "assistant", "content": [thought, {"type": "text", "text": "Yes"}]}
+    body = {**json.loads(BODY), "messages": [{"role": "user", "content": "Hi"}, answer, answer]}
+    rows = [json.dumps(body), "{torn", None, json.dumps(body)]
+    done = convert_batch(pa.table({"conversation": rows}), "openai-completions", dialect="anthropic-messages")
+    expected: dict[tuple[str, str, str], int] = {}
+    for loss in il.convert(rows[0], "openai-completions").losses:
+        key = (loss.severity, re.sub(r"\[\d+\]", "[]", loss.path), loss.why)
+        expected[key] = expected.get(key, 0) + 2
+    groups = count_losses(done).to_pylist()
+    assert expected == {(group["severity"], group["path"], group["why"]): group["count"] for group in groups}
+    dropped = [group for group in groups if group["severity"] == "dropped"]
+    assert ["$.messages[1].content[0]"] == [group["example"] for group in dropped]
+    assert groups == count_losses(done.combine_chunks().to_batches()[0]).to_pylist()
+    assert 0 == len(count_losses(done.slice(1, 2)))
 
 
 def test_it_maps_over_a_parquet_file(tmp_path) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from .conversion import SELF, convert, encode
 from .conversion.containers import columns_of
@@ -19,6 +20,7 @@ BLOCK = 32 << 20  # bytes of text per yielded table; engines handle blocks of 1 
 LOSSES = pa.list_(
     pa.struct([("path", pa.string()), ("what", pa.string()), ("why", pa.string()), ("severity", pa.string())])
 )
+_GROUP = ["severity", "path", "why"]
 
 
 def convert_batch(
@@ -60,6 +62,26 @@ def convert_batches(
             start, size, rows = start + len(rows), 0, []
     if rows or not start:
         yield _extended(batch.slice(start), column, rows)
+
+
+def count_losses(batch: Any, *, column: str = "conversation") -> Any:
+    """Returns the losses of a converted table or record batch in groups: `severity`, `path`, `why`, `count`, `example`.
+
+    The path of a group has no indices; the example is the path of one of its losses. To merge the groups of many
+    batches, group by the first three columns and sum `count`.
+    """
+    losses = pc.list_flatten(batch.column(f"{column}_losses"))
+    paths = pc.struct_field(losses, "path")
+    table = pa.table(
+        {
+            "severity": pc.struct_field(losses, "severity"),
+            "path": pc.replace_substring_regex(paths, r"\[\d+\]", "[]"),
+            "why": pc.struct_field(losses, "why"),
+            "example": paths,
+        }
+    )
+    groups = table.group_by(_GROUP).aggregate([("path", "count"), ("example", "min")])
+    return groups.rename_columns([*_GROUP, "count", "example"])
 
 
 def _check_names(to: str, dialect: str | None) -> None:
