@@ -64,6 +64,15 @@ def test_a_large_batch_is_converted_part_by_part(of: Any, max_bytes: int) -> Non
     assert len(parts) == {1: 9, 3 * len(BODY): 5, 1 << 30: 1}[max_bytes]
 
 
+def test_parts_are_measured_in_bytes() -> None:
+    """Text in other scripts takes more bytes than characters."""
+    body = json.dumps({**json.loads(BODY), "messages": [{"role": "user", "content": "語" * 1000}]}, ensure_ascii=False)
+    for text in (body, body.encode()):
+        parts = list(convert_batches(pa.table({"conversation": [text] * 4}), "ollama-chat", max_bytes=9000))
+        assert [2, 2] == [len(part) for part in parts]
+        assert "語" in parts[0].column("conversation_converted")[0].as_py()
+
+
 @pytest.mark.parametrize("names", [{"to": "no-such"}, {"to": "ollama-chat", "dialect": "no-such"}])
 def test_an_unknown_format_is_raised(names: dict[str, str]) -> None:
     """A misspelled name must not produce a data set of refused rows."""

@@ -56,7 +56,7 @@ def convert_batches(
     for value in batch.column(column):
         text = value.as_py()
         rows.append(_converted(text, to, dialect, strict))
-        size += len(text or "") + len(rows[-1][0] or "")
+        size += _size(text) + _size(rows[-1][0])
         if size >= max_bytes:
             yield _extended(batch.slice(start, len(rows)), column, rows)
             start, size, rows = start + len(rows), 0, []
@@ -91,7 +91,12 @@ def _check_names(to: str, dialect: str | None) -> None:
             find(name)
 
 
-_Row = tuple[str | None, list[dict[str, str]] | None, str | None]
+def _size(text: str | bytes | None) -> int:
+    """The size in UTF-8."""
+    return len(text.encode("utf-8", "replace") if isinstance(text, str) and not text.isascii() else text or "")
+
+
+_Row = tuple[bytes | None, list[dict[str, str]] | None, str | None]
 
 
 def _extended(batch: Any, column: str, rows: list[_Row]) -> Any:
@@ -110,7 +115,7 @@ def _converted(value: str | bytes | None, to: str, dialect: str | None, strict: 
             {"path": loss.path, "what": loss.what, "why": loss.why, "severity": loss.severity}
             for loss in encoded.losses
         ]
-        return encoded.bytes().decode(), losses, None
+        return encoded.bytes(), losses, None
     except InterlinguaError as error:
         return None, None, str(error)
 
