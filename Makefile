@@ -122,6 +122,7 @@ interop: setup ## With other people's programs: coding agents, client libraries,
 	$(BIN)/python interop/litellm_proxy.py
 	$(BIN)/python interop/llama_cpp_server.py
 	$(BIN)/python interop/bedrock_signing.py
+	$(BIN)/python interop/ray_bucket.py
 
 # Their install scripts put the binaries in place.
 interop/.envs/gateway-programs/ready: interop/gateway_node/package-lock.json
