@@ -41,7 +41,7 @@ KINDS = 12  # of conversations: row n is of kind n % KINDS, so the expected sums
 SETTINGS = {
     # 15 by default: beside other programs the workers would starve.
     "RAY_worker_niceness": "0",
-    # Bytes of row groups per task, which holds all that it writes: 32 MB take 330 MB of memory, the default 560 MB.
+    # Bytes of row groups per task, which holds all that it writes: 32 MB take 400 MB of memory, the default 560 MB.
     "RAY_DATA_PARQUET_BIN_PACKING_BYTES": str(BLOCK),
     # Actors that read only the footers. The default is 32, each a process of 190 MB that is started before the work.
     "RAY_DATA_PARQUET_FOOTER_NUM_ACTORS": "1",
