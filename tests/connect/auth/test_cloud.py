@@ -335,7 +335,7 @@ async def test_google_is_asked_beside_the_event_loop(server: LoginServer, accoun
     """The token server of this test runs on this very loop: a blocked loop could not answer."""
     threads: list[str] = []
     server.answers = [lambda form: (threads.append(threading.current_thread().name), granting(3600)[0])[1]]
-    await asyncio.wait_for(google_token(), 30)
+    await asyncio.wait_for(google_token(), 120)
     assert [threading.main_thread().name] == threads
 
 
