@@ -196,12 +196,19 @@ def _is_line(value: Any) -> bool:
     return isinstance(message, dict) and isinstance(message.get("content"), str | list) and "type" not in value
 
 
+def _is_event(value: Any) -> bool:
+    """A line about the run, such as `turn_ended`."""
+    return (
+        isinstance(value, dict) and isinstance(value.get("type"), str) and value.keys().isdisjoint(("role", "message"))
+    )
+
+
 def detect(value: Any) -> str | None:
     """Whether a document is a transcript: lines with the role beside the message."""
     if isinstance(value, dict) and isinstance(value.get("bubbles"), list) and isinstance(value.get("composer"), dict):
         return "`bubbles` beside a `composer`"
     lines = [value] if isinstance(value, dict) else value
-    if isinstance(lines, list) and lines and all(map(_is_line, lines)):
+    if isinstance(lines, list) and any(map(_is_line, lines)) and all(_is_line(one) or _is_event(one) for one in lines):
         return "lines of a `role` and a `message` with `content`"
     return None
 

@@ -158,12 +158,15 @@ def ending(entries: Sequence[Entry], id: Any) -> str | None:
 
 
 class Pairing:
-    """Gives calls and results of a file the ids that they lack: results answer open calls of their name, in order."""
+    """Gives calls and results of a file the ids that they lack: results answer open calls of their name, in order.
+
+    A result whose id no call has answers the first open call without an id: some programs drop the ids of calls only.
+    """
 
     def __init__(self) -> None:
         self._open: list[ToolCall] = []
         self._names: dict[str, str] = {}
-        self._generated = 0
+        self._generated: set[str] = set()
 
     def call(self, id: Any, name: Any, arguments: Any, **fields: Any) -> ToolCall:
         """A call; its arguments are an object, or the text of one."""
@@ -176,20 +179,27 @@ class Pairing:
     def result(self, id: Any, name: Any, content: Any, is_error: Any = False, **fields: Any) -> ToolResultMessage:
         """The result of a call."""
         answered = id if isinstance(id, str) and id else None
-        for call in self._open:
-            if call.id == answered or (answered is None and (not isinstance(name, str) or call.name == name)):
-                self._open.remove(call)
-                answered = call.id
-                break
+        call = self._answered(answered, name)
+        if call is not None:
+            self._open.remove(call)
+            answered = call.id
         answered = answered or self._generate()
         named = optional(name) or self._names.get(answered)
         return ToolResultMessage(
             tool_call_id=answered, tool_name=named, content=content, is_error=is_error is True, **fields
         )
 
+    def _answered(self, id: str | None, name: Any) -> ToolCall | None:
+        """The open call that a result with this id and name answers."""
+        if id is not None and id in self._names:
+            return next((call for call in self._open if call.id == id), None)
+        candidates = [call for call in self._open if not isinstance(name, str) or call.name == name]
+        return next((call for call in candidates if id is None or call.id in self._generated), None)
+
     def _generate(self) -> str:
-        self._generated += 1
-        return f"call_{self._generated - 1}"
+        id = f"call_{len(self._generated)}"
+        self._generated.add(id)
+        return id
 
 
 def given_arguments(given: Any) -> dict[str, Any]:

@@ -1,0 +1,60 @@
+"""Variants of session files that recorded files have: other lines, missing ids, context beside a prompt."""
+
+import json
+from typing import Any
+
+import pytest
+
+import interlingua as il
+from dialects.files.samples import outline
+from interlingua.dialects import FORMATS
+
+TIMES = {"timestamp": "2026-01-02T03:04:05.000Z", "sessionId": "s", "cwd": "/tmp"}
+
+
+def lines(*values: dict[str, Any]) -> bytes:
+    return "\n".join(json.dumps(value) for value in values).encode()
+
+
+def one(name: str, *values: dict[str, Any]) -> il.Conversation:
+    """The conversation of these lines, which are detected as `name` and returned as they were."""
+    data = lines(*values)
+    found = il.detect(data)
+    assert found is not None and found.dialect == name
+    (conversation,) = il.read(data)
+    assert list(il.encode(conversation, name).body) == list(values)
+    return conversation
+
+
+# --- Cursor ----------------------------------------------------------------------------------------------------------
+
+CURSOR_CALL = {
+    "role": "assistant",
+    "message": {"content": [{"type": "tool_use", "name": "Read", "input": {"path": "eggs"}}]},
+}
+CURSOR_ASKED = {"role": "user", "message": {"content": [{"type": "text", "text": "How many?"}]}}
+
+
+def test_events_among_the_lines_of_cursor_are_kept_off_the_wire() -> None:
+    """A transcript with `turn_ended` lines is still one of Cursor."""
+    conversation = one("cursor", CURSOR_ASKED, CURSOR_CALL, {"type": "turn_ended", "status": "success"})
+    assert outline(conversation) == ["user: How many?", "assistant:  Read()", "cursor:turn_ended: "]
+
+
+def test_a_result_with_an_unknown_id_answers_the_call_without_one() -> None:
+    """Cursor drops the ids of calls, not those of results."""
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": "12"}
+    conversation = one("cursor", CURSOR_ASKED, CURSOR_CALL, {"role": "user", "message": {"content": [result]}})
+    call, answer = conversation.messages[1].tool_calls[0], conversation.messages[2]
+    assert (answer.tool_call_id, answer.tool_name, answer.text) == (call.id, "Read", "12")
+    body = il.encode(conversation, "openai-completions").body
+    assert [message["content"] for message in body["messages"] if message["role"] == "tool"] == ["12"]
+
+
+def test_a_result_with_an_unknown_id_leaves_calls_with_ids_open() -> None:
+    """It belongs to a call that is not in the file."""
+    call = {"type": "tool_use", "id": "a", "name": "Read", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "b", "content": "12"}
+    asked = {"role": "assistant", "message": {"content": [call]}}
+    conversation = one("cursor", CURSOR_ASKED, asked, {"role": "user", "message": {"content": [result]}})
+    assert conversation.messages[2].tool_call_id == "b"
