@@ -58,3 +58,41 @@ def test_a_result_with_an_unknown_id_leaves_calls_with_ids_open() -> None:
     asked = {"role": "assistant", "message": {"content": [call]}}
     conversation = one("cursor", CURSOR_ASKED, asked, {"role": "user", "message": {"content": [result]}})
     assert conversation.messages[2].tool_call_id == "b"
+
+
+# --- Claude Code -----------------------------------------------------------------------------------------------------
+
+
+def asked(content: Any, **fields: Any) -> dict[str, Any]:
+    return {
+        "parentUuid": None,
+        "isSidechain": False,
+        "type": "user",
+        "message": {"role": "user", "content": content},
+        "uuid": "u1",
+        **TIMES,
+        **fields,
+    }
+
+
+@pytest.mark.parametrize(
+    ("content", "origin"),
+    [
+        ("<system-reminder>\nBe brief.\n</system-reminder>", "program"),
+        ("<system-reminder>Be brief.</system-reminder>How many eggs?", None),
+        ("<ide_selection>x</ide_selection>\n<ide_opened_file>y</ide_opened_file>", "program"),
+        ("<task-notification>done</task-notification>\nRead the output file.", "program"),
+        ([{"type": "text", "text": "<ide_opened_file>a.py</ide_opened_file>"}], "program"),
+        (
+            [
+                {"type": "text", "text": "<ide_opened_file>a.py</ide_opened_file>"},
+                {"type": "text", "text": "How many eggs?"},
+            ],
+            None,
+        ),
+        ([{"type": "text", "text": "[Request interrupted by user]"}], "program"),
+    ],
+)
+def test_a_prompt_behind_context_of_an_editor_is_a_persons(content: Any, origin: str | None) -> None:
+    """Editors put reminders, open files and selections before the text of a prompt."""
+    assert one("claude-code", asked(content), asked("Thanks", uuid="u2", parentUuid="u1")).messages[0].origin == origin

@@ -67,6 +67,11 @@ _PROGRAM = re.compile(
     r"|user-prompt-submit-hook|teammate-message|ide_opened_file|ide_selection)[ >]|\[Request interrupted by user"
 )
 
+# Context that precedes a prompt, in a block of its own or in the text of the prompt.
+_CONTEXT = re.compile(
+    r"\A(\s*<(system-reminder|user-prompt-submit-hook|ide_opened_file|ide_selection)>.*?</\2>)+", re.DOTALL
+)
+
 
 def _decode_line(line: dict[str, Any]) -> list[Any]:
     """The messages in a line; none if it is of another kind."""
@@ -91,7 +96,16 @@ def _attributed(message: Any, line: dict[str, Any]) -> Any:
     if not isinstance(message, UserMessage):
         return message
     put_in = line.get("isMeta") is True or line.get("isCompactSummary") is True
-    return replace(message, origin="program") if put_in or _PROGRAM.match(message.text) else message
+    return replace(message, origin="program") if put_in or _is_program(message) else message
+
+
+def _is_program(message: UserMessage) -> bool:
+    """Whether all text of a message is the program's: editors put reminders and selections before a prompt."""
+    if not _PROGRAM.match(message.text):
+        return False
+    content = message.content
+    texts = [content] if isinstance(content, str) else [b.text for b in content or () if isinstance(b, TextBlock)]
+    return all(_PROGRAM.match(rest) for text in texts if (rest := _CONTEXT.sub("", text)).strip())
 
 
 def _open(message: Any) -> Any:
