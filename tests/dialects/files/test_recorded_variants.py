@@ -96,3 +96,43 @@ def asked(content: Any, **fields: Any) -> dict[str, Any]:
 def test_a_prompt_behind_context_of_an_editor_is_a_persons(content: Any, origin: str | None) -> None:
     """Editors put reminders, open files and selections before the text of a prompt."""
     assert one("claude-code", asked(content), asked("Thanks", uuid="u2", parentUuid="u1")).messages[0].origin == origin
+
+
+# --- Grok CLI --------------------------------------------------------------------------------------------------------
+
+GROK = (
+    {"type": "system", "content": "You are Grok."},
+    {"type": "user", "content": [{"type": "text", "text": "OS: Linux"}], "synthetic_reason": "environment_context"},
+    {"type": "user", "content": [{"type": "text", "text": "How many eggs?"}], "prompt_index": 0},
+    {"type": "reasoning", "id": "r1", "summary": [{"type": "summary_text", "text": "I count."}]},
+    {
+        "type": "assistant",
+        "content": "I look.",
+        "tool_calls": [{"id": "c1", "name": "count", "arguments": '{"of":"eggs"}'}],
+        "model_id": "grok-4.5",
+    },
+    {"type": "tool_result", "tool_call_id": "c1", "content": "12"},
+    {"type": "user", "content": [{"type": "text", "text": "Hurry."}], "synthetic_reason": "interjection"},
+    {"type": "assistant", "content": "Twelve.", "tool_calls": [], "model_id": "grok-4.5"},
+)
+
+
+def test_the_chat_history_of_grok_is_what_was_sent() -> None:
+    """Reasoning belongs to the answer after it; what the program put in is marked as such."""
+    conversation = one("grok", *GROK)
+    assert outline(conversation) == [
+        "program: OS: Linux",
+        "user: How many eggs?",
+        "assistant: I look. count()",
+        "count -> 12",
+        "user: Hurry.",
+        "assistant: Twelve.",
+    ]
+    call = conversation.messages[2]
+    assert (call.thinking, call.model, conversation.system) == ("I count.", "grok-4.5", "You are Grok.")
+
+
+def test_reasoning_of_grok_without_an_answer_is_kept() -> None:
+    """A run can end after it."""
+    conversation = one("grok", *GROK[:4])
+    assert conversation.messages[-1].thinking == "I count."

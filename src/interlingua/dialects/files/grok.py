@@ -1,9 +1,13 @@
-"""Sessions of xAI's Grok CLI (`updates.jsonl`): the updates of the Agent Client Protocol, one a line.
+"""Sessions of xAI's Grok CLI: the updates of the Agent Client Protocol (`updates.jsonl`), and `chat_history.jsonl`.
 
 Chunks of one kind in a row are one text; a message of the user ends where its `promptIndex` changes. Thoughts, text and
 calls are one answer until the first result comes; what follows the results is the next answer. A `tool_call` may be
 followed by updates that only tell more of it; the one with the status `completed` or `failed` has its result. The kinds
 of `_x.ai/session/update` are for the screen. The title stands in a file beside this one (`summary.json`).
+
+The chat history has a line for each message that was sent to the model, by `type`: `reasoning` belongs to the answer
+after it, a `user` line with a `synthetic_reason` was put in by the program (an `interjection` is a person's), and a
+`backend_tool_call` ran on the server.
 """
 
 import sys
@@ -12,12 +16,23 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...values.losses import Encoded, SupportTable
-from ...values.messages import AssistantMessage, Block, Message, TextBlock, ThinkingBlock
+from ...values.messages import AssistantMessage, Block, Message, TextBlock, ThinkingBlock, text_of
 from ...values.request import Conversation
 from ..residual import fields_of, optional, reading
 from ..wire import FileFormat
 from . import records as _records
-from .program_content import a_call, a_result, content_of, conversation_of, first, inner, items, moment, user
+from .program_content import (
+    a_call,
+    a_result,
+    call_of,
+    content_of,
+    conversation_of,
+    first,
+    inner,
+    items,
+    moment,
+    user,
+)
 from .records import lines_of
 from .templates import give_back, keep
 
@@ -108,10 +123,73 @@ class _Updates:
         self.messages.append(a_result(id, given, name=self._names.get(id), failed=failed, when=when))
 
 
+class _History:
+    """The messages of a chat history."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.system: list[str] = []
+        self._thoughts: list[Block] = []  # of the answer that comes next
+
+    def feed(self, line: dict[str, Any]) -> None:
+        content = content_of(line.get("content"))
+        match line.get("type"):
+            case "system":
+                self.system.append(text_of(content))
+            case "user":
+                self.finish()
+                reason = line.get("synthetic_reason")
+                self.messages.append(user(content, program=reason is not None and reason != "interjection"))
+            case "reasoning":
+                summary = "\n".join(text for part in items(line.get("summary")) if (text := optional(part.get("text"))))
+                sealed = optional(line.get("encrypted_content"))
+                self._thoughts.append(ThinkingBlock(thinking=summary, thinking_signature=sealed))
+            case "assistant":
+                self._answer(content, items(line.get("tool_calls")), optional(line.get("model_id")))
+            case "tool_result":
+                self.finish()
+                id = optional(line.get("tool_call_id")) or ""
+                self.messages.append(a_result(id, line.get("content"), name=self._name(id)))
+
+    def _answer(self, content: Any, calls: list[dict[str, Any]], model: str | None) -> None:
+        texts = (TextBlock(text=content),) if isinstance(content, str) and content else content or ()
+        blocks = (*self._thoughts, *texts, *(call for item in calls if (call := call_of(item)) is not None))
+        self._thoughts = []
+        self.messages.append(AssistantMessage(content=blocks, model=model))
+
+    def _name(self, id: str) -> str | None:
+        last = next((one for one in reversed(self.messages) if isinstance(one, AssistantMessage)), None)
+        return next((call.name for call in last.tool_calls if call.id == id), None) if last is not None else None
+
+    def finish(self) -> None:
+        """Writes thoughts that no answer followed."""
+        if self._thoughts:
+            self._answer(None, [], None)
+
+
+_HISTORY = frozenset(("system", "user", "reasoning", "assistant", "tool_result", "backend_tool_call"))
+
+
+def _is_history(lines: list[dict[str, Any]]) -> bool:
+    """Lines by `type` alone, with a field that only this program writes."""
+    return all(line.get("type") in _HISTORY and "role" not in line and "message" not in line for line in lines) and any(
+        ("model_id" in line if line["type"] == "assistant" else line["type"] == "backend_tool_call")
+        or (line["type"] == "user" and ("prompt_index" in line or "synthetic_reason" in line))
+        for line in lines
+    )
+
+
 @reading(API)
 def decode(data: Any) -> Conversation:
-    """The updates of a session: text, bytes, or the values of its lines."""
+    """The updates or the history of a session: text, bytes, or the values of its lines."""
     lines = lines_of(data, API)
+    if lines and _is_history(lines):
+        history = _History()
+        for line in lines:
+            history.feed(line)
+        history.finish()
+        system = "\n\n".join(history.system) or None
+        return keep(conversation_of(history.messages, system=system), lines, API, lines=True)
     updates = _Updates()
     for line in lines:
         updates.feed(line)
@@ -125,12 +203,15 @@ def encode(conversation: Conversation) -> Encoded:
 
 
 def detect(value: Any) -> str | None:
-    """Detects session updates by their method."""
-    for line in items(value)[:20] if isinstance(value, list) else items([value]):
+    """Updates of a session, as its method says, or its chat history."""
+    lines = items(value if isinstance(value, list) else [value])
+    if isinstance(value, list) and lines and len(lines) == len(value) and _is_history(lines):
+        return "lines of a chat history"
+    for line in lines[:20]:
         update = inner(line, "params", "update", "sessionUpdate")
         if str(line.get("method")).endswith("session/update") and isinstance(update, str):
             return "`session/update` lines"
     return None
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, lines=True, writable=False)
+FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, lines=True, writable=False, rank=30)
