@@ -136,3 +136,42 @@ def test_reasoning_of_grok_without_an_answer_is_kept() -> None:
     """A run can end after it."""
     conversation = one("grok", *GROK[:4])
     assert conversation.messages[-1].thinking == "I count."
+
+
+# --- Droid -----------------------------------------------------------------------------------------------------------
+
+DROID = (
+    {"type": "system", "subtype": "init", "cwd": "/tmp", "session_id": "s", "tools": ["Execute"], "model": "glm"},
+    {"type": "message", "role": "user", "id": "m1", "text": "How many eggs?", "timestamp": 1767812641000},
+    {"type": "message", "role": "assistant", "id": "m2", "text": "I look.", "timestamp": 1767812642000},
+    {"type": "tool_call", "id": "c1", "messageId": "m2", "toolName": "Execute", "parameters": {"command": "ls"}},
+    {"type": "tool_result", "id": "c1", "messageId": "m3", "toolId": "Execute", "isError": False, "value": "12"},
+)
+DROID_END = {"type": "completion", "finalText": "Twelve.", "usage": {"input_tokens": 10, "output_tokens": 5}}
+
+
+@pytest.mark.parametrize("said", [(), ({"type": "message", "role": "assistant", "id": "m4", "text": "Twelve."},)])
+def test_the_output_of_droid_is_read(said: tuple[dict[str, Any], ...]) -> None:
+    """The text of the completion is the last answer, whether or not a message had it."""
+    conversation = one("droid", *DROID, *said, DROID_END)
+    assert outline(conversation) == [
+        "user: How many eggs?",
+        "assistant: I look. Execute()",
+        "Execute -> 12",
+        "assistant: Twelve.",
+    ]
+    assert conversation.usage == il.Usage.of(10, 5)
+    assert (conversation.messages[1].model, conversation.messages[0].timestamp) == ("glm", 1767812641000)
+
+
+def test_a_call_of_droid_without_a_text_is_an_answer() -> None:
+    """A model may call at once."""
+    call = {"type": "tool_call", "id": "c1", "toolName": "Execute", "parameters": {}}
+    conversation = one("droid", DROID[1], call, {"type": "tool_result", "id": "c1", "value": {"stdout": "12"}})
+    assert outline(conversation) == ["user: How many eggs?", "assistant:  Execute()", 'Execute -> {"stdout":"12"}']
+
+
+def test_the_output_of_droid_is_no_session() -> None:
+    """It is not read line by line, since its usage is stated at the end."""
+    line_reader = FORMATS["droid"].line_reader
+    assert line_reader is not None and line_reader(list(DROID), None) is None
