@@ -98,6 +98,46 @@ def test_a_prompt_behind_context_of_an_editor_is_a_persons(content: Any, origin:
     assert one("claude-code", asked(content), asked("Thanks", uuid="u2", parentUuid="u1")).messages[0].origin == origin
 
 
+def queued(prompt: Any, mode: str = "prompt") -> dict[str, Any]:
+    attached = {"type": "queued_command", "prompt": prompt, "commandMode": mode, "source_uuid": "x"}
+    return {
+        "parentUuid": "u1",
+        "isSidechain": False,
+        "type": "attachment",
+        "attachment": attached,
+        "uuid": "q",
+        **TIMES,
+    }
+
+
+@pytest.mark.parametrize(
+    ("prompt", "mode", "text", "origin"),
+    [
+        ("And the milk.", "prompt", "And the milk.", None),
+        ([{"type": "text", "text": "And the milk."}], "prompt", "And the milk.", None),
+        (
+            "<task-notification>done</task-notification>",
+            "prompt",
+            "<task-notification>done</task-notification>",
+            "program",
+        ),
+        ("3 eggs found", "task-notification", "3 eggs found", "program"),
+    ],
+)
+def test_a_prompt_that_was_queued_reaches_the_model(prompt: Any, mode: str, text: str, origin: str | None) -> None:
+    """Claude Code writes it as an attachment, and sends it with the next results."""
+    message = one("claude-code", asked("Count the eggs."), queued(prompt, mode)).messages[1]
+    assert isinstance(message, il.UserMessage)
+    assert (message.text, message.origin, message.timestamp) == (text, origin, 1767323045000)
+
+
+@pytest.mark.parametrize("attached", [{"type": "skill_listing"}, {"type": "queued_command", "prompt": ""}, None, "x"])
+def test_other_attachments_are_kept_as_they_are(attached: Any) -> None:
+    """They are bookkeeping, or not as they should be."""
+    line = {**queued("x"), "attachment": attached}
+    assert isinstance(one("claude-code", asked("Count the eggs."), line).messages[1], il.CustomMessage)
+
+
 # --- Grok CLI --------------------------------------------------------------------------------------------------------
 
 GROK = (

@@ -50,6 +50,8 @@ API = "claude-code"
 WIRE = "anthropic-messages"
 
 SPAWNED_BY = "~spawnedBy"  # of the first entry of a sub-agent: the `entry` and the `callId` that started it, if known
+ATTACHED = "~attached"  # of a message: it stood in a line of the type `attachment`, as this kind
+QUEUED = "queued_command"
 WEB = "~web"  # of a conversation: what stands around the lines in an export from the web
 ARRAY = "~array"  # of a conversation: the lines were the items of one list
 
@@ -76,6 +78,8 @@ _CONTEXT = re.compile(
 def _decode_line(line: dict[str, Any]) -> list[Any]:
     """The messages in a line; none if it is of another kind."""
     inner, kind = line.get("message"), line.get("type")
+    if kind == "attachment":
+        return _decode_queued(line)
     if kind not in ("user", "assistant") or not isinstance(inner, dict) or inner.get("role", kind) != kind:
         return []
     if kind == "user" and "content" not in inner:
@@ -89,6 +93,21 @@ def _decode_line(line: dict[str, Any]) -> list[Any]:
     if len(messages) == 1 and isinstance(messages[0], ToolResultMessage):
         messages = [replace(messages[0], details=line.get("toolUseResult"))]
     return [_attributed(message, line) for message in messages]
+
+
+def _decode_queued(line: dict[str, Any]) -> list[Any]:
+    """A prompt that was typed, or a notice that came, while the model was at work: it is sent with the next results."""
+    attached = line.get("attachment")
+    if not isinstance(attached, dict) or attached.get("type") != QUEUED or not attached.get("prompt"):
+        return []
+    when = milliseconds(line.get("timestamp"))
+    found = _wire().decode_messages([{"role": "user", "content": attached["prompt"]}])
+    if len(found) != 1 or not isinstance(found[0], UserMessage):
+        return []
+    message = _attributed(with_time(found[0], when), line)
+    if attached.get("commandMode", "prompt") != "prompt":
+        message = replace(message, origin="program")
+    return [with_residual(message, API, **{ATTACHED: QUEUED})]
 
 
 def _attributed(message: Any, line: dict[str, Any]) -> Any:
@@ -121,6 +140,10 @@ def _open(message: Any) -> Any:
 def _encode_line(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]:
     first = messages[0]
     encoded: dict[str, Any]
+    if first.extra.get(API, {}).get(ATTACHED):
+        (inner,) = _wire().encode_messages(messages, report)
+        attached = {"type": QUEUED, "prompt": inner["content"]}
+        return {"type": "attachment", "attachment": attached, **time_in(messages)}
     if isinstance(first, AssistantMessage) and first.stop_reason is not None:
         encoded = {"type": "assistant", "message": _wire().encode_response(first).body}
         if report is not QUIET:
