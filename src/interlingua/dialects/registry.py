@@ -86,6 +86,18 @@ _FORMATS: dict[str, str] = {
     "oasst": "files.oasst:FORMAT",
     "pydantic-ai": "files.pydantic_ai:FORMAT",
     "cloud-batch": "files.cloud_batch:FORMAT",
+    "next-chat": "files.next_chat:FORMAT",
+    "typing-mind": "files.typing_mind:FORMAT",
+    "chatbox": "files.chatbox:FORMAT",
+    "hugging-chat": "files.hugging_chat:FORMAT",
+    "le-chat": "files.le_chat:FORMAT",
+    "gptme": "files.gptme:FORMAT",
+    "hermes": "files.hermes:FORMAT",
+    "zed": "files.zed:FORMAT",
+    "gemini-apps": "files.gemini_apps:FORMAT",
+    "llm-logs": "files.llm_logs:FORMAT",
+    "iflow": "files.iflow:FORMAT",
+    "agents-sdk": "files.agents_sdk:FORMAT",
 }
 _BUILT_IN = _WIRES | _FORMATS
 # Aliases: names of providers.

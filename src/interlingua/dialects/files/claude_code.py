@@ -44,7 +44,7 @@ from . import new_sessions
 from . import records as _records
 from .joining import NAMED, apart, join, joined, place, unlike
 from .line_readers import BaseLineReader
-from .records import FILE, Records, Shapes, lines_of, milliseconds, time_in, usual_milliseconds, with_time
+from .records import FILE, IFLOW, Records, Shapes, lines_of, milliseconds, time_in, usual_milliseconds, with_time
 
 API = "claude-code"
 WIRE = "anthropic-messages"
@@ -681,8 +681,8 @@ def detect(value: Any) -> str | None:
     for line in lines:
         kind, message = line.get("type"), line.get("message")
         if kind in ("user", "assistant") and isinstance(message, dict):
-            # Qwen Code has the same lines with Gemini's `parts` in them.
-            if "parts" in message or message.get("role", kind) != kind:
+            # Qwen Code has the same lines with Gemini's `parts` in them, iFlow with ids of its own.
+            if "parts" in message or message.get("role", kind) != kind or IFLOW.fullmatch(str(line.get("sessionId"))):
                 return None
             if "session_id" in line and "sessionId" not in line:
                 return "lines with a `message` and `session_id`"

@@ -38,7 +38,7 @@ from .program_content import (
     moment,
     user,
 )
-from .reading import read_json, rows_of
+from .reading import columns_of, read_json, rows_of
 from .templates import FILE as TEMPLATE
 from .templates import give_back, keep
 
@@ -210,13 +210,9 @@ def database(connection: sqlite3.Connection) -> Iterable[Any] | None:
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if {"session", "message", "part"} <= tables:
         return _sessions(connection)
-    if {"sessions", "messages"} <= tables and "parts" in _columns(connection, "messages"):
+    if {"sessions", "messages"} <= tables and "parts" in columns_of(connection, "messages"):
         return _crush_sessions(connection)
     return None
-
-
-def _columns(connection: sqlite3.Connection, table: str) -> list[str]:
-    return [column[0] for column in connection.execute(f"SELECT * FROM {table} LIMIT 0").description]
 
 
 def _sessions(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:

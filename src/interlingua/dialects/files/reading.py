@@ -101,6 +101,14 @@ def rows_of(connection: sqlite3.Connection, query: str, *given: Any) -> Iterator
         yield dict(zip(names, row, strict=True))
 
 
+def columns_of(connection: sqlite3.Connection, table: str) -> set[str]:
+    """The columns of a table; none if it does not exist."""
+    known = connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (table,)).fetchone()
+    if known is None:
+        return set()
+    return {column[0] for column in connection.execute(f'SELECT * FROM "{table}" LIMIT 0').description}
+
+
 def kept_record(api: str, kind: str, record: Any) -> Any:
     """A message of the file's own kind, which holds a record as it is: it was never sent to a model."""
     return CustomMessage(f"{api}:{kind}", {"record": record})

@@ -30,6 +30,9 @@ from ..residual import HINTS, JOINED, put_back, residual, same, with_residual
 # What the conversation formats share: lines of JSON, and what files say nothing about, as rows for their tables.
 
 
+# Sessions of iFlow, whose lines have Claude Code's fields. A dialect imports no other, so the pattern stands here.
+IFLOW = re.compile("session-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
 OWN = "~own"  # a role that the format does not know, but that stood in it
 
 # Rows for formats that hold messages and not the call they were made with.

@@ -1,0 +1,65 @@
+"""OpenAI Agents SDK: the sessions of a `SQLiteSession`, items of the Responses API in the order they were added.
+
+A document of the database is `{"session_id": …, "items": […]}`. openai.github.io/openai-agents-python/sessions/
+"""
+
+import sqlite3
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from ...values.errors import BadWire
+from ...values.losses import Encoded, SupportTable
+from ...values.request import Conversation, Entry
+from .. import dialect
+from ..residual import body_of, reading
+from ..wire import FileFormat
+from . import records, templates
+from .reading import columns_of, read_json, rows_of
+
+API = "agents-sdk"
+WIRE = "openai-responses"
+FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
+
+
+def _is_session(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("session_id"), str) and isinstance(value.get("items"), list)
+
+
+@reading(API)
+def decode(data: Any) -> Conversation:
+    """One session."""
+    body = body_of(data, API)
+    if not _is_session(body):
+        raise BadWire(API, "expected a `session_id` and `items`")
+    messages = dialect(WIRE).decode_messages(body["items"])  # type: ignore[attr-defined]
+    return templates.keep(Conversation(entries=tuple(Entry(message=one) for one in messages)), body, API)
+
+
+def encode(conversation: Conversation) -> Encoded:
+    """The session that was read."""
+    return templates.give_back(conversation, API, decode)
+
+
+def detect(value: Any) -> str | None:
+    """Whether a document is a session of a database."""
+    return "`items` of a `session_id`" if _is_session(value) else None
+
+
+def database(connection: sqlite3.Connection) -> Iterable[Any] | None:
+    """The sessions of a database."""
+    known = columns_of(connection, "agent_messages")
+    return _sessions(connection) if {"session_id", "message_data"} <= known else None
+
+
+def _sessions(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
+    found: dict[str, list[Any]] = {}
+    for row in rows_of(connection, "SELECT session_id, message_data FROM agent_messages ORDER BY id"):
+        item = read_json(row["message_data"])
+        if isinstance(item, dict):
+            found.setdefault(str(row["session_id"]), []).append(item)
+    for id, items in found.items():
+        yield {"session_id": id, "items": items}
+
+
+FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, database=database, writable=False, rank=20)

@@ -1,0 +1,162 @@
+"""What readers of chat programs share: messages of a role and content under many names, and exports of many chats.
+
+Programs agree on little more than a role and a text. Content is text, a list of parts, or parts in a field of their
+own; reasoning, calls and results stand beside it or among the parts. A message that has neither text nor parts is
+empty, not an error.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from ...values.errors import BadWire
+from ...values.messages import Block, Message, SystemMessage, TextBlock, ThinkingBlock, Usage
+from ...values.request import Conversation
+from ..residual import optional, whole
+from .program_content import (
+    a_result,
+    block_of,
+    call_of,
+    conversation_of,
+    first,
+    inner,
+    is_result,
+    items,
+    moment,
+    user,
+)
+from .reading import Pairing, openai_usage, rounds
+
+ROLES = {"user": "user", "human": "user", "assistant": "assistant", "bot": "assistant", "model": "assistant"}
+_CONTENT = ("contentParts", "contentChunks", "content", "text")
+_REASONING = ("reasoning", "reasoning_content", "reasoningContent", "thinking")
+_TIMES = ("timestamp", "createdAt", "created_at", "created", "date", "time")
+
+
+class Chats(NamedTuple):
+    """Chats of a program, each by itself, in a list, or in an export.
+
+    `is_chat` recognises one, `inside` returns the list of them in an export (None for any other value).
+    """
+
+    api: str
+    is_chat: Callable[[Any], bool]
+    inside: Callable[[Any], Any]
+    shape: str
+
+    def _all(self, value: Any) -> list[Any] | None:
+        found = value if isinstance(value, list) else self.inside(value)
+        return found if isinstance(found, list) and found and all(map(self.is_chat, found)) else None
+
+    def detect(self, value: Any) -> str | None:
+        """Whether a value is a chat, a list of chats or an export."""
+        return self.shape if self.is_chat(value) or self._all(value) is not None else None
+
+    def split(self, value: Any) -> list[Any] | None:
+        """The chats of a list or an export, if there are several."""
+        found = None if self.is_chat(value) else self._all(value)
+        return found if found is not None and len(found) > 1 else None
+
+    def only(self, body: Any) -> dict[str, Any]:
+        """The one chat of a body."""
+        found = [body] if self.is_chat(body) else self._all(body)
+        if found is None:
+            raise BadWire(self.api, f"expected {self.shape}")
+        if len(found) > 1:
+            raise BadWire(self.api, f"{len(found)} chats: take one of them")
+        chat: dict[str, Any] = found[0]
+        return chat
+
+
+def is_turn(value: Any, role: str = "role", *content: str) -> bool:
+    """Whether a value has a role and content under one of these names."""
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get(role), str)
+        and any(key in value for key in content or _CONTENT)
+    )
+
+
+def chat_messages(
+    records: Iterable[Mapping[str, Any]], *, model: str | None = None, roles: Mapping[str, str] = ROLES
+) -> Iterator[Message]:
+    """The messages of records in their order; `model` answered where a record names none."""
+    pairs = Pairing()
+    for record in records:
+        yield from turn(record, pairs, model=model, roles=roles)
+
+
+def turn(
+    record: Mapping[str, Any], pairs: Pairing, *, model: str | None = None, roles: Mapping[str, str] = ROLES
+) -> list[Message]:
+    """The messages of one record: an answer with the results among its parts is several."""
+    when = moment(first(record, *_TIMES))
+    name = str(first(record, "role", "from") or "").lower()
+    role, parts = roles.get(name, name), list(_parts(record, pairs))
+    if role == "tool":
+        id = first(record, "tool_call_id", "toolCallId", "call_id")
+        given = a_result("", first(record, *_CONTENT)).content
+        return [pairs.result(id, first(record, "name", "tool_name", "toolName"), given, timestamp=when)]
+    if role == "system":
+        return [SystemMessage(content=tuple(parts))] if parts else []
+    if role == "assistant":
+        usage = usage_in(record)
+        named = optional(first(record, "model", "modelId", "modelName")) or model
+        return rounds(parts, {"usage": usage} if usage else {}, model=named, timestamp=when)
+    return [user(tuple(parts), when)] if role == "user" else []
+
+
+def _parts(record: Mapping[str, Any], pairs: Pairing) -> Iterator[Any]:
+    """Blocks of a record, with results behind the calls that they answer."""
+    thought = optional(first(record, *_REASONING))
+    if thought:
+        yield ThinkingBlock(thinking=thought)
+    content = first(record, *_CONTENT)
+    for part in [content] if isinstance(content, str | dict) else content or ():
+        yield from _part(part, pairs)
+    for item in items(record.get("tool_calls")):
+        call = call_of(item)
+        if call is not None:
+            yield pairs.call(call.id, call.name, first(inner(item, "function") or item, "arguments", "input", "args"))
+
+
+def _part(part: Any, pairs: Pairing) -> Iterator[Any]:
+    if isinstance(part, str):
+        if part:
+            yield TextBlock(text=part)
+        return
+    if not isinstance(part, dict):
+        return
+    call = call_of(part) if part.get("type") in ("tool-call", "tool_use", "tool_call") else None
+    if call is not None:
+        yield pairs.call(call.id, call.name, first(part, "args", "input", "arguments"))
+        if part.get("result") is not None:
+            failed = part.get("state") == "error"
+            yield pairs.result(call.id, call.name, a_result("", part["result"]).content, failed)
+    elif is_result(part):
+        given = a_result("", first(part, "content", "output", "result")).content
+        yield pairs.result(first(part, "tool_use_id", "tool_call_id", "toolCallId"), None, given)
+    else:
+        block: Block | None = block_of(part)
+        if block is not None:
+            yield block
+
+
+def usage_in(record: Mapping[str, Any]) -> Usage | None:
+    """Usage of a record, in the names of the AI SDK or of a provider."""
+    given = record.get("usage")
+    if isinstance(given, dict) and ("inputTokens" in given or "outputTokens" in given):
+        read = max(whole(given.get("cachedInputTokens")) or 0, 0)
+        prompt, output = (max(whole(given.get(key)) or 0, 0) for key in ("inputTokens", "outputTokens"))
+        return Usage.of(max(prompt - read, 0), output, cache_read=min(read, prompt)) if prompt or output else None
+    return openai_usage(given)
+
+
+def chat(
+    messages: Iterable[Message], *, title: Any = None, model: Any = None, system: str | None = None
+) -> Conversation:
+    """A conversation of messages in a row: the system texts before the first other message are the system prompt."""
+    found = list(messages)
+    leading = next((at for at, one in enumerate(found) if not isinstance(one, SystemMessage)), len(found))
+    texts = [text for one in found[:leading] if (text := one.text)]
+    prompt = "\n\n".join([system, *texts] if system else texts) or None
+    return conversation_of(found[leading:], title=title, model=model, system=prompt)

@@ -1,0 +1,102 @@
+"""Hermes Agent: a session as JSON (`session_ID.json`), as JSON lines behind a `session_meta`, or in its `state.db`.
+
+Messages are those of OpenAI's chat wire, with `reasoning` beside the content. The database has the title and the usage
+of a session; a document of it is `{"session": …, "messages": […]}`. github.com/NousResearch/hermes-agent
+"""
+
+import sqlite3
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from msgspec.structs import replace
+
+from ...values.errors import BadWire
+from ...values.losses import Encoded, Lines, SupportTable
+from ...values.request import Conversation
+from ..residual import fields_of, optional, reading
+from ..wire import FileFormat
+from . import records, templates
+from .chat_programs import chat, chat_messages
+from .program_content import items, openai_tools
+from .reading import columns_of, document_of, plain_usage, read_json, rows_of
+
+API = "hermes"
+FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
+
+META = "session_meta"
+
+
+def _is_session(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("messages"), list)
+        and isinstance(value.get("session_id"), str)
+        and ("session_start" in value or "platform" in value)
+        and all(isinstance(one, dict) and "role" in one for one in value["messages"])
+    )
+
+
+def _is_stored(value: Any) -> bool:
+    stored = isinstance(value, dict) and isinstance(value.get("messages"), list)
+    return stored and "source" in fields_of(value.get("session"))
+
+
+def _is_lines(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and fields_of(value[0]).get("role") == META
+
+
+def _session(body: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """What is said about a session, and its messages."""
+    if _is_lines(body):
+        return body[0], items(body[1:])
+    if _is_stored(body):
+        return body["session"], items(body["messages"])
+    if _is_session(body):
+        return body, items(body["messages"])
+    raise BadWire(API, "expected a session with `session_id` and `messages`")
+
+
+@reading(API)
+def decode(data: Any) -> Conversation:
+    """One session."""
+    body = document_of(data, API)
+    about, messages = _session(body)
+    model, system = optional(about.get("model")), optional(about.get("system_prompt")) or None
+    found = chat(chat_messages(messages, model=model), title=about.get("title"), model=model, system=system)
+    counts = (about.get(key) for key in ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"))
+    found = replace(found, usage=plain_usage(*counts), tools=openai_tools(about.get("tools")))
+    return templates.keep(found, body, API, lines=isinstance(body, Lines))
+
+
+def encode(conversation: Conversation) -> Encoded:
+    """The session that was read."""
+    return templates.give_back(conversation, API, decode)
+
+
+def detect(value: Any) -> str | None:
+    """Whether a document is a session of this program."""
+    known = _is_session(value) or _is_stored(value) or _is_lines(value)
+    return "a session with `session_id` and `messages`" if known else None
+
+
+def database(connection: sqlite3.Connection) -> Iterable[Any] | None:
+    """The sessions of a `state.db`."""
+    sessions, messages = columns_of(connection, "sessions"), columns_of(connection, "messages")
+    known = {"source", "started_at"} <= sessions and {"session_id", "tool_calls", "tool_call_id"} <= messages
+    return _stored(connection) if known else None
+
+
+def _stored(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
+    for session in list(rows_of(connection, "SELECT * FROM sessions ORDER BY started_at, id")):
+        messages = []
+        for row in rows_of(connection, "SELECT * FROM messages WHERE session_id = ? ORDER BY id", session["id"]):
+            calls = read_json(row.get("tool_calls"))
+            messages.append({key: value for key, value in {**row, "tool_calls": calls}.items() if value is not None})
+        if messages:
+            yield {"session": session, "messages": messages}
+
+
+FORMAT = FileFormat(
+    name=API, codec=sys.modules[__name__], detect=detect, database=database, lines=True, writable=False, rank=20
+)

@@ -1,0 +1,111 @@
+"""Simon Willison's `llm`: the conversations of its `logs.db`, and the rows that `llm logs --json` prints.
+
+A row is a prompt with its response. Results of tools stand in the row whose prompt sent them back. A document of the
+database is the list of a conversation's rows, which is what the command prints. llm.datasette.io/en/stable/logging.html
+"""
+
+import sqlite3
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from ...values.errors import BadWire
+from ...values.losses import Encoded, SupportTable
+from ...values.messages import Message, TextBlock
+from ...values.request import Conversation
+from ..residual import body_of, optional, reading
+from ..wire import FileFormat
+from . import records, templates
+from .program_content import conversation_of, items, moment, user
+from .reading import Pairing, columns_of, plain_usage, rounds, rows_of
+
+API = "llm-logs"
+FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
+
+_ROW = frozenset(("model", "prompt", "response", "conversation_id", "datetime_utc"))
+
+
+def _is_row(value: Any) -> bool:
+    return isinstance(value, dict) and value.keys() >= _ROW
+
+
+def _is_rows(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(map(_is_row, value))
+
+
+def _by_conversation(rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    found: dict[Any, list[dict[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(row["conversation_id"] or row.get("id"), []).append(row)
+    return list(found.values())
+
+
+def _messages(rows: list[dict[str, Any]]) -> Iterator[Message]:
+    pairs = Pairing()
+    for row in sorted(rows, key=lambda row: moment(row["datetime_utc"]) or 0):
+        when = moment(row["datetime_utc"])
+        for one in items(row.get("tool_results")):
+            yield pairs.result(one.get("tool_call_id"), one.get("name"), optional(one.get("output")), timestamp=when)
+        prompt, response = optional(row["prompt"]), optional(row["response"])
+        if prompt:
+            yield user(prompt, when)
+        blocks: list[Any] = [TextBlock(text=response)] if response else []
+        blocks += [
+            pairs.call(c.get("tool_call_id"), c.get("name"), c.get("arguments")) for c in items(row.get("tool_calls"))
+        ]
+        usage = plain_usage(row.get("input_tokens"), row.get("output_tokens"))
+        yield from rounds(blocks, {"usage": usage}, model=optional(row["model"]), timestamp=when)
+
+
+@reading(API)
+def decode(data: Any) -> Conversation:
+    """The rows of one conversation."""
+    body = body_of(data, API)
+    rows = [body] if _is_row(body) else body
+    if not _is_rows(rows):
+        raise BadWire(API, "expected rows with `prompt`, `response` and `conversation_id`")
+    if len(_by_conversation(rows)) > 1:
+        raise BadWire(API, "rows of several conversations: take one of them")
+    title = next((row["conversation_name"] for row in rows if row.get("conversation_name")), None)
+    system = next((row["system"] for row in rows if row.get("system")), None)
+    return templates.keep(conversation_of(_messages(rows), title=title, system=optional(system)), body, API)
+
+
+def encode(conversation: Conversation) -> Encoded:
+    """The rows that were read."""
+    return templates.give_back(conversation, API, decode)
+
+
+def split(value: Any) -> list[Any] | None:
+    """The conversations of rows, if there are several."""
+    found = _by_conversation(value) if _is_rows(value) else []
+    return found if len(found) > 1 else None
+
+
+def detect(value: Any) -> str | None:
+    """Whether a document is one row, or several."""
+    return "rows of `prompt` and `response` with a `conversation_id`" if _is_row(value) or _is_rows(value) else None
+
+
+def database(connection: sqlite3.Connection) -> Iterable[Any] | None:
+    """The conversations of a `logs.db`."""
+    return _conversations(connection) if columns_of(connection, "responses") >= _ROW else None
+
+
+def _conversations(connection: sqlite3.Connection) -> Iterator[list[dict[str, Any]]]:
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    names = dict(connection.execute("SELECT id, name FROM conversations")) if "conversations" in tables else {}
+    beside: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for table in {"tool_calls", "tool_results"} & tables:
+        for row in rows_of(connection, f"SELECT * FROM {table} ORDER BY id"):
+            beside.setdefault((table, row["response_id"]), []).append(row)
+    rows = list(rows_of(connection, "SELECT * FROM responses ORDER BY datetime_utc, id"))
+    for row in rows:
+        row["conversation_name"] = names.get(row["conversation_id"])
+        row |= {table: found for table in ("tool_calls", "tool_results") if (found := beside.get((table, row["id"])))}
+    yield from _by_conversation(rows)
+
+
+FORMAT = FileFormat(
+    name=API, codec=sys.modules[__name__], detect=detect, split=split, database=database, writable=False, rank=20
+)

@@ -1,0 +1,58 @@
+"""NextChat (ChatGPT-Next-Web): a backup, its store `chat-next-web-store` with `sessions`, or one of them.
+
+A session has a `topic`, `messages` of a role and content, and a `mask` with the model and messages that precede the
+chat. Dates are in the words of the browser's language, and are not read. github.com/ChatGPTNextWeb/NextChat
+"""
+
+import sys
+from typing import Any
+
+from ...values.losses import Encoded, SupportTable
+from ...values.request import Conversation
+from ..residual import body_of, optional, reading
+from ..wire import FileFormat
+from . import records, templates
+from .chat_programs import Chats, chat, chat_messages, is_turn
+from .program_content import inner, items
+
+API = "next-chat"
+FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
+
+
+def _is_session(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("topic"), str)
+        and isinstance(value.get("mask"), dict)
+        and isinstance(value.get("messages"), list)
+        and all(map(is_turn, value["messages"]))
+    )
+
+
+CHATS = Chats(
+    API,
+    _is_session,
+    lambda value: inner(value, "chat-next-web-store", "sessions"),
+    "sessions with a `topic` and a `mask`",
+)
+
+
+@reading(API)
+def decode(data: Any) -> Conversation:
+    """One session, in a backup or by itself."""
+    body = body_of(data, API)
+    session = CHATS.only(body)
+    model = optional(inner(session, "mask", "modelConfig", "model"))
+    before = items(inner(session, "mask", "context"))
+    messages = chat_messages([*before, *session["messages"]], model=model)
+    return templates.keep(chat(messages, title=session["topic"], model=model), body, API)
+
+
+def encode(conversation: Conversation) -> Encoded:
+    """The session as it stood in the backup."""
+    return templates.give_back(conversation, API, decode)
+
+
+FORMAT = FileFormat(
+    name=API, codec=sys.modules[__name__], detect=CHATS.detect, split=CHATS.split, writable=False, rank=20
+)

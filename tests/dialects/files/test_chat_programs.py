@@ -1,0 +1,327 @@
+"""Chat programs and agents: NextChat, TypingMind, Chatbox, HuggingChat, Le Chat, gptme, Hermes, Zed, Gemini, llm, …"""
+
+import json
+import sqlite3
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+import interlingua as il
+from dialects.files.samples import WIRE, outline, read, sample
+from interlingua.dialects import FORMATS, dialect
+from interlingua.values.errors import BadWire, InterlinguaError
+
+ASKED, CALLED, COUNTED, TWELVE = "user: How many eggs?", "assistant:  count()", "count -> 12", "assistant: Twelve."
+
+PATHS = {
+    "next-chat/backup.json": [ASKED, TWELVE],
+    "typing-mind/export.json": [ASKED, CALLED, COUNTED, TWELVE],
+    "chatbox/export.json": [ASKED, CALLED, 'count -> {"eggs":12}', TWELVE],
+    "hugging-chat/conversations.json": [ASKED, TWELVE],
+    "le-chat/chat.json": [ASKED, TWELVE],
+    "gptme/conversation.jsonl": [
+        ASKED,
+        "assistant: ```shell\ncount eggs\n```",
+        "program: Ran command: 12",
+        TWELVE,
+    ],
+    "hermes/session.json": [ASKED, CALLED, COUNTED, TWELVE],
+    "hermes/session.jsonl": [ASKED, CALLED, COUNTED, TWELVE],
+    "zed/thread.json": ["user: How many eggs?a dozen", CALLED, COUNTED, TWELVE],
+    "zed/older.json": [
+        "program: <context>a dozen</context>",
+        ASKED,
+        "assistant: I look. count()",
+        COUNTED,
+        TWELVE,
+    ],
+    "gemini-apps/MyActivity.json": [ASKED, "assistant: In the basket:\n- six white & six brown\nTwelve."],
+    "llm-logs/logs.json": [ASKED, CALLED, COUNTED, TWELVE],
+    "agents-sdk/session.json": [ASKED, CALLED, COUNTED, TWELVE],
+    "iflow/session.jsonl": [
+        ASKED,
+        "assistant: I look. count() count()",
+        "count -> 6",
+        "count -> 6",
+        CALLED,
+        COUNTED,
+        TWELVE,
+    ],
+}
+NAMES = sorted({name.partition("/")[0] for name in PATHS})
+
+
+@pytest.mark.parametrize("name", PATHS)
+def test_a_file_is_detected_read_and_returned(name: str) -> None:
+    """By its content alone, with the messages that the program shows."""
+    data = (WIRE / name).read_bytes()
+    found = il.detect(data)
+    assert found is not None and found.dialect == name.partition("/")[0]
+    conversation = read(name)
+    assert outline(conversation) == PATHS[name]
+    body = il.encode(conversation, found.dialect).body
+    assert (list(body) if name.endswith(".jsonl") else body) == sample(name)
+
+
+@pytest.mark.parametrize("name", PATHS)
+@pytest.mark.parametrize("wire", ["anthropic-messages", "openai-completions"])
+def test_every_answered_call_keeps_its_result(name: str, wire: str) -> None:
+    """On the wires of two providers."""
+    conversation = read(name)
+    body = json.dumps(il.encode(conversation, wire).body)
+    results = [message for message in conversation.messages if isinstance(message, il.ToolResultMessage)]
+    assert body.count("No result was recorded") == 0
+    assert body.count('"tool_result"' if wire.startswith("anthropic") else '"role": "tool"') == len(results)
+
+
+@pytest.mark.parametrize(
+    ("name", "title", "model", "system"),
+    [
+        ("next-chat/backup.json", "Eggs in the basket", "gpt-4o", "You count things."),
+        ("typing-mind/export.json", "Eggs in the basket", "gpt-4.1", "You count things."),
+        ("chatbox/export.json", "Eggs in the basket", "GPT-4o", "You count things."),
+        ("hugging-chat/conversations.json", "Eggs in the basket", "meta-llama/Llama-3.3-70B-Instruct", None),
+        ("gptme/conversation.jsonl", None, None, "You count things."),
+        ("hermes/session.json", None, "claude-sonnet-4-6", "You count things."),
+        ("zed/thread.json", "Eggs in the basket", "claude-sonnet-4-6", None),
+        ("zed/older.json", "Eggs in the basket", "claude-3-7-sonnet", None),
+        ("llm-logs/logs.json", "Eggs in the basket", "gpt-4o", "You count things."),
+        ("iflow/session.jsonl", None, "glm-4.7", None),
+    ],
+)
+def test_title_model_and_system_prompt_are_read(name: str, title: Any, model: Any, system: Any) -> None:
+    """Where the program stores them."""
+    conversation = read(name)
+    assert (conversation.title, conversation.messages[-1].model) == (title, model)
+    assert conversation.system == (system or ("You count things." if name.startswith("hugging") else None))
+
+
+@pytest.mark.parametrize(
+    ("name", "usage"),
+    [
+        ("typing-mind/export.json", il.Usage.of(30, 3)),
+        ("chatbox/export.json", il.Usage.of(20, 8, cache_read=10)),
+        ("gptme/conversation.jsonl", il.Usage.of(30, 5, cache_read=10)),
+        ("llm-logs/logs.json", il.Usage.of(20, 5)),
+    ],
+)
+def test_usage_is_counted_in_disjoint_buckets(name: str, usage: il.Usage) -> None:
+    """The cached part is not in the input."""
+    found = [one.usage for one in read(name).messages if isinstance(one, il.AssistantMessage) and one.usage]
+    assert found[0] == usage
+
+
+def test_a_thread_of_zed_states_its_usage() -> None:
+    """For all of its requests."""
+    assert read("zed/thread.json").usage == il.Usage.of(30, 8, cache_read=10)
+
+
+@pytest.mark.parametrize("name", ["hugging-chat/conversations.json", "le-chat/chat.json"])
+def test_an_answer_that_was_written_anew_is_a_branch(name: str) -> None:
+    """The path has the last one."""
+    conversation = read(name)
+    beside = [entry.message.text for entry in conversation.entries if entry not in conversation.path()]
+    assert beside == ["Ten."]
+
+
+@pytest.mark.parametrize(
+    ("name", "places"),
+    [
+        ("next-chat/backup.json", ("chat-next-web-store", "sessions")),
+        ("typing-mind/export.json", ("data", "chats")),
+        ("hugging-chat/conversations.json", ()),
+        ("gemini-apps/MyActivity.json", ()),
+    ],
+)
+def test_an_export_has_many_chats(name: str, places: tuple[str, ...]) -> None:
+    """Each is read by itself; a chat alone is read too."""
+    export = sample(name)
+    chats = export
+    for place in places:
+        chats = chats[place]
+    chats.append(chats[0])
+    assert [outline(one) for one in il.read(json.dumps(export).encode())] == [PATHS[name]] * 2
+    assert [outline(one) for one in il.read(json.dumps(chats[0]).encode())] == [PATHS[name]]
+    with pytest.raises(BadWire, match="take one"):
+        dialect(name.partition("/")[0]).decode(export)
+
+
+def test_every_session_of_a_chatbox_export_is_read() -> None:
+    """Sessions are keys of the export."""
+    export = sample("chatbox/export.json")
+    export["session:s2"] = {**export["session:s1"], "name": "Milk"}
+    assert [one.title for one in il.read(json.dumps(export).encode())] == ["Eggs in the basket", "Milk"]
+
+
+def test_a_zip_of_hugging_chat_is_read(tmp_path: Path) -> None:
+    """As it is downloaded."""
+    path = tmp_path / "export.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("conversations.json", json.dumps(sample("hugging-chat/conversations.json")))
+        archive.writestr("assistants.json", "[]")
+    assert [outline(one) for one in il.read(path)] == [PATHS["hugging-chat/conversations.json"]]
+
+
+def test_rows_of_llm_are_grouped_by_conversation() -> None:
+    """The command prints the rows of all conversations."""
+    rows = sample("llm-logs/logs.json")
+    other = {**rows[0], "conversation_id": "x", "conversation_name": "Milk", "tool_calls": [], "response": "None."}
+    found = list(il.read(json.dumps([other, *rows]).encode()))
+    assert [(one.title, len(one.messages)) for one in found] == [("Milk", 2), ("Eggs in the basket", 4)]
+
+
+# --- databases -------------------------------------------------------------------------------------------------------
+
+
+def test_the_database_of_llm_is_read(tmp_path: Path) -> None:
+    """Calls and results of tools stand in tables of their own."""
+    path = tmp_path / "logs.db"
+    rows = sample("llm-logs/logs.json")
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE conversations (id TEXT, name TEXT, model TEXT)")
+        connection.execute("INSERT INTO conversations VALUES ('01c', 'Eggs in the basket', 'gpt-4o')")
+        columns = ["id", "model", "prompt", "system", "response", "conversation_id", "datetime_utc", "input_tokens"]
+        connection.execute(f"CREATE TABLE responses ({', '.join(columns)})")
+        for row in rows:
+            connection.execute(
+                f"INSERT INTO responses VALUES ({','.join('?' * len(columns))})", [row[c] for c in columns]
+            )
+        connection.execute("CREATE TABLE tool_calls (id INTEGER, response_id, name, arguments, tool_call_id)")
+        connection.execute("INSERT INTO tool_calls VALUES (1, '01a', 'count', '{\"of\":\"eggs\"}', 'c1')")
+        connection.execute("CREATE TABLE tool_results (id INTEGER, response_id, name, output, tool_call_id)")
+        connection.execute("INSERT INTO tool_results VALUES (1, '01b', 'count', '12', 'c1')")
+    (conversation,) = il.read(path)
+    assert (outline(conversation), conversation.title) == (PATHS["llm-logs/logs.json"], "Eggs in the basket")
+    assert conversation.messages[1].tool_calls[0].arguments == {"of": "eggs"}
+
+
+def test_the_database_of_hermes_is_read(tmp_path: Path) -> None:
+    """With the title and the usage of each session."""
+    path = tmp_path / "state.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute(
+            "CREATE TABLE sessions (id, source, model, title, system_prompt, started_at REAL,"
+            " input_tokens, output_tokens, cache_read_tokens, cache_write_tokens)"
+        )
+        connection.execute("INSERT INTO sessions VALUES ('s', 'cli', 'm1', 'Eggs', 'Count.', 1.5, 30, 8, 10, 0)")
+        connection.execute("INSERT INTO sessions VALUES ('empty', 'cli', 'm1', '', '', 2.5, 0, 0, 0, 0)")
+        connection.execute(
+            "CREATE TABLE messages (id INTEGER, session_id, role, content, tool_call_id, tool_calls, tool_name,"
+            " timestamp REAL, reasoning)"
+        )
+        calls = json.dumps(sample("hermes/session.json")["messages"][1]["tool_calls"])
+        for row in (
+            (1, "s", "user", "How many eggs?", None, None, None, 1767323045.5, None),
+            (2, "s", "assistant", "", None, calls, None, 1767323046.5, "I count."),
+            (3, "s", "tool", "12", "c1", None, "count", 1767323047.5, None),
+            (4, "s", "assistant", "Twelve.", None, None, None, 1767323048.5, None),
+        ):
+            connection.execute("INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+    (conversation,) = il.read(path)
+    assert outline(conversation) == PATHS["hermes/session.json"]
+    assert (conversation.title, conversation.system, conversation.model.id) == ("Eggs", "Count.", "m1")
+    assert conversation.usage == il.Usage.of(30, 8, cache_read=10)
+    assert (conversation.messages[0].timestamp, conversation.messages[1].thinking) == (1767323045500, "I count.")
+
+
+def threads(path: Path, *rows: tuple[str, bytes]) -> Path:
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE threads (id TEXT, summary TEXT, updated_at TEXT, data_type TEXT, data BLOB)")
+        for at, (kind, data) in enumerate(rows):
+            connection.execute("INSERT INTO threads VALUES (?, 'Eggs', ?, ?, ?)", (str(at), str(at), kind, data))
+    return path
+
+
+def test_the_database_of_zed_is_read(tmp_path: Path) -> None:
+    """Threads are compressed, in old databases plain; empty ones are left out."""
+    new, old = ((WIRE / name).read_bytes() for name in ("zed/thread.json", "zed/older.json"))
+    empty = b'{"title": "New Thread", "messages": [], "updated_at": ""}'
+    path = threads(tmp_path / "t.db", ("zstd", zstandard.compress(new)), ("json", old), ("json", empty))
+    assert [outline(one) for one in il.read(path)] == [PATHS["zed/thread.json"], PATHS["zed/older.json"]]
+
+
+@pytest.mark.parametrize("data", [b"no zstd", zstandard.compress(b"{}" * 1000)[:20]])
+def test_a_damaged_thread_of_zed_is_an_error(tmp_path: Path, data: bytes) -> None:
+    """One of the package, that names the thread or the file."""
+    with pytest.raises(InterlinguaError):
+        list(il.read(threads(tmp_path / "t.db", ("zstd", data))))
+
+
+def test_a_thread_of_zed_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few bytes can become gigabytes."""
+    monkeypatch.setattr(FORMATS["zed"].codec, "MAX_THREAD", 1000)
+    with pytest.raises(InterlinguaError, match="more than 1,000 bytes"):
+        list(il.read(threads(tmp_path / "t.db", ("zstd", zstandard.compress(b"{}" * 1000)))))
+
+
+def test_a_compacted_thread_of_zed_goes_on_from_the_summary() -> None:
+    """What came before stays in the tree."""
+    body = sample("zed/thread.json")
+    body["messages"][2:2] = [{"Compaction": {"Summary": "They asked for eggs."}}]
+    conversation = dialect("zed").decode(body)
+    assert outline(conversation) == ["program: They asked for eggs.", TWELVE]
+    assert len(conversation.entries) == 5
+    assert il.encode(conversation, "zed").body == body
+
+
+def test_the_database_of_the_agents_sdk_is_read(tmp_path: Path) -> None:
+    """Sessions in one table, in the order of their items."""
+    path = tmp_path / "sessions.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE agent_sessions (session_id TEXT)")
+        connection.execute("CREATE TABLE agent_messages (id INTEGER PRIMARY KEY, session_id TEXT, message_data TEXT)")
+        for item in sample("agents-sdk/session.json")["items"]:
+            connection.execute(
+                "INSERT INTO agent_messages (session_id, message_data) VALUES ('basket', ?)", (json.dumps(item),)
+            )
+        connection.execute("INSERT INTO agent_messages (session_id, message_data) VALUES ('basket', '{torn')")
+    assert [outline(one) for one in il.read(path)] == [PATHS["agents-sdk/session.json"]]
+
+
+# --- look-alikes -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        [],
+        [{"role": "user", "content": "Hi"}],
+        {"messages": [{"role": "user", "content": "Hi"}]},
+        {"title": "T", "messages": [{"role": "user", "content": "Hi"}]},
+        {"data": []},
+        {"input": "Hi"},
+    ],
+)
+def test_messages_of_providers_are_theirs(name: str, body: Any) -> None:
+    """A look-alike is refused."""
+    assert not FORMATS[name].detect(body)
+    with pytest.raises(BadWire):
+        dialect(name).decode(body)
+
+
+def test_a_session_of_claude_code_is_not_one_of_iflow() -> None:
+    """Ids of sessions and answers tell them apart."""
+    lines = sample("iflow/session.jsonl")
+    for line in lines:
+        line["sessionId"] = "0a1b2c3d"
+    assert not FORMATS["iflow"].detect(lines)
+
+
+def test_a_result_of_iflow_without_its_call_is_kept() -> None:
+    """It stands last."""
+    lines = [line for line in sample("iflow/session.jsonl") if line["uuid"] != "a3"]
+    conversation = dialect("iflow").decode(lines)
+    assert conversation.messages[-1].text == "12"
+
+
+def test_a_prompt_of_gemini_without_an_answer_stands_alone() -> None:
+    """So does one in another language, with its word for "Prompted"."""
+    (body,) = sample("gemini-apps/MyActivity.json")
+    del body["safeHtmlItem"]
+    conversation = dialect("gemini-apps").decode({**body, "title": "Eingegebener Prompt: Wie viele?"})
+    assert outline(conversation) == ["user: Eingegebener Prompt: Wie viele?"]
