@@ -98,6 +98,7 @@ _FORMATS: dict[str, str] = {
     "llm-logs": "files.llm_logs:FORMAT",
     "iflow": "files.iflow:FORMAT",
     "agents-sdk": "files.agents_sdk:FORMAT",
+    "amazon-q": "files.amazon_q:FORMAT",
 }
 _BUILT_IN = _WIRES | _FORMATS
 # Aliases: names of providers.

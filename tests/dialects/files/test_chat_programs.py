@@ -40,6 +40,7 @@ PATHS = {
     ],
     "gemini-apps/MyActivity.json": [ASKED, "assistant: In the basket:\n- six white & six brown\nTwelve."],
     "llm-logs/logs.json": [ASKED, CALLED, COUNTED, TWELVE],
+    "amazon-q/saved.json": [ASKED, "assistant: I look. count()", COUNTED, TWELVE],
     "agents-sdk/session.json": [ASKED, CALLED, COUNTED, TWELVE],
     "iflow/session.jsonl": [
         ASKED,
@@ -90,6 +91,7 @@ def test_every_answered_call_keeps_its_result(name: str, wire: str) -> None:
         ("zed/older.json", "Eggs in the basket", "claude-3-7-sonnet", None),
         ("llm-logs/logs.json", "Eggs in the basket", "gpt-4o", "You count things."),
         ("iflow/session.jsonl", None, "glm-4.7", None),
+        ("amazon-q/saved.json", None, "claude-sonnet-4.5", None),
     ],
 )
 def test_title_model_and_system_prompt_are_read(name: str, title: Any, model: Any, system: Any) -> None:
@@ -279,6 +281,37 @@ def test_the_database_of_the_agents_sdk_is_read(tmp_path: Path) -> None:
             )
         connection.execute("INSERT INTO agent_messages (session_id, message_data) VALUES ('basket', '{torn')")
     assert [outline(one) for one in il.read(path)] == [PATHS["agents-sdk/session.json"]]
+
+
+def test_the_database_of_amazon_q_is_read(tmp_path: Path) -> None:
+    """One conversation for each folder; those without a turn are left out."""
+    path, body = tmp_path / "data.sqlite3", sample("amazon-q/saved.json")
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE conversations (key TEXT PRIMARY KEY, value TEXT)")
+        connection.execute("INSERT INTO conversations VALUES ('/a', ?)", (json.dumps(body),))
+        connection.execute("INSERT INTO conversations VALUES ('/b', ?)", (json.dumps({**body, "history": []}),))
+        connection.execute("CREATE TABLE conversations_v2 (key, conversation_id, value, created_at, updated_at)")
+        connection.execute("INSERT INTO conversations_v2 VALUES ('/a', 'c1', ?, 0, 0)", (json.dumps(body),))
+    assert [outline(one) for one in il.read(path)] == [PATHS["amazon-q/saved.json"]] * 2
+
+
+def test_older_turns_of_amazon_q_are_pairs() -> None:
+    """Without what is known of the request; a summary stands before them."""
+    body = sample("amazon-q/saved.json")
+    body["history"] = [[turn["user"], turn["assistant"]] for turn in body["history"]]
+    body["latest_summary"] = ["They asked for eggs.", None]
+    assert outline(dialect("amazon-q").decode(body)) == ["program: They asked for eggs.", *PATHS["amazon-q/saved.json"]]
+
+
+def test_a_cancelled_call_of_amazon_q_is_answered_before_the_next_prompt() -> None:
+    """Both stand in one turn of the user."""
+    body = sample("amazon-q/saved.json")
+    held = body["history"][1]["user"]["content"].pop("ToolUseResults")
+    held["tool_use_results"][0] |= {"status": "Error", "content": [{"Json": {"reason": "cancelled"}}]}
+    body["history"][1]["user"]["content"] = {"CancelledToolUses": {**held, "prompt": "Stop."}}
+    conversation = dialect("amazon-q").decode(body)
+    assert outline(conversation)[2:] == ['count -> {"reason":"cancelled"}', "user: Stop.", TWELVE]
+    assert conversation.messages[2].is_error
 
 
 # --- look-alikes -----------------------------------------------------------------------------------------------------
