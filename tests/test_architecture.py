@@ -7,6 +7,7 @@ import ast
 import importlib
 import pkgutil
 import re
+import subprocess
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
@@ -19,6 +20,12 @@ import pytest
 import interlingua as il
 
 ROOT = Path(il.__file__).parent
+REPOSITORY = Path(__file__).parent.parent
+TOP_LEVEL = {
+    *(".ci", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "Containerfile", "LICENSE", "Makefile", "README.md"),
+    *("SECURITY.md", "bench", "docs", "examples", "interop", "mkdocs.yml", "pyproject.toml", "requirements-core.lock"),
+    *("requirements.lock", "src", "tests", "web"),
+}
 
 # A package imports only packages of lower rank, or itself. Those of equal rank do not know each other.
 LAYERS: tuple[tuple[str, ...], ...] = (
@@ -377,3 +384,14 @@ def test_no_table_is_keyed_by_wire_names_outside_the_dialects() -> None:
                 if keys and 2 * len(names.intersection(keys)) > len(keys):
                     wrong.append(f"{module}:{node.lineno} {keys}")
     assert [] == wrong
+
+
+# --- repository ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not (REPOSITORY / ".git").exists(), reason="not a git repository")
+def test_top_level_of_the_repository_has_only_known_files() -> None:
+    """Files that a script or a test left behind are not committed."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    top = {name.partition("/")[0] for name in listed.stdout.split("\0") if name}
+    assert set() == top - TOP_LEVEL
