@@ -560,6 +560,10 @@ async def test_deleted_sessions_are_listed_restored_and_removed(home: Path) -> N
         assert any(b"event:sources" in frame for frame in canvas.events.after(published) or ())
         assert [] == (await browser.get("/api/deleted"))["sessions"]
         assert 2 == len((await browser.get(f"/api/sessions/{KEY}/tree"))["rows"]), "the restored one stays"
+        await browser.post(f"/api/sessions/{KEY}/view", {"folded": ["a"]}, method="PUT")
+        gone = await browser.post(f"/api/sessions/{KEY}", method="DELETE")
+        await browser.post(f"/api/deleted/{KEY}?at={gone['at']}", method="DELETE")
+        assert [] == [*(home / "canvas" / "views").iterdir()], "and its view state"
 
 
 async def test_a_deleted_session_that_is_not_there_cannot_be_removed(home: Path, tmp_path: Path) -> None:

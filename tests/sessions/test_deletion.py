@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 import interlingua as il
-from interlingua.sessions import Session, SessionBusy, SessionNotFound, Store, store_at
+from interlingua.sessions import (
+    Session,
+    SessionBusy,
+    SessionNotFound,
+    Store,
+    delete_sessions,
+    purge_sessions,
+    store_at,
+)
 from interlingua.sessions.gc import (
     collect_blobs,
     collect_branches,
@@ -16,12 +24,12 @@ from interlingua.sessions.gc import (
     find_deleted,
     purge,
     purge_one,
-    register_purge_hook,
     restore,
 )
 from interlingua.sessions.store import Deleted
 from interlingua.sessions.text_index import TextIndex
 from interlingua.sessions.texts import Query
+from interlingua.sessions.view_files import own_key, view_path
 from sessions.making import texts, user
 
 
@@ -57,7 +65,7 @@ def test_a_deleted_session_is_gone_and_comes_back_as_it_was(store: Store) -> Non
 
 
 def test_after_the_period_everything_of_it_is_removed(store: Store) -> None:
-    """Its lines, what was set aside of it, and blobs that nobody else names; whoever keeps something is told."""
+    """Its lines, what was set aside of it, and blobs that nobody else names."""
     shared = picture(b"s")
     with Session.open("gone", store=store) as session:
         root = session.append(il.UserMessage(content=(picture(b"g"), shared)))
@@ -67,19 +75,49 @@ def test_after_the_period_everything_of_it_is_removed(store: Store) -> None:
         session.append(il.UserMessage(content=(shared,)))
     collect_branches(store, "main", "gone")
     assert 2 == len(store.blobs("main").names())
-    parse_place: list[tuple[str, str]] = []
-    end = register_purge_hook(lambda agent, id: parse_place.append((agent, id)))
-    try:
-        delete(store, "main", "gone")
-        assert 0 == purge(store).sessions and [] == parse_place, "within the period"
-        found = purge(store, now=time.time() + 8 * 24 * 3600, grace=0)
-    finally:
-        end()
-    assert (1, 1) == found and [("main", "gone")] == parse_place
+    delete(store, "main", "gone")
+    assert 0 == purge(store).sessions, "within the period"
+    assert (1, 1) == purge(store, now=time.time() + 8 * 24 * 3600, grace=0)
     assert ["stays"] == ids(store) and 1 == len(store.blobs("main").names())
     with pytest.raises(SessionNotFound):
         restore(store, "main", "gone")
     assert not any(b"dead end" in text for text in store.texts("main"))
+
+
+def test_the_view_state_is_removed_with_the_last_session_of_the_name(store: Store, tmp_path: Path) -> None:
+    """It stays while the session can be restored, and while another one has the name."""
+    view = view_path(tmp_path, own_key("main", "s"))
+    view.parent.mkdir(parents=True)
+    view.write_text("{}")
+    for text in ("first", "second"):
+        with Session.open("s", store=store) as session:
+            session.append(user(text))
+        delete(store, "main", "s")
+    first, _ = sorted(store.trashed("main"), key=lambda one: one.at)
+    purge_one(store, "main", first, home=tmp_path)
+    assert view.exists(), "the second one can be restored"
+    restore(store, "main", "s")
+    with Session.open("other", store=store) as session:
+        session.append(user("text"))
+    delete(store, "main", "other")
+    assert 1 == purge(store, undo=0, home=tmp_path, now=time.time() + 1).sessions and view.exists(), "another name"
+    delete(store, "main", "s")
+    assert 1 == purge(store, undo=0, home=tmp_path, now=time.time() + 1).sessions and not view.exists()
+
+
+def test_purging_from_the_command_line_removes_the_view_state(tmp_path: Path) -> None:
+    """Without a canvas that runs, for files and for a database."""
+    for where in (None, f"sqlite:{tmp_path / 's.db'}"):
+        for at_once in (True, False):
+            with Session.open("s", home=tmp_path, store=where) as session:
+                session.append(user("text"))
+            view = view_path(tmp_path, own_key("main", "s"))
+            view.parent.mkdir(parents=True, exist_ok=True)
+            view.write_text("{}")
+            delete_sessions("s", purge=at_once, home=tmp_path, store=where)
+            assert at_once != view.exists()
+            purge_sessions(everything=True, home=tmp_path, store=where)
+            assert not view.exists()
 
 
 def test_a_session_that_is_written_is_not_deleted(store: Store) -> None:

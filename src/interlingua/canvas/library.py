@@ -28,6 +28,7 @@ from ..sessions.files import ENDING, FileStore
 from ..sessions.repair import examine
 from ..sessions.store import Deleted, SpawnedBy
 from ..sessions.tree import PLACES
+from ..sessions.view_files import own_key
 from ..values import jsontext
 from ..values.errors import InterlinguaError
 from ..values.messages import CustomMessage
@@ -430,7 +431,7 @@ class Library:
     # --- keys --------------------------------------------------------------------------------------------------------
 
     def own_key(self, agent: str, id: str) -> str:
-        return f"own~{quote(agent, safe='')}~{quote(id, safe=':@+=')}"
+        return own_key(agent, id)
 
     def place(self, key: str) -> Place:
         """Returns the location of the session with this key; raises 404 for an invalid one."""

@@ -25,6 +25,7 @@ from ..serving.access import Access
 from ..sessions import Session, Store
 from ..sessions.files import FileStore
 from ..sessions.sql import SqlStore
+from ..sessions.view_files import own_key
 from ..values import jsontext
 from ..values.canonical import dump
 from ..values.errors import InterlinguaError, ToolInputError, TransportError
@@ -174,10 +175,6 @@ class OpenCanvas:
             raise TransportError(f"no canvas at {self.address}: {error!r}; open it again") from None
         finally:
             connection.close()
-
-
-def own_key(agent: str, id: str) -> str:
-    return f"own~{quote(agent, safe='')}~{quote(id, safe=':@+=')}"
 
 
 _OPEN: dict[str, OpenCanvas] = {}

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 from urllib.parse import unquote
 
@@ -16,6 +17,7 @@ from ..serving.access import write_private
 from ..serving.problems import HttpProblem
 from ..serving.sse import serve_events
 from ..sessions.texts import Query
+from ..sessions.view_files import view_path
 from ..values import jsontext
 from ..values.numbers import natural
 from ..values.regular import read_regular
@@ -219,12 +221,9 @@ async def keep_view(call: Call) -> Nothing:
     return Nothing()
 
 
-def _view_path(call: Call) -> Any:
-    import hashlib
-
-    place = call.canvas.library.place(call["key"])
-    name = hashlib.blake2b(place.key.encode(), digest_size=16).hexdigest()
-    return call.canvas.library.folder / "views" / f"{name}.json"
+def _view_path(call: Call) -> Path:
+    library = call.canvas.library
+    return view_path(library.home, library.place(call["key"]).key)
 
 
 # --- sessions, trees, contents ---------------------------------------------------------------------------------------

@@ -122,7 +122,7 @@ class Canvas(CanvasState):
             if time.monotonic() - purged > PURGE_EVERY or not purged:
                 purged = time.monotonic()
                 with contextlib.suppress(InterlinguaError, OSError):
-                    await asyncio.to_thread(gc.purge, self.library.store)
+                    await asyncio.to_thread(gc.purge, self.library.store, home=self.library.home)
             await asyncio.sleep(IDLE / 4)
             self.feeds.sweep()
             for key, opening in list(self._hubs.items()):

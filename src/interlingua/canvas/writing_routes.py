@@ -262,7 +262,8 @@ async def purge_session(call: Call) -> Nothing:
     store = canvas.library.store
 
     def removed() -> None:
-        gc.purge_one(store, place.agent, gc.find_deleted(store, place.agent, place.id, call.query.at))
+        one = gc.find_deleted(store, place.agent, place.id, call.query.at)
+        gc.purge_one(store, place.agent, one, home=canvas.library.home)
 
     await asyncio.to_thread(removed)
     canvas.sources_changed()

@@ -5,11 +5,13 @@ import itertools
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from ..values import jsontext
 from .blobs import NAME
+from .files import FileStore
 from .session import Session
 from .store import Deleted, SessionBusy, SessionDamaged, SessionError, SessionNotFound, Store
 from .tree import (
@@ -28,15 +30,13 @@ from .tree import (
     read_line,
     walk,
 )
+from .view_files import own_key, view_path
 
 # A deleted session can be restored for a period. Then it is purged: its lines and index, backups, blobs that no other
-# session references, its entries in the search index, and data registered by id (`register_purge_hook`).
+# session references, its entries in the search index, and its view state.
 
 UNDO = 7 * 24 * 3600.0  # seconds
 DELETION_GRACE = 60.0  # seconds during which a new blob is not deleted: its line may not be written yet
-
-Forget: TypeAlias = Callable[[str, str], object]
-_purge_hooks: list[Forget] = []
 
 
 class Purged(NamedTuple):
@@ -44,12 +44,6 @@ class Purged(NamedTuple):
 
     sessions: int
     blobs: int
-
-
-def register_purge_hook(forget: Forget) -> Callable[[], None]:
-    """Registers `forget(agent, id)`, called when a session is purged; returns a function that unregisters it."""
-    _purge_hooks.append(forget)
-    return lambda: _purge_hooks.remove(forget)
 
 
 def delete(store: Store, agent: str, id: str, *, index: Any = None, name: str = "own") -> Deleted:
@@ -86,8 +80,9 @@ def purge(
     undo: float = UNDO,
     grace: float = DELETION_GRACE,
     now: float | None = None,
+    home: Path | None = None,
 ) -> Purged:
-    """Removes sessions that were deleted more than `undo` seconds ago."""
+    """Removes sessions that were deleted more than `undo` seconds ago; their view state is below `home`."""
     before = ((time.time() if now is None else now) - undo) * 1000
     sessions = blobs = 0
     for whose in store.agents() if agent is None else [agent]:
@@ -95,13 +90,18 @@ def purge(
             if one.at > before:
                 continue
             with contextlib.suppress(SessionNotFound):  # restored or purged meanwhile
-                blobs += purge_one(store, whose, one, grace=grace)
+                blobs += purge_one(store, whose, one, grace=grace, home=home)
                 sessions += 1
     return Purged(sessions, blobs)
 
 
-def purge_one(store: Store, agent: str, one: Deleted, *, grace: float = DELETION_GRACE) -> int:
-    """Removes a deleted session permanently; returns the number of removed blobs."""
+def purge_one(
+    store: Store, agent: str, one: Deleted, *, grace: float = DELETION_GRACE, home: Path | None = None
+) -> int:
+    """Removes a deleted session permanently; returns the number of removed blobs.
+
+    The view state is below `home`, which a store of files knows itself.
+    """
     named = {found.decode() for text in store.trashed_texts(agent, one) for found in NAME.findall(text)}
     store.purge(agent, one)
     removed = 0
@@ -113,9 +113,21 @@ def purge_one(store: Store, agent: str, one: Deleted, *, grace: float = DELETION
             named.intersection_update(blobs.names(unused_for=grace))
         blobs.delete(named)
         removed = len(named)
-    for forget in [*_purge_hooks]:
-        forget(agent, one.id)
+    home = store.home if isinstance(store, FileStore) else home
+    if home is not None and not _has_name(store, agent, one.id):
+        view_path(home, own_key(agent, one.id)).unlink(missing_ok=True)
     return removed
+
+
+def _has_name(store: Store, agent: str, id: str) -> bool:
+    """Whether a session has this name, or a deleted one that can be restored: then the view state is theirs."""
+    if any(other.id == id for other in store.trashed(agent)):
+        return True
+    try:
+        store.open(agent, id, write=False, create=False).close()
+    except SessionNotFound:
+        return False
+    return True
 
 
 BLOB_GRACE = 3600.0  # seconds during which an unreferenced blob is kept: its line may not be written yet

@@ -20,6 +20,7 @@ from ..conversion.sources import Problem
 from ..values import jsontext
 from ..values.errors import FormatError, InterlinguaError
 from ..values.losses import Encoded, Lines
+from ..values.places import home as default_home
 from ..values.regular import stream_regular
 from ..values.request import Conversation, Entry
 from ..values.spelling import unknown
@@ -56,6 +57,11 @@ class _Place:
         self.store = store
         self.agent = agent
         self.home = home
+
+    @property
+    def canvas_home(self) -> Path:
+        """The home whose canvas shows these sessions."""
+        return default_home() if self.home is None else Path(self.home)
 
     def ids(self) -> list[str]:
         """The latest first."""
@@ -406,8 +412,8 @@ def delete_sessions(names: str | Iterable[str], *, purge: bool = False, **where:
             done[id] = None if purge else gone.at + int(gc.UNDO * 1000)
         for one in place.store.trashed(place.agent) if purge else ():
             if one.id in done:
-                gc.purge_one(place.store, place.agent, one)
-        gc.purge(place.store, place.agent)
+                gc.purge_one(place.store, place.agent, one, home=place.canvas_home)
+        gc.purge(place.store, place.agent, home=place.canvas_home)
     return DeletedSessions(done, problems)
 
 
@@ -432,7 +438,7 @@ def purge_sessions(*, everything: bool = False, **where: Unpack[Where]) -> Purge
     """Permanently removes sessions deleted more than a week ago, or with `everything` all deleted ones."""
     undo, grace = (0.0, 0.0) if everything else (gc.UNDO, gc.DELETION_GRACE)
     with _place(where) as place:
-        return gc.purge(place.store, place.agent, undo=undo, grace=grace)
+        return gc.purge(place.store, place.agent, undo=undo, grace=grace, home=place.canvas_home)
 
 
 class CollectedGarbage(NamedTuple):
