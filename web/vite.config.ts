@@ -2,10 +2,11 @@ import react from "@vitejs/plugin-react";
 import { defineConfig } from "vite";
 
 import { licences } from "./licences.ts";
+import { preload } from "./preload.ts";
 
 // The build goes into the Python package and is committed there, so that an install needs no Node.
 export default defineConfig({
-  plugins: [react(), licences("LICENSES.txt")],
+  plugins: [react(), licences("LICENSES.txt"), preload("main")],
   build: {
     outDir: "../src/interlingua/canvas/assets",
     emptyOutDir: true,

@@ -82,6 +82,41 @@ def test_a_session_of_every_dialect_opens(chromium: Any, tmp_path: Path) -> None
             assert tab.complaints == [], name
 
 
+def test_the_first_cards_do_not_wait_for_the_flow_library(tab: Tab) -> None:
+    """They are drawn, and can be chosen, before it is loaded; then it takes their place, each card once."""
+    held: list[Any] = []
+    tab.page.route("**/assets/flow-*.js", lambda route: held.append(route))
+    page = tab.go(f"/s/{KEY}/canvas?at=q")
+    expect(page.locator("[data-card]").first).to_be_visible()
+    ids = page.locator("[data-card]").evaluate_all("all => all.map(one => one.dataset.card)")
+    page.locator("[data-card]").nth(1).click()
+    tab.until("id => location.search.includes(`at=${id}`)", ids[1])
+    assert 0 == page.locator(".react-flow").count() and 1 == len(held)
+    held[0].continue_()
+    expect(page.locator(f'.react-flow [data-card="{ids[0]}"]')).to_be_visible()
+    drawn = page.locator("[data-card]").evaluate_all("all => all.map(one => one.dataset.card)")
+    assert len(drawn) == len(set(drawn)) and {*ids} <= {*drawn}
+    before = page.locator("[data-card]").first.bounding_box()["y"]
+    page.mouse.move(500, 450)
+    page.mouse.wheel(0, 120)
+    tab.until("y => document.querySelector('[data-card]').getBoundingClientRect().y < y", before)
+
+
+def test_the_first_rows_are_asked_for_before_the_page_is_loaded(tab: Tab) -> None:
+    """The requests leave with the entry, not after the code that draws them."""
+    held: list[Any] = []
+    tab.page.route("**/assets/main-*.js", lambda route: held.append(route))
+    with (
+        tab.page.expect_response(re.compile(rf"/api/sessions/{KEY}/tree")),
+        tab.page.expect_response(re.compile("/api/me$")),
+    ):
+        tab.page.goto(f"{tab.base}/s/{KEY}/canvas", wait_until="commit")
+    assert held
+    for one in held:
+        one.continue_()
+    expect(tab.page.locator("[data-card]").first).to_be_visible()
+
+
 def test_a_dropped_file_is_opened(chromium: Any, tmp_path: Path) -> None:
     """A file of any dialect that is dropped on the gallery becomes a session, and one that is none says so."""
     with Threaded(tmp_path) as server, Tab(chromium, server) as tab:

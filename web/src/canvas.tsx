@@ -3,50 +3,30 @@
  * painted on 2D canvases. New nodes never move the viewport.
  */
 
-import "@xyflow/react/dist/base.css";
+import type { Node, ReactFlowInstance, Viewport } from "@xyflow/react";
+import { lazy, Suspense, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
 
-import { ReactFlow, ReactFlowProvider, useReactFlow, type Node, type NodeProps, type Viewport } from "@xyflow/react";
-import { memo, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
-
-import { Card, heightOf, LIVE_HEIGHT, middleLines, type CardState } from "./card";
-import { Frame, FRAME_HEIGHT, type FrameSize } from "./frame";
+import { heightOf, LIVE_HEIGHT, middleLines, type CardState } from "./card";
+import { FRAME_HEIGHT, type FrameSize } from "./frame";
 import { CARD, fitted, type Placed, type Sized } from "./layout";
+import { StillNodes, type CardData } from "./nodes";
 import { colours, MAP, mapScale, paintBlocks, paintMap, paintStage, within } from "./paint";
 import { Button, BranchChip } from "./parts";
 import { usePlaces } from "./placing";
 import { plural, spent } from "./format";
 import { currentRoute } from "./route";
-import { chips, liveRow, shown, type Chip, type Folds } from "./scene";
+import { chips, liveRow, shown, type Folds } from "./scene";
 import type { SessionStore } from "./store";
-import type { LiveNode, Row } from "./types";
+import type { Row } from "./types";
 
 const FAR = 0.35;
 const NEAR = 0.8;
 const ROOM = 120; // pixels below the selected card, where an answer is about to stand
 const MARGIN = 300; // pixels around the view in which cards are ready
 
-type CardData = { row: Row; state: CardState; live?: LiveNode; results: readonly (Row | undefined)[]; pick: (id: string) => void };
-const CardNode = memo(function CardNode({ data }: NodeProps<Node<CardData>>) {
-  const { row, state } = data;
-  return (
-    <div role="button" aria-pressed={state.selected} tabIndex={state.selected ? 0 : -1} data-card={row.id} onClick={() => data.pick(row.id)} onKeyDown={(event) => event.key === "Enter" && data.pick(row.id)}>
-      <Card row={row} state={state} live={data.live} results={data.results} />
-    </div>
-  );
-});
-
-type ChipData = { chip: Chip; current: boolean; id: string; pick: (id: string) => void };
-const ChipNode = memo(function ChipNode({ data }: NodeProps<Node<ChipData>>) {
-  return <BranchChip name={data.chip.name} current={data.current} live={data.chip.live} onClick={() => data.pick(data.id)} />;
-});
-
-type FrameData = { id: string; size?: FrameSize; onSize: (id: string, size: FrameSize | undefined) => void };
-const FrameNode = memo(function FrameNode({ data }: NodeProps<Node<FrameData>>) {
-  return <Frame {...data} />;
-});
-const NODE_TYPES = { card: CardNode, chip: ChipNode, frame: FrameNode };
-const NO_EDGES: never[] = [];
-const NOTHING = () => undefined;
+// The first cards do not wait for the flow library.
+const Flow = lazy(() => import("./flow"));
+const NO_NODES: Node[] = [];
 
 export type CanvasProps = {
   store: SessionStore;
@@ -59,10 +39,6 @@ export type CanvasProps = {
   onCompare: () => void;
   onMerge: () => void;
 };
-
-export function CanvasView(props: CanvasProps) {
-  return <ReactFlowProvider><Stage {...props} /></ReactFlowProvider>;
-}
 
 const viewKey = (session: string) => `view ${session}`;
 
@@ -102,8 +78,10 @@ function levelAt(zoom: number, before: Level): Level {
   return zoom < far ? "far" : zoom < near ? "middle" : "near";
 }
 
-function Stage({ store, version, path, selected, findings, folds, onSelect, onCompare, onMerge }: CanvasProps) {
-  const flow = useReactFlow();
+export function CanvasView({ store, version, path, selected, findings, folds, onSelect, onCompare, onMerge }: CanvasProps) {
+  const [flow, setFlow] = useState<ReactFlowInstance>(); // once its library is loaded
+  const [drawn, setDrawn] = useState(false); // the cards by the library, too
+  const onDrawn = useCallback(() => setDrawn(true), []);
   const host = useRef<HTMLDivElement>(null);
   const paint = useRef<HTMLCanvasElement>(null);
   const map = useRef<HTMLCanvasElement>(null);
@@ -115,6 +93,8 @@ function Stage({ store, version, path, selected, findings, folds, onSelect, onCo
   const ink = useMemo(colours, [theme]); // eslint-disable-line
   const level = useRef<Level>("near");
   level.current = levelAt(view.zoom, level.current);
+  const viewport = useRef(view);
+  viewport.current = view;
 
   const born = store.tree.version;
   const writing = [...store.live.keys()].join("\n");
@@ -223,7 +203,8 @@ function Stage({ store, version, path, selected, findings, folds, onSelect, onCo
 
   const move = useCallback((to: Viewport) => {
     const still = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
-    void flow.setViewport(to, { duration: still ? 0 : 240 });
+    if (flow === undefined) setView(to);
+    else void flow.setViewport(to, { duration: still ? 0 : 240 });
   }, [flow]);
   const fit = useCallback(() => {
     if (size === undefined) return;
@@ -237,7 +218,7 @@ function Stage({ store, version, path, selected, findings, folds, onSelect, onCo
   const show = useCallback(
     (one: Placed, first: boolean) => {
       if (size === undefined) return;
-      const now = flow.getViewport();
+      const now = viewport.current;
       if (first) {
         // Lanes begin at the left edge; a tree that is taller than the view opens at the selection.
         if (size.height < 300) return fit(); // a phone's map
@@ -250,7 +231,7 @@ function Stage({ store, version, path, selected, findings, folds, onSelect, onCo
       if (left > 0 && top > 0 && left + CARD * now.zoom < size.width && top + one.height * now.zoom < size.height - ROOM) return;
       move({ x: size.width / 2 - (one.x + CARD / 2) * now.zoom, y: size.height / 2 - (one.y + one.height / 2) * now.zoom, zoom: now.zoom });
     },
-    [byY, fit, flow, move, size, store],
+    [byY, fit, move, size, store],
   );
   // The view follows what was chosen, and nothing else: what is born elsewhere leaves it where it is.
   const last = useRef<string>(undefined);
@@ -294,14 +275,14 @@ function Stage({ store, version, path, selected, findings, folds, onSelect, onCo
     const hit = within(byY, y - 400, y + 10).findLast((one) => x >= one.x && x <= one.x + CARD && y >= one.y && y <= one.y + one.height + 12);
     if (hit !== undefined && !hit.id.startsWith("frame ")) onSelect(hit.id);
   };
-  const scaleTo = useCallback((factor: number) => void flow.zoomTo(flow.getViewport().zoom * factor, { duration: 160 }), [flow]);
+  const scaleTo = useCallback((factor: number) => void flow?.zoomTo(viewport.current.zoom * factor, { duration: 160 }), [flow]);
   useEffect(() => {
     const key = (event: KeyboardEvent) => {
       if (event.metaKey || event.ctrlKey || event.altKey || (event.target instanceof HTMLElement && /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName))) return;
       if (event.key === "+" || event.key === "=") scaleTo(1.25);
       else if (event.key === "-" || event.key === "−") scaleTo(1 / 1.25);
       else if (event.key === "z") fit();
-      else if (event.key === "0") void flow.zoomTo(1, { duration: 160 });
+      else if (event.key === "0") void flow?.zoomTo(1, { duration: 160 });
     };
     window.addEventListener("keydown", key);
     return () => window.removeEventListener("keydown", key);
@@ -311,25 +292,8 @@ function Stage({ store, version, path, selected, findings, folds, onSelect, onCo
     <div className="stage" ref={host} onClick={pickFar} data-level={level.current} data-tight={grow(view.zoom) > 1.4 || undefined} style={{ "--grow": grow(view.zoom) } as React.CSSProperties}>
       <canvas className="paint" ref={paint} aria-hidden="true" />
       <div className="cards">
-        <ReactFlow
-          nodes={nodes}
-          edges={NO_EDGES}
-          nodeTypes={NODE_TYPES}
-          viewport={view}
-          onViewportChange={setView}
-          minZoom={0.02}
-          maxZoom={2}
-          zoomOnDoubleClick={false}
-          nodesDraggable={false}
-          nodesConnectable={false}
-          nodesFocusable={false}
-          elementsSelectable={false}
-          // Without a listener of its own the flow library lets no pointer through to a card that cannot be dragged.
-          onNodeClick={NOTHING}
-          disableKeyboardA11y
-          panOnScroll
-          proOptions={{ hideAttribution: true }}
-        />
+        <Suspense fallback={null}><Flow nodes={flow === undefined ? NO_NODES : nodes} view={view} onView={setView} onReady={setFlow} onDrawn={onDrawn} /></Suspense>
+        {!drawn && <StillNodes nodes={nodes} view={view} />}
       </div>
       {store.loaded && store.tree.rows.size === 0 && store.live.size === 0 && <p className="empty">No messages yet. Write the first one below, or press c.</p>}
       {store.tree.branches.length > 1 && <Branches store={store} path={steps} onSelect={onSelect} onCompare={onCompare} onMerge={onMerge} />}

@@ -19,7 +19,8 @@ import type {
 } from "./types";
 
 export type Connection = "connecting" | "open" | "lost";
-const FIRST = 300; // rows: soon there, and more than a screen shows
+const FIRST = 100; // rows: more cards than a screen shows
+const FIRST_PATH = 300; // rows of a path
 const PAGE = 1000; // rows: read and filled within a frame
 const ENTRIES = 100;
 const SCREEN = 12; // messages: as many as are seen at once
@@ -33,7 +34,7 @@ type Begun = { key: string; page: Tree; entries: EntryView[] };
 async function begin(key: string, { reading, at }: Beginning): Promise<Begun> {
   if (!reading) return { key, page: await rowsFrom(key, 0, FIRST), entries: [] };
   try {
-    const page = get<Tree>(`/api/sessions/${key}/tree`, { path: FIRST, to: at });
+    const page = get<Tree>(`/api/sessions/${key}/tree`, { path: FIRST_PATH, to: at });
     const contents = get<{ entries: EntryView[] }>(`/api/sessions/${key}/entries`, { last: SCREEN, to: at });
     return { key, page: await page, entries: (await contents).entries };
   } catch {
