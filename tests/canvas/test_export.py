@@ -443,3 +443,18 @@ async def test_a_frame_shows_one_session_to_whoever_has_its_key(tmp_path: Path) 
             http.get(f"{browser.base}/api/sessions", headers=headers) as response,
         ):
             assert response.status == 403
+
+
+_PIECES = st.sampled_from([*SECRETS.values(), "Zk39xQ7vLm2pR8", "plain", "", "two words", "C:\\Users\\grace", "x" * 70])
+_NAMES = st.sampled_from(["password", "api_key", "text", "data", "type", "mimeType", "4111 1111 1111 1111", "image"])
+_VALUES = st.recursive(
+    st.one_of(_PIECES, st.tuples(_PIECES, _PIECES).map(" ".join), st.integers(), st.none()),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(_NAMES, inner, max_size=3)),
+    max_leaves=8,
+)
+
+
+@given(_VALUES)
+def test_the_fast_check_for_nothing_to_redact_misses_nothing(value: Any) -> None:
+    """A further text that never occurs makes the scan take the long way."""
+    assert redaction.scan(value, also=("\0 never",)) == redaction.scan(value)

@@ -204,6 +204,8 @@ _sign = _contains("@", "-----BEGIN", "://", "/home/", "Users", "eyJ", "sk-")
 
 def scan(value: Any, also: Collection[str] = ()) -> list[Find]:
     """Returns every match in a JSON value, in text order. `also` holds further texts to find, case-insensitively."""
+    if not also and _is_clean(value):
+        return []
     patterns = (*_literal_patterns(also), *PATTERNS) if also else PATTERNS
     finds = [find for path, text in _texts(value, ()) for find in _in_text(path, text, patterns)]
     names = sorted({name for find in finds if find.kind == "path" and (name := _home_name(find.text)) is not None})
@@ -230,6 +232,26 @@ def _literal_patterns(also: Collection[str]) -> list[Pattern]:
 def _home_name(path: str) -> str | None:
     name = re.split(r"[\\/]", path)[-1]
     return name if len(name) >= 4 and name.lower() not in _PLAIN_NAMES else None
+
+
+def _is_clean(value: Any, name: str = "") -> bool:
+    """Whether certainly nothing in a JSON value matches: the usual case, without the paths of its texts."""
+    match value:
+        case str():
+            return not (_is_secret_name(name) and _is_secret_value((name,), value)) and _is_harmless(value)
+        case list() | tuple():
+            return all(_is_clean(item) for item in value)
+        case dict():
+            if _is_media(value):
+                return False
+            return all(_is_harmless(key) and _is_clean(item, key) for key, item in value.items())
+        case _:
+            return True
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_secret_name(name: str) -> bool:
+    return SECRET_NAME.search(name) is not None
 
 
 def _texts(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
