@@ -2,7 +2,8 @@
 
 import asyncio
 import base64
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,18 @@ import interlingua as il
 from gateway.stores import exchange
 from interlingua.gateway.exchange import ClientKey, Exchange
 from interlingua.gateway.recorder import Recorder, recorder_of
-from interlingua.gateway.recording import AGENT, echo_digest, redactor_of
+from interlingua.gateway.recording import (
+    AGENT,
+    SessionWriter,
+    decode_record,
+    echo_digest,
+    encode_record,
+    redactor_of,
+)
 from interlingua.gateway.replay import Replay
 from interlingua.gateway.settings_file import RecordingSettings
 from interlingua.sessions import Session, store_at
+from interlingua.sessions.files import FileStore
 from interlingua.values.errors import BadRequest
 from interlingua.values.messages import AssistantMessage, ImageBlock, TextBlock, ThinkingBlock, ToolCall, UserMessage
 from interlingua.values.request import Context, Request
@@ -234,3 +243,35 @@ def test_each_rule_takes_out_what_it_names(redact: Any) -> None:
     clean = redactor_of(RecordingSettings(redact=redact))({"a": f"{SECRET} ada@example.org"})["a"]
     assert (SECRET in clean) == (redact == "none")
     assert ("ada@example.org" in clean) == (redact != "private")
+
+
+class _Opening(FileStore):
+    """A store that creates no session in one write."""
+
+    def create(self, agent: str, id: str, lines: Callable[[], Sequence[bytes]]) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("session", [None, "s1"])
+def test_a_new_session_is_the_same_however_it_is_written(tmp_path: Path, session: str | None) -> None:
+    """In one write, or through an open session: the same file, which the next turn continues."""
+    image = ImageBlock(data=base64.b64encode(b"x" * 300_000).decode(), mime_type="image/png")
+    first = UserMessage(content=(TextBlock(text=f"My key is {SECRET}"), image))
+    reply = answer("Hi", ToolCall(id="c1", name="f", arguments={"a": 1}))
+    turns = [turn([first], reply, session=session), turn([first, echo(reply), "And?"], answer("Yes"), session=session)]
+    written = []
+    for kind in (FileStore, _Opening):
+        home = tmp_path / kind.__name__
+        store = kind(home)
+        writer = SessionWriter(store, redactor_of(RecordingSettings(enabled=True)))
+        for number, one in enumerate(turns):
+            assert [(number, None)] == writer.write([decode_record(encode_record(number, one))])
+            assert (kind is FileStore and not number) == bool(writer.due() and not list(home.rglob("*.lock")))
+        writer.close()
+        (path,) = home.rglob("*.jsonl")
+        lines = path.read_bytes().splitlines()
+        written.append([re.sub(rb'"createdAt":\d+', b"", lines[0]), *lines[1:]])
+        assert SECRET.encode() not in b"".join(lines)
+        assert 1 == len([one for one in home.rglob("*") if "blobs" in one.parts and one.is_file()])
+    assert written[0] == written[1]
+    assert 5 == len(written[0])

@@ -4,6 +4,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,7 @@ def test_two_writers_of_one_row_cannot_both_be_acknowledged(tmp_path: Path) -> N
 
 LOOK = """
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from interlingua.sessions import Session
 with Session.open("s", store=sys.argv[1], read_only=True) as session:
     print(session.messages)
@@ -110,3 +112,57 @@ def test_opening_a_sqlite_store_again_takes_no_lock_from_those_that_are_open(tmp
             session.append(user(text))
         seen = subprocess.run(command, check=True, timeout=60, capture_output=True, text=True)
     assert "three" in seen.stdout
+
+
+def test_a_session_is_created_in_one_write_unless_it_exists(tmp_path: Path) -> None:
+    """An existing one stays as it is, and nothing but the session is left in the folder."""
+    store = FileStore(tmp_path)
+    line = b'{"role":"user","content":"Hi","id":"a"}'
+    assert store.create("main", "s", lambda: [line])
+    assert not store.create("main", "s", lambda: [b"{}"])
+    store.sync("main", ["s", "deleted"])
+    assert line + b"\n" == store.path("main", "s").read_bytes()
+    assert ["s.jsonl"] == [path.name for path in store.folder("main").iterdir()]
+    assert 0o600 == store.path("main", "s").stat().st_mode & 0o777
+    with Session.open("s", store=store) as session:
+        session.append(user("again"))
+        assert ["Hi", "again"] == texts(session.messages)
+
+
+def test_a_session_that_fails_to_be_created_leaves_nothing(tmp_path: Path) -> None:
+    """Neither the session nor its parts."""
+    store = FileStore(tmp_path)
+    store.create("main", "first", list)
+
+    def broken() -> list[bytes]:
+        raise ValueError("no lines")
+
+    with pytest.raises(SessionError):
+        store.create("main", "s", broken)
+    assert ["first.jsonl"] == [path.name for path in store.folder("main").iterdir()]
+
+
+def test_of_many_that_create_a_session_one_does(tmp_path: Path) -> None:
+    """And those that open it meanwhile find it whole, or make their own."""
+    store = FileStore(tmp_path)
+
+    def work(number: int) -> int:
+        created = 0
+        for id in map(str, range(60)):
+            if number:
+                line = b'{"role":"user","content":"%d","id":"c%d"}' % (number, number)
+                created += store.create("main", id, lambda line=line: [line])  # type: ignore[misc]
+            else:
+                with Session.open(id, store=store) as session:
+                    session.append(user("opened"), id="o")
+        return created
+
+    with ThreadPoolExecutor(4) as pool:
+        created = sum(pool.map(work, range(4)))
+    found = []
+    for id in map(str, range(60)):
+        with Session.open(id, store=store, read_only=True) as session:
+            assert not session.problems
+            assert "opened" == texts(session.messages)[-1]
+            found += [text for text in texts(session.messages) if text != "opened"]
+    assert created == len(found)

@@ -16,7 +16,9 @@ redacts and writes it. This module knows nothing of processes.
 
 import contextlib
 import hashlib
+import itertools
 import logging
+import math
 import re
 import time
 from collections import OrderedDict
@@ -29,6 +31,7 @@ from msgspec.structs import asdict, replace
 
 from ..serving import redaction
 from ..sessions import Session, SessionBusy, SessionError, SessionNotFound
+from ..sessions.session import create_session, described
 from ..sessions.store import Store
 from ..values import jsontext
 from ..values.canonical import build, load, message_of, plain
@@ -47,7 +50,7 @@ from ..values.messages import (
     blocks_of,
     text_of,
 )
-from ..values.request import Conversation, ModelDescriptor, Options, System, ToolSpec
+from ..values.request import Conversation, Entry, ModelDescriptor, Options, System, ToolSpec
 from .settings_file import RecordingSettings
 
 if TYPE_CHECKING:
@@ -60,6 +63,7 @@ HOLD = 4.0  # seconds after which a session is closed in any case: another worke
 BUSY = 10.0  # seconds to wait for another writer of a session
 RETRY = 0.05  # seconds between two attempts to open a session that another writer has
 _OPEN = 64  # sessions that are open at once
+_FIRST_TURN = 4  # entries of a new session that are written at once
 _REMEMBERED = 4096  # conversations
 _ECHOES = 16_384  # messages whose digest is known
 _SYSTEMS = 64  # system texts
@@ -311,9 +315,11 @@ class SessionWriter:
         self._echoes: OrderedDict[bytes, str] = OrderedDict()  # by digest of the encoded message
         self._systems: OrderedDict[bytes, str] = OrderedDict()  # system texts as they may be written, likewise
         self._described: OrderedDict[bytes, Conversation] = OrderedDict()  # what new sessions have in common, likewise
+        self._first_lines: OrderedDict[tuple[str, ...], dict[str, Any]] = OrderedDict()  # of sessions without a name
         self._sessions: OrderedDict[str, str] = OrderedDict()  # by how a conversation begins
         self._parents: OrderedDict[str, str] = OrderedDict()  # the first session of each conversation that has a name
         self._open: OrderedDict[str, _Open] = OrderedDict()
+        self._created: OrderedDict[str, float] = OrderedDict()  # sessions in one write, not synced, and when
         self._waiting: dict[str, _Waiting] = {}
 
     def write(self, records: Sequence[Record]) -> list[Outcome]:
@@ -343,10 +349,9 @@ class SessionWriter:
         """Returns the seconds until `write` and `release` should be called again; None if nothing is pending."""
         if self._waiting:
             return RETRY
-        if not self._open:
-            return None
-        now = time.monotonic()
-        return max(0.0, min(one.used + IDLE for one in self._open.values()) - now) + 0.01
+        used = [one.used for one in self._open.values()]
+        used += list(itertools.islice(self._created.values(), 1))
+        return max(0.0, min(used) + IDLE - time.monotonic()) + 0.01 if used else None
 
     def release(self) -> None:
         """Closes idle sessions, and those that were open long enough: another process may want to write to them."""
@@ -356,6 +361,15 @@ class SessionWriter:
                 self._close(id, sync=True)
             elif now > one.opened + HOLD:
                 self._close(id)
+        self._sync_created(now - IDLE)
+
+    def _sync_created(self, before: float) -> None:
+        """Syncs the sessions that were created before a time."""
+        ids = [id for id, _ in itertools.takewhile(lambda one: one[1] < before, self._created.items())]
+        for id in ids:
+            del self._created[id]
+        with contextlib.suppress(SessionError, OSError):  # every line is written already
+            self._store.sync(AGENT, ids)
 
     def close(self) -> list[Outcome]:
         """Writes what is pending, as far as possible, and closes all sessions."""
@@ -365,6 +379,7 @@ class SessionWriter:
             outcomes += self.write(())
         for id in list(self._open):
             self._close(id, sync=True)
+        self._sync_created(math.inf)
         self._store.close()
         return outcomes
 
@@ -421,6 +436,8 @@ class SessionWriter:
         """Writes turns of one session. If it is busy, they wait until the deadline and have no outcome yet."""
         is_fresh = id not in self._open
         try:
+            if is_fresh and len(turns) == 1 and self._create(id, turns[0]):
+                return [(turns[0].record.number, None)]
             return self._append_all(self._opened(id, turns[0]), turns)
         except SessionBusy as busy:
             until = until or time.monotonic() + BUSY
@@ -434,6 +451,41 @@ class SessionWriter:
                 return [(turns[0].record.number, _reason(turns[0].record, error))]
             # The file may have been deleted or replaced, or one turn spoils the others: each again, in the file as is.
             return [outcome for turn in turns for outcome in self._write(id, [turn])]
+
+    def _create(self, id: str, turn: _Turn) -> bool:
+        """Writes the first turn of a new session; False if it is not one. Most conversations that a gateway sees are
+        new, and to open a session takes several times as long."""
+        if len(turn.ids) > _FIRST_TURN or id in self._created:
+            return False
+        last = len(turn.ids) - 1
+        entries = [
+            Entry(
+                message=turn.cleaned.get(at) or self._cleaned(turn.record.messages[at]),  # type: ignore[arg-type]
+                id=turn.ids[at],
+                parent_id=turn.ids[at - 1] if at else None,
+                extra={"interlingua": {"gateway": turn.record.about}} if at == last else {},
+            )
+            for at in range(len(turn.ids))
+        ]
+        if any(isinstance(entry.message, AssistantMessage) for entry in entries[:-1]):
+            return False  # a conversation that continues
+        if not create_session(self._store, AGENT, id, self._first_line(id, turn), entries):
+            return False
+        self._created[id] = time.monotonic()
+        if len(self._created) > _OPEN:
+            self._created.popitem(last=False)
+        return True
+
+    def _first_line(self, id: str, turn: _Turn) -> dict[str, Any]:
+        record = turn.record
+        if turn.named is not None:
+            return described(self._about(id, turn))
+        key = (self._description_key(record).hex(), record.key, record.wire)
+        found = self._first_lines.get(key)
+        if found is None:
+            found = described(self._about(id, turn))
+        _remember(self._first_lines, key, found, _SYSTEMS)
+        return found
 
     def _append_all(self, place: _Open, turns: list[_Turn]) -> list[Outcome]:
         with place.session.grouped():
@@ -486,8 +538,7 @@ class SessionWriter:
             _remember(self._parents, named, id, _REMEMBERED)
         elif parent is not None and parent != id:
             extra["spawnedBy"] = self._started_by(parent, turn)
-        parts = (record.system, record.tools, record.model, record.options)
-        key = hashlib.blake2b(b"".join(hashlib.blake2b(part).digest() for part in parts), digest_size=16).digest()
+        key = self._description_key(record)
         made = self._described.get(key)
         if made is None:
             about = Conversation(
@@ -499,6 +550,14 @@ class SessionWriter:
             made = build(self._redact(plain(about)))
         _remember(self._described, key, made, _SYSTEMS)
         return replace(made, extra={**made.extra, "interlingua": self._redact(extra)})
+
+    @staticmethod
+    def _description_key(record: Record) -> bytes:
+        hashed = hashlib.blake2b(digest_size=16)
+        for part in (record.system, record.tools, record.model, record.options):
+            hashed.update(len(memoryview(part)).to_bytes(8))
+            hashed.update(part)
+        return hashed.digest()
 
     def _started_by(self, parent: str, turn: _Turn) -> dict[str, Any]:
         """The call of the parent whose arguments have the sub-agent's task in them."""

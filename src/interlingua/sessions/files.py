@@ -6,6 +6,7 @@ Only regular files are opened, and none through a link: others may be able to wr
 """
 
 import contextlib
+import errno
 import itertools
 import os
 import re
@@ -13,7 +14,7 @@ import secrets
 import shutil
 import stat
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,6 +54,8 @@ _SAVED_EVERY = 512  # lines between two saves of the index
 _MAX_CATALOGUE = 1 << 28  # bytes
 _MAX_LINE = 1 << 28  # bytes; large media are blobs
 _MAX_BLANK = 1_000_000  # blank lines in one file: each costs a record of the index
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})  # of file systems without hard links
 _OURS = (".lock", ".idx")  # suffixes of files beside a session, which cannot be one
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:@+=-]{0,200}")
 
@@ -103,8 +106,11 @@ class FileLog:
             try:
                 self._file = open_regular(self.path, os.O_RDWR | os.O_APPEND)
             except FileNotFoundError:
-                self._file = open_regular(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL)
-                self._is_new = True
+                try:
+                    self._file = open_regular(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL)
+                    self._is_new = True
+                except FileExistsError:  # `FileStore.create` takes no lease
+                    self._file = open_regular(self.path, os.O_RDWR | os.O_APPEND)
         found = os.fstat(self._file)
         self._index = Index.load(self._index_path, self._file, found.st_size, found.st_mtime_ns) or Index()
         self.refresh()
@@ -461,6 +467,49 @@ class FileStore:
             with typed(path):
                 make_folder(path.parent)
         return FileLog(path, write=write, create=create)
+
+    def create(self, agent: str, id: str, lines: Callable[[], Sequence[bytes]]) -> bool:
+        path = self.path(agent, id)
+        # Not through the session's own file: others would see it before it is complete.
+        part = path.with_name(f".{id}-{secrets.token_hex(4)}.part")
+        with typed(path):
+            if os.path.lexists(path):
+                return False
+            data = b"".join(line + b"\n" for line in lines())
+            try:
+                handle = open_regular(part, _NEW)
+            except FileNotFoundError:
+                make_folder(path.parent)
+                handle = open_regular(part, _NEW)
+            try:
+                try:
+                    view = memoryview(data)
+                    while view:
+                        view = view[os.write(handle, view) :]
+                finally:
+                    os.close(handle)
+                try:
+                    os.link(part, path)
+                except FileExistsError:
+                    return False
+                except OSError as error:
+                    if error.errno in _NO_LINKS:
+                        return False
+                    raise
+            finally:
+                os.unlink(part)  # noqa: PTH108 (with every new session: `Path.unlink` takes longer)
+        return True
+
+    def sync(self, agent: str, ids: Sequence[str]) -> None:
+        for id in ids:
+            with contextlib.suppress(FileNotFoundError):  # it was deleted
+                handle = open_regular(self.path(agent, id))
+                try:
+                    os.fsync(handle)
+                finally:
+                    os.close(handle)
+        if ids:
+            sync_folder(self.folder(agent))
 
     def blobs(self, agent: str) -> "FileBlobs":
         from .blobs import FileBlobs  # on first use: a list of sessions needs no dialects

@@ -23,7 +23,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 from msgspec.structs import replace
 
 from ..dialects.files import transcript
-from ..dialects.foreign_blocks import meant
+from ..dialects.foreign_blocks import meant, understood
 from ..values import jsontext
 from ..values.canonical import build, message_of, plain
 from ..values.errors import BadWire, FormatError, InterlinguaError
@@ -225,15 +225,7 @@ class Session:
             raise SessionError(
                 f"{self._log.where}: another program's session file; import it with `interlingua sessions import`"
             )
-        given = {} if about is None else plain(replace(about, entries=(), head=None))
-        self._about = {
-            "role": "session",
-            "version": transcript.VERSION,
-            "id": self.id,
-            "createdAt": _now(),
-            "agentId": self.agent,
-            **given,
-        }
+        self._about = _first_line(self.id, self.agent, {} if about is None else described(about))
         if len(self._log) and self._log.place(0).kind == SESSION:
             self._about = read_line(self._log.line(0))
 
@@ -1187,6 +1179,36 @@ def _limited(walk: Iterator[int], last: int | None) -> list[int]:
 def _options(value: dict[str, Any]) -> Options:
     options: Options = build(value, Options)
     return options
+
+
+def described(about: Conversation) -> dict[str, Any]:
+    """The fields of a conversation in the first line of its session."""
+    fields: dict[str, Any] = plain(replace(about, entries=(), head=None))
+    return fields
+
+
+def _first_line(id: str, agent: str, about: Mapping[str, Any]) -> dict[str, Any]:
+    own = {"role": "session", "version": transcript.VERSION, "id": id, "createdAt": _now(), "agentId": agent}
+    return {**own, **about}
+
+
+def create_session(store: Store, agent: str, id: str, about: Mapping[str, Any], entries: Sequence[Entry]) -> bool:
+    """Creates a session with these entries, each after the one before it, in one write. Returns False if the session
+    exists, or if this store or these entries need `Session.open`. `about` is what `described` returns.
+    """
+    for entry in entries:
+        if isinstance(entry.message, CustomMessage) or understood(entry.message) is not None:
+            return False
+
+    def lines() -> list[bytes]:
+        blobs = store.blobs(agent)
+        written = [jsontext.write(_first_line(id, agent, about))]
+        for entry in entries:
+            line, stored = _readable_line(entry), media.externalize(entry.message, blobs)
+            written.append(line if stored is entry.message else encode_line(replace(entry, message=stored)))
+        return written
+
+    return store.create(agent, id, lines)
 
 
 def _readable_line(entry: Entry) -> bytes:

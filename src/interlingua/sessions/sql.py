@@ -270,6 +270,12 @@ class SqlStore:
             raise SessionNotFound(f"{self._database.where}: no session {id!r} of agent {agent!r}")
         return int(found[0][0])
 
+    def create(self, agent: str, id: str, lines: Callable[[], Sequence[bytes]]) -> bool:
+        return False  # `open` takes as few statements
+
+    def sync(self, agent: str, ids: Sequence[str]) -> None:
+        self._database.sync()
+
     def blobs(self, agent: str) -> "SqlBlobs":
         return SqlBlobs(self._database, agent)
 

@@ -6,7 +6,7 @@ id, and returns the place of each line in the tree. It knows nothing of messages
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -220,6 +220,12 @@ class Store(Protocol):
         """Raises SessionNotFound, or SessionBusy where another writes."""
         ...
 
+    def create(self, agent: str, id: str, lines: Callable[[], Sequence[bytes]]) -> bool:
+        """Creates a session with these lines, atomically and without a lock. Returns False if the session exists, or
+        if the store cannot; then `open` it. `sync` writes created sessions to disk."""
+        ...
+
+    def sync(self, agent: str, ids: Sequence[str]) -> None: ...
     def blobs(self, agent: str) -> Blobs: ...
     def texts(self, agent: str) -> Iterator[bytes]:
         """All stored lines of an agent's sessions, backups included, in chunks of whole lines."""
