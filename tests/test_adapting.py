@@ -222,3 +222,33 @@ def test_a_wire_that_is_registered_again_brings_its_own_limits() -> None:
         assert len(il.adapt(source, model).request.context.messages) == 1
     finally:
         unregister("own-chat")
+
+
+def test_results_in_place_are_treated_like_those_that_have_to_be_matched() -> None:
+    """A result without a call has every result matched by its id; the others come out the same."""
+
+    def result(id: str, name: str | None) -> il.ToolResultMessage:
+        return il.ToolResultMessage(tool_call_id=id, tool_name=name, content="x", is_error=False)
+
+    def calls(*names: str) -> il.AssistantMessage:
+        blocks = [il.ToolCall(id=f"call_{at}", name=name, arguments={}) for at, name in enumerate(names)]
+        return il.AssistantMessage(content=(il.TextBlock(text="so"), *blocks), stop_reason="toolUse")
+
+    in_place = (
+        il.UserMessage(content="go"),
+        calls("f", "g"),
+        result("call_0", None),
+        result("call_1", "other"),
+        calls("f"),  # the same id again
+        result("call_0", "f"),
+        il.UserMessage(content="and?"),
+    )
+    model = il.ModelDescriptor(id="m", api="anthropic-messages")
+    for messages in (in_place, in_place[:4], in_place[:2] + in_place[3:2:-1] + in_place[2:3]):
+        found = []
+        for given in (messages, (*messages, result("unknown", "f"))):
+            adapted = il.adapt(il.Request(model=model, context=il.Context(messages=given)), model)
+            dropped = f"$.messages[{len(messages)}]"
+            found.append((adapted.request, [loss for loss in adapted.losses if loss.path != dropped]))
+        assert found[0] == found[1]
+        assert ["f", "g"] == [m.tool_name for m in found[0][0].context.messages if m.role == "toolResult"][:2]

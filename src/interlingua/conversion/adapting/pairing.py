@@ -33,6 +33,11 @@ def pair(work: Work) -> None:
     A step is a sequence of assistant messages up to the first result of one of them. The calls of one response may be
     in one message or in several, and their results before, between or long after them.
     """
+    in_place = _results_in_place(work.turns)
+    if in_place is not None:
+        for turn, call in in_place:
+            _name_after(turn, call, work)
+        return
     answers = _match_results(work.turns)
     callers = {result: turn for (turn, _), result in answers.items()}
     turns: list[Turn] = []
@@ -56,6 +61,25 @@ def pair(work: Work) -> None:
             step.append(turn)
     work.turns = [*turns, *_with_results(step, answers, work), *others]
     _report_moves(work)
+
+
+def _results_in_place(turns: list[Turn]) -> list[tuple[Turn, ToolCall]] | None:
+    """Returns each result with its call, if every message with calls is followed by their results in call order and
+    by nothing else, as clients send it; otherwise None.
+    """
+    found: list[tuple[Turn, ToolCall]] = []
+    pending: list[ToolCall] = []  # calls without a result yet, the first one last
+    for turn in turns:
+        message = turn.message
+        if type(message) is ToolResultMessage:
+            if not pending or pending[-1].id != message.tool_call_id:
+                return None
+            found.append((turn, pending.pop()))
+        elif pending:
+            return None
+        elif type(message) is AssistantMessage:
+            pending = [block for block in reversed(turn.blocks) if type(block) is ToolCall]
+    return None if pending else found
 
 
 def _ahead(step: list[Turn]) -> list[Turn]:
