@@ -296,6 +296,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         request = self._request = PlainRequest(head, length, self.transport)
         self._is_used = True
         self._next = request.feed(data[start:])
+        if (left := length - (len(data) - start)) > len(self._buffer):
+            self._buffer = memoryview(bytearray(min(left, _LARGEST_READ)))
         self.task = self._loop.create_task(self._answer(request, head.asked))
 
     async def _answer(self, request: PlainRequest, asked: GatewayOperation) -> None:

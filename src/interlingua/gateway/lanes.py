@@ -99,6 +99,7 @@ class Incoming(Struct, frozen=True, kw_only=True):
     body: bytes | None
     as_array: bool = False
     headers: Mapping[str, str] = {}
+    tokens: int | None = None  # estimate of the context, where it was made with the decoding
 
 
 def outgoing(place: Place, incoming: Incoming, stream: bool) -> Outgoing:

@@ -328,8 +328,11 @@ class Gateway:
         size = 0
         if self.gate is not None or self.settings.rules:
             given = incoming.request.context
-            is_small = len(exchange.body) <= LARGE_BODY
-            size = taken(given) if is_small else await asyncio.to_thread(taken, given)
+            if incoming.tokens is not None:
+                size = incoming.tokens
+            else:
+                is_small = len(exchange.body) <= LARGE_BODY
+                size = taken(given) if is_small else await asyncio.to_thread(taken, given)
         plan = await self._router.plan(exchange.asked_model, exchange.key, incoming.request, http.headers, size)
         reservation = await self._admit(exchange, plan, incoming.request, size)
         self.open_exchanges += 1
@@ -378,8 +381,11 @@ class Gateway:
     async def _read(self, http: ClientRequest, body: bytes, asked: GatewayOperation, exchange: Exchange) -> Incoming:
         """Decodes the client's request; a large one in a thread, so that other streams are not blocked."""
         client_wire = exchange.wire
-        is_small = len(body) <= LARGE_BODY
-        request = _decoded(asked, body) if is_small else await asyncio.to_thread(_decoded, asked, body)
+        tokens: int | None = None
+        if len(body) <= LARGE_BODY:
+            request = _decoded(asked, body)
+        else:
+            request, tokens = await asyncio.to_thread(_decoded_and_measured, asked, body)
         exchange.body = body
         exchange.asked_model = request.model.id
         if not request.model.id:
@@ -394,6 +400,7 @@ class Gateway:
             request, expanded = await self._with_history(exchange, request)
         if self.recall.shared is not None:
             await self.recall.fetch_answers(exchange.key.name, request)
+        decoded = request
         request, changed = self.recall.restore(exchange.key.name, client_wire, request)
         exchange.request = request
         return Incoming(
@@ -402,6 +409,7 @@ class Gateway:
             body=None if changed or expanded else body,
             as_array=as_array,
             headers=exchange.headers,
+            tokens=None if expanded or request is not decoded else tokens,
         )
 
     async def _admit(self, exchange: Exchange, plan: Plan, request: Request, input_tokens: int) -> Reservation | None:
@@ -991,6 +999,11 @@ def _decoded(asked: GatewayOperation, body: Any) -> Request:
     except (FormatError, DialectError) as error:
         raise BadRequest(str(error), status=400) from None
     return request
+
+
+def _decoded_and_measured(asked: GatewayOperation, body: bytes) -> tuple[Request, int]:
+    request = _decoded(asked, body)
+    return request, taken(request.context)
 
 
 async def _aside(size: int, work: Callable[..., T], *given: Any) -> T:
