@@ -9,9 +9,10 @@ GATEWAY_BENCH_PROFILE=FILE python bench/…     each server leaves its profile i
 Each server is a process with one worker in front of the same upstream, with keys, limits and ledger on where it has
 them. Row by row, round after round, they take turns, so that all meet the same weather. CPU is the processor time of
 the process that serves (the kernel's work for it included), which other programs on the machine disturb least: shares
-are those of CPU. `all` adds the processes that it started: the recorder. `added` is what the first byte of a body takes
-beyond the upstream's own. In the rows `new` and `recording-new` each call is a conversation of its own. Tables go to
-`results/gateway.md`, from where `run.py --write-docs` takes them.
+are those of CPU. `all` adds the processes that it started: the recorder. Load generator, upstream, gateway and recorder
+share the machine's cores: on two of them, a recorder also takes calls per second from the load generator. `added` is
+what the first byte of a body takes beyond the upstream's own. In the rows `new` and `recording-new` each call is a
+conversation of its own. Tables go to `results/gateway.md`, from where `run.py --write-docs` takes them.
 """
 
 import argparse
@@ -161,14 +162,30 @@ def large(path: str) -> Any:
     return json.loads(il.wire(api).codec.encode_request(request).bytes())
 
 
-def bare_json(body: Any) -> float:
+def bare_json(body: Any, seconds: float = 0.2) -> float:
     """Milliseconds to decode and encode a body with the standard library."""
-    data, times = json.dumps(body), []
-    for _ in range(30):
+    data, times, end = json.dumps(body), [], time.perf_counter() + seconds
+    while time.perf_counter() < end:
         start = time.thread_time()
         json.dumps(json.loads(data)).encode()
         times.append((time.thread_time() - start) * 1000)
     return statistics.median(times)
+
+
+async def large_beside_json(server: "Server", path: str, rounds: int, seconds: float) -> tuple[float, float]:
+    """CPU milliseconds of a large request, and of bare JSON: medians over rounds that alternate between the two.
+
+    Bare JSON is measured before and after each round of requests: the clock of a busy machine changes within seconds.
+    """
+    body, requests, bare = large(path), [], []
+    before = bare_json(body)
+    for _ in range(rounds):
+        cpu = (await measure(server, path, body, 4, seconds)).cpu
+        after = bare_json(body)
+        requests.append(cpu / ((before + after) / 2))
+        bare.append(after)
+        before = after
+    return statistics.median(requests) * statistics.median(bare), statistics.median(bare)
 
 
 def request_of(path: str, key: str, body: Any) -> bytes:
@@ -379,9 +396,8 @@ async def compare(rows: list[str], levels: list[int], rounds: int, seconds: floa
             if row in ("bare", "same", "translated"):
                 results.setdefault("held", {})[row] = await open_streams(server, path, OPEN_STREAMS)
             if row in ("same", "translated"):
-                body = large(path)
-                cpu = (await measure(server, path, body, 4, seconds)).cpu
-                results.setdefault("large", {})[row] = (cpu, bare_json(body))
+                times = await large_beside_json(server, path, max(5, rounds), seconds / 2)
+                results.setdefault("large", {})[row] = times
     return results
 
 
