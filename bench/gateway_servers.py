@@ -27,7 +27,7 @@ import interlingua as il
 from interlingua.gateway import Alias, Listen, ProviderSettings, Settings, Target
 from interlingua.gateway.exchange import ClientKey
 from interlingua.gateway.keys import ClientKeys
-from interlingua.gateway.service import Service, collect_seldom
+from interlingua.gateway.service import Service, relax_gc
 from interlingua.gateway.settings_file import RecordingSettings, ServeSettings, StateSettings
 from interlingua.values.folding import unfold
 
@@ -155,7 +155,7 @@ async def gateway(port: int, behind: int, *, records: bool = False, limits: str 
         secret = keys.add(limited)
         Path(os.environ.get("GATEWAY_BENCH_KEY", os.devnull)).write_text(secret)
         async with Service(settings, folder):
-            collect_seldom()
+            relax_gc()
             await asyncio.Event().wait()
 
 
