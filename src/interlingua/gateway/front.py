@@ -34,7 +34,6 @@ _IDLE = 3630.0  # seconds until an unused connection is closed: longer than any 
 _LINGER = 10.0  # seconds to read the rest of an unused body
 _SURPLUS = 5.0  # seconds until a connection above the limit is closed, whatever it does
 _LARGEST_NEXT = 64 * 1024  # bytes of requests that wait behind another
-_FIRST_READ, _LARGEST_READ = 4096, 256 * 1024  # bytes per read: more once the buffer was filled
 _HEAD = re.compile(
     rb"POST (/[!-\"$->@-~]*)(\?[!-\"$-~]*)? HTTP/1\.1\r\n((?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t -~]*\r\n)+)\r\n"
 )
@@ -209,15 +208,10 @@ def _date() -> str:
     return _dated[1]
 
 
-class ClientConnection(asyncio.BufferedProtocol):
-    """One client connection, as long as only plain calls arrive.
-
-    It reads into its own buffer: for other protocols asyncio allocates 256 KB for each read, which takes longer than
-    the read itself.
-    """
+class ClientConnection(asyncio.Protocol):
+    """One client connection, as long as only plain calls arrive."""
 
     __slots__ = (
-        "_buffer",
         "_front",
         "_head",
         "_idle_timer",
@@ -237,7 +231,6 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._front = front
         self._loop = front.loop
         self.transport: Any = None
-        self._buffer = memoryview(bytearray(_FIRST_READ))
         self._head: PlainHead | None = None  # of the last request
         self._request: PlainRequest | None = None
         self.task: asyncio.Task[None] | None = None
@@ -259,15 +252,6 @@ class ClientConnection(asyncio.BufferedProtocol):
         else:
             # The first request must come soon, the next ones when they like.
             self._idle_timer = self._loop.call_later(self._front.limits().body_timeout, self._close_idle)
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self._buffer
-
-    def buffer_updated(self, nbytes: int) -> None:
-        data = bytes(self._buffer[:nbytes])
-        if nbytes == len(self._buffer) < _LARGEST_READ:
-            self._buffer = memoryview(bytearray(4 * nbytes))
-        self.data_received(data)
 
     def data_received(self, data: bytes) -> None:
         request = self._request
@@ -296,8 +280,6 @@ class ClientConnection(asyncio.BufferedProtocol):
         request = self._request = PlainRequest(head, length, self.transport)
         self._is_used = True
         self._next = request.feed(data[start:])
-        if (left := length - (len(data) - start)) > len(self._buffer):
-            self._buffer = memoryview(bytearray(min(left, _LARGEST_READ)))
         self.task = self._loop.create_task(self._answer(request, head.asked))
 
     async def _answer(self, request: PlainRequest, asked: GatewayOperation) -> None:
@@ -324,8 +306,6 @@ class ClientConnection(asyncio.BufferedProtocol):
         """Ends a request and starts the next one, if it is here."""
         self._request = None
         self._used = self._loop.time()
-        if len(self._buffer) > _FIRST_READ:
-            self._buffer = memoryview(bytearray(_FIRST_READ))
         if self._is_closing:
             self.transport.close()
         elif self._next and not self.transport.is_closing():
