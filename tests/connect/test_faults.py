@@ -255,9 +255,10 @@ def struck(case: Case, times: int | None) -> list[Fault]:
     return [pause, fault] if case.kept == SOME or isinstance(fault, Corrupt) else [fault]
 
 
-def ask(server: Server, api: str, case: Case, retry: Retry, transport: HttpTransport) -> Stream:
+def ask(server: Server, api: str, case: Case, retry: Retry, transport: HttpTransport, **options: Any) -> Stream:
     model = il.ModelDescriptor(id="m", api=api, provider="somewhere", base_url=server.base_url(api))
-    return Client(transport=transport).stream(model, "Go", api_key="key-1", retry=retry, timeout=case.timeouts)
+    client = Client(transport=transport)
+    return client.stream(model, "Go", api_key="key-1", retry=retry, timeout=case.timeouts, **options)
 
 
 def kept(message: il.AssistantMessage) -> str:
@@ -285,15 +286,15 @@ async def settled(condition: Callable[[], bool], seconds: float = 5.0) -> bool:
 @pytest.mark.parametrize("api", WIRES)
 @pytest.mark.parametrize("name", CASES)
 async def test_a_fault_ends_in_one_typed_error(server: Server, transport: HttpTransport, name: str, api: str) -> None:
-    """Once, in time, with what had come, which is why nobody tries again; and nothing is left behind."""
+    """Once, with what had come, which is why nobody tries again; and nothing is left behind."""
     case = CASES[name]
     error, _ = case.expected(name, api)
     server.answer(TEXT, fault=struck(case, None))
     before = asyncio.all_tasks()
-    began = time.monotonic()
-    stream = ask(server, api, case, NEVER if case.kept == NOTHING else ONCE_MORE, transport)
+    retries: list[Any] = []
+    retry = NEVER if case.kept == NOTHING else ONCE_MORE
+    stream = ask(server, api, case, retry, transport, on_retry=lambda *retry: retries.append(retry))
     events = await events_of(stream)
-    took = time.monotonic() - began
     message = await stream.result()
 
     assert [] == faults(events)
@@ -303,8 +304,7 @@ async def test_a_fault_ends_in_one_typed_error(server: Server, transport: HttpTr
     if stream.failure is not None:
         assert message.error_message and stream.failure.partial == message
     assert (SOME if error and not case.error else case.kept) == kept(message)
-    assert 1 == len(server.requests)
-    assert took < 15
+    assert [] == retries
 
     assert await settled(lambda: asyncio.all_tasks() <= before)
     assert await settled(lambda: server.open_streams == 0)
@@ -321,13 +321,15 @@ async def test_a_fault_before_the_answer_is_tried_again(
     case = CASES[name]
     error, again = case.expected(name, api)
     server.answer(TEXT, fault=struck(case, 1))
-    stream = ask(server, api, case, ONCE_MORE, transport)
+    retries: list[type[BaseException]] = []
+    stream = ask(server, api, case, ONCE_MORE, transport, on_retry=lambda why, _: retries.append(type(why)))
     events = await events_of(stream)
     assert [] == faults(events)
-    assert (2 if again else 1) == len(server.requests)
+    assert ([error] if again else []) == retries
     if not again:
         assert error is type(stream.failure)
-    elif case.timeouts is PATIENT:
+    elif case.timeouts is PATIENT:  # with the others, the second attempt may time out as well on a slow machine
+        assert 2 == len(server.requests)
         assert (TEXT, None) == (text_of((await stream.result()).content), stream.failure)
     await transport.aclose()
 

@@ -383,6 +383,4 @@ cycle.me, cycle.kept = cycle, iter(sync.stream(model, "Hi"))
 next(cycle.kept)
 print("end", flush=True)
 """
-    started = time.monotonic()
     assert ("end\n", "", 0) == _run(program, server)
-    assert time.monotonic() - started < 30

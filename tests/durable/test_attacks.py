@@ -6,7 +6,6 @@ import re
 import signal
 import sqlite3
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -194,11 +193,9 @@ def test_on_a_locked_database_an_operation_ends(tmp_path: Path) -> None:
             lambda: runs.cancel(known),
             lambda: runs.count(known, lives=1),
         ]
-        begin = time.monotonic()
         for operation in operations:
             with pytest.raises(TimedOut, match="locked or unreachable"):
                 operation()
-        assert time.monotonic() - begin < 20
         locker.execute("ROLLBACK")
         locker.close()
         runs.timeout = 60
