@@ -379,6 +379,8 @@ async def test_a_run_goes_no_further_than_its_reader() -> None:
             await asyncio.sleep(0.01)
             assert [] == seen
             break
+    else:
+        pytest.fail("the run had no answer")
     await agent.wait_for_idle()
 
 

@@ -95,6 +95,7 @@ def test_every_listed_id_means_itself(resolve: Resolve) -> None:
     """At the provider that has a key: no id of a price list is taken for another model, but a family."""
     for provider in ("anthropic", "openai", "google", "mistral", "groq", "deepseek"):
         ids = [id for id, _ in models.default().listed(provider)]
+        assert ids
         for id in ids:
             if "/" not in id and not is_family(id, ids):
                 assert f"{provider}/{id}" == resolve(id, provider)
