@@ -264,6 +264,120 @@ def last_marker(messages: list[Any]) -> int:
     return max(at for at, message in enumerate(messages) if "cache" in json.dumps(message).replace("cached", ""))
 
 
+def placed(source: Request, target: ModelDescriptor) -> dict[str, str | None]:
+    """The lifetime of each marker of the adapted request, by its place."""
+    context = il.adapt(source, target, caching=True).request.context
+    values: dict[str, Any] = {f"tools[{at}]": tool for at, tool in enumerate(context.tools or ())}
+    values |= {f"system[{at}]": block for at, block in enumerate(context.system or ()) if isinstance(block, TextBlock)}
+    for at, message in enumerate(context.messages):
+        values[f"messages[{at}]"] = message
+        values |= {f"messages[{at}][{n}]": block for n, block in enumerate(message.content) if block is not str}
+    return {path: cache.ttl for path, value in values.items() if (cache := getattr(value, "cache", None)) is not None}
+
+
+HI, YES = UserMessage(content="Hi"), AssistantMessage(content="Yes", api=CLAUDE.api, model=CLAUDE.id)
+OTHER = replace(LOOK, name="other")
+
+
+@pytest.mark.parametrize(
+    ("target", "ends"),
+    [
+        (CLAUDE, ("messages[3][0]", "messages[5][0]")),
+        (BEDROCK, ("messages[2][1]", "messages[4][0]")),  # which takes no neighbours of one role
+    ],
+    ids=["anthropic", "bedrock"],
+)
+@pytest.mark.parametrize(("retention", "ttl"), [("short", None), ("long", "1h")])
+def test_tools_system_and_the_ends_of_two_requests_are_marked(
+    target: ModelDescriptor, ends: tuple[str, ...], retention: str, ttl: str | None
+) -> None:
+    """The last tool, the system text, and the last message of this request and of the previous one."""
+    source = request(HI, YES, HI, HI, YES, HI, system="Be.", tools=(LOOK, OTHER), cache_retention=retention)
+    assert placed(source, target) == dict.fromkeys(("tools[1]", "system[0]", *ends), ttl)
+    assert il.adapt(source, target, caching=True).request.options.cache_retention is None
+
+
+def test_a_result_is_marked_as_a_whole_or_in_its_last_part() -> None:
+    """Anthropic and Bedrock mark the result; the chat wire has markers on content parts only."""
+    calls = AssistantMessage(content=tuple(ToolCall(id=id, name="look", arguments={}) for id in "ab"))
+    results = [ToolResultMessage(tool_call_id=id, content=(text("1"), text("2")), is_error=False) for id in "ab"]
+    source = request(HI, calls, *results, cache_retention="short")
+    row = next(row for row in ROWS if row.id == "openrouter")
+    openrouter = HttpConnector(row).complete(ModelDescriptor(id="anthropic/claude-opus-4.6"))
+    assert {*placed(source, CLAUDE)} == {"messages[0][0]", "messages[3]"}
+    assert {*placed(source, openrouter)} == {"messages[0][0]", "messages[3][1]"}
+    sent = il.adapt(source, openrouter, caching=True).request
+    chat = dialect(openrouter.api).encode_request(sent).body["messages"]
+    # The first result has parts as well: it keeps its shape when the marker moves on.
+    assert [type(message["content"]) for message in chat if message["role"] == "tool"] == [list, list]
+
+
+def test_markers_of_the_caller_take_precedence() -> None:
+    """A marker in a message replaces ours there, one before the messages replaces ours there; four at most."""
+    marked = UserMessage(content=(text("a", HOUR),))
+    before = {"system": "Be.", "tools": (LOOK,), "cache_retention": "short"}
+    assert placed(request(marked, YES, HI, **before), CLAUDE) == dict.fromkeys(
+        ("tools[0]", "system[0]", "messages[0][0]"), "1h"
+    )
+    system = {**before, "system": (text("a", HOUR),)}
+    assert placed(request(HI, YES, HI, **system), CLAUDE) == {
+        "system[0]": "1h",
+        "messages[0][0]": None,
+        "messages[2][0]": None,
+    }
+    three = UserMessage(content=(text("1", MARK), text("2", MARK), text("3", MARK)))
+    assert {*placed(request(three, **before), CLAUDE)} == {"system[0]", *(f"messages[0][{at}]" for at in range(3))}
+
+
+def test_what_cannot_carry_a_marker_gets_none() -> None:
+    """A blank text at the end of a message, and a system text that is missing."""
+    blank = UserMessage(content=(text("a"), text(" ")))
+    openrouter = replace(CLAUDE, api="openai-completions", compat={"cacheControlFormat": "anthropic"})
+    for target in (CLAUDE, openrouter):
+        assert "messages[0][1]" not in placed(request(blank, cache_retention="short"), target)
+    assert placed(request(HI, tools=(LOOK,), cache_retention="short"), CLAUDE) == {
+        "tools[0]": None,
+        "messages[0][0]": None,
+    }
+
+
+@pytest.mark.parametrize(("retention", "left"), [("short", None), ("long", "long"), ("none", "none")])
+def test_a_provider_that_caches_by_itself_is_asked_only_for_what_it_would_not_do(
+    retention: str, left: str | None
+) -> None:
+    """Short caching is the default of OpenAI."""
+    source = request(HI, YES, HI, system="Be.", tools=(LOOK,), cache_retention=retention)
+    target = ModelDescriptor(id="gpt-5", api="openai-responses")
+    assert placed(source, target) == {}
+    assert il.adapt(source, target, caching=True).request.options.cache_retention == left
+    assert il.adapt(source, target).request.options.cache_retention == retention
+
+
+def test_openai_gets_markers_without_lifetimes_on_what_the_model_reads() -> None:
+    """A marker on a call is dropped, and Anthropic's lifetimes are; both are reported."""
+    call = ToolCall(id="c1", name="look", arguments={}, cache=HOUR)
+    found = ToolResultMessage(tool_call_id="c1", content=(text("d", HOUR),), is_error=False)
+    source = request(UserMessage(content=(text("a", HOUR),)), AssistantMessage(content=(call,)), found)
+    target = ModelDescriptor(id="gpt-5.6-sol", api="openai-responses")
+    assert lost(source, target) == {
+        "$.messages[0].content[0].cache": "weakened",
+        "$.messages[1].content[0].cache": "dropped",
+        "$.messages[2].content[0].cache": "weakened",
+    }
+    assert "1h" not in body(source, target)
+
+
+def test_a_marker_on_thinking_that_nothing_can_carry_is_dropped() -> None:
+    """The text beside it has a marker of its own."""
+    thought = ThinkingBlock(
+        thinking="Hm.", thinking_signature="c2ln", extra={CLAUDE.api: {"cache_control": {"type": "ephemeral"}}}
+    )
+    answer = AssistantMessage(content=(thought, text("Yes", MARK)), api=CLAUDE.api, model=CLAUDE.id)
+    assert lost(request(HI, answer, HI), CLAUDE) == {
+        f"$.messages[1].content[0].extra.{CLAUDE.api}.cache_control": "dropped"
+    }
+
+
 SERVED = {
     "anthropic": ("anthropic/claude-opus-4-6", "anthropic-messages"),
     "bedrock": ("amazon-bedrock/us.anthropic.claude-opus-4-6-v1", "bedrock-converse-stream"),

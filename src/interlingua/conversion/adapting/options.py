@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from ...dialects.generations import Generation
 from ...dialects.reasoning import Fitted, asks, fit, is_off, is_on
 from ...values.losses import Severity
-from ...values.request import Context, ModelDescriptor, Options, Reasoning, ToolChoice
+from ...values.request import Options, Reasoning, ToolChoice
 from ...values.tokens import taken
 from .work import Work
 
@@ -96,14 +96,6 @@ def _leave_room(options: Options, work: Work) -> Options:
         return options
     work.lost("$.options.maxTokens", "max_tokens", f"about {window - room} of the model's {window} tokens are taken")
     return replace(options, max_tokens=room)
-
-
-def overflow(context: Context, model: ModelDescriptor) -> tuple[int, int] | None:
-    """Returns the estimated tokens of a context and the model's window, if it does not fit."""
-    if model.context_window is None:
-        return None
-    size = taken(context)
-    return (size, model.context_window) if size >= model.context_window else None
 
 
 # --- reasoning --------------------------------------------------------------------------------------------------------
