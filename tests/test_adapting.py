@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 import interlingua as il
 from interlingua.conversion.adapting.ids import fitting
+from interlingua.conversion.adapting.repeated import RepeatedAdapter
 from interlingua.conversion.adapting.work import Work
 from interlingua.dialects import WIRES
 from interlingua.dialects.registry import register, unregister
@@ -190,6 +191,155 @@ def test_a_blank_stop_sequence_is_sent_where_blank_text_is() -> None:
 def test_a_blank_block_without_a_marker_moves_none() -> None:
     source = request(UserMessage(content=(TextBlock(text="Hello"), TextBlock(text=" "))))
     assert {loss.what for loss in il.adapt(source, CLAUDE).losses} == {"text", "no limit"}
+
+
+def test_a_message_without_renamed_calls_is_restored_as_it_is() -> None:
+    tools = (ToolSpec(name="look up!", input_schema={"type": "object"}),)
+    adapted = il.adapt(request(HI, tools=tools), GPT)
+    message = called("look")
+    assert adapted.names
+    assert adapted.restore(message) is message
+
+
+def test_a_block_that_a_role_cannot_have_is_dropped() -> None:
+    source = request(UserMessage(content=(ThinkingBlock(thinking="Hm."), TextBlock(text="Hello"))))  # type: ignore[arg-type]
+    adapted = il.adapt(source, CHAT)
+    assert adapted.request.context.messages[0].content == (TextBlock(text="Hello"),)
+    assert [(loss.path, loss.what, loss.severity) for loss in adapted.losses] == [
+        ("$.messages[0].content[0]", "block", "dropped")
+    ]
+
+
+def test_a_result_gets_the_id_and_the_name_of_its_call() -> None:
+    call = ToolCall(id="c1", name="look", arguments={}, extra={GPT.api: {"id": "item"}})
+    answer = AssistantMessage(content=(call,), api=GPT.api, model=GPT.id)
+    found = ToolResultMessage(tool_call_id="item", tool_name="other", content="found", is_error=False)
+    adapted = il.adapt(request(HI, answer, found), CHAT)
+    assert adapted.request.context.messages[2] == replace(found, tool_call_id="c1", tool_name="look")
+    assert {(loss.path, loss.what) for loss in adapted.losses} == {
+        ("$.messages[2].toolCallId", "id"),
+        ("$.messages[2].toolName", "tool name"),
+    }
+
+
+def test_a_text_signature_of_another_model_is_dropped() -> None:
+    content = (TextBlock(text="Yes.", text_signature="c2ln"),)
+    foreign = AssistantMessage(content=content, api="google-generative-ai", model="gemini-3-pro")
+    adapted = il.adapt(request(HI, foreign, HI), GPT)
+    assert adapted.request.context.messages[1].content == (TextBlock(text="Yes."),)
+    assert ("$.messages[1].content[0].textSignature", "dropped") in {(x.path, x.severity) for x in adapted.losses}
+
+
+def test_a_tool_is_offered_once_and_only_where_it_can_run() -> None:
+    own = ToolSpec(name="web_search", dialect=CLAUDE.api, value={"type": "web_search_20250305", "name": "web_search"})
+    look = ToolSpec(name="look", description="first", input_schema={"type": "object", "properties": {}})
+    source = request(HI, tools=(own, look, replace(look, description="second")))
+    adapted = il.adapt(source, CHAT)
+    assert adapted.request.context.tools == (look,)
+    assert [(loss.path, loss.what, loss.severity) for loss in adapted.losses] == [
+        ("$.tools[0]", "tool", "dropped"),
+        ("$.tools[2]", "tool", "dropped"),
+    ]
+    assert adapted.source("$.tools[0].name") == "$.tools[1].name"
+    assert [tool.name for tool in il.adapt(source, CLAUDE).request.context.tools or ()] == ["web_search", "look"]
+
+
+@pytest.mark.parametrize(
+    "custom",
+    [None, "text", {"name": "patch", "description": "Patches."}, {"name": "patch", "format": {"type": "text"}}],
+)
+def test_a_custom_tool_of_the_chat_wire_needs_a_definition(custom: Any) -> None:
+    """With one it becomes a function elsewhere; without, it is a tool that only its wire can run."""
+    tool = ToolSpec(name="patch", dialect=CHAT.api, value={"type": "custom", "custom": custom})
+    adapted = il.adapt(request(HI, tools=(tool,)), CLAUDE)
+    tools = adapted.request.context.tools or ()
+    if not isinstance(custom, dict):
+        assert tools == ()
+        return
+    (function,) = tools
+    assert (function.name, function.dialect, function.description) == ("patch", None, custom.get("description"))
+    assert function.input_schema == {
+        "type": "object",
+        "properties": {"input": {"type": "string", "description": "The whole input, as free text."}},
+        "required": ["input"],
+        "additionalProperties": False,
+    }
+
+
+@pytest.mark.parametrize("name", ["no id!", "", "x" * 100])
+def test_a_generated_id_avoids_those_in_use(name: str) -> None:
+    rule = WIRES[CLAUDE.api].limits.ids
+    assert rule is not None
+    used: set[str] = set()
+    for _ in range(3):
+        used.add(fitting(name, 0, rule, used))
+    assert len(used) == 3
+    assert all(map(rule.allows, used))
+
+
+# --- requests of one kind, adapted again and again -------------------------------------------------------------------
+
+PLAIN = request(HI, AssistantMessage(content="Yes."), UserMessage(content="More."), system="Be brief.")
+ANSWER = PLAIN.context.messages[1]
+
+
+def spoiled(*messages: Any, **fields: Any) -> Request:
+    """The plain request with other messages, or another context."""
+    context = replace(PLAIN.context, **({"messages": messages} if messages else {}), **fields)
+    return replace(PLAIN, context=context)
+
+
+def marked(**fields: Any) -> Request:
+    return spoiled(UserMessage(content=(TextBlock(**{"text": "a", **fields}),)))
+
+
+@pytest.mark.parametrize("target", [CLAUDE, GPT, CHAT, BEDROCK_CLAUDE], ids=lambda target: target.api)
+@pytest.mark.parametrize(
+    "source",
+    [
+        PLAIN,
+        spoiled(HI),
+        spoiled(HI, ANSWER),
+        spoiled(HI, HI, HI),
+        spoiled(ANSWER, HI, ANSWER),
+        spoiled(replace(HI, extra={CHAT.api: {"name": "x"}})),
+        spoiled(HI, replace(ANSWER, stop_reason="error"), HI),
+        spoiled(HI, replace(ANSWER, stop_reason="aborted"), HI),
+        spoiled(UserMessage(content=" ")),
+        spoiled(UserMessage(content="a\ud800")),
+        spoiled(UserMessage(content=())),
+        spoiled(system=" "),
+        spoiled(system=(TextBlock(text="Be."), TextBlock(text=" "))),
+        spoiled(system_role="developer"),
+        spoiled(tools=(ToolSpec(name="look up!", input_schema={"type": "object"}),)),
+        spoiled(extra={CHAT.api: {"x": 1}}),
+        marked(),
+        marked(text=" "),
+        marked(text="\ud800"),
+        marked(cache=CacheMarker()),
+        marked(text_signature="c2ln"),
+        marked(refusal=True),
+        marked(extra={CHAT.api: {"x": 1}}),
+        spoiled(UserMessage(content=(ThinkingBlock(thinking="Hm."),))),  # type: ignore[arg-type]
+        spoiled(UserMessage(content="word " * 100)),
+        replace(PLAIN, extra={GPT.api: {"previous_response_id": "r"}}),
+        replace(PLAIN, model=ModelDescriptor(id="other", api=CHAT.api)),
+        replace(PLAIN, options=Options(temperature=0.5, max_tokens=10**30)),
+    ],
+)
+def test_what_is_remembered_of_plain_requests_holds_for_no_others(target: ModelDescriptor, source: Request) -> None:
+    """Whatever was adapted before for the same target."""
+    target = replace(target, context_window=8000, max_tokens=7900)
+    adapter = RepeatedAdapter(target)
+    for before in (PLAIN, spoiled(HI), spoiled(UserMessage(content=(TextBlock(text="long enough"),)))):
+        adapter(before)
+    for _ in range(2):
+        expected, actual = il.adapt(source, target, caching=True), adapter(source)
+        assert (expected.request, expected.losses) == (actual.request, actual.losses)
+        assert (expected.places, expected.warnings, expected.names) == (actual.places, actual.warnings, actual.names)
+        for path in ("$.messages[0]", "$.messages[0].content[0]", "$.messages[0].content[0].text", "$.system[0].text"):
+            if path.startswith("$.system") or expected.request.context.messages[0].content:
+                assert expected.source(path) == actual.source(path)
 
 
 # --- what is kept of a model's description ---------------------------------------------------------------------------
