@@ -297,15 +297,26 @@ def test_tools_system_and_the_ends_of_two_requests_are_marked(
     assert il.adapt(source, target, caching=True).request.options.cache_retention is None
 
 
+def test_only_what_may_carry_a_marker_becomes_blocks() -> None:
+    """Text of the system and of users; answers and results keep their strings."""
+    call = AssistantMessage(content=(ToolCall(id="a", name="look", arguments={}),))
+    found = ToolResultMessage(tool_call_id="a", content="found", is_error=False)
+    source = request(HI, YES, HI, call, found, system="Be.", cache_retention="short")
+    context = il.adapt(source, CLAUDE, caching=True).request.context
+    assert context.system == (text("Be.", MARK),)
+    first, answer, second, _, result = (message.content for message in context.messages)
+    assert (first, answer, second, result) == ((text("Hi"),), "Yes", (text("Hi", MARK),), "found")
+
+
 def test_a_result_is_marked_as_a_whole_or_in_its_last_part() -> None:
     """Anthropic and Bedrock mark the result; the chat wire has markers on content parts only."""
     calls = AssistantMessage(content=tuple(ToolCall(id=id, name="look", arguments={}) for id in "ab"))
-    results = [ToolResultMessage(tool_call_id=id, content=(text("1"), text("2")), is_error=False) for id in "ab"]
+    results = [ToolResultMessage(tool_call_id=id, content="1", is_error=False) for id in "ab"]
     source = request(HI, calls, *results, cache_retention="short")
     row = next(row for row in ROWS if row.id == "openrouter")
     openrouter = HttpConnector(row).complete(ModelDescriptor(id="anthropic/claude-opus-4.6"))
     assert {*placed(source, CLAUDE)} == {"messages[0][0]", "messages[3]"}
-    assert {*placed(source, openrouter)} == {"messages[0][0]", "messages[3][1]"}
+    assert {*placed(source, openrouter)} == {"messages[0][0]", "messages[3][0]"}
     sent = il.adapt(source, openrouter, caching=True).request
     chat = dialect(openrouter.api).encode_request(sent).body["messages"]
     # The first result has parts as well: it keeps its shape when the marker moves on.
@@ -365,6 +376,17 @@ def test_openai_gets_markers_without_lifetimes_on_what_the_model_reads() -> None
         "$.messages[2].content[0].cache": "weakened",
     }
     assert "1h" not in body(source, target)
+
+
+def test_only_the_marker_moves_from_thinking() -> None:
+    """Other fields of the block, and those of other wires, stay where they are."""
+    marker, others = {"cache_control": {"type": "ephemeral"}}, {"other": {"b": 2}}
+    for kept in ({}, {"a": 1}):
+        thought = replace(SIGNED, extra={CLAUDE.api: {**marker, **kept}, **others})
+        answer = AssistantMessage(content=(thought, text("Yes")), api=CLAUDE.api, model=CLAUDE.id)
+        content = il.adapt(request(HI, answer, HI), CLAUDE).request.context.messages[1].content
+        extra = {**others, CLAUDE.api: kept} if kept else others
+        assert content == (replace(SIGNED, extra=extra), text("Yes", MARK))
 
 
 def test_a_marker_on_thinking_that_nothing_can_carry_is_dropped() -> None:

@@ -43,9 +43,10 @@ def _shape_for_markers(work: Work) -> None:
     if isinstance(work.system, str) and work.system.strip():
         work.system = (TextBlock(text=work.system),)
     for turn in work.turns:
-        if isinstance(turn.message, UserMessage) and isinstance(turn.message.content, str):
+        is_result = isinstance(turn.message, ToolResultMessage) and work.rules.part_markers
+        if (is_result or isinstance(turn.message, UserMessage)) and isinstance(turn.message.content, str):
             turn.set(content=tuple(turn.blocks))
-        elif isinstance(turn.message, ToolResultMessage) and work.rules.part_markers:
+        if is_result:
             own = turn.message.extra.get(work.rules.api, {})
             turn.set(extra={**turn.message.extra, work.rules.api: {**own, "~parts": True}})
 
