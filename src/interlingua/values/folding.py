@@ -73,7 +73,6 @@ def unfold(message: AssistantMessage, *, size: int | None = None) -> Iterator[St
     recorder = Recorder(
         replace(message, content=(), usage=_at_the_start(message.usage), stop_reason=None, stop_detail=None)
     )
-    recorder.begin()
     for key, block in enumerate(blocks_of(message.content)):
         recorder.whole(key, block, size=size)
         yield from recorder.take()

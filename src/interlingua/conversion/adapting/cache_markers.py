@@ -69,8 +69,7 @@ def places(work: Work) -> Iterator[Place]:
 def in_turn(turn: Turn) -> Iterator[Place]:
     for at, block in enumerate(turn.blocks):
         if not isinstance(block, ThinkingBlock | OpaqueBlock):
-            path = f"{turn.places[at]}.cache" if turn.places[at] else ""
-            yield Place(path, block, lambda value, at=at: turn.put(at, value))  # type: ignore[misc]
+            yield Place(f"{turn.places[at]}.cache", block, lambda value, at=at: turn.put(at, value))  # type: ignore[misc]
     if isinstance(turn.message, ToolResultMessage):
         path = f"{turn.path}.cache" if turn.at is not None else ""
         yield Place(path, turn.message, lambda value: turn.set(cache=value.cache))
@@ -296,9 +295,7 @@ def move_from_thinking(work: Work) -> None:
                 work.lost(path, "cache", "thinking cannot be marked", "dropped")
                 continue
             work.lost(path, "cache", "thinking cannot be marked: moved to a block that can")
-            work.lost(
-                f"{turn.places[target]}.cache" if turn.places[target] else "", "cache", "moved here from thinking"
-            )
+            work.lost(f"{turn.places[target]}.cache", "cache", "moved here from thinking")
             turn.put(target, replace(turn.blocks[target], cache=cache))
 
 

@@ -89,5 +89,6 @@ def mark_failures(work: Work) -> None:
 
 def _reports_failure(turn: Turn, at: int | None) -> bool:
     block = turn.blocks[at] if at is not None else None
-    text = block.text if isinstance(block, TextBlock) else ""
-    return text == NO_RESULT or text.lstrip("[( ").lower().startswith(("error", "failed"))
+    if not isinstance(block, TextBlock):
+        return False
+    return block.text == NO_RESULT or block.text.lstrip("[( ").lower().startswith(("error", "failed"))

@@ -51,7 +51,7 @@ def rename_tools(work: Work) -> None:
             if isinstance(block, ToolCall) and not allows(block.name):
                 turn.put(at, replace(block, name=fit(block.name, f"{turn.places[at]}.name")))
     choice = work.options.tool_choice
-    if choice is not None and not all(map(rule.allows, choice.names)):
+    if choice is not None:
         names = tuple(fit(name, "$.options.toolChoice.names") for name in choice.names)
         work.options = replace(work.options, tool_choice=replace(choice, names=names))
 

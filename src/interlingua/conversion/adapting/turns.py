@@ -142,5 +142,5 @@ def _trim_end(turn: Turn, work: Work) -> None:
     """Anthropic: "final assistant content cannot end with trailing whitespace"."""
     at, block = len(turn.blocks) - 1, turn.blocks[-1] if turn.blocks else None
     if isinstance(block, TextBlock) and block.text != block.text.rstrip():
-        work.lost(f"{turn.places[at]}.text" if turn.places[at] else "", "text", "no blanks at the end of a beginning")
+        work.lost(f"{turn.places[at]}.text", "text", "no blanks at the end of a beginning")
         turn.put(at, replace(block, text=block.text.rstrip()))
