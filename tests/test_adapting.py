@@ -277,6 +277,43 @@ def test_a_generated_id_avoids_those_in_use(name: str) -> None:
     assert all(map(rule.allows, used))
 
 
+@pytest.mark.parametrize(("given", "sent", "losses"), [(99, 99, 0), (100, 100, 0), (101, 100, 1)])
+def test_a_limit_is_lowered_only_above_what_the_model_gives(given: int, sent: int, losses: int) -> None:
+    adapted = il.adapt(request(HI, max_tokens=given), replace(CHAT, max_tokens=100))
+    assert (adapted.request.options.max_tokens, len(adapted.losses)) == (sent, losses)
+
+
+@pytest.mark.parametrize(("model", "kept"), [("o3", None), ("gpt-4o", False), ("gpt-5", False), ("some-model", False)])
+def test_parallel_calls_are_no_option_of_some_models(model: str, kept: bool | None) -> None:
+    tools = (ToolSpec(name="look", input_schema={"type": "object", "properties": {}}),)
+    target = ModelDescriptor(id=model, api="openai-completions")
+    adapted = il.adapt(request(HI, tools=tools, parallel_tools=False), target)
+    assert adapted.request.options.parallel_tools is kept
+    assert [loss.path for loss in adapted.losses] == ([] if kept is False else ["$.options.parallelTools"])
+
+
+@pytest.mark.parametrize(
+    ("target", "summary"),
+    [
+        (ModelDescriptor(id="claude-opus-4-7", api="anthropic-messages"), "auto"),
+        (ModelDescriptor(id="us.anthropic.claude-opus-4-7", api="bedrock-converse-stream"), "auto"),
+        (ModelDescriptor(id="anthropic/claude-opus-4.7", api="openai-completions"), None),
+        (CLAUDE, None),
+    ],
+    ids=lambda value: getattr(value, "api", value),
+)
+def test_thinking_is_made_visible_where_it_is_hidden_by_default(target: ModelDescriptor, summary: str | None) -> None:
+    """From Opus 4.7 on, where the wire has an option for it; a choice of the caller stays."""
+    source = request(HI, reasoning=Reasoning(effort="high"), max_tokens=9000)
+    reasoning = il.adapt(source, target).request.options.reasoning
+    assert reasoning is not None and reasoning.summary == summary
+    chosen = replace(source, options=replace(source.options, reasoning=Reasoning(effort="high", summary="none")))
+    reasoning = il.adapt(chosen, target).request.options.reasoning
+    assert reasoning is not None and reasoning.summary == "none"
+    off = replace(source, options=replace(source.options, reasoning=Reasoning(enabled=False)))
+    assert il.adapt(off, target).request.options.reasoning in (None, Reasoning(enabled=False))
+
+
 # --- requests of one kind, adapted again and again -------------------------------------------------------------------
 
 PLAIN = request(HI, AssistantMessage(content="Yes."), UserMessage(content="More."), system="Be brief.")

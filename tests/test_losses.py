@@ -2,14 +2,26 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import interlingua as il
 from interlingua.values import losses
 from interlingua.values.losses import Loss, dropped, static_losses
-from interlingua.values.messages import CacheMarker, Citation, TextBlock, UserMessage
-from interlingua.values.request import Context, Conversation, Entry, ModelDescriptor, Request
+from interlingua.values.messages import (
+    AssistantMessage,
+    CacheMarker,
+    Citation,
+    CustomMessage,
+    TextBlock,
+    ToolCall,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+)
+from interlingua.values.request import Context, Conversation, Entry, ModelDescriptor, Options, Request, ToolSpec
 from laws.wires import every_dialect, owner
 from strategies import json_values
 
@@ -77,3 +89,210 @@ def test_what_is_remembered_of_tables_does_not_grow() -> None:
     for at in range(100):
         list(static_losses(block, dropped("TextBlock.refusal", f"reason {at}"), "x"))
     assert before == losses._fields.cache_info().currsize
+
+
+# --- the walk over a source ------------------------------------------------------------------------------------------
+
+MODEL = ModelDescriptor(id="m", api="x")
+BROKEN = "a\ud800"
+
+
+def found(source: Any, table: dict[str, losses.Support] | None = None, **how: Any) -> list[tuple[str, str, str]]:
+    return [(loss.path, loss.what, loss.severity) for loss in static_losses(source, table or {}, "x", **how)]
+
+
+def test_every_part_of_a_request_has_its_path() -> None:
+    call = ToolCall(id="c", name="look", arguments={"deep": [BROKEN]})
+    context = Context(
+        system=(TextBlock(text=BROKEN),),
+        system_role="developer",
+        messages=(UserMessage(content=BROKEN), AssistantMessage(content=(TextBlock(text="fine: ä"), call))),
+        tools=(ToolSpec(name=BROKEN),),
+        extra={"y": {"a": 1}},
+    )
+    source = Request(
+        model=replace(MODEL, name=BROKEN), context=context, options=Options(stop=(BROKEN,)), extra={"x": {"b": 1}}
+    )
+    assert found(source, dropped("Context.system_role")) == [
+        ("$.model.name", "text", "weakened"),
+        ("$.system[0].text", "text", "weakened"),
+        ("$.systemRole", "system_role", "dropped"),
+        ("$.messages[0].content", "text", "weakened"),
+        ("$.messages[1].content[1].arguments", "text", "weakened"),
+        ("$.tools[0].name", "text", "weakened"),
+        ("$.options.stop[0]", "text", "weakened"),
+        ("$.context.extra.y.a", "a", "dropped"),
+    ]
+
+
+def test_every_part_of_a_conversation_has_its_path() -> None:
+    entry = Entry(message=UserMessage(content=BROKEN), id="2", parent_id="1", parents=("1",), extra={"y": {"b": 1}})
+    source = Conversation(
+        entries=(Entry(message=UserMessage(content="a"), id="1"), entry),
+        head="2",
+        model=replace(MODEL, name=BROKEN),
+        system=BROKEN,
+        system_role="developer",
+        tools=(ToolSpec(name=BROKEN),),
+        options=Options(stop=(BROKEN,)),
+        title="t",
+        usage=Usage(input=1, output=1, cache_read=0, cache_write=0, total_tokens=2),
+        extra={"y": {"c": 1}, "context": {"x": {"d": 1}}},
+    )
+    names = "Context.system_role Entry.id Entry.parent_id Entry.parents Conversation.head"
+    assert found(source, dropped(names)) == [
+        ("$.model.name", "text", "weakened"),
+        ("$.system", "text", "weakened"),
+        ("$.systemRole", "system_role", "dropped"),
+        ("$.entries[0].id", "id", "dropped"),
+        ("$.messages[1].content", "text", "weakened"),
+        ("$.entries[1].id", "id", "dropped"),
+        ("$.entries[1].parentId", "parent_id", "dropped"),
+        ("$.entries[1].parents", "parents", "dropped"),
+        ("$.entries[1].extra.y.b", "b", "dropped"),
+        ("$.head", "head", "dropped"),
+        ("$.title", "title", "record"),
+        ("$.usage", "usage", "record"),
+        ("$.tools[0].name", "text", "weakened"),
+        ("$.options.stop[0]", "text", "weakened"),
+        ("$.extra.y.c", "c", "dropped"),
+        ("$.context.extra.x.d", "d", "dropped"),
+    ]
+
+
+def test_what_is_beside_the_path_is_lost_as_a_branch_or_as_bookkeeping() -> None:
+    """A result that only the journal has is lost; one that a message has too is not."""
+    entries = [
+        Entry(message=UserMessage(content="a"), id="1"),
+        Entry(message=UserMessage(content="other"), id="2", parent_id="1"),
+        Entry(message=ToolResultMessage(tool_call_id="told", content="r", is_error=False), id="3", parent_id="1"),
+        Entry(message=CustomMessage("journal", {"callId": "told", "result": {}})),
+        Entry(message=CustomMessage("journal", {"callId": "untold", "result": {}})),
+        Entry(message=CustomMessage("label", {"target": "1"})),
+    ]
+    source = Conversation(entries=tuple(entries), head="3")
+    aside = {at for at, entry in enumerate(entries) if losses.is_aside(entry)}
+    assert aside == {3, 4, 5}
+    assert found(source, dropped("Conversation.entries")) == [
+        ("$.entries[1]", "branch", "dropped"),
+        ("$.entries[3]", "journal", "record"),
+        ("$.entries[4]", "journal", "dropped"),
+        ("$.entries[5]", "label", "record"),
+    ]
+
+
+def test_a_role_of_an_application_is_lost_unless_the_format_has_such_roles() -> None:
+    source = Context(messages=(CustomMessage("narrator", {"text": "x"}),))
+    lost = [("$.messages[0]", "narrator", "dropped")]
+    assert found(source) == lost
+    assert found(source, dropped("CustomMessage.role")) == lost
+    assert found(source, losses.kept("CustomMessage.role")) == []
+
+
+def test_a_value_that_decoding_restores_is_not_lost() -> None:
+    """Such as the name of the wire; or that of its variant, when it encodes."""
+    table = losses.record("ModelDescriptor.api", unless="x")
+    assert found(MODEL, table) == []
+    assert found(MODEL, table, variant="z") == [("$.api", "api", "record")]
+    assert found(replace(MODEL, api="z"), table, variant="z") == []
+    assert found(replace(MODEL, api="z"), table) == [("$.api", "api", "record")]
+    assert found(MODEL, losses.record("ModelDescriptor.api", unless="y")) == [("$.api", "api", "record")]
+
+
+def test_defaults_and_empty_values_are_not_lost() -> None:
+    block = TextBlock(text="", citations=(), refusal=False)
+    assert found(block, dropped("TextBlock.citations TextBlock.refusal")) == []
+    assert found(replace(block, refusal=True), losses.some("TextBlock.refusal", "some")) == []
+
+
+def test_an_extra_of_the_wire_is_lost_where_its_table_drops_it() -> None:
+    """Its fields, not how they were spelled; those of other wires are what they would be anywhere."""
+    block = TextBlock(text="a", extra={"x": {"own": 1, "~as": 2}, "y": {"other": 1}, "z": 5, "none": None})
+    others = [("$.extra.y.other", "other", "dropped"), ("$.extra.z", "z", "dropped")]
+    assert found(block) == others
+    assert found(block, dropped("TextBlock.extra")) == [("$.extra.x.own", "own", "dropped"), *others]
+    assert found(block, losses.record("TextBlock.extra")) == [
+        ("$.extra.x.own", "own", "record"),
+        ("$.extra.y.other", "other", "record"),
+        ("$.extra.z", "z", "record"),
+    ]
+
+
+def test_how_another_wire_spelled_a_value_is_bookkeeping() -> None:
+    block = TextBlock(text="a", extra={"y": {"~as": 2, "~": {"b": 1}, "~response": {"id": 1, "~deep": {"c": 1}}}})
+    assert found(block) == [
+        ("$.extra.y.~as", "spelling", "record"),
+        ("$.extra.y.~", "spelling", "record"),
+        ("$.extra.y.~response.id", "id", "record"),
+        ("$.extra.y.~response.~deep.c", "c", "record"),
+    ]
+
+
+def test_a_model_that_is_asked_again_has_the_same_losses() -> None:
+    """Also another model at the address of one that is gone, and however many there were."""
+    table = dropped("ModelDescriptor.name")
+    for at in range(600):
+        source = Request(model=ModelDescriptor(id="m", name=f"n{at}" if at % 3 else None), context=Context(messages=()))
+        expected = [("$.model.name", "name", "dropped")] if at % 3 else []
+        assert [found(source, table), found(source, table)] == [expected, expected]
+    assert len(losses._table(table).models) <= losses._MODELS
+
+
+# --- reports and results ---------------------------------------------------------------------------------------------
+
+
+def test_a_report_has_the_path_of_its_position() -> None:
+    report = losses.Reporter()
+    report.lost("a", "why")
+    report.message, report.block = 2, 1
+    report.lost("b", "why", "weakened", field="cache")
+    system, answer = losses.Reporter(losses.SYSTEM), losses.Reporter("$")
+    system.block = answer.block = 0
+    system.lost("c", "why")
+    answer.lost("d", "why", field="text")
+    assert [*report.losses, *system.losses, *answer.losses] == [
+        Loss("$.messages[0]", "a", "why", "dropped"),
+        Loss("$.messages[2].content[1].cache", "b", "why", "weakened"),
+        Loss("$.system[0]", "c", "why", "dropped"),
+        Loss("$.content[0].text", "d", "why", "dropped"),
+    ]
+    losses.QUIET.lost("e", "why")
+    assert losses.QUIET.losses == []
+
+
+def test_losses_are_a_sequence_that_is_found_once() -> None:
+    calls: list[int] = []
+    loss, other = Loss("$.a", "a", "why", "dropped"), Loss("$.b", "b", "why", "record")
+
+    def find() -> tuple[Loss, ...]:
+        calls.append(1)
+        return (loss, other)
+
+    sequence = losses.Losses(find)
+    assert calls == []
+    assert (sequence[0], sequence[1:], len(sequence), list(sequence)) == (loss, (other,), 2, [loss, other])
+    assert sequence == (loss, other) and sequence == losses.Losses(lambda: (loss, other))
+    assert sequence != [loss, other] and sequence != (loss,)
+    assert repr(sequence) == repr((loss, other))
+    assert calls == [1]
+
+
+def test_strict_encoding_raises_the_first_loss_that_is_not_bookkeeping() -> None:
+    block = TextBlock(text="a", refusal=True, cache=CacheMarker())
+    table = {**losses.record("TextBlock.cache"), **dropped("TextBlock.refusal", "no refusals")}
+    reported = [Loss("$.text", "text", "why", "weakened")]
+    result = losses.encoded("x", {}, block, table, reported)
+    assert [loss.path for loss in result.losses] == ["$.text", "$.refusal", "$.cache"]
+    with pytest.raises(il.Unsupported, match="text: why") as raised:
+        losses.encoded("x", {}, block, table, reported, strict=True)
+    assert raised.value.path == "$.text"
+    with pytest.raises(il.Unsupported, match="refusal: no refusals"):
+        losses.encoded("x", {}, block, table, [], strict=True)
+    bookkeeping = losses.encoded("x", {}, replace(block, refusal=False), table, [], strict=True)
+    assert [loss.severity for loss in bookkeeping.losses] == ["record"]
+
+
+def test_a_body_becomes_bytes_by_its_kind() -> None:
+    assert losses.Encoded({"a": [1]}, ()).bytes() == b'{"a":[1]}'
+    assert losses.Encoded(losses.Lines([{"a": 1}, {"b": 2}]), ()).bytes() == b'{"a":1}\n{"b":2}\n'
+    assert losses.Encoded(losses.Text("ä\ud800"), ()).bytes() == "ä?".encode()
