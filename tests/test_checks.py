@@ -15,10 +15,10 @@ from agent.making import agent_of, call, calling, noted
 from corpus.cases import DIALECT_OF, cases, corpus
 from interlingua.conversion import adapting, media
 from interlingua.conversion.adapting.adapter import adapt
-from interlingua.conversion.checks import ADVICE
+from interlingua.conversion.checks import ADVICE, too_few
 from interlingua.conversion.sources import Source, documents
 from interlingua.dialects import DIALECTS, WIRES
-from interlingua.values.request import Conversation, Request
+from interlingua.values.request import Conversation, OutputSchema, Request
 from laws.wires import every_dialect
 from strategies import json_values, requests, wellformed_requests
 
@@ -663,3 +663,76 @@ def test_a_pair_of_answers_behind_a_system_turn_is_a_sound_tree() -> None:
     conversation = il.decode(row)
     assert ["Q", "A"] == [message.text for message in conversation.messages]
     assert row == il.encode(conversation, "sharegpt").body
+
+
+# --- values, and findings of a trainer -------------------------------------------------------------------------------
+
+BROKEN = "a\ud800"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        il.UserMessage(content=BROKEN),
+        [il.UserMessage(content=BROKEN)],
+        (il.UserMessage(content=BROKEN),),
+        il.Context(messages=(il.UserMessage(content=BROKEN),)),
+        Request(model=il.ModelDescriptor(id=""), context=il.Context(messages=(il.UserMessage(content=BROKEN),))),
+    ],
+    ids=["message", "list", "tuple", "context", "request"],
+)
+def test_values_are_of_no_dialect(data: Any) -> None:
+    """A name in its place is the target; `target` comes first."""
+    (finding,) = (found for found in il.check(data, "openai-completions") if found.severity == "error")
+    assert (finding.path, finding.message.partition(":")[0]) == ("$.messages[0].content.text", "text")
+    assert il.check(data, target="openai-completions") == il.check(data, "openai-completions")
+    assert il.check(data, "ollama-chat", "anthropic-messages") == il.check(data, "anthropic-messages")
+    assert il.check(data) == ()
+
+
+def test_what_is_only_a_record_is_a_warning() -> None:
+    """Whatever the advice says of such a repair in general."""
+    schema = il.Options(output_schema=OutputSchema(schema={"type": "object"}))
+    request = Request(
+        model=il.ModelDescriptor(id=""), context=il.Context(messages=(il.UserMessage(content="Hi"),)), options=schema
+    )
+    losses = il.adapt(request, "openai-responses").losses
+    findings = il.check(request, "openai-responses")
+    assert {"record"} <= {loss.severity for loss in losses}
+    for loss, finding in zip(losses, findings, strict=True):
+        expected = "warning" if loss.severity == "record" else ADVICE[loss.what].severity
+        assert (finding.severity, finding.remedy) == (expected, ADVICE[loss.what].remedy)
+
+
+@pytest.mark.parametrize(
+    ("count", "target", "found"),
+    [(9, "openai-finetune", True), (10, "openai-finetune", False), (0, "sharegpt", False), (0, None, False)],
+)
+def test_a_file_for_a_trainer_needs_enough_rows(count: int, target: str | None, found: bool) -> None:
+    finding = too_few(count, target)
+    assert (finding is not None) is found
+    if finding is not None:
+        assert (finding.path, finding.message) == (
+            "$",
+            f"examples: {count} in the file; openai-finetune takes 10 or more",
+        )
+
+
+def test_a_row_for_a_trainer_may_be_any_value() -> None:
+    """The same row as JSON, as a conversation and as messages has the same findings of the trainer."""
+    row = {"messages": [{"role": "user", "content": "Hi"}]}
+    conversation = il.decode(row, "openai-finetune")
+    expected = il.check(row, target="openai-finetune")
+    assert expected
+    assert il.check(conversation, target="openai-finetune") == expected
+    assert il.check([entry.message for entry in conversation.entries], target="openai-finetune") == expected
+
+
+def test_a_row_that_cannot_be_read_has_one_finding_for_a_trainer() -> None:
+    assert [finding.severity for finding in il.check("{", target="openai-finetune")] == ["error"]
+
+
+def test_a_row_with_a_role_of_no_wire_is_read_as_a_row() -> None:
+    row = {"messages": [{"role": "narrator", "content": "Once"}, {"role": "assistant", "content": "Yes"}]}
+    assert il.detect(row) is None
+    assert il.check(row, target="openai-finetune") == il.check(row, "openai-finetune", "openai-finetune")
