@@ -8,12 +8,12 @@ import pytest
 
 import interlingua as il
 from interlingua.dialects import anthropic as wire
-from interlingua.dialects.framing import AWSEventStream
+from interlingua.dialects.framing import AWSEventStream, write_aws
 from interlingua.values import jsontext
-from interlingua.values.events import Error, TextDelta, ToolCallDelta
+from interlingua.values.events import BlockEnd, BlockStart, Done, Error, Start, TextDelta, TextStart, ToolCallDelta
 from interlingua.values.folding import unfold
 from interlingua.values.messages import CacheMarker, ServerToolCall, ServerToolResult
-from interlingua.values.request import Request
+from interlingua.values.request import OutputSchema, Reasoning, Request, ToolChoice
 
 API = wire.API
 EPHEMERAL = {"type": "ephemeral"}
@@ -416,3 +416,330 @@ def test_usual_answers_and_those_beside_them_return_as_they_came(change: dict[st
     assert bool(change) or not (answer.extra or (answer.usage and answer.usage.extra))
     shuffled = dict(reversed(body.items()))
     assert jsontext.same(wire.encode_response(wire.decode_response(shuffled, model=model)).body, body)
+
+
+# --- what this wire cannot say ---------------------------------------------------------------------------------------
+
+
+def asked(options: il.Options, *messages: Any) -> Request:
+    return il.Request(model=il.ModelDescriptor(id=""), context=il.Context(messages=messages), options=options)
+
+
+UNSAID: dict[str, tuple[il.Options, dict[str, Any], list[tuple[str, str]]]] = {
+    "no caching": (il.Options(cache_retention="none"), {}, [("$.options.cacheRetention", "record")]),
+    "an hour of caching": (il.Options(cache_retention="long"), {"cache_control": {**EPHEMERAL, "ttl": "1h"}}, []),
+    "a budget for no thinking": (
+        il.Options(reasoning=Reasoning(enabled=False, budget=2000)),
+        {"thinking": {"type": "disabled"}},
+        [("$.options.reasoning.budget", "record")],
+    ),
+    "nothing about thinking": (il.Options(reasoning=Reasoning()), {}, [("$.options.reasoning", "record")]),
+    "on, with a budget": (
+        il.Options(reasoning=Reasoning(enabled=True, budget=2000)),
+        {"thinking": {"type": "enabled", "budget_tokens": 2000}},
+        [("$.options.reasoning.enabled", "record")],
+    ),
+    "on, with an effort": (
+        il.Options(reasoning=Reasoning(enabled=True, effort="low")),
+        {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}},
+        [("$.options.reasoning.enabled", "record")],
+    ),
+    "a summary": (
+        il.Options(reasoning=Reasoning(enabled=True, summary="auto")),
+        {"thinking": {"type": "adaptive", "display": "summarized"}},
+        [],
+    ),
+    "a long summary": (
+        il.Options(reasoning=Reasoning(enabled=True, summary="detailed")),
+        {"thinking": {"type": "adaptive", "display": "summarized"}},
+        [("$.options.reasoning.summary", "weakened")],
+    ),
+    "a summary of no thinking": (
+        il.Options(reasoning=Reasoning(enabled=False, summary="auto")),
+        {"thinking": {"type": "disabled"}},
+        [("$.options.reasoning.summary", "dropped")],
+    ),
+    "a summary of nothing": (
+        il.Options(reasoning=Reasoning(summary="auto")),
+        {},
+        [("$.options.reasoning", "record"), ("$.options.reasoning.summary", "dropped")],
+    ),
+    "one of two tools": (
+        il.Options(tool_choice=ToolChoice(mode="required", names=("a", "b"))),
+        {"tool_choice": {"type": "any"}},
+        [("$.options.toolChoice.names", "weakened")],
+    ),
+    "one tool, if any": (
+        il.Options(tool_choice=ToolChoice(mode="auto", names=("a",))),
+        {"tool_choice": {"type": "auto"}},
+        [("$.options.toolChoice.names", "weakened")],
+    ),
+    "auto, and parallel calls": (
+        il.Options(tool_choice="auto", parallel_tools=True),
+        {"tool_choice": {"type": "auto", "disable_parallel_tool_use": False}},
+        [("$.options.toolChoice", "weakened")],
+    ),
+    "one tool, once": (
+        il.Options(tool_choice="add", parallel_tools=False),
+        {"tool_choice": {"type": "tool", "name": "add", "disable_parallel_tool_use": True}},
+        [],
+    ),
+    "JSON of any form": (
+        il.Options(output_schema=OutputSchema()),
+        {},
+        [("$.options.outputSchema", "dropped")],
+    ),
+    "an effort and a schema": (
+        il.Options(reasoning="low", output_schema={"type": "object"}),
+        {
+            "thinking": {"type": "adaptive"},
+            "output_config": {"effort": "low", "format": {"type": "json_schema", "schema": {"type": "object"}}},
+        },
+        [],
+    ),
+    "metadata of others": (
+        il.Options(metadata={"user_id": "u", "trace": "t"}),
+        {"metadata": {"user_id": "u"}},
+        [("$.options.metadata", "weakened")],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNSAID)
+def test_options_that_the_wire_cannot_express_are_reported(name: str) -> None:
+    """
+    With their path, and as a record where nothing changes for the model.
+    """
+    options, fields, lost = UNSAID[name]
+    body, losses = wire.encode_request(asked(options))
+    assert body == {"messages": [], **fields}
+    assert [(loss.path, loss.severity) for loss in losses] == lost
+
+
+@pytest.mark.parametrize(
+    ("fields", "options"),
+    [
+        (
+            {"thinking": {"type": "between_tools"}},
+            il.Options(reasoning=Reasoning(enabled=False, extra={API: {"~off": "between_tools"}})),
+        ),
+        ({"output_config": {"effort": "low"}}, il.Options(reasoning=Reasoning(effort="low"))),
+        ({"thinking": {"type": "new"}, "output_config": {"effort": "low"}}, il.Options(reasoning="low")),
+        ({"thinking": {"type": "enabled"}}, il.Options()),
+        ({"tool_choice": {"type": "tool"}}, il.Options()),
+        ({"tool_choice": {"type": "none"}}, il.Options(tool_choice="none")),
+        ({"tool_choice": "auto"}, il.Options()),
+    ],
+)
+def test_options_that_are_spelled_otherwise_come_back(fields: dict[str, Any], options: il.Options) -> None:
+    """
+    What is unknown is no option, and returns to this wire as it came.
+    """
+    body = {"messages": [], **fields}
+    request = wire.decode_request(body)
+    assert request.options == options
+    assert wire.encode_request(request).body == body
+
+
+BLOCK_LOSSES: dict[str, tuple[Any, list[Any], list[tuple[str, str]]]] = {
+    "sound": (il.AudioBlock(data="AAAA", mime_type="audio/wav"), [], [("$.messages[0].content[0]", "AudioBlock")]),
+    "another wire's block": (
+        il.OpaqueBlock(dialect="other", value={"type": "x"}),
+        [],
+        [("$.messages[0].content[0]", "OpaqueBlock")],
+    ),
+    "a picture of nothing": (il.ImageBlock(), [], [("$.messages[0].content[0]", "ImageBlock")]),
+    "two sources": (
+        il.ImageBlock(data=PNG, mime_type="image/png", url="https://example.invalid/a.png", file_id="f"),
+        [{"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}}],
+        [("$.messages[0].content[0].url", "url"), ("$.messages[0].content[0].fileId", "file_id")],
+    ),
+    "redacted thinking with a text": (
+        il.ThinkingBlock(thinking="Hm", thinking_signature="c2ln", redacted=True),
+        [{"type": "redacted_thinking", "data": "c2ln"}],
+        [("$.messages[0].content[0].thinking", "thinking")],
+    ),
+    "redacted thinking without its payload": (
+        il.ThinkingBlock(thinking="", redacted=True),
+        [],
+        [("$.messages[0].content[0]", "ThinkingBlock")],
+    ),
+    "a failed server tool": (
+        ServerToolResult(tool_call_id="s", tool_name="web_search", content=[], is_error=True, dialect=API),
+        [{"type": "web_search_tool_result", "tool_use_id": "s", "content": [], "is_error": True}],
+        [],
+    ),
+    "a text without a type": (
+        il.DocumentBlock(text="words"),
+        [{"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "words"}}],
+        [("$.messages[0].content[0].mimeType", "mime_type")],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BLOCK_LOSSES)
+def test_blocks_that_the_wire_cannot_express_are_reported(name: str) -> None:
+    """
+    A block, or the part of it that is left out.
+    """
+    block, content, lost = BLOCK_LOSSES[name]
+    message = il.AssistantMessage(content=(block,)) if "thinking" in name or "tool" in name else None
+    body, losses = wire.encode_request(asked(il.Options(), message or il.UserMessage(content=(block,))))
+    assert body["messages"][0]["content"] == content
+    assert [(loss.path, loss.what) for loss in losses] == lost
+
+
+def test_a_role_that_is_new_comes_back_and_none_is_refused() -> None:
+    """
+    A message of an unknown role is kept whole; one without a role is no message.
+    """
+    body = {"messages": [{"role": "tool_runner", "content": "x", "a": 1}]}
+    request = wire.decode_request(body)
+    assert request.context.messages == (il.CustomMessage("tool_runner", {"content": "x", "a": 1}),)
+    assert wire.encode_request(request).body == body
+    with pytest.raises(il.BadWire, match="message without a role") as refused:
+        wire.decode_request({"messages": [{"content": "x"}]})
+    assert "role" in (refused.value.path or "")
+
+
+# --- streams that are unusual ----------------------------------------------------------------------------------------
+
+
+def test_a_block_that_was_never_closed_ends_before_the_next_of_its_index() -> None:
+    """
+    As some proxies send it.
+    """
+    text = {"type": "text", "text": ""}
+    message = il.fold(
+        decode_stream(
+            *(START, opened(text), grown(type="text_delta", text="a"), opened(text)),
+            *(grown(type="text_delta", text="b"), closed(), ended(), STOP),
+        )
+    )
+    assert message.content == (il.TextBlock(text="a"), il.TextBlock(text="b"))
+
+
+def test_redacted_thinking_citations_and_unknown_deltas_are_read() -> None:
+    """
+    Citations gather on their text; a delta of an unknown kind adds its fields to the block.
+    """
+    cited = {"type": "char_location", "cited_text": "x", "document_index": 0}
+    sent = [
+        *(START, opened({"type": "redacted_thinking", "data": "c2ln"}), closed()),
+        *(opened({"type": "text", "text": ""}, 1), grown(1, type="text_delta", text="So.")),
+        *(
+            grown(1, type="citations_delta", citation=cited),
+            grown(1, type="citations_delta", citation=cited),
+            closed(1),
+        ),
+        *({**ended(output_tokens=3), "context_management": {"applied_edits": []}}, STOP),
+    ]
+    message = il.fold(decode_stream(*sent))
+    sealed, text = message.content or ()
+    assert sealed == il.ThinkingBlock(thinking="", thinking_signature="c2ln", redacted=True)
+    assert isinstance(text, il.TextBlock)
+    assert ["x", "x"] == [citation.cited_text for citation in text.citations or ()]
+    assert wire.encode_response(message).body["context_management"] == {"applied_edits": []}
+
+
+def test_an_answer_that_is_whole_although_a_stream_was_asked_for_is_read() -> None:
+    """
+    In one frame: the message of the wire.
+    """
+    answer = {**START["message"], "content": [{"type": "text", "text": "So."}], "stop_reason": "end_turn"}
+    message = il.fold(decode_stream(answer))
+    assert (message.text, message.stop_reason) == ("So.", "stop")
+
+
+def test_an_error_without_a_kind_of_event_is_an_error() -> None:
+    """
+    Only its `error` marks it; as an answer it is raised.
+    """
+    error = {"error": {"type": "overloaded_error", "message": "Overloaded"}}
+    decoder = wire.StreamDecoder()
+    (frame,) = wire.framing().feed(b"data: " + json.dumps(error).encode() + b"\n\n")
+    *_, last = [*decoder.feed(frame), *decoder.close()]
+    assert isinstance(last, Error) and "Overloaded" in (last.error.error_message or "")
+    with pytest.raises(il.Overloaded):
+        wire.decode_response({"type": "error", **error})
+
+
+def written(*events: Any) -> list[dict[str, Any]]:
+    """The events of the wire for ours."""
+    encoder = wire.StreamEncoder()
+    body = b"".join(map(encoder.feed, events)) + encoder.close()
+    return [json.loads(frame.data) for frame in wire.framing().feed(body)]
+
+
+def test_what_no_delta_carries_is_written_before_the_end_of_a_block() -> None:
+    """
+    Citations one by one, the signature, and other fields of the block.
+    """
+    cited = {"type": "char_location", "cited_text": "x", "document_index": 0}
+    blocks = [
+        {"type": "thinking", "thinking": "Hm", "signature": "c2ln"},
+        {"type": "thinking", "thinking": "", "signature": "c2ln"},
+        {"type": "redacted_thinking", "data": "c2VhbGVk"},
+        {"type": "text", "text": "So.", "citations": [cited, cited]},
+        {"type": "text", "text": "On.", "new": 1},
+    ]
+    message = wire.decode_response({**START["message"], "content": blocks, "stop_reason": "end_turn"})
+    events = written(*unfold(message))
+    assert [(e["index"], e.get("content_block") or e.get("delta")) for e in events if "index" in e] == [
+        (0, {"type": "thinking", "thinking": "", "signature": ""}),
+        (0, {"type": "thinking_delta", "thinking": "Hm"}),
+        (0, {"type": "signature_delta", "signature": "c2ln"}),
+        (0, None),
+        (1, {"type": "thinking", "thinking": "", "signature": ""}),
+        (1, {"type": "signature_delta", "signature": "c2ln"}),
+        (1, None),
+        (2, {"type": "redacted_thinking", "data": "c2VhbGVk"}),
+        (2, None),
+        (3, {"type": "text", "text": ""}),
+        (3, {"type": "text_delta", "text": "So."}),
+        (3, {"type": "citations_delta", "citation": cited}),
+        (3, {"type": "citations_delta", "citation": cited}),
+        (3, None),
+        (4, {"type": "text", "text": ""}),
+        (4, {"type": "text_delta", "text": "On."}),
+        (4, {"type": "block_delta", "new": 1}),
+        (4, None),
+    ]
+
+
+def test_blocks_that_the_wire_does_not_have_leave_no_gap() -> None:
+    """
+    Those that come whole, and those that turn out to be of another kind.
+    """
+    sound = il.AudioBlock(data="AAAA", mime_type="audio/wav")
+    own = il.OpaqueBlock(dialect=API, value={"type": "new", "a": 1})
+    begun = [Start(il.AssistantMessage(content=())), BlockStart(0), BlockEnd(0, sound)]
+    events = written(
+        *(*begun, TextStart(1), TextDelta(1, "a"), BlockEnd(1, own), TextStart(2), BlockEnd(2, sound)),
+        *(BlockStart(3), BlockEnd(3, own), Done("stop", il.AssistantMessage(content=(), stop_reason="stop"))),
+    )
+    assert [(e["type"].removeprefix("content_block_"), e["index"]) for e in events if "index" in e] == [
+        *(("start", 0), ("delta", 0), ("stop", 0), ("start", 1), ("stop", 1)),
+        *(("start", 2), ("stop", 2)),
+        *(("start", 3), ("stop", 3)),
+    ]
+
+
+def test_an_error_in_aws_frames_is_an_error_event() -> None:
+    """
+    Named by its frame; a frame that is no JSON is refused after what came before it.
+    """
+    invoke = il.dialect("bedrock-invoke-anthropic")
+    error = write_aws("throttlingException", b'{"message":"Slow down"}', message_type="exception")
+    (frame,) = invoke.framing().feed(error)
+    assert json.loads(frame.data) == {
+        "type": "error",
+        "error": {"type": "throttlingException", "message": "Slow down"},
+    }
+    framing = invoke.framing()
+    good = write_aws("chunk", jsontext.write({"bytes": base64.b64encode(b"{}").decode()}))
+    assert [frame.data for frame in framing.feed(good + write_aws("chunk", b"["))] == [b"{}"]
+    with pytest.raises(il.BadWire, match="AWS frame without a chunk"):
+        framing.feed(good)
+    with pytest.raises(il.BadWire, match="AWS frame without a chunk"):
+        invoke.framing().feed(write_aws("chunk", b"["))
