@@ -736,3 +736,44 @@ def test_a_row_with_a_role_of_no_wire_is_read_as_a_row() -> None:
     row = {"messages": [{"role": "narrator", "content": "Once"}, {"role": "assistant", "content": "Yes"}]}
     assert il.detect(row) is None
     assert il.check(row, target="openai-finetune") == il.check(row, "openai-finetune", "openai-finetune")
+
+
+# --- our own JSON and session lines ----------------------------------------------------------------------------------
+
+MORE = [
+    USER,
+    {"role": "user", "content": [{"type": "document", "text": "x"}]},
+    {"role": "system", "content": "later"},
+    {"role": "narrator", "content": "x"},
+]
+
+
+@pytest.mark.parametrize(
+    ("data", "dialect"),
+    [
+        (MORE, "transcript"),
+        ({"messages": MORE}, "interlingua"),
+        ({"entries": [{"message": message} for message in MORE]}, "interlingua"),
+    ],
+)
+def test_our_messages_may_have_more_than_those_of_clawtools(data: Any, dialect: str) -> None:
+    """
+    Documents, later instructions, an application's own roles.
+    """
+    assert il.check(data, dialect) == ()
+
+
+@pytest.mark.parametrize("entry", [5, {"message": 5}, {}])
+def test_an_entry_without_a_message_is_found_by_its_path(entry: Any) -> None:
+    (finding,) = il.check({"entries": [entry]}, "interlingua")
+    assert (finding.path, finding.severity) == ("$.entries[0].message", "error")
+
+
+def test_a_line_is_a_message_itself_unless_it_is_an_entry_with_one() -> None:
+    """
+    A field `message` of another kind of line is its own business.
+    """
+    result = {"role": "tool", "tool_call_id": "c1", "content": "x"}
+    for line, path in (({**result, "message": USER}, "$[1]"), ({"type": "message", "message": result}, "$[1].message")):
+        found = [finding.path for finding in il.check([USER, line], "openclaw") if "`tool`" in finding.message]
+        assert found == [path]
