@@ -80,7 +80,7 @@ async def test_an_abort_after_the_last_answer_changes_nothing() -> None:
 async def test_a_signal_from_outside_stops_the_run_and_is_not_fired_by_it() -> None:
     """`signal=` stops it; `agent.abort` stops this run alone."""
     signal = Abort()
-    agent = agent_of(Step(text=("a", "b"), delay=0.02), Step(text=("a", "b"), delay=0.02))
+    agent = agent_of(Step(text=("a", "b"), delay=60), Step(text=("a", "b"), delay=60))
     running = asyncio.ensure_future(agent.prompt("go", signal=signal))
     await asyncio.sleep(0.01)
     agent.abort()
@@ -164,7 +164,7 @@ async def test_cancelling_the_task_stops_tools_and_keeps_their_results() -> None
 
 async def test_a_run_in_a_timeout_ends_in_time() -> None:
     """`asyncio.timeout` stops a run as a cancellation does."""
-    agent = agent_of(Step(text=("x",) * 10_000, delay=0.01))
+    agent = agent_of(Step(text=("x",) * 10_000, delay=60))
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
             await agent.prompt("go")

@@ -332,7 +332,8 @@ async def test_the_agent_is_idle_when_the_end_was_heard() -> None:
 
 async def test_an_agent_runs_one_prompt_at_a_time() -> None:
     """A second prompt, a continuation, a reset and an iterator are refused while one runs, and do no harm."""
-    agent = agent_of(Step(text=("a", "b", "c"), delay=0.01))
+    agent, release = agent_of(Step(text=("a", "b", "c"))), asyncio.Event()
+    agent.subscribe(lambda _: release.wait())
     running = asyncio.ensure_future(agent.prompt("go"))
     await asyncio.sleep(0.005)
     for attempt in (agent.prompt("no"), agent.continue_(), anext(agent.run("no"))):
@@ -340,6 +341,7 @@ async def test_an_agent_runs_one_prompt_at_a_time() -> None:
             await attempt
     with pytest.raises(il.InterlinguaError, match="cannot reset"):
         agent.reset()
+    release.set()
     assert "abc" == (await running).text
     agent.reset()
     assert [] == agent.messages

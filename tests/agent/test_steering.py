@@ -156,7 +156,7 @@ async def test_steering_while_the_last_answer_streams_is_answered_in_the_same_ru
 
 async def test_case_103_after_an_abort_nothing_runs_and_queued_input_is_given_back() -> None:
     """Both queues are as they were; whoever queued gets their words back."""
-    agent = agent_of(Step(text=("a", "b", "c"), delay=0.02), "never said by itself")
+    agent = agent_of(Step(text=("a", "b", "c"), delay=60), "never said by itself")
     running = asyncio.ensure_future(agent.prompt("go"))
     await asyncio.sleep(0.03)
     agent.steer("steering")

@@ -296,6 +296,8 @@ async def test_b3_events_are_numbered_and_replayed(published: Published) -> None
     canvas = await published.create()
     url = f"{published._base}/canvas/{canvas}/sse"
 
+    connected = asyncio.Event()
+
     async def read(count: int, since: str | None = None) -> list[dict[str, str]]:
         headers = {"Last-Event-ID": since} if since else {}
         found: list[dict[str, str]] = []
@@ -309,17 +311,19 @@ async def test_b3_events_are_numbered_and_replayed(published: Published) -> None
                 elif fields:
                     found.append(fields)
                     fields = {}
+                    connected.set()
                 if len(found) == count:
                     return found
         return found
 
     first = asyncio.ensure_future(read(2))
-    await asyncio.sleep(0.2)
+    await connected.wait()
     await published.commit(canvas, "a", HELLO)
     events = await asyncio.wait_for(first, 10)
     assert "message_committed" == events[1]["event"] and "a" == json.loads(events[1]["data"])["data"]["id"]
+    connected.clear()
     second = asyncio.ensure_future(read(2, events[1]["id"]))
-    await asyncio.sleep(0.2)
+    await connected.wait()
     await published.update(
         canvas, "a", {"id": "a", "message": {"role": "user", "content": "Hi"}, "meta": {"timestamp": 1.5}}
     )

@@ -30,7 +30,7 @@ async def events_of(stream: Stream) -> list[il.events.StreamEvent]:
     return [event async for event in stream]
 
 
-async def until(holds: Callable[[], bool], seconds: float = 5.0) -> None:
+async def until(holds: Callable[[], bool], seconds: float = 60) -> None:
     """Waits for something that is about to happen."""
     async with asyncio.timeout(seconds):
         while not holds():

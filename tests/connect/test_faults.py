@@ -276,7 +276,7 @@ def _runs_through(text: str, received: str) -> bool:
     return all(letter in letters for letter in text)
 
 
-async def settled(condition: Callable[[], bool], seconds: float = 5.0) -> bool:
+async def settled(condition: Callable[[], bool], seconds: float = 60) -> bool:
     until = time.monotonic() + seconds
     while not condition() and time.monotonic() < until:
         await asyncio.sleep(0.01)

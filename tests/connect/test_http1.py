@@ -247,7 +247,7 @@ async def test_a_closed_reply_ends_a_pending_read_and_its_connection() -> None:
         await asyncio.sleep(0)
         reply.close()
         with pytest.raises(il.TransportError):
-            await asyncio.wait_for(reading, 5)
+            await asyncio.wait_for(reading, 60)
         assert (200, b"ok") == await asked(raw, transport)
 
 

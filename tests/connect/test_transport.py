@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import interlingua as il
-from connect.talking import API, KEY, QUICK, ask, events_of, options
+from connect.talking import API, KEY, QUICK, ask, events_of, options, until
 from interlingua.connect.auth.credentials import HIDDEN
 from interlingua.connect.client import Client
 from interlingua.connect.transport import HttpTransport
@@ -159,8 +159,7 @@ async def test_a_transport_can_be_closed_and_used_again(server: Server) -> None:
     assert "Hello" == await _text(server, client=client)
     await transport.aclose()
     await transport.aclose()
-    await asyncio.sleep(0.05)
-    assert 0 == server.open_connections
+    await until(lambda: server.open_connections == 0)
     assert "Hello" == await _text(server, client=client)
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import ssl
-import time
 
 import aiohttp
 import pytest
@@ -87,9 +86,8 @@ async def test_leaving_is_seen_through_the_proxy() -> None:
     with Server() as server, ProxyServer() as proxy:
         server.answer("slow", fault=Stall(after_events=1))
         response = await ask(server, API, proxy=proxy.url, timeout=aiohttp.ClientTimeout(sock_read=0.1))
-        left = time.monotonic()
-        gone = await server.disconnected()
-    assert ("SocketTimeoutError", True) == (response.failure, gone.time - left < 2)
+        await server.disconnected(timeout=60)
+    assert "SocketTimeoutError" == response.failure
 
 
 async def test_what_is_no_http_is_dropped() -> None:

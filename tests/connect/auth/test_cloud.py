@@ -226,16 +226,22 @@ async def test_credentials_that_renew_themselves_are_asked_once_per_lifetime(
 async def test_the_chain_runs_beside_the_event_loop(tmp_path: Path) -> None:
     """While a slow program gives the keys, other tasks go on."""
     (tmp_path / ".aws").mkdir()
-    program = tmp_path / "slow.py"
-    program.write_text('import time; time.sleep(0.5); print(\'{"Version":1,"AccessKeyId":"A","SecretAccessKey":"S"}\')')
+    program, begun, released = tmp_path / "slow.py", tmp_path / "begun", tmp_path / "released"
+    program.write_text(f"""
+import pathlib, time
+pathlib.Path({str(begun)!r}).touch()
+end = time.monotonic() + 60
+while not pathlib.Path({str(released)!r}).exists() and time.monotonic() < end:
+    time.sleep(0.01)
+if time.monotonic() < end:
+    print('{{"Version":1,"AccessKeyId":"A","SecretAccessKey":"S"}}')
+""")
     (tmp_path / ".aws/config").write_text(f"[default]\ncredential_process = {sys.executable} {program}\n")
     asking = asyncio.create_task(aws_credentials())
-    ticks = 0
-    while not asking.done():
+    while not begun.exists():
         await asyncio.sleep(0.01)
-        ticks += 1
-    assert "A" == asking.result().access_key
-    assert ticks > 5
+    released.touch()
+    assert "A" == (await asking).access_key
 
 
 async def test_no_aws_credentials_is_one_clear_error() -> None:
