@@ -14,6 +14,7 @@ from interlingua.dialects.registry import register, unregister
 from interlingua.values.messages import (
     AssistantMessage,
     CacheMarker,
+    Citation,
     OpaqueBlock,
     SystemMessage,
     TextBlock,
@@ -162,6 +163,24 @@ def test_claude_continues_no_answer_while_it_thinks() -> None:
     assert il.adapt(source, CLAUDE).request.context.messages[-1].role == "assistant"
     thinking = replace(source, options=replace(source.options, reasoning=Reasoning(budget=2048)))
     assert il.adapt(thinking, CLAUDE).request.context.messages[-1].role == "user"
+
+
+def test_the_beginning_of_an_answer_ends_without_blanks_for_claude() -> None:
+    """Anthropic refuses trailing whitespace there."""
+    begun = AssistantMessage(content="It is \n", api=CLAUDE.api, model=CLAUDE.id)
+    adapted = il.adapt(request(HI, begun, max_tokens=99), CLAUDE)
+    assert adapted.request.context.messages[-1].text == "It is"
+    assert [(loss.path, loss.what) for loss in adapted.losses] == [("$.messages[1].content.text", "text")]
+    assert il.adapt(request(HI, replace(begun, content="It is"), max_tokens=99), CLAUDE).losses == ()
+    assert il.adapt(request(HI, begun, HI, max_tokens=99), CLAUDE).losses == ()
+
+
+def test_the_beginning_of_an_answer_is_marked_for_mistral() -> None:
+    """With `prefix`, beside what the message has already."""
+    mistral = ModelDescriptor(id="mistral-large", api="openai-completions")
+    begun = AssistantMessage(content="It is", extra={mistral.api: {"x": 1}, "other": {"y": 2}})
+    sent = il.adapt(request(HI, begun), mistral).request.context.messages[-1]
+    assert sent.extra == {mistral.api: {"x": 1, "prefix": True}, "other": {"y": 2}}
 
 
 def test_tools_get_no_marker_beside_one_of_the_caller_on_the_system_text() -> None:
@@ -356,12 +375,14 @@ def marked(**fields: Any) -> Request:
         marked(cache=CacheMarker()),
         marked(text_signature="c2ln"),
         marked(refusal=True),
+        marked(citations=(Citation(cited_text="x"),)),
         marked(extra={CHAT.api: {"x": 1}}),
         spoiled(UserMessage(content=(ThinkingBlock(thinking="Hm."),))),  # type: ignore[arg-type]
         spoiled(UserMessage(content="word " * 100)),
         replace(PLAIN, extra={GPT.api: {"previous_response_id": "r"}}),
         replace(PLAIN, model=ModelDescriptor(id="other", api=CHAT.api)),
         replace(PLAIN, options=Options(temperature=0.5, max_tokens=10**30)),
+        replace(PLAIN, options=Options(cache_retention="short")),
     ],
 )
 def test_what_is_remembered_of_plain_requests_holds_for_no_others(target: ModelDescriptor, source: Request) -> None:

@@ -497,6 +497,7 @@ UNSAID: dict[str, tuple[il.Options, dict[str, Any], list[tuple[str, str]]]] = {
         },
         [],
     ),
+    "metadata of this wire": (il.Options(metadata={"user_id": "u"}), {"metadata": {"user_id": "u"}}, []),
     "metadata of others": (
         il.Options(metadata={"user_id": "u", "trace": "t"}),
         {"metadata": {"user_id": "u"}},
@@ -529,6 +530,10 @@ def test_options_that_the_wire_cannot_express_are_reported(name: str) -> None:
         ({"tool_choice": {"type": "tool"}}, il.Options()),
         ({"tool_choice": {"type": "none"}}, il.Options(tool_choice="none")),
         ({"tool_choice": "auto"}, il.Options()),
+        (
+            {"output_format": {"type": "json_schema", "schema": {"type": "object"}}},
+            il.Options(output_schema=OutputSchema(schema={"type": "object"}, extra={API: {"field": "output_format"}})),
+        ),
     ],
 )
 def test_options_that_are_spelled_otherwise_come_back(fields: dict[str, Any], options: il.Options) -> None:
@@ -559,6 +564,12 @@ BLOCK_LOSSES: dict[str, tuple[Any, list[Any], list[tuple[str, str]]]] = {
         [{"type": "redacted_thinking", "data": "c2ln"}],
         [("$.messages[0].content[0].thinking", "thinking")],
     ),
+    "redacted thinking": (
+        il.ThinkingBlock(thinking="", thinking_signature="c2ln", redacted=True),
+        [{"type": "redacted_thinking", "data": "c2ln"}],
+        [],
+    ),
+    "unsigned thinking": (il.ThinkingBlock(thinking="Hm"), [{"type": "thinking", "thinking": "Hm"}], []),
     "redacted thinking without its payload": (
         il.ThinkingBlock(thinking="", redacted=True),
         [],
@@ -642,6 +653,33 @@ def test_redacted_thinking_citations_and_unknown_deltas_are_read() -> None:
     assert wire.encode_response(message).body["context_management"] == {"applied_edits": []}
 
 
+def test_a_delta_without_a_start_opens_its_block() -> None:
+    """
+    The kind of the delta says which.
+    """
+    message = il.fold(
+        decode_stream(
+            *(START, grown(type="thinking_delta", thinking="Hm"), closed()),
+            *(grown(1, type="text_delta", text="So."), closed(1), ended(), STOP),
+        )
+    )
+    assert message.content == (il.ThinkingBlock(thinking="Hm"), il.TextBlock(text="So."))
+
+
+def test_a_result_has_the_name_of_its_call_and_its_failure() -> None:
+    """
+    Names are those of earlier calls.
+    """
+    call = {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "add", "input": {}}]}
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": [{"type": "text", "text": "x"}], "is_error": True}
+    body = {"messages": [call, {"role": "user", "content": [result]}]}
+    request = wire.decode_request(body)
+    found = request.context.messages[1]
+    assert isinstance(found, il.ToolResultMessage)
+    assert (found.tool_name, found.is_error, found.text) == ("add", True, "x")
+    assert wire.encode_request(request).body == body
+
+
 def test_an_answer_that_is_whole_although_a_stream_was_asked_for_is_read() -> None:
     """
     In one frame: the message of the wire.
@@ -682,6 +720,7 @@ def test_what_no_delta_carries_is_written_before_the_end_of_a_block() -> None:
         {"type": "redacted_thinking", "data": "c2VhbGVk"},
         {"type": "text", "text": "So.", "citations": [cited, cited]},
         {"type": "text", "text": "On.", "new": 1},
+        {"type": "tool_use", "id": "t1", "name": "add", "input": {"n": 1}},
     ]
     message = wire.decode_response({**START["message"], "content": blocks, "stop_reason": "end_turn"})
     events = written(*unfold(message))
@@ -704,7 +743,11 @@ def test_what_no_delta_carries_is_written_before_the_end_of_a_block() -> None:
         (4, {"type": "text_delta", "text": "On."}),
         (4, {"type": "block_delta", "new": 1}),
         (4, None),
+        (5, {"type": "tool_use", "id": "t1", "name": "add", "input": {}}),
+        (5, {"type": "input_json_delta", "partial_json": '{"n":1}'}),
+        (5, None),
     ]
+    assert events[-2]["delta"] == {"stop_reason": "end_turn", "stop_sequence": None}
 
 
 def test_blocks_that_the_wire_does_not_have_leave_no_gap() -> None:
