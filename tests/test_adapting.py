@@ -229,6 +229,12 @@ def test_a_block_that_a_role_cannot_have_is_dropped() -> None:
     ]
 
 
+def test_a_message_of_which_nothing_is_left_is_dropped() -> None:
+    adapted = il.adapt(request(HI, AssistantMessage(content=" "), HI, max_tokens=99), CLAUDE)
+    assert [message.text for message in adapted.request.context.messages] == ["Hello", "Hello"]
+    assert ("$.messages[1]", "message", "dropped") in {(x.path, x.what, x.severity) for x in adapted.losses}
+
+
 def test_a_result_gets_the_id_and_the_name_of_its_call() -> None:
     call = ToolCall(id="c1", name="look", arguments={}, extra={GPT.api: {"id": "item"}})
     answer = AssistantMessage(content=(call,), api=GPT.api, model=GPT.id)

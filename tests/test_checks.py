@@ -589,7 +589,9 @@ def test_entries_that_nothing_leads_to_are_found() -> None:
         {"id": "e", "parentId": None, "role": "user", "content": "a beginning"},
     ]
     data = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
-    found = [(finding.path, finding.message) for finding in il.check(data) if finding.message.startswith("parent: ")]
+    findings = [finding for finding in il.check(data) if finding.message.startswith("parent: ")]
+    assert {"error"} == {finding.severity for finding in findings}
+    found = [(finding.path, finding.message) for finding in findings]
     circle = "parent: the ancestors go round in a circle"
     assert found == [
         ("$.entries[0].parentId", circle),
@@ -726,6 +728,8 @@ def test_a_row_for_a_trainer_may_be_any_value() -> None:
     assert expected
     assert il.check(conversation, target="openai-finetune") == expected
     assert il.check([entry.message for entry in conversation.entries], target="openai-finetune") == expected
+    assert il.check(conversation.request(), target="openai-finetune") == expected
+    assert il.check(conversation.request().context, target="openai-finetune") == expected
 
 
 def test_a_row_that_cannot_be_read_has_one_finding_for_a_trainer() -> None:
