@@ -6,15 +6,12 @@ What is shown is CPU time of a turn (question, answer, one tool call, next quest
 the column names; the last column compares the last turns with the tenth.
 """
 
-import json
 import statistics
-import subprocess
 import sys
 from contextlib import ExitStack
-from typing import Any
 
 import participants
-from participants import HERE, OURS, Participant
+from participants import HERE, OURS, Participant, Worker
 
 PYDANTIC = next(peer for peer in participants.PEERS if peer.name == "pydantic-ai")
 LANGCHAIN = Participant("langchain", "", "import langchain.agents")
@@ -29,33 +26,6 @@ ROWS = {
 RESULTS = HERE / "results" / "agent.md"
 
 
-class Worker:
-    """A participant's process."""
-
-    def __init__(self, one: Participant) -> None:
-        self._process = subprocess.Popen(
-            [one.python, HERE / "agent_turns.py"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=participants.environment(),
-        )
-
-    def turns(self, row: str, count: int) -> list[float]:
-        """CPU seconds of each turn of one run."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        print(json.dumps({"row": row, "turns": count}), file=self._process.stdin, flush=True)
-        answer = self._process.stdout.readline()
-        if not answer:
-            raise SystemExit(f"{row} broke: see above")
-        taken: list[float] = json.loads(answer)
-        return taken
-
-    def close(self) -> None:
-        self._process.communicate()
-
-
 def around(taken: list[float], turn: int) -> float:
     """The median of the turns near one, in microseconds."""
     wide = max(5, turn // 20)
@@ -67,17 +37,17 @@ def measure(turns: int, rounds: int, columns: list[int]) -> dict[str, list[float
     for peer in (PYDANTIC, LANGCHAIN):
         participants.prepare(peer)
     with ExitStack() as stack:
-        workers: dict[str, Any] = {}
+        workers: dict[str, Worker] = {}
         for one in (OURS, PYDANTIC, LANGCHAIN):
-            workers[one.name] = Worker(one)
+            workers[one.name] = Worker(one.python, "agent_turns.py")
             stack.callback(workers[one.name].close)
         for one, row in ROWS.values():
-            workers[one.name].turns(row, 20)
+            workers[one.name].do(row=row, turns=20)
         for turn in range(rounds):
             order = list(ROWS.items())
             for name, (one, row) in order[turn % len(order) :] + order[: turn % len(order)]:
                 print(f"round {turn + 1} of {rounds}: {name}", file=sys.stderr, flush=True)
-                taken = workers[one.name].turns(row, turns)
+                taken = workers[one.name].do(row=row, turns=turns)
                 found[name].append([around(taken, at) for at in columns])
     return {name: [statistics.median(column) for column in zip(*got, strict=True)] for name, got in found.items()}
 

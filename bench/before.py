@@ -12,7 +12,6 @@ the median over all cells is above 1.02.
 
 import argparse
 import contextlib
-import json
 import os
 import statistics
 import subprocess
@@ -20,46 +19,15 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import connectors
-import participants
 from conversation import CASES, WIRES
-from participants import HERE, OURS
+from participants import HERE, OURS, Worker
 
 ROOT = HERE.parent
 SLOWER = 1.10
 NOISE = 1.02
-
-
-class Worker:
-    """A process that runs one of our benchmark modules on one tree."""
-
-    def __init__(self, tree: Path, *module: str) -> None:
-        environment = participants.environment() | {"PYTHONPATH": str(tree / "src")}
-        self._process = subprocess.Popen(
-            [sys.executable, *module],
-            cwd=HERE,
-            env={name: value for name, value in environment.items() if "proxy" not in name.lower()},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def do(self, **task: Any) -> dict[str, float]:
-        assert self._process.stdin and self._process.stdout
-        self._process.stdin.write(json.dumps(task) + "\n")
-        self._process.stdin.flush()
-        answer = self._process.stdout.readline()
-        if not answer:
-            raise RuntimeError(f"a process ended at {task}; its error is above")
-        found: dict[str, float] = json.loads(answer)
-        return found
-
-    def close(self) -> None:
-        assert self._process.stdin
-        self._process.stdin.close()
-        self._process.wait()
 
 
 class Cell(NamedTuple):
@@ -84,8 +52,8 @@ def checked_out(commit: str) -> Iterator[Path]:
 
 def cells(trees: tuple[Path, Path], wires: tuple[str, ...], seconds: float, stack: contextlib.ExitStack) -> list[Cell]:
     """All comparisons of these wires."""
-    codecs = [Worker(tree, "-m", OURS.module) for tree in trees]
-    callers = [Worker(tree, "calls.py") for tree in trees]
+    codecs = [Worker(sys.executable, "-m", OURS.module, source=tree / "src") for tree in trees]
+    callers = [Worker(sys.executable, "calls.py", source=tree / "src") for tree in trees]
     for worker in (*codecs, *callers):
         stack.callback(worker.close)
     url = stack.enter_context(connectors.server())

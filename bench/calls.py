@@ -39,6 +39,7 @@ APIS = {
     "ollama": "ollama-chat",
 }
 ASKED = [{"role": "user", "content": "hi"}]
+_WAITING = 4  # wall time of a measurement for each second of its CPU time: slow streams mostly wait
 
 LOOP = asyncio.new_event_loop()
 
@@ -350,12 +351,17 @@ def litellm(wire: str, url: str) -> Call:
 # --- measuring -------------------------------------------------------------------------------------------------------
 
 
-def measured(call: Call, seconds: float, known: dict[Call, float]) -> dict[str, float]:
-    """CPU seconds of one call (all threads), the seconds until its first event, and how many events it had."""
+def measured(call: Call, seconds: float, known: dict[Call, tuple[float, float]]) -> dict[str, float]:
+    """CPU seconds of one call (all threads), the seconds until its first event, and how many events it had.
+
+    It calls as often as fits in `seconds` of CPU time and `_WAITING` times that of wall time, but at least once.
+    """
     if call not in known:
         call()
-        known[call] = _spent(call, 2)["cpu"]
-    return _spent(call, max(2, min(200, round(seconds / known[call]))))
+        began = time.perf_counter()
+        known[call] = _spent(call, 1)["cpu"], time.perf_counter() - began
+    cpu, wall = known[call]
+    return _spent(call, max(1, min(200, round(seconds / cpu), round(_WAITING * seconds / wall))))
 
 
 def _spent(call: Call, times: int) -> dict[str, float]:
@@ -389,7 +395,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a library prints is no answer
     calls: dict[tuple[str, str, str], Call] = {}
-    known: dict[Call, float] = {}
+    known: dict[Call, tuple[float, float]] = {}
     for line in sys.stdin:
         task = json.loads(line)
         key = task["row"], task["wire"], task["url"]

@@ -1,7 +1,7 @@
 """A streamed call through a connector, beside the vendors' packages, pydantic-ai and LiteLLM, over one local server.
 
-python bench/connectors.py                    everything; about ten minutes
-python bench/connectors.py --quick            fewer rounds
+python bench/connectors.py                    everything; about seven minutes
+python bench/connectors.py --quick            fewer and shorter rounds; about two minutes
 python bench/connectors.py --only gemini      one wire (may be given more than once)
 python bench/connectors.py --write            no measuring: the tables again from the last results
 
@@ -19,17 +19,18 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import participants
 from conversation import chunks
-from participants import HERE, OURS, PEERS, Participant
-from report import TITLES, number, table
+from participants import HERE, OURS, PEERS, Participant, Worker
+from report import TITLES, number, show_progress, table
 
 RESULTS = HERE / "results" / "connectors.json"
 TABLES = HERE / "results" / "connectors.md"
 AIM = 5  # times less CPU than the best peer
-MANY = 50  # calls, after which memory is looked at
+MANY = 50  # calls of 200 pieces, after which memory is looked at
 CASES = {  # what it is called -> the answer, and whether one event comes at a time
     "2,000 pieces": "text2k",
     "200 pieces": "text200",
@@ -76,40 +77,9 @@ ROWS = (
     ALONE,
 )
 OWN = ROWS[:2]
+CLOSE = (*OWN, FLOOR, ALONE)  # compared within a few per cent, so measured longer than the peers
 # What a call of ours may cost in the CPU of the floor, or of aiohttp alone, and who is beside it in a row of ratios.
 LIMITS = {"one at a time": (FLOOR, 1.1), "short answer": (ALONE, 2.5)}
-
-
-class Caller:
-    """A participant's process, which makes the calls it is told."""
-
-    def __init__(self, of: Participant) -> None:
-        self._of = of
-        self._process = subprocess.Popen(
-            [of.python, "calls.py"],
-            cwd=HERE,
-            env={name: value for name, value in participants.environment().items() if "proxy" not in name.lower()},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-
-    def do(self, **task: Any) -> dict[str, float]:
-        assert self._process.stdin and self._process.stdout
-        self._process.stdin.write(json.dumps(task) + "\n")
-        self._process.stdin.flush()
-        answer = self._process.stdout.readline()
-        if not answer:
-            again = f"echo '{json.dumps(task)}' | {self._of.python} calls.py"
-            raise RuntimeError(f"{self._of.name} failed; to see why, beside a running replay.py: {again}")
-        found: dict[str, float] = json.loads(answer)
-        return found
-
-    def close(self) -> None:
-        assert self._process.stdin
-        self._process.stdin.close()
-        self._process.wait()
 
 
 @contextlib.contextmanager
@@ -130,7 +100,7 @@ def measure(wires: tuple[str, ...], rounds: int, seconds: float) -> dict[str, An
             participants.prepare(of)
     with contextlib.ExitStack() as stack:
         url = stack.enter_context(server())
-        callers = {name: Caller(of) for name, of in owners.items()}
+        callers = {name: Worker(of.python, "calls.py") for name, of in owners.items()}
         for caller in callers.values():
             stack.callback(caller.close)
         found = {wire: {case: _cell(callers, url, wire, case, rounds, seconds) for case in CASES} for wire in wires}
@@ -150,17 +120,17 @@ def _about(owners: dict[str, Participant], rounds: int) -> dict[str, Any]:
 
 
 def _cell(
-    callers: dict[str, Caller], url: str, wire: str, case: str, rounds: int, seconds: float
+    callers: dict[str, Worker], url: str, wire: str, case: str, rounds: int, seconds: float
 ) -> dict[str, dict[str, float]]:
     """Medians over rounds in which the participants take turns, in an order that changes."""
     rows = [row for row in ROWS if wire in row.wires]
     events = len(chunks(wire, CASES[case].removesuffix(".slowly")))
     answers: dict[str, list[dict[str, float]]] = {row.label: [] for row in rows}
     for turn in range(rounds):
-        _say(f"{wire}, {case}, round {turn + 1} of {rounds}")
+        show_progress(f"{wire}, {case}, round {turn + 1} of {rounds}")
         for row in rows[turn % len(rows) :] + rows[: turn % len(rows)]:
             task = {"row": row.function, "wire": wire, "url": f"{url}/{wire}/{CASES[case]}", "memory": 0}
-            answer = callers[row.of.name].do(**task, seconds=seconds)
+            answer = callers[row.of.name].do(**task, seconds=seconds if row in CLOSE else seconds / 2)
             if row is not ALONE and answer["seen"] < 0.9 * events - 8:
                 raise RuntimeError(f"{row.label} saw {answer['seen']} of {events} events of {wire}, {case}")
             answers[row.label].append(answer)
@@ -171,20 +141,19 @@ def _cell(
 
 
 def _memory(url: str, wire: str) -> dict[str, dict[str, float]]:
-    """Megabytes in a fresh process, after one call and after many."""
-    found = {}
-    for row in (row for row in ROWS if wire in row.wires):
-        _say(f"{wire}, memory of {row.label}")
-        caller = Caller(row.of)
-        task = {"row": row.function, "wire": wire, "url": f"{url}/{wire}/text2k", "memory": MANY}
-        found[row.label] = caller.do(**task, seconds=0)
-        caller.close()
-    return found
+    """Megabytes in a fresh process, after one call and after many. No time counts here: the processes run at once."""
+    show_progress(f"{wire}, memory")
 
+    def measured(row: Row) -> dict[str, float]:
+        worker = Worker(row.of.python, "calls.py")
+        task = {"row": row.function, "wire": wire, "url": f"{url}/{wire}/text200", "memory": MANY}
+        found: dict[str, float] = worker.do(**task, seconds=0)
+        worker.close()
+        return found
 
-def _say(progress: str) -> None:
-    if sys.stderr.isatty():
-        print(f"\r\033[K{progress}", end="", file=sys.stderr, flush=True)
+    rows = [row for row in ROWS if wire in row.wires]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return {row.label: found for row, found in zip(rows, pool.map(measured, rows), strict=True)}
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------
@@ -196,8 +165,9 @@ def tables(results: dict[str, Any]) -> str:
     parts = [_verdict(results), _overhead(results)]
     parts += [f"**{TITLES[wire]}**\n\n{_wire(results, wire)}" for wire in results["calls"]]
     parts.append(
-        f"Medians of {about['rounds']} interleaved rounds. {about['date']}, Python {about['python']}, "
-        f"{about['machine']}, load {about['load']:.1f}. Versions: {versions}."
+        f"Medians of {about['rounds']} interleaved rounds; memory in a fresh process, after answers of 200 pieces. "
+        f"{about['date']}, Python {about['python']}, {about['machine']}, load {about['load']:.1f}. "
+        f"Versions: {versions}."
     )
     return "\n\n".join(parts) + "\n"
 
@@ -233,7 +203,7 @@ def _shown(case: str, cell: dict[str, float]) -> str:
 
 def _ratio(cell: dict[str, Any], wire: str, *, raw: bool, ours: Row = OWN[0]) -> float | None:
     """How many times dearer the cheapest peer is; None where there is none."""
-    peers = [row for row in ROWS if wire in row.wires and row not in (*OWN, FLOOR, ALONE) and (row.whole or raw)]
+    peers = [row for row in ROWS if wire in row.wires and row not in CLOSE and (row.whole or raw)]
     if not peers:
         return None
     return min(cell[row.label]["cpu"] for row in peers) / cell[ours.label]["cpu"]
@@ -268,7 +238,7 @@ def _overhead(results: dict[str, Any]) -> str:
 
 
 def _is_first(cell: dict[str, Any], wire: str) -> bool:
-    peers = [row for row in ROWS if wire in row.wires and row not in (*OWN, FLOOR, ALONE)]
+    peers = [row for row in ROWS if wire in row.wires and row not in CLOSE]
     return all(cell[OWN[0].label]["first"] <= cell[row.label]["first"] for row in peers)
 
 
@@ -291,7 +261,7 @@ def main() -> None:
         results = measure(wires, 2 if asked.quick else 5, 0.05 if asked.quick else 0.2)
         RESULTS.parent.mkdir(exist_ok=True)
         RESULTS.write_text(json.dumps(results, indent=1))
-        _say("")
+        show_progress("")
     text = tables(json.loads(RESULTS.read_text()))
     TABLES.write_text(text)
     print(text)

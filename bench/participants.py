@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ from conversation import WIRES
 
 HERE = Path(__file__).parent
 UV = Path(sys.executable).with_name("uv")
+ANSWER_TIMEOUT = 300  # seconds
 
 
 class Participant(NamedTuple):
@@ -118,36 +120,43 @@ def version(participant: Participant) -> str:
 
 
 def environment() -> dict[str, str]:
-    """Of every process that is measured: nothing that would send it to the network or slow it down for no reason."""
-    return os.environ | {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "PYTHONWARNINGS": "ignore"}
+    """The environment of every measured process: no proxy, no download, no warnings."""
+    inherited = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
+    return inherited | {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "PYTHONWARNINGS": "ignore"}
 
 
 class Worker:
-    """A participant's process, which measures what it is told."""
+    """A process that answers tasks, one line of JSON each way. `source` is the `src` folder to import us from.
 
-    def __init__(self, participant: Participant) -> None:
-        self.participant = participant
+    A process that does not answer within `ANSWER_TIMEOUT` seconds is killed, and its task fails.
+    """
+
+    def __init__(self, python: str | Path, *arguments: str, source: Path | None = None) -> None:
+        self._command = [str(python), *arguments]
         self._process = subprocess.Popen(
-            [participant.python, "-m", participant.module],
+            self._command,
             cwd=HERE,
-            env=environment(),
+            env=environment() | ({"PYTHONPATH": str(source)} if source else {}),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
         )
 
-    def measure(self, row: str, wire: str, case: str | None, seconds: float) -> dict[str, Any]:
-        task = {"row": row, "wire": wire, "case": case, "seconds": seconds}
+    def do(self, **task: Any) -> Any:
         assert self._process.stdin and self._process.stdout
-        self._process.stdin.write(json.dumps(task) + "\n")
-        self._process.stdin.flush()
-        answer = self._process.stdout.readline()
+        timer = threading.Timer(ANSWER_TIMEOUT, self._process.kill)
+        timer.start()
+        try:
+            self._process.stdin.write(json.dumps(task) + "\n")
+            self._process.stdin.flush()
+            answer = self._process.stdout.readline()
+        finally:
+            timer.cancel()
         if not answer:
-            again = f"echo '{json.dumps(task)}' | {self.participant.python} -m {self.participant.module}"
-            raise RuntimeError(f"{self.participant.name} failed; to see why, in {HERE.name}/: {again}")
-        found: dict[str, Any] = json.loads(answer)
-        return found
+            again = f"echo '{json.dumps(task)}' | {' '.join(self._command)}"
+            raise RuntimeError(f"no answer within {ANSWER_TIMEOUT} s; to reproduce, in {HERE.name}/: {again}")
+        return json.loads(answer)
 
     def close(self) -> None:
         assert self._process.stdin

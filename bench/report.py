@@ -1,5 +1,6 @@
 """Results as tables, and the targets they are held against."""
 
+import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -200,3 +201,11 @@ def text(results: dict[str, Any]) -> str:
         verdict(results),
     ]
     return "\n\n".join(parts)
+
+
+def show_progress(progress: str) -> None:
+    """Shows progress on standard error: one changing line on a terminal, one line per cell in a log."""
+    if sys.stderr.isatty():
+        print(f"\r\033[K{progress}", end="", file=sys.stderr, flush=True)
+    elif ", round 1 of " in progress:
+        print(progress.split(", round")[0], file=sys.stderr, flush=True)

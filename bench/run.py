@@ -13,7 +13,6 @@ import json
 import os
 import platform
 import statistics
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -72,7 +71,7 @@ class Run:
             participants.prepare(peer)
         with ExitStack() as stack:
             for one in (OURS, *PEERS):
-                self._workers[one.name] = Worker(one)
+                self._workers[one.name] = Worker(one.python, "-m", one.module)
                 stack.callback(self._workers[one.name].close)
             found = {
                 "about": self._about(),
@@ -80,8 +79,8 @@ class Run:
                 "streams": {wire: self._streams(wire) for wire in self._wires if wire in WIRES},
                 "growth": {wire: self._growth(wire) for wire in self._wires if wire in ACCUMULATING},
             }
-        found["imports"] = imports.measure(3 if self._quick else 15, _say)
-        _say("")
+        found["imports"] = imports.measure(3 if self._quick else 15, report.show_progress)
+        report.show_progress("")
         return found
 
     def _about(self) -> dict[str, Any]:
@@ -118,9 +117,9 @@ class Run:
         """The rows of one column: medians over the rounds."""
         measured: dict[str, list[dict[str, Any]]] = {_label(*row): [] for row in rows}
         for turn in range(self._rounds):
-            _say(f"{wire} {case or 'request'}, round {turn + 1} of {self._rounds}")
+            report.show_progress(f"{wire} {case or 'request'}, round {turn + 1} of {self._rounds}")
             for one, row in rows[turn % len(rows) :] + rows[: turn % len(rows)]:
-                answer = self._workers[one.name].measure(row, wire, case, self._seconds)
+                answer = self._workers[one.name].do(row=row, wire=wire, case=case, seconds=self._seconds)
                 measured[_label(one, row)].append(answer)
         return {label: _median(answers) for label, answers in measured.items()}
 
@@ -152,14 +151,6 @@ def _median(answers: list[dict[str, Any]]) -> dict[str, Any]:
         "ratios": [round(ratio, 2) for ratio in ratios],
     }
     return middle | {key: value for key, value in answers[0].items() if key not in ("time", "limit")}
-
-
-def _say(progress: str) -> None:
-    """On a terminal one line that changes; in a log one line for each cell."""
-    if sys.stderr.isatty():
-        print(f"\r\033[K{progress}", end="", file=sys.stderr, flush=True)
-    elif ", round 1 of " in progress:
-        print(progress.split(", round")[0], file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
