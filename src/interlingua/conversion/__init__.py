@@ -1,7 +1,8 @@
 """Conversion between formats: detect, decode, encode, convert, adapt, check, and reading of files."""
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..values.lazy import lazy_names
 
 if TYPE_CHECKING:
     from .converting import convert, decode, encode, split, stands_alone
@@ -21,13 +22,8 @@ _LAZY = {
     "value_of": "detection",
 }
 
-if not TYPE_CHECKING:  # to a type checker every name would be there
-
-    def __getattr__(name: str) -> Any:
-        if name not in _LAZY:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = globals()[name] = getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
-        return found
+if not TYPE_CHECKING:  # for type checkers every name exists
+    __getattr__ = lazy_names(__name__, _LAZY)
 
 
 __all__ = [

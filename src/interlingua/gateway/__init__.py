@@ -1,7 +1,8 @@
 """The gateway: any client format in, any provider out. `interlingua serve` runs it; `Gateway` is the same from code."""
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..values.lazy import lazy_names
 
 if TYPE_CHECKING:
     from .exchange import LOCAL, ClientKey, Exchange, Gate, Observer, Quota, Reservation
@@ -27,13 +28,8 @@ _LAZY = {
     "Target": "settings",
 }
 
-if not TYPE_CHECKING:  # to a type checker every name would be there
-
-    def __getattr__(name: str) -> Any:
-        if name not in _LAZY:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = globals()[name] = getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
-        return found
+if not TYPE_CHECKING:  # for type checkers every name exists
+    __getattr__ = lazy_names(__name__, _LAZY)
 
 
 __all__ = [

@@ -1,8 +1,8 @@
 """Sessions: conversations on disk, as append-only trees."""
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ..values.lazy import lazy_names
 from .store import (
     EntryExists,
     Problem,
@@ -65,12 +65,7 @@ _LAZY = {
 }
 
 if not TYPE_CHECKING:  # for type checkers every name exists
-
-    def __getattr__(name: str) -> Any:
-        if name not in _LAZY:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = globals()[name] = getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
-        return found
+    __getattr__ = lazy_names(__name__, _LAZY)
 
 
 __all__ = [

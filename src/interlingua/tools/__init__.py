@@ -1,7 +1,8 @@
 """Tools: their types, the registry, the core tools, and the policy under which they run."""
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..values.lazy import lazy_names
 
 if TYPE_CHECKING:
     from .calling import ApprovalRequest, call_tool
@@ -107,14 +108,7 @@ _LATER = {
 
 
 if not TYPE_CHECKING:  # for type checkers every name exists
-
-    def __getattr__(name: str) -> Any:
-        module = _LATER.get(name)
-        if module is None:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(f".{module}", __name__), name)
-        globals()[name] = value
-        return value
+    __getattr__ = lazy_names(__name__, _LATER)
 
 
 def __dir__() -> list[str]:
