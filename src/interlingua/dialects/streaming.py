@@ -7,6 +7,8 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
+import msgspec
+
 from ..values import jsontext
 from ..values.errors import BadWire, FormatError, InterlinguaError, ProviderError, TransportError
 from ..values.events import (
@@ -31,10 +33,11 @@ from ..values.folding import CUT_OFF, Recorder
 from ..values.losses import Encoded, Loss
 from ..values.messages import AssistantMessage, Block, TextBlock, ThinkingBlock, ToolCall, blocks_of
 from ..values.request import Request
-from .codec import api_of
 from .framing import Frame
 from .provider_errors import as_provider_error, failure_of
 from .residual import named
+
+_decode = msgspec.json.Decoder().decode
 
 
 class Decoder(abc.ABC):
@@ -51,9 +54,8 @@ class Decoder(abc.ABC):
         mint: Any = None,
         quirks: Mapping[str, Any] | None = None,
     ) -> None:
-        self._given = AssistantMessage(
-            content=(), api=api_of(quirks, self.API), provider=provider, model=model, timestamp=timestamp
-        )
+        api = quirks["api"] if quirks else self.API
+        self._given = AssistantMessage(content=(), api=api, provider=provider, model=model, timestamp=timestamp)
         self._record = Recorder(self._given)
         self._mint = _numbered(mint)
         self._quirks = quirks
@@ -76,16 +78,28 @@ class Decoder(abc.ABC):
         if record.finished:
             return []
         self._frames += 1
+        data = frame.data
         try:
-            self._read(jsontext.read(frame.data), frame)
+            try:  # as `jsontext.read`, without a call: a short frame cannot be nested too deeply
+                value = _decode(data) if len(data) <= jsontext.DEPTH_LIMIT else jsontext.read(data)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                if self._is_marker(data.strip()):
+                    return record.take()
+                value = jsontext.read(data)
+            self._read(value, frame)
         except FormatError as error:
             self._unreadable(frame, error)
         except (KeyError, TypeError, AttributeError, ValueError, IndexError, RecursionError) as error:
             self._broken(f"frame {self._frames} is malformed: {error!r}")
-        return record.take()
+        events, record.out = record.out, []
+        return events
 
     def close(self, error: str | None = None, *, aborted: bool = False) -> list[StreamEvent]:
         """The terminal event, unless `feed` gave it: the end of a complete answer, else an error."""
+        self._conclude(error, aborted)
+        return self._record.take()
+
+    def _conclude(self, error: str | None = None, aborted: bool = False) -> None:
         if not self._record.finished:
             try:
                 if error is None and not aborted and self._complete():
@@ -96,16 +110,18 @@ class Decoder(abc.ABC):
                     self._fail(error or ("aborted" if aborted else CUT_OFF), aborted=aborted)
             except (FormatError, KeyError, TypeError, AttributeError, ValueError, IndexError) as problem:
                 self._broken(f"malformed end of the stream: {problem!r}")
-        return self._record.take()
 
     @abc.abstractmethod
     def _read(self, value: Any, frame: Frame) -> None:
         """Handles one frame."""
 
+    def _is_marker(self, text: bytes) -> bool:
+        """Whether this is no JSON on purpose: `[DONE]`, with which OpenAI and many proxies end a stream."""
+        return text == b"[DONE]"
+
     def _unreadable(self, frame: Frame, error: FormatError) -> None:
-        """A frame that is not JSON. `[DONE]`, with which OpenAI and many proxies end a stream, has no content."""
-        if frame.data.strip() != b"[DONE]":
-            self._broken(f"frame {self._frames}: {error}")
+        """A frame that is not JSON."""
+        self._broken(f"frame {self._frames}: {error}")
 
     @abc.abstractmethod
     def _complete(self) -> bool:

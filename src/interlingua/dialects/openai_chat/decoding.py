@@ -5,7 +5,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...values import jsontext
-from ...values.events import StreamEvent
 from ...values.losses import QUIET
 from ...values.messages import AudioBlock, Block, OpaqueBlock, TextBlock, ThinkingBlock, Usage
 from ..framing import SSE, Frame, Framing, framing_for
@@ -79,14 +78,12 @@ class StreamDecoder(Decoder):
         self._listed = False
         self._ended = False
 
-    def feed(self, frame: Frame) -> list[StreamEvent]:
-        if frame.data.startswith(b"{"):
-            return Decoder.feed(self, frame)
-        encoded = frame.data.strip()
-        if encoded == b"[DONE]":
+    def _is_marker(self, text: bytes) -> bool:
+        if super()._is_marker(text):
             self._ended = True
-            return self.close()
-        return Decoder.feed(self, frame) if encoded else []
+            self._conclude()
+            return True
+        return not text
 
     def _read(self, value: Any, frame: Frame) -> None:
         if (*value,) == self._keys and not value.get("usage"):
