@@ -55,7 +55,7 @@ def residual(wire: Mapping[str, Any], encoded: Mapping[str, Any]) -> dict[str, A
             continue  # most are: no call for those
         if other is not _ABSENT:
             kind = value.__class__
-            if kind in _SCALARS and kind is other.__class__ and value == other:
+            if kind is other.__class__ and (value == other if kind in _SCALARS else not (value or other)):
                 continue
             hint = _hint(value, other)
             if hint:
