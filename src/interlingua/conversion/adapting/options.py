@@ -18,7 +18,13 @@ FEWEST = 1024  # thinking budget in tokens, for a Claude of an unknown generatio
 OFF_WORD = "~off"  # in `Reasoning.extra`: the wire's value for minimal reasoning
 
 
+_NOT_SET = (Options(stream=True), Options(stream=False), Options())
+
+
 def fit_options(work: Work) -> None:
+    if work.options in _NOT_SET:  # most requests set none, but a target may require a limit
+        work.options = _fit_limit(work.options, work)
+        return
     for repair in (
         _fit_tool_choice,
         _fit_limit,

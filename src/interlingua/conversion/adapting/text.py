@@ -15,7 +15,7 @@ def clean_text(work: Work) -> None:
     kept = []
     for turn in work.turns:
         for at, block in enumerate(turn.blocks):
-            if isinstance(block, TextBlock) and not jsontext.is_clean(block.text):
+            if isinstance(block, TextBlock) and not (block.text.isascii() or jsontext.is_clean(block.text)):
                 work.lost(f"{turn.places[at]}.text", "text", "halves of surrogate pairs are no Unicode")
                 turn.put(at, replace(block, text=jsontext.clean(block.text)))
         if not work.rules.blank_text:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from copy import deepcopy
+from operator import is_
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -151,9 +152,14 @@ class Work:
         return frozenset(found)
 
     def request(self) -> Request:
+        source, context = self.source, self.source.context
         messages = tuple([turn.closed() for turn in self.turns])
-        context = replace(self.source.context, system=self.system, messages=messages, tools=self.tools)
-        return replace(self.source, model=self.model, context=context, options=self.options)
+        is_same = len(messages) == len(context.messages) and all(map(is_, messages, context.messages))
+        if not (is_same and self.system is context.system and self.tools is context.tools):
+            context = replace(context, system=self.system, messages=messages, tools=self.tools)
+        if context is source.context and self.model is source.model and self.options is source.options:
+            return source
+        return replace(source, model=self.model, context=context, options=self.options)
 
     @property
     def open_foreign_turn(self) -> bool:
