@@ -219,6 +219,21 @@ async def test_a_proxy_by_environment(
     assert 1 == len(proxy.passed)
 
 
+async def test_a_proxy_may_change_between_calls(
+    server: Server, proxy: ProxyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The environment of each call counts, not that of the first one. A blank variable is no proxy."""
+    counts = []
+    for value in (None, proxy.url, "", None):
+        if value is None:
+            monkeypatch.delenv("HTTP_PROXY", raising=False)
+        else:
+            monkeypatch.setenv("HTTP_PROXY", value)
+        assert "Hello" == await _text(server)
+        counts.append(len(proxy.passed))
+    assert [0, 1, 1, 1] == counts
+
+
 async def test_a_proxy_may_be_named_without_its_kind(
     server: Server, proxy: ProxyServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,7 +7,6 @@ from the environment unless given; certificates are verified against the system'
 import asyncio
 import contextlib
 import functools
-import os
 import re
 import ssl
 import threading
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ..values.decompression import Decompressor, is_compressed
 from ..values.errors import FormatError, InterlinguaError, NoConnection, TimedOut, TransportError, causes
+from ..values.places import is_set
 
 if TYPE_CHECKING:
     import aiohttp
@@ -319,7 +319,7 @@ def _plain_url(url: str) -> "URL | None":
 
 def _proxy_of_environment(url: str) -> str | None:
     """Returns the proxy of HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY for this URL."""
-    if not any(map(os.environ.get, _PROXY_VARIABLES)):  # the usual case: no look at every variable there is
+    if not is_set(*_PROXY_VARIABLES):  # the usual case: no look at every variable there is
         return None
     from urllib.parse import urlsplit
     from urllib.request import getproxies, proxy_bypass

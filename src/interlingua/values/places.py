@@ -7,12 +7,32 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 
 def home(env: Mapping[str, str] | None = None) -> Path:
     """Returns the home folder: `$INTERLINGUA_HOME`, else `~/.interlingua`."""
-    env = os.environ if env is None else env
+    if env is None:
+        given = os.environ.get("INTERLINGUA_HOME", "").strip() if is_set("INTERLINGUA_HOME") else ""
+        return _home(given, os.environ.get("HOME", "").strip())
     return _home(env.get("INTERLINGUA_HOME", "").strip(), env.get("HOME", "").strip())
+
+
+def is_set(*names: str) -> bool:
+    """Whether the environment has one of these variables.
+
+    Faster than `os.environ`, which raises and catches an exception for each one that it has not: every call to a model
+    looks for eight.
+    """
+    raw = getattr(os.environ, "_data", None)  # a dictionary; its keys are encoded for the operating system
+    if raw is None:
+        return any(name in os.environ for name in names)
+    return not raw.keys().isdisjoint(_encoded(names))
+
+
+@functools.lru_cache(maxsize=16)
+def _encoded(names: tuple[str, ...]) -> frozenset[Any]:
+    return frozenset(map(os.environ.encodekey, names))
 
 
 @functools.lru_cache(maxsize=16)  # called several times per call
