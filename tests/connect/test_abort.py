@@ -42,6 +42,14 @@ async def test_a_signal_that_has_fired_makes_no_call(server: Server) -> None:
     assert [] == server.requests
 
 
+async def test_abort_while_the_request_is_prepared_sends_nothing(server: Server) -> None:
+    """A callback that sees the body may abort the call before it is sent."""
+    signal = il.Abort()
+    message = await _aborted(ask(server, signal=signal, on_payload=lambda *_: signal.abort("not this body")))
+    assert ((), "aborted: not this body") == (message.content, message.error_message)
+    assert [] == server.requests
+
+
 async def test_abort_while_waiting_for_the_status_line(server: Server) -> None:
     """The connection is closed although nothing of the answer has come."""
     signal = il.Abort()

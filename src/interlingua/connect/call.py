@@ -341,6 +341,12 @@ class Attempts:
         self.failure: InterlinguaError | None = None
 
     @property
+    def base(self) -> AssistantMessage:
+        """The message before the first event, for a stream that ends there."""
+        model = self._call.request.model
+        return AssistantMessage(content=(), api=model.api or None, provider=model.provider or None, model=model.id)
+
+    @property
     def losses(self) -> Any:
         return self._source.losses if self._source is not None else ()
 

@@ -168,8 +168,11 @@ class Client:
         check_kind("signal", given)
         signal = given.child() if given is not None else Abort()  # fires when the reader leaves
         wire_options, call_options = options_of({**options, "signal": signal})
-        context, wire_options = _context_of(context, wire_options)
-        check_context(context)
+        if isinstance(context, str):
+            context = context_of(context)
+        else:
+            context, wire_options = _context_of(context, wire_options)
+            check_context(context)
         first = named(model)
         # Options of a single wire are merged into the body.
         extra = wire_options.extra
@@ -190,8 +193,7 @@ class Client:
             get_api_key=get_api_key,
         )
         source = Attempts(call, self.find_known, self.breaker)
-        base = AssistantMessage(content=(), api=first.api or None, provider=first.provider or None, model=first.id)
-        return telemetry.observed(Stream(source, base, source.priced), request)
+        return telemetry.observed(Stream(source, finish=source.priced), request)
 
     def find_known(self, model: Model, catalogue: Catalogue) -> tuple[Connector, ModelDescriptor]:
         """Returns the connector for a model, and the model with its place and the catalogue's facts."""

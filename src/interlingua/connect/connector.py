@@ -622,27 +622,28 @@ class Exchange:
 
     async def _begin(self, watch: Watch) -> Reply:
         """Sends the request. A login's token that is refused is renewed once."""
-        connector, options = self._connector, self._options
-        prepared = await watch.during(connector.prepare(self._wire, self._request, options, self._secrets))
-        self.losses = prepared.losses
-        self._restore = prepared.restore
-        reply = await self._send(prepared, watch)
+        prepared, reply = await watch.during(self._send(watch))
         if reply.status == 401 and prepared.renewable:
             reply.close()
-            again = connector.prepare(self._wire, self._request, options, self._secrets, renew=True)
-            reply = await self._send(await watch.during(again), watch)
+            _, reply = await watch.during(self._send(watch, renew=True))
+        watch.reading(reply.close)
         return reply
 
-    async def _send(self, prepared: Prepared, watch: Watch) -> Reply:
-        sending = self._transport.send("POST", prepared.url, prepared.headers, prepared.body)
+    async def _send(self, watch: Watch, *, renew: bool = False) -> tuple[Prepared, Reply]:
+        connector, options = self._connector, self._options
+        prepared = await connector.prepare(self._wire, self._request, options, self._secrets, renew=renew)
+        self.losses = prepared.losses
+        self._restore = prepared.restore
+        if watch.why is not None:  # aborted by a callback: nothing is sent
+            raise watch.why
         try:
-            reply = self._reply = await watch.during(sending)
+            reply = await self._transport.send("POST", prepared.url, prepared.headers, prepared.body)
         except TransportError as error:
-            raise unreachable(error, self._connector.row, prepared.url) from error.__cause__
-        watch.reading(reply.close)
-        if self._options.on_response is not None:
-            self._options.on_response(reply.status, reply.headers)
-        return reply
+            raise unreachable(error, connector.row, prepared.url) from error.__cause__
+        self._reply = reply
+        if options.on_response is not None:
+            options.on_response(reply.status, reply.headers)
+        return prepared, reply
 
     async def _framing(self, reply: Reply, watch: Watch) -> Any:
         """Returns the framing of the body; None for an unstreamed response, which some proxies send for any request."""

@@ -52,7 +52,7 @@ class Stream:
     """The events of one response. It never raises once it exists: a failure is the last event.
 
     Leaving a loop over it closes the connection; `message` is then the content so far, marked as aborted. `base` is the
-    initial message; `finish` completes the last one (its cost).
+    initial message (default: the source's `base`); `finish` completes the last one (its cost).
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Stream:
         finish: Callable[[AssistantMessage], AssistantMessage] | None = None,
     ) -> None:
         self.source = source
-        self._base = base or AssistantMessage(content=())
+        self._given_base = base
         self._finish = finish
         self._batches: AsyncGenerator[Batch, None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -78,6 +78,11 @@ class Stream:
 
     def __repr__(self) -> str:
         return f"Stream({'under way' if self.message is None else self.message.stop_reason})"
+
+    @property
+    def _base(self) -> AssistantMessage:
+        """The initial message. Few streams need it: most begin with their own."""
+        return self._given_base or getattr(self.source, "base", None) or AssistantMessage(content=())
 
     @property
     def losses(self) -> Any:
