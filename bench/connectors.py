@@ -30,7 +30,6 @@ from report import TITLES, number, show_progress, table
 RESULTS = HERE / "results" / "connectors.json"
 TABLES = HERE / "results" / "connectors.md"
 AIM = 5  # times less CPU than the best peer
-MANY = 50  # calls of 200 pieces, after which memory is looked at
 CASES = {  # what it is called -> the answer, and whether one event comes at a time
     "2,000 pieces": "text2k",
     "200 pieces": "text200",
@@ -93,7 +92,8 @@ def server() -> Iterator[str]:
         process.stdin.close()
 
 
-def measure(wires: tuple[str, ...], rounds: int, seconds: float) -> dict[str, Any]:
+def measure(wires: tuple[str, ...], rounds: int, seconds: float, many: int) -> dict[str, Any]:
+    """Results of all cells; memory is measured after one call and after `many`."""
     owners = {row.of.name: row.of for row in ROWS if set(row.wires) & set(wires)}
     for of in owners.values():
         if of is not OURS:
@@ -104,8 +104,8 @@ def measure(wires: tuple[str, ...], rounds: int, seconds: float) -> dict[str, An
         for caller in callers.values():
             stack.callback(caller.close)
         found = {wire: {case: _cell(callers, url, wire, case, rounds, seconds) for case in CASES} for wire in wires}
-        memory = {wire: _memory(url, wire) for wire in wires}
-    return {"about": _about(owners, rounds), "calls": found, "memory": memory}
+        memory = {wire: _memory(url, wire, many) for wire in wires}
+    return {"about": _about(owners, rounds) | {"many": many}, "calls": found, "memory": memory}
 
 
 def _about(owners: dict[str, Participant], rounds: int) -> dict[str, Any]:
@@ -140,13 +140,13 @@ def _cell(
     }
 
 
-def _memory(url: str, wire: str) -> dict[str, dict[str, float]]:
+def _memory(url: str, wire: str, many: int) -> dict[str, dict[str, float]]:
     """Megabytes in a fresh process, after one call and after many. No time counts here: the processes run at once."""
     show_progress(f"{wire}, memory")
 
     def measured(row: Row) -> dict[str, float]:
         worker = Worker(row.of.python, "calls.py")
-        task = {"row": row.function, "wire": wire, "url": f"{url}/{wire}/text200", "memory": MANY}
+        task = {"row": row.function, "wire": wire, "url": f"{url}/{wire}/text200", "memory": many}
         found: dict[str, float] = worker.do(**task, seconds=0)
         worker.close()
         return found
@@ -179,7 +179,7 @@ def _wire(results: dict[str, Any], wire: str) -> str:
         *(case for case in CASES if case not in PER_CALL),
         *(f"{case}, ms per call" for case in PER_CALL),
         f"first event, ms: {', '.join(FIRST)}",
-        f"MB after 1, {MANY} calls",
+        f"MB after 1, {results['about']['many']} calls",
     ]
     rows = []
     for row in (row for row in ROWS if wire in row.wires):
@@ -258,7 +258,7 @@ def main() -> None:
     asked = parser.parse_args()
     if not asked.write:
         wires = tuple(asked.only) or WIRES
-        results = measure(wires, 2 if asked.quick else 5, 0.05 if asked.quick else 0.2)
+        results = measure(wires, 2, 0.05, 10) if asked.quick else measure(wires, 5, 0.2, 50)
         RESULTS.parent.mkdir(exist_ok=True)
         RESULTS.write_text(json.dumps(results, indent=1))
         show_progress("")
