@@ -17,7 +17,7 @@ import zstandard
 
 import interlingua as il
 from interlingua.conversion import detection
-from interlingua.conversion.sources import Problem, Source, documents
+from interlingua.conversion.sources import Problem, Source, documents, look
 from interlingua.dialects import FORMATS, FileFormat
 from interlingua.dialects.registry import register, unregister
 from interlingua.sessions.tree import encode_line
@@ -436,3 +436,31 @@ def test_a_session_file_beyond_the_limit_is_refused_as_a_whole(tmp_path: Path, d
         found = list(documents(Source(file), None, problems, limit=limit, decoded=decoded))
         assert (count, 1 - count) == (len(found), len(problems))
         assert all("larger than" in problem.message for problem in problems)
+
+
+def test_an_array_whose_first_conversations_are_large_is_split() -> None:
+    """Memory is bounded by the largest conversation, wherever it is in the file."""
+    chat = {
+        "chat": {"title": "T", "history": {"messages": {"u": {"id": "u", "role": "user", "content": "x" * (3 << 20)}}}}
+    }
+    row = {"messages": [{"role": "user", "content": "x" * (3 << 20)}]}
+    for value in (chat, row):
+        data = json.dumps([value] * 4).encode()
+        assert look(io.BufferedReader(io.BytesIO(data)), None).kind == "array"
+        assert len(list(il.read(data))) == 4
+
+
+def test_chats_in_a_database_of_cursor_are_read_one_at_a_time() -> None:
+    connection = sqlite3.connect(":memory:")
+    connection.execute("CREATE TABLE cursorDiskKV (key TEXT, value TEXT)")
+    connection.execute("CREATE TABLE ItemTable (key TEXT, value TEXT)")
+    chat = json.dumps({"conversation": [{"type": 1, "text": "How many?"}]})
+    connection.executemany("INSERT INTO cursorDiskKV VALUES (?, ?)", [(f"composerData:{n}", chat) for n in range(9)])
+    statements: list[str] = []
+    connection.set_trace_callback(statements.append)
+    read = FORMATS["cursor"].database
+    assert read is not None
+    chats = iter(read(connection) or ())
+    assert next(chats)["composer"]["composerId"] == "0"
+    assert 1 == sum("bubbleId:" in statement for statement in statements)
+    assert len(list(chats)) == 8

@@ -435,8 +435,7 @@ def look(stream: IO[bytes], dialect: str | None, columns: Mapping[str, str] = {}
     if kind is not None:
         return Look(kind, stream)
     if as_utf8(head).lstrip().startswith(b"["):
-        head = stream.read(CHUNK)
-        found = _large_array(head, stream, dialect, columns)
+        found, head = _large_array(stream, dialect, columns)
         if found is not None:
             return found
         stream = _prefixed(head, stream)
@@ -445,21 +444,32 @@ def look(stream: IO[bytes], dialect: str | None, columns: Mapping[str, str] = {}
     return Look("lines" if lines else "whole", _prefixed(first + second, stream))
 
 
-def _large_array(head: bytes, stream: IO[bytes], dialect: str | None, columns: Mapping[str, str]) -> Look | None:
-    """Returns the layout of an array of conversations that continues beyond `head`, split element by element."""
-    if len(head) < CHUNK:
-        return None
+def _large_array(stream: IO[bytes], dialect: str | None, columns: Mapping[str, str]) -> tuple[Look | None, bytes]:
+    """Returns the layout of an array of conversations that is larger than a chunk, split element by element.
+
+    Otherwise None, and the bytes that were read. Formats recognise an array by two elements at least, and one element
+    may be larger than a chunk.
+    """
     splitter = Splitter()
-    found = splitter.feed(as_utf8(head))
-    if splitter.closed or not found:
-        return None
+    parts: list[bytes] = []
+    found: list[bytes] = []
+    size = CHUNK
+    while len(found) < 2 and not splitter.closed and size <= DEFAULT_LIMIT:
+        data = stream.read(size)
+        parts.append(data)
+        if len(data) < size:  # all of it is here
+            return None, b"".join(parts)
+        found += splitter.feed(data if len(parts) > 1 else as_utf8(data))
+        size *= 2
+    if len(found) < 2 or splitter.closed:
+        return None, b"".join(parts)
     try:
         values = [renamed(jsontext.read(element), columns) for element in found]
-        parts = split(values, dialect)
+        split_values = split(values, dialect)
     except InterlinguaError:
-        return None
-    same = len(parts) == len(values) and all(part is value for part, value in zip(parts, values, strict=True))
-    return Look("array", stream, tuple(found), splitter) if same else None
+        return None, b"".join(parts)
+    same = len(split_values) == len(values) and all(a is b for a, b in zip(split_values, values, strict=True))
+    return (Look("array", stream, tuple(found), splitter), b"") if same else (None, b"".join(parts))
 
 
 def _first_line(stream: IO[bytes]) -> bytes:

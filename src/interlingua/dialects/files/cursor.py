@@ -6,6 +6,7 @@ each; a bubble of type 1 is the person's, of type 2 the model's, and a call stan
 document of the database is `{"composer": …, "bubbles": […]}`, which is also what a chat goes back to.
 """
 
+import itertools
 import sqlite3
 import sys
 from collections.abc import Iterable, Iterator
@@ -121,15 +122,19 @@ def database(connection: sqlite3.Connection) -> Iterable[Any] | None:
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if tables.isdisjoint({"cursorDiskKV", "ItemTable"}):
         return None
-    found = [*_composers(connection)] if "cursorDiskKV" in tables else []
-    if "ItemTable" in tables:
-        found += _tabs(connection)
-    return found if found or "cursorDiskKV" in tables else None
+    tabs = _tabs(connection) if "ItemTable" in tables else iter(())
+    if "cursorDiskKV" in tables:
+        return itertools.chain(_composers(connection), tabs)
+    first = next(tabs, None)  # VS Code has this table, too
+    return None if first is None else itertools.chain([first], tabs)
 
 
 def _composers(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
     rows = "SELECT key, value FROM cursorDiskKV WHERE key >= ? AND key < ? ORDER BY rowid"
-    for key, value in connection.execute(rows, ("composerData:", "composerData;")).fetchall():
+    # Databases of 1 GB are common: only the keys are in memory, and one chat.
+    keys = "SELECT rowid, key FROM cursorDiskKV WHERE key >= ? AND key < ? ORDER BY rowid"
+    for row, key in connection.execute(keys, ("composerData:", "composerData;")).fetchall():
+        (value,) = connection.execute("SELECT value FROM cursorDiskKV WHERE rowid = ?", (row,)).fetchone()
         composer = _json(value)
         if not isinstance(composer, dict):
             continue
@@ -151,7 +156,7 @@ def _tabs(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
     rows = connection.execute(
         "SELECT value FROM ItemTable WHERE key LIKE 'workbench.panel.aichat.view.aichat.chatdata%'"
     )
-    for (value,) in rows.fetchall():
+    for (value,) in rows:
         for tab in _list(fields_of(_json(value)).get("tabs")):
             bubbles = [
                 {**bubble, "type": PERSON if bubble.get("type") == "user" else MODEL}
