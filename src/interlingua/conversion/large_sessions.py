@@ -18,6 +18,7 @@ from ..dialects.files import transcript
 from ..dialects.foreign_blocks import understood
 from ..dialects.wire import LineReader, SessionStream
 from ..values import jsontext
+from ..values.compact import IdNumbers
 from ..values.errors import FormatError, InterlinguaError
 from ..values.losses import Lines
 from ..values.messages import (
@@ -158,13 +159,13 @@ class LargeSession:
 
     def transcript(self) -> Iterator[bytes]:
         """The lines of a transcript."""
-        for line in transcript.encode_lines(self.about, self.entries(), lambda: self._stream.head):
+        for line in transcript.encode_lines(self.about, self.entries(), lambda: self._stream.head, IdNumbers()):
             yield jsontext.write(line) + b"\n"
 
     def path(self) -> bytearray:
         """For each entry, whether it is on the path from the root to the head."""
-        placer = Placer()
-        parents = array("q")
+        placer = Placer(places=IdNumbers())
+        parents = array("i")
         for entry in self.entries():
             parent = placer.add_entry(entry)
             parents.append(-1 if parent is None else parent)

@@ -9,6 +9,9 @@ from msgspec.structs import force_setattr
 from .errors import FormatError
 from .messages import AgentMessage, CacheMarker, CustomMessage, Extra, Message, TextBlock, Usage, Value, text_of
 
+if TYPE_CHECKING:
+    from .compact import IdNumbers
+
 KnownApi: TypeAlias = Literal[
     "openai-completions",
     "openai-responses",
@@ -487,14 +490,17 @@ def arrange(
 
 
 class Placer:
-    """The tree of `arrange`, one entry at a time. `stand` is the index of the current entry."""
+    """The tree of `arrange`, one entry at a time. `stand` is the index of the current entry.
+
+    `places` is an empty map for the indices of the entries by id, for trees that are too large for a `dict`.
+    """
 
     __slots__ = ("_count", "_names", "_places", "stand")
 
-    def __init__(self, names: Mapping[str, int] = {}) -> None:
+    def __init__(self, names: Mapping[str, int] = {}, places: "IdNumbers | None" = None) -> None:
         self.stand: int | None = None
         self._names = names
-        self._places: dict[str, int | None] = {}
+        self._places: IdNumbers | dict[str, int | None] = {} if places is None else places
         self._count = 0
 
     def add(self, message: AgentMessage, id: str | None, stated: Any) -> int | None:

@@ -14,14 +14,15 @@ and a `result` with the usage of the whole; `parent_tool_use_id` marks the lines
 import functools
 import re
 import sys
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec.structs import replace
 
 from ...values import jsontext
+from ...values.compact import IdMap, IdNumbers, Ids, IdSet
 from ...values.errors import BadWire, InterlinguaError
 from ...values.losses import QUIET, Encoded, Lines, Reporter, SupportTable
 from ...values.messages import (
@@ -374,14 +375,15 @@ def _objects(raws: Iterable[bytes]) -> Iterator[dict[str, Any]]:
 class _Reading:
     """Reads lines as entries, each with the thread that it belongs to, and notes what concerns the whole file.
 
-    `unique`: it is known that no line has the id of another.
+    `unique`: it is known that no line has the id of another. `ids`: those of a file that is too large for a `dict`.
     """
 
-    def __init__(self, *, unique: bool = False) -> None:
+    def __init__(self, *, unique: bool = False, ids: Ids | None = None) -> None:
         self.unique = unique
         self.repeats = False  # whether a line had the id of another
-        self.sub_agents: dict[str, str] = {}  # their entries, with the call that they belong to if the line names it
-        self.known: set[str | None] = set()
+        # The entries of sub-agents, with the call that they belong to if the line names it.
+        self.sub_agents: IdMap | dict[str, str] = {} if ids is None else IdMap(ids)
+        self.known: IdSet | set[str | None] = set() if ids is None else IdSet(ids)
         self.noted: list[dict[str, Any]] = []  # lines with a title or with the usage of the whole
         self.streamed = False
 
@@ -430,7 +432,7 @@ def _decoded(lines: Iterable[dict[str, Any]], envelope: dict[str, Any]) -> Conve
     main = main or [entry for entry in entries if entry.id is not None]  # a sub-agent's own file
     head = main[-1].id if main else None
     model = next(filter(None, (model_of(entry.message) for entry in reversed(main or entries))), None)
-    chains = _Chains({}, {})
+    chains = _Links()
     linked = tuple(_linked(join(entries, groups, API), aliases, sub_agents, session.streamed, chains))
     return replace(
         session.about(model, envelope),
@@ -439,14 +441,20 @@ def _decoded(lines: Iterable[dict[str, Any]], envelope: dict[str, Any]) -> Conve
     )
 
 
-class _Chains(NamedTuple):
-    """Chains of results: where each ends, by its answer; and the answer of each entry in a chain."""
+class _Links:
+    """Chains of results, by ids: where each ends, by its answer; and the answer of each entry in a chain.
 
-    tails: dict[str, str]
-    member: dict[str, str]
+    Beside them the answer of each call, and the entries so far. `ids`: those of a file that is too large for a `dict`.
+    """
+
+    def __init__(self, ids: Ids | None = None) -> None:
+        self.tails: IdMap | dict[str, str] = {} if ids is None else IdMap(ids)
+        self.member: IdMap | dict[str, str] = {} if ids is None else IdMap(ids)
+        self.callers: IdMap | dict[str, str] = {} if ids is None else IdMap(ids)
+        self.known: IdSet | set[str] = set() if ids is None else IdSet(ids)
 
 
-def _head(head: str | None, chains: _Chains, last: str | None) -> str | None:
+def _head(head: str | None, chains: _Links, last: str | None) -> str | None:
     """Where a session stands: at the end of a chain if it is in one. None if that is the `last` entry."""
     if head is not None and head in chains.member:
         head = chains.tails[chains.member[head]]
@@ -463,47 +471,50 @@ class _Stream:
     def __init__(self, lines: Callable[[], Iterable[dict[str, Any]]]) -> None:
         self._lines = lines
         self.head: str | None = None
-        session = _Reading()
-        sizes: Counter[Any] = Counter()
-        unnamed: set[Any] = set()  # answers with a line that has no id
+        session = _Reading(ids=Ids())
+        sizes = IdNumbers()
+        unnamed = IdSet()  # answers with a line that has no id
         last: dict[int, str] = {}  # by rank (of the main thread, with an id, any): the last id, the last model
         models: dict[int, str] = {}
+        is_regular = True
         for entry, thread in session.entries(lines()):
-            answer = _answer(entry, thread)
+            answer = _key(_answer(entry, thread))
             if answer is not None:
-                sizes[answer] += 1
+                sizes[answer] = size = (sizes.get(answer) or 0) + 1
                 if entry.id is None:
                     unnamed.add(answer)
+                is_regular = is_regular and not (size > 1 and answer in unnamed)
             rank = 2 if entry.id is None else 1 if entry.id in session.sub_agents else 0
             if entry.id is not None:
                 last[rank] = last[1] = entry.id
             model = model_of(entry.message)
             if model:
                 models.update(dict.fromkeys(range(rank, 3), model))
-        self._sizes = {answer: size for answer, size in sizes.items() if size > 1}
-        # Parents of lines without a parent depend on the whole file then.
-        self.is_regular = unnamed.isdisjoint(self._sizes)
+        self._sizes = sizes
+        # An answer with a line that has no id: then the parents of lines without a parent depend on the whole file.
+        self.is_regular = is_regular
         self._last = last.get(0, last.get(1))
         self._streamed, self._unique = session.streamed, not session.repeats
         self.about = session.about(models.get(0 if 0 in last else 1 if 1 in last else 2), {})
 
     def entries(self) -> Iterator[Entry]:
-        session = _Reading(unique=self._unique)
-        aliases: dict[str | None, str | None] = {}
-        chains = _Chains({}, {})
+        ids = Ids()
+        session = _Reading(unique=self._unique, ids=ids)
+        aliases, chains = IdMap(ids), _Links(ids)
         last: str | None = None
         for entry in _linked(self._joined(session, aliases), aliases, session.sub_agents, self._streamed, chains):
             yield entry
             last = entry.id
-        self.head = _head(aliases.get(self._last, self._last), chains, last)
+        head = aliases.get(self._last)
+        self.head = _head(self._last if head is None else head, chains, last)
 
-    def _joined(self, session: _Reading, aliases: dict[str | None, str | None]) -> Iterator[Entry]:
+    def _joined(self, session: _Reading, aliases: IdMap) -> Iterator[Entry]:
         """What `join` gives; `aliases` are those of the answers that are complete."""
         waiting: deque[list[Entry]] = deque()  # each an entry, or an answer without one until it is complete
         parts: dict[Any, tuple[list[Entry], list[int], list[Entry]]] = {}  # of open answers: lines, places, the answer
         for at, (entry, thread) in enumerate(session.entries(self._lines())):
-            answer = _answer(entry, thread)
-            size = 1 if answer is None else self._sizes.get(answer, 1)
+            answer = _key(_answer(entry, thread))
+            size = 1 if answer is None else self._sizes.get(answer) or 1
             if size == 1:
                 waiting.append([entry])
             else:
@@ -515,7 +526,9 @@ class _Stream:
                 places.append(at)
                 if len(lines) == size:
                     whole.append(joined(lines, places, API))
-                    aliases.update((line.id, entry.id) for line in lines)
+                    aliases.update(
+                        (line.id, entry.id) for line in lines if line.id is not None and entry.id is not None
+                    )
                     del parts[answer]
             while waiting and waiting[0]:
                 yield from waiting.popleft()
@@ -563,12 +576,17 @@ def _answer(entry: Entry, thread: Any) -> Any:
     return None if NAMED in entry.extra[API] else (message.response_id, thread)
 
 
+def _key(answer: Any) -> str | None:
+    """The same as a string."""
+    return None if answer is None else f"{answer[0]}\0{answer[1]!r}"
+
+
 def _linked(
     entries: Iterable[Entry],
-    aliases: Mapping[str | None, str | None],
-    sub_agents: Mapping[str, str],
+    aliases: IdMap | Mapping[str | None, str | None],
+    sub_agents: IdMap | Mapping[str, str],
     streamed: bool,
-    chains: _Chains,
+    chains: _Links,
 ) -> Iterator[Entry]:
     """The entries with messages for parents, not lines; `chains` receives the chains of results.
 
@@ -577,9 +595,7 @@ def _linked(
     sub-agents, with the call that each belongs to where the file tells it.
     """
     prompts: dict[Any, tuple[str, str]] = {}  # what a sub-agent is asked -> the answer and the call that ask it
-    tails, member = chains
-    callers: dict[str, str] = {}  # call -> answer
-    known: set[str] = set()
+    tails, member, callers, known = chains.tails, chains.member, chains.callers, chains.known
     last: dict[str | None, str] = {}  # of each thread
     for entry in entries:
         id, parent = entry.id, entry.parent_id
@@ -618,7 +634,9 @@ def _linked(
         yield entry if parent == entry.parent_id else place(entry, parent, API)
 
 
-def _spawned(entry: Entry, call: str, callers: Mapping[str, str], prompts: Mapping[Any, tuple[str, str]]) -> Entry:
+def _spawned(
+    entry: Entry, call: str, callers: IdMap | Mapping[str, str], prompts: Mapping[Any, tuple[str, str]]
+) -> Entry:
     """The first entry of a sub-agent, with the call that started it: named in the file, or asking the same."""
     answer = callers.get(call)
     found = (answer, call) if answer is not None else prompts.get(getattr(entry.message, "text", None))

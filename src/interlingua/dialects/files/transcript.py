@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from ...values import jsontext
 from ...values.canonical import build, plain
+from ...values.compact import IdNumbers
 from ...values.errors import BadWire, FormatError
 from ...values.jsontext import DEPTH_LIMIT
 from ...values.losses import Encoded, Lines, SupportTable
@@ -177,9 +178,15 @@ def encode(conversation: Conversation) -> Encoded:
 
 
 def encode_lines(
-    about: Conversation, entries: Iterable[Entry], head: Callable[[], str | None]
+    about: Conversation,
+    entries: Iterable[Entry],
+    head: Callable[[], str | None],
+    places: IdNumbers | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """The lines of a transcript, one at a time; `head` is called when all entries are written."""
+    """The lines of a transcript, one at a time; `head` is called when all entries are written.
+
+    `places`: see `Placer`.
+    """
     residual = about.extra.get(API, {})
     fields = {key: value for key, value in residual.items() if key != SPELLED}
     extra = {owner: fields if owner == API else kept for owner, kept in about.extra.items()}
@@ -191,7 +198,7 @@ def encode_lines(
         version = residual.get(SPELLED, VERSION)
         yield {"role": "session", **({} if version is None else {"version": version}), **first}
         first_number = 2
-    placer = Placer()
+    placer = Placer(places=places)
     for number, entry in enumerate(entries, first_number):
         stand = placer.stand
         yield _encode_entry(entry, positional(number), placer.add_entry(entry), stand)

@@ -1,0 +1,50 @@
+"""Compact sets and maps of ids behave as `set` and `dict`."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interlingua.values.compact import IdMap, IdNumbers, Ids, IdSet
+
+TEXTS = st.text(st.characters(), max_size=4)
+
+
+@given(st.lists(TEXTS))
+def test_ids_are_numbered_in_the_order_of_their_first_use(texts: list[str]) -> None:
+    ids = Ids()
+    numbers = [ids.number(text) for text in texts]
+    unique = list(dict.fromkeys(texts))
+    assert [unique.index(text) for text in texts] == numbers
+    assert unique == [ids.text(number) for number in range(len(ids))]
+
+
+@given(st.lists(st.tuples(st.booleans(), TEXTS)), st.lists(TEXTS | st.none()))
+def test_a_set_contains_what_was_added(changes: list[tuple[bool, str]], asked: list[str | None]) -> None:
+    ids = Ids()
+    expected: set[str | None] = set()
+    actual, other = IdSet(ids), IdSet(ids)
+    for adds, text in changes:
+        (expected.add if adds else expected.discard)(text)
+        (actual.add if adds else actual.discard)(text)
+    for text in [*asked, *(text for _, text in changes)]:
+        assert (text in expected, False) == (text in actual, text in other)
+
+
+@given(st.lists(st.tuples(TEXTS, TEXTS, st.none() | st.integers(0, 2**30))), st.lists(TEXTS))
+def test_maps_return_what_was_set(pairs: list[tuple[str, str, int | None]], asked: list[str]) -> None:
+    ids = Ids()
+    texts, numbers = IdMap(ids), IdNumbers(ids)
+    expected_texts, expected_numbers = dict[str, str](), dict[str, int | None]()
+    for key, text, number in pairs:
+        texts[key] = expected_texts[key] = text
+        numbers[key] = expected_numbers[key] = number
+    for key in [*asked, *expected_texts]:
+        assert (key in texts, texts.get(key)) == (key in expected_texts, expected_texts.get(key))
+        assert (key in numbers, numbers.get(key, 5)) == (key in expected_numbers, expected_numbers.get(key, 5))
+    assert texts.get(None) is numbers.get(None) is None
+    assert expected_numbers == {key: numbers[key] for key in expected_numbers}
+
+
+def test_thousands_of_ids_are_found_after_the_table_has_grown() -> None:
+    ids = Ids()
+    assert [ids.number(f"u-{at}") for at in range(5000)] == list(range(5000))
+    assert [ids.find(f"u-{at}") for at in (0, 4999, 5000)] == [0, 4999, None]
