@@ -4,6 +4,7 @@ import gc
 import gzip
 import io
 import json
+import random
 import sqlite3
 import sys
 import types
@@ -17,6 +18,7 @@ import zstandard
 
 import interlingua as il
 from interlingua.conversion import detection
+from interlingua.conversion.containers import Members
 from interlingua.conversion.sources import Problem, Source, documents, look
 from interlingua.dialects import FORMATS, FileFormat
 from interlingua.dialects.registry import register, unregister
@@ -176,6 +178,18 @@ def test_a_hostile_zip_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(documents, "__kwdefaults__", {**documents.__kwdefaults__, "limit": 1 << 24})
     with pytest.raises(il.InterlinguaError, match=message):
         list(il.read(data))
+
+
+def test_members_of_a_zip_may_be_larger_together_than_one_may_be() -> None:
+    """Evaluation logs have a member for each sample, which are read one after the other."""
+    noise = random.Random(0).randbytes(900_000)
+    members = Members(io.BytesIO(zipped(**{f"{at}.json": noise for at in range(5)})), "x", 1 << 20)
+    assert [noise] * 5 == [members[name] for name in members]
+    bomb = Members(io.BytesIO(zipped(**{f"{at}.json": bytes(900_000) for at in range(9)})), "x", 1 << 20)
+    with pytest.raises(il.InterlinguaError, match="unpacks to more than"):
+        [bomb[name] for name in bomb]
+    with pytest.raises(il.InterlinguaError, match="unpacks to more than"):
+        Members(io.BytesIO(zipped(**{"a.json": noise + noise})), "x", 1 << 20)["a.json"]
 
 
 def test_members_packed_with_zstd_are_read() -> None:

@@ -26,6 +26,7 @@ PARQUET = b"PAR1"
 ARROW = b"ARROW1"
 BATCH = 500  # rows of a columnar file per batch
 MAX_MEMBERS = 200_000
+_PLAUSIBLE = 100  # times the packed size: text compresses to a fifth, a bomb to a thousandth
 _ZSTD = 93  # the compression method of .eval files since Inspect 0.3.130; zipfile supports it from Python 3.14 on
 _DAMAGED = (
     zipfile.BadZipFile,
@@ -56,13 +57,13 @@ def kind_of(head: bytes) -> str | None:
 class Members(Mapping[str, bytes]):
     """The files in a zip by name, each read on access. Nothing is written to disk.
 
-    Members count towards `limit` by their real unpacked size, whatever the archive declares. The last one is cached:
-    several formats inspect the same member to detect their own.
+    No member may be larger than `limit`, by its real unpacked size, whatever the archive declares; nor may all of them
+    that are read, unless their compression ratio is plausible (see `open`). The last one is cached: several formats
+    inspect the same member to detect their own.
     """
 
     def __init__(self, file: IO[bytes], name: str, limit: int) -> None:
         self._name = name
-        self._left = limit
         self._limit = limit
         self._last: tuple[str, bytes] = ("", b"")
         try:
@@ -76,6 +77,8 @@ class Members(Mapping[str, bytes]):
             if info.filename.startswith(("/", "\\")) or ".." in info.filename.replace("\\", "/").split("/"):
                 raise SourceError(f"{name}: {info.filename!r} leads out of the archive")
         self._infos = {info.filename: info for info in infos}
+        size = file.seek(0, io.SEEK_END)  # members may overlap, so that each declares most of the archive as its own
+        self._left = max(limit, _PLAUSIBLE * min(size, sum(info.compress_size for info in infos)))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._infos)
@@ -89,10 +92,10 @@ class Members(Mapping[str, bytes]):
             return self._last[1]
         try:
             with self._open(info) as stream:
-                data = stream.read(self._left + 1)
+                data = stream.read(min(self._limit, self._left) + 1)
         except _DAMAGED as error:
             raise SourceError(f"{self._name}: {member}: {error}") from None
-        if len(data) > self._left:
+        if len(data) > min(self._limit, self._left):
             raise SourceError(f"{self._name}: {member}: {_bomb(self._limit)}")
         self._left -= len(data)
         self._last = (member, data)
@@ -101,8 +104,7 @@ class Members(Mapping[str, bytes]):
     def open(self, member: str) -> IO[bytes]:
         """Opens a member as a stream, so that it may be larger than the limit if its compression ratio is plausible.
 
-        Text compresses to a fifth, a bomb to a thousandth: beyond the limit, more than 100 times the packed size is
-        refused.
+        Beyond the limit, more than 100 times the packed size is refused.
         """
         info = self._infos[member]
         try:
@@ -137,7 +139,7 @@ class _Member(io.RawIOBase):
         self._stream = stream
         self._name = name
         self._limit = limit
-        self._left = max(limit, 100 * info.compress_size)
+        self._left = max(limit, _PLAUSIBLE * info.compress_size)
 
     def readable(self) -> bool:
         return True
