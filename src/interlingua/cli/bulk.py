@@ -289,7 +289,9 @@ def _convert_document(document: Document, task: Task, result: PieceResult, bodie
         if task.bodies:
             row["body"] = [jsontext.read(line) for line in payload.splitlines()] if lines else jsontext.read(payload)
         result.rows.append(row)
-    if lines:
+    if lines and task.target in FORMATS and FORMATS[task.target].mixed_lines:
+        bodies.append(payload)
+    elif lines:
         result.sessions.append((document.line, payload))
     else:
         bodies += (payload, b"\n")

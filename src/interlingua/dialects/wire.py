@@ -451,6 +451,7 @@ class FileFormat(Struct, frozen=True, kw_only=True):
       most specific first.
     - `split` returns the conversations of a document that holds several, else None; each is decoded separately.
     - `lines`: the file is JSON lines that form one conversation.
+    - `mixed_lines`: lines name their conversation, so that those of several may stand in one file.
     - `writable`: any conversation can be encoded, not only one that was decoded from this format.
     - `archive` returns the documents in a zip, from its members by name, and `database` those in an SQLite file, from a
       read-only connection; both return None if the container is not of this format.
@@ -478,6 +479,7 @@ class FileFormat(Struct, frozen=True, kw_only=True):
     database: "Callable[[sqlite3.Connection], Iterable[Any] | None] | None" = None
     evidence: tuple[Evidence, ...] = ()
     lines: bool = False
+    mixed_lines: bool = False
     text: bool = False
     writable: bool = True
     write: Callable[[Conversation], Encoded] | None = None

@@ -1,13 +1,16 @@
 """Public data sets and batches: LMSYS, WildChat, OASST, HH-RLHF, UltraChat, Dolly, Bedrock, Vertex AI, Pydantic AI."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from msgspec.structs import replace
 
 import interlingua as il
 from dialects.files.samples import WIRE, outline, read, sample
+from interlingua.cli.convert import command as convert
 from interlingua.values.messages import AssistantMessage
 
 ASKED = "user: How many eggs are in a dozen?"
@@ -85,6 +88,18 @@ def test_messages_of_several_trees_are_a_conversation_each() -> None:
     others = [{**row, "message_id": row["message_id"] + "x", "message_tree_id": "other"} for row in rows[:1]]
     found = list(il.read(json.dumps([*rows, *others]).encode()))
     assert [len(conversation.entries) for conversation in found] == [3, 1]
+
+
+@pytest.mark.parametrize("into", ["out.jsonl", "folder/"])
+def test_lines_of_several_trees_come_back_as_lines(into: str, tmp_path: Path) -> None:
+    rows = sample("oasst/messages.json")
+    rows = [*rows, *({**row, "message_tree_id": "other"} for row in rows)]
+    source, out = tmp_path / "in.jsonl", f"{tmp_path}/{into}"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    done = CliRunner().invoke(convert, [str(source), "-t", "oasst", "-o", out])
+    assert done.exit_code == 0, done.output
+    written = Path(out) / "in.jsonl" if into.endswith("/") else Path(out)
+    assert rows == [json.loads(line) for line in written.read_bytes().splitlines()]
 
 
 def test_pydantic_ai_counts_in_disjoint_buckets() -> None:

@@ -124,7 +124,7 @@ def split(value: Any) -> list[Any] | None:
         return None
     trees: dict[Any, list[Any]] = {}
     for row in value:
-        trees.setdefault(row["message_tree_id"], []).append(row)
+        trees.setdefault(row["message_tree_id"], type(value)()).append(row)
     return list(trees.values())
 
 
@@ -135,4 +135,12 @@ def detect(value: Any) -> str | None:
     return DOCUMENTS.detect(value)
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, split=split, writable=False, rank=20)
+FORMAT = FileFormat(
+    name=API,
+    codec=sys.modules[__name__],
+    detect=detect,
+    split=split,
+    mixed_lines=True,
+    writable=False,
+    rank=20,
+)
