@@ -5,6 +5,7 @@ There is one set of rules, in `adapt`: a finding is a repair that `adapt` would 
 """
 
 import re
+from array import array
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
@@ -17,12 +18,14 @@ from ..dialects.foreign_blocks import understood
 from ..dialects.registry import canonical
 from ..dialects.residual import fields_of
 from ..values.canonical import build
+from ..values.compact import IdNumbers, Ids
 from ..values.errors import DialectError, FormatError
 from ..values.losses import Loss
 from ..values.messages import AgentMessage, AssistantMessage, CustomMessage, Message, UserMessage
-from ..values.request import Context, Conversation, ModelDescriptor, Request
+from ..values.request import Context, Conversation, Entry, ModelDescriptor, Request
 from . import training
 from .adapting.adapter import adapt, structural_repairs
+from .adapting.pieces import CallPlaces, StructuralRepairs, pieces
 from .adapting.work import SHAPE
 from .converting import decode
 from .detection import SELF, detect, is_stream, value_of
@@ -129,14 +132,45 @@ def check_large(session: "LargeSession", unnamed: bool) -> tuple[Finding, ...] |
     """
     if session.dialect in _OURS or FORMATS[session.dialect].mistakes is not None:
         return None
-    conversation = session.outline()
-    return (*_broken_tree(conversation), *_findings(conversation, None, session.dialect, unnamed))
+    tree, places, repairs, end = _BrokenTree(), CallPlaces(), StructuralRepairs(), _End()
+
+    def visit(at: int, entry: Entry) -> None:
+        tree.add(entry)
+        places.add(at, entry.message)
+
+    on_path = session.walk(visit)
+    listed = ((at, entry.message) for at, entry in enumerate(session.entries()) if on_path[at])
+    for piece in pieces(listed, places):
+        for message in piece:
+            end.add(message)
+        repairs.add(piece)
+    found = tuple(map(_finding, repairs.losses))
+    return (*tree.findings(), *_applicable(found, session.about.request(), end, None, session.dialect, unnamed))
 
 
 def _findings(
     conversation: Conversation, target: ModelDescriptor | str | None, name: str | None, unnamed: bool
 ) -> tuple[Finding, ...]:
-    return _applicable(_checked(conversation.request(), target), conversation, target, name, unnamed)
+    request, end = conversation.request(), _End()
+    for message in request.context.messages:
+        end.add(message)
+    return _applicable(_checked(request, target), request, end, target, name, unnamed)
+
+
+class _End:
+    """The end of a history: where its last answer is, and whether a user message follows it."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self.last_answer: int | None = None
+        self.asks = False
+
+    def add(self, message: AgentMessage) -> None:
+        if isinstance(message, AssistantMessage):
+            self.last_answer, self.asks = self._count, False
+        elif isinstance(message, UserMessage):
+            self.asks = True
+        self._count += 1
 
 
 def _for_training(data: Any, dialect: str | None, trainer: str) -> tuple[Finding, ...]:
@@ -179,7 +213,8 @@ _UNASKED = "tool result: no call is without a result"
 
 def _applicable(
     findings: tuple[Finding, ...],
-    conversation: Conversation,
+    request: Request,
+    end: _End,
     target: ModelDescriptor | str | None,
     name: str | None,
     unnamed: bool,
@@ -190,7 +225,6 @@ def _applicable(
     may be stored by the service, behind `previous_response_id` or `conversation`. Findings in the log of another
     program are warnings: the log is not rewritten, and is repaired when it is sent.
     """
-    request = conversation.request()
     if any(
         isinstance(kept, dict) and {"previous_response_id", "conversation"} & kept.keys()
         for kept in request.extra.values()
@@ -201,13 +235,11 @@ def _applicable(
     is_log = name is not None and name in FORMATS and FORMATS[name].is_log
     is_row = unnamed and not request.model.id  # nothing marks it as a request, and it has no model
     if name != _CONTEXTS and (name in FORMATS or name == SELF or is_row):
-        answers = [at for at, one in enumerate(request.context.messages) if isinstance(one, AssistantMessage)]
-        last = f"$.messages[{answers[-1]}]" if answers else ""
-        ends = not any(
-            isinstance(one, UserMessage) for one in request.context.messages[answers[-1] if answers else 0 :]
-        )
+        last = f"$.messages[{end.last_answer}]" if end.last_answer is not None else ""
         findings = tuple(
-            one for one in findings if not (ends and one.message.startswith(_UNANSWERED) and one.path.startswith(last))
+            one
+            for one in findings
+            if end.asks or not one.message.startswith(_UNANSWERED) or not one.path.startswith(last)
         )
     is_session = (
         name is not None and name in FORMATS and FORMATS[name].lines
@@ -223,21 +255,52 @@ def _are_messages(data: Any) -> bool:
 
 
 def _broken_tree(conversation: Conversation) -> Iterator[Finding]:
-    """Returns entries that are not reachable from a root: a parent is missing, or the ancestors form a cycle."""
+    tree = _BrokenTree()
+    for entry in conversation.entries:
+        tree.add(entry)
+    return tree.findings()
+
+
+class _BrokenTree:
+    """Finds entries that are not reachable from a root: a parent is missing, or the ancestors form a cycle."""
+
+    def __init__(self) -> None:
+        self._ids = Ids()
+        self._parents = IdNumbers(self._ids)  # the number of an entry's parent, by its id
+        self._stated = array("i")  # the number of each entry's parent, or -1
+
+    def add(self, entry: Entry) -> None:
+        parent = None if entry.parent_id is None else self._ids.number(entry.parent_id)
+        self._stated.append(-1 if parent is None else parent)
+        if entry.id is not None:
+            self._parents[entry.id] = parent
+
+    def findings(self) -> Iterator[Finding]:
+        ids, parents = self._ids, self._parents
+        ends = bytearray(len(ids))  # by number: whether the path up from an entry ends; 0 if it is not known yet
+        for at, stated in enumerate(self._stated):
+            if stated < 0:
+                continue
+            if (name := ids.text(stated)) not in parents:
+                yield _misplaced(at, f"no entry {name!r}")
+            way: dict[int, None] = {}
+            above: int | None = stated
+            while above is not None and not ends[above] and above not in way:
+                way[above] = None
+                above = parents.get(ids.text(above))
+            is_circle = above is not None and (above in way or ends[above] == _CIRCLE)
+            for number in way:
+                ends[number] = _CIRCLE if is_circle else _ROOT
+            if ends[stated] == _CIRCLE:
+                yield _misplaced(at, "the ancestors go round in a circle")
+
+
+_ROOT, _CIRCLE = 1, 2
+
+
+def _misplaced(at: int, why: str) -> Finding:
     remedy = "name an entry of this conversation, or none for a beginning; `interlingua doctor` repairs session files"
-    parents = {entry.id: entry.parent_id for entry in conversation.entries if entry.id is not None}
-    known: dict[str | None, bool] = {None: True}  # whether the path up from an entry ends
-    for at, entry in enumerate(conversation.entries):
-        way: dict[str | None, None] = {}
-        above = entry.parent_id
-        if above is not None and above not in parents:
-            yield Finding(f"$.entries[{at}].parentId", "error", f"parent: no entry {above!r}", remedy)
-        while above not in known and above not in way:
-            way[above] = None
-            above = parents.get(above) if above is not None else None
-        known.update(dict.fromkeys(way, above not in way and known[above]))
-        if not known[entry.parent_id]:
-            yield Finding(f"$.entries[{at}].parentId", "error", "parent: the ancestors go round in a circle", remedy)
+    return Finding(f"$.entries[{at}].parentId", "error", f"parent: {why}", remedy)
 
 
 # Formats with our own names for roles and blocks: other wires' names are mistakes there.

@@ -6,16 +6,12 @@ times, and keeps the ids of the entries.
 """
 
 import contextlib
-import sys
 from array import array
 from collections.abc import Callable, Iterator
 from typing import IO, Any, NamedTuple
 
-from msgspec.structs import replace
-
 from ..dialects import FORMATS
 from ..dialects.files import transcript
-from ..dialects.foreign_blocks import understood
 from ..dialects.wire import LineReader, SessionStream
 from ..values import jsontext
 from ..values.compact import IdNumbers
@@ -26,12 +22,8 @@ from ..values.messages import (
     AssistantMessage,
     CustomMessage,
     SystemMessage,
-    TextBlock,
-    ThinkingBlock,
-    ToolCall,
-    ToolResultMessage,
 )
-from ..values.request import Conversation, Entry, Placer
+from ..values.request import Entry, Placer
 from .detection import HEAD, Detection, detect, detect_name, holds_lines
 from .sources import DAMAGED, DEFAULT_LIMIT, Problem, Source, first_objects, open_binary, read_lines, too_long
 
@@ -164,22 +156,22 @@ class LargeSession:
 
     def path(self) -> bytearray:
         """For each entry, whether it is on the path from the root to the head."""
+        return self.walk(lambda at, entry: None)
+
+    def walk(self, visit: Callable[[int, Entry], None]) -> bytearray:
+        """Calls `visit` with each entry and its index; returns the same as `path`."""
         placer = Placer(places=IdNumbers())
         parents = array("i")
-        for entry in self.entries():
+        for at, entry in enumerate(self.entries()):
             parent = placer.add_entry(entry)
             parents.append(-1 if parent is None else parent)
-        at = placer.stand if self._stream.head is None else placer.find(self._stream.head)
+            visit(at, entry)
+        stand = placer.stand if self._stream.head is None else placer.find(self._stream.head)
         flags = bytearray(len(parents))
-        while at is not None and at >= 0:
-            flags[at] = True
-            at = parents[at]
+        while stand is not None and stand >= 0:
+            flags[stand] = True
+            stand = parents[stand]
         return flags
-
-    def outline(self) -> Conversation:
-        """The conversation with texts, arguments and data left out: what calls, results and the tree are."""
-        entries = tuple(map(_Outline().entry, self.entries()))
-        return replace(self.about, entries=entries, head=self._stream.head)
 
 
 def open_large(
@@ -245,73 +237,3 @@ class _SessionLines:
                     problems.append(Problem(f"{self._source.name}:{number}", message, number))
         if is_first:
             self._size, self._advance, self.problems, self.count = size, None, problems, count
-
-
-_TEXT, _THOUGHT = TextBlock(text="…"), ThinkingBlock(thinking="…")
-_NOTHING: dict[str, Any] = {}  # one for all: the default is a new one each, of 64 bytes
-
-
-class _Outline:
-    """Entries with texts, arguments and data left out; those that are the same then are one object."""
-
-    def __init__(self) -> None:
-        self._shared: dict[Any, Any] = {}  # messages and content
-        self._entries: dict[int, Entry] = {}  # by the id of a shared message
-
-    def entry(self, entry: Entry) -> Entry:
-        message: Any = entry.message
-        if understood(message) is None:
-            message = self._custom(message) if isinstance(message, CustomMessage) else self._message(message)
-            if understood(message) is not None:
-                message = entry.message
-        if entry.id is entry.parent_id is None and not entry.parents and id(message) in self._entries:
-            return self._entries[id(message)]
-        return Entry(message=message, id=entry.id, parent_id=entry.parent_id, parents=entry.parents, extra=_NOTHING)
-
-    def _custom(self, message: CustomMessage) -> Any:
-        if "target" in message.fields:
-            return CustomMessage(message.role, {"target": message.fields["target"]})
-        return self._share((CustomMessage, message.role), CustomMessage(message.role, {}))
-
-    def _message(self, message: Any) -> Any:
-        content = message.content
-        if isinstance(content, str):
-            content = "…" if content.strip() else content
-        elif content is not None:
-            content = tuple(map(_outlined_block, content))
-        if isinstance(message, ToolResultMessage):
-            return ToolResultMessage(
-                content=self._shared.setdefault(_shape(content), content),
-                tool_call_id=message.tool_call_id,
-                tool_name=message.tool_name and sys.intern(message.tool_name),
-                is_error=message.is_error,
-                extra=_NOTHING,
-            )
-        fields = {"stop_reason": message.stop_reason} if isinstance(message, AssistantMessage) else {}
-        outlined = type(message)(content=content, extra=_NOTHING, **fields)
-        if isinstance(content, tuple) and any(isinstance(block, ToolCall) for block in content):
-            return outlined
-        return self._share((type(message), _shape(content), *fields.values()), outlined)
-
-    def _share(self, key: Any, message: Any) -> Any:
-        found = self._shared.setdefault(key, message)
-        if found is message:
-            self._entries[id(message)] = Entry(message=message)
-        return found
-
-
-def _shape(content: Any) -> Any:
-    """What distinguishes outlined content without calls."""
-    return ("blocks", *map(type, content)) if isinstance(content, tuple) else ("text", content)
-
-
-def _outlined_block(block: Any) -> Any:
-    match block:
-        case ThinkingBlock():
-            return _THOUGHT
-        case ToolCall():  # some wires have a second id of a call in its extra
-            ids = {owner: kept["id"] for owner, kept in block.extra.items() if isinstance(kept, dict) and "id" in kept}
-            extra = {owner: {"id": id} for owner, id in ids.items()} or _NOTHING
-            return ToolCall(id=block.id, name=sys.intern(block.name), arguments=_NOTHING, extra=extra)
-        case _:
-            return _TEXT

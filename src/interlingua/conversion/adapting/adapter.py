@@ -8,7 +8,7 @@ history never changes how a shorter one was adapted (providers cache by prefix).
 import functools
 import re
 from collections.abc import Callable
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from msgspec.structs import replace
 
@@ -163,13 +163,26 @@ def adapt(
 
 def structural_repairs(request: Request) -> tuple[Loss, ...]:
     """Repairs that every target needs: calls without results, results without calls, order, ids."""
-    work = Work(request, ModelDescriptor(id="", api=""), "drop")
+    return tuple(repair_structure(request).work.losses)
+
+
+class Structure(NamedTuple):
+    """A request with structural repairs, and the number of losses before ids were renamed."""
+
+    work: Work
+    paired: int
+
+
+def repair_structure(request: Request, first: int = 0) -> Structure:
+    """Makes structural repairs; `first` is the index of the first message in the source."""
+    work = Work(request, ModelDescriptor(id="", api=""), "drop", first)
     drop_failed(work)
     # Failed turns are valid in a transcript, and so are an application's own roles.
     work.losses = [loss for loss in work.losses if loss.what == SHAPE]
     pair(work)
+    paired = len(work.losses)
     rename_ids(work)
-    return tuple(work.losses)
+    return Structure(work, paired)
 
 
 def _warn_of_overflow(work: Work) -> None:

@@ -127,7 +127,7 @@ def _match_results(turns: list[Turn]) -> dict[tuple[Turn, int], Turn]:
             early.append(turn)
         for at, block in enumerate(turn.blocks if isinstance(turn.message, AssistantMessage) else ()):
             if isinstance(block, ToolCall):
-                call = _OpenCall(turn, at, _ids_of(block), row, not _has_failed(turn))
+                call = _OpenCall(turn, at, call_ids(block), row, not _has_failed(turn))
                 for id in call.ids:
                     open_calls.setdefault(id, []).append(call)
     for turn in early:
@@ -155,7 +155,7 @@ def steps(turns: list[Turn]) -> list[list[Turn]]:
     return [*found.values()]
 
 
-def _ids_of(call: ToolCall) -> tuple[str, ...]:
+def call_ids(call: ToolCall) -> tuple[str, ...]:
     """Returns a call's id, and its item id where the source wire has both: a result may use either."""
     for api, residual in call.extra.items():
         item = residual.get("id") if isinstance(residual, dict) else None
@@ -186,7 +186,7 @@ def _report_moves(work: Work) -> None:
     if places == sorted(places):
         return
     furthest = [-1, *accumulate(places, max)]  # of earlier
-    nearest = [*reversed([*accumulate(reversed(places), min)]), len(work.source.context.messages)][1:]  # of later
+    nearest = [*reversed([*accumulate(reversed(places), min)]), max(places) + 1][1:]  # of later
     for at, turn in enumerate(turns):
         if isinstance(turn.message, ToolResultMessage) and (furthest[at] > places[at] or nearest[at] < places[at]):
             work.lost(turn.path, "order", "results follow their calls at once, in call order")

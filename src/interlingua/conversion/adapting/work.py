@@ -102,9 +102,9 @@ def is_plain(block: Block) -> bool:
 
 
 class Work:
-    """A request under repair, and the changes so far."""
+    """A request under repair, and the changes so far. `first` is the index of the first message in the source."""
 
-    def __init__(self, request: Request, target: ModelDescriptor | str, thinking: str) -> None:
+    def __init__(self, request: Request, target: ModelDescriptor | str, thinking: str, first: int = 0) -> None:
         self.source = request
         self.model = _model(request, target)
         facts = _facts_of(self.model)
@@ -127,7 +127,7 @@ class Work:
         self.foreign: set[Turn] = set()  # with thinking that the target cannot verify
         self.ids: dict[str, str] = {}
         self.names: dict[str, str] = {}
-        for at, message in enumerate(request.context.messages):
+        for at, message in enumerate(request.context.messages, first):
             meant = understood(message)
             if meant is not None:
                 self.lost(f"$.messages[{at}]", SHAPE, f"{meant.what}: read as what it means in other formats")

@@ -1,0 +1,63 @@
+"""Repairs of a history in pieces are those of the whole."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+import interlingua as il
+from interlingua.conversion.adapting.adapter import structural_repairs
+from interlingua.conversion.adapting.pieces import CallPlaces, StructuralRepairs, pieces
+from interlingua.values.messages import AgentMessage, CustomMessage, OpaqueBlock
+from interlingua.values.request import Context, ModelDescriptor, Request
+
+IDS = st.sampled_from(["a", "b", "c", "d", ""])
+# Calls of the Responses wire have two ids; results may have either.
+CALLS = st.builds(
+    lambda id, item: il.ToolCall(
+        id=id, name="read", arguments={}, extra={} if item is None else {"openai-responses": {"id": item}}
+    ),
+    IDS,
+    st.none() | IDS,
+)
+TEXTS = st.just(il.TextBlock(text="Yes"))
+THOUGHTS = st.just(il.ThinkingBlock(thinking="Hm"))
+FOREIGN = IDS.map(
+    lambda id: OpaqueBlock(dialect="transcript", value={"type": "tool_use", "id": id, "name": "read", "input": {}})
+)
+MESSAGES: st.SearchStrategy[AgentMessage] = st.one_of(
+    st.just(il.UserMessage(content="Hi")),
+    st.just(il.UserMessage(content="Note", origin="program")),
+    st.builds(
+        lambda content, stop: il.AssistantMessage(content=tuple(content), stop_reason=stop),
+        st.lists(CALLS | CALLS | TEXTS | THOUGHTS | FOREIGN, max_size=3),
+        st.sampled_from(["stop", "toolUse", "error"]),
+    ),
+    st.builds(lambda id: il.ToolResultMessage(tool_call_id=id, content="ok", is_error=False), IDS),
+    st.builds(lambda id: il.ToolResultMessage(tool_call_id=id, content="ok", is_error=False), IDS),
+    st.just(CustomMessage("note", {})),
+    IDS.map(lambda id: CustomMessage("tool", {"content": "ok", "tool_call_id": id})),
+)
+
+
+@given(st.lists(MESSAGES, max_size=30))
+def test_structural_repairs_of_pieces_are_those_of_the_whole(messages: list[AgentMessage]) -> None:
+    places, repairs = CallPlaces(), StructuralRepairs()
+    for at, message in enumerate(messages):
+        places.add(at, message)
+    cut = list(pieces(enumerate(messages), places, least=1))
+    assert messages == [message for piece in cut for message in piece]
+    for piece in cut:
+        repairs.add(piece)
+    context = Context(messages=tuple(messages))  # type: ignore[arg-type]
+    assert structural_repairs(Request(model=ModelDescriptor(id=""), context=context)) == repairs.losses
+
+
+def test_a_history_is_cut_where_calls_have_no_result_anywhere() -> None:
+    """An interrupted call is common in session files: it must not keep the rest in one piece."""
+    answer = il.AssistantMessage(content=(il.ToolCall(id="a", name="read", arguments={}),), stop_reason="toolUse")
+    messages: list[AgentMessage] = [il.UserMessage(content="Hi"), answer, *[il.UserMessage(content="Hi"), answer] * 3]
+    messages[-1] = il.AssistantMessage(content="Yes", stop_reason="stop")
+    messages[3] = messages[5] = messages[-1]
+    places = CallPlaces()
+    for at, message in enumerate(messages):
+        places.add(at, message)
+    assert [2, 2, 2, 2] == [len(piece) for piece in pieces(enumerate(messages), places, least=1)]
