@@ -12,10 +12,13 @@ from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
 import interlingua as il
+from interlingua.cli import bulk
+from interlingua.cli import convert as convert_module
 from interlingua.cli.convert import command as convert
 from interlingua.cli.formats import check_command
 from interlingua.cli.show import command as show
 from interlingua.conversion import large_sessions
+from interlingua.conversion.adapting import pieces
 from interlingua.conversion.checks import check, check_large
 from interlingua.conversion.large_sessions import LargeSession, open_large
 from interlingua.conversion.sources import Problem, Source, documents
@@ -120,6 +123,12 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
         made.write_bytes(lines_of(MADE[request.param]))
         return made
     return WIRE / request.param
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Histories are checked in as many pieces as possible."""
+    monkeypatch.setattr(pieces, "MESSAGES", 1)
 
 
 def lines_of(values: list[Any]) -> bytes:
@@ -289,6 +298,40 @@ def test_two_sessions_do_not_become_one_file(tmp_path: Path, monkeypatch: pytest
     given = [str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl"), "-t", "transcript"]
     streamed, whole = both(monkeypatch, lambda: outcome(CliRunner().invoke(convert, given)))
     assert streamed == whole and whole[:2] == (1, "")
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_several_large_sessions_are_converted_in_parallel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: str
+) -> None:
+    """Into the same files, with the same reports in the same order; no temporary file is left."""
+    folder, out = tmp_path / "in", tmp_path / "out"
+    folder.mkdir()
+    for number in range(convert_module.MANY):
+        lines = [{"type": "custom-title", "customTitle": str(number)}, *(CLAUDE if number % 2 else CODEX)]
+        (folder / f"{number}.jsonl").write_bytes(lines_of(lines) + b"{\n" * (number % 3 == 0))
+
+    def work() -> Any:
+        result = CliRunner().invoke(convert, [str(folder), "-t", "transcript", "-o", f"{out}/", "-j", jobs, "--report"])
+        return outcome(result), {path.name: path.read_bytes() for path in out.iterdir()}
+
+    streamed, whole = both(monkeypatch, work)
+    assert streamed == whole and len(whole[1]) == convert_module.MANY
+
+
+def test_a_worker_converts_a_large_session(tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    path.write_bytes(lines_of(CLAUDE))
+    task = bulk.Task(None, "transcript", None, False, 1 << 20)
+    tasks = [(at, bulk.Piece(Source(path), "stream")) for at in range(3)]
+    expected = il.convert(lines_of(CLAUDE), "transcript").bytes()
+    found = []
+    for at, _, result in bulk.run(tasks, task, 2, tmp_path / "out"):
+        assert result.spooled is not None and result.spooled.exists() and result.streamed is not None
+        found.append((at, b"".join(result.streamed)))
+        assert not result.spooled.exists()
+    assert [(at, expected) for at in range(3)] == found
+    assert list((tmp_path / "out").iterdir()) == []
 
 
 def test_a_packed_session_is_read_entry_by_entry(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import io
 import multiprocessing
 import os
 import signal
+import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -84,6 +85,7 @@ class PieceResult:
         self.payload = b""  # bodies, one a line
         self.sessions: list[tuple[int | None, bytes]] = []  # conversations that get their own files, by number
         self.streamed: Iterator[bytes] | None = None  # the lines of one more conversation, converted as they are read
+        self.spooled: Path | None = None  # a temporary file with these lines, from a worker
         self.numbered = False  # whether the source holds several conversations
         self.rows: list[dict[str, Any]] = []
         self.losses = LossSummary()
@@ -440,22 +442,32 @@ def packed(data: bytes, packing: str | None) -> bytes:
 # --- processes -------------------------------------------------------------------------------------------------------
 
 
-def run(tasks: Iterable[tuple[int, Piece]], task: Task, workers: int) -> Generator[tuple[int, Piece, PieceResult]]:
-    """Yields the pieces with their results, in order. Only as many are pending as keep the workers busy."""
+def run(
+    tasks: Iterable[tuple[int, Piece]], task: Task, workers: int, spool: Path | None = None
+) -> Generator[tuple[int, Piece, PieceResult]]:
+    """Yields the pieces with their results, in order. Only as many are pending as keep the workers busy.
+
+    `spool` is a folder for temporary files with what the workers make of large sessions; without one, such sessions are
+    converted here while they are written.
+    """
     if workers == 1:
         for index, piece in tasks:
             yield index, piece, convert(piece, task)
         return
-    with ProcessPoolExecutor(workers, initializer=_end_with_parent) as pool:
+    with ProcessPoolExecutor(workers, initializer=_end_with_parent) as pool, contextlib.ExitStack() as stack:
         waiting: deque[tuple[int, Piece, Future[PieceResult]]] = deque()
         submit: Callable[..., Future[PieceResult]] = pool.submit
+        folder: Path | None = None
         try:
-            for index, piece in tasks:
-                if piece.kind == "stream":  # read here while it is written
-                    future: Future[PieceResult] = Future()
-                    future.set_result(convert(piece, task))
-                else:
+            for number, (index, piece) in enumerate(tasks):
+                if piece.kind != "stream":
                     future = submit(convert, piece, task)
+                elif spool is not None:
+                    folder = folder or Path(stack.enter_context(_temporary_folder(spool)))
+                    future = submit(_convert_to_file, piece, task, folder / f"{number}")
+                else:  # read here while it is written
+                    future = Future()
+                    future.set_result(convert(piece, task))
                 waiting.append((index, piece._replace(data=None), future))
                 if len(waiting) > 2 * workers:
                     yield _finished(waiting)
@@ -464,11 +476,38 @@ def run(tasks: Iterable[tuple[int, Piece]], task: Task, workers: int) -> Generat
         finally:
             for _, _, future in waiting:
                 future.cancel()
+            pool.shutdown()  # before the temporary files are removed
+
+
+def _temporary_folder(parent: Path) -> contextlib.AbstractContextManager[str]:
+    parent.mkdir(parents=True, exist_ok=True)
+    return tempfile.TemporaryDirectory(prefix=".convert-", dir=parent)
+
+
+def _convert_to_file(piece: Piece, task: Task, path: Path) -> PieceResult:
+    """Converts a large session into a temporary file."""
+    result = convert(piece, task)
+    if result.streamed is not None:
+        with path.open("wb") as file:
+            file.writelines(result.streamed)
+        result.streamed, result.spooled = None, path
+    return result
 
 
 def _finished(waiting: "deque[tuple[int, Piece, Future[PieceResult]]]") -> tuple[int, Piece, PieceResult]:
     index, piece, future = waiting.popleft()
-    return index, piece, future.result()
+    result = future.result()
+    if result.spooled is not None:
+        result.streamed = _moved(result.spooled)
+    return index, piece, result
+
+
+def _moved(path: Path) -> Iterator[bytes]:
+    """Yields the content of a temporary file, which is removed."""
+    with path.open("rb") as file:
+        path.unlink()
+        while data := file.read(1 << 20):
+            yield data
 
 
 def _end_with_parent() -> None:

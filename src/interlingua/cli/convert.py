@@ -157,7 +157,10 @@ def command(
     if columnar and resume:
         raise click.UsageError("--resume writes JSON lines; leave it out for Parquet and Arrow files")
     journal = None if columnar else _journal(found, out, folder, task, as_json=as_json, resume=resume)
-    run = _Run(found, task, journal, on_error, copy=out is not None and not (folder or columnar or as_json or model))
+    # One large session is converted while it is written; of several, one in each process.
+    spool = folder if len(found) > 1 else None
+    copy = out is not None and not (folder or columnar or as_json or model)
+    run = _Run(found, task, journal, on_error, copy=copy, spool=spool)
     if resume and journal is not None:
         journal.resume(run.tally)
     into: Output | FolderOutput
@@ -265,12 +268,22 @@ def _state(source: Source) -> tuple[int, int]:
 class _Run:
     """One run over all sources."""
 
-    def __init__(self, found: list[Source], task: Task, journal: Journal | None, on_error: str, *, copy: bool) -> None:
+    def __init__(
+        self,
+        found: list[Source],
+        task: Task,
+        journal: Journal | None,
+        on_error: str,
+        *,
+        copy: bool,
+        spool: Path | None,
+    ) -> None:
         self._found = found
         self._task = task
         self._journal = journal
         self._stops = on_error == "stop"
         self._copy = copy
+        self._spool = spool
         self.tally = Tally()
 
     def size(self) -> int | None:
@@ -291,7 +304,7 @@ class _Run:
         written = Done() if self._journal is None else self._journal.done
         number, before = written.pieces, 0  # pieces of this source; bytes of earlier sources
         index = written.source
-        with contextlib.closing(bulk.run(self._pieces(into), self._task, workers)) as results:
+        with contextlib.closing(bulk.run(self._pieces(into), self._task, workers, self._spool)) as results:
             for at, piece, result in results:
                 if at != index:
                     before += sum(_state(self._found[i])[0] for i in range(index, at) if self._found[i].path)
