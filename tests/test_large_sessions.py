@@ -3,7 +3,8 @@
 import gzip
 import json
 import random
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from interlingua.cli.show import command as show
 from interlingua.conversion import large_sessions
 from interlingua.conversion.adapting import pieces
 from interlingua.conversion.checks import check, check_large
+from interlingua.conversion.large_encoding import encode_large
 from interlingua.conversion.large_sessions import LargeSession, open_large
 from interlingua.conversion.sources import Problem, Source, documents
 from interlingua.dialects import FORMATS
@@ -178,6 +180,83 @@ def test_so_are_those_of_a_file_with_other_lines(path: Path, tmp_path: Path, see
         same_as_whole(made)
 
 
+TARGETS = sorted(name for name, form in FORMATS.items() if form.writer is not None)
+
+
+def encodes_the_same(path: Path, target: str) -> bool:
+    """Compares a session of another program that is written message by message; False if it is written as a whole."""
+    problems: list[Problem] = []
+    session = open_large(Source(path), None, problems)
+    losses: list[il.Loss] = []
+    found = None if session is None else encode_large(session, target, lambda stage, loss: losses.append(loss))
+    if found is None:
+        return False
+    (document,) = documents(Source(path), None, problems)
+    whole = il.encode(il.decode(document.data), target)
+    assert b"".join(found.lines()) == whole.bytes()
+    assert Counter(losses) == Counter(whole.losses)
+    return True
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("seed", range(6))
+def test_sessions_of_other_programs_are_those_of_the_conversation(
+    path: Path, tmp_path: Path, target: str, seed: int
+) -> None:
+    """Also of files with other lines."""
+    chance = random.Random(seed)
+    lines = path.read_bytes().splitlines(keepends=True)
+    for number in range(10 if seed else 1):
+        changed = list(lines)
+        for _ in range(chance.randrange(1, 4) if seed else 0):
+            chance.choice(CHANGES)(changed, chance)
+        made = tmp_path / f"{number}.jsonl"
+        made.write_bytes(b"".join(changed))
+        encodes_the_same(made, target)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("seed", range(20))
+def test_generated_sessions_become_those_of_other_programs(tmp_path: Path, target: str, seed: int) -> None:
+    """Turns that end in an answer, in a result or in a call; failed answers; thinking; notes of a program."""
+    chance = random.Random(seed)
+    path = tmp_path / "s.jsonl"
+    streamed = 0
+    for _ in range(5):
+        lines: list[Any] = [{"role": "session", "version": 1, "title": "T", "systemPrompt": "Be short."}]
+        for turn in range(chance.randrange(1, 12)):
+            lines += _turn(turn, chance)
+        for at, line in enumerate(lines[1:]):
+            line |= {"id": f"e{at}", "parentId": f"e{at - 1}" if at else None}
+        path.write_bytes(lines_of(lines))
+        streamed += encodes_the_same(path, target)
+    assert streamed
+
+
+def _turn(number: int, chance: random.Random) -> Iterator[dict[str, Any]]:
+    when = {"timestamp": 1_760_000_000_000 + number} if chance.random() < 0.8 else {}
+    yield {"role": "user", "content": f"Question {number}", **({"origin": "program"} if chance.random() < 0.2 else {})}
+    for step in range(chance.randrange(3)):
+        call = {"type": "toolCall", "id": f"c{number}_{step}", "name": "read", "arguments": {"at": step}}
+        content: list[Any] = [{"type": "thinking", "thinking": "Hm"}] if chance.random() < 0.3 else []
+        content += [{"type": "text", "text": chance.choice(["Look", " ", "x"])}] if chance.random() < 0.5 else []
+        stop = chance.choice(["toolUse", "toolUse", "toolUse", "error"])
+        usage = {"input": 3, "output": 4, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 7}
+        yield {
+            "role": "assistant",
+            "content": [*content, call],
+            "stopReason": stop,
+            "model": "m",
+            "usage": usage,
+            **when,
+        }
+        if chance.random() < 0.8:
+            result = {"toolCallId": call["id"], "toolName": "read", "isError": chance.random() < 0.2}
+            yield {"role": "toolResult", "content": "12", **result}
+    if chance.random() < 0.6:
+        yield {"role": "assistant", "content": chance.choice(["Yes", "", [{"type": "thinking", "thinking": "Hm"}]])}
+
+
 def _drop(lines: list[bytes], chance: random.Random) -> None:
     if len(lines) > 3:
         del lines[chance.randrange(1, len(lines))]
@@ -271,6 +350,16 @@ def test_convert_writes_the_same(path: Path, monkeypatch: pytest.MonkeyPatch, op
     given = [str(path), "-t", "transcript", *options]
     streamed, whole = both(monkeypatch, lambda: outcome(runner.invoke(convert, given)))
     assert streamed == whole and whole[1]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("options", [[], ["-m", "openai/gpt-x"], ["--strict"]], ids=" ".join)
+def test_convert_writes_the_same_session_of_another_program(
+    path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], target: str
+) -> None:
+    runner = CliRunner()
+    streamed, whole = both(monkeypatch, lambda: outcome(runner.invoke(convert, [str(path), "-t", target, *options])))
+    assert streamed == whole
 
 
 @pytest.mark.parametrize("name", ["out.jsonl", "out.jsonl.gz", "out.jsonl.zst", "folder/"])

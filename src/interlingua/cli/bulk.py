@@ -27,12 +27,13 @@ from .. import conversion
 from ..conversion import containers, large_sessions, sources
 from ..conversion.containers import SourceError
 from ..conversion.detection import detect_name
+from ..conversion.large_encoding import encode_large
 from ..conversion.sources import Document, Problem, Source, as_utf8
 from ..dialects import FORMATS
 from ..dialects.files import transcript
 from ..values import jsontext
 from ..values.errors import FormatError, InterlinguaError
-from ..values.losses import Lines
+from ..values.losses import Lines, Loss
 from ..values.regular import stream_regular
 from ..values.request import Conversation, ModelDescriptor
 from .output import LossSummary
@@ -230,14 +231,15 @@ def _is_copyable(source: Source, task: Task) -> bool:
 
 def _is_streamed(source: Source, task: Task) -> bool:
     """Whether a file is a large session, which is converted entry by entry."""
-    if task.target != transcript.API or task.rows or task.columns or not large_sessions.is_large(source):
+    is_written = task.target == transcript.API or (task.target in FORMATS and FORMATS[task.target].writer is not None)
+    if not is_written or task.rows or task.columns or not large_sessions.is_large(source):
         return False
     name = task.origin
     if name is None:
         found = large_sessions.detect_large(source)
         name = found.dialect if found is not None else None
     form = FORMATS.get(name or "")
-    return form is not None and form.stream is not None
+    return form is not None and form.stream is not None and (form.name != task.target or form.writer is None)
 
 
 # --- converting ------------------------------------------------------------------------------------------------------
@@ -253,10 +255,7 @@ def convert(piece: Piece, task: Task) -> PieceResult:
     if piece.kind == "stream":
         problems: list[Problem] = []
         session = large_sessions.open_large(piece.source, task.origin, problems, limit=task.limit)
-        if session is not None:
-            result.count = 1
-            session.about = _with_model(session.about, task)
-            result.streamed = session.transcript()
+        if session is not None and _convert_session(session, piece.source.name, task, result):
             for problem in problems:
                 _reject(result, task, problem, None)
             return result
@@ -272,6 +271,30 @@ def convert(piece: Piece, task: Task) -> PieceResult:
                 _reject(result, task, Problem(document.name, str(error), document.line), text or document.data)
     result.payload = packed(b"".join(bodies), task.packing) if bodies else b""
     return result
+
+
+def _convert_session(session: large_sessions.LargeSession, name: str, task: Task, result: PieceResult) -> bool:
+    """Converts a large session entry by entry; returns False if it must be in memory for that."""
+    session.about = _with_model(session.about, task)
+    if task.target == transcript.API:
+        result.count, result.streamed = 1, session.transcript()
+        return True
+    stages = [LossSummary() for _ in range(3)]
+    refused: list[Loss] = []
+
+    def report(stage: int, loss: Loss) -> None:
+        stages[stage].count(name, loss)
+        if loss.severity != "record" and not refused:
+            refused.append(loss)
+
+    encoding = encode_large(session, task.target, report)
+    if encoding is None or (refused and task.strict):
+        return False  # also to name the first loss
+    result.losses.conversations, result.losses.lossy = 1, int(bool(refused))
+    for stage in stages:
+        result.losses.merge(stage)
+    result.count, result.streamed = 1, encoding.lines()
+    return True
 
 
 def _convert_document(document: Document, task: Task, result: PieceResult, bodies: list[bytes]) -> None:

@@ -245,8 +245,12 @@ class LossSummary:
         self.lossy += any(loss.severity != "record" for loss in losses)
         self.only = (name, losses) if self.only is None else self.only
         for loss in losses:
-            self.severities[loss.severity] += 1
-            self._count((loss.severity, _INDEX.sub("[]", loss.path), loss.why), 1, [f"{name} {loss.path}"])
+            self.count(name, loss)
+
+    def count(self, name: str, loss: Loss) -> None:
+        """Counts one loss."""
+        self.severities[loss.severity] += 1
+        self._count((loss.severity, _INDEX.sub("[]", loss.path), loss.why), 1, [f"{name} {loss.path}"])
 
     def merge(self, other: "LossSummary") -> None:
         """Adds the counts of another summary after this one's."""

@@ -156,7 +156,7 @@ def _lost(
     view: Compacted | None, adapted: adapter.Adapted, changed: Iterable[Loss], given: Iterable[Loss]
 ) -> Iterable[Loss]:
     """Returns the losses of compaction, adapting and encoding, with their paths in the conversation."""
-    losses = _once(changed, _seen_from(adapted, given))
+    losses = _once(changed, encoded_losses(adapted, given))
     return losses if view is None else (*view.losses, *view.seen_from(losses))
 
 
@@ -164,7 +164,7 @@ def _once(*losses: Iterable[Loss]) -> tuple[Loss, ...]:
     return tuple(dict.fromkeys(loss for some in losses for loss in some))
 
 
-def _seen_from(adapted: adapter.Adapted, losses: Iterable[Loss]) -> Iterator[Loss]:
+def encoded_losses(adapted: adapter.Adapted, losses: Iterable[Loss]) -> Iterator[Loss]:
     """Maps the paths of an encoder's losses in an adapted request to the source."""
     for loss in losses:
         path = adapted.source(loss.path)
@@ -181,15 +181,32 @@ def _unencoded_branches(conversation: Conversation) -> Iterator[Loss]:
     path = {id(entry) for entry in conversation.path()}
     for at, entry in enumerate(conversation.entries):
         if id(entry) not in path:
-            yield off_path(conversation, at, "not on the path to the head")
-            continue
-        for name, value in (("id", entry.id), ("parentId", entry.parent_id), ("parents", entry.parents)):
-            if value:
-                yield Loss(f"$.entries[{at}].{name}", "entry", "a request has no entries", "record")
-        for owner, residual in entry.extra.items():
-            yield from extra_losses(
-                owner, residual, f"$.entries[{at}].extra.{owner}", "a request has no entries", "record"
-            )
+            yield off_path(conversation, at, _OFF_PATH)
+        else:
+            yield from entry_losses(entry, at)
+    yield from conversation_losses(conversation)
+
+
+_OFF_PATH = "not on the path to the head"
+
+
+def branch_loss(entry: Entry, at: int) -> Loss:
+    """Returns the loss of an entry that is not on the path, in a conversation whose journal has no results."""
+    loss = off_path(Conversation(entries=(entry,)), 0, _OFF_PATH)
+    return replace(loss, path=f"$.entries[{at}]")
+
+
+def entry_losses(entry: Entry, at: int) -> Iterator[Loss]:
+    """Yields the losses of an entry on the path."""
+    for name, value in (("id", entry.id), ("parentId", entry.parent_id), ("parents", entry.parents)):
+        if value:
+            yield Loss(f"$.entries[{at}].{name}", "entry", "a request has no entries", "record")
+    for owner, residual in entry.extra.items():
+        yield from extra_losses(owner, residual, f"$.entries[{at}].extra.{owner}", "a request has no entries", "record")
+
+
+def conversation_losses(conversation: Conversation) -> Iterator[Loss]:
+    """Yields the losses of a conversation beside its entries."""
     if conversation.head is not None:
         yield Loss("$.head", "head", "a request has no branches", "record")
     for name in ("title", "usage"):

@@ -145,6 +145,11 @@ class LargeSession:
         self.about = stream.about  # the conversation without entries and head
         self._stream = stream
 
+    @property
+    def head(self) -> str | None:
+        """The id of the current entry, when the entries are read; None if it is the last."""
+        return self._stream.head
+
     def entries(self) -> Iterator[Entry]:
         """The entries, in order."""
         return self._stream.entries()

@@ -361,7 +361,8 @@ def renamed(value: Any, columns: Mapping[str, str]) -> Any:
 def _too_large(limit: int) -> str:
     return (
         f"larger than {limit >> 20} MB, and would be in memory as a whole; split it, convert it with a larger"
-        " --max-size or to `transcript`, or use `stats` or `archive`, which read session files line by line"
+        " --max-size, or to `transcript`, `claude-code` or `codex-cli`, or use `stats` or `archive`: these read session"
+        " files line by line"
     )
 
 

@@ -457,6 +457,7 @@ class FileFormat(Struct, frozen=True, kw_only=True):
       read-only connection; both return None if the container is not of this format.
     - `write` encodes a conversation of another format where the codec only encodes its own; the conversation is first
       adapted for the wire `adapted_for`, if there is one.
+    - `writer` is a class that writes the same as `write` message by message (`files.new_sessions.SessionWriter`).
     - `mistakes` yields violations of the format's rules in a document: path, message, remedy.
     - `line_reader` returns a reader of single lines, given the first lines of a file, for indexing large files and
       files that are appended to; None if only `decode` can read the file. The second argument is the state to resume
@@ -484,6 +485,7 @@ class FileFormat(Struct, frozen=True, kw_only=True):
     writable: bool = True
     write: Callable[[Conversation], Encoded] | None = None
     adapted_for: str | None = None
+    writer: Any = None
     mistakes: Callable[[Any], Iterable[tuple[str, str, str]]] | None = None
     line_reader: Callable[[Sequence[Any], dict[str, Any] | None], "LineReader | None"] | None = None
     read: Callable[[Iterable[bytes]], Conversation | None] | None = None

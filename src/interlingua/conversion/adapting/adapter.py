@@ -56,6 +56,8 @@ class Adapted(tuple[Request, tuple[Loss, ...]]):
     _tools: list[int] | None
     _system_moved: bool
     _custom: dict[str, str]
+    before: int = 0  # messages before the piece of a history that this is, which are none of it
+    _first: int = 0
 
     def __new__(cls, work: Work) -> "Adapted":
         made = super().__new__(cls, (work.request(), tuple(dict.fromkeys(work.losses)) if work.losses else ()))
@@ -114,6 +116,11 @@ class Adapted(tuple[Request, tuple[Loss, ...]]):
         at = int(match[1])
         return f"$.tools[{self._tools[at]}]{match[2]}" if at < len(self._tools) else None
 
+    def is_own(self, path: str) -> bool:
+        """Whether a path of the source is none of a message before the piece."""
+        match = _IN_MESSAGES.fullmatch(path)
+        return not path.startswith("$.messages[-") and (match is None or int(match[1]) >= self._first)
+
     def restore(self, message: AssistantMessage) -> AssistantMessage:
         """Restores the conversation's own tool names and tool kinds in a response to the adapted request."""
         restore = self.restore_block
@@ -159,6 +166,16 @@ def adapt(
     for repair in _passes_for(work.kinds()):
         repair(work)
     return Adapted(work)
+
+
+def adapt_piece(request: Request, target: str, first: int, before: int) -> Adapted:
+    """Adapts a piece of a history: `first` is its place there, and the first `before` messages are none of it."""
+    work = Work(request, target, "drop", first - before)
+    for repair in _passes_for(work.kinds()):
+        repair(work)
+    made = Adapted(work)
+    made.before, made._first = before, first
+    return made
 
 
 def structural_repairs(request: Request) -> tuple[Loss, ...]:

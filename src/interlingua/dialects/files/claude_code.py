@@ -734,7 +734,7 @@ class _LineReader(BaseLineReader):
 
     def __init__(self, state: dict[str, Any] | None = None) -> None:
         super().__init__(state)
-        self._ids: set[str] = set()
+        self._ids = IdSet()
 
     def messages(self, line: dict[str, Any]) -> list[tuple[str, Any]]:
         id = line.get("uuid")
@@ -776,6 +776,7 @@ FORMAT = FileFormat(
     detect=detect,
     lines=True,
     write=new_sessions.claude_code,
+    writer=new_sessions.ClaudeWriter,
     adapted_for=WIRE,
     line_reader=line_reader,
     read=read,

@@ -658,6 +658,7 @@ FORMAT = FileFormat(
     detect=detect,
     lines=True,
     write=new_sessions.codex_cli,
+    writer=new_sessions.CodexWriter,
     adapted_for=WIRE,
     line_reader=line_reader,
     read=read,

@@ -9,7 +9,9 @@ the first two are in the format of a wire, for which the conversation is adapted
 import hashlib
 import uuid
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar, Protocol
+
+from msgspec.structs import replace
 
 from ...values.canonical import dump
 from ...values.losses import Encoded, Lines, Loss, Reporter
@@ -30,7 +32,7 @@ from ...values.messages import (
     blocks_of,
     text_of,
 )
-from ...values.request import Conversation
+from ...values.request import Conversation, Entry
 from .. import dialect
 from .records import iso
 
@@ -41,14 +43,46 @@ FOLDERS = ("cwd", "directory", "workspaceDirectory", "working_dir", "workDir")  
 # --- what they share -------------------------------------------------------------------------------------------------
 
 
+class Facts:
+    """What a session derives from all of its messages: the seed of its ids, its first message, its folder."""
+
+    def __init__(self, about: Conversation) -> None:
+        """`about` is the conversation; its entries are added one by one."""
+        self._hash = hashlib.blake2b(dump(replace(about, entries=())), digest_size=16)
+        self._count = 0
+        self.first: Message | None = None
+        self.folder = next(_folders(about.extra), None)
+
+    def add(self, entry: Entry) -> None:
+        self._hash.update(dump(entry))
+        message: Any = entry.message
+        if self.first is None and not isinstance(message, CustomMessage):
+            self.first = message
+        if self.folder is None and self._count < 20:
+            kept = message.fields if isinstance(message, CustomMessage) else entry.extra
+            self.folder = next(_folders(kept), None)
+        self._count += 1
+
+    @property
+    def seed(self) -> bytes:
+        return self._hash.digest()
+
+
+def _facts_of(conversation: Conversation) -> Facts:
+    facts = Facts(conversation)
+    for entry in conversation.entries:
+        facts.add(entry)
+    return facts
+
+
 class _Session:
     """The ids, times and folder of a session."""
 
-    def __init__(self, conversation: Conversation) -> None:
-        self._seed = hashlib.blake2b(dump(conversation), digest_size=16).digest()
+    def __init__(self, about: Conversation, facts: Facts) -> None:
+        self._seed = facts.seed
         self.id = self.uuid("session")
-        self.cwd = next(_folders(conversation.extra), None) or next(_entry_folders(conversation), None) or "/"
-        self.model = conversation.model.id if conversation.model is not None else ""
+        self.cwd = facts.folder or "/"
+        self.model = about.model.id if about.model is not None else ""
         self._time: int | None = None
 
     def uuid(self, of: Any) -> str:
@@ -78,13 +112,21 @@ def _folders(value: Any, depth: int = 6) -> Iterator[str]:
         yield from _folders(item, depth - 1)
 
 
-def _entry_folders(conversation: Conversation) -> Iterator[str]:
-    for entry in conversation.entries[:20]:
-        message: Any = entry.message
-        yield from _folders(message.fields if isinstance(message, CustomMessage) else entry.extra)
+class SessionWriter(Protocol):
+    """Writes a session message by message: the lines before them, of each, and after them.
+
+    `UNSUPPORTED` are the fields of a conversation that the program has of its own.
+    """
+
+    UNSUPPORTED: ClassVar[tuple[str, ...]]
+
+    def __init__(self, about: Conversation, facts: Facts) -> None: ...
+    def begin(self) -> Iterator[dict[str, Any]]: ...
+    def message(self, at: int, message: Message, report: Reporter) -> Iterator[dict[str, Any]]: ...
+    def end(self) -> Iterator[dict[str, Any]]: ...
 
 
-def _unsupported(conversation: Conversation, *names: str) -> Iterator[Loss]:
+def unsupported(conversation: Conversation, *names: str) -> Iterator[Loss]:
     """The fields of a call that the program writes itself."""
     for name in names:
         if getattr(conversation, name) not in (None, (), type(conversation.options)()):
@@ -95,6 +137,17 @@ def _messages(conversation: Conversation) -> list[Message]:
     return [message for message in conversation.messages if not isinstance(message, CustomMessage)]
 
 
+def _written(conversation: Conversation, writer_of: type[SessionWriter]) -> Encoded:
+    writer = writer_of(conversation, _facts_of(conversation))
+    lines, losses = Lines(writer.begin()), list(unsupported(conversation, *writer_of.UNSUPPORTED))
+    for at, message in enumerate(_spoken(conversation)):
+        report = Reporter(f"$.messages[{at}]")
+        lines += writer.message(at, message, report)
+        losses += report.losses
+    lines += writer.end()
+    return Encoded(lines, tuple(losses))
+
+
 # --- Claude Code -----------------------------------------------------------------------------------------------------
 
 CLAUDE_VERSION = "2.0.0"
@@ -102,24 +155,38 @@ CLAUDE_VERSION = "2.0.0"
 
 def claude_code(conversation: Conversation) -> Encoded:
     """A line for each message of the user, result, and block of an answer; each is the parent of the next."""
-    session, wire = _Session(conversation), dialect("anthropic-messages")
-    lines, losses = Lines(), list(_unsupported(conversation, "system", "tools", "options"))
-    parent: str | None = None
-    for at, message in enumerate(_messages(conversation)):
-        report, when = Reporter(f"$.messages[{at}]"), iso(session.moment(message))
-        for number, body in enumerate(_claude_messages(message, at, session, wire, report)):
+    return _written(conversation, ClaudeWriter)
+
+
+class ClaudeWriter:
+    """The lines of a session, message by message."""
+
+    UNSUPPORTED: ClassVar[tuple[str, ...]] = ("system", "tools", "options")
+
+    def __init__(self, about: Conversation, facts: Facts) -> None:
+        self._session, self._wire = _Session(about, facts), dialect("anthropic-messages")
+        self._title = about.title
+        self._parent: str | None = None
+
+    def begin(self) -> Iterator[dict[str, Any]]:
+        yield from ()
+
+    def message(self, at: int, message: Message, report: Reporter) -> Iterator[dict[str, Any]]:
+        session = self._session
+        when = iso(session.moment(message))
+        for number, body in enumerate(_claude_messages(message, at, session, self._wire, report)):
             own = session.uuid(f"{at}.{number}")
-            about = {"parentUuid": parent, "isSidechain": False, "userType": "external", "cwd": session.cwd}
+            about = {"parentUuid": self._parent, "isSidechain": False, "userType": "external", "cwd": session.cwd}
             about |= {"sessionId": session.id, "version": CLAUDE_VERSION, "gitBranch": ""}
             meta = {"isMeta": True} if isinstance(message, UserMessage) and message.origin is not None else {}
             asked = {"requestId": f"req_{session.word(at, 24)}"} if body["role"] == "assistant" else {}
             kind = "assistant" if body["role"] == "assistant" else "user"
-            lines.append({**about, **meta, **asked, "type": kind, "message": body, "uuid": own, "timestamp": when})
-            parent = own
-        losses += report.losses
-    if conversation.title is not None:
-        lines.append({"type": "custom-title", "customTitle": conversation.title, "sessionId": session.id})
-    return Encoded(lines, tuple(losses))
+            yield {**about, **meta, **asked, "type": kind, "message": body, "uuid": own, "timestamp": when}
+            self._parent = own
+
+    def end(self) -> Iterator[dict[str, Any]]:
+        if self._title is not None:
+            yield {"type": "custom-title", "customTitle": self._title, "sessionId": self._session.id}
 
 
 def _claude_messages(
@@ -156,35 +223,50 @@ CODEX_VERSION = "0.50.0"
 
 
 def codex_cli(conversation: Conversation) -> Encoded:
-    """The header, the settings of the turn, and an item a line; events that repeat it for the screen follow."""
-    session, wire = _Session(conversation), dialect("openai-responses")
-    messages = _messages(conversation)
-    started = iso(session.moment(messages[0] if messages else None))
-    header = {"id": session.id, "timestamp": started, "cwd": session.cwd, "originator": "codex_cli_rs"}
-    header |= {"cli_version": CODEX_VERSION, "instructions": text_of(conversation.system) or None, "source": "cli"}
-    # No `model_provider`: Codex refuses a session of another than its current one ("This chat uses openai, but your
-    # current provider is …").
-    lines = Lines([{"timestamp": started, "type": "session_meta", "payload": header}])
-    # Older versions name the policy's kind `mode`, newer ones `type`; both ignore the other.
-    policy = {"type": "read-only", "mode": "read-only"}
-    settings = {"cwd": session.cwd, "approval_policy": "on-request", "sandbox_policy": policy}
-    settings |= {"model": session.model or "unknown", "summary": "auto"}
-    lines.append({"timestamp": started, "type": "turn_context", "payload": settings})
-    spent, losses = Usage.of(), list(_unsupported(conversation, "tools", "options", "title"))
-    for at, message in enumerate(messages):
-        report, when = Reporter(f"$.messages[{at}]"), iso(session.moment(message))
-        for item in wire.encode_messages((message,), report):  # type: ignore[attr-defined]
-            lines.append({"timestamp": when, "type": "response_item", "payload": _codex_item(item)})
+    """The header, the settings of the turn, and an item a line; what the screen shows again stands beside it."""
+    return _written(conversation, CodexWriter)
+
+
+class CodexWriter:
+    """The lines of a session, message by message."""
+
+    UNSUPPORTED: ClassVar[tuple[str, ...]] = ("tools", "options", "title")
+
+    def __init__(self, about: Conversation, facts: Facts) -> None:
+        self._session, self._wire = _Session(about, facts), dialect("openai-responses")
+        self._about, self._first = about, facts.first
+        self._spent = Usage.of()
+
+    def begin(self) -> Iterator[dict[str, Any]]:
+        session = self._session
+        started = iso(session.moment(self._first))
+        header = {"id": session.id, "timestamp": started, "cwd": session.cwd, "originator": "codex_cli_rs"}
+        instructions = text_of(self._about.system) or None
+        header |= {"cli_version": CODEX_VERSION, "instructions": instructions, "source": "cli"}
+        # No `model_provider`: Codex refuses a session of another than its current one ("This chat uses openai, but your
+        # current provider is …").
+        yield {"timestamp": started, "type": "session_meta", "payload": header}
+        # Older versions name the policy's kind `mode`, newer ones `type`; both ignore the other.
+        policy = {"type": "read-only", "mode": "read-only"}
+        settings = {"cwd": session.cwd, "approval_policy": "on-request", "sandbox_policy": policy}
+        settings |= {"model": session.model or "unknown", "summary": "auto"}
+        yield {"timestamp": started, "type": "turn_context", "payload": settings}
+
+    def message(self, at: int, message: Message, report: Reporter) -> Iterator[dict[str, Any]]:
+        when = iso(self._session.moment(message))
+        for item in self._wire.encode_messages((message,), report):  # type: ignore[attr-defined]
+            yield {"timestamp": when, "type": "response_item", "payload": _codex_item(item)}
         shown = _codex_event(message)
         if shown is not None:
-            lines.append({"timestamp": when, "type": "event_msg", "payload": shown})
+            yield {"timestamp": when, "type": "event_msg", "payload": shown}
         if isinstance(message, AssistantMessage) and message.usage is not None:
-            spent = _added(spent, message.usage)
+            self._spent = spent = _added(self._spent, message.usage)
             counted = {"total_token_usage": _codex_usage(spent), "last_token_usage": _codex_usage(message.usage)}
             event = {"type": "token_count", "info": {**counted, "model_context_window": None}, "rate_limits": None}
-            lines.append({"timestamp": when, "type": "event_msg", "payload": event})
-        losses += report.losses
-    return Encoded(lines, tuple(losses))
+            yield {"timestamp": when, "type": "event_msg", "payload": event}
+
+    def end(self) -> Iterator[dict[str, Any]]:
+        yield from ()
 
 
 def _codex_item(item: dict[str, Any]) -> dict[str, Any]:
@@ -235,8 +317,8 @@ OPENCODE_VERSION = "1.0.0"
 
 def opencode(conversation: Conversation) -> Encoded:
     """An exported session: a message for each turn, and a tool part for each call with its result."""
-    session, report = _Session(conversation), Reporter()
-    messages = _messages(conversation)
+    session, report = _Session(conversation, _facts_of(conversation)), Reporter()
+    messages = _spoken(conversation)
     results = {message.tool_call_id: message for message in messages if isinstance(message, ToolResultMessage)}
     writer = _OpencodeWriter(session, results, report)
     for at, message in enumerate(messages):
@@ -253,7 +335,7 @@ def opencode(conversation: Conversation) -> Encoded:
         "version": OPENCODE_VERSION,
         "time": {"created": times[0], "updated": times[-1]},
     }
-    losses = (*report.losses, *_unsupported(conversation, "system", "tools", "options"))
+    losses = (*report.losses, *unsupported(conversation, "system", "tools", "options"))
     return Encoded({"info": info, "messages": writer.messages}, losses)
 
 
