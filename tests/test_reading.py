@@ -17,7 +17,7 @@ import pytest
 import zstandard
 
 import interlingua as il
-from interlingua.conversion import detection
+from interlingua.conversion import detection, sources
 from interlingua.conversion.containers import Members
 from interlingua.conversion.sources import Problem, Source, documents, look
 from interlingua.dialects import FORMATS, FileFormat
@@ -478,3 +478,39 @@ def test_chats_in_a_database_of_cursor_are_read_one_at_a_time() -> None:
     assert next(chats)["composer"]["composerId"] == "0"
     assert 1 == sum("bubbleId:" in statement for statement in statements)
     assert len(list(chats)) == 8
+
+
+OBJECTS = {"grok-export": "conversations", "inspect-ai": "samples"}
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+@pytest.mark.parametrize("name", OBJECTS)
+def test_a_large_object_around_an_array_is_read_one_conversation_at_a_time(
+    name: str, indent: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if it were read as a whole; also with keys after the array, and with the names of arrays in texts."""
+    (sample,) = (WIRE / name).glob("*.json")
+    value = json.loads(sample.read_text("utf-8"))
+    key = OBJECTS[name]
+    one = value.pop(key)[0]
+    value = {"note": {key: [f'"{key}": [']}, **value, key: [one, {**one, "note": "[{"}, one], "after": {key: [1]}}
+    path = tmp_path / "export.json"
+    path.write_text("\ufeff" + json.dumps(value, indent=indent), "utf-8")
+    whole = list(il.read(path))
+    monkeypatch.setattr(sources, "LARGE_OBJECT", 1)
+    with path.open("rb") as file:
+        assert look(file, None).kind == "object"
+    assert whole == list(il.read(path)) == list(il.read(path, name)) and len(whole) == 3
+    path.write_bytes(path.read_bytes()[:-30])
+    with pytest.raises(il.InterlinguaError):
+        list(il.read(path))
+
+
+def test_rows_with_such_an_array_are_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "LARGE_OBJECT", 1)
+    row = {"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Yes"}]}
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(json.dumps(row).encode() + b"\n" + json.dumps(row).encode() + b"\n")
+    with path.open("rb") as file:
+        assert look(file, None).kind == "lines"
+    assert len(list(il.read(path))) == 2

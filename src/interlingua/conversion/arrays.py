@@ -1,7 +1,7 @@
 """Iterates over the elements of a large JSON array in bounded memory."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import IO
 
 from ..values.errors import FormatError
@@ -50,10 +50,26 @@ class Splitter:
         return found
 
 
-def elements(stream: IO[bytes], splitter: Splitter) -> Iterator[bytes]:
-    """Yields the remaining elements of the array that `splitter` has begun; raises `FormatError` if it is
-    incomplete.
-    """
+_KEY = re.compile(rb'"([A-Za-z_]+)"\s*:\s*\[\Z')
+
+
+def find_array(head: bytes, keys: Container[str]) -> tuple[str, int] | None:
+    """Returns the key and the place of the first array with one of these keys in the object that `head` begins."""
+    depth = at = 0
+    while token := _BRACKET.match(head, at):
+        at = token.end()
+        if head[at - 1] not in _OPENING:
+            depth -= 1
+            continue
+        key = _KEY.search(token[0]) if depth == 1 else None
+        if key is not None and key[1].decode() in keys:
+            return key[1].decode(), at - 1
+        depth += 1
+    return None
+
+
+def parts(stream: IO[bytes], splitter: Splitter) -> Iterator[bytes]:
+    """Yields the elements of an array in an object; what follows the array is the rest of `splitter` then, if short."""
     size = CHUNK
     while not splitter.closed:
         data = stream.read(size)
@@ -63,5 +79,13 @@ def elements(stream: IO[bytes], splitter: Splitter) -> Iterator[bytes]:
         yield from found
         # An element longer than a chunk is scanned again from its last bracket on: fewer, longer scans.
         size = CHUNK if found else min(size * 2, _MAX_CHUNK)
-    if splitter.rest.strip() or stream.read(CHUNK).strip():
+    splitter.rest += stream.read(_MAX_CHUNK)
+
+
+def elements(stream: IO[bytes], splitter: Splitter) -> Iterator[bytes]:
+    """Yields the remaining elements of the array that `splitter` has begun; raises `FormatError` if it is
+    incomplete.
+    """
+    yield from parts(stream, splitter)
+    if splitter.rest.strip() or stream.read(1):
         raise FormatError("something follows the end of the array", "$")

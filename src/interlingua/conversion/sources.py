@@ -12,7 +12,7 @@ import logging
 import os
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -20,14 +20,16 @@ import zstandard
 from msgspec.structs import replace
 
 from ..dialects import FORMATS
-from ..dialects.registry import canonical
+from ..dialects.registry import canonical, ordered
+from ..dialects.residual import fields_of
+from ..dialects.wire import FileFormat
 from ..values import jsontext, request
 from ..values.errors import FormatError, InterlinguaError
 from ..values.losses import Lines
 from ..values.regular import stream_regular
 from ..values.request import Conversation
 from . import containers
-from .arrays import CHUNK, Splitter, elements
+from .arrays import CHUNK, Splitter, elements, find_array, parts
 from .containers import SourceError
 from .converting import decode, split, stands_alone
 from .detection import Detection, detect, detect_name, gc_paused, is_stream, lines_in, value_of
@@ -229,6 +231,8 @@ def documents(
                     inside = _line_documents(source, found.stream, problems, limit)
                 elif found.kind == "array":
                     inside = _element_documents(source, found, problems)
+                elif found.kind == "object":
+                    inside = _part_documents(source, found, problems)
                 else:
                     plain = isinstance(getattr(stream, "raw", None), io.FileIO) and opened is None
                     yield from _contained(found.kind, source, stream, plain, dialect, problems, limit, columns)
@@ -419,14 +423,16 @@ def _listed(source: Source, found: tuple[str, Iterable[Any]] | None, kind: str) 
 class Look(NamedTuple):
     """The layout of the conversations in a source.
 
-    `kind`: `lines` (each a conversation), `array` (of conversations), the kind of a container, or `whole`. `stream`
-    holds the whole source; for an array, what follows `elements`, its first elements.
+    `kind`: `lines` (each a conversation), `array` (of conversations), `object` (around an array of them), the kind of a
+    container, or `whole`. `stream` holds the whole source; for an array, what follows `elements`, its first elements.
+    `form` is the format of an object.
     """
 
     kind: str
     stream: IO[bytes]
     elements: tuple[bytes, ...] = ()
     splitter: Splitter | None = None
+    form: FileFormat | None = None
 
 
 def look(stream: IO[bytes], dialect: str | None, columns: Mapping[str, str] = {}) -> Look:
@@ -440,6 +446,10 @@ def look(stream: IO[bytes], dialect: str | None, columns: Mapping[str, str] = {}
         if found is not None:
             return found
         stream = _prefixed(head, stream)
+    elif not columns and as_utf8(head).lstrip().startswith(b"{"):
+        form = _large_object(stream, dialect)
+        if form is not None:
+            return Look("object", stream, form=form)
     first, second = _first_line(stream), _first_line(stream)
     lines = second.strip() and _holds_a_conversation(first, dialect, columns)
     return Look("lines" if lines else "whole", _prefixed(first + second, stream))
@@ -471,6 +481,76 @@ def _large_array(stream: IO[bytes], dialect: str | None, columns: Mapping[str, s
         return None, b"".join(parts)
     same = len(split_values) == len(values) and all(a is b for a, b in zip(split_values, values, strict=True))
     return (Look("array", stream, tuple(found), splitter), b"") if same else (None, b"".join(parts))
+
+
+LARGE_OBJECT = 32 << 20  # bytes: smaller ones are read as a whole
+
+
+def _large_object(stream: IO[bytes], dialect: str | None) -> FileFormat | None:
+    """Returns the format of a large file that is one object around an array of conversations."""
+    size = _size(stream)
+    if size is None or size < LARGE_OBJECT or stream.tell():
+        return None
+    forms = {
+        form.array: form
+        for form in (ordered().formats if dialect is None else filter(None, [FORMATS.get(dialect)]))
+        if form.array is not None
+    }
+    try:
+        _, key, header, first = _object_around(stream, forms)
+        value = {**header, key: [jsontext.read(element) for element in first]}
+        split_by = forms[key].split
+        return forms[key] if split_by is not None and split_by(value) is not None else None
+    except InterlinguaError:
+        return None
+    finally:
+        stream.seek(0)
+
+
+def _object_around(stream: IO[bytes], keys: Container[str]) -> tuple[int, str, dict[str, Any], list[bytes]]:
+    """Returns the place of an array in an object, its key, the object without its elements, and the first two."""
+    head = stream.read(CHUNK)
+    line, _, after = as_utf8(head).partition(b"\n")
+    is_one_of_several = bool(after.strip()) and _is_json(line)
+    found = None if is_one_of_several else find_array(as_utf8(head), keys)
+    if found is None:
+        raise FormatError("no such array", "$")
+    key, at = found
+    at += len(head) - len(as_utf8(head))  # the byte order mark
+    stream.seek(at)
+    splitter = Splitter()
+    first: list[bytes] = []
+    for element in parts(stream, splitter):
+        first += [element] if len(first) < 2 else []
+    return at, key, fields_of(jsontext.read(as_utf8(head[:at]) + b"[]" + splitter.rest)), first
+
+
+def _is_json(line: bytes) -> bool:
+    """Whether the first line of a file is a value of its own."""
+    try:
+        jsontext.read(line)
+    except FormatError:
+        return False
+    return True
+
+
+def _part_documents(source: Source, found: Look, problems: list[Problem]) -> Iterator[Document]:
+    """Yields the conversations of an object around an array, as its format splits it."""
+    assert found.form is not None and found.form.array is not None and found.form.split is not None
+    at, key, header, _ = _object_around(found.stream, (found.form.array,))
+    found.stream.seek(at)
+    for number, element in enumerate(parts(found.stream, Splitter()), 1):
+        try:
+            value = jsontext.read(element)
+        except FormatError as error:
+            problems.append(Problem(f"{source.name}:{number}", error.message, number))
+            continue
+        # Formats only divide what has several conversations.
+        divided = found.form.split({**header, key: [value, value]})
+        if divided:
+            yield Document(source, number, divided[0], found.form.name)
+        else:
+            problems.append(Problem(f"{source.name}:{number}", f"no conversation of {found.form.name}", number))
 
 
 def _first_line(stream: IO[bytes]) -> bytes:

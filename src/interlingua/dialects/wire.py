@@ -450,6 +450,7 @@ class FileFormat(Struct, frozen=True, kw_only=True):
     - `detect` returns the reason why a document is in this format, or a false value. Formats are tried by `rank`, the
       most specific first.
     - `split` returns the conversations of a document that holds several, else None; each is decoded separately.
+    - `array`: the key of the array that `split` divides; the conversations of a large file are then read one by one.
     - `lines`: the file is JSON lines that form one conversation.
     - `mixed_lines`: lines name their conversation, so that those of several may stand in one file.
     - `writable`: any conversation can be encoded, not only one that was decoded from this format.
@@ -476,6 +477,7 @@ class FileFormat(Struct, frozen=True, kw_only=True):
     detect: Callable[[Any], Any] | None = None
     rank: int = 50
     split: Callable[[Any], Sequence[Any] | None] | None = None
+    array: str | None = None
     archive: Callable[[Mapping[str, bytes]], Iterable[Any] | None] | None = None
     database: "Callable[[sqlite3.Connection], Iterable[Any] | None] | None" = None
     evidence: tuple[Evidence, ...] = ()

@@ -451,6 +451,7 @@ FORMAT = FileFormat(
     codec=sys.modules[__name__],
     detect=detect,
     split=split,
+    array="samples",
     archive=archive,
     writable=False,
     calls_beside=True,
