@@ -52,12 +52,13 @@ def test_structural_repairs_of_pieces_are_those_of_the_whole(messages: list[Agen
 
 
 def test_a_history_is_cut_where_calls_have_no_result_anywhere() -> None:
-    """An interrupted call is common in session files: it must not keep the rest in one piece."""
+    """Interrupted calls, and lines of a program between turns, are common in session files."""
     answer = il.AssistantMessage(content=(il.ToolCall(id="a", name="read", arguments={}),), stop_reason="toolUse")
     messages: list[AgentMessage] = [il.UserMessage(content="Hi"), answer, *[il.UserMessage(content="Hi"), answer] * 3]
     messages[-1] = il.AssistantMessage(content="Yes", stop_reason="stop")
     messages[3] = messages[5] = messages[-1]
+    messages.insert(4, CustomMessage("note", {}))
     places = CallPlaces()
     for at, message in enumerate(messages):
         places.add(at, message)
-    assert [2, 2, 2, 2] == [len(piece) for piece in pieces(enumerate(messages), places, least=1)]
+    assert [5, 2, 2] == [len(piece) for piece in pieces(enumerate(messages), places, least=1)]

@@ -1,7 +1,7 @@
 """Long histories in pieces: repairs of a session file that is too large to be in memory.
 
-A history may be cut before a user message if no call before it has a result after it, and no result before it a call
-after it. Then the repairs of the pieces are those of the whole.
+A history may be cut before a user message if no call before it has a result after it, no result before it a call after
+it, and the last calls before it have results. Then the repairs of the pieces are those of the whole.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -58,14 +58,16 @@ class _Pending:
         self._calls: dict[str, list[_Call]] = {}
         self._early: set[str] = set()
         self._row = 0
+        self._unanswered = 0  # calls of the row: what `pair` adds for them follows the next messages
         self._was_answer = False
 
     def __bool__(self) -> bool:
-        return bool(self._calls) or bool(self._early)
+        return bool(self._calls or self._early or self._unanswered)
 
     def add(self, at: int, message: Message) -> None:
         is_answer = isinstance(message, AssistantMessage)
-        self._row += is_answer and not self._was_answer
+        if is_answer and not self._was_answer:
+            self._row, self._unanswered = self._row + 1, 0
         self._was_answer = is_answer
         if isinstance(message, ToolResultMessage):
             self._add_result(message.tool_call_id)
@@ -74,6 +76,7 @@ class _Pending:
             for block in blocks_of(message.content):
                 if isinstance(block, ToolCall):
                     call = _Call(call_ids(block), self._row, sent)
+                    self._unanswered += 1
                     for id in call.ids:
                         self._calls.setdefault(id, []).append(call)
         for id in _ids_in(message):
@@ -87,6 +90,7 @@ class _Pending:
             self._early.add(id)
             return
         call = max(candidates, key=lambda call: (call.ids[0] == id, call.sent, call.row))
+        self._unanswered -= call.row == self._row
         for own in call.ids:
             others = self._calls.get(own, [])
             if call in others:
@@ -109,9 +113,9 @@ def pieces(
             yield piece
             piece = []
         piece.append(message)
-        for one in _read_as(message):
+        for one in _read_as(message):  # nothing of other roles, such as the lines that a program writes between turns
             pending.add(at, one)
-        before = message
+            before = one
     yield piece
 
 
