@@ -155,7 +155,7 @@ class LargeEncoding:
         adapted: Adapted | None = None
         for piece in pieces(self._listed(visit), self._places):
             waiting += piece
-            context = replace(request.context, messages=(*before, *waiting, _ASKED))  # type: ignore[arg-type]
+            context = replace(request.context, messages=(*before, *waiting, _ASKED))
             adapted = adapt_piece(replace(request, context=context), self._target, place, len(before))
             if adapted.ids or adapted.names:
                 raise _NotLocal
