@@ -140,7 +140,7 @@ def _messages(conversation: Conversation) -> list[Message]:
 def _written(conversation: Conversation, writer_of: type[SessionWriter]) -> Encoded:
     writer = writer_of(conversation, _facts_of(conversation))
     lines, losses = Lines(writer.begin()), list(unsupported(conversation, *writer_of.UNSUPPORTED))
-    for at, message in enumerate(_spoken(conversation)):
+    for at, message in enumerate(_messages(conversation)):
         report = Reporter(f"$.messages[{at}]")
         lines += writer.message(at, message, report)
         losses += report.losses
@@ -318,7 +318,7 @@ OPENCODE_VERSION = "1.0.0"
 def opencode(conversation: Conversation) -> Encoded:
     """An exported session: a message for each turn, and a tool part for each call with its result."""
     session, report = _Session(conversation, _facts_of(conversation)), Reporter()
-    messages = _spoken(conversation)
+    messages = _messages(conversation)
     results = {message.tool_call_id: message for message in messages if isinstance(message, ToolResultMessage)}
     writer = _OpencodeWriter(session, results, report)
     for at, message in enumerate(messages):
