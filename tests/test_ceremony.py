@@ -139,7 +139,7 @@ async def test_pictures_stay_with_their_question_when_an_answer_is_sent_back() -
 @pytest.mark.parametrize(
     ("given", "options", "message"),
     [
-        (il.Context(system="a", messages=[il.UserMessage("hi")]), {"system": "b"}, "two system texts"),
+        (il.Context(system="a", messages=[il.UserMessage("hi")]), {"system": "b"}, "two system prompts"),
         ("hi", {"system": 5}, "a string or text blocks, not int"),
         ([il.AssistantMessage("hello")], {"images": DOT}, "the last one is assistant"),
         ("hi", {"images": ["nowhere.png"]}, "nowhere.png"),

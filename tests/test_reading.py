@@ -2,11 +2,11 @@
 
 import gc
 import gzip
+import importlib
 import io
 import json
 import random
 import sqlite3
-import sys
 import types
 import zipfile
 from collections.abc import Iterator
@@ -174,7 +174,7 @@ HOSTILE = {
 def test_a_hostile_zip_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """By what it unpacks to, not by what it claims; nothing is written anywhere."""
     data, message = HOSTILE[name]
-    documents = sys.modules["interlingua.conversion.sources"].documents
+    documents = importlib.import_module("interlingua.conversion.sources").documents
     monkeypatch.setattr(documents, "__kwdefaults__", {**documents.__kwdefaults__, "limit": 1 << 24})
     with pytest.raises(il.InterlinguaError, match=message):
         list(il.read(data))

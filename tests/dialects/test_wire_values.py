@@ -16,6 +16,7 @@ ALLOWED = {
     "values/request.py": "a type of the public contract",
     "connect/providers.py": "rows say which wire a provider has",
     "canvas/export.py": "one of its formats is a list of this wire's messages",
+    "dialects/files/agents_sdk.py": "the format holds this wire's items",
     "dialects/files/openai_finetune.py": "the format is this wire's request",
     "dialects/files/claude_code.py": "the format holds this wire's messages",
     "dialects/files/codex_cli.py": "the format holds this wire's items",

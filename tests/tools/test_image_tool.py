@@ -201,8 +201,8 @@ async def test_other_schemes_are_told(reference):
         ("data:image/png;base64,", "empty"),
         ("data:image/png;base64,!!!", "broken"),
         ("data:image/png;base64", "no comma"),
-        ("data:image/png;base64," + base64.b64encode(b"<svg/>").decode(), "no PNG"),
-        ("data:image/png,plain", "no PNG"),
+        ("data:image/png;base64," + base64.b64encode(b"<svg/>").decode(), "not a PNG"),
+        ("data:image/png,plain", "not a PNG"),
         ("data:image/png;base64," + "A" * 4_000_000, "maxBytesMb"),
     ],
 )
