@@ -120,7 +120,10 @@ def test_the_code_of_the_documentation_is_typed(checker: str, programs: Path) ->
     """Both checkers accept every example; mypy strictly."""
     (programs / "pyrightconfig.json").write_text('{"typeCheckingMode": "standard"}', "utf-8")
     options = {
-        "mypy": ["--strict", "--no-error-summary", "--cache-dir", str(programs / "cache")],
+        "mypy": [
+            *("--strict", "--no-error-summary", "--cache-dir", str(programs / "cache")),
+            *("--disable-error-code", "import-untyped"),  # pyarrow has no types
+        ],
         "basedpyright": ["--level", "error", "--pythonpath", sys.executable],
     }[checker]
     program = Path(sys.executable).with_name(checker)

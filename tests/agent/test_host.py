@@ -122,7 +122,7 @@ async def test_a_lane_takes_so_many_messages_and_no_more(make: Any) -> None:
     await asyncio.wait_for(begun.wait(), 20)
     second = asyncio.ensure_future(host.run("next", "a"))
     await asyncio.sleep(0)
-    with pytest.raises(InterlinguaError, match="1 messages wait already"):
+    with pytest.raises(InterlinguaError, match="1 messages are queued"):
         await host.run("too many", "a")
     await host.close()
     assert "aborted" == (await first).reason
@@ -367,7 +367,7 @@ async def test_a_sub_agent_is_done_when_those_below_it_are(make: Any) -> None:
     ("task", "why"),
     [
         ({"text": "  "}, "blank"),
-        ({"text": "a", "mode": "session", "cleanup": "delete"}, "stays"),
+        ({"text": "a", "mode": "session", "cleanup": "delete"}, "cannot be deleted"),
         ({"text": "a", "model": "nowhere/model"}, "unknown provider"),
         ({"text": "a", "sandbox": "require"}, "no sandbox"),
         ({"text": "a", "agent_id": "research"}, "may not be used"),

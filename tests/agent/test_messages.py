@@ -371,7 +371,7 @@ def test_what_is_wrong_is_said_in_words(text: str, schema: Any, problem: str) ->
 
 def test_a_schema_that_is_none_is_refused_at_once() -> None:
     """It is the caller's mistake, and it is named before anything is paid for."""
-    with pytest.raises(il.FormatError, match="no JSON Schema"):
+    with pytest.raises(il.FormatError, match="not a JSON Schema"):
         asked(Asked("{}"), output={"type": "nonsense"})
 
 

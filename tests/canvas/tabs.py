@@ -146,7 +146,7 @@ class Tab:
             self.page.keyboard.press(key)
 
     def card(self, id: str) -> Any:
-        return self.page.locator(f'[data-card="{id}"]')
+        return self.page.locator(f'.react-flow [data-card="{id}"]')
 
     def turn(self, id: str) -> Any:
         return self.page.locator(f'article[data-entry="{id}"]')

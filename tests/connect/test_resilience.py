@@ -880,7 +880,7 @@ def test_case_96_a_wording_is_kept_once_and_must_be_a_pattern(wordings: None) ->
     overflow_wording("one more")
     overflow_wording("one more")
     assert before + 1 == len(OVERFLOW)
-    with pytest.raises(il.InterlinguaError, match="no regular expression"):
+    with pytest.raises(il.InterlinguaError, match="not a regular expression"):
         overflow_wording("(")
 
 

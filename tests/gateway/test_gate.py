@@ -85,7 +85,7 @@ async def test_tokens_count_with_the_longest_answer_and_then_as_used() -> None:
 
 async def test_a_call_that_can_never_fit_is_told_so() -> None:
     """Waiting would not help, so no time is named."""
-    with pytest.raises(BadRequest, match="needs more"):
+    with pytest.raises(BadRequest, match="this call exceeds it"):
         await gate(MemoryState()).admit(
             exchange(ClientKey(name="k", tokens_per_minute=10)), input_tokens=11, highest_cost=0.0
         )

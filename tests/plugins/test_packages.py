@@ -95,7 +95,7 @@ def test_packages_bring_plugins_tools_and_connectors(site: Path) -> None:
          "first a letter or digit, at most 64"],
         ["broken", "register", "SystemExit: never"],
         ["gone", "import", "ModuleNotFoundError: No module named 'no_such_module_at_all'"],
-        ["parrot", "add", "there is a tool echo already, and it stays: allow it with replace=['echo']"],
+        ["parrot", "add", "tool echo already exists; allow it with replace=['echo']"],
     ] == report["problems"]  # fmt: skip
 
 

@@ -850,7 +850,7 @@ export type Revision = {
   text?: string;
 };
 
-/** An entry of the tree, small enough to send all of them. `seq` grows in log order. */
+/** An entry of the tree, small enough to send all of them. `seq` increases in log order. */
 export type Row = {
   seq: number;
   id: string;
@@ -1081,7 +1081,7 @@ export type SourceView = {
   error?: string;
 };
 
-/** A run of text that both sides have, or one of them. */
+/** A span of text, on both sides or on one. */
 export type SpanView = {
   text: string;
   in: "a" | "b" | "both";

@@ -74,7 +74,7 @@ def command() -> None:
 
 @command.command("list")
 @_about_sessions
-@click.option("--all", "everybody", is_flag=True, help="List the sessions of all agents.")
+@click.option("--all", "all_agents", is_flag=True, help="List the sessions of all agents.")
 @click.option("-n", "--limit", type=click.IntRange(1), help="Maximum number of sessions.")
 @as_json_option
 def list_(where: Where, all_agents: bool, limit: int | None, as_json: bool) -> None:

@@ -368,7 +368,7 @@ async def test_a_login_can_be_aborted_and_runs_out(server: LoginServer) -> None:
         with pytest.raises(InterlinguaError, match="aborted"):
             await task
     async with logging_in(server.client(), timeout=0.05) as (_, task):
-        with pytest.raises(AuthFailed, match="nobody agreed"):
+        with pytest.raises(AuthFailed, match="login not confirmed"):
             await task
 
 

@@ -54,7 +54,7 @@ async def test_read_finds_it_and_says_so(bridge: FsBridge, call: Any, there: str
     await bridge.write_file(there, "old")
     result = await call("read", path=given)
     assert there == result.details["variant"]
-    assert "old" in result.text and f"There is no {given!a}; this is {there!a}" in result.text
+    assert "old" in result.text and f"No file {given!a}; this is {there!a}" in result.text
     assert "variant" not in (await call("read", path=there)).details
 
 
