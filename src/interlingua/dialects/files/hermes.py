@@ -47,7 +47,7 @@ def _is_lines(value: Any) -> bool:
 
 
 def _session(body: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """What is said about a session, and its messages."""
+    """A session and its messages."""
     if _is_lines(body):
         return body[0], items(body[1:])
     if _is_stored(body):
