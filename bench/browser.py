@@ -55,6 +55,7 @@ fetch("rows.json").then((answer) => answer.json()).then((rows) => {
   createRoot(document.getElementById("root")).render(page);
 });
 """
+SETTLED = 2000  # ms: a new window of Chromium loads some hundred files of its own first
 # Notes when the first element of a kind has a size, and the times of frames while the page is scrolled.
 FIRST = """(selector) => new Promise((done) => {
   const look = () => {
@@ -93,6 +94,7 @@ def measured(browser: Browser, address: str, selector: str, login: str | None = 
         context.request.get(login)  # sets the cookie; no page is loaded
     page = context.new_page()
     page.set_default_timeout(600_000)
+    page.wait_for_timeout(SETTLED)
     visits = []
     for _ in range(2):
         page.goto(address, wait_until="commit")

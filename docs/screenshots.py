@@ -22,8 +22,8 @@ DESKTOP, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 KEY = "own~main~primes"
 # name: theme, size, view, keys to press, what must be there
 SHOTS: dict[str, tuple[str, dict[str, int], str, str, str]] = {
-    "canvas-light": ("light", DESKTOP, "canvas", "", "[data-card]"),
-    "canvas-dark": ("dark", DESKTOP, "canvas", "", "[data-card]"),
+    "canvas-light": ("light", DESKTOP, "canvas", "", ".react-flow [data-card]"),
+    "canvas-dark": ("dark", DESKTOP, "canvas", "", ".react-flow [data-card]"),
     "canvas-transcript-light": ("light", DESKTOP, "transcript", "x", ".drawer .abar"),
     "canvas-wire-light": ("light", DESKTOP, "wire", "n", ".srow.sel"),
     "canvas-wire-dark": ("dark", DESKTOP, "wire", "n", ".srow.sel"),

@@ -102,19 +102,30 @@ def test_the_first_cards_do_not_wait_for_the_flow_library(tab: Tab) -> None:
     tab.until("y => document.querySelector('[data-card]').getBoundingClientRect().y < y", before)
 
 
-def test_the_first_rows_are_asked_for_before_the_page_is_loaded(tab: Tab) -> None:
-    """The requests leave with the entry, not after the code that draws them."""
+def test_the_first_cards_are_drawn_before_the_page_is_loaded(tab: Tab) -> None:
+    """Without a request for their rows; a card chosen then is the page's selection, at the same place."""
     held: list[Any] = []
+    asked: list[str] = []
     tab.page.route("**/assets/main-*.js", lambda route: held.append(route))
-    with (
-        tab.page.expect_response(re.compile(rf"/api/sessions/{KEY}/tree")),
-        tab.page.expect_response(re.compile("/api/me$")),
-    ):
-        tab.page.goto(f"{tab.base}/s/{KEY}/canvas", wait_until="commit")
-    assert held
+    tab.page.on("request", lambda request: asked.append(request.url) if "/tree" in request.url else None)
+    tab.page.goto(f"{tab.base}/s/{KEY}/canvas?at=q", wait_until="commit")
+    expect(tab.page.locator("[data-card]").first).to_be_visible()
+    assert [] == asked
+    second = tab.page.locator("[data-card]").nth(1)
+    id, early = second.get_attribute("data-card"), second.bounding_box()
+    markup = second.inner_html()
+    second.click()
+    tab.until("() => document.querySelectorAll('[data-card][aria-pressed=true]').length === 1")
+    while not held:
+        tab.page.wait_for_timeout(10)
     for one in held:
         one.continue_()
-    expect(tab.page.locator("[data-card]").first).to_be_visible()
+    expect(tab.page.locator("header.top a")).to_be_visible()
+    chosen = tab.page.locator(f'.react-flow [data-card="{id}"]')
+    expect(chosen).to_be_visible()
+    expect(chosen).to_have_attribute("aria-pressed", "true")
+    assert early == chosen.bounding_box()
+    assert markup == chosen.inner_html().replace(" sel", " ", 1)
 
 
 def test_a_dropped_file_is_opened(chromium: Any, tmp_path: Path) -> None:
@@ -179,17 +190,18 @@ def test_a_subtree_folds_and_stays_folded(tab: Tab) -> None:
     expect(tab.card("lock2")).to_be_visible()
 
 
-def test_a_fold_before_the_saved_ones_are_there_is_not_lost(tab: Tab) -> None:
-    """They come late here, after the key was pressed."""
-    waiting: list[Any] = []
-    late = lambda route: route.continue_() if route.request.method == "PUT" else waiting.append(route)  # noqa: E731
-    tab.page.route("**/view", late)
+def test_the_first_cards_are_folded_as_they_were(tab: Tab) -> None:
+    """The stored folds come with the first rows: nothing is shown unfolded first."""
     page = tab.go(f"/s/{KEY}/canvas?at=a2")
     expect(tab.card("lock2")).to_be_visible()
-    tab.press("f")
     with page.expect_response(lambda answer: answer.url.endswith("/view") and answer.request.method == "PUT"):
-        for route in waiting:
-            route.continue_()
+        tab.press("f")
+    page.route("**/assets/main-*.js", lambda route: None)  # never answered: the first cards stay
+    page.reload(wait_until="commit")
+    expect(page.locator('[data-card="a2"]')).to_contain_text("9 folded")
+    expect(page.locator('[data-card="lock2"]')).to_have_count(0)
+    page.unroute("**/assets/main-*.js")
+    page.reload()
     expect(tab.card("a2")).to_contain_text("9 folded")
     with page.expect_response(lambda answer: answer.url.endswith("/view") and answer.request.method == "PUT"):
         tab.press("f")
@@ -725,9 +737,11 @@ def test_tool_loops_and_straight_runs_fold(chromium: Any, tmp_path: Path) -> Non
         assert abs(before["y"] - after["y"]) < 2
         page.reload()
         expect(tab.card("a0")).to_contain_text("4 folded")
-        tab.press("Shift+Space")
+        with page.expect_response(lambda answer: answer.url.endswith("/view") and answer.request.method == "PUT"):
+            tab.press("Shift+Space")
         expect(tab.card("a1")).to_be_visible()
-        tab.card("q").click()
+        tab.go("/s/own~main~loop/canvas?at=q")
+        expect(tab.card("q")).to_be_visible()
         tab.press("F")
         expect(tab.card("q")).to_contain_text("6 folded")
         expect(page.locator("[data-card]")).to_have_count(2)

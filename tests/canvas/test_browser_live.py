@@ -154,7 +154,7 @@ def test_several_models_answer_at_once_as_siblings(tab: Tab, key: str) -> None:
     page = tab.go(f"/s/{key}/canvas")
     expect(tab.card("a")).to_be_visible()
     say(tab, "Abc def", "debug/parrot-1", "debug/upper-parrot-1")
-    expect(page.locator("[data-card]", has_text=re.compile("ABC DEF"))).to_be_visible()
+    expect(page.locator("[data-card]", has_text=re.compile("ABC DEF"))).to_have_count(1)
     expect(page.locator("[data-card]", has_text=re.compile("Abc def"))).to_have_count(2)
     made = answers(tab, key, "Abc def")
     boxes = [tab.card(row["id"]).bounding_box() for row in made]

@@ -3,15 +3,18 @@
 import base64
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 import interlingua as il
 from canvas.driving import browsing
 from interlingua.sessions import Session
 from interlingua.sessions.compaction import cut, finished
+from interlingua.sessions.view_files import view_path
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
@@ -89,6 +92,39 @@ async def test_the_list_says_what_there_is(tmp_path: Path) -> None:
         assert [] == (await browser.get("/api/sessions?q=tromsø"))["sessions"]
         assert 1 == len((await browser.get("/api/sessions?filter=rated"))["sessions"])
         assert 422 == (await browser.ask("GET", "/api/sessions?sort=colour"))[0]
+
+
+async def test_the_first_rows_bring_the_stored_view(tmp_path: Path) -> None:
+    """A file that cannot be read is no error: the session opens unfolded."""
+    key, stored = weather(tmp_path), {"folded": ["a1"], "loops": True}
+    async with browsing(tmp_path) as (_, browser):
+        await browser.ask("PUT", f"/api/sessions/{key}/view", stored)
+        for query in ("", "?limit=2", "?path=2", "?last=1"):
+            assert stored == (await browser.get(f"/api/sessions/{key}/tree{query}"))["view"]
+        assert "view" not in await browser.get(f"/api/sessions/{key}/tree?since=2")
+        for damaged in ("{", "[]", '"x"', ""):
+            view_path(tmp_path, key).write_text(damaged)
+            assert {} == (await browser.get(f"/api/sessions/{key}/tree"))["view"]
+            assert {} == await browser.get(f"/api/sessions/{key}/view")
+
+
+async def test_a_canvas_brings_its_first_rows(tmp_path: Path) -> None:
+    """As data in the page, which nothing inside can end; to a visitor who is logged in, and on the canvas alone."""
+    key, block = weather(tmp_path), re.compile('<script type="application/json" id="first-rows">(.*?)</script>', re.S)
+    with Session.open("weather", home=tmp_path) as session:
+        session.append(il.UserMessage(content="</script><script>alert(1)</script><!--"), id="attack")
+    async with browsing(tmp_path) as (canvas, browser), aiohttp.ClientSession() as stranger:
+        for path in (f"/s/{key}", f"/s/{key}/canvas?at=q"):
+            async with browser.http.get(f"{canvas.address}{path}") as response:
+                found = block.search(page := await response.text())
+                assert "no-store" == response.headers["Cache-Control"]
+            assert found and await browser.get(f"/api/sessions/{key}/tree?limit=100") == json.loads(found[1])
+            assert 2 == page.count("<script") == page.count("</script>")
+        for path in ("/", f"/s/{key}/transcript", "/s/own~main~missing", "/s/..%2f..%2fetc", '/s/"<x>'):
+            async with browser.http.get(f"{canvas.address}{path}") as response:
+                assert not block.search(await response.text()), path
+        async with stranger.get(f"{canvas.address}/s/{key}") as response:
+            assert 200 == response.status and not block.search(await response.text())
 
 
 async def test_the_tree_is_sent_as_small_rows(tmp_path: Path) -> None:

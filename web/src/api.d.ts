@@ -1209,6 +1209,7 @@ export type TotalsView = {
   models: Record<string, ModelTotals>;
 };
 
+/** A page of rows. With the first ones come the problems of the file and the stored view state. */
 export type TreePage = {
   epoch: string;
   rows: Row[];
@@ -1218,6 +1219,7 @@ export type TreePage = {
   branches: BranchView[];
   session: SessionView;
   problems?: LineProblem[];
+  view?: Record<string, unknown>;
 };
 
 /** Rows `since` a number, or the `last` ones, or the last ones of the `path` `to` an entry (else to the head). */

@@ -6,15 +6,15 @@
 import type { Node, ReactFlowInstance, Viewport } from "@xyflow/react";
 import { lazy, Suspense, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
 
-import { heightOf, LIVE_HEIGHT, middleLines, type CardState } from "./card";
+import { heightOf, LIVE_HEIGHT, middleLines, resultsOf, type CardData, type CardState } from "./card";
 import { FRAME_HEIGHT, type FrameSize } from "./frame";
 import { CARD, fitted, type Placed, type Sized } from "./layout";
-import { StillNodes, type CardData } from "./nodes";
+import { StillNodes } from "./nodes";
+import { keepView, MIN_HEIGHT, openingView, UNMOVED } from "./opening";
 import { colours, MAP, mapScale, paintBlocks, paintMap, paintStage, within } from "./paint";
 import { Button, BranchChip } from "./parts";
 import { usePlaces } from "./placing";
 import { plural, spent } from "./format";
-import { currentRoute } from "./route";
 import { chips, liveRow, shown, type Folds } from "./scene";
 import type { SessionStore } from "./store";
 import type { Row } from "./types";
@@ -40,31 +40,6 @@ export type CanvasProps = {
   onMerge: () => void;
 };
 
-const viewKey = (session: string) => `view ${session}`;
-
-function keptView(session: string): Viewport | undefined {
-  try {
-    const kept = JSON.parse(localStorage.getItem(viewKey(session)) ?? "null") as Viewport | null;
-    return kept !== null && [kept.x, kept.y, kept.zoom].every(Number.isFinite) ? kept : undefined;
-  } catch {
-    return undefined;
-  }
-}
-
-function keepView(session: string, view: Viewport): void {
-  try {
-    localStorage.setItem(viewKey(session), JSON.stringify(view));
-  } catch {
-    // A full or forbidden storage: the next visit begins at the selection.
-  }
-}
-
-/** Whether some of a card is inside the window at this view. */
-function isSeen(card: Placed, view: Viewport, size: { width: number; height: number }): boolean {
-  const [left, top] = [card.x * view.zoom + view.x, card.y * view.zoom + view.y];
-  return left < size.width && top < size.height && left + CARD * view.zoom > 0 && top + card.height * view.zoom > 0;
-}
-
 type Level = "far" | "middle" | "near";
 
 /** How much larger than the cards their texts are at the middle level, so that they can be read. */
@@ -85,7 +60,7 @@ export function CanvasView({ store, version, path, selected, findings, folds, on
   const host = useRef<HTMLDivElement>(null);
   const paint = useRef<HTMLCanvasElement>(null);
   const map = useRef<HTMLCanvasElement>(null);
-  const [view, setView] = useState<Viewport>({ x: 40, y: 24, zoom: 1 });
+  const [view, setView] = useState<Viewport>(UNMOVED);
   const [size, setSize] = useState<{ width: number; height: number }>();
   const [theme, setTheme] = useState(0);
   const [frames, setFrames] = useState<ReadonlyMap<string, FrameSize>>(new Map());
@@ -174,7 +149,7 @@ export function CanvasView({ store, version, path, selected, findings, folds, on
       const row = rowOf.get(one.id);
       if (row === undefined) continue;
       const live = store.live.get(one.id);
-      const results = live === undefined ? resultsOf(store, row, steps) : [];
+      const results = live === undefined ? resultsOf(store.tree, row, steps) : [];
       if ((row.images ?? 0) > 0) store.want([row.id]);
       const state: CardState = { pictures: picturesOf(store, row), onPath: onPath.has(one.id), selected: here === one.id, lines: level.current === "middle" ? middleLines(one.height, grow(view.zoom)) : undefined, folded: scene.hidden.get(one.id), findings: findings.get(one.id) };
       // The same node object keeps its card from being drawn again while the view moves.
@@ -220,12 +195,8 @@ export function CanvasView({ store, version, path, selected, findings, folds, on
       if (size === undefined) return;
       const now = viewport.current;
       if (first) {
-        // Lanes begin at the left edge; a tree that is taller than the view opens at the selection.
-        if (size.height < 300) return fit(); // a phone's map
-        const kept = currentRoute().query.has("at") ? undefined : keptView(store.key);
-        if (kept !== undefined && byY.some((card) => isSeen(card, kept, size))) return setView(kept);
-        const x = one.x + CARD + 80 < size.width ? 40 : (size.width - CARD) / 2 - one.x;
-        return setView({ x, y: Math.min(24, size.height * 0.72 - one.y - one.height), zoom: 1 });
+        if (size.height < MIN_HEIGHT) return fit();
+        return setView(openingView(store.key, one, byY, size));
       }
       const [left, top] = [one.x * now.zoom + now.x, one.y * now.zoom + now.y];
       if (left > 0 && top > 0 && left + CARD * now.zoom < size.width && top + one.height * now.zoom < size.height - ROOM) return;
@@ -235,7 +206,7 @@ export function CanvasView({ store, version, path, selected, findings, folds, on
   );
   // The view follows what was chosen, and nothing else: what is born elsewhere leaves it where it is.
   const last = useRef<string>(undefined);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const one = here === undefined ? undefined : placed.get(here);
     if (one === undefined || size === undefined || last.current === here) return;
     show(one, last.current === undefined);
@@ -254,7 +225,7 @@ export function CanvasView({ store, version, path, selected, findings, folds, on
 
   // The place is kept for the next visit of this browser.
   useEffect(() => {
-    if (last.current === undefined || size === undefined || size.height < 300) return;
+    if (last.current === undefined || size === undefined || size.height < MIN_HEIGHT) return;
     const timer = window.setTimeout(() => keepView(store.key, view), 500);
     return () => window.clearTimeout(timer);
   }, [store, view, size]);
@@ -314,16 +285,6 @@ export function CanvasView({ store, version, path, selected, findings, folds, on
 function picturesOf(store: SessionStore, row: Row): string[] | undefined {
   if ((row.images ?? 0) === 0) return undefined;
   return store.entries.get(row.id)?.message.content.flatMap((block) => (block.type === "image" && block.src !== undefined ? [block.src] : []));
-}
-
-function resultsOf(store: SessionStore, row: Row, on: ReadonlySet<string>): (Row | undefined)[] {
-  if (row.calls === undefined) return [];
-  const seen = new Map<string, number>();
-  return row.calls.map((call) => {
-    const nth = seen.get(call.id) ?? 0;
-    seen.set(call.id, nth + 1);
-    return store.tree.result(row.id, call.id, nth, on);
-  });
 }
 
 function Branches({ store, path, onSelect, onCompare, onMerge }: { store: SessionStore; path: ReadonlySet<string>; onSelect: (id: string) => void; onCompare: () => void; onMerge: () => void }) {

@@ -7,6 +7,7 @@ import { clock, cost, duration, plural } from "./format";
 import { Icon } from "./icons";
 import { Glyph, LossMarks, speaker, toolIcon } from "./parts";
 import { CARD } from "./layout";
+import type { TreeModel } from "./tree";
 import type { LiveNode, Row } from "./types";
 
 const LINE = 17;
@@ -93,6 +94,29 @@ export const Card = memo(function Card({ row, state, live, results }: { row: Row
     </div>
   );
 });
+
+export type CardData = { row: Row; state: CardState; live?: LiveNode; results: readonly (Row | undefined)[]; pick: (id: string) => void };
+
+/** A card that can be chosen. */
+export const CardNode = memo(function CardNode({ data }: { data: CardData }) {
+  const { row, state } = data;
+  return (
+    <div role="button" aria-pressed={state.selected} tabIndex={state.selected ? 0 : -1} data-card={row.id} onClick={() => data.pick(row.id)} onKeyDown={(event) => event.key === "Enter" && data.pick(row.id)}>
+      <Card row={row} state={state} live={data.live} results={data.results} />
+    </div>
+  );
+});
+
+/** The results of an answer's calls, on the path that is shown if there are several. */
+export function resultsOf(tree: TreeModel, row: Row, on: ReadonlySet<string>): (Row | undefined)[] {
+  if (row.calls === undefined) return [];
+  const seen = new Map<string, number>();
+  return row.calls.map((call) => {
+    const nth = seen.get(call.id) ?? 0;
+    seen.set(call.id, nth + 1);
+    return tree.result(row.id, call.id, nth, on);
+  });
+}
 
 function callSummary(row: Row): string {
   return (row.calls ?? []).map((call) => `${call.name} ${call.arg ?? ""}`).join(", ");

@@ -27,8 +27,8 @@ function Failure({ error }: { error: Error }) {
   );
 }
 
-export function mount(me: Me | Error): void {
-  const root = createRoot(document.getElementById("root")!);
+export function mount(at: Element, me: Me | Error): void {
+  const root = createRoot(at);
   if (me instanceof Error) return root.render(<Failure error={me} />);
   setToolDisplays(me.toolViews ?? {});
   root.render(<StrictMode><App me={me} /></StrictMode>);

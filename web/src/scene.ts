@@ -1,6 +1,7 @@
 /** What the canvas draws of a tree: which rows have a card, which stand inside another, and what hangs at forks. */
 
 import type { SessionStore } from "./store";
+import type { TreeModel } from "./tree";
 import type { LiveNode, Row } from "./types";
 
 export type Shown = {
@@ -16,6 +17,13 @@ export type Shown = {
 export type Folds = { folded: ReadonlySet<string>; runs: ReadonlySet<string>; loops: boolean };
 export const UNFOLDED: Folds = { folded: new Set(), runs: new Set(), loops: false };
 
+/** The folds of a stored view state, which may have been written by an older page. */
+export function storedFolds(view: { folded?: unknown; runs?: unknown; loops?: unknown } | undefined): Folds {
+  if (view === undefined) return UNFOLDED;
+  const ids = (found: unknown) => new Set(Array.isArray(found) ? found.map(String) : []);
+  return { folded: ids(view.folded), runs: ids(view.runs), loops: view.loops === true };
+}
+
 export function liveRow(node: LiveNode): Row {
   const text = node.content.flatMap((block) => (block.type === "text" ? [block.text] : [])).join(" ");
   const calls = node.content.flatMap((block) => (block.type === "toolCall" ? [{ id: block.id, name: block.name }] : []));
@@ -23,8 +31,8 @@ export function liveRow(node: LiveNode): Row {
 }
 
 /** A result that went well stands in the row of its call; a failed one, and one where paths part, has a card. */
-function absorbed(store: SessionStore, row: Row): boolean {
-  return store.tree.callers.has(row.id) && row.call?.error !== true && (row.images ?? 0) === 0 && (store.tree.children.get(row.id)?.length ?? 0) <= 1;
+function absorbed(tree: TreeModel, row: Row): boolean {
+  return tree.callers.has(row.id) && row.call?.error !== true && (row.images ?? 0) === 0 && (tree.children.get(row.id)?.length ?? 0) <= 1;
 }
 
 /** An answer that calls tools, or a result: a step of a tool loop. */
@@ -32,8 +40,7 @@ function isStep(row: Row): boolean {
   return row.role === "toolResult" || (row.role === "assistant" && (row.calls?.length ?? 0) > 0);
 }
 
-export function shown(store: SessionStore, { folded, runs, loops }: Folds): Shown {
-  const { tree } = store;
+export function shown({ tree }: { tree: TreeModel }, { folded, runs, loops }: Folds): Shown {
   const rows: Row[] = [];
   const card = new Map<string, string>();
   const above = new Map<string, string>();
@@ -55,9 +62,9 @@ export function shown(store: SessionStore, { folded, runs, loops }: Folds): Show
       hide(row, parent);
     } else if (from !== undefined && straight(row) && (runs.has(from) || isStep(row))) {
       run.set(row.id, from);
-      if (tree.callers.get(row.id) === from && absorbed(store, row)) card.set(row.id, from);
+      if (tree.callers.get(row.id) === from && absorbed(tree, row)) card.set(row.id, from);
       else hide(row, from);
-    } else if (parent !== undefined && absorbed(store, row)) {
+    } else if (parent !== undefined && absorbed(tree, row)) {
       card.set(row.id, card.get(tree.callers.get(row.id)!)!);
     } else {
       rows.push(row);

@@ -1,8 +1,8 @@
 /** One session: four views of one selection, and the layers over them (continue, doctor, context, find, raw). */
 
-import { lazy, Suspense, useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { lazy, Suspense, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
 
-import { get, post } from "./http";
+import { post } from "./http";
 import { CanvasView } from "./canvas";
 import { Composer } from "./continue";
 import { Doctor, useDoctor } from "./doctor";
@@ -15,7 +15,7 @@ import { BranchChip, Button, Figures } from "./parts";
 import { usePhone } from "./phone";
 import { currentRoute, navigate, setQuery, useRoute, type View } from "./route";
 import { Ruler } from "./ruler";
-import { UNFOLDED, type Folds } from "./scene";
+import { storedFolds, type Folds } from "./scene";
 import { Splitter, usePanelWidth } from "./splitter";
 import { part, removeSession, restoreSession } from "./removing";
 import { SessionStore, useStore } from "./store";
@@ -60,7 +60,7 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
   const [printing, setPrinting] = useState(false);
   const [asking, setAsking] = useState(false);
   const [panel, setPanel] = usePanelWidth();
-  const [folds, setFolds] = useState<Folds>(UNFOLDED);
+  const [folds, setFolds] = useState<Folds>(() => storedFolds(store.view));
   const at = route.query.get("at") ?? undefined;
   const to = route.query.get("to") ?? undefined;
   const block = route.query.has("block") ? Number(route.query.get("block")) : undefined;
@@ -70,12 +70,7 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
   const known = store.loaded || tree.rows.has(tree.head ?? "");
   if (known && (opened.current === undefined || !tree.rows.has(opened.current))) opened.current = tree.head ?? [...tree.rows.keys()].at(-1);
   const selected = at !== undefined && tree.rows.has(at) ? at : opened.current;
-  const path = useMemo(() => {
-    const wished = to !== undefined && tree.rows.has(to) ? to : tree.head;
-    const towards = new Set(tree.path(wished));
-    if (selected === undefined) return [...towards];
-    return tree.path(tree.leaf(selected, towards));
-  }, [store, tree.version, selected, to]); // eslint-disable-line
+  const path = useMemo(() => tree.through(selected, to), [store, tree.version, selected, to]); // eslint-disable-line
 
   // Results that stand in the row of their call are no step of their own.
   const steps = useMemo(() => path.filter((id) => !tree.callers.has(id) || tree.rows.get(id)?.call?.error === true), [path, tree]);
@@ -92,18 +87,13 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
     },
     [tree],
   );
-  const saved = useRef(Promise.resolve()); // a fold waits for the saved ones, which would replace it
-  useEffect(() => {
-    saved.current = get<{ folded?: string[]; runs?: string[]; loops?: boolean }>(`/api/sessions/${store.key}/view`).then((view) => setFolds({ folded: new Set(view.folded ?? []), runs: new Set(view.runs ?? []), loops: view.loops === true }), () => undefined);
-  }, [store]);
+  useLayoutEffect(() => setFolds(storedFolds(store.view)), [store, store.view]);
   const refold = useCallback(
-    (change: (before: Folds) => Partial<Folds>) => {
-      void saved.current.then(() => setFolds((before) => {
-        const after = { ...before, ...change(before) };
-        if (write) void post(`/api/sessions/${store.key}/view`, { folded: [...after.folded], runs: [...after.runs], loops: after.loops }, "PUT").catch(() => undefined);
-        return after;
-      }));
-    },
+    (change: (before: Folds) => Partial<Folds>) => setFolds((before) => {
+      const after = { ...before, ...change(before) };
+      if (write) void post(`/api/sessions/${store.key}/view`, { folded: [...after.folded], runs: [...after.runs], loops: after.loops }, "PUT").catch(() => undefined);
+      return after;
+    }),
     [store, write],
   );
   const fold = (what: "folded" | "runs") => {

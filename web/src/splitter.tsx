@@ -2,11 +2,12 @@
 
 import { useState } from "react";
 
-const [LEAST, USUAL, MOST] = [320, 432, 900];
-const NAME = "panel-width";
+import { NAME, panelWidth, USUAL } from "./stored-width";
+
+const [LEAST, MOST] = [320, 900];
 
 export function usePanelWidth(): [number, (width: number) => void] {
-  const [width, setWidth] = useState(() => Number(localStorage.getItem(NAME)) || USUAL);
+  const [width, setWidth] = useState(panelWidth);
   return [
     width,
     (wanted) => {

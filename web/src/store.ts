@@ -4,7 +4,7 @@ import { useSyncExternalStore } from "react";
 
 import { parse } from "./exact";
 import { ApiError, get } from "./http";
-import { happened } from "./filled";
+import { happened, tree } from "./filled";
 import { TreeModel } from "./tree";
 import type {
   Approval,
@@ -44,13 +44,18 @@ async function begin(key: string, { reading, at }: Beginning): Promise<Begun> {
 
 let early: Begun | undefined;
 
-/** Reads the first rows of a session before the page around them is drawn. */
+/** The first rows of a session, if the server sent them with the page. */
+export function embedded(key: string): Tree | undefined {
+  const sent = document.getElementById("first-rows")?.textContent;
+  if (!sent) return undefined;
+  const page = tree(parse(sent) as Partial<Tree>);
+  early = { key, page, entries: [] };
+  return page;
+}
+
+/** Reads the first rows of a session before the page around them is drawn. An error is left to the page's own request. */
 export async function prefetch(key: string, first: Beginning): Promise<void> {
-  try {
-    early = await begin(key, first);
-  } catch {
-    return; // whoever opens the session says what is wrong
-  }
+  early = await begin(key, first).catch(() => undefined);
 }
 
 /** Runs may give their calls the same ids. */
@@ -61,6 +66,7 @@ export class SessionStore {
   readonly tree = new TreeModel();
   session?: Session;
   problems: LineProblem[] = [];
+  view?: Tree["view"]; // as it was stored when the session was opened
   entries = new Map<string, EntryView>();
   live = new Map<string, LiveNode>();
   runs = new Map<string, Run>();
@@ -110,6 +116,7 @@ export class SessionStore {
   #take(page: Tree): void {
     this.tree.setHead(page.head, page.branches);
     this.session = page.session;
+    this.view ??= page.view;
     this.#epoch = page.epoch;
     this.#total = page.total;
     this.changed();
@@ -259,7 +266,10 @@ export class SessionStore {
     },
     rows: (data: { rows: Row[]; total?: number; head?: string }) => {
       this.#total = Math.max(this.#total, data.total ?? 0);
-      for (const row of data.rows) this.entries.delete(row.id);
+      for (const row of data.rows) {
+        this.entries.delete(row.id);
+        if (row.live !== undefined) this.live.delete(row.live); // the row takes its place
+      }
       this.tree.put(data.rows);
       if (data.head !== undefined) this.tree.setHead(data.head);
       this.want(data.rows.map((row) => row.id));
@@ -292,7 +302,7 @@ export class SessionStore {
     },
     usage: () => undefined,
     settled: (data: { node: string; entry?: string; error?: { message?: string } | string }) => {
-      const who = this.live.get(data.node)?.model ?? "the model";
+      const who = (this.live.get(data.node) ?? this.tree.rows.get(data.entry ?? ""))?.model ?? "the model";
       this.announcement = data.error === undefined ? `${who} has answered` : `the answer of ${who} failed`;
       this.live.delete(data.node);
     },

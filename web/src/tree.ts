@@ -128,6 +128,12 @@ export class TreeModel {
     }
   }
 
+  /** The path on which a selection stands, towards `to` or the head. */
+  through(selected: string | undefined, to: string | undefined): string[] {
+    const towards = this.path(to !== undefined && this.rows.has(to) ? to : this.head);
+    return selected === undefined ? towards : this.path(this.leaf(selected, new Set(towards)));
+  }
+
   /** Entries without children, where paths end; looked for once per version. */
   leaves(): readonly string[] {
     if (this.#leaves?.version !== this.version)

@@ -19,6 +19,7 @@ from ..serving.sse import serve_events
 from ..sessions.texts import Query
 from ..sessions.view_files import view_path
 from ..values import jsontext
+from ..values.errors import InterlinguaError
 from ..values.numbers import natural
 from ..values.regular import read_regular
 from .catalog import scope, searched
@@ -51,7 +52,7 @@ from .shapes import (
     WireView,
     encode,
 )
-from .state import LIMITS, MAX_STREAMS
+from .state import LIMITS, MAX_STREAMS, CanvasState
 from .targets import target, wire_view
 from .views import timeline, totals_of, totals_view
 
@@ -206,9 +207,7 @@ BLOB = Route("GET", "/blobs/{sha256}", blob, "Get the data of a block, by its ha
 @route("GET", "/api/sessions/{key}/view", returns=dict[str, Any])
 async def view(call: Call) -> web.Response:
     """Get the page's view state of a session: positions, folds."""
-    path = _view_path(call)
-    data = read_regular(path) if path.is_file() else b"{}"
-    return web.Response(body=data, content_type="application/json")
+    return web.Response(body=jsontext.write(_stored_view(call.canvas, call["key"])), content_type="application/json")
 
 
 @route("PUT", "/api/sessions/{key}/view", body=dict[str, Any], returns=Nothing)
@@ -217,13 +216,21 @@ async def keep_view(call: Call) -> Nothing:
     data = jsontext.write(call.body)
     if len(data) > VIEW_LIMIT:
         raise HttpProblem(413, f"more than {VIEW_LIMIT:,} bytes", path="$", limit=VIEW_LIMIT, remedy="keep less")
-    await asyncio.to_thread(write_private, _view_path(call), data)
+    await asyncio.to_thread(write_private, _view_path(call.canvas, call["key"]), data)
     return Nothing()
 
 
-def _view_path(call: Call) -> Path:
-    library = call.canvas.library
-    return view_path(library.home, library.place(call["key"]).key)
+def _stored_view(canvas: CanvasState, key: str) -> dict[str, Any]:
+    """Read the view state. An unreadable one is not worth an error: the page then opens unfolded."""
+    try:
+        found = jsontext.read(read_regular(_view_path(canvas, key)))
+    except (OSError, InterlinguaError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _view_path(canvas: CanvasState, key: str) -> Path:
+    return view_path(canvas.library.home, canvas.library.place(key).key)
 
 
 # --- sessions, trees, contents ---------------------------------------------------------------------------------------
@@ -374,7 +381,11 @@ class TreeQuery(Shape, frozen=True, kw_only=True):
 @route("GET", "/api/sessions/{key}/tree", query=TreeQuery, returns=TreePage)
 async def tree(call: Call) -> TreePage:
     """Get a page of the tree's rows, in log order. After the end of a path, the whole is read from `next` on."""
-    query, hub = call.query, await call.canvas.hub(call["key"])
+    return await tree_page(call.canvas, call["key"], call.query)
+
+
+async def tree_page(canvas: CanvasState, key: str, query: TreeQuery) -> TreePage:
+    hub = await canvas.hub(key)
     limit = _within(query.limit, 1, PAGE_LIMIT, "query.limit")
 
     def page() -> TreePage:
@@ -389,15 +400,17 @@ async def tree(call: Call) -> TreePage:
             rows, next_ = hub.tree.path_rows(query.to, max_rows), 0
         else:
             rows = hub.tree.rows(since, limit)
+        is_first = since == 0 or query.last is not None
         return TreePage(
-            epoch=call.canvas.epoch,
+            epoch=canvas.epoch,
             rows=tuple(rows),
             next=next_,
             total=total,
             head=hub.tree.head(),
             branches=hub.tree.branches(),
-            session=call.canvas.describe(hub.place),
-            problems=hub.tree.problems() if since == 0 or query.last is not None else (),
+            session=canvas.describe(hub.place),
+            problems=hub.tree.problems() if is_first else (),
+            view=_stored_view(canvas, key) if is_first else None,
         )
 
     return await asyncio.to_thread(page)

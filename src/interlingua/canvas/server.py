@@ -25,6 +25,7 @@ from .client_server import ClientListener
 from .library import Library
 from .routing import ROUTES, Route, answer
 from .runs import Toolbox
+from .shapes import TreePage, encode
 from .state import LIMITS, CanvasState
 from .watchers import follow_home
 
@@ -185,7 +186,21 @@ class Canvas(CanvasState):
         index = self._assets / "index.html"
         if not index.is_file():
             return web.Response(body=_NO_PAGE, content_type="text/html")
-        return _file(index, immutable=False)
+        opened = _CANVAS_PAGE.fullmatch(request.match_info["path"])
+        rows = await self._first_rows(request, opened[1]) if opened else None
+        return _file(index, immutable=False) if rows is None else _with_rows(index, rows)
+
+    async def _first_rows(self, request: web.Request, key: str) -> TreePage | None:
+        """Reads the rows that a canvas shows first, for a visitor who may see them, unless it takes long."""
+        visitor = guard.authenticate(request, self.access, self.cookie_name)
+        if visitor is None or visitor.only not in (None, key) or self._is_stopping:
+            return None
+        reading = asyncio.ensure_future(reading_routes.tree_page(self, key, reading_routes.TreeQuery(limit=FIRST_ROWS)))
+        await asyncio.wait({reading}, timeout=FIRST_ROWS_WAIT)
+        if not reading.done():
+            reading.add_done_callback(_ignore)  # the session stays open for the request of the page
+            return None
+        return None if _ignore(reading) else reading.result()
 
     def _redeem_token(self, request: web.Request) -> web.StreamResponse:
         # A browser that only prefetches a page must not use up the token.
@@ -221,12 +236,28 @@ def _inside(folder: Path, name: str) -> Path | None:
     return path if path.is_relative_to(folder.resolve()) else None
 
 
+def _ignore(reading: "asyncio.Future[TreePage]") -> bool:
+    """Retrieves the exception, if any: the page makes the same request and shows the error."""
+    return reading.cancelled() or reading.exception() is not None
+
+
+def _with_rows(index: Path, rows: TreePage) -> web.Response:
+    """Embeds rows in the page, as a block of data that no browser executes (web/src/store.ts reads it)."""
+    data = encode(rows).replace(b"<", b"\\u003c")
+    block = b'<script type="application/json" id="first-rows">%b</script>' % data
+    page = index.read_bytes().replace(b"</body>", block + b"</body>", 1)
+    return web.Response(body=page, headers={"Content-Type": _TYPES[".html"], "Cache-Control": "no-store"})
+
+
 def _file(path: Path, *, immutable: bool) -> web.FileResponse:
     kind = _TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
     cache = "public, max-age=31536000, immutable" if immutable else "no-cache"
     return web.FileResponse(path, headers={"Content-Type": kind, "Cache-Control": cache})
 
 
+FIRST_ROWS = 100  # more cards than a screen shows
+FIRST_ROWS_WAIT = 0.25  # seconds
+_CANVAS_PAGE = re.compile(r"s/([^/]+)(?:/canvas)?")
 _TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",

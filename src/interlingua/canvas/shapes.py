@@ -256,6 +256,8 @@ class LineProblem(Shape, frozen=True, kw_only=True):
 
 
 class TreePage(Shape, frozen=True, kw_only=True):
+    """A page of rows. With the first ones come the problems of the file and the stored view state."""
+
     epoch: str
     rows: tuple[Row, ...]
     next: int | None = None
@@ -264,6 +266,7 @@ class TreePage(Shape, frozen=True, kw_only=True):
     branches: tuple[BranchView, ...]
     session: SessionView
     problems: tuple[LineProblem, ...] = ()
+    view: dict[str, Any] | None = None
 
 
 # --- contents --------------------------------------------------------------------------------------------------------

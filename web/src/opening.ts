@@ -1,0 +1,43 @@
+/** Where the canvas of a session opens: at the place of the last visit, or at the selection. */
+
+import { CARD, type Placed } from "./layout";
+import { currentRoute } from "./route";
+
+export type View = { x: number; y: number; zoom: number };
+type Size = { width: number; height: number };
+
+export const UNMOVED: View = { x: 40, y: 24, zoom: 1 };
+export const MIN_HEIGHT = 300; // a lower stage, as a phone's map, shows the whole tree
+
+const viewKey = (session: string) => `view ${session}`;
+
+function keptView(session: string): View | undefined {
+  try {
+    const kept = JSON.parse(localStorage.getItem(viewKey(session)) ?? "null") as View | null;
+    return kept !== null && [kept.x, kept.y, kept.zoom].every(Number.isFinite) ? kept : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+export function keepView(session: string, view: View): void {
+  try {
+    localStorage.setItem(viewKey(session), JSON.stringify(view));
+  } catch {
+    // A full or forbidden storage: the next visit begins at the selection.
+  }
+}
+
+/** Whether some of a card is inside the window at this view. */
+function isSeen(card: Placed, view: View, size: Size): boolean {
+  const [left, top] = [card.x * view.zoom + view.x, card.y * view.zoom + view.y];
+  return left < size.width && top < size.height && left + CARD * view.zoom > 0 && top + card.height * view.zoom > 0;
+}
+
+/** Lanes begin at the left edge; a tree that is taller than the view opens at the selection. */
+export function openingView(session: string, selected: Placed, cards: readonly Placed[], size: Size): View {
+  const kept = currentRoute().query.has("at") ? undefined : keptView(session);
+  if (kept !== undefined && cards.some((card) => isSeen(card, kept, size))) return kept;
+  const x = selected.x + CARD + 80 < size.width ? UNMOVED.x : (size.width - CARD) / 2 - selected.x;
+  return { x, y: Math.min(UNMOVED.y, size.height * 0.72 - selected.y - selected.height), zoom: 1 };
+}
