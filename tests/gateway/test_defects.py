@@ -63,6 +63,7 @@ WHOLE: list[tuple[Any, str]] = [
     (Gateway, "_remember"),
     (Recall, "remember"),
 ]
+FORWARDED: list[tuple[Any, str]] = [(Attempt, "_forward")]  # a text on the same wire is not decoded
 STREAMED: list[tuple[Any, str]] = [(Attempt, "_decoder"), (Attempt, "_answered"), (Gateway, "_remember")]
 AFTER: list[tuple[Any, str]] = [(Gateway, "_account"), (Breaker, "succeeded")]
 
@@ -186,7 +187,8 @@ async def test_a_defect_before_the_answer_is_an_error_of_the_clients_wire(
     caplog.set_level(logging.ERROR)
     async with bench(tmp_path) as one:
         for model in (wire, OTHER[wire]):
-            for place, name in [*BEFORE, *(STREAMED if stream else WHOLE)]:
+            is_forwarded = model == wire and il.wire(wire).text_usage is not None
+            for place, name in [*BEFORE, *(STREAMED if stream else FORWARDED if is_forwarded else WHOLE)]:
                 if name == "_decoder" and not stream:
                     continue
                 if name == "_with_history" and il.wire(wire).http.stored_route is None:  # nothing is referred to

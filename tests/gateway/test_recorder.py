@@ -259,7 +259,7 @@ async def test_a_database_is_recorded_to_as_well(tmp_path: Path) -> None:
 def test_every_message_reaches_the_recorder_as_it_was(message: Any) -> None:
     """Custom roles, unknown fields and blocks, integers of any size."""
     request = Request(model=il.ModelDescriptor(id="m"), context=Context(messages=(message,)))
-    made = exchange(KEY, request=request, answer=answer("Hi."), attempts=1, status=200)
+    made = exchange(KEY, request=request, response=answer("Hi."), attempts=1, status=200)
     received = decode_record(encode_record(7, made))
     assert (7, "x1", "ci") == (received.number, received.id, received.key)
     assert [message, answer("Hi.")] == [_message_of(raw) for raw in received.messages]

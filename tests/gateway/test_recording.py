@@ -52,7 +52,7 @@ def turn(
             system=system, messages=tuple(UserMessage(content=m) if isinstance(m, str) else m for m in messages)
         ),
     )
-    return exchange(KEY, request=request, answer=reply, session=session, attempts=1, status=200)
+    return exchange(KEY, request=request, response=reply, session=session, attempts=1, status=200)
 
 
 def echo(message: AssistantMessage) -> AssistantMessage:

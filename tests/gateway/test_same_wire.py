@@ -17,6 +17,7 @@ from yarl import URL
 
 from interlingua.gateway import Alias, Exchange, Gateway, Listen, ProviderSettings, Settings, Target
 from interlingua.testing import Server
+from interlingua.values.losses import Loss
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
 FOLDERS = {  # of recordings, and the wire that client and provider speak
@@ -211,8 +212,15 @@ async def test_reasoning_of_a_model_that_the_gateway_does_not_know_goes_back_to_
 
 async def test_the_header_names_no_loss_where_nothing_is_lost(gateway: Gateway, upstream: Server) -> None:
     """
-    Who was asked, and when, is in no wire: that is no loss to a client.
+    Who was asked, and when, is in no wire: that is no loss to a client, and is not recorded as one.
     """
+    losses: list[tuple[Loss, ...]] = []
+
+    class Losses:
+        async def observe(self, exchange: Exchange) -> None:
+            losses.append(exchange.losses)
+
+    gateway.observers.append(Losses())
     body = {"model": "openai-completions", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
     async with aiohttp.ClientSession() as session:
         async with session.post(f"{gateway.url}/v1/messages", json=body) as plain:
@@ -220,6 +228,26 @@ async def test_the_header_names_no_loss_where_nothing_is_lost(gateway: Gateway, 
         lossy_body = {**body, "model": "ollama-chat", "metadata": {"user_id": "u"}}
         async with session.post(f"{gateway.url}/v1/messages", json=lossy_body) as lossy:
             assert "metadata" in lossy.headers.get("x-interlingua-losses", "")
+    await gateway.drain(1.0)
+    assert [[], ["metadata"]] == [[loss.what for loss in found] for found in losses]
+
+
+async def test_a_forwarded_text_is_decoded_only_for_those_who_read_it(gateway: Gateway, upstream: Server) -> None:
+    """
+    Its usage is counted all the same.
+    """
+    upstream.say("Hello.")
+    lanes = Lanes()
+    gateway.observers.append(lanes)
+    body = {"model": "anthropic-messages", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
+    async with aiohttp.ClientSession() as session, session.post(f"{gateway.url}/v1/messages", json=body) as got:
+        usage = (await got.json())["usage"]
+    await gateway.drain(1.0)
+    exchange = lanes.last
+    assert exchange is not None and not exchange.is_decoded and exchange.lane == "same"
+    assert exchange.usage is not None and usage["output_tokens"] == exchange.usage.output > 0
+    assert exchange.answer is not None and exchange.is_decoded
+    assert ("Hello.", exchange.usage) == (exchange.answer.text, exchange.answer.usage)
 
 
 NAMES = {"plain": b'"model"', "first": b'"\\u006dodel"', "middle": b'"mod\\u0065l"', "upper": b'"mode\\u006C"'}

@@ -7,6 +7,7 @@ import random
 import resource
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -655,3 +656,26 @@ def test_a_small_session_leaves_no_index(tmp_path: Path, monkeypatch: pytest.Mon
         assert has_index == path.with_suffix(".idx").exists()
         with Session.open(path, read_only=True) as session:
             assert count == len(session.messages)
+
+
+_KILLED = """
+import os, sys
+from interlingua.sessions.files import FileStore
+os.link = lambda *_: os._exit(9)
+FileStore(sys.argv[1]).create("main", "s", lambda: [b"{}"])
+"""
+
+
+def test_new_sessions_of_a_killed_process_are_removed_after_a_day(tmp_path: Path) -> None:
+    """Until then they may belong to a process that writes; other files are not touched."""
+    assert 9 == subprocess.run([sys.executable, "-c", _KILLED, str(tmp_path)], check=False).returncode
+    store = FileStore(tmp_path)
+    (left,) = store.folder("main").iterdir()
+    assert left.name.endswith(".part")
+    other = left.with_name("notes.part")
+    other.write_text("mine")
+    for age, expected in ((3600, [left, other]), (2 * 86_400, [other])):
+        for path in (left, other):
+            os.utime(path, (time.time() - age,) * 2)
+        assert [] == store.sessions("main")
+        assert expected == sorted(store.folder("main").glob("*.part"))

@@ -72,7 +72,7 @@ def record_of(exchange: Exchange) -> dict[str, Any]:
         "attempts": exchange.attempts,
         "seconds": _since(exchange, exchange.finished),
         "first_byte": _since(exchange, exchange.first_byte),
-        "losses": sum(loss.severity != "record" for loss in exchange.losses) or None,
+        "losses": len(exchange.losses) or None,
         "cache_break": str(exchange.cache_break) if exchange.cache_break is not None else None,
         "cost": exchange.cost,
         "estimated": exchange.is_estimated or None,

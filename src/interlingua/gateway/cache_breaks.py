@@ -120,5 +120,7 @@ def _add(known: list[_Prompt], prompt: _Prompt, model: str) -> CacheBreak | None
 
 
 def _beginning(request: Request) -> str:
-    first = next((one for one in request.context.messages if isinstance(one, UserMessage)), None)
-    return text_of(first.content) if first is not None else ""
+    for message in request.context.messages:
+        if isinstance(message, UserMessage):
+            return text_of(message.content)
+    return ""

@@ -4,6 +4,7 @@ The routes and lanes fill an `Exchange` on the way; the gate, the ledger, the re
 read it. None of them handles single events: a stream is observed when it has ended, however it ended.
 """
 
+from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -68,9 +69,10 @@ class Exchange(Struct, kw_only=True, eq=False):
     lane: Lane = "translated"
     model: ModelDescriptor | None = None  # that responded, or was called last
     attempts: int = 0
-    losses: tuple[Loss, ...] = ()
+    losses: tuple[Loss, ...] = ()  # without bookkeeping (severity `record`), which the exchange itself has
     cache_break: CacheBreak | None = None  # where the prompt differs from what was sent before
-    answer: AssistantMessage | None = None  # whole, or what there was of it when it ended
+    # The response, whole, or its part until it ended; or what decodes it. Read it as `answer`.
+    response: AssistantMessage | Callable[[], AssistantMessage] | None = None
     # Attempts that failed before the client received anything: their model and usage.
     discarded: tuple[tuple[ModelDescriptor, Usage], ...] = ()
     earlier: tuple[BrokenOff, ...] = ()  # who broke off before the last one went on
@@ -84,6 +86,22 @@ class Exchange(Struct, kw_only=True, eq=False):
     first_byte: float | None = None
     finished: float | None = None
     extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def answer(self) -> AssistantMessage | None:
+        """The response, whole, or its part until it ended. One that was only forwarded is decoded when it is read."""
+        if callable(self.response):
+            self.response = self.response()
+        return self.response
+
+    @answer.setter
+    def answer(self, answer: AssistantMessage | None) -> None:
+        self.response = answer
+
+    @property
+    def is_decoded(self) -> bool:
+        """Whether `answer` needs no decoding. If it does, `usage` is the provider's."""
+        return not callable(self.response)
 
 
 class Reservation(Protocol):

@@ -8,26 +8,29 @@ Failures are raised as typed errors. `Reply.begun` tells whether the client has 
 """
 
 import asyncio
+import functools
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..connect.connector import (
+from ..connect.connector import HttpConnector, is_quick
+from ..connect.registry import Foreign, opened
+from ..connect.stream import (
     LARGEST_ANSWER,
-    HttpConnector,
+    Batch,
     Restore,
+    Source,
+    Stream,
+    Watch,
     error_in,
-    is_quick,
     page_text,
     quirks_of,
     unique_id,
 )
-from ..connect.registry import Foreign, opened
-from ..connect.stream import Batch, Source, Stream, Watch
 from ..connect.transport import ERROR_BODY_LIMIT, Transport, whole
 from ..connect.transport import Reply as Upstream
 from ..conversion.adapting.adapter import Adapted
@@ -48,7 +51,7 @@ from ..values.events import (
     ToolCallStart,
 )
 from ..values.folding import CUT_OFF, unfold
-from ..values.losses import Loss
+from ..values.losses import Loss, without_records
 from ..values.messages import AssistantMessage, Block, ThinkingBlock, blocks_of
 from ..values.request import CallOptions, Request
 from .cache_breaks import SentPrompts
@@ -84,7 +87,7 @@ class Outgoing(Struct, frozen=True, kw_only=True):
     lane: Lane
     body: bytes
     restore: Restore | None = None
-    losses: Sequence[Loss] = ()
+    losses: tuple[Loss, ...] = ()
     hides_usage: bool = False  # usage was requested although the client did not request it
 
     def __repr__(self) -> str:
@@ -123,7 +126,7 @@ def outgoing(place: Place, incoming: Incoming, stream: bool) -> Outgoing:
         if passed is not None:
             return passed
     body, restore, losses = connector.body(target_wire, request, adapted)
-    return Outgoing(lane="translated", body=jsontext.write(body), restore=restore, losses=tuple(losses))
+    return Outgoing(lane="translated", body=jsontext.write(body), restore=restore, losses=without_records(losses))
 
 
 def _by_default_author(request: Request, place: Place) -> Request:
@@ -281,7 +284,7 @@ class Attempt:
             made = await asyncio.to_thread(outgoing, self._place, self._incoming, stream)
         refuse_losses(made, self._exchange.key.max_losses)
         self._exchange.lane = made.lane
-        self._exchange.losses = tuple(made.losses)
+        self._exchange.losses = made.losses
         self._reply.losing(made.losses)
         if self._prompts is not None and self._before is None:
             key, session = self._exchange.key.name, self._exchange.session
@@ -387,6 +390,15 @@ class Attempt:
 
     async def _whole(self, body: bytes, made: Outgoing) -> None:
         """Handles an unstreamed response; a client that requested a stream gets it as one."""
+        exchange, place = self._exchange, self._place
+        if made.lane == "same" and not exchange.is_stream and place.text_usage is not None:
+            exchange.usage = place.text_usage(body)
+            if exchange.usage is not None:
+                # Nothing of it needs to be restored later: it is decoded for those observers that read it.
+                assert place.decode is not None
+                exchange.response = functools.partial(place.decode, body, self._stamp)
+                await self._forward(body, made)
+                return
         answer = self._decode(body, made)
         if answer.stop_reason == "error" and (given := error_in(body)) is not None:
             assert self._place.wire is not None
@@ -395,12 +407,16 @@ class Attempt:
         if self._exchange.is_stream:
             await self._play(list(unfold(answer)))
         elif made.lane == "same":
-            renamed = renaming(self._incoming.wire.http.model_paths, self._exchange.asked_model)(body)
             if self._save is not None:
                 await self._share()
-            await self._reply.whole(renamed, made.losses)
+            await self._forward(body, made)
         else:
             await self._respond(answer, made.losses)
+
+    async def _forward(self, body: bytes, made: Outgoing) -> None:
+        """Sends the provider's unstreamed response, with the model's name as the client wrote it."""
+        rename = renaming(self._incoming.wire.http.model_paths, self._exchange.asked_model)
+        await self._reply.whole(rename(body), made.losses)
 
     def _decode(self, body: bytes, made: Outgoing) -> AssistantMessage:
         decode = self._place.decode
@@ -410,10 +426,10 @@ class Attempt:
             answer = replace(answer, content=tuple(map(made.restore, blocks_of(answer.content))))
         return answer
 
-    async def _respond(self, answer: AssistantMessage, losses: Sequence[Loss]) -> None:
+    async def _respond(self, answer: AssistantMessage, losses: tuple[Loss, ...]) -> None:
         """Sends an unstreamed response in the client's form."""
         encoded = self._incoming.wire.codec.encode_response(self._named(answer), request=self._asked)
-        lost = (*losses, *encoded.losses)
+        lost = losses + without_records(encoded.losses)
         self._exchange.losses = lost
         if self._save is not None:
             await self._share()
@@ -494,7 +510,7 @@ class Attempt:
         data = b"".join(out)
         out.clear()
         if ended:
-            self._exchange.losses = (*self._exchange.losses, *encoder.losses)
+            self._exchange.losses += without_records(encoder.losses)
             await self._share()
             await self._reply.end(data + encoder.close())
         else:

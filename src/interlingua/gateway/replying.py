@@ -194,9 +194,8 @@ class Reply:
     def headers(self, losses: Sequence[Loss] = ()) -> dict[str, str]:
         """The headers of every response: its id, the losses, the cause of a cache miss, the remaining rate limits."""
         headers = {self._facts.request_id: self._exchange.id}
-        # Losses that only concern the record (model, time) are not reported to clients.
-        if losses and (lost := [loss for loss in losses if loss.severity != "record"]):
-            headers[LOSSES] = describe_losses(lost)
+        if losses:
+            headers[LOSSES] = describe_losses(losses)
         if self._exchange.cache_break is not None:
             headers[CACHE_BREAK] = str(self._exchange.cache_break)
         if self._exchange.quotas and self._facts.rate_headers is not None:

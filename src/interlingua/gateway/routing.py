@@ -20,13 +20,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..connect.client import Client
-from ..connect.connector import Connector, Endpoint, HttpConnector, parameters_of, quirks_of, unique_id
+from ..connect.connector import Connector, Endpoint, HttpConnector
 from ..connect.models import Catalogue, own_notes, warm
 from ..connect.names import full_name
 from ..connect.registry import models_of
 from ..connect.retry import Breaker, Retry
 from ..connect.retry import Target as BreakerTarget
-from ..connect.stream import Alarms, Timeouts
+from ..connect.stream import Alarms, Timeouts, parameters_of, quirks_of, unique_id
 from ..conversion.adapting.repeated import RepeatedAdapter
 from ..dialects import WIRES
 from ..dialects.wire import Wire
@@ -138,6 +138,9 @@ class Place:
         self.name = f"{model.provider}/{model.id}"
         self.adapt = RepeatedAdapter(model)
         self.decode = _decoding(self.wire, model) if self.wire is not None else None
+        # Hosts with quirks may count their tokens in another way; stored responses are needed in full.
+        is_usual = self.wire is not None and quirks_of(self.wire, model) is None and self.wire.http.stored_route is None
+        self.text_usage = self.wire.text_usage if self.wire is not None and is_usual else None
         self._access: list[tuple[CallOptions, Endpoint | None]] = [
             (one, endpoints[at] if endpoints else None) for at, one in enumerate(options)
         ]

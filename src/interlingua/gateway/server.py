@@ -20,9 +20,9 @@ from msgspec.structs import replace
 
 from ..connect.auth.credentials import scrub
 from ..connect.client import Client
-from ..connect.connector import LARGEST_ANSWER, scrubbed
 from ..connect.registry import ConnectorRegistry
 from ..connect.retry import Breaker, asks_to_wait, elsewhere
+from ..connect.stream import LARGEST_ANSWER, scrubbed
 from ..connect.transport import HttpTransport, Transport, whole
 from ..dialects import WIRES
 from ..dialects.provider_errors import as_provider_error, status_of
@@ -446,7 +446,7 @@ class Gateway:
                     # Charged, although the client received nothing: the next attempt starts over.
                     used = estimated_usage(exchange.answer, incoming.request)
                     exchange.discarded += ((exchange.model, used),)
-                    exchange.answer = None
+                    exchange.answer = exchange.usage = None
                 exchange.attempts += 1
                 exchange.model = place.model
                 attempt = Attempt(
@@ -818,8 +818,8 @@ class Gateway:
         """Returns usage and cost: as reported, else estimated from the request and the response."""
         if exchange.earlier:
             exchange.losses += tuple(one.loss for one in exchange.earlier)
-        answer, request = exchange.answer, exchange.request
-        usage = answer.usage if answer is not None else None
+        answer, request = exchange.answer if exchange.is_decoded else None, exchange.request
+        usage = answer.usage if answer is not None else exchange.usage
         if answer is not None and request is not None and (usage is None or answer.stop_reason in ("error", "aborted")):
             counted = estimated_usage(answer, request, sum(one.usage.output for one in exchange.earlier))
             exchange.is_estimated = counted is not usage

@@ -45,7 +45,7 @@ class _Traces:
         self.note(exchange)
 
     def note(self, exchange: Exchange) -> None:
-        if exchange.model is not None and exchange.request is not None and exchange.attempts:
+        if telemetry.is_enabled() and exchange.model is not None and exchange.request is not None and exchange.attempts:
             telemetry.record(
                 exchange.model,
                 exchange.request,

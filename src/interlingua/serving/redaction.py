@@ -112,7 +112,7 @@ _three_digits = re.compile(r"\d[ -]?\d[ -]?\d").search
 _authorization = _contains("bearer", "basic")
 _secret_name = _contains("key", "secret", "token", "passw", "pwd", "passphrase", "credential")
 _SHORT = 24  # characters up to which results are cached
-_LONG = 60  # characters from which it pays to search for a pattern's fixed text first
+_LONG = 24  # characters from which it pays to search for a pattern's fixed text first
 
 PATTERNS: tuple[Pattern, ...] = (
     Pattern(
@@ -236,17 +236,35 @@ def _home_name(path: str) -> str | None:
 
 def _is_clean(value: Any, name: str = "") -> bool:
     """Whether certainly nothing in a JSON value matches: the usual case, without the paths of its texts."""
-    match value:
-        case str():
-            return not (_is_secret_name(name) and _is_secret_value((name,), value)) and _is_harmless(value)
-        case list() | tuple():
-            return all(_is_clean(item) for item in value)
-        case dict():
-            if _is_media(value):
+    kind = type(value)
+    if kind is str:
+        if _is_secret_name(name) and _is_secret_value((name,), value):
+            return False
+        return _is_harmless(value) or not _matches(value)
+    if kind is dict:
+        if _is_media(value):
+            return False
+        for key, item in value.items():
+            if not _is_harmless(key) or not (type(item) in _PLAIN or _is_clean(item, key)):
                 return False
-            return all(_is_harmless(key) and _is_clean(item, key) for key, item in value.items())
-        case _:
-            return True
+        return True
+    if kind is list or kind is tuple:
+        return all(map(_is_clean, value))
+    return kind in _PLAIN
+
+
+_PLAIN = frozenset({int, float, bool, type(None)})
+
+
+def _matches(text: str) -> bool:
+    """Whether a pattern matches."""
+    is_long = len(text) > _LONG
+    return any(
+        pattern.check(found.group(found.re.groups and 1))
+        for pattern in PATTERNS
+        if not is_long or pattern.needs is None or pattern.needs(text)
+        for found in pattern.regex.finditer(text)
+    )
 
 
 @functools.lru_cache(maxsize=4096)
@@ -317,11 +335,7 @@ def _is_harmless(text: str) -> bool:
 @functools.lru_cache(maxsize=4096)
 def _has_no_match(text: str) -> bool:
     """Returns whether no pattern matches; cached, since keys, roles and types repeat."""
-    return not any(
-        pattern.check(found.group(found.re.groups and 1))
-        for pattern in PATTERNS
-        for found in pattern.regex.finditer(text)
-    )
+    return not _matches(text)
 
 
 _SECRET = Pattern("secret", re.compile(""))

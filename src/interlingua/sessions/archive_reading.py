@@ -253,26 +253,27 @@ class _Lines:
                 self._note(f"a line of more than {MAX_LINE >> 20} MB", number)
                 self._at += _passed(stream)
             elif line.strip():
-                value = self._value(line, number, whole)
-                if value is None and not whole:  # being written: read again when it is complete
+                values = self._values(line, number, whole)
+                if values is None and not whole:  # being written: read again when it is complete
                     self._state["lines"] = number - 1
                     is_last = True
                     break
-                found += self._reader.read(value) if value is not None else ()
+                for value in values or ():
+                    found += self._reader.read(value)
             self._at += len(line)
             size += len(line)
         return self._part(found), is_last
 
-    def _value(self, line: bytes, number: int, whole: bool) -> dict[str, Any] | None:
+    def _values(self, line: bytes, number: int, whole: bool) -> list[dict[str, Any]] | None:
         try:
-            value = jsontext.read(line)
+            values = jsontext.read_line(line)
         except FormatError as error:
             self._note(error.message if whole else "the last line is not complete", number)
             return None
-        if not isinstance(value, dict):
-            self._note(f"expected an object, got {type(value).__name__}", number)
+        if not isinstance(values[0], dict):
+            self._note(f"expected an object, got {type(values[0]).__name__}", number)
             return None
-        return value
+        return values
 
     def _note(self, message: str, line: int) -> None:
         self._problems.append(FileProblem(message, line))
@@ -335,12 +336,12 @@ def _objects(head: bytes) -> list[dict[str, Any]]:
     for line in as_utf8(head).split(b"\n")[:_FIRST]:
         if line.strip():
             try:
-                value = jsontext.read(line)
+                values = jsontext.read_line(line)
             except FormatError:
                 continue  # truncated, by its writer or by the end of the head
-            if not isinstance(value, dict):
+            if not isinstance(values[0], dict):
                 return []
-            found.append(value)
+            found += values
     return found
 
 

@@ -14,7 +14,7 @@ import secrets
 import shutil
 import stat
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,6 +56,8 @@ _MAX_LINE = 1 << 28  # bytes; large media are blobs
 _MAX_BLANK = 1_000_000  # blank lines in one file: each costs a record of the index
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})  # of file systems without hard links
+_PART_NAME = re.compile(r"\..+-[0-9a-f]{8}\.part")  # a new session that is not complete
+_ABANDONED = 86_400.0  # seconds after which its writer is surely gone
 _OURS = (".lock", ".idx")  # suffixes of files beside a session, which cannot be one
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:@+=-]{0,200}")
 
@@ -605,7 +607,10 @@ class FileStore:
         folder = self.folder(agent)
         place = folder / CATALOGUE
         known = _read_catalogue(place)
-        files = sorted(_session_files(folder), key=lambda one: (-(one[2] // 1_000_000), one[0]))
+        parts: list[str] = []
+        files = sorted(_session_files(folder, parts), key=lambda one: (-(one[2] // 1_000_000), one[0]))
+        if parts and self.home.name != ".openclaw":
+            _discard_abandoned(folder, parts)
         found: list[SessionInfo] = []
         changed: dict[str, _Row] = {}
         for name, size, modified in files[:limit]:
@@ -641,8 +646,22 @@ def _row(raw: msgspec.Raw | None) -> _Row | None:
         return None
 
 
-def _session_files(folder: Path) -> list[tuple[str, int, int]]:
-    """Names, sizes and times. There may be many: each is looked up relative to the folder, where the system can."""
+def _discard_abandoned(folder: Path, parts: Iterable[str]) -> None:
+    """Removes the files of `create` that a killed process left: writing one takes milliseconds, these are a day old."""
+    latest = time.time() - _ABANDONED
+    for name in parts:
+        path = folder / name
+        with contextlib.suppress(OSError):  # another process was faster, or nothing may be written here
+            facts = path.lstat()
+            if stat.S_ISREG(facts.st_mode) and facts.st_mtime < latest:
+                path.unlink()
+
+
+def _session_files(folder: Path, parts: list[str] | None = None) -> list[tuple[str, int, int]]:
+    """Names, sizes and times. There may be many: each is looked up relative to the folder, where the system can.
+
+    The names of new sessions that are not complete are added to `parts`.
+    """
     try:
         names = os.listdir(folder)  # noqa: PTH208
         place = os.open(folder, os.O_RDONLY) if os.stat in os.supports_dir_fd else None
@@ -660,6 +679,8 @@ def _session_files(folder: Path) -> list[tuple[str, int, int]]:
                     continue
                 if stat.S_ISREG(facts.st_mode):
                     found.append((name[:cut], facts.st_size, facts.st_mtime_ns))
+            elif parts is not None and _PART_NAME.fullmatch(name):
+                parts.append(name)
     finally:
         if place is not None:
             os.close(place)
