@@ -155,6 +155,25 @@ async def test_a_plugins_wire_makes_calls(name: str, streamed: bool) -> None:
     assert (name, "toolUse") == (answer.api, answer.stop_reason)
 
 
+@pytest.mark.usefixtures("wires")
+async def test_a_plugins_decoder_may_have_only_the_methods_of_the_contract(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`feed`, `close` and `restoring` are enough; frames are then decoded one by one."""
+    inner = WIRES[OWN].codec.StreamDecoder
+
+    class Minimal:
+        failure = None
+
+        def __init__(self, **given: Any) -> None:
+            decoder = inner(**given)
+            self.feed, self.close, self.restoring = decoder.feed, decoder.close, decoder.restoring
+
+    monkeypatch.setattr(WIRES[OWN].codec, "StreamDecoder", Minimal)
+    with Server() as server:
+        server.say("Hello there.")
+        message = await il.stream(described(OWN, server), "Hi").result()
+    assert ("Hello there.", "stop") == (message.text, message.stop_reason)
+
+
 @both
 @pytest.mark.usefixtures("wires")
 async def test_a_plugins_wire_fails_as_others_do(name: str) -> None:

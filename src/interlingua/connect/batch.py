@@ -37,9 +37,10 @@ from ..values.request import CallOptions, Conversation, ModelDescriptor, Options
 from .batch_apis import AnthropicBatches, BatchApi, Calls, GoogleBatches, OpenAIBatches, Part, State, is_uncertain
 from .batch_bedrock import BedrockBatches
 from .client import Client
-from .connector import HttpConnector, parameters_of, quirks_of
+from .connector import HttpConnector
 from .models import default, warm
 from .retry import CIRCUIT_OPEN, asks_to_wait, passing, wait_of
+from .stream import parameters_of, quirks_of
 
 VERSION = 1
 _NEVER_SENT = "the batch was cancelled before this request was sent"

@@ -16,8 +16,9 @@ from ..values.errors import BadWire, FormatError, InterlinguaError, ProviderErro
 from ..values.jsontext import read, write
 from ..values.request import CallOptions, ModelDescriptor
 from .auth.credentials import scrub
-from .connector import Endpoint, HttpConnector, scrubbed, unreachable
+from .connector import Endpoint, HttpConnector
 from .retry import Retry
+from .stream import scrubbed, unreachable
 from .transport import whole
 
 MAX_RESULTS = 2 << 30  # bytes of one file of results

@@ -242,7 +242,7 @@ def options_of(options: Mapping[str, Any]) -> tuple[Options, CallOptions]:
     wire: dict[str, Any] = {}
     for name, value in options.items():
         if value is not None and name in _KINDS:
-            check_kind(name, value)
+            _check_kind(name, value)
         (call if name in _CALL else wire)[name] = value
     max_tokens, timeout = options.get("max_tokens"), options.get("timeout")
     if max_tokens is not None and max_tokens < 0:  # Anthropic takes 0, to fill its prompt cache
@@ -291,10 +291,8 @@ _KINDS: dict[str, tuple[Any, str]] = {
 }
 
 
-def check_kind(name: str, value: Any) -> None:
+def _check_kind(name: str, value: Any) -> None:
     """Validates an option. Only numbers and enumerated values are shown in errors: others may be secret."""
-    if value is None:
-        return
     wanted, text = _KINDS[name]
     if isinstance(wanted, tuple) and isinstance(wanted[0], str):
         fits = value in wanted

@@ -25,7 +25,6 @@ from .call import (
     Model,
     OnRetry,
     chain,
-    check_kind,
     named,
     options_of,
     retry_of,
@@ -164,10 +163,10 @@ class Client:
         retry: Retry | int | None = options.pop("retry", None)
         on_retry: OnRetry | None = options.pop("on_retry", None)
         get_api_key: GetApiKey | None = options.pop("get_api_key", None)
-        given: Abort | None = options.get("signal")
-        check_kind("signal", given)
+        wire_options, call_options = options_of(options)
+        given: Abort | None = call_options.signal
         signal = given.child() if given is not None else Abort()  # fires when the reader leaves
-        wire_options, call_options = options_of({**options, "signal": signal})
+        call_options = replace(call_options, signal=signal)
         if isinstance(context, str):
             context = context_of(context)
         else:
@@ -193,7 +192,7 @@ class Client:
             get_api_key=get_api_key,
         )
         source = Attempts(call, self.find_known, self.breaker)
-        return telemetry.observed(Stream(source, finish=source.priced), request)
+        return Stream(source, finish=source.priced, observer=telemetry.observer_of(source, request))
 
     def find_known(self, model: Model, catalogue: Catalogue) -> tuple[Connector, ModelDescriptor]:
         """Returns the connector for a model, and the model with its place and the catalogue's facts."""

@@ -20,12 +20,12 @@ from ..values.spelling import nearest
 from .auth.credentials import scrub
 from .call import AccessOptions, GivenOptions, Model, named, options_of, retry_of
 from .client import Client, default_client
-from .connector import LARGE_ANSWER, HttpConnector, check_size, scrubbed
+from .connector import HttpConnector
 from .debug import EMBEDDING, DebugConnector
 from .models import warm
 from .names import embedding_name
 from .retry import Retry
-from .stream import Timeouts, Watch, without_frames
+from .stream import LARGE_ANSWER, Timeouts, Watch, check_size, scrubbed, without_frames
 
 _BODY_LIMIT = 256 * 1024 * 1024  # of one response
 _MAX_VALUES = 100_000  # of the vector of one text: the longest there are have 12,288

@@ -13,8 +13,9 @@ from ..values.errors import BadWire, FormatError, InterlinguaError, TimedOut, Tr
 from ..values.jsontext import read
 from ..values.request import CallOptions, ModelDescriptor
 from .auth.credentials import scrub
-from .connector import HttpConnector, check_size, scrubbed, unreachable
+from .connector import HttpConnector
 from .models import Catalogue
+from .stream import check_size, scrubbed, unreachable
 from .transport import whole
 
 TIMEOUT = 20.0  # seconds for all pages

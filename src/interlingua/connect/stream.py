@@ -1,25 +1,52 @@
-"""`Stream`: the events of one response, its result, and the aborts and timeouts of one attempt."""
+"""`Stream`: the events of one response and its result; `Exchange`: one attempt over HTTP, its aborts and timeouts."""
 
 import asyncio
 import contextlib
+import functools
+import inspect
 import itertools
+import re
+import time
 import traceback
+import uuid
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar
+from urllib.parse import urlsplit
 
+import orjson
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ..dialects import Wire
+from ..dialects.framing import Frame, actual_type
 from ..dialects.provider_errors import failure_of
+from ..dialects.wire import Decoding
 from ..values.abort import Abort
-from ..values.errors import Aborted, InterlinguaError, OutputInvalid, TimedOut, causes
+from ..values.decompression import MAX_BODY
+from ..values.errors import (
+    Aborted,
+    BadWire,
+    DialectError,
+    InterlinguaError,
+    NoConnection,
+    OutputInvalid,
+    ProviderError,
+    TimedOut,
+    TransportError,
+    causes,
+)
 from ..values.events import Done, Error, Start, StreamEvent
-from ..values.folding import CUT_OFF
+from ..values.folding import CUT_OFF, unfold
 from ..values.interop import must_propagate
-from ..values.messages import AssistantMessage
+from ..values.jsontext import read
+from ..values.messages import AssistantMessage, Block, blocks_of
+from ..values.request import CallOptions, ModelDescriptor, Request
+from .auth.credentials import scrub
+from .providers import Provider
 from .results import OutputType
+from .transport import ERROR_BODY_LIMIT, Reply, Transport, whole
 
 Batch: TypeAlias = list[StreamEvent]
 Result = TypeVar("Result")
@@ -28,6 +55,15 @@ TERMINAL = (Done, Error)  # a union would be built anew at each look
 LEFT = "the reader left the stream"
 _PACKAGE = str(Path(__file__).parents[1])
 _NEVER = float("inf")
+LONGEST_MESSAGE = 4000
+LARGEST_ANSWER = MAX_BODY  # of an unstreamed response, which may contain images
+LARGE_ANSWER = 256 * 1024  # bytes from which a response is parsed in a thread
+_MAX_VALUES = 2_000_000  # in a large response: `[],[],…` takes twenty times its size in memory
+_LONGEST_PAGE = 16 * 1024
+_LONGEST_CODE = 200
+_LONGEST_ABOUT = 400  # characters of stop detail, response id and model; longer ones are searched for secrets
+# Bytes that are decoded at a time: few at first, so that the first event does not wait for the rest of a burst.
+_FIRST_PIECE, _LARGEST_PIECE = 2048, 16 * 1024
 
 
 class Source(Protocol):
@@ -60,6 +96,7 @@ class Stream:
         source: Source,
         base: AssistantMessage | None = None,
         finish: Callable[[AssistantMessage], AssistantMessage] | None = None,
+        observer: Observer | None = None,
     ) -> None:
         self.source = source
         self._given_base = base
@@ -73,7 +110,7 @@ class Stream:
         self._latest: StreamEvent | None = None
         self.message: AssistantMessage | None = None
         self.failure: InterlinguaError | None = None
-        self.observer: Observer | None = None
+        self.observer = observer
         self.output_type: OutputType[Any] | None = None  # the requested type of the output
 
     def __repr__(self) -> str:
@@ -504,3 +541,367 @@ class Watch:
 
 def _nothing() -> None:
     pass
+
+
+# --- one attempt -----------------------------------------------------------------------------------------------------
+
+
+Restore: TypeAlias = Callable[[Block], Block]
+
+
+class Prepared(Struct, frozen=True, kw_only=True):
+    """An outgoing request, and what the response's decoder must know of it."""
+
+    url: str
+    headers: Mapping[str, str]
+    body: bytes
+    restore: Restore | None = None  # restores the conversation's form of a block of the response
+    losses: Any = ()
+    renewable: bool = False  # the key is a login's token: if it is refused, there may be a newer one
+
+    def __repr__(self) -> str:
+        return f"Prepared(body of {len(self.body)} bytes)"  # the headers hold the key
+
+
+class Exchange:
+    """One attempt: request out, batches of events in.
+
+    The output is always one well-formed stream; `failure` is the typed error afterwards.
+    """
+
+    def __init__(
+        self,
+        row: Provider,
+        target: Wire,
+        request: Request,
+        options: CallOptions,
+        transport: Transport,
+        prepare: "Callable[..., Awaitable[Prepared]]",
+        secrets: list[str | None],
+    ) -> None:
+        self._row = row
+        self._wire = target
+        self._request = request
+        self._options = options
+        self._transport = transport
+        self._prepare = prepare
+        self._secrets = secrets  # `prepare` adds the key that it finds
+        self._restore: Restore | None = None
+        self._timestamp = now()
+        self._decoding: Decoding | None = None
+        self._reply: Reply | None = None
+        self._is_cleaned = True  # the decoder takes secrets out of its messages
+        self._head = b""  # of the body: what was read to see what it is
+        self._watch: Watch | None = None
+        self.is_ready = False
+        self.failure: InterlinguaError | None = None
+        self.losses: Any = ()
+
+    async def batches(self) -> AsyncGenerator[Batch, None]:
+        """Yields the events, in batches as they arrive, but small ones at first."""
+        watch = self._watch = Watch(self._options.signal, Timeouts.of(self._options.timeout))
+        size = _FIRST_PIECE
+        try:
+            reply = await self._begin(watch)
+            frames = await self._framing(reply, watch)
+            if frames is None:
+                answer = await self._whole_answer(watch)
+                await self._settle(reply)
+                yield self._last(answer)
+                return
+            decoder = self._decoder
+            # A decoder of a plugin may take one frame at a time only.
+            feed_all = getattr(decoder, "feed_all", None) or functools.partial(_feed_each, decoder)
+            while chunk := self._head or await self._chunk(watch):
+                self._head, at = b"", 0
+                while at < len(chunk):
+                    end = at + size
+                    border = chunk.find(b"\n\n", end - 2, end + size)
+                    if border >= 0:  # the end of an event: a framing takes whole ones faster than parts
+                        end = border + 2
+                    events: Batch = feed_all(frames.feed(chunk[at:end]))
+                    at, size = end, min(2 * size, _LARGEST_PIECE)
+                    self.is_ready = at < len(chunk)
+                    if not events:
+                        continue
+                    if isinstance(events[-1], TERMINAL):
+                        await self._settle(reply)
+                        yield self._last(events)
+                        return
+                    watch.pause()
+                    yield events
+                    watch.resume()
+            events = feed_all(frames.close())
+            ended = bool(events) and isinstance(events[-1], TERMINAL)
+            yield self._last(events if ended else events + decoder.close())
+        except GeneratorExit:  # the reader needs no more
+            raise
+        except InterlinguaError as failure:
+            yield self._failed(failure)
+        except BaseException as error:  # of a foreign callback, transport or auth resolver
+            if must_propagate(error):
+                raise
+            yield self._failed(contained(error))
+        finally:
+            watch.finish()
+            self.close()
+
+    def close(self) -> None:
+        """Closes the connection at once. Pending reads fail."""
+        if self._reply is not None:
+            self._reply.close()
+
+    def cut(self, why: str) -> Batch:
+        """Returns the terminal event for a caller that leaves now; nothing if the stream has ended."""
+        if self._watch is not None:
+            self._watch.end(Aborted(why))
+        self.close()
+        return self._decoder.close(why, aborted=True)
+
+    @property
+    def _decoder(self) -> Decoding:
+        if self._decoding is None:
+            model = self._request.model
+            self._decoding = self._wire.codec.StreamDecoder(
+                model=model.id,
+                provider=self._row.id,
+                timestamp=self._timestamp,
+                mint=unique_id,
+                quirks=quirks_of(self._wire, model),
+            )
+            self._decoding.restoring(self._restore)
+            scrubbing = getattr(self._decoding, "scrubbing", None)
+            if scrubbing is not None:
+                scrubbing(functools.partial(_cleaned, self._secrets))  # not a method: that would be a cycle
+            self._is_cleaned = scrubbing is not None  # a wire of a plugin may have none
+        return self._decoding
+
+    async def _begin(self, watch: Watch) -> Reply:
+        """Sends the request. A login's token that is refused is renewed once."""
+        prepared, reply = await watch.during(self._send(watch))
+        if reply.status == 401 and prepared.renewable:
+            reply.close()
+            _, reply = await watch.during(self._send(watch, renew=True))
+        watch.reading(reply.close)
+        return reply
+
+    async def _send(self, watch: Watch, *, renew: bool = False) -> tuple[Prepared, Reply]:
+        options = self._options
+        prepared = await self._prepare(self._wire, self._request, options, self._secrets, renew=renew)
+        self.losses = prepared.losses
+        self._restore = prepared.restore
+        if watch.why is not None:  # aborted by a callback: nothing is sent
+            raise watch.why
+        try:
+            reply = await self._transport.send("POST", prepared.url, prepared.headers, prepared.body)
+        except TransportError as error:
+            raise unreachable(error, self._row, prepared.url) from error.__cause__
+        self._reply = reply
+        if options.on_response is not None:
+            options.on_response(reply.status, reply.headers)
+        return prepared, reply
+
+    async def _framing(self, reply: Reply, watch: Watch) -> Any:
+        """Returns the framing of the body; None for an unstreamed response, which some proxies send for any request."""
+        codec = self._wire.codec
+        kind = reply.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        if reply.status != 200:
+            body = await self._whole(watch)
+            raise codec.decode_error(reply.status, page_text(body) if kind == "text/html" else body, reply.headers)
+        declared, found = kind, None
+        while found is None and (chunk := await self._chunk(watch)):
+            self._head = (self._head + chunk).lstrip()  # padding before the first byte means nothing
+            found = actual_type(self._head, declared)
+        kind = found or declared
+        if kind == "text/html":
+            page = (await self._whole(watch))[:200].decode(errors="replace")
+            raise BadWire(codec.API, f"got a web page instead of an answer; check the base URL: {page!r}")
+        framing = codec.framing(kind)
+        if kind == "application/json" and (not self._request.options.stream or framing.name == "sse"):
+            return None
+        return framing
+
+    async def _whole_answer(self, watch: Watch) -> Batch:
+        """Returns the events of an unstreamed response; only the last one if the others are not needed."""
+        body = await self._whole(watch, LARGEST_ANSWER + 1)
+        if len(body) <= LARGE_ANSWER:
+            return self._decoded(body)
+        check_size(body, self._wire.codec.API)
+        return await watch.during(asyncio.to_thread(self._decoded, body))
+
+    def _decoded(self, body: bytes) -> Batch:
+        codec, model = self._wire.codec, self._request.model
+        fields = {"model": model.id, "provider": self._row.id, "timestamp": self._timestamp}
+        more = {"mint": unique_id, "quirks": quirks_of(self._wire, model)}
+        takes = parameters_of(getattr(codec.decode_response, "func", codec.decode_response))
+        fields |= {name: value for name, value in more.items() if value is not None and name in takes}
+        answer = codec.decode_response(body, **fields)
+        if self._restore is not None:
+            answer = replace(answer, content=tuple(map(self._restore, blocks_of(answer.content))))
+        answer = _cleaned(self._secrets, answer)
+        if answer.stop_reason == "error" and (given := error_in(body)) is not None:
+            self._decoder.failure = codec.decode_error(0, {"error": given})
+        events = list(unfold(answer))
+        return events if self._request.options.stream else events[-1:]
+
+    async def _whole(self, watch: Watch, limit: int = ERROR_BODY_LIMIT) -> bytes:
+        assert self._reply is not None
+        head, self._head = self._head, b""
+        try:
+            return head + await whole(self._reply, limit - len(head))
+        except InterlinguaError as error:
+            raise watch.why or error from None
+
+    async def _chunk(self, watch: Watch) -> bytes:
+        assert self._reply is not None
+        try:
+            chunk = await self._reply.chunk()
+        except InterlinguaError as error:
+            raise watch.why or error from None
+        if watch.why is not None:  # what had arrived before it does not count any more
+            raise watch.why
+        return chunk
+
+    async def _settle(self, reply: Reply) -> None:
+        """Reads the rest of a body that is almost complete, so that the connection can be reused."""
+        if getattr(reply, "ended", False):
+            self._reply = None  # the connection is already free for others
+            return
+        try:
+            async with asyncio.timeout(0.05):
+                while await reply.chunk():
+                    pass
+        except (TimeoutError, InterlinguaError):
+            reply.close()
+
+    def _last(self, events: Batch) -> Batch:
+        last = events[-1] if events else None
+        if isinstance(last, Done):
+            if not self._is_cleaned:
+                events[-1] = Done(last.reason, _cleaned(self._secrets, last.message))
+        elif isinstance(last, Error):
+            events[-1] = last = Error(last.reason, _without_secrets(self._secrets, last.error))
+            self.failure = self._scrubbed(self._decoder.failure or failure_of(last.error))
+        return events
+
+    def _failed(self, failure: InterlinguaError) -> Batch:
+        self.failure = self._scrubbed(failure)
+        events = self._decoder.close(str(failure), aborted=isinstance(failure, Aborted))
+        if events and isinstance(last := events[-1], Error):
+            events[-1] = Error(last.reason, _without_secrets(self._secrets, last.error))
+        return events
+
+    def _scrubbed(self, failure: InterlinguaError) -> InterlinguaError:
+        return without_frames(scrubbed(failure, functools.partial(scrub, secrets=self._secrets)))
+
+
+def _feed_each(decoder: Decoding, frames: Iterable[Frame]) -> Batch:
+    return [event for frame in frames for event in decoder.feed(frame)]
+
+
+def quirks_of(target: Wire, model: ModelDescriptor) -> dict[str, Any] | None:
+    """Returns the quirks of the variant and of the model's host for the codec."""
+    own = getattr(target.codec, "quirks", {})
+    return {"api": model.api, **own, **(model.compat or {})} if own or model.compat else None
+
+
+def unique_id(number: int) -> str:
+    """Returns a unique id for a call without one: responses of several turns share a conversation."""
+    return f"call_{uuid.uuid4().hex}"
+
+
+def now() -> int:
+    """Returns the time in milliseconds since the epoch."""
+    return int(time.time() * 1000)
+
+
+def _cleaned(secrets: Sequence[str | None], message: AssistantMessage) -> AssistantMessage:
+    """Returns the message without secrets. Most have none, which a search of a few short fields shows."""
+    about = f"{message.stop_detail} {message.response_id} {message.response_model}"
+    if len(about) > _LONGEST_ABOUT:
+        return _without_secrets(secrets, message)
+    usage = message.usage.extra if message.usage is not None else None
+    if message.extra or usage:
+        try:
+            about += orjson.dumps([message.extra, usage]).decode()
+        except TypeError:  # huge integers, half surrogates, what a plugin's codec keeps
+            about += f"{message.extra}{usage}"
+    for key in secrets:
+        if key and (key in about or '"' in key or "\\" in key):  # those are escaped
+            return _without_secrets(secrets, message)
+    return message
+
+
+def _without_secrets(secrets: Sequence[str | None], message: AssistantMessage) -> AssistantMessage:
+    """Returns the message without secrets in its metadata; its content comes from the model and is not changed."""
+    clean = functools.partial(scrub, secrets=secrets)
+    fields = ("error_message", "stop_detail", "response_id", "response_model")
+    changed: dict[str, Any] = {name: clean(text) for name in fields if isinstance(text := getattr(message, name), str)}
+    if message.usage is not None and message.usage.extra:
+        changed["usage"] = replace(message.usage, extra=_scrubbed_value(message.usage.extra, clean))
+    return replace(message, **changed, extra=_scrubbed_value(message.extra, clean))
+
+
+def check_size(body: bytes, api: str, *, largest: int = LARGEST_ANSWER, values: int = _MAX_VALUES) -> None:
+    """Refuses a response that would take gigabytes of memory, before it is parsed."""
+    if len(body) > largest or body.count(b",") + body.count(b"[") > values:
+        raise BadWire(
+            api, f"the answer has more than {largest >> 20} MB or {values:,} values; ask for less, or a stream"
+        )
+
+
+def unreachable(error: TransportError, row: Provider, url: str) -> TransportError:
+    """Returns the error for an unreachable server; for a local one, it suggests starting it."""
+    if not row.keyless or not isinstance(error, NoConnection):
+        return error
+    address = urlsplit(url)
+    return TransportError(f"no connection to {row.label} at {address.scheme}://{address.netloc}; is it running?")
+
+
+@functools.lru_cache(maxsize=64)
+def parameters_of(function: Any) -> frozenset[str]:
+    """The names of a function's parameters."""
+    return frozenset(inspect.signature(function).parameters)
+
+
+def page_text(page: bytes) -> bytes:
+    """Returns the text of an HTML page, in one line."""
+    return b" ".join(re.sub(rb"(?is)<(script|style)\b.*?</\1>|<[^>]*>", b" ", page[:_LONGEST_PAGE]).split())
+
+
+def error_in(body: bytes) -> Any:
+    """Returns the error inside an unstreamed response: OpenAI's `error`, or OpenRouter's inside a choice."""
+    wire = read(body)
+    if not isinstance(wire, dict):
+        return None
+    choices = wire.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices else None
+    return wire.get("error") or (first.get("error") if isinstance(first, dict) else None)
+
+
+def scrubbed(failure: InterlinguaError, scrub: Callable[[str], str]) -> InterlinguaError:
+    """Returns the same error, without secrets in its message and body, and truncated."""
+    text = scrub(str(failure))
+    if len(text) > LONGEST_MESSAGE:
+        text = f"{text[:LONGEST_MESSAGE]}… ({len(text)} characters)"
+    if text != str(failure):
+        failure.args = (text,)
+        if isinstance(failure, ProviderError | DialectError):
+            failure.message = text
+    if isinstance(failure, ProviderError):
+        failure.code = failure.code and scrub(failure.code)[:_LONGEST_CODE]
+        failure.body = _scrubbed_value(failure.body, scrub)
+    return failure
+
+
+def _scrubbed_value(value: Any, scrub: Callable[[str], str], name: str = "") -> Any:
+    """Returns a JSON value without secrets. A string is searched with its key before it, which may mark it as one."""
+    if isinstance(value, dict):
+        return {scrub(str(key)): _scrubbed_value(item, scrub, str(key)) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_scrubbed_value(item, scrub, name) for item in value]
+    if not isinstance(value, str):
+        return value
+    head = f"{name}="
+    text = scrub(head + value)
+    return text.removeprefix(head) if text.startswith(head) else scrub(value)

@@ -33,7 +33,7 @@ from ..values.messages import (
 )
 from ..values.request import ModelDescriptor, Request
 from .providers import PROVIDERS
-from .stream import Stream
+from .stream import Observer, Source
 
 _OPTIONS = ("max_tokens", "temperature", "top_p", "top_k", "seed")
 
@@ -52,11 +52,14 @@ def disable() -> None:
     _telemetry = None
 
 
-def observed(stream: Stream, request: Request) -> Stream:
-    """Returns the stream, observed if telemetry is on."""
-    if _telemetry is not None:
-        stream.observer = _Observed(_telemetry, stream, request)
-    return stream
+def is_enabled() -> bool:
+    """Whether telemetry is on."""
+    return _telemetry is not None
+
+
+def observer_of(source: Source, request: Request) -> Observer | None:
+    """Returns the observer of a call; None if telemetry is off."""
+    return None if _telemetry is None else _Observed(_telemetry, source, request)
 
 
 def record(
@@ -196,9 +199,9 @@ class _Telemetry:
 class _Observed:
     """One call, from the first look at its stream to its end."""
 
-    def __init__(self, telemetry: _Telemetry, stream: Stream, request: Request) -> None:
+    def __init__(self, telemetry: _Telemetry, source: Source, request: Request) -> None:
         self._telemetry = telemetry
-        self._stream = stream
+        self._source = source
         self._request = request
         self._began = time.perf_counter()
         model = request.model
@@ -208,7 +211,7 @@ class _Observed:
 
     def _about(self) -> dict[str, str]:
         """The provider and model of the call, as known now: aliases are resolved, and fallbacks count."""
-        return _about(getattr(self._stream.source, "model", self._request.model))
+        return _about(getattr(self._source, "model", self._request.model))
 
     def began(self) -> None:
         self._telemetry.first.record(time.perf_counter() - self._began, self._about())

@@ -100,7 +100,8 @@ class HttpTransport:
             raise _bare(error) from error.__cause__
 
     def _proxy_of(self, url: str) -> str | None:
-        found = _usable(self._proxy or _proxy_of_environment(url))
+        given = self._proxy or _proxy_of_environment(url)
+        found = None if given is None else _usable(given)
         if self._remembers_proxies:
             if len(self._proxies) >= _REMEMBERED:
                 self._proxies.clear()
@@ -330,10 +331,8 @@ def _proxy_of_environment(url: str) -> str | None:
     return None if proxy is None or proxy_bypass(parts.netloc.rpartition("@")[2]) else proxy
 
 
-def _usable(proxy: str | None) -> str | None:
+def _usable(proxy: str) -> str:
     """Returns a proxy's URL, `http` by default. Another scheme is an error: a call must not bypass a proxy."""
-    if proxy is None:
-        return None
     kind, found, _ = proxy.partition("://")
     if found and kind.lower() not in ("http", "https"):
         raise TransportError(

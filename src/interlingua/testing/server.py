@@ -8,6 +8,9 @@ requests.
 import asyncio
 import inspect
 import logging
+import socket
+import ssl
+import struct
 import threading
 import time
 from collections import deque
@@ -27,10 +30,8 @@ from ..values import jsontext
 from ..values.errors import BadRequest, InterlinguaError, ProviderError
 from ..values.messages import AssistantMessage, Block, TextBlock, ThinkingBlock, ToolCall
 from ..values.request import Request
-from .authority import Authority
-from .faults import Answer, Fault, Piece
+from .faults import Answer, Fault, HangUp, Piece, Wait
 from .replies import Answered, Reply, array, echo, frames, message_of
-from .sending import send
 from .threads import LoopThread
 
 log = logging.getLogger(__name__)
@@ -114,7 +115,7 @@ class Server:
         self.chunk = chunk
         self.models = tuple(models)
         self.strict = strict
-        self._authority = Authority() if tls else None
+        self._authority = _Authority() if tls else None
         self._port = port
         self._thread = LoopThread("interlingua-test-server")
         self._runner: web.AppRunner | None = None
@@ -449,7 +450,7 @@ class Server:
     async def _serve(self, http: web.Request, received: Received, answer: Answer) -> web.StreamResponse:
         self._streams += 1
         try:
-            return await send(http, answer)
+            return await _send(http, answer)
         except ConnectionError:
             self._left(received)
             return web.Response()  # the client is gone
@@ -497,3 +498,89 @@ def _json(status: int, value: Any) -> web.Response:
 
 async def _awaited(call: Callable[[], int]) -> int:
     return call()
+
+
+# --- TLS -------------------------------------------------------------------------------------------------------------
+
+
+class _Authority:
+    """A certificate authority for one test. It signs for this machine's names only, and nothing trusts it unless
+    configured to.
+    """
+
+    def __init__(self) -> None:
+        try:
+            import trustme
+        except ImportError:
+            raise InterlinguaError('Server(tls=True) needs trustme: pip install "interlingua[testing]"') from None
+        self._authority = trustme.CA()
+        self._certificate = self._authority.issue_cert("127.0.0.1", "localhost")
+
+    @property
+    def pem(self) -> bytes:
+        return self._authority.cert_pem.bytes()
+
+    def server_context(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._certificate.configure_cert(context)
+        return context
+
+
+# --- sending an answer, step by step ---------------------------------------------------------------------------------
+
+_NO_LINGER = struct.pack("ii", 1, 0)  # closing discards unsent data and resets the connection
+
+
+async def _send(http: web.Request, answer: Answer) -> web.StreamResponse:
+    if answer.delay:
+        await asyncio.sleep(answer.delay)
+    if answer.headers is None:
+        return await _send_raw(http, answer)
+    response = web.StreamResponse(status=answer.status, headers=answer.headers)
+    if isinstance(answer.steps, tuple) and all(isinstance(step, Piece) for step in answer.steps):
+        response.content_length = sum(len(step.data) for step in answer.steps if isinstance(step, Piece))
+    await response.prepare(http)
+    for step in answer.steps:
+        match step:
+            case Piece():
+                await response.write(step.data)
+                await asyncio.sleep(0)  # let others send, and let this client disconnect
+            case Wait():
+                await _silence(step.seconds)
+            case HangUp():
+                _close_connection(http, step.reset)
+                return response
+    await response.write_eof()
+    return response
+
+
+async def _send_raw(http: web.Request, answer: Answer) -> web.StreamResponse:
+    for step in answer.steps:
+        match step:
+            case Piece():
+                if http.transport is not None:
+                    http.transport.write(step.data)
+            case Wait():
+                await _silence(step.seconds)
+            case HangUp():
+                _close_connection(http, step.reset)
+    return web.Response()
+
+
+async def _silence(seconds: float | None) -> None:
+    if seconds is None:
+        await asyncio.Event().wait()
+    else:
+        await asyncio.sleep(seconds)
+
+
+def _close_connection(http: web.Request, reset: bool) -> None:
+    """Closes the connection; aiohttp then finds it closed, and writes nothing more."""
+    transport = http.transport
+    if transport is None:
+        return
+    if reset:
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+        transport.abort()
+    else:
+        transport.close()
