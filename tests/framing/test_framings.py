@@ -15,7 +15,7 @@ from interlingua.dialects.framing import (
     Frame,
     Framing,
     JSONArray,
-    json_documents,
+    text,
     write_aws,
     write_ndjson,
     write_sse,
@@ -167,14 +167,14 @@ def test_many_small_chunks_cost_no_more_than_their_bytes(case, size, monkeypatch
         framing._data = CountingBuffer()
         buffers.append(framing._data)
     looked_at = 0
-    find_end = json_documents._end
+    find_end = text._end
 
     def counted(pattern, window, at):
         nonlocal looked_at
         looked_at += len(window) - at
         return find_end(pattern, window, at)
 
-    monkeypatch.setattr(json_documents, "_end", counted)
+    monkeypatch.setattr(text, "_end", counted)
     assert len(read(framing, *cut(case.long, size))) == 1
     assert len(case.long) * 5 > sum(buffer.moved for buffer in buffers)
     assert len(case.long) * 5 > looked_at

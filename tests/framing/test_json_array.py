@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from framing.reading import cut, outcome, read
-from interlingua.dialects.framing import Frame, JSONArray, JSONDocuments, json_documents
+from interlingua.dialects.framing import Frame, JSONArray, JSONDocuments, text
 from interlingua.values.errors import BadWire
 
 EXAMPLES = {
@@ -94,9 +94,7 @@ def test_a_chunk_of_any_size_is_read_in_windows():
     A string, an escape and a frame may each be cut by the border of a window inside one large chunk.
     """
     for shift in range(3):
-        element = (
-            b'{"a":"' + b"x" * (json_documents._WINDOW - 10 + shift) + b'\\"\\\\","b":["' + b"\\\\" * 70_000 + b'"]}'
-        )
+        element = b'{"a":"' + b"x" * (text._WINDOW - 10 + shift) + b'\\"\\\\","b":["' + b"\\\\" * 70_000 + b'"]}'
         assert [Frame(element), Frame(b"{}")] == read(JSONArray(), b"[" + element + b",{}]")
 
 

@@ -3,11 +3,20 @@
 A framing finds the boundaries of frames and checks nothing else; the dialect checks whether a payload is valid JSON.
 """
 
-from ._frame import DEFAULT_LIMIT, Frame, Framing
 from .aws import AWSEventStream, write_aws
-from .detection import actual_type, framing_for
-from .json_documents import NDJSON, JSONArray, JSONDocuments, write_ndjson
-from .sse import SSE, write_sse
+from .text import (
+    DEFAULT_LIMIT,
+    NDJSON,
+    SSE,
+    Frame,
+    Framing,
+    JSONArray,
+    JSONDocuments,
+    actual_type,
+    framing_for,
+    write_ndjson,
+    write_sse,
+)
 
 __all__ = [
     "DEFAULT_LIMIT",

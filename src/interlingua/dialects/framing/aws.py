@@ -15,7 +15,7 @@ from uuid import UUID
 from zlib import crc32
 
 from ...values.errors import FormatError
-from ._frame import DEFAULT_LIMIT, Frame, Framing
+from .text import DEFAULT_LIMIT, Frame, Framing
 
 _PRELUDE = struct.Struct("!III")
 _CRC = struct.Struct("!I")
