@@ -7,7 +7,7 @@ KILLS ?= 1000
 MINUTES ?= 60
 SLOW := laws fuzz sdk cli test_corpus.py test_docs.py test_typing.py testing connect sessions agent chat durable plugins mcp_tools \
 	tools/exec tools/fs tools/web tools/test_path_access.py tools/test_policy_time.py test_conversion.py test_hard_cases.py \
-	test_untyped.py canvas gateway
+	test_untyped.py test_large_sessions.py canvas gateway
 # Programs that some tests use beside Python, and Debian's packages for them.
 PROGRAMS := rg:ripgrep fdfind:fd-find bwrap:bubblewrap tmux:tmux chromium:chromium redis-server:redis-server
 

@@ -123,6 +123,19 @@ def test_only_the_last_call_of_a_record_may_be_without_a_result() -> None:
     assert () == il.check([USER, last, result], "transcript")
 
 
+@pytest.mark.parametrize(
+    ("value", "place"),
+    [
+        ([USER, {"role": "toolResult", "content": []}], "$[1]"),
+        ({"entries": [{"message": {"role": "toolResult", "content": []}}]}, "$.entries[0].message"),
+    ],
+)
+def test_every_missing_field_of_a_session_s_message_is_named(value: Any, place: str) -> None:
+    """Also those after the first one, at which reading stops."""
+    found = [finding.path for finding in il.check(value, "transcript")]
+    assert [f"{place}.{name}" for name in ("toolCallId", "toolName", "isError")] == found
+
+
 def test_a_mistake_in_a_context_is_found_by_its_path() -> None:
     """
     Also when nobody says that it is one: `systemPrompt` tells.

@@ -1,11 +1,23 @@
 """Compact sets and maps of ids behave as `set` and `dict`."""
 
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from interlingua.values import compact
 from interlingua.values.compact import IdMap, IdNumbers, Ids, IdSet
 
 TEXTS = st.text(st.characters(), max_size=4)
+
+
+@pytest.fixture(params=[1, 4, compact._PLAIN], scope="module", autouse=True)
+def plain(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Few ids are packed, too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compact, "_PLAIN", request.param)
+        yield
 
 
 @given(st.lists(TEXTS))
@@ -46,5 +58,5 @@ def test_maps_return_what_was_set(pairs: list[tuple[str, str, int | None]], aske
 
 def test_thousands_of_ids_are_found_after_the_table_has_grown() -> None:
     ids = Ids()
-    assert [ids.number(f"u-{at}") for at in range(5000)] == list(range(5000))
-    assert [ids.find(f"u-{at}") for at in (0, 4999, 5000)] == [0, 4999, None]
+    assert [ids.number(f"u-{at}") for at in range(70_000)] == list(range(70_000))
+    assert [ids.find(f"u-{at}") for at in (0, 69_999, 70_000)] == [0, 69_999, None]

@@ -289,6 +289,24 @@ def test_deltas_of_several_blocks_may_alternate() -> None:
     assert texts == [("a", ""), ("a", "b"), ("a", "bc"), ("ad", "bc")]
 
 
+def test_partials_may_be_read_in_any_order() -> None:
+    """The partial of an early event does not change when that of a later one was read before."""
+    recorder = Recorder(EMPTY)
+    recorder.open(0, TextBlock(text=""))
+    for piece in "abc":
+        recorder.delta(0, piece)
+    deltas = [event for event in recorder.take() if isinstance(event, TextDelta)]
+    for order in ((2, 0, 1), (1, 0, 2), (0, 1, 2)):
+        assert ["abc"[: at + 1] for at in order] == [deltas[at].partial.text for at in order]  # type: ignore[union-attr]
+
+
+def test_blocks_are_in_the_order_of_their_indices() -> None:
+    """Whatever the order in which they start; text that comes later stays with its block."""
+    events = [Start(EMPTY), TextStart(2), TextDelta(2, "c"), TextStart(0), TextStart(1), TextDelta(0, "a")]
+    events += [TextDelta(1, "b"), TextDelta(2, "d"), TextEnd(0, "a")]
+    assert ["a", "b", "cd"] == [block.text for block in il.fold(events).content]  # type: ignore[union-attr]
+
+
 def test_fields_beside_the_content_are_in_later_partials() -> None:
     recorder = Recorder(EMPTY)
     recorder.open(0, TextBlock(text="a"))

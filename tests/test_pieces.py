@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 import interlingua as il
 from interlingua.conversion.adapting.adapter import structural_repairs
-from interlingua.conversion.adapting.pieces import CallPlaces, StructuralRepairs, pieces
+from interlingua.conversion.adapting.pieces import CallPlaces, FirstPass, StructuralRepairs, pieces
 from interlingua.values.messages import AgentMessage, CustomMessage, OpaqueBlock
 from interlingua.values.request import Context, ModelDescriptor, Request
 
@@ -49,6 +49,44 @@ def test_structural_repairs_of_pieces_are_those_of_the_whole(messages: list[Agen
         repairs.add(piece)
     context = Context(messages=tuple(messages))  # type: ignore[arg-type]
     assert structural_repairs(Request(model=ModelDescriptor(id=""), context=context)) == repairs.losses
+
+
+@given(st.lists(MESSAGES, max_size=30))
+def test_so_are_those_of_pieces_that_are_cut_in_the_first_pass(messages: list[AgentMessage]) -> None:
+    """Where no id returns after a cut; the places of the calls are those that `CallPlaces` finds."""
+    first, places, repairs, cut = FirstPass(least=1), CallPlaces(), StructuralRepairs(), []
+    for at, message in enumerate(messages):
+        places.add(at, message)
+        piece = first.add(at, message)
+        cut += [] if piece is None else [piece]
+    cut.append(first.close())
+    assert list(pieces(enumerate(messages), first.places, least=1)) == list(
+        pieces(enumerate(messages), places, least=1)
+    )
+    if first.is_valid:
+        for piece in cut:
+            repairs.add(piece)
+        context = Context(messages=tuple(messages))  # type: ignore[arg-type]
+        assert structural_repairs(Request(model=ModelDescriptor(id=""), context=context)) == repairs.losses
+
+
+def test_a_history_with_its_own_ids_is_cut_in_the_first_pass() -> None:
+    first = FirstPass(least=1)
+    found = []
+    for turn in range(4):
+        call = il.ToolCall(id=f"c{turn}", name="read", arguments={})
+        for at, message in enumerate(
+            (
+                il.UserMessage(content="Hi"),
+                il.AssistantMessage(content=(call,), stop_reason="toolUse"),
+                il.ToolResultMessage(tool_call_id=call.id, content="ok", is_error=False),
+            )
+        ):
+            piece = first.add(3 * turn + at, message)
+            found += [] if piece is None else [len(piece)]
+    assert [3, 3, 3] == found and first.is_valid
+    first.add(12, il.ToolResultMessage(tool_call_id="c0", content="again", is_error=False))
+    assert not first.is_valid
 
 
 def test_a_history_is_cut_where_calls_have_no_result_anywhere() -> None:

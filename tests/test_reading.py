@@ -15,14 +15,18 @@ from typing import Any
 
 import pytest
 import zstandard
+from click.testing import CliRunner
 
 import interlingua as il
-from interlingua.conversion import detection, sources
+from interlingua.cli.show import command as show
+from interlingua.conversion import detection, large_sessions, sources
 from interlingua.conversion.containers import Members
 from interlingua.conversion.sources import Problem, Source, documents, look
 from interlingua.dialects import FORMATS, FileFormat
 from interlingua.dialects.registry import register, unregister
 from interlingua.sessions.tree import encode_line
+from interlingua.values import jsontext
+from interlingua.values.errors import FormatError
 from interlingua.values.losses import Text
 from interlingua.values.request import is_aside
 
@@ -489,7 +493,7 @@ def test_a_large_object_around_an_array_is_read_one_conversation_at_a_time(
     name: str, indent: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As if it were read as a whole; also with keys after the array, and with the names of arrays in texts."""
-    (sample,) = (WIRE / name).glob("*.json")
+    (sample,) = (path for path in (WIRE / name).glob("*.json") if not path.stem.endswith("row"))
     value = json.loads(sample.read_text("utf-8"))
     key = OBJECTS[name]
     one = value.pop(key)[0]
@@ -514,3 +518,34 @@ def test_rows_with_such_an_array_are_lines(tmp_path: Path, monkeypatch: pytest.M
     with path.open("rb") as file:
         assert look(file, None).kind == "lines"
     assert len(list(il.read(path))) == 2
+
+
+@pytest.mark.parametrize("size", [1, 1 << 40])
+@pytest.mark.parametrize("name", ["qwen-code", "claude-code", "codex-cli", "gemini-cli", "openclaw"])
+def test_objects_that_share_a_line_are_read(
+    name: str, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program lost the line ends between them: some, or all. Also where the file is read entry by entry."""
+    monkeypatch.setattr(large_sessions, "LARGE", size)
+    sample = min((WIRE / name).glob("*.jsonl"))
+    lines = sample.read_bytes().splitlines()
+    (expected,) = il.read(sample)
+    for data in (b"".join(lines), b" ".join(lines), b"\n".join([lines[0], b"".join(lines[1:3]), *lines[3:]])):
+        path = tmp_path / "s.jsonl"
+        path.write_bytes(data)
+        assert list(il.read(path)) == [expected]
+        shown = CliRunner().invoke(show, [str(path), "--json"])
+        assert shown.exit_code == 0 and json.loads(shown.stdout) == il.encode(expected, "interlingua").body
+
+
+def test_a_torn_object_before_another_is_a_problem() -> None:
+    """Only lines that are valid as a whole are divided."""
+    lines = (WIRE / "qwen-code" / "session.jsonl").read_bytes().splitlines()
+    (found,) = il.read(b"\n".join([*lines[:2], lines[2][:20] + lines[3]]))
+    assert [3] == [problem.line for problem in found.problems]
+
+
+@pytest.mark.parametrize("line", [b"{}[]", b"{} x", b"{}{", b"{}{]}", b"}{", b'{"a":NaN}{}'])
+def test_other_lines_are_not_divided(line: bytes) -> None:
+    with pytest.raises(FormatError):
+        jsontext.read_line(line)

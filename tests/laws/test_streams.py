@@ -236,6 +236,10 @@ def test_a_damaged_stream_still_ends_well(name: str, data: st.DataObject, garbag
     for damaged in damages(frames, random.Random(data.draw(st.integers(0, 1000))), garbage):
         note(f"frames: {damaged!r}")
         assert faults(understood(wire, damaged)) == []
+        each, together = wire.StreamDecoder(), wire.StreamDecoder()
+        expected = [event for frame in damaged for event in each.feed(frame)]
+        assert expected == together.feed_all(damaged)  # type: ignore[attr-defined]
+        assert str(each.failure) == str(together.failure)
 
 
 @every_dialect

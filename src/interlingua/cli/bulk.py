@@ -8,6 +8,7 @@ whole file. Session lines that are the same in the target format are copied at C
 import contextlib
 import gzip
 import io
+import itertools
 import multiprocessing
 import os
 import signal
@@ -27,12 +28,12 @@ from .. import conversion
 from ..conversion import containers, large_sessions, sources
 from ..conversion.containers import SourceError
 from ..conversion.detection import detect_name
-from ..conversion.large_encoding import encode_large
+from ..conversion.large_encoding import LargeBody, LargeRow, encode_large
 from ..conversion.sources import Document, Problem, Source, as_utf8
-from ..dialects import FORMATS
+from ..dialects import FORMATS, WIRES
 from ..dialects.files import transcript
 from ..values import jsontext
-from ..values.errors import FormatError, InterlinguaError
+from ..values.errors import FormatError, InterlinguaError, Unsupported
 from ..values.losses import Lines, Loss
 from ..values.regular import stream_regular
 from ..values.request import Conversation, ModelDescriptor
@@ -85,8 +86,9 @@ class PieceResult:
         self.count = 0
         self.payload = b""  # bodies, one a line
         self.sessions: list[tuple[int | None, bytes]] = []  # conversations that get their own files, by number
-        self.streamed: Iterator[bytes] | None = None  # the lines of one more conversation, converted as they are read
-        self.spooled: Path | None = None  # a temporary file with these lines, from a worker
+        self.streamed: Iterator[bytes] | None = None  # the text of one more conversation, converted as it is read
+        self.is_body = False  # whether that text is a body, not the lines of a session
+        self.spooled: Path | None = None  # a temporary file with this text, from a worker
         self.numbered = False  # whether the source holds several conversations
         self.rows: list[dict[str, Any]] = []
         self.losses = LossSummary()
@@ -231,7 +233,9 @@ def _is_copyable(source: Source, task: Task) -> bool:
 
 def _is_streamed(source: Source, task: Task) -> bool:
     """Whether a file is a large session, which is converted entry by entry."""
-    is_written = task.target == transcript.API or (task.target in FORMATS and FORMATS[task.target].writer is not None)
+    to = FORMATS.get(task.target)
+    is_session = to is not None and (to.name == transcript.API or bool(to.writer or to.tree_writer))
+    is_written = is_session or task.target in WIRES or (to is not None and to.rows)
     if not is_written or task.rows or task.columns or not large_sessions.is_large(source):
         return False
     name = task.origin
@@ -280,20 +284,27 @@ def _convert_session(session: large_sessions.LargeSession, name: str, task: Task
         result.count, result.streamed = 1, session.transcript()
         return True
     stages = [LossSummary() for _ in range(3)]
-    refused: list[Loss] = []
+    refused: dict[int, Loss] = {}  # the first of each stage
 
     def report(stage: int, loss: Loss) -> None:
         stages[stage].count(name, loss)
-        if loss.severity != "record" and not refused:
-            refused.append(loss)
+        if loss.severity != "record":
+            refused.setdefault(stage, loss)
 
     encoding = encode_large(session, task.target, report)
-    if encoding is None or (refused and task.strict):
-        return False  # also to name the first loss
+    if encoding is None:
+        return False
+    if refused and task.strict:
+        loss = refused[min(refused)]
+        error = Unsupported(task.target, f"{loss.what}: {loss.why}", loss.path)
+        _reject(result, task, Problem(name, str(error)), None)
+        return True
     result.losses.conversations, result.losses.lossy = 1, int(bool(refused))
     for stage in stages:
         result.losses.merge(stage)
-    result.count, result.streamed = 1, encoding.lines()
+    result.count, result.streamed, result.is_body = 1, encoding.parts(), isinstance(encoding, LargeBody | LargeRow)
+    if result.is_body:
+        result.streamed = itertools.chain(result.streamed, (b"\n",))
     return True
 
 
@@ -404,11 +415,12 @@ def _read_each(
             _reject(result, task, Problem(name, sources.too_long(task.limit), number), None)
             continue
         try:
-            value = jsontext.read(as_utf8(line) if number == 1 else line)
+            values = jsontext.read_line(as_utf8(line) if number == 1 else line)
         except FormatError as error:
             _reject(result, task, Problem(name, error.message, number), line)
             continue
-        yield Document(source, number, sources.renamed(value, task.columns)), line
+        for value in values:
+            yield Document(source, number, sources.renamed(value, task.columns)), line
 
 
 def read_lines(piece: Piece) -> Iterable[bytes]:

@@ -40,7 +40,7 @@ def check_command(inputs: tuple[str, ...], origin: str | None, target: str | Non
         for source in files:
             clean = count = 0
             before = len(problems)
-            found = _check_large(source, origin, problems, advance) if target is None else None
+            found = _check_large(source, origin, target, problems, advance)
             if found is not None:
                 count, clean = 1, int(not found)
                 rows += [(source.name, found)] if found or as_json else []
@@ -73,12 +73,16 @@ def check_command(inputs: tuple[str, ...], origin: str | None, target: str | Non
 
 
 def _check_large(
-    source: sources.Source, origin: str | None, problems: list[sources.Problem], advance: Callable[[int], None]
+    source: sources.Source,
+    origin: str | None,
+    target: str | None,
+    problems: list[sources.Problem],
+    advance: Callable[[int], None],
 ) -> tuple[Finding, ...] | None:
     """The findings for a session file that is too large to be in memory; None for any other file."""
     torn: list[sources.Problem] = []
     session = open_large(source, origin, torn, advance=advance) if is_large(source) else None
-    found = None if session is None else check_large(session, origin is None)
+    found = None if session is None else check_large(session, origin is None, target)
     problems += torn if found is not None else []
     return found
 

@@ -169,7 +169,11 @@ class Output:
         """Writes a piece; returns the names of the files that it completes."""
         if not self._write:
             return []
-        if result.sessions or result.streamed is not None:
+        if result.streamed is not None and result.is_body:
+            with naming(self._out or "standard output"), packing_into(self._opened(), self._packing) as stream:
+                for part in result.streamed:
+                    stream.write(part)
+        elif result.sessions or result.streamed is not None:
             if self._session is not None or len(result.sessions) > 1:
                 self._session = None
                 raise SingleConversation
@@ -235,7 +239,7 @@ class ColumnarOutput(Output):
 
     def put(self, source: Source, result: PieceResult) -> list[str]:
         """Writes a piece; returns the names of the files that it completes."""
-        if result.sessions or result.streamed is not None:
+        if result.sessions or (result.streamed is not None and not result.is_body):
             raise InterlinguaError(
                 f"{self._place}: a row of columns is a conversation, and a session file has a row for each line;"
                 " choose a format whose body is an object, such as openai-finetune"
@@ -277,7 +281,7 @@ class FolderOutput:
         """Writes a piece; returns the names of the files that it completes."""
         names = []
         sessions: list[tuple[int | None, Iterable[bytes]]] = [(at, (session,)) for at, session in result.sessions]
-        if result.streamed is not None:
+        if result.streamed is not None and not result.is_body:
             sessions.append((None, result.streamed))
         for number, lines in sessions:
             stem = f"{source.stem}-{number}" if number is not None else source.stem
@@ -289,6 +293,10 @@ class FolderOutput:
                 self._open(source, self._free(source.stem, ".jsonl" if result.numbered else ".json"))
             assert self._stream is not None
             self._stream.write(result.payload)
+        if result.streamed is not None and result.is_body:
+            self._open(source, self._free(source.stem, ".json"))
+            assert self._stream is not None
+            self._stream.writelines(result.streamed)
         return names
 
     def resume(self, source: Source) -> None:

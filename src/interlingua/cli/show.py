@@ -60,11 +60,14 @@ def command(
     """Show conversations in the terminal: thinking folded, tool calls with their results."""
     problems: list[sources.Problem] = []
     view = _View(thinking=thinking, full=full, everything=everything, plain=plain)
-    found = _conversations(inputs, origin, problems, streaming=not as_json)
+    found = _conversations(inputs, origin, problems)
     if as_json:
         for _, conversation in found:
-            assert isinstance(conversation, Conversation)
-            sys.stdout.buffer.write(conversion.encode(conversation, conversion.SELF).bytes() + b"\n")
+            if isinstance(conversation, LargeSession):
+                sys.stdout.buffer.writelines(conversation.json())
+            else:
+                sys.stdout.buffer.write(conversion.encode(conversation, conversion.SELF).bytes())
+            sys.stdout.buffer.write(b"\n")
     else:
         with output.paged(pager) as out:
             _show(out, found, view)
@@ -74,10 +77,10 @@ def command(
 
 
 def _conversations(
-    inputs: tuple[str, ...], origin: str | None, problems: list[sources.Problem], *, streaming: bool
+    inputs: tuple[str, ...], origin: str | None, problems: list[sources.Problem]
 ) -> Iterator[tuple[str, Conversation | LargeSession]]:
     for source in sources.expand(inputs):
-        session = open_large(source, origin, problems) if streaming and is_large(source) else None
+        session = open_large(source, origin, problems) if is_large(source) else None
         if session is not None:
             yield source.name, session
             continue

@@ -7,32 +7,31 @@ There is one set of rules, in `adapt`: a finding is a repair that `adapt` would 
 import re
 from array import array
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
-from msgspec import Struct
+from msgspec import Struct, ValidationError, convert
 from msgspec.structs import replace
 
-from ..dialects import FORMATS
+from ..dialects import FORMATS, WIRES
 from ..dialects import dialect as find
 from ..dialects.foreign_blocks import understood
 from ..dialects.registry import canonical
 from ..dialects.residual import fields_of
 from ..values.canonical import build
-from ..values.compact import IdNumbers, Ids
+from ..values.compact import IdMap, IdNumbers, Ids
 from ..values.errors import DialectError, FormatError
 from ..values.losses import Loss
-from ..values.messages import AgentMessage, AssistantMessage, CustomMessage, Message, UserMessage
+from ..values.messages import AgentMessage, AssistantMessage, CustomMessage, Message, ToolResultMessage, UserMessage
 from ..values.request import Context, Conversation, Entry, ModelDescriptor, Request
 from . import training
 from .adapting.adapter import adapt, structural_repairs
-from .adapting.pieces import CallPlaces, StructuralRepairs, pieces
+from .adapting.pieces import FirstPass, StructuralRepairs, TargetRepairs, adapt_pieces, pieces
 from .adapting.work import SHAPE
 from .converting import decode
 from .detection import SELF, detect, is_stream, value_of
 from .inputs import conversation_of, request_of
-
-if TYPE_CHECKING:
-    from .large_sessions import LargeSession
+from .large_encoding import Survey
+from .large_sessions import LargeSession
 
 
 class Finding(Struct, frozen=True):
@@ -114,38 +113,84 @@ def check(data: Any, dialect: str | None = None, target: ModelDescriptor | str |
     try:
         value = data if is_stream(data) else value_of(data)
         dialect = None if dialect is None else canonical(dialect)
-        mistakes = _mistakes(value, dialect)
+        name = _name(value, dialect)
+        mistakes = _mistakes(value, name)
         conversation = decode(value, dialect)
     except (DialectError, FormatError) as error:
         unread = Finding(error.path, "error", error.message, "write it as the format has it, or name the format")
         return mistakes or (unread,)
-    findings = _findings(conversation, target, _name(value, dialect), dialect is None)
-    if mistakes:  # which describe the same in more detail
-        findings = tuple(finding for finding in findings if not finding.message.startswith(f"{SHAPE}: "))
-    return (*mistakes, *_broken_tree(conversation), *findings)
+    findings = _findings(conversation, target, name, dialect is None)
+    return (*mistakes, *_broken_tree(conversation), *_unmistaken(findings, mistakes))
 
 
-def check_large(session: "LargeSession", unnamed: bool) -> tuple[Finding, ...] | None:
-    """Returns the findings for a session file that is not in memory; None if its format has rules of its own.
+def check_large(session: LargeSession, unnamed: bool, target: str | None = None) -> tuple[Finding, ...] | None:
+    """Returns the findings for a session file that is not in memory; None if it must be in memory for that.
 
     `unnamed`: the format was detected.
     """
-    if session.dialect in _OURS or FORMATS[session.dialect].mistakes is not None:
-        return None
-    tree, places, repairs, end = _BrokenTree(), CallPlaces(), StructuralRepairs(), _End()
+    if FORMATS[session.dialect].mistakes is not None:
+        return None  # the format has rules of its own
+    if target is not None:
+        return _check_large_for(session, unnamed, target)
+    mistakes = tuple(_line_mistakes(session.lines(), IdMap())) if session.dialect in _OURS else ()
+    tree, first, repairs, end = _BrokenTree(), FirstPass(), StructuralRepairs(), _End()
+    count = 0
 
-    def visit(at: int, entry: Entry) -> None:
+    def visit(at: int, entry: Entry, is_next: bool) -> None:
+        nonlocal count
         tree.add(entry)
-        places.add(at, entry.message)
+        piece = first.add(at, entry.message, is_listed=is_next)
+        if piece is not None:
+            repairs.add(piece)
+        if is_next:
+            end.add(entry.message)
+            count += 1
 
     on_path = session.walk(visit)
+    if first.is_valid and count == sum(on_path):  # the history is one line
+        repairs.add(first.close())
+    else:
+        repairs, end = StructuralRepairs(), _End()
+        listed = ((at, entry.message) for at, entry in enumerate(session.entries()) if on_path[at])
+        for piece in pieces(listed, first.places):
+            for message in piece:
+                end.add(message)
+            repairs.add(piece)
+    found = tuple(map(_finding, repairs.losses))
+    found = _applicable(found, session.about.request(), end, None, session.dialect, unnamed)
+    return (*mistakes, *tree.findings(), *_unmistaken(found, mistakes))
+
+
+def _check_large_for(session: LargeSession, unnamed: bool, target: str) -> tuple[Finding, ...] | None:
+    """The same with the rules of a wire; None if they concern the whole history."""
+    if target not in WIRES or WIRES[target].limits.default_window is not None:
+        return None  # trainers look at a whole row; and a window at all of the history
+    mistakes = tuple(_line_mistakes(session.lines(), IdMap())) if session.dialect in _OURS else ()
+    tree, survey, repairs = _BrokenTree(), Survey(), TargetRepairs()
+
+    def visit(at: int, entry: Entry, is_next: bool) -> None:
+        tree.add(entry)
+        survey.add(at, entry, is_next)
+
+    on_path = session.walk(visit)
+    if not survey.is_local:
+        return None
     listed = ((at, entry.message) for at, entry in enumerate(session.entries()) if on_path[at])
-    for piece in pieces(listed, places):
-        for message in piece:
-            end.add(message)
+    request = session.about.request()
+    for piece in adapt_pieces(request, target, pieces(listed, survey.places)):
+        if piece.adapted.names:
+            return None
         repairs.add(piece)
     found = tuple(map(_finding, repairs.losses))
-    return (*tree.findings(), *_applicable(found, session.about.request(), end, None, session.dialect, unnamed))
+    found = _applicable(found, request, _End(), target, session.dialect, unnamed)
+    return (*mistakes, *tree.findings(), *_unmistaken(found, mistakes))
+
+
+def _unmistaken(findings: tuple[Finding, ...], mistakes: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """Removes findings that mistakes describe in more detail."""
+    if not mistakes:
+        return findings
+    return tuple(finding for finding in findings if not finding.message.startswith(f"{SHAPE}: "))
 
 
 def _findings(
@@ -307,9 +352,8 @@ def _misplaced(at: int, why: str) -> Finding:
 _OURS = ("clawtools", "openclaw", "transcript", SELF)
 
 
-def _mistakes(value: Any, dialect: str | None) -> tuple[Finding, ...]:
+def _mistakes(value: Any, name: str | None) -> tuple[Finding, ...]:
     """Returns foreign shapes in messages that should be the format's own."""
-    name = _name(value, dialect)
     if not isinstance(value, dict | list):
         return ()
     rules = FORMATS[name].mistakes if name is not None and name in FORMATS else None
@@ -317,7 +361,11 @@ def _mistakes(value: Any, dialect: str | None) -> tuple[Finding, ...]:
         return tuple(Finding(path, "error", message, remedy) for path, message, remedy in rules(value))
     if name not in _OURS:
         return ()
-    context, places = (value, None) if name == "clawtools" else _own_messages(value)
+    context, places = value, None
+    if name != "clawtools":
+        if isinstance(value, list):
+            return tuple(_line_mistakes(value, {}))
+        context, places = _own_messages(value)
     spotted: Iterable[tuple[str, str, str]] = find("clawtools").mistakes(context)  # type: ignore[attr-defined]
     return tuple(
         Finding(place, "error", message, remedy)
@@ -326,41 +374,58 @@ def _mistakes(value: Any, dialect: str | None) -> tuple[Finding, ...]:
     )
 
 
-def _own_messages(value: Any) -> tuple[Any, dict[int, str]]:
-    """Returns the messages in our own JSON or in session lines, and the paths of those that hold another wire's values.
+def _own_messages(value: dict[str, Any]) -> tuple[Any, dict[int, str]]:
+    """Returns the messages in our own JSON, and the paths of those that hold another wire's values.
 
     Our messages may have more than clawtools' (an application's own roles, later system messages, documents): only
     shapes of another wire are mistakes there.
     """
-    if isinstance(value, dict):
-        context = value.get("context", value)
-        entries = context.get("entries") if isinstance(context, dict) else None
-        if not isinstance(entries, list):
-            messages = context.get("messages") if isinstance(context, dict) else None
-            listed = messages if isinstance(messages, list) else []
-            lines = [(f"$.messages[{at}]", message) for at, message in enumerate(listed)]
-        else:
-            lines = [(f"$.entries[{at}].message", fields_of(entry).get("message")) for at, entry in enumerate(entries)]
-            context = {**context, "messages": [message for _, message in lines]}
+    context = value.get("context", value)
+    entries = context.get("entries") if isinstance(context, dict) else None
+    if not isinstance(entries, list):
+        messages = context.get("messages") if isinstance(context, dict) else None
+        listed = messages if isinstance(messages, list) else []
+        lines = [(f"$.messages[{at}]", message) for at, message in enumerate(listed)]
     else:
-        lines = [
-            (f"$[{at}].message", line["message"])
-            if line.get("type") == "message" and "message" in line
-            else (f"$[{at}]", line)
-            for at, line in enumerate(value)
-            if isinstance(line, dict) and ("role" in line or isinstance(line.get("message"), dict))
-        ]
-        context = [message for _, message in lines]
+        lines = [(f"$.entries[{at}].message", fields_of(entry).get("message")) for at, entry in enumerate(entries)]
+        context = {**context, "messages": [message for _, message in lines]}
     return context, {at: path for at, (path, message) in enumerate(lines) if _is_mistaken(message, at)}
+
+
+def _line_mistakes(lines: Iterable[Any], names: dict[str, str] | IdMap) -> Iterator[Finding]:
+    """The same for the lines of a session; `names` is an empty map."""
+    clawtools: Any = find("clawtools")
+    count = 0
+    for at, line in enumerate(lines):
+        if not isinstance(line, dict) or not ("role" in line or isinstance(line.get("message"), dict)):
+            continue
+        is_wrapped = line.get("type") == "message" and "message" in line
+        message = line["message"] if is_wrapped else line
+        clawtools.note_names(message, names)
+        if _is_mistaken(message, count):
+            path = f"$[{at}].message" if is_wrapped else f"$[{at}]"
+            for mistake in clawtools.mistakes_in(message, path, count, names):
+                yield Finding(mistake.path, "error", mistake.message, mistake.remedy)
+        count += 1
 
 
 def _is_mistaken(message: Any, at: int) -> bool:
     if not isinstance(message, dict) or (at == 0 and message.get("role") == "system"):
         return True
     try:
+        known = {key: value for key, value in message.items() if key not in _PLACE}
+        usual = convert(known, Message)
+        if not isinstance(usual, ToolResultMessage) or usual.tool_call_id:
+            return understood(usual) is not None
+    except ValidationError:
+        pass
+    try:
         return understood(build(message, AgentMessage)) is not None
     except FormatError:
         return True
+
+
+_PLACE = frozenset({"id", "parentId"})  # of a line in its session
 
 
 def _placed(path: str, places: dict[int, str]) -> str | None:

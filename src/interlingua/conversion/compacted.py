@@ -5,7 +5,7 @@ program resumes, contain what the model was given instead.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -15,7 +15,7 @@ from ..values.errors import InterlinguaError
 from ..values.losses import Loss
 from ..values.messages import AgentMessage, CustomMessage, SystemMessage, UserMessage
 from ..values.request import Conversation, Entry
-from ..values.summaries import first_kept_of, latest_summary, summary_of
+from ..values.summaries import ROLE, first_kept_of, latest_summary, summary_of
 
 _PLACE = re.compile(r"\$\.messages\[(\d+)\](.*)", re.DOTALL)
 
@@ -29,10 +29,19 @@ class Compacted(NamedTuple):
 
     def seen_from(self, losses: Iterable[Loss]) -> Iterator[Loss]:
         """Maps the paths of losses to the source."""
-        for loss in losses:
-            found = _PLACE.fullmatch(loss.path)
-            place = None if found is None else self.places[int(found[1])]
-            yield loss if found is None else replace(loss, path=f"$.messages[{place}]{found[2]}")
+        return (seen_from(loss, self.places) for loss in losses)
+
+
+def seen_from(loss: Loss, places: Sequence[int]) -> Loss:
+    """Returns a loss of what the model reads with its path in the source; `places` are those of the messages there."""
+    found = _PLACE.fullmatch(loss.path)
+    return loss if found is None else replace(loss, path=f"$.messages[{places[int(found[1])]}]{found[2]}")
+
+
+def shifted(loss: Loss, first: int) -> Loss:
+    """Returns a loss of a piece of a history with its path in the history; `first` is the place of the piece."""
+    found = _PLACE.fullmatch(loss.path) if first else None
+    return loss if found is None else replace(loss, path=f"$.messages[{first + int(found[1])}]{found[2]}")
 
 
 def compacted(conversation: Conversation) -> Compacted | None:
@@ -41,42 +50,61 @@ def compacted(conversation: Conversation) -> Compacted | None:
     at = latest_summary(path)
     if at is None:
         return None
-    pairs = [*_before(path, at), *((place, path[place].message) for place in range(at + 1, len(path)))]
+    compaction = Compaction(path[at].message)
+    pairs: list[tuple[int, AgentMessage]] = [(at, message) for message in compaction.first]
+    pairs += [(place, path[place].message) for place in range(at) if compaction.keeps(path[place])]
+    pairs += [(at, message) for message in compaction.last]
+    pairs += [(place, path[place].message) for place in range(at + 1, len(path))]
     places = tuple(place for place, _ in pairs)
-    why = "the model read a summary in its place"
-    lost = tuple(
-        Loss(f"$.messages[{place}]", "compacted history", why, "record") for place in range(at) if place not in places
-    )
-    note = Loss(f"$.messages[{at}]", "compaction", "sent as the message that the model read", "record")
+    kept = set(places)
+    lost = tuple(omitted(place) for place in range(at) if place not in kept)
     entries = tuple(Entry(message=message) for _, message in pairs)  # type: ignore[arg-type]
-    return Compacted(replace(conversation, entries=entries, head=None), places, (*lost, note))
+    return Compacted(replace(conversation, entries=entries, head=None), places, (*lost, replaced(at)))
 
 
-def _before(path: tuple[Entry, ...], at: int) -> Iterator[tuple[int, AgentMessage]]:
-    """Yields the summary and the messages kept beside it, each with its source index."""
-    message: Any = path[at].message
-    summary = summary_of(message)
-    assert summary is not None
-    if message.role == "compaction":
-        kept = first_kept_of(message)
-        first = next((place for place in range(at) if kept is not None and path[place].id == kept), at)
-        yield at, summary
-        yield from ((place, path[place].message) for place in range(first, at))
-        return
-    replaced = _replacement(message)
-    if replaced:
-        yield from ((at, one) for one in replaced)
-        return
-    # codex-rs/core/src/compact.rs, `build_compacted_history`: instructions and questions, then the summary.
-    for place in range(at):
-        if isinstance(path[place].message, UserMessage | SystemMessage):
-            yield place, path[place].message
-    yield at, summary
+def omitted(place: int) -> Loss:
+    """Returns the loss of a message on the path for which the model read the summary."""
+    return Loss(f"$.messages[{place}]", "compacted history", "the model read a summary in its place", "record")
 
 
-def _replacement(message: CustomMessage) -> tuple[AgentMessage, ...]:
+def replaced(place: int) -> Loss:
+    """Returns the loss of the compaction itself."""
+    return Loss(f"$.messages[{place}]", "compaction", "sent as the message that the model read", "record")
+
+
+class Compaction:
+    """What a compaction leaves of the history before it.
+
+    The model reads the messages `first`, then those before it that it `keeps`, then the messages `last`.
+    """
+
+    def __init__(self, message: AgentMessage) -> None:
+        summary = summary_of(message)
+        assert summary is not None and isinstance(message, CustomMessage)
+        self.first: tuple[AgentMessage, ...] = ()
+        self.last: tuple[AgentMessage, ...] = ()
+        self._first_kept = first_kept_of(message)
+        self._is_kept = False
+        self._kinds: tuple[type, ...] = ()
+        if message.role == ROLE:
+            self.first = (summary,)
+            return
+        self.last = replacement(message)
+        if not self.last:
+            # codex-rs/core/src/compact.rs, `build_compacted_history`: instructions and questions, then the summary.
+            self.last, self._kinds = (summary,), (UserMessage, SystemMessage)
+
+    def keeps(self, entry: Entry) -> bool:
+        """Whether the model reads the next entry before the compaction."""
+        if self.first and self._first_kept is not None:
+            self._is_kept = self._is_kept or entry.id == self._first_kept
+        return self._is_kept or isinstance(entry.message, self._kinds)
+
+
+def replacement(message: CustomMessage) -> tuple[AgentMessage, ...]:
     """Returns the history that newer versions of Codex write beside the summary, as items of the Responses wire."""
-    items = message.fields["payload"].get("replacement_history")
+    payload: Any = message.fields.get("payload")
+    items = payload.get("replacement_history") if isinstance(payload, dict) else None
     if not isinstance(items, list) or not items:
         return ()
     try:

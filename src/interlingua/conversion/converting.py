@@ -19,7 +19,7 @@ from ..dialects.wire import FileFormat
 from ..values.canonical import build, plain
 from ..values.errors import BadWire, Unsupported
 from ..values.folding import fold
-from ..values.losses import Encoded, Lines, Loss, Losses, extra_losses, off_path
+from ..values.losses import Encoded, Lines, Loss, Losses, Severity, extra_losses, off_path
 from ..values.messages import AssistantMessage, UserMessage
 from ..values.request import Conversation, Entry, ModelDescriptor, Request
 from .adapting import adapter
@@ -101,7 +101,7 @@ def encode(conversation: Given, dialect: str, *, strict: bool = False, adapt: bo
     if dialect not in WIRES:
         body, losses = _encode_file(conversation, FORMATS[dialect])
     else:
-        body, losses = _encode_wire(conversation, dialect, adapt and not _is_own(conversation, dialect))
+        body, losses = _encode_wire(conversation, dialect, adapt and not is_own(conversation, dialect))
     if strict:
         for loss in losses:
             if loss.severity != "record":
@@ -172,7 +172,8 @@ def encoded_losses(adapted: adapter.Adapted, losses: Iterable[Loss]) -> Iterator
             yield loss if path == loss.path else replace(loss, path=path)
 
 
-def _is_own(conversation: Conversation, name: str) -> bool:
+def is_own(conversation: Conversation, name: str) -> bool:
+    """Whether a conversation is of this wire, so that encoding does not adapt it."""
     return conversation.model is not None and conversation.model.api == name
 
 
@@ -190,9 +191,9 @@ def _unencoded_branches(conversation: Conversation) -> Iterator[Loss]:
 _OFF_PATH = "not on the path to the head"
 
 
-def branch_loss(entry: Entry, at: int) -> Loss:
+def branch_loss(entry: Entry, at: int, why: str = _OFF_PATH, severity: Severity = "dropped") -> Loss:
     """Returns the loss of an entry that is not on the path, in a conversation whose journal has no results."""
-    loss = off_path(Conversation(entries=(entry,)), 0, _OFF_PATH)
+    loss = off_path(Conversation(entries=(entry,)), 0, why, severity)
     return replace(loss, path=f"$.entries[{at}]")
 
 

@@ -142,16 +142,18 @@ def _parsed(texts: Iterable[Any]) -> Lines | None:
         if not line or line.isspace():
             continue
         try:
-            value = jsontext.read(line)
+            values = jsontext.read_line(line)
         except FormatError as error:
             problems.append(Problem(message=error.message, line=number))
             continue
-        if kind is None and type(value) in (dict, list):
-            kind = type(value)
-        if type(value) is kind:
-            lines.append(value)
-        else:
-            problems.append(Problem(message="expected a list" if kind is list else "expected an object", line=number))
+        for value in values:
+            if kind is None and type(value) in (dict, list):
+                kind = type(value)
+            if type(value) is kind:
+                lines.append(value)
+            else:
+                wrong = "expected a list" if kind is list else "expected an object"
+                problems.append(Problem(message=wrong, line=number))
     if len(lines) + len(problems) < 2 or len(problems) > len(lines):
         return None
     lines.problems = tuple(problems)

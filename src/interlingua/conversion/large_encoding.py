@@ -1,97 +1,106 @@
-"""Large session files as sessions of another program, message by message.
+"""Large session files as sessions of another program, request bodies and rows of data sets, message by message.
 
-The history is adapted in pieces (`adapting.pieces`). What needs all of it at once is left to `converting.encode`: media
-and cache markers, which targets limit in number; ids and names that must be renamed; compacted history.
+The history is adapted in pieces (`adapting.pieces`). What needs all of it at once is left to `converting.encode`: cache
+markers, of which the target takes the last; ids and names that must be renamed; results that only a journal has; and
+request options that depend on the size of the history.
 """
 
-from collections.abc import Callable, Iterator
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
-from ..dialects import FORMATS
+from ..dialects import FORMATS, WIRES
 from ..dialects.files.new_sessions import Facts, unsupported
-from ..dialects.wire import FileFormat
+from ..dialects.wire import FileFormat, Wire
 from ..values import jsontext
-from ..values.compact import IdSet
-from ..values.losses import QUIET, Loss, Reporter
+from ..values.compact import Ids, IdSet
+from ..values.losses import QUIET, Encoded, Loss, Reporter, static_entry_losses
 from ..values.messages import (
     AgentMessage,
     AssistantMessage,
     CustomMessage,
     Message,
     ToolCall,
-    ToolResultMessage,
     UserMessage,
     blocks_of,
 )
-from ..values.request import Conversation, Entry, is_aside
+from ..values.request import Conversation, Entry, Request, ToolSpec, is_aside
 from ..values.summaries import summary_of
-from .adapting.adapter import Adapted, adapt_piece
-from .adapting.pieces import CallPlaces, pieces
-from .converting import branch_loss, conversation_losses, encoded_losses, entry_losses
+from .adapting.pieces import ASKED, AdaptedPiece, CallPlaces, adapt_pieces, pieces
+from .compacted import Compaction, omitted, replaced, replacement, seen_from, shifted
+from .converting import branch_loss, conversation_losses, encoded_losses, entry_losses, is_own
 from .large_sessions import LargeSession
-from .media import MEDIA
 
 BRANCHES, ADAPTING, ENCODING = range(3)  # the order in which losses are reported
-_ASKED = UserMessage(content="?")
-_ANSWERED = AssistantMessage(content="!", stop_reason="stop")
-_CALL = ToolCall(id="call_before_this_piece", name="before", arguments={})
-_RESULT = ToolResultMessage(tool_call_id=_CALL.id, tool_name=_CALL.name, content="!", is_error=False)
-# What precedes a piece, as far as it matters to the piece: an answer, or a result.
-_BEFORE: dict[type, tuple[Message, ...]] = {
-    AssistantMessage: (_ASKED, _ANSWERED),
-    ToolResultMessage: (_ASKED, replace(_ANSWERED, content=(_CALL,), stop_reason="toolUse"), _RESULT),
-}
 
 
 class _NotLocal(Exception):
     """A repair that concerns the whole history."""
 
 
-class _Survey:
-    """Finds whether a history can be adapted in pieces, and where its calls are."""
+class Survey:
+    """Finds whether a history can be adapted in pieces, where its calls are, and what was compacted."""
 
     def __init__(self) -> None:
         self.places = CallPlaces()
         self.is_local = True
+        self.compactions: list[tuple[int, CustomMessage]] = []
         self._calls = IdSet()
 
-    def add(self, at: int, entry: Entry) -> None:
-        self.places.add(at, entry.message)
-        message: Any = entry.message
-        if isinstance(message, CustomMessage):
-            has_result = is_aside(entry) and message.fields.get("result") is not None
-            self.is_local = self.is_local and not has_result and summary_of(message) is None
+    def add(self, at: int, entry: Entry, is_next: bool) -> None:
+        message = entry.message
+        if not isinstance(message, CustomMessage):
+            self._add(at, message)
             return
-        for block in blocks_of(message.content):
-            if isinstance(block, MEDIA) or getattr(block, "cache", None) is not None:
+        self.places.add(at, message)
+        has_result = is_aside(entry) and message.fields.get("result") is not None
+        self.is_local = self.is_local and not has_result
+        if summary_of(message) is not None:
+            self.compactions.append((at, message))
+            for one in replacement(message):
+                self._add(at, one)
+
+    def _add(self, at: int, message: AgentMessage) -> None:
+        self.places.add(at, message)
+        for block in () if isinstance(message, CustomMessage) else blocks_of(message.content):
+            if getattr(block, "cache", None) is not None:
                 self.is_local = False
             if isinstance(block, ToolCall):
                 self.is_local = self.is_local and block.id not in self._calls
                 self._calls.add(block.id)
 
 
-class LargeEncoding:
-    """A large session in another format: `lines` reads its file again and yields them."""
+class _LargeHistory:
+    """The history of a large session, adapted for a target in pieces."""
 
-    def __init__(self, session: LargeSession, form: FileFormat, on_path: bytearray, places: CallPlaces) -> None:
-        assert form.adapted_for is not None
-        self._session, self._form, self._target = session, form, form.adapted_for
-        self._on_path, self._places = on_path, places
-        self._about: Conversation | None = None
-        self._facts: Facts | None = None
+    def __init__(self, session: LargeSession, target: str, on_path: bytearray, survey: Survey) -> None:
+        self._session, self._target = session, target
+        self._on_path, self._places = on_path, survey.places
+        # The last compaction on the path, and its index.
+        self._compaction = next(((at, one) for at, one in reversed(survey.compactions) if on_path[at]), None)
+        self._read = array("i")  # of a compacted history, the places on the path of the messages that the model reads
 
-    def survey(self, report: Callable[[int, Loss], None]) -> None:
-        """Reads the file once, for what concerns all lines; reports the losses, each with its stage."""
-        session, seen = self._session, set[Loss]()
+    def _noting(self, report: Callable[[int, Loss], None]) -> Callable[[int, Loss], None]:
+        """Returns a function that reports losses with their paths in the source, and those of no message once."""
+        seen = set[Loss]()
 
         def note(stage: int, loss: Loss) -> None:
+            if self._compaction is not None and stage != BRANCHES:
+                loss = seen_from(loss, self._read)
             if not loss.path.startswith(("$.messages[", "$.entries[")):
                 if loss in seen:
                     return
                 seen.add(loss)
             report(stage, loss)
+
+        return note
+
+    def _pieces(
+        self, note: Callable[[int, Loss], None], report: Callable[[int, Loss], None], end: tuple[Message, ...]
+    ) -> Iterator[AdaptedPiece]:
+        """Yields the pieces, adapted, and reports the losses of branches and compacted history."""
 
         def branches(at: int, entry: Entry) -> None:
             if self._on_path[at]:
@@ -100,8 +109,65 @@ class LargeEncoding:
             else:
                 note(BRANCHES, branch_loss(entry, at))
 
+        return self._adapted(branches, lambda loss: report(ADAPTING, loss), end)
+
+    def _adapted(
+        self, visit: Callable[[int, Entry], None], report: Callable[[Loss], None], end: tuple[Message, ...]
+    ) -> Iterator[AdaptedPiece]:
+        """Yields the pieces, adapted; `report` receives the losses of compacted history."""
+        cut = pieces(self._listed(visit, report), self._places)
+        for piece in adapt_pieces(self._session.about.request(), self._target, cut, end):
+            if piece.adapted.ids or piece.adapted.names:
+                raise _NotLocal
+            yield piece
+
+    def _listed(
+        self, visit: Callable[[int, Entry], None], report: Callable[[Loss], None]
+    ) -> Iterator[tuple[int, AgentMessage]]:
+        """Yields the messages that the model reads, each with the index of its entry."""
+        if self._compaction is None:
+            for at, entry in enumerate(self._session.entries()):
+                visit(at, entry)
+                if self._on_path[at]:
+                    yield at, entry.message
+            return
+        index, message = self._compaction
+        compaction, self._read = Compaction(message), array("i")
+        own = sum(self._on_path[:index])  # the place of the compaction on the path
+        for one in compaction.first:
+            self._read.append(own)
+            yield 0, one
+        place = -1
+        for at, entry in enumerate(self._session.entries()):
+            visit(at, entry)
+            if not self._on_path[at]:
+                continue
+            place += 1
+            if at == index:
+                report(replaced(own))
+            elif at < index and not compaction.keeps(entry):
+                report(omitted(place))
+                continue
+            for one in compaction.last if at == index else (entry.message,):
+                self._read.append(place)
+                yield at, one
+
+
+class LargeEncoding(_LargeHistory):
+    """A large session in another format: `parts` reads its file again and yields the lines."""
+
+    def __init__(self, session: LargeSession, form: FileFormat, on_path: bytearray, survey: Survey) -> None:
+        assert form.adapted_for is not None
+        super().__init__(session, form.adapted_for, on_path, survey)
+        self._form = form
+        self._about: Conversation | None = None
+        self._facts: Facts | None = None
+
+    def survey(self, report: Callable[[int, Loss], None]) -> None:
+        """Reads the file once, for what concerns all lines; reports the losses, each with its stage."""
+        session, note = self._session, self._noting(report)
         writer: Any = None
-        for first, messages, adapted in self._adapted(branches):
+        for first, messages, adapted in self._pieces(note, report, (ASKED,)):
             if writer is None:
                 about = replace(Conversation.of(adapted.request), entries=())
                 kept = {"title": session.about.title, "options": session.about.options, "extra": session.about.extra}
@@ -133,40 +199,235 @@ class LargeEncoding:
             if loss.path != "$.title":
                 note(BRANCHES, loss)
 
-    def lines(self) -> Iterator[bytes]:
+    def parts(self) -> Iterator[bytes]:
         """The lines of the new file."""
         assert self._about is not None
         writer = self._form.writer(self._about, self._facts)
         for line in writer.begin():
             yield jsontext.write(line) + b"\n"
-        for first, messages, _ in self._adapted(lambda at, entry: None):
+        for first, messages, _ in self._adapted(_ignore, _ignore, (ASKED,)):
             for at, message in enumerate(messages, first):
                 for line in writer.message(at, message, QUIET):
                     yield jsontext.write(line) + b"\n"
         for line in writer.end():
             yield jsontext.write(line) + b"\n"
 
-    def _adapted(self, visit: Callable[[int, Entry], None]) -> Iterator[tuple[int, tuple[Message, ...], Adapted]]:
-        """Yields the pieces, adapted: the index of the first message among all adapted ones, and the messages."""
-        request = self._session.about.request()
-        count = place = 0
-        before: tuple[Message, ...] = ()
-        waiting: list[AgentMessage] = []
-        adapted: Adapted | None = None
+
+def _ignore(*given: Any) -> None:
+    pass
+
+
+class LargeBody(_LargeHistory):
+    """A large session as the body of a request: `parts` reads its file again and yields the text.
+
+    The body has one list with the items of the messages. All else is the same for each piece of the history.
+    """
+
+    def __init__(self, session: LargeSession, wire: Wire, on_path: bytearray, survey: Survey) -> None:
+        super().__init__(session, wire.api, on_path, survey)
+        self._codec = wire.codec
+        self._place = _find_place(wire.codec)
+        self._adds_tools = wire.limits.tools_with_history and not session.about.tools
+        self._frame: Request | None = None  # the adapted request without messages
+
+    def survey(self, report: Callable[[int, Loss], None]) -> None:
+        """Reads the file once, for what concerns all of the body; reports the losses, each with its stage."""
+        note, called = self._noting(report), dict[str, None]()
+
+        def encoded(piece: AdaptedPiece, losses: Sequence[Loss]) -> None:
+            adapted = piece.adapted
+            self._add_frame(adapted.request)
+            called.update((call.name, None) for message in piece.messages for call in _calls_in(message))
+            changed = dict.fromkeys(loss for loss in adapted.losses if adapted.is_own(loss.path))
+            for loss in changed:
+                note(ADAPTING, loss)
+            for loss in dict.fromkeys(encoded_losses(adapted, losses)):
+                if adapted.is_own(loss.path) and loss not in changed:
+                    note(ENCODING, loss)
+
+        for _ in self._items(self._pieces(note, report, ()), encoded):
+            pass
+        assert self._frame is not None
+        if self._adds_tools and called:
+            tools = tuple(ToolSpec(name=name, input_schema={"type": "object"}) for name in called)
+            self._frame = _with(self._frame, tools=tools)
+        for loss in conversation_losses(replace(self._session.about, head=self._session.head)):
+            note(BRANCHES, loss)
+
+    def parts(self) -> Iterator[bytes]:
+        """The text of the body."""
+        assert self._frame is not None
+        separator, end = _around(self._encode(_with(self._frame, messages=(ASKED,))).body, self._place)
+        for item in self._items(self._adapted(_ignore, _ignore, ()), _ignore):
+            yield separator + jsontext.write(item)
+            separator = b","
+        yield end
+
+    def _items(
+        self, adapted: Iterable[AdaptedPiece], visit: Callable[[AdaptedPiece, Sequence[Loss]], None]
+    ) -> Iterator[Any]:
+        """Yields the items of the messages; calls `visit` with each piece and the losses of its encoding."""
+        last: list[Any] = []  # the item that the next message may join
+        for piece in adapted:
+            request, count = piece.adapted.request, piece.adapted.before
+            messages, known = request.context.messages, list[Any]()
+            encoded = self._encode(_with(request, messages=messages[: count + len(piece.messages)]))
+            visit(piece, encoded.losses)
+            found = _list_in(encoded.body, self._place)
+            if count:
+                known = _list_in(self._encode(_with(request, messages=messages[:count])).body, self._place)
+                if found[: len(known) - 1] != known[:-1]:
+                    raise _NotLocal
+                last = [_extended(item, known[-1], found[len(known) - 1]) for item in last]
+            for item in found[len(known) :]:
+                yield from last
+                last = [item]
+        yield from last
+        if not last:
+            raise _NotLocal
+
+    def _encode(self, request: Request) -> Encoded:
+        encoded: Encoded = self._codec.encode(Conversation.of(request))
+        return encoded
+
+    def _add_frame(self, request: Request) -> None:
+        """Adds the adapted request of a piece."""
+        frame = _with(request, messages=())
+        if self._frame is None:
+            self._frame = frame
+            return
+        # Messages of the system before all others are part of the system prompt of the first piece.
+        own: dict[str, Any] = {"system": self._frame.context.system}
+        if self._adds_tools:  # for the calls of the piece
+            own["tools"] = self._frame.context.tools
+        if _with(frame, **own) != self._frame:
+            raise _NotLocal
+
+
+def _find_place(codec: Any) -> tuple[str, ...]:
+    """Returns the keys of the list of items in a body: what another message changes."""
+    one, two = (codec.encode(Conversation(entries=(Entry(message=ASKED),) * count)).body for count in (2, 3))
+    place: list[str] = []
+    while isinstance(one, dict) and isinstance(two, dict):
+        changed = [key for key in two if one.get(key) != two[key]]
+        if len(changed) != 1:
+            raise _NotLocal
+        place += changed
+        one, two = one.get(changed[0]), two[changed[0]]
+    return tuple(place)
+
+
+def _list_in(body: Any, place: tuple[str, ...]) -> list[Any]:
+    for key in place:
+        body = body.get(key) if isinstance(body, dict) else None
+    if not isinstance(body, list):
+        raise _NotLocal
+    return body
+
+
+def _with(request: Request, **fields: Any) -> Request:
+    """Returns a request with other fields of its context."""
+    return replace(request, context=replace(request.context, **fields))
+
+
+def _calls_in(message: Message) -> Iterator[ToolCall]:
+    if isinstance(message, AssistantMessage):
+        yield from (block for block in blocks_of(message.content) if isinstance(block, ToolCall))
+
+
+def _extended(item: Any, before: Any, joined: Any) -> Any:
+    """Returns an item with what a message added to `before`, an item in its place."""
+    if joined == before:
+        return item
+    changed = [key for key in joined if joined[key] != before.get(key)]
+    old, new = before.get(changed[0]), joined[changed[0]]
+    own = item.get(changed[0]) if isinstance(item, dict) and len(changed) == 1 else None
+    if not isinstance(own, list) or not isinstance(old, list) or new[: len(old)] != old:
+        raise _NotLocal
+    return {**item, changed[0]: [*own, *new[len(old) :]]}
+
+
+def _around(body: Any, place: tuple[str, ...]) -> tuple[bytes, bytes]:
+    """Returns the text of a body before and after the items of the list at `place`."""
+    if not place:
+        return b"[", b"]"
+    begin, end = _around(body[place[0]], place[1:])
+    keys = list(body)
+    at = keys.index(place[0])
+    fields = [jsontext.write({key: body[key]})[1:-1] if key != place[0] else b"" for key in keys]
+    fields[at] = jsontext.write(place[0]) + b":" + begin
+    return b"{" + b",".join(fields[: at + 1]), b",".join([end, *fields[at + 1 :]]) + b"}"
+
+
+class LargeRow:
+    """A large session as a row of a data set, which is not adapted: `parts` reads its file again and yields the text.
+
+    The row has one list with the items of the messages. All else is the same for each piece of the history.
+    """
+
+    def __init__(self, session: LargeSession, form: FileFormat, on_path: bytearray, survey: Survey) -> None:
+        self._session, self._codec = session, form.codec
+        self._on_path, self._places = on_path, survey.places
+        self._place = _find_place(form.codec)
+        empty = self._encode([]).body
+        self._known = _list_in(empty, self._place)  # the items before those of the messages
+        self._around = _around(empty, self._place)
+
+    def survey(self, report: Callable[[int, Loss], None]) -> None:
+        """Reads the file once, for what concerns all of the row; reports the losses, each with its stage."""
+        support, seen = self._codec.FIELD_SUPPORT, set[Loss]()
+        branches, on_path = support["Conversation.entries"], 0
+
+        def visit(at: int, entry: Entry) -> None:
+            nonlocal on_path
+            if self._on_path[at]:
+                bare = replace(entry, message=UserMessage(content=None))
+                losses = static_entry_losses(bare, at, f"$.messages[{on_path}]", support, self._codec.API)
+                on_path += 1
+            else:
+                losses = [branch_loss(entry, at, branches.why, branches.kind)]
+            for loss in losses:
+                report(BRANCHES, loss)
+
+        def encoded(first: int, losses: Sequence[Loss]) -> None:
+            for loss in losses:
+                loss = shifted(loss, first)
+                if not loss.path.startswith("$.messages["):
+                    if loss in seen:
+                        continue
+                    seen.add(loss)
+                report(ENCODING, loss)
+
+        for _ in self._items(visit, encoded):
+            pass
+
+    def parts(self) -> Iterator[bytes]:
+        """The text of the row."""
+        separator, end = self._around
+        for item in self._items(_ignore, _ignore):
+            yield separator + jsontext.write(item)
+            separator = b","
+        yield end
+
+    def _items(
+        self, visit: Callable[[int, Entry], None], report: Callable[[int, Sequence[Loss]], None]
+    ) -> Iterator[Any]:
+        """Yields the items; `report` receives the losses of each piece, with the place of its first message."""
+        first, known = 0, self._known
+        yield from known
         for piece in pieces(self._listed(visit), self._places):
-            waiting += piece
-            context = replace(request.context, messages=(*before, *waiting, _ASKED))
-            adapted = adapt_piece(replace(request, context=context), self._target, place, len(before))
-            if adapted.ids or adapted.names:
+            row = self._encode(piece)
+            report(first, row.losses)
+            found = _list_in(row.body, self._place)
+            if not found or found[: len(known)] != known or _around(row.body, self._place) != self._around:
                 raise _NotLocal
-            messages = adapted.request.context.messages[len(before) : -1]
-            if not messages or type(messages[-1]) not in _BEFORE:
-                continue  # the next message of the user may be merged with the last one here
-            yield count, messages, adapted
-            place, count = place + len(waiting), count + len(messages)
-            before, waiting, adapted = _BEFORE[type(messages[-1])], [], None
-        if adapted is not None:
-            yield count, adapted.request.context.messages[len(before) : -1], adapted
+            yield from found[len(known) :]
+            first += len(piece)
+
+    def _encode(self, messages: list[AgentMessage]) -> Encoded:
+        entries = tuple(Entry(message=message) for message in messages)  # type: ignore[arg-type]
+        encoded: Encoded = self._codec.encode(replace(self._session.about, entries=entries))
+        return encoded
 
     def _listed(self, visit: Callable[[int, Entry], None]) -> Iterator[tuple[int, AgentMessage]]:
         for at, entry in enumerate(self._session.entries()):
@@ -175,17 +436,69 @@ class LargeEncoding:
                 yield at, entry.message
 
 
-def encode_large(session: LargeSession, target: str, report: Callable[[int, Loss], None]) -> LargeEncoding | None:
+class LargeTree:
+    """A large session in a format with branches: `parts` reads its file again and yields the lines."""
+
+    def __init__(self, session: LargeSession, form: FileFormat, on_path: bytearray) -> None:
+        self._session, self._form, self._on_path = session, form, on_path
+
+    def survey(self, report: Callable[[int, Loss], None]) -> None:
+        """Reads the file once, and reports the losses, each with its stage."""
+        writer = self._form.tree_writer(self._session.about, Ids())
+        count = 0
+        for at, entry in enumerate(self._session.entries()):
+            place = f"$.messages[{count}]" if self._on_path[at] else f"$.entries[{at}].message"
+            count += self._on_path[at]
+            reporter = Reporter(place)
+            writer.entry(entry, reporter)
+            for loss in reporter.losses:
+                report(ADAPTING, loss)
+            for loss in writer.entry_losses(entry, at, place):
+                report(ENCODING, loss)
+        reporter = Reporter()
+        writer.end(self._session.head, reporter)
+        for loss in reporter.losses:
+            report(ADAPTING, loss)
+        for loss in writer.losses(self._session.head):
+            report(ENCODING, loss)
+
+    def parts(self) -> Iterator[bytes]:
+        """The lines of the new file."""
+        writer = self._form.tree_writer(self._session.about, Ids())
+        for line in writer.begin():
+            yield jsontext.write(line) + b"\n"
+        for entry in self._session.entries():
+            yield jsontext.write(writer.entry(entry, QUIET)) + b"\n"
+
+
+def encode_large(
+    session: LargeSession, target: str, report: Callable[[int, Loss], None]
+) -> LargeEncoding | LargeBody | LargeRow | LargeTree | None:
     """Returns a session in another format, with its losses reported; None if it must be in memory for that."""
-    form = FORMATS.get(target)
-    if form is None or form.writer is None or session.about.extra.get(form.name) or session.about.tools is not None:
+    form, about = FORMATS.get(target), session.about
+    if form is not None and form.tree_writer is not None:
+        tree = LargeTree(session, form, session.path())
+        tree.survey(report)
+        return tree
+    wire = WIRES.get(target)
+    if wire is not None:
+        # Room for the answer is what the whole history leaves of the model's window.
+        has_window = about.model is not None and about.model.context_window is not None
+        if has_window or is_own(about, target) or about.extra.get(wire.base) or about.extra.get(target):
+            return None
+    elif form is None or about.extra.get(form.name) or not (form.rows or (form.writer and about.tools is None)):
         return None
-    survey = _Survey()
+    survey = Survey()
     on_path = session.walk(survey.add)
     if not survey.is_local:
         return None
-    encoding = LargeEncoding(session, form, on_path, survey.places)
     try:
+        encoding: LargeBody | LargeRow | LargeEncoding
+        if wire is not None:
+            encoding = LargeBody(session, wire, on_path, survey)
+        else:
+            assert form is not None
+            encoding = (LargeRow if form.rows else LargeEncoding)(session, form, on_path, survey)
         encoding.survey(report)
     except _NotLocal:
         return None

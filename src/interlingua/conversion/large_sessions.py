@@ -6,14 +6,18 @@ times, and keeps the ids of the entries.
 """
 
 import contextlib
+import itertools
 from array import array
 from collections.abc import Callable, Iterator
 from typing import IO, Any, NamedTuple
 
+from msgspec.structs import replace
+
 from ..dialects import FORMATS
 from ..dialects.files import transcript
 from ..dialects.wire import LineReader, SessionStream
-from ..values import jsontext
+from ..values import jsontext, request
+from ..values.canonical import plain
 from ..values.compact import IdNumbers
 from ..values.errors import FormatError, InterlinguaError
 from ..values.losses import Lines
@@ -87,17 +91,10 @@ def _messages(
             for number, line in enumerate(read_lines(stream, limit), 1):
                 if not line.strip():
                     continue
-                value: Any = None
-                message = too_long(limit)
-                try:
-                    value = jsontext.read(line) if len(line) <= limit else None
-                    message = "expected an object" if len(line) <= limit else message
-                except FormatError as error:
-                    message = error.message
-                if not isinstance(value, dict):
+                values, message = _objects_in(line, limit)
+                if message is not None:
                     problems.append(Problem(f"{source.name}:{number}", message, number))
-                    continue
-                for _, one in line_reader.read(value):
+                for _, one in itertools.chain.from_iterable(map(line_reader.read, values)):
                     # Records of a program are no messages, nor are the instructions of the whole session.
                     if not isinstance(one, CustomMessage) and not (
                         isinstance(one, SystemMessage) and one.timestamp is None
@@ -105,6 +102,17 @@ def _messages(
                         yield LineMessage(one, answers.is_new(one))
         except DAMAGED as error:
             problems.append(Problem(source.name, f"damaged archive: {error}"))
+
+
+def _objects_in(line: bytes, limit: int) -> tuple[list[dict[str, Any]], str | None]:
+    """Returns the objects of a line, or why it has none."""
+    if len(line) > limit:
+        return [], too_long(limit)
+    try:
+        values = jsontext.read_line(line)
+    except FormatError as error:
+        return [], error.message
+    return (values, None) if isinstance(values[0], dict) else ([], "expected an object")
 
 
 class _Answers:
@@ -140,9 +148,10 @@ class _Answers:
 class LargeSession:
     """A conversation whose entries are read from its file each time."""
 
-    def __init__(self, dialect: str, stream: SessionStream) -> None:
+    def __init__(self, dialect: str, stream: SessionStream, lines: Callable[[], Iterator[dict[str, Any]]]) -> None:
         self.dialect = dialect
         self.about = stream.about  # the conversation without entries and head
+        self.lines = lines
         self._stream = stream
 
     @property
@@ -159,18 +168,37 @@ class LargeSession:
         for line in transcript.encode_lines(self.about, self.entries(), lambda: self._stream.head, IdNumbers()):
             yield jsontext.write(line) + b"\n"
 
+    def json(self) -> Iterator[bytes]:
+        """The conversation as Interlingua JSON, in parts."""
+        separator = b'{"entries":['
+        for entry in self.entries():
+            yield separator + jsontext.write(plain(entry))
+            separator = b","
+        rest = plain(replace(self.about, head=self._stream.head))
+        fields = jsontext.write(rest)[1:]
+        if separator != b",":
+            yield b"{" + fields
+        else:
+            yield (b"]," if rest else b"]") + fields
+
     def path(self) -> bytearray:
         """For each entry, whether it is on the path from the root to the head."""
-        return self.walk(lambda at, entry: None)
+        return self.walk(lambda at, entry, is_next: None)
 
-    def walk(self, visit: Callable[[int, Entry], None]) -> bytearray:
-        """Calls `visit` with each entry and its index; returns the same as `path`."""
+    def walk(self, visit: Callable[[int, Entry, bool], None]) -> bytearray:
+        """Calls `visit` with the index of each entry, the entry, and whether it continues the line of those before it.
+
+        Returns the same as `path`. A conversation without branches is one line.
+        """
         placer = Placer(places=IdNumbers())
         parents = array("i")
+        last: int | None = None  # of the line
         for at, entry in enumerate(self.entries()):
             parent = placer.add_entry(entry)
             parents.append(-1 if parent is None else parent)
-            visit(at, entry)
+            is_next = parent == last and placer.stand == at
+            last = at if is_next else last
+            visit(at, entry, is_next)
         stand = placer.stand if self._stream.head is None else placer.find(self._stream.head)
         flags = bytearray(len(parents))
         while stand is not None and stand >= 0:
@@ -205,7 +233,11 @@ def open_large(
     if found is None or dialect is None or len(lines.problems) > lines.count:
         return None
     problems += lines.problems
-    return LargeSession(dialect, found)
+    session = LargeSession(dialect, found, lines.read)
+    if lines.problems:
+        torn = tuple(request.Problem(message=problem.message, line=problem.line) for problem in lines.problems)
+        session.about = replace(session.about, problems=torn)
+    return session
 
 
 class _SessionLines:
@@ -229,16 +261,18 @@ class _SessionLines:
                 size += len(line)
                 if line.isspace() or not line:
                     continue
-                value = message = None
                 try:
                     value = jsontext.read(line) if len(line) <= self._limit else None
-                except FormatError as error:
-                    message = error.message
-                if isinstance(value, dict):
+                except FormatError:
+                    value = None
+                if type(value) is dict:
                     count += 1
                     yield value
-                else:
-                    message = message or ("expected an object" if len(line) <= self._limit else too_long(self._limit))
+                    continue
+                values, message = _objects_in(line, self._limit)
+                count += len(values)
+                yield from values
+                if message is not None:
                     problems.append(Problem(f"{self._source.name}:{number}", message, number))
         if is_first:
             self._size, self._advance, self.problems, self.count = size, None, problems, count

@@ -8,6 +8,7 @@ image on, if that image can be made smaller.
 
 import base64
 import re
+from copy import copy
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 from urllib.parse import unquote, unquote_to_bytes
@@ -52,6 +53,12 @@ class MediaFitter:
         self._length = 0  # base64 characters so far
         self._has_large_image = False  # larger than the limit for requests with many images
         self._titles: set[str] = set()
+
+    def copy(self) -> "MediaFitter":
+        """Returns a fitter for what follows, which leaves this one as it is."""
+        made = copy(self)
+        made._titles = set(self._titles)
+        return made
 
     def fit(self, block: Any, message: Message) -> tuple[Block, list[Change]]:
         """Returns the block as the target accepts it, or a text in its place; and the changes."""

@@ -329,12 +329,11 @@ def first_objects(stream: IO[bytes]) -> Iterator[dict[str, Any]]:
         size += len(line)
         if line.strip():
             try:
-                value = jsontext.read(line) if line.lstrip().startswith(b"{") else None
+                yield from jsontext.read_line(line) if line.lstrip().startswith(b"{") else ()
             except FormatError:
                 return
-            if not isinstance(value, dict):
+            if not line.lstrip().startswith(b"{"):
                 return
-            yield value
         if size > _FIRST_BYTES:
             return
 
@@ -616,7 +615,8 @@ def _line_documents(source: Source, stream: IO[bytes], problems: list[Problem], 
             problems.append(Problem(f"{source.name}:{number}", too_long(limit), number))
             continue
         try:
-            yield Document(source, number, jsontext.read(as_utf8(line) if number == 1 else line))
+            for value in jsontext.read_line(as_utf8(line) if number == 1 else line):
+                yield Document(source, number, value)
         except FormatError as error:
             problems.append(Problem(f"{source.name}:{number}", error.message, number))
 

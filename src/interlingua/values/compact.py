@@ -4,34 +4,45 @@ from array import array
 from collections.abc import Iterable
 from typing import overload
 
-_SMALLEST = 1024  # slots
+_PLAIN = 1 << 16  # ids: so many are in a `dict`, which is faster
 
 
 class Ids:
     """Numbers strings in the order in which they are added.
 
-    An open-addressing hash table of numbers over one buffer with all texts. `IdSet`, `IdMap` and `IdNumbers` share it,
-    so that several of them store the text of an id once.
+    From `_PLAIN` strings on, an open-addressing hash table of numbers over one buffer with all texts. `IdSet`, `IdMap`
+    and `IdNumbers` share it, so that several of them store the text of an id once.
     """
 
-    __slots__ = ("_ends", "_mask", "_slots", "_texts")
+    __slots__ = ("_ends", "_mask", "_plain", "_plain_texts", "_slots", "_texts")
 
     def __init__(self) -> None:
+        self._plain: dict[str, int] | None = {}
+        self._plain_texts: list[str] = []
         self._texts = bytearray()
         self._ends = array("Q", [0])
-        self._slots = array("i", [-1]) * _SMALLEST
-        self._mask = _SMALLEST - 1
+        self._slots = array("i")
+        self._mask = 0
 
     def __len__(self) -> int:
-        return len(self._ends) - 1
+        return len(self._ends) - 1 if self._plain is None else len(self._plain_texts)
 
     def find(self, text: str) -> int | None:
         """Returns the number of a string; None if it was not added."""
+        if self._plain is not None:
+            return self._plain.get(text)
         number = self._slot(text.encode("utf-8", "surrogatepass"))[1]
         return None if number < 0 else number
 
     def number(self, text: str) -> int:
         """Returns the number of a string, which is added if it is new."""
+        if self._plain is not None:
+            found = self._plain.setdefault(text, len(self._plain_texts))
+            if found == len(self._plain_texts):
+                self._plain_texts.append(text)
+                if found + 1 == _PLAIN:
+                    self._pack()
+            return found
         raw = text.encode("utf-8", "surrogatepass")
         slot, number = self._slot(raw)
         if number >= 0:
@@ -41,10 +52,12 @@ class Ids:
         self._texts += raw
         self._ends.append(len(self._texts))
         if 2 * number > self._mask:
-            self._grow()
+            self._grow(2 * len(self._slots))
         return number
 
     def text(self, number: int) -> str:
+        if self._plain is not None:
+            return self._plain_texts[number]
         return self._raw(number).decode("utf-8", "surrogatepass")
 
     def _raw(self, number: int) -> bytes:
@@ -60,8 +73,16 @@ class Ids:
             slot = (slot + 1) & mask
         return slot, -1
 
-    def _grow(self) -> None:
-        size = 2 * len(self._slots)
+    def _pack(self) -> None:
+        """Moves the texts into the buffer."""
+        for text in self._plain_texts:
+            self._texts += text.encode("utf-8", "surrogatepass")
+            self._ends.append(len(self._texts))
+        self._plain, self._plain_texts = None, []
+        self._grow(4 * _PLAIN)
+
+    def _grow(self, size: int) -> None:
+        """Makes a table of so many slots: a power of two."""
         self._mask = mask = size - 1
         self._slots = slots = array("i", [-1]) * size
         for number in range(len(self)):
@@ -156,6 +177,11 @@ class IdMap:
 
     def __setitem__(self, text: str, value: str) -> None:
         self._numbers[text] = self._ids.number(value)
+
+    def setdefault(self, text: str, value: str) -> str:
+        if text not in self:
+            self[text] = value
+        return self[text]
 
     def update(self, pairs: Iterable[tuple[str, str]]) -> None:
         for text, value in pairs:

@@ -7,9 +7,10 @@ surrogates, escaped or raw, become U+FFFD. NaN and Infinity are refused in both 
 
 import contextlib
 import functools
+import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -46,6 +47,44 @@ def read(data: bytes | bytearray | str) -> Any:
     if len(data) > DEPTH_LIMIT and data.count(b"[") + data.count(b"{") > DEPTH_LIMIT:
         _refuse_depth_of(value, data)
     return value
+
+
+def read_line(data: bytes | bytearray | str) -> list[Any]:
+    """Parses a line of JSON lines: one value, or objects with nothing between them (`{…}{…}`).
+
+    Some programs lose a line end between two writes. Raises FormatError if not all of the line is valid.
+    """
+    try:
+        return [read(data)]
+    except FormatError:
+        text = clean(data) if isinstance(data, str) else bytes(data).decode("utf-8", "replace")
+        if not _GLUED.search(text):
+            raise
+        found = list(_glued(text))
+        if not found:
+            raise
+        return found
+
+
+_GLUED = re.compile(r"\}\s*\{")
+_decode_first = json.JSONDecoder().raw_decode
+
+
+def _glued(text: str) -> Iterator[Any]:
+    """Yields the objects of a text; nothing if it is anything else."""
+    text, at, found = text.strip(), 0, []
+    while at < len(text):
+        try:
+            if not text.startswith("{", at):
+                return
+            _, end = _decode_first(text, at)
+            found.append(read(text[at:end]))
+        except (ValueError, RecursionError, FormatError):
+            return
+        at = end
+        while at < len(text) and text[at].isspace():
+            at += 1
+    yield from found
 
 
 def write(value: Any) -> bytes:

@@ -5,8 +5,9 @@ found by walking the source with that table, on access; losses that depend on th
 """
 
 import functools
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias, overload
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args, get_origin, overload
 
 from msgspec import Struct
 from msgspec.structs import astuple
@@ -15,7 +16,7 @@ from msgspec.structs import fields as struct_fields
 from . import jsontext
 from .errors import Unsupported
 from .messages import CustomMessage, ToolResultMessage, shown
-from .request import Conversation, Problem, Request, is_aside
+from .request import Conversation, Entry, Problem, Request, is_aside
 
 # dropped: gone. weakened: sent, but less strongly or exactly. record: bookkeeping that a request never carries (a
 # message's model, time and cost); reported for completeness, never a reason for strict mode to refuse.
@@ -91,13 +92,24 @@ def bookkeeping(api: str) -> dict[str, Support]:
 
 
 class Losses(Sequence[Loss]):
-    """A tuple of Loss that is computed on first access."""
+    """A tuple of Loss that is computed on first access.
 
-    __slots__ = ("_all", "_find")
+    `find` computes all of them; `find_content`, where that is faster, may leave out bookkeeping.
+    """
 
-    def __init__(self, find: Callable[[], tuple[Loss, ...]]) -> None:
+    __slots__ = ("_all", "_find", "_find_content")
+
+    def __init__(
+        self, find: Callable[[], tuple[Loss, ...]], find_content: Callable[[], tuple[Loss, ...]] | None = None
+    ) -> None:
         self._find = find
+        self._find_content = find_content
         self._all: tuple[Loss, ...] | None = None
+
+    def without_records(self) -> tuple[Loss, ...]:
+        """Returns the losses except bookkeeping."""
+        found = self._get() if self._all is not None or self._find_content is None else self._find_content()
+        return tuple([loss for loss in found if loss.severity != "record"]) if found else ()
 
     def _repr_html_(self) -> str:
         from .showing import losses_html  # only for notebooks
@@ -131,6 +143,14 @@ class Losses(Sequence[Loss]):
 
     def __repr__(self) -> str:
         return shown(self._get())
+
+
+def without_records(losses: Sequence[Loss]) -> tuple[Loss, ...]:
+    """Returns the losses except bookkeeping, which is not computed where it has not been yet."""
+    if type(losses) is not tuple and (find := getattr(losses, "without_records", None)) is not None:
+        found: tuple[Loss, ...] = find()
+        return found
+    return tuple([loss for loss in losses if loss.severity != "record"]) if losses else ()
 
 
 SYSTEM = "$.system"
@@ -222,7 +242,14 @@ def encoded(
     In strict mode the first loss that is not bookkeeping is raised as Unsupported instead. `variant` is the api name of
     a variant of `api`, which decoding restores.
     """
-    found = Losses(lambda: tuple(reported) + tuple(static_losses(source, support, api, variant)))
+
+    def find() -> tuple[Loss, ...]:
+        return (*reported, *static_losses(source, support, api, variant))
+
+    def find_content() -> tuple[Loss, ...]:
+        return tuple(reported) if _loses_only_records(source, support, api) else find()
+
+    found = Losses(find, find_content)
     if strict:
         for loss in found:
             if loss.severity != "record":
@@ -248,6 +275,24 @@ def static_losses(source: Any, support: SupportTable, api: str, variant: str | N
         walk.extra(source.extra, "$.extra", KEPT)
         walk.extra(context.extra, "$.context.extra", _CONTEXT_EXTRA)
     return walk.found
+
+
+def _loses_only_records(source: Any, support: SupportTable, api: str) -> bool:
+    """Whether the table implies only bookkeeping for `source`. Much faster than `static_losses`; in doubt False."""
+    look = _Look(support, api)
+    if not isinstance(source, Request):
+        return look.is_clear(source)
+    context = source.context
+    return (
+        not context.extra
+        and (context.system_role is None or support.get("Context.system_role", KEPT).kind not in _CONTENT)
+        and look.is_clear(source.model)
+        and look.is_clear(context.system)
+        and look.is_clear(context.messages)
+        and look.is_clear(context.tools)
+        and look.is_clear(source.options)
+        and look.is_clear_extra(source.extra, KEPT)
+    )
 
 
 def places(conversation: Conversation) -> list[str]:
@@ -284,15 +329,10 @@ def _in_conversation(source: Conversation, walk: "_Walk") -> None:
     walk.field("Context.system_role", source.system_role, "$.systemRole")
     branches = walk.support.get("Conversation.entries", KEPT)
     for at, (entry, place) in enumerate(zip(source.entries, places(source), strict=True)):
-        here = f"$.entries[{at}]"
         if branches.kind in _LOST and place.startswith("$.entries"):
             walk.found.append(off_path(source, at, branches.why, branches.kind))  # type: ignore[arg-type]
-            continue
-        walk.over(entry.message, place)
-        walk.field("Entry.id", entry.id, f"{here}.id")
-        walk.field("Entry.parent_id", entry.parent_id, f"{here}.parentId")
-        walk.field("Entry.parents", entry.parents or None, f"{here}.parents")
-        walk.extra(entry.extra, f"{here}.extra", KEPT)
+        else:
+            _in_entry(entry, at, place, walk)
     walk.field("Conversation.head", source.head, "$.head")
     walk.field("Conversation.title", source.title, "$.title", _UNSTATED)
     walk.field("Conversation.usage", source.usage, "$.usage", _UNSTATED)
@@ -302,9 +342,26 @@ def _in_conversation(source: Conversation, walk: "_Walk") -> None:
     walk.extra(source.extra.get("context", {}), "$.context.extra", _CONTEXT_EXTRA)
 
 
+def _in_entry(entry: Entry, at: int, place: str, walk: "_Walk") -> None:
+    here = f"$.entries[{at}]"
+    walk.over(entry.message, place)
+    walk.field("Entry.id", entry.id, f"{here}.id")
+    walk.field("Entry.parent_id", entry.parent_id, f"{here}.parentId")
+    walk.field("Entry.parents", entry.parents or None, f"{here}.parents")
+    walk.extra(entry.extra, f"{here}.extra", KEPT)
+
+
+def static_entry_losses(entry: Entry, at: int, place: str, support: SupportTable, api: str) -> list[Loss]:
+    """Returns the `static_losses` of one entry, in a format that keeps branches; `place` is that of its message."""
+    walk = _Walk(support, api, api)
+    _in_entry(entry, at, place, walk)
+    return walk.found
+
+
 _UNSTATED = Support("record", "the format has no place for it")  # title and total usage, unless the table has a row
 _CONTEXT_EXTRA = Support("dropped", "what only one wire has in a request goes into the request's extra")
 _LOST = ("dropped", "weakened", "record")
+_CONTENT = ("dropped", "weakened")
 _PLAIN = frozenset({int, float, bool})  # values that cannot have losses
 
 
@@ -317,11 +374,12 @@ _MODELS = 256  # of a table whose losses are cached
 class _Table:
     """What a support table implies for the fields of classes, and the losses of the models that were asked before."""
 
-    __slots__ = ("fields", "models", "support")
+    __slots__ = ("fields", "looks", "models", "support")
 
     def __init__(self, support: SupportTable) -> None:
         self.support = support  # kept alive here, so that its id stays unique
         self.fields: dict[type[Struct], _Fields] = {}
+        self.looks: dict[type, _LookedAt | None] = {}
         self.models: dict[tuple[int, str, str], tuple[Any, list[Loss]]] = {}
 
 
@@ -424,6 +482,103 @@ class _Walk:
         if support.unless is None:
             return False
         return bool(item == (self.variant if support.unless == self.api else support.unless))
+
+
+class _LookedAt(NamedTuple):
+    """The fields of a class that may lose content: `lost` wherever they differ from `defaults`; `kept` by their values.
+    `extra` is None for classes without that field.
+    """
+
+    lost: Callable[[Any], tuple[Any, ...]]
+    defaults: tuple[Any, ...]
+    kept: Callable[[Any], tuple[Any, ...]]
+    extra: Support | None
+
+
+def _nothing(value: Any) -> tuple[Any, ...]:
+    return ()
+
+
+_UNSEEN = _LookedAt(_nothing, (), _nothing, None)  # a class that has not been looked at
+
+
+class _Look:
+    """Tells whether a table implies losses beside bookkeeping; builds no paths and no losses."""
+
+    __slots__ = ("_api", "_looks", "_support")
+
+    def __init__(self, support: SupportTable, api: str) -> None:
+        self._support = support
+        self._api = api
+        self._looks = _table(support).looks
+
+    def is_clear(self, value: Any) -> bool:
+        kind = type(value)
+        if kind is str:
+            return value.isascii() or jsontext.is_clean(value)
+        if not value or kind in _PLAIN:
+            return True
+        if kind is tuple:
+            return all(map(self.is_clear, value))
+        found = self._looks.get(kind, _UNSEEN)
+        if found is _UNSEEN:
+            found = self._looked_at(kind)
+        if found is None:
+            return kind in (dict, list) and jsontext.is_clean_value(value)
+        lost, defaults, kept, extra = found
+        if defaults and lost(value) != defaults:
+            return False
+        for item in kept(value):
+            if item is None or (type(item) is str and item.isascii()):
+                continue
+            if not self.is_clear(item):
+                return False
+        return extra is None or not value.extra or self.is_clear_extra(value.extra, extra)
+
+    def is_clear_extra(self, extra: Mapping[str, Any], support: Support) -> bool:
+        """Whether only spelling hints (`~…`) of an extra are lost."""
+        if support.kind == "record":
+            return True
+        for owner, residual in extra.items():
+            if owner == self._api and support.kind not in _CONTENT:
+                continue
+            if not isinstance(residual, dict) or not all(key.startswith("~") for key in residual):
+                return False
+        return True
+
+    def _looked_at(self, cls: type) -> _LookedAt | None:
+        found = None
+        if issubclass(cls, Struct):
+            rows = [(field, self._support.get(f"{cls.__name__}.{field.name}", KEPT)) for field in struct_fields(cls)]
+            own = [(field, support.kind) for field, support in rows if field.name != "extra"]
+            lost = [field for field, kind in own if kind in _CONTENT]
+            kept = [field for field, kind in own if kind not in _LOST and not _is_plain(field.type)]
+            found = _LookedAt(
+                _getter([field.name for field in lost]),
+                tuple([field.default for field in lost]),
+                _getter([field.name for field in kept]),
+                next((support for field, support in rows if field.name == "extra"), None),
+            )
+        self._looks[cls] = found
+        return found
+
+
+def _is_plain(annotation: Any) -> bool:
+    """Whether values of a type cannot have losses: numbers, truth values, None, and words of a fixed set."""
+    if get_origin(annotation) is Literal:
+        return True
+    members = get_args(annotation)
+    return all(map(_is_plain, members)) if members else annotation is None.__class__ or annotation in _PLAIN
+
+
+def _getter(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
+    """Returns a function that reads these attributes."""
+    if len(names) > 1:
+        return operator.attrgetter(*names)
+    if names:
+        (name,) = names
+        return lambda value: (getattr(value, name),)
+    return _nothing
 
 
 def _unclean(path: str) -> Loss:

@@ -11,7 +11,6 @@ Partial arguments are JSON, parsed again at each event that is read. Beyond `_EX
 when they have grown by a sixteenth: the work stays proportional to the text, and the finished call is complete.
 """
 
-from collections.abc import Iterable
 from typing import Any
 
 import jiter
@@ -23,17 +22,12 @@ from .messages import AssistantMessage, Block, TextBlock, ThinkingBlock, ToolCal
 class Log(list[Any]):
     """The entries, and the latest snapshot: reading the partial of each event visits each entry once."""
 
-    __slots__ = ("_latest",)
-
-    def __init__(self, entries: Iterable[Any] = ()) -> None:
-        super().__init__(entries)
-        self._latest: list[_Snapshot] = []  # at most one; removed while it is advanced, so that threads do not share it
+    _latest: "_Snapshot | None" = None  # removed while it is advanced, so that threads do not share it
 
     def taken(self, at: int) -> "_Snapshot":
         """Removes and returns the latest snapshot if it is not beyond `at`; else a new one."""
-        try:
-            latest = self._latest.pop()
-        except IndexError:
+        latest: _Snapshot | None = self.__dict__.pop("_latest", None)
+        if latest is None:
             return _Snapshot()
         if latest.at <= at:
             return latest
@@ -41,8 +35,9 @@ class Log(list[Any]):
         return _Snapshot()
 
     def keep(self, one: "_Snapshot") -> None:
-        if not self._latest or self._latest[-1].at < one.at:
-            self._latest[:] = [one]
+        latest = self._latest
+        if latest is None or latest.at < one.at:
+            self._latest = one
 
 
 def snapshot(log: Log, at: int) -> AssistantMessage:

@@ -16,6 +16,7 @@ from ...values.losses import Loss
 from ...values.messages import (
     AssistantMessage,
     Block,
+    CacheMarker,
     DocumentBlock,
     OpaqueBlock,
     SystemMessage,
@@ -29,11 +30,10 @@ from ...values.messages import (
 from ...values.request import ModelDescriptor, OutputSchema, Request, ToolChoice, ToolSpec
 from ...values.tokens import taken
 from ..inputs import Given, request_of
-from ..media import MEDIA
+from ..media import MEDIA, MediaFitter
 from . import custom_tools
 from .blocks import drop_unsupported, fit_arguments
-from .cache_markers import fit_markers, move_from_thinking
-from .cache_placing import place_markers
+from .cache_markers import fit_markers, move_from_thinking, place_markers
 from .ids import rename_ids
 from .media_blocks import accompany_documents, fit_media, move_result_media
 from .options import fit_options
@@ -57,6 +57,8 @@ class Adapted(tuple[Request, tuple[Loss, ...]]):
     _system_moved: bool
     _custom: dict[str, str]
     before: int = 0  # messages before the piece of a history that this is, which are none of it
+    media: MediaFitter | None = None  # for the pieces after it
+    stages: tuple[int, ...] = ()  # for each loss of a piece, the pass that reported it
     _first: int = 0
 
     def __new__(cls, work: Work) -> "Adapted":
@@ -168,13 +170,23 @@ def adapt(
     return Adapted(work)
 
 
-def adapt_piece(request: Request, target: str, first: int, before: int) -> Adapted:
-    """Adapts a piece of a history: `first` is its place there, and the first `before` messages are none of it."""
+def adapt_piece(
+    request: Request, target: ModelDescriptor | str, first: int, before: int, media: MediaFitter | None = None
+) -> Adapted:
+    """Adapts a piece of a history: `first` is its place there, and the first `before` messages are none of it.
+
+    `media` is what the pieces before it leave of the target's limits.
+    """
     work = Work(request, target, "drop", first - before)
+    work.media = None if media is None else media.copy()
+    stages = [-1] * len(work.losses)
     for repair in _passes_for(work.kinds()):
         repair(work)
+        stages += [_STAGES[repair]] * (len(work.losses) - len(stages))
     made = Adapted(work)
-    made.before, made._first = before, first
+    made.before, made._first, made.media = before, first, work.media
+    reported = dict(zip(reversed(work.losses), reversed(stages), strict=True))  # the first of equal losses
+    made.stages = tuple(reported[loss] for loss in made.losses)
     return made
 
 
@@ -229,14 +241,17 @@ PASSES: tuple[tuple[Callable[[Work], None], tuple[type, ...] | None], ...] = (
     (take_turns, None),
     (part_results_from_user, _CALLS),
     (accompany_documents, (DocumentBlock,)),
-    (place_markers, None),
+    (place_markers, (CacheMarker,)),
     (move_from_thinking, (ThinkingBlock, OpaqueBlock)),
-    (fit_markers, None),
+    (fit_markers, (CacheMarker, ThinkingBlock, OpaqueBlock)),  # thinking may have passed on a marker
     (fit_schemas, (ToolSpec, ToolCall, OutputSchema)),
     (fit_options, None),
     (end_with_user, (AssistantMessage,)),
     (_warn_of_overflow, None),
 )
+
+
+_STAGES = {repair: number for number, (repair, _) in enumerate(PASSES)}
 
 
 @functools.lru_cache(maxsize=256)

@@ -8,7 +8,7 @@ from .work import DOCUMENTS, SYNTHETIC, Turn, Work
 
 def fit_media(work: Work) -> None:
     """Replaces media that the target does not accept by a description in text."""
-    fitter = MediaFitter(work.rules, work.model)
+    fitter = work.media = work.media or MediaFitter(work.rules, work.model)
     for turn in work.turns:
         for at, block in enumerate(turn.blocks):
             if isinstance(block, MEDIA):

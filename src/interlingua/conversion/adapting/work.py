@@ -18,6 +18,7 @@ from ...values.losses import Loss, Severity
 from ...values.messages import (
     AssistantMessage,
     Block,
+    CacheMarker,
     CustomMessage,
     Message,
     TextBlock,
@@ -29,6 +30,7 @@ from ...values.messages import (
 )
 from ...values.request import ModelDescriptor, OutputSchema, Request, ToolChoice, ToolSpec
 from ...values.spelling import unknown
+from ..media import MediaFitter
 
 # Texts that adapting inserts, and how they are marked.
 NO_RESULT = "No result was recorded for this call. Do not assume that the tool ran or what it did."
@@ -114,6 +116,7 @@ class Work:
             if request.model.api and family(self.model.id, None) not in self.rules.families:
                 self.generation = UNKNOWN
         self.caching = False
+        self.media: MediaFitter | None = None  # what the target's limits on media leave
         self.custom: dict[str, str] = {}  # custom tools: the wire that supports them, "" where they are functions
         self.restored: dict[str, str] = {}  # of those that are functions, the wire that they come from
         self.warnings: list[Loss] = []
@@ -143,6 +146,8 @@ class Work:
         for turn in self.turns:
             found.add(type(turn.message))
             found.update(map(type, turn.blocks))
+        if self.options.cache_retention is not None or self.has_markers():
+            found.add(CacheMarker)
         if self.tools is not None:
             found.add(ToolSpec)
         if self.options.tool_choice is not None:
@@ -150,6 +155,15 @@ class Work:
         if self.options.output_schema is not None:
             found.add(OutputSchema)
         return frozenset(found)
+
+    def has_markers(self) -> bool:
+        """Whether anything has a cache marker."""
+        holders: list[Any] = [*(self.tools or ()), *(self.system if isinstance(self.system, tuple) else ())]
+        for turn in self.turns:
+            holders += turn.blocks
+            if type(turn.message) is ToolResultMessage:
+                holders.append(turn.message)
+        return any(getattr(holder, "cache", None) is not None for holder in holders)
 
     def request(self) -> Request:
         source, context = self.source, self.source.context
