@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import interlingua as il
 from interlingua.dialects import anthropic as wire
@@ -116,6 +117,23 @@ def test_citations_return_with_their_sealed_indexes() -> None:
     ((block,),) = [message.content for message in request.context.messages]
     assert ("A page", "so it is") == (block.citations[0].title, block.citations[0].cited_text)
     assert body == wire.encode_request(request).body
+
+
+@pytest.mark.parametrize(("field", "key", "value"), [("title", "title", "New"), ("url", "url", "https://b.invalid/")])
+def test_a_citation_that_was_changed_is_sent_as_changed(field: str, key: str, value: str) -> None:
+    """
+    The fields of a citation are written from its values, not from what the wire had.
+    """
+    cited = {"type": "web_search_result_location", "cited_text": "so it is", "encrypted_index": "x"}
+    cited |= {"url": "https://a.invalid/", "title": "A page"}
+    block = il.dialect(API).decode_response({"content": [{"type": "text", "text": "Yes.", "citations": [cited]}]})
+    (text,) = block.content
+    citation = replace(text.citations[0], **{field: value})  # type: ignore[union-attr, arg-type, index]
+    sent = wire.encode_response(replace(block, content=(replace(text, citations=(citation,)),)))  # type: ignore[arg-type]
+    assert [{**cited, key: value}] == sent.body["content"][0]["citations"]
+    without = replace(citation, **{field: None})  # type: ignore[arg-type]
+    sent = wire.encode_response(replace(block, content=(replace(text, citations=(without,)),)))  # type: ignore[arg-type]
+    assert [{name: given for name, given in cited.items() if name != key}] == sent.body["content"][0]["citations"]
 
 
 OPTIONS: dict[str, tuple[dict[str, Any], il.Options]] = {

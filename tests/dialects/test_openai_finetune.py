@@ -27,6 +27,19 @@ def test_an_example_comes_back_as_it_was(line: str) -> None:
     assert il.detect(line).dialect == "openai-finetune"
 
 
+def test_bookkeeping_of_a_session_is_not_a_branch() -> None:
+    """Strict mode does not refuse the session."""
+    lines = [
+        {"role": "session", "version": 1},
+        {"role": "user", "content": "Hi", "id": "a", "parentId": None},
+        {"role": "label", "target": "a", "label": "here"},
+        {"role": "assistant", "content": "Yes", "id": "b", "parentId": "a"},
+    ]
+    conversation = il.decode("\n".join(map(json.dumps, lines)), "transcript")
+    losses = il.encode(conversation, "openai-finetune", strict=True).losses
+    assert [("$.entries[1]", "label")] == [(loss.path, loss.what) for loss in losses if "bookkeeping" in loss.why]
+
+
 def test_a_weight_belongs_to_the_training_data() -> None:
     """No request to the model carries it, and that is reported."""
     example = openai_finetune.decode(WEIGHED)

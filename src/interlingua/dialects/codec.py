@@ -8,10 +8,11 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from ..values.losses import SYSTEM, Encoded, Reporter, SupportTable, encoded
-from ..values.messages import AssistantMessage
+from ..values.messages import AssistantMessage, Usage
 from ..values.request import Conversation, ModelDescriptor, Options, Request, ToolSpec
 from .residual import (
     BARE,
@@ -32,6 +33,7 @@ from .residual import (
 
 Quirks = Mapping[str, Any] | None  # the differences of a variant from the wire, and its name under `api`
 F = TypeVar("F", bound=Callable[..., Any])
+Answer = TypeVar("Answer")
 
 
 class Given(NamedTuple):
@@ -133,6 +135,19 @@ def response_decoder(
     return decorate
 
 
+def text_usage_reader(shape: type[Answer], usage: Callable[[Answer], Usage | None]) -> Callable[[bytes], Usage | None]:
+    """Makes `Wire.text_usage`: `shape` accepts only answers of plain text, `usage` returns the usage of one."""
+    decoder = functools.cache(lambda: msgspec.json.Decoder(shape))  # most programs need none
+
+    def text_usage(body: bytes) -> Usage | None:
+        try:
+            return usage(decoder().decode(body))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None
+
+    return text_usage
+
+
 def request_encoder(
     api: str, support: SupportTable
 ) -> Callable[[Callable[[Request, Reporter, Quirks], Any]], EncodeRequest]:
@@ -140,9 +155,9 @@ def request_encoder(
 
     def decorate(encode: Callable[[Request, Reporter, Quirks], Any]) -> EncodeRequest:
         def encode_request(request: Request, *, strict: bool = False, quirks: Quirks = None) -> Encoded:
-            report = Reporter()
+            variant, report = api_of(quirks, api), Reporter()
             body = encode(request, report, quirks)
-            return encoded(api, body, request, support, report.losses, strict=strict, variant=api_of(quirks, api))
+            return encoded(api, body, request, support, report.losses, strict=strict, variant=variant)
 
         return _named_like(encode, encode_request)
 

@@ -71,6 +71,7 @@ _FORMATS: dict[str, str] = {
     "openai-batch": "files.openai_batch:FORMAT",
     "anthropic-batch": "files.anthropic_batch:FORMAT",
     "litellm-log": "files.litellm_log:FORMAT",
+    "langfuse": "files.langfuse:FORMAT",
     "otel": "files.otel:FORMAT",
     "alpaca": "files.alpaca:FORMAT",
     "llama-factory": "files.llama_factory:FORMAT",

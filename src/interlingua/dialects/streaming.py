@@ -4,7 +4,7 @@ import abc
 import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import msgspec
@@ -74,23 +74,28 @@ class Decoder(abc.ABC):
 
     def feed(self, frame: Frame) -> list[StreamEvent]:
         """The events of this frame. A malformed frame ends the stream with an error event."""
+        return self.feed_all((frame,))
+
+    def feed_all(self, frames: Iterable[Frame]) -> list[StreamEvent]:
+        """The events of several frames that arrived together."""
         record = self._record
-        if record.finished:
-            return []
-        self._frames += 1
-        data = frame.data
-        try:
-            try:  # as `jsontext.read`, without a call: a short frame cannot be nested too deeply
-                value = _decode(data) if len(data) <= jsontext.DEPTH_LIMIT else jsontext.read(data)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                if self._is_marker(data.strip()):
-                    return record.take()
-                value = jsontext.read(data)
-            self._read(value, frame)
-        except FormatError as error:
-            self._unreadable(frame, error)
-        except (KeyError, TypeError, AttributeError, ValueError, IndexError, RecursionError) as error:
-            self._broken(f"frame {self._frames} is malformed: {error!r}")
+        for frame in frames:
+            if record.finished:
+                break
+            self._frames += 1
+            data = frame.data
+            try:
+                try:  # as `jsontext.read`, without a call: a short frame cannot be nested too deeply
+                    value = _decode(data) if len(data) <= jsontext.DEPTH_LIMIT else jsontext.read(data)
+                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                    if self._is_marker(data.strip()):
+                        continue
+                    value = jsontext.read(data)
+                self._read(value, frame)
+            except FormatError as error:
+                self._unreadable(frame, error)
+            except (KeyError, TypeError, AttributeError, ValueError, IndexError, RecursionError) as error:
+                self._broken(f"frame {self._frames} is malformed: {error!r}")
         events, record.out = record.out, []
         return events
 

@@ -24,7 +24,7 @@ from ..values import jsontext
 from ..values.errors import InterlinguaError, ProviderError
 from ..values.events import StreamEvent
 from ..values.losses import Encoded, Loss, SupportTable
-from ..values.messages import AgentMessage, AssistantMessage, Block
+from ..values.messages import AgentMessage, AssistantMessage, Block, Usage
 from ..values.request import Conversation, Entry, ModelDescriptor, Request
 from .framing import Frame, write_sse
 from .limits import Refinement, TargetLimits, compat_limits
@@ -338,6 +338,9 @@ class Wire(Struct, frozen=True, kw_only=True):
     telemetry: str = ""  # gen_ai.provider.name, unless the provider row has one
     # Reads the residual of a usage in `extra`.
     usage_detail: Callable[[Mapping[str, Any]], UsageDetail] | None = None
+    # Reads the usage of a whole answer that is plain text and ended as usual, without decoding it: what a proxy must
+    # know of an answer that it forwards. None for any other answer.
+    text_usage: Callable[[bytes], Usage | None] | None = None
 
     def __repr__(self) -> str:
         return f"Wire({self.api!r})"
@@ -459,6 +462,9 @@ class FileFormat(Struct, frozen=True, kw_only=True):
     - `write` encodes a conversation of another format where the codec only encodes its own; the conversation is first
       adapted for the wire `adapted_for`, if there is one.
     - `writer` is a class that writes the same as `write` message by message (`files.new_sessions.SessionWriter`).
+    - `rows`: a conversation is one object with a list of items, and those of each message depend on no other turn.
+    - `tree_writer` is a class that writes the same as the codec entry by entry, with its branches (`TreeWriter` of
+      `files.openclaw`).
     - `mistakes` yields violations of the format's rules in a document: path, message, remedy.
     - `line_reader` returns a reader of single lines, given the first lines of a file, for indexing large files and
       files that are appended to; None if only `decode` can read the file. The second argument is the state to resume
@@ -488,6 +494,8 @@ class FileFormat(Struct, frozen=True, kw_only=True):
     write: Callable[[Conversation], Encoded] | None = None
     adapted_for: str | None = None
     writer: Any = None
+    rows: bool = False
+    tree_writer: Any = None
     mistakes: Callable[[Any], Iterable[tuple[str, str, str]]] | None = None
     line_reader: Callable[[Sequence[Any], dict[str, Any] | None], "LineReader | None"] | None = None
     read: Callable[[Iterable[bytes]], Conversation | None] | None = None

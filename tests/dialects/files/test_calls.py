@@ -70,6 +70,55 @@ def test_a_logged_call_of_litellm_is_question_and_answer() -> None:
     assert failed.messages[1].error_message == "RateLimitError: slow down"
 
 
+def test_a_generation_of_langfuse_is_question_and_answer() -> None:
+    """Not a row for training; with the model, the usage and the times of the observation."""
+    generation = sample("langfuse/generation.json")
+    found = il.detect(generation)
+    assert found is not None and found.dialect == "langfuse"
+    conversation = read("langfuse/generation.json")
+    assert outline(conversation) == [
+        "user: How many eggs?",
+        "assistant:  count()",
+        "count -> 12",
+        "assistant: Twelve.",
+    ]
+    assert (conversation.system, conversation.model.id, len(conversation.tools)) == ("Be brief.", "gpt-4o", 1)
+    answer = conversation.messages[-1]
+    assert (answer.model, answer.timestamp) == ("gpt-4o", 1767225601000)
+    assert (answer.usage.input, answer.usage.cache_read, answer.usage.output) == (16, 4, 5)
+    assert il.encode(conversation, "langfuse").body == generation
+
+
+def test_generations_of_langfuse_are_read_in_every_form() -> None:
+    """Pages of the API with spans among them, exports with names in snake case and JSON text, lines, failures."""
+    generation = sample("langfuse/generation.json")
+    span = {"id": "s", "traceId": "t", "type": "SPAN", "input": "x"}
+    page = {"data": [span, generation, generation], "meta": {"page": 1}}
+    assert [outline(one)[-1] for one in il.read(json.dumps(page).encode())] == ["assistant: Twelve."] * 2
+    lines = b"".join(json.dumps(one).encode() + b"\n" for one in (generation, generation))
+    assert [outline(one)[-1] for one in il.read(lines)] == ["assistant: Twelve."] * 2
+    messages = [{"role": "user", "content": "Hi"}]
+    row = {"id": "g", "trace_id": "t", "type": "GENERATION", "provided_model_name": "m", "output": "Hello"}
+    (exported,) = il.read(json.dumps({**row, "input": json.dumps(messages)}).encode())
+    assert outline(exported) == ["user: Hi", "assistant: Hello"] and exported.model.id == "m"
+    old = {"id": "g", "traceId": "t", "type": "GENERATION", "prompt": messages, "completion": "Hello"}
+    assert outline(il.decode(old)) == ["user: Hi", "assistant: Hello"]
+    failed = {**old, "completion": None, "level": "ERROR", "statusMessage": "slow down"}
+    assert il.decode(failed).messages[-1].error_message == "slow down"
+
+
+def test_rows_of_an_inspect_dataset_are_its_inputs() -> None:
+    """The target is no message; calls and content are in Inspect's terms, not those of the Responses API."""
+    rows = [sample("inspect-ai/text_row.json"), sample("inspect-ai/row.json")]
+    for data in (json.dumps(rows), "\n".join(map(json.dumps, rows))):
+        text, chat = il.read(data.encode())
+        assert outline(text) == ["user: How many eggs?"]
+        assert outline(chat) == ["user: How many eggs?", "assistant:  count()", "count -> 12"]
+        assert chat.system == "Be brief." and chat.messages[1].tool_calls[0].arguments == {"of": "eggs"}
+        assert [il.encode(one, "inspect-ai").body for one in (text, chat)] == rows
+    assert il.detect({"model": "gpt-4o", "input": "Hi"}).dialect == "openai-responses"
+
+
 def test_a_trace_is_its_last_call_outside_of_sub_agents() -> None:
     """Earlier answers have the model and the usage of their own spans."""
     conversation = read("otel/openinference.json")
@@ -156,7 +205,7 @@ def test_rows_of_a_set_are_read_one_by_one(tmp_path: Path) -> None:
         assert [outline(found)[-1] for found in il.read(text.encode())] == ["assistant: b", "assistant: e"]
 
 
-@pytest.mark.parametrize("name", ["openai-batch", "anthropic-batch", "litellm-log", "otel", "alpaca"])
+@pytest.mark.parametrize("name", ["openai-batch", "anthropic-batch", "litellm-log", "langfuse", "otel", "alpaca"])
 @pytest.mark.parametrize("body", [{}, [], {"custom_id": "1"}, {"messages": []}, {"instruction": "a"}, [[]], {"a": 1}])
 def test_what_is_no_call_is_refused(name: str, body: Any) -> None:
     """With the place, and never read as an empty conversation."""

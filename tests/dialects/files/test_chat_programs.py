@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+import tracemalloc
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -198,6 +199,37 @@ def test_the_database_of_llm_is_read(tmp_path: Path) -> None:
     (conversation,) = il.read(path)
     assert (outline(conversation), conversation.title) == (PATHS["llm-logs/logs.json"], "Eggs in the basket")
     assert conversation.messages[1].tool_calls[0].arguments == {"of": "eggs"}
+
+
+def _llm_database(connection: sqlite3.Connection, count: int) -> None:
+    connection.execute("CREATE TABLE responses (id, model, prompt, response, conversation_id, datetime_utc)")
+    connection.executemany(
+        "INSERT INTO responses VALUES (?, 'm', 'Hi', ?, ?, ?)",
+        ((f"{at}", "x" * 50_000, f"c{at % count}", f"2026-01-01T00:00:{at:05}") for at in range(2 * count)),
+    )
+
+
+def _agents_database(connection: sqlite3.Connection, count: int) -> None:
+    connection.execute("CREATE TABLE agent_messages (id INTEGER PRIMARY KEY, session_id, message_data)")
+    connection.executemany(
+        "INSERT INTO agent_messages VALUES (?, ?, ?)",
+        ((at + 1, f"c{at % count}", json.dumps({"role": "user", "content": "x" * 50_000})) for at in range(2 * count)),
+    )
+
+
+@pytest.mark.parametrize("make", [_llm_database, _agents_database])
+def test_the_conversations_of_a_database_are_read_one_by_one(tmp_path: Path, make: Any) -> None:
+    """Their rows alternate; the memory is that of a conversation."""
+    peaks = []
+    for count in (5, 20, 100):
+        path = tmp_path / f"{count}.db"
+        with sqlite3.connect(path) as connection:
+            make(connection, count)
+        tracemalloc.start()
+        assert count == sum(len(one.messages) >= 2 for one in il.read(path))
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[2] < peaks[1] + 1_000_000
 
 
 def test_the_database_of_hermes_is_read(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ CONTAINERS = {
 TABLES = {
     "agents-sdk": ["agent_messages (id, session_id, message_data)"],
     "amazon-q": ["conversations (key, value)", "conversations_v2 (key, value)"],
-    "cursor": ["cursorDiskKV (key, value)", "ItemTable (key, value)"],
+    "cursor": ["cursorDiskKV (key, value)", "ItemTable (key, value)", "blobs (id, data)", "meta (key, value)"],
     "goose": ["sessions (id, created_at)", "messages (id, session_id, content_json)"],
     "hermes": [
         "sessions (id, source, started_at)",

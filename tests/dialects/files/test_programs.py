@@ -1,5 +1,6 @@
 """Files of chat programs in editors and terminals: Cursor, GitHub Copilot Chat and CLI, SpecStory."""
 
+import hashlib
 import json
 import sqlite3
 from pathlib import Path
@@ -74,6 +75,90 @@ def test_tabs_of_an_old_cursor_are_chats(tmp_path: Path) -> None:
     (found,) = il.read(path)
     assert outline(found) == ["user: How many?", "assistant: Twelve."]
     assert found.title == "Eggs"
+
+
+STORED = [
+    {"role": "system", "content": "You are an agent."},
+    {"role": "user", "content": [{"type": "text", "text": "<user_info>\nOS: linux\n</user_info>"}]},
+    {"role": "user", "content": [{"type": "text", "text": "<user_query>\nCount the eggs\n</user_query>"}]},
+    {
+        "role": "assistant",
+        "id": "1",
+        "content": [
+            {
+                "type": "reasoning",
+                "text": "Look",
+                "signature": "sig",
+                "providerOptions": {"cursor": {"modelName": "claude-x"}},
+            },
+            {"type": "tool-call", "toolCallId": "t1", "toolName": "Shell", "args": {"command": "ls"}},
+        ],
+    },
+    {
+        "role": "tool",
+        "id": "t1",
+        "content": [{"type": "tool-result", "toolCallId": "t1", "toolName": "Shell", "result": "12"}],
+    },
+    {"role": "assistant", "content": [{"type": "text", "text": "Twelve."}]},
+]
+
+
+def cursor_store(path: Path, messages: list[Any], *, root: bytes | None = None) -> Path:
+    """A `store.db`: messages by their hash, a root with the hashes, and `meta` in hexadecimal."""
+    made = b""
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE blobs (id TEXT PRIMARY KEY, data BLOB)")
+        connection.execute("CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT)")
+        for message in messages:
+            data = json.dumps(message).encode()
+            hashed = hashlib.sha256(data).digest()
+            connection.execute("INSERT INTO blobs VALUES (?, ?)", (hashed.hex(), data))
+            made += b"\x0a\x20" + hashed
+        # Fields after the hashes: a text of 200 bytes, a number, eight and four bytes.
+        made += b"\x4a\xc8\x01" + b"/" * 200 + b"\x50\x96\x01" + b"\x59" + b"\0" * 8 + b"\x65" + b"\0" * 4
+        made = made if root is None else root
+        connection.execute("INSERT INTO blobs VALUES ('root', ?)", (made,))
+        agent = {"agentId": "a", "latestRootBlobId": "root", "name": "Eggs", "lastUsedModel": "claude-x"}
+        connection.execute("INSERT INTO meta VALUES ('0', ?)", (json.dumps(agent).encode().hex(),))
+    return path
+
+
+def test_the_database_of_cursors_command_line_is_read(tmp_path: Path) -> None:
+    """In the order of the root; the program's context is no message of a person."""
+    path = cursor_store(tmp_path / "store.db", STORED)
+    (conversation,) = il.read(path)
+    assert (conversation.title, conversation.system) == ("Eggs", "You are an agent.")
+    assert conversation.model is not None and conversation.model.id == "claude-x"
+    context, question, call, result, answer = conversation.messages
+    assert isinstance(context, il.UserMessage) and context.origin == "program"
+    assert isinstance(question, il.UserMessage) and question.origin is None
+    assert isinstance(call, il.AssistantMessage) and call.model == "claude-x"
+    assert call.content == (
+        il.ThinkingBlock(thinking="Look", thinking_signature="sig"),
+        il.ToolCall(id="t1", name="Shell", arguments={"command": "ls"}),
+    )
+    assert isinstance(result, il.ToolResultMessage) and (result.tool_call_id, result.content) == ("t1", "12")
+    assert isinstance(answer, il.AssistantMessage) and answer.text == "Twelve."
+    body = il.encode(conversation, "cursor").body
+    assert body["messages"] == STORED and body["agent"]["name"] == "Eggs"
+    assert il.decode(body) == conversation
+
+
+@pytest.mark.parametrize("root", [b"\x0a\xff", b"\x0b", b"\x0a\x20short", b"\x80" * 12])
+def test_a_damaged_root_of_cursors_command_line_is_refused(tmp_path: Path, root: bytes) -> None:
+    """Never read as an empty chat."""
+    with pytest.raises(InterlinguaError, match="root of the chat"):
+        list(il.read(cursor_store(tmp_path / "store.db", STORED, root=root)))
+
+
+def test_a_database_with_the_same_tables_is_not_cursors(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE blobs (id, data)")
+        connection.execute("CREATE TABLE meta (key, value)")
+        connection.execute("INSERT INTO meta VALUES ('version', '7b7d')")
+    with pytest.raises(InterlinguaError):
+        list(il.read(path))
 
 
 def test_another_programs_database_is_not_cursors(tmp_path: Path) -> None:

@@ -131,7 +131,36 @@ def test_a_prompt_that_was_queued_reaches_the_model(prompt: Any, mode: str, text
     assert (message.text, message.origin, message.timestamp) == (text, origin, 1767323045000)
 
 
-@pytest.mark.parametrize("attached", [{"type": "skill_listing"}, {"type": "queued_command", "prompt": ""}, None, "x"])
+@pytest.mark.parametrize(
+    ("attached", "texts"),
+    [
+        ({"type": "edited_text_file", "filename": "a.py", "snippet": "1\tx = 1"}, ["a.py", "1\tx = 1"]),
+        ({"type": "hook_additional_context", "content": ["Be kind."], "hookName": "SessionStart"}, ["Be kind."]),
+        ({"type": "hook_additional_context", "content": ["Be kind.", "Be brief."]}, ["Be kind.", "Be brief."]),
+        ({"type": "skill_listing", "content": "- count: counts", "skillCount": 1}, ["- count: counts"]),
+        ({"type": "mcp_instructions_delta", "addedNames": ["x"], "addedBlocks": ["## x"]}, ["## x"]),
+    ],
+)
+def test_attachments_with_text_reach_the_model_as_the_programs(attached: Any, texts: list[str]) -> None:
+    """Claude Code sends them in reminders; the lines return as they were."""
+    lines = [asked("Count the eggs."), {**queued("x"), "attachment": attached}]
+    conversation = one("claude-code", *lines)
+    message = conversation.messages[1]
+    assert isinstance(message, il.UserMessage) and message.origin == "program"
+    assert [block.text for block in message.content] == texts
+    assert list(il.encode(conversation, "claude-code").body) == lines
+
+
+@pytest.mark.parametrize(
+    "attached",
+    [
+        {"type": "skill_listing"},
+        {"type": "task_reminder", "content": []},
+        {"type": "queued_command", "prompt": ""},
+        None,
+        "x",
+    ],
+)
 def test_other_attachments_are_kept_as_they_are(attached: Any) -> None:
     """They are bookkeeping, or not as they should be."""
     line = {**queued("x"), "attachment": attached}

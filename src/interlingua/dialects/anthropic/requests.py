@@ -289,9 +289,11 @@ def _encode_metadata(body: dict[str, Any], metadata: dict[str, Any], report: Rep
 
 
 def path(model: str, stream: bool, *, quirks: Quirks = None) -> str:
+    if not quirks:
+        return "/v1/messages"
     if (own := own_path(quirks, model)) is not None:
         return own
-    if quirks and quirks.get("hosted"):
+    if quirks.get("hosted"):
         return str(quirks["hosted"][stream]).format(quote(model, safe="@"))  # Vertex model ids have `@` before the date
     return "/v1/messages"
 

@@ -60,12 +60,13 @@ def decode_answer(
     wire: dict[str, Any], content: Content, base: AssistantMessage, usage: Usage | None = None
 ) -> AssistantMessage:
     """The message with this content and usage, which are already decoded, and the envelope `wire`."""
+    envelope = decode_envelope(wire, base, usage)
     stop = optional(wire.get("stop_reason"))
     reason = reason_for(stop, STOP_REASONS, blocks_of(content))
     message = replace(
         base,
         content=content,
-        **decode_envelope(wire, base, usage),
+        **envelope,
         stop_reason=reason,
         stop_detail=stop,
         error_message=f"the provider stopped: {_refusal(wire, stop)}" if reason == "error" else None,
@@ -107,9 +108,9 @@ _USUAL: dict[str, type] = {
 
 def decode_envelope(wire: dict[str, Any], base: AssistantMessage, usage: Usage | None = None) -> dict[str, Any]:
     return {
+        "usage": usage or decode_usage(wire.get("usage")),
         "response_id": optional(wire.get("id")) or None,
         **model_names(base, optional(wire.get("model"))),
-        "usage": usage or decode_usage(wire.get("usage")),
     }
 
 

@@ -4,16 +4,20 @@ import base64
 import functools
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
 
 from ...values import jsontext
 from ...values.errors import BadWire, FormatError
 from .. import anthropic, shapes
 from ..bedrock_http import BEDROCK_HTTP
+from ..codec import text_usage_reader
 from ..framing import AWSEventStream, Frame, framing_for, write_aws, write_sse
 from ..limits import PDF, WORD, NameRule, TargetLimits
 from ..wire import Count, Evidence, Http, UsageDetail, Wire, nested_count, tier_names
 from .facts import API
+from .responses import decode_usage
 
 # Bedrock API reference, InvokeModelWithResponseStream: events in AWS frames, each base64 in `{"bytes": …}`.
 
@@ -117,6 +121,20 @@ def _has_own_keys(body: dict[str, Any]) -> bool:
     return "claude" in str(body.get("model")) and "max_tokens" in body and not shapes.has_any(body, shapes.CHAT_ONLY)
 
 
+class _Text(Struct, tag_field="type", tag="text", forbid_unknown_fields=True):
+    text: str
+    citations: None = None
+
+
+class _TextAnswer(Struct, tag_field="type", tag="message"):
+    """An answer of text blocks."""
+
+    role: Literal["assistant"]
+    content: Annotated[tuple[_Text, ...], Meta(min_length=1)]
+    stop_reason: Literal["end_turn", "stop_sequence", "max_tokens"]
+    usage: dict[str, Any]
+
+
 def _usage_detail(usage: Mapping[str, Any]) -> UsageDetail:
     # platform.claude.com/docs/en/about-claude/pricing: a chosen inference region costs more; older models report
     # `not_available`.
@@ -208,6 +226,7 @@ ANTHROPIC = Wire(
     ),
     telemetry="anthropic",
     usage_detail=_usage_detail,
+    text_usage=text_usage_reader(_TextAnswer, lambda answer: decode_usage(answer.usage)),
 )
 
 BEDROCK_INVOKE = ANTHROPIC.variant(

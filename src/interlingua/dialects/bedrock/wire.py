@@ -1,13 +1,17 @@
 """The `Wire` of Amazon Bedrock Converse."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any, Literal
 from urllib.parse import quote
+
+from msgspec import Meta, Struct
 
 from .. import bedrock, shapes
 from ..bedrock_http import BEDROCK_HTTP
+from ..codec import text_usage_reader
 from ..limits import DOCX, PDF, WORD, XLSX, NameRule, Refinement, TargetLimits
 from ..wire import EmbeddingRoute, Evidence, Http, UsageDetail, Wire, sum_where
+from .responses import decode_usage
 
 _UNTYPED = frozenset(
     {
@@ -22,6 +26,27 @@ def _is_request(value: Any) -> bool:
         return True
     parts = list(shapes.parts(value))
     return bool(parts) and all("type" not in part and part.keys() & _UNTYPED for part in parts)
+
+
+class _Text(Struct, forbid_unknown_fields=True):
+    text: str
+
+
+class _TextMessage(Struct, forbid_unknown_fields=True):
+    role: Literal["assistant"]
+    content: Annotated[tuple[_Text, ...], Meta(min_length=1)]
+
+
+class _TextOutput(Struct, forbid_unknown_fields=True):
+    message: _TextMessage
+
+
+class _TextAnswer(Struct, rename="camel"):
+    """An answer of text blocks."""
+
+    output: _TextOutput
+    stop_reason: Literal["end_turn", "stop_sequence", "max_tokens"]
+    usage: dict[str, Any]
 
 
 def _usage_detail(usage: Mapping[str, Any]) -> UsageDetail:
@@ -137,4 +162,5 @@ BEDROCK = Wire(
     ),
     telemetry="aws.bedrock",
     usage_detail=_usage_detail,
+    text_usage=text_usage_reader(_TextAnswer, lambda answer: decode_usage(answer.usage)),
 )

@@ -5,6 +5,7 @@ A document of the database is `{"session_id": …, "items": […]}`. openai.gith
 
 import sqlite3
 import sys
+from array import array
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -15,7 +16,7 @@ from .. import dialect
 from ..residual import body_of, reading
 from ..wire import FileFormat
 from . import records, templates
-from .reading import columns_of, read_json, rows_of
+from .reading import columns_of, read_json, values_at
 
 API = "agents-sdk"
 WIRE = "openai-responses"
@@ -53,13 +54,15 @@ def database(connection: sqlite3.Connection) -> Iterable[Any] | None:
 
 
 def _sessions(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
-    found: dict[str, list[Any]] = {}
-    for row in rows_of(connection, "SELECT session_id, message_data FROM agent_messages ORDER BY id"):
-        item = read_json(row["message_data"])
-        if isinstance(item, dict):
-            found.setdefault(str(row["session_id"]), []).append(item)
-    for id, items in found.items():
-        yield {"session_id": id, "items": items}
+    """The sessions one by one, in the order of their first items."""
+    found: dict[str, array[int]] = {}
+    for row, id in connection.execute("SELECT rowid, session_id FROM agent_messages ORDER BY id"):
+        found.setdefault(str(id), array("q")).append(row)
+    for id, rows in found.items():
+        data = values_at(connection, "SELECT message_data FROM agent_messages WHERE rowid = ?", rows)
+        items = [item for one in data if isinstance(item := read_json(one["message_data"]), dict)]
+        if items:
+            yield {"session_id": id, "items": items}
 
 
 FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, database=database, writable=False, rank=20)

@@ -35,6 +35,7 @@ from ...values.messages import (
     ToolResultMessage,
     Usage,
     UserMessage,
+    blocks_of,
     model_of,
 )
 from ...values.request import Conversation, Entry, ModelDescriptor
@@ -80,7 +81,7 @@ def _decode_line(line: dict[str, Any]) -> list[Any]:
     """The messages in a line; none if it is of another kind."""
     inner, kind = line.get("message"), line.get("type")
     if kind == "attachment":
-        return _decode_queued(line)
+        return _decode_queued(line) or _decode_attached(line)
     if kind not in ("user", "assistant") or not isinstance(inner, dict) or inner.get("role", kind) != kind:
         return []
     if kind == "user" and "content" not in inner:
@@ -109,6 +110,47 @@ def _decode_queued(line: dict[str, Any]) -> list[Any]:
     if attached.get("commandMode", "prompt") != "prompt":
         message = replace(message, origin="program")
     return [with_residual(message, API, **{ATTACHED: QUEUED})]
+
+
+# Attachments that the program sends to the model in a reminder, and where their text is: text, or a list of texts.
+_ATTACHMENTS = {
+    "edited_text_file": ("filename", "snippet"),
+    "selected_lines_in_ide": ("filename", "content"),
+    "hook_additional_context": ("content",),
+    "critical_system_reminder": ("content",),
+    "skill_listing": ("content",),
+    "mcp_instructions_delta": ("addedBlocks",),
+}
+
+
+def _decode_attached(line: dict[str, Any]) -> list[Any]:
+    """The text of an attachment; none if the model read nothing of it, or nothing that the file has."""
+    attached: Any = line.get("attachment")
+    kind = attached.get("type") if isinstance(attached, dict) else None
+    texts: list[str] = []
+    for key in _ATTACHMENTS.get(kind, ()) if isinstance(kind, str) else ():
+        given = attached.get(key)
+        listed = given if isinstance(given, list) else [given]
+        if not listed or not all(isinstance(text, str) and text for text in listed):
+            return []
+        texts += listed
+    if not texts:
+        return []
+    # It is sent with the next prompt or results; the time of the line is that of its file or hook.
+    message = UserMessage(content=tuple(TextBlock(text=text) for text in texts), origin="program")
+    return [with_residual(message, API, **{ATTACHED: kind})]
+
+
+def _encode_attached(kind: str, message: Message) -> dict[str, Any]:
+    """The attachment; the last of its fields has the texts that the others leave."""
+    texts = [block.text for block in blocks_of(message.content) if isinstance(block, TextBlock)]
+    *single, last = _ATTACHMENTS[kind]
+    rest = texts[len(single) :]
+    listed = kind in _LISTED or len(rest) != 1
+    return {"type": kind, **dict(zip(single, texts, strict=False)), last: rest if listed else rest[0]}
+
+
+_LISTED = ("hook_additional_context", "mcp_instructions_delta")
 
 
 def _attributed(message: Any, line: dict[str, Any]) -> Any:
@@ -141,9 +183,13 @@ def _open(message: Any) -> Any:
 def _encode_line(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]:
     first = messages[0]
     encoded: dict[str, Any]
-    if first.extra.get(API, {}).get(ATTACHED):
-        (inner,) = _wire().encode_messages(messages, report)
-        attached = {"type": QUEUED, "prompt": inner["content"]}
+    attached_as = first.extra.get(API, {}).get(ATTACHED)
+    if attached_as:
+        if attached_as == QUEUED:
+            (inner,) = _wire().encode_messages(messages, report)
+            attached = {"type": QUEUED, "prompt": inner["content"]}
+        else:
+            attached = _encode_attached(attached_as, first)
         return {"type": "attachment", "attachment": attached, **time_in(messages)}
     if isinstance(first, AssistantMessage) and first.stop_reason is not None:
         encoded = {"type": "assistant", "message": _wire().encode_response(first).body}

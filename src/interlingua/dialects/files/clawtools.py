@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, NamedTuple
 
+from ...values.compact import IdMap
 from ...values.errors import BadWire
 from ...values.events import (
     Done,
@@ -679,17 +680,21 @@ def _in_context(context: dict[str, Any]) -> Iterator[Mistake]:
         yield from _in_tool(tool, f"$.tools[{at}]", at)
 
 
+Names = dict[str, str] | IdMap  # call id -> tool name, for remedies that can be pasted
+
+
 def _in_messages(messages: list[Any], path: str) -> Iterator[Mistake]:
-    names: dict[str, str] = {}  # call id -> tool name, for remedies that can be pasted
+    names: Names = {}
     for at, message in enumerate(messages):
-        yield from _in_message(message, f"{path}[{at}]", at, names)
+        note_names(message, names)
+        yield from mistakes_in(message, f"{path}[{at}]", at, names)
 
 
-def _in_message(message: Any, path: str, at: int, names: dict[str, str]) -> Iterator[Mistake]:
+def mistakes_in(message: Any, path: str, at: int, names: Names) -> Iterator[Mistake]:
+    """Every shape of another wire in one message; `names` are those that `note_names` found in it and before it."""
     if not isinstance(message, dict):
         yield Mistake(path, f"message {at} is not an object", 'write {"role": "user", "content": "…"}')
         return
-    _note_names(message, names)
     role = optional(message.get("role"))
     if role in RESULT_ROLES:
         text = f"message {at} has the role `{role}`: results have the role `toolResult`"
@@ -713,7 +718,7 @@ def _in_message(message: Any, path: str, at: int, names: dict[str, str]) -> Iter
             yield from _in_block(block, role, f"{path}.{key}[{place}]", f"block {place} of message {at}", names)
 
 
-def _in_role(message: dict[str, Any], role: str | None, path: str, at: int, names: dict[str, str]) -> Iterator[Mistake]:
+def _in_role(message: dict[str, Any], role: str | None, path: str, at: int, names: Names) -> Iterator[Mistake]:
     if role in ("user", "assistant", "toolResult"):
         return
     if role in SYSTEM_ROLES:
@@ -734,7 +739,7 @@ def _in_role(message: dict[str, Any], role: str | None, path: str, at: int, name
         yield Mistake(f"{path}.role", text, "the roles are `user`, `assistant` and `toolResult`")
 
 
-def _in_result(message: dict[str, Any], path: str, at: int, names: dict[str, str]) -> Iterator[Mistake]:
+def _in_result(message: dict[str, Any], path: str, at: int, names: Names) -> Iterator[Mistake]:
     right = f"write {_right_result(message, names)}"
     for wrong, name in (
         ("tool_call_id", "toolCallId"),
@@ -763,7 +768,7 @@ def _misspelled(message: dict[str, Any], name: str) -> bool:
     return any(wrong in message for wrong in _MISSPELLED.get(name, ()))
 
 
-def _in_block(block: Any, role: Any, path: str, where: str, names: dict[str, str]) -> Iterator[Mistake]:
+def _in_block(block: Any, role: Any, path: str, where: str, names: Names) -> Iterator[Mistake]:
     if not isinstance(block, dict):
         yield Mistake(path, f"{where} is not an object", f"write {_right_text(block)}")
         return
@@ -823,7 +828,10 @@ _SCHEMA_KEYS = ("input_schema", "parameters", "inputSchema", "parametersJsonSche
 # What to write instead, from whatever the wrong shape holds.
 
 
-def _note_names(message: dict[str, Any], names: dict[str, str]) -> None:
+def note_names(message: Any, names: Names) -> None:
+    """Adds the calls in a message: their tools, by id."""
+    if not isinstance(message, dict):
+        return
     calls = [
         message.get("function_call"),
         *_items(message.get("tool_calls")),
@@ -846,7 +854,7 @@ def _right_call(call: Any) -> str:
     return shown({"type": "toolCall", "id": identity or "…", "name": name or "…", "arguments": arguments})
 
 
-def _right_result(result: dict[str, Any], names: dict[str, str]) -> str:
+def _right_result(result: dict[str, Any], names: Names) -> str:
     identity, name, content, failed = result_parts(result)
     name = name or names.get(identity if isinstance(identity, str) else "")
     return shown(

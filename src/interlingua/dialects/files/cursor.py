@@ -1,9 +1,14 @@
-"""Cursor: the lines of an agent's transcript, and the chats in its database `state.vscdb`.
+"""Cursor: the lines of an agent's transcript, and the chats in its databases `state.vscdb` and `store.db`.
 
 A line has a `role` and a `message` whose `content` is text or blocks in Anthropic's style; results of tools stand in
 lines of the user. In the database a chat is `composerData:ID` with its messages beside it, one `bubbleId:ID:BUBBLE`
 each; a bubble of type 1 is the person's, of type 2 the model's, and a call stands in its bubble with its result. A
 document of the database is `{"composer": …, "bubbles": […]}`, which is also what a chat goes back to.
+
+The command line writes one `store.db` per chat (`~/.cursor/chats/WORKSPACE/CHAT/store.db`): `meta` has the chat's name,
+model and `latestRootBlobId`, as JSON in hexadecimal; `blobs` has values by their hash. The root is a Protocol Buffers
+message whose field 1 is the hash of each message, in order; a message is JSON as in Vercel's AI SDK. The document is
+`{"agent": …, "messages": […]}`.
 """
 
 import itertools
@@ -13,13 +18,23 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...values import jsontext
-from ...values.errors import FormatError
+from ...values.errors import BadWire, FormatError
 from ...values.losses import Encoded, SupportTable
-from ...values.messages import Block, ImageBlock, TextBlock, ThinkingBlock, UserMessage
+from ...values.messages import (
+    Block,
+    ImageBlock,
+    OpaqueBlock,
+    SystemMessage,
+    TextBlock,
+    ThinkingBlock,
+    UserMessage,
+    text_of,
+)
 from ...values.request import Conversation, Entry, ModelDescriptor
 from ..residual import fields_of, optional, reading
 from ..wire import FileFormat
 from . import records, templates
+from .program_content import conversation_of
 from .reading import Pairing, anthropic_items, asked, document_of, kept_record, plain_usage, rounds, seconds
 from .records import lines_of, milliseconds
 
@@ -118,8 +133,11 @@ def _decode_chat(body: dict[str, Any]) -> Conversation:
 
 
 def database(connection: sqlite3.Connection) -> Iterable[Any] | None:
-    """The chats of a `state.vscdb`: the composers of today, and the panel's tabs of old versions."""
+    """The chat of a `store.db`; or those of a `state.vscdb`: composers, and the panel's tabs of old versions."""
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    stored = _stored_chat(connection) if {"blobs", "meta"} <= tables else None
+    if stored is not None:
+        return stored
     if tables.isdisjoint({"cursorDiskKV", "ItemTable"}):
         return None
     tabs = _tabs(connection) if "ItemTable" in tables else iter(())
@@ -167,6 +185,151 @@ def _tabs(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
                 yield {"composer": {"name": tab.get("chatTitle"), "composerId": tab.get("tabId")}, "bubbles": bubbles}
 
 
+# --- the database of the command line --------------------------------------------------------------------------------
+
+_ID = 32  # bytes of a hash
+_MESSAGES = 1  # the field of the root with the hashes of the messages
+
+
+def _stored_chat(connection: sqlite3.Connection) -> list[Any] | None:
+    """The chat of a `store.db`; None if it is a database of another program."""
+    agent = next(filter(_is_agent, map(_from_hex, connection.execute("SELECT value FROM meta"))), None)
+    if agent is None:
+        return None
+    if not agent["latestRootBlobId"]:
+        return []  # nothing was asked yet
+    root = _blob(connection, agent["latestRootBlobId"])
+    if root is None:
+        raise BadWire(API, "the root of the chat is missing; copy `store.db-wal` with `store.db`")
+    messages = [_json(_blob(connection, id.hex())) for id in _hashes(root)]
+    return [{"agent": agent, "messages": [message for message in messages if isinstance(message, dict)]}]
+
+
+def _from_hex(row: tuple[Any, ...]) -> Any:
+    try:
+        return _json(bytes.fromhex(row[0]))
+    except (TypeError, ValueError):
+        return None
+
+
+def _is_agent(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("latestRootBlobId"), str)
+
+
+def _blob(connection: sqlite3.Connection, id: str) -> bytes | None:
+    found = connection.execute("SELECT data FROM blobs WHERE id = ?", (id,)).fetchone()
+    data = found[0] if found is not None else None
+    return data.encode() if isinstance(data, str) else data if isinstance(data, bytes) else None
+
+
+def _hashes(root: bytes) -> Iterator[bytes]:
+    """The hashes of the messages. protobuf.dev/programming-guides/encoding: a key and a value for each field."""
+    at = 0
+    while at < len(root):
+        key, at = _varint(root, at)
+        field, kind = key >> 3, key & 7
+        if kind == 2:  # bytes, with their length
+            length, at = _varint(root, at)
+            if field == _MESSAGES and length == _ID:
+                yield root[at : at + length]
+            at += length
+        elif kind == 0:
+            _, at = _varint(root, at)
+        elif kind in (1, 5):
+            at += 8 if kind == 1 else 4
+        else:
+            raise BadWire(API, f"unknown kind {kind} of a field in the root of the chat")
+    if at > len(root):
+        raise BadWire(API, "the root of the chat is cut off")
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """A number of up to 64 bits, and where it ends."""
+    number = 0
+    for shift in range(0, 70, 7):
+        if at >= len(data):
+            break
+        byte, at = data[at], at + 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number, at
+    raise BadWire(API, "an unterminated number in the root of the chat")
+
+
+def _decode_stored(body: dict[str, Any]) -> Conversation:
+    agent, pairs = fields_of(body["agent"]), Pairing()
+    given = [message for message in body["messages"] if isinstance(message, dict)]
+    system = None
+    if given and given[0].get("role") == "system":
+        system = text_of(_stored_text(given.pop(0).get("content")))
+    messages = [one for message in given for one in _stored_messages(message, pairs)]
+    found = conversation_of(messages, title=agent.get("name"), model=agent.get("lastUsedModel"), system=system)
+    return templates.keep(found, body, API)
+
+
+def _stored_messages(message: dict[str, Any], pairs: Pairing) -> list[Any]:
+    role, content = message.get("role"), message.get("content")
+    if role == "user":
+        blocks = _stored_text(content)
+        text = text_of(blocks)
+        # The first message describes the computer; what a person asks is in `user_query`.
+        is_context = text.lstrip().startswith(_CONTEXT) and "<user_query>" not in text
+        return [UserMessage(content=blocks, origin="program" if is_context else None)]
+    if role == "system":
+        return [SystemMessage(content=_stored_text(content))]
+    if role not in ("assistant", "tool"):
+        return [kept_record(API, str(role), message)]
+    items: list[Any] = []
+    models = [_model_of(message)]
+    for item in [{"type": "text", "text": content}] if isinstance(content, str) else _list(content):
+        items += _stored_item(fields_of(item), pairs)
+        models.append(_model_of(fields_of(item)))
+    if role == "tool":
+        return asked(items)
+    return rounds(items, model=next(filter(None, models), None))
+
+
+_CONTEXT = ("<user_info>", "<system_reminder>", "<rules>", "<git_status>", "<open_and_recently_viewed_files>")
+
+
+def _model_of(value: dict[str, Any]) -> str | None:
+    return optional(fields_of(fields_of(value.get("providerOptions")).get("cursor")).get("modelName"))
+
+
+def _stored_item(item: dict[str, Any], pairs: Pairing) -> Iterator[Any]:
+    match item.get("type"):
+        case "reasoning":
+            text, signature = optional(item.get("text")) or "", optional(item.get("signature"))
+            yield ThinkingBlock(thinking=text, thinking_signature=signature or None)
+        case "redacted-reasoning":
+            yield ThinkingBlock(thinking="", thinking_signature=optional(item.get("data")), redacted=True)
+        case "tool-call":
+            yield pairs.call(item.get("toolCallId"), item.get("toolName"), item.get("args", item.get("input")))
+        case "tool-result":
+            given = item.get("result", item.get("output"))
+            content = given if isinstance(given, str | None) else jsontext.compact(given)
+            yield pairs.result(item.get("toolCallId"), item.get("toolName"), content, item.get("isError"))
+        case _:
+            yield from _stored_text([item])
+
+
+def _stored_text(content: Any) -> tuple[Block, ...]:
+    """Texts and pictures; what else there is stays as it is."""
+    if isinstance(content, str):
+        return (TextBlock(text=content),)
+    blocks: list[Block] = []
+    for item in _list(content):
+        fields = fields_of(item)
+        if fields.get("type") == "text" and isinstance(fields.get("text"), str):
+            blocks.append(TextBlock(text=fields["text"]))
+        elif fields.get("type") == "image" and isinstance(fields.get("image"), str):
+            mime = optional(fields.get("mimeType")) or optional(fields.get("mediaType")) or "image/png"
+            blocks.append(ImageBlock(data=fields["image"], mime_type=mime))
+        else:
+            blocks.append(OpaqueBlock(dialect=API, value=item))
+    return tuple(blocks)
+
+
 def _json(value: Any) -> Any:
     try:
         return jsontext.read(value) if isinstance(value, str | bytes) else None
@@ -183,6 +346,8 @@ def decode(data: Any) -> Conversation:
     body = document_of(data, API)
     if isinstance(body, dict) and "bubbles" in body:
         return _decode_chat(body)
+    if _is_stored(body):
+        return _decode_stored(body)
     lines = lines_of(body, API)
     pairs = Pairing()
     entries = tuple(Entry(message=message) for line in lines for message in _line_messages(line, pairs))
@@ -192,6 +357,10 @@ def decode(data: Any) -> Conversation:
 def encode(conversation: Conversation) -> Encoded:
     """The lines or the chat that were read."""
     return templates.give_back(conversation, API, decode)
+
+
+def _is_stored(value: Any) -> bool:
+    return isinstance(value, dict) and _is_agent(value.get("agent")) and isinstance(value.get("messages"), list)
 
 
 def _is_line(value: Any) -> bool:
@@ -212,6 +381,8 @@ def detect(value: Any) -> str | None:
     """Whether a document is a transcript: lines with the role beside the message."""
     if isinstance(value, dict) and isinstance(value.get("bubbles"), list) and isinstance(value.get("composer"), dict):
         return "`bubbles` beside a `composer`"
+    if _is_stored(value):
+        return "`messages` beside an `agent` with a `latestRootBlobId`"
     lines = [value] if isinstance(value, dict) else value
     if isinstance(lines, list) and any(map(_is_line, lines)) and all(_is_line(one) or _is_event(one) for one in lines):
         return "lines of a `role` and a `message` with `content`"

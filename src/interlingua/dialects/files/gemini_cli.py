@@ -10,13 +10,17 @@ read by that dialect. Notices are kept in their places as messages of their own 
 request: a bare list, or an object with the list in `history` or `clientHistory`.
 """
 
+import itertools
 import re
 import sys
+from array import array
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import PurePath
 from typing import Any
 
 from msgspec.structs import replace
 
+from ...values.compact import IdNumbers, Ids, IdSet
 from ...values.errors import BadWire, Unsupported
 from ...values.losses import QUIET, Encoded, Lines, Reporter, SupportTable
 from ...values.messages import (
@@ -49,7 +53,7 @@ from ..residual import (
     string,
     with_residual,
 )
-from ..wire import FileFormat, Relations
+from ..wire import FileFormat, Relations, SessionStream
 from . import records as _records
 from .records import (
     FILE,
@@ -415,101 +419,134 @@ def _is_header(value: Any) -> bool:
 
 def _decode_lines(lines: list[Any]) -> Conversation:
     """A log: the last record of an id counts, in the place of the first; `$rewindTo` and `$set` change the list."""
-    title = None
-    changes: list[int] = []  # lines that are no records
+    title, is_changed = None, False
     seen: dict[str, int] = {}  # id -> its first line
     for at, line in enumerate(lines):
         if not isinstance(line, dict):
             raise BadWire(API, f"expected an object, got {type(line).__name__}", f"$[{at}]")
-        given: dict[str, Any] = line["$set"] if isinstance(line.get("$set"), dict) else line
-        title = optional(given.get("summary")) or title
+        title = _title_in(line) or title
         repeated = seen.setdefault(line["id"], at) != at if isinstance(line.get("id"), str) else False
-        changes += [at] if repeated or "$rewindTo" in line or "messages" in given else []
-    about = {FILE: True, LINE: True}
-    if not changes:
+        is_changed = is_changed or repeated or _changes_list(line)
+    about: dict[str, Any] = {FILE: True, LINE: True}
+    if not is_changed:
         return replace(_conversation(lines, about, ""), title=title)
-    return replace(_Log().read(lines, about), title=title)
+    log = _Log()
+    for at, line in enumerate(lines):
+        log.add(at, line)
+    entries = tuple(log.entries(lambda order: ((at, lines[at]) for at in order)))
+    about |= {ORDER: log.order()}
+    return Conversation(entries=entries, head=log.head, model=_last_model(entries), title=title, extra={API: about})
+
+
+def _title_in(line: dict[str, Any]) -> str | None:
+    return optional(_header_in(line).get("summary"))
+
+
+def _header_in(line: dict[str, Any]) -> dict[str, Any]:
+    return line["$set"] if isinstance(line.get("$set"), dict) else line
+
+
+def _changes_list(line: dict[str, Any]) -> bool:
+    """Whether a line takes back or replaces records before it."""
+    return "$rewindTo" in line or "messages" in _header_in(line)
+
+
+def _last_model(entries: Iterable[Entry]) -> ModelDescriptor | None:
+    named = None
+    for entry in entries:
+        if isinstance(entry.message, AssistantMessage):
+            named = entry.message.model or named
+    return ModelDescriptor(id=named, provider="google") if named else None
 
 
 class _Log:
-    """The entries of a log whose records were replaced, rewound or set anew; what no longer counts is off the path."""
+    """The entries of a log whose records were replaced, rewound or set anew; what no longer counts is off the path.
+
+    It has the numbers of the lines, and reads the records again when they are in order.
+    """
 
     def __init__(self) -> None:
-        self._records = _records_of()
-        self._live: list[tuple[str, dict[str, Any], int]] = []  # id, record, line
-        self._dead: list[tuple[int, list[tuple[str, dict[str, Any], int]]]] = []  # where it stood, what was rewound
-        self._places: dict[str, int] = {}  # id -> its place among what is live
-        self._beside: list[tuple[dict[str, Any], int]] = []  # headers, changes and what was replaced
+        self.head: str | None = None  # when the entries are read
+        self._ids = Ids()
+        self._live = array("q")  # lines in their places; those of `$set` are negative: see `_made`
+        self._live_ids = array("q")
+        self._places = IdNumbers(self._ids)  # id -> its place among what is live, or was
+        self._dead: list[tuple[int, array[int]]] = []  # where it stood, what was rewound
+        self._beside = array("q")  # headers, changes and what was replaced
+        self._made: list[dict[str, Any]] = []  # records in `$set`
 
-    def read(self, lines: list[dict[str, Any]], about: dict[str, Any]) -> Conversation:
-        for at, line in enumerate(lines):
-            change = line.get("$set")
-            if isinstance(change, dict) and isinstance(change.get("messages"), list):
-                self._drop(0)
-                for n, one in enumerate(change["messages"]):
-                    if isinstance(one, dict):
-                        self._put(str(one.get("id", f"{at}.{n}")), one, -1)
-            elif "$rewindTo" in line:
-                self._drop(self._places.get(str(line["$rewindTo"]), 0))
-            elif isinstance(line.get("id"), str) and isinstance(line.get("type"), str):
-                self._put(line["id"], line, at)
-                continue
-            self._beside.append((line, at))
-        return self._conversation(about)
+    def add(self, at: int, line: dict[str, Any]) -> None:
+        """Adds a line."""
+        change = line.get("$set")
+        if isinstance(change, dict) and isinstance(change.get("messages"), list):
+            self._drop(0)
+            for n, one in enumerate(change["messages"]):
+                if isinstance(one, dict):
+                    self._made.append(one)
+                    self._put(str(one.get("id", f"{at}.{n}")), -len(self._made))
+        elif "$rewindTo" in line:
+            self._drop(self._place(str(line["$rewindTo"])) or 0)
+        elif isinstance(line.get("id"), str) and isinstance(line.get("type"), str):
+            self._put(line["id"], at)
+            return
+        self._beside.append(at)
+
+    def _place(self, id: str) -> int | None:
+        """The place of a live record."""
+        place = self._places.get(id)
+        is_live = place is not None and place < len(self._live) and self._live_ids[place] == self._ids.find(id)
+        return place if is_live else None
 
     def _drop(self, place: int) -> None:
         if self._live[place:]:
             self._dead.append((place, self._live[place:]))
-            for id, _, _ in self._live[place:]:
-                del self._places[id]
-            del self._live[place:]
+            del self._live[place:], self._live_ids[place:]
 
-    def _put(self, id: str, record: dict[str, Any], at: int) -> None:
-        if id not in self._places:
+    def _put(self, id: str, at: int) -> None:
+        place = self._place(id)
+        if place is None:
             self._places[id] = len(self._live)
-            self._live.append((id, record, at))
+            self._live.append(at)
+            self._live_ids.append(self._ids.number(id))
             return
-        _, before, line = self._live[self._places[id]]
-        self._live[self._places[id]] = (id, record, at)
-        if line >= 0:
-            self._beside.append((before, line))
+        if self._live[place] >= 0:
+            self._beside.append(self._live[place])
+        self._live[place] = at
 
-    def _conversation(self, about: dict[str, Any]) -> Conversation:
-        entries: list[Entry] = []
-        order: list[int] = []
-        path: list[str] = []
-        for record, at in self._beside:
-            entries.append(self._aside(record, at))
-            order.append(at)
-        for _, record, at in self._live:
-            entries += self._placed(record, at, order, path[-1] if path else None)
-            path.append(entries[-1].id or "")
-        head = path[-1] if path else None
-        for place, dropped in self._dead:
-            parent = path[place - 1] if 0 < place <= len(path) else None
-            for _, record, at in dropped:
-                if at >= 0:
-                    entries += self._placed(record, at, order, parent)
-                    parent = entries[-1].id
-        models = [entry.message.model for entry in entries if isinstance(entry.message, AssistantMessage)]
-        named = next((model for model in reversed(models) if model), None)
-        model = ModelDescriptor(id=named, provider="google") if named else None
-        if not path:  # all of it was taken back
-            entries.append(Entry(message=CustomMessage("head", {"target": None}), extra={API: {MADE: True}}))  # type: ignore[arg-type]
-        return Conversation(entries=tuple(entries), head=head, model=model, extra={API: {**about, ORDER: order}})
+    def order(self) -> list[int]:
+        """The lines of the records, in the order of the entries."""
+        every = itertools.chain(self._beside, self._live, *(lines for _, lines in self._dead))
+        return [at for at in every if at >= 0]
 
-    def _placed(self, record: dict[str, Any], at: int, order: list[int], parent: str | None) -> list[Entry]:
-        """The entries of a record, which follow one another below its parent."""
-        kind = record.get("type")
-        out = []
-        for n, entry in enumerate(self._records.read(record, kind if isinstance(kind, str) else "record")):
-            id = f"line-{at + 1}.{n}" if at >= 0 else f"set-{record.get('id', '')}.{n}"
-            entry = replace(entry, id=id, parent_id=parent)
-            out.append(entry if at >= 0 else with_residual(entry, API, **{MADE: True}))
-            parent = id
-        if at >= 0:
-            order.append(at)
-        return out
+    def entries(self, fetch: "_Fetch") -> Iterator[Entry]:
+        """The entries; `fetch` reads lines in a given order."""
+        records = _records_of()
+        for at, record in fetch(self._beside):
+            yield self._aside(record, at)
+        ends: dict[int, str | None] = {}  # the last entry at a place, where something was rewound
+        wanted = {place - 1 for place, _ in self._dead}
+        last: str | None = None
+        for place, (at, record) in enumerate(self._fetched(fetch, self._live)):
+            for entry in _placed(records, record, at, last):
+                yield entry
+                last = entry.id
+            if place in wanted:
+                ends[place] = last
+        self.head = last
+        for place, lines in self._dead:
+            parent = ends.get(place - 1)
+            for at, record in fetch(at for at in lines if at >= 0):
+                for entry in _placed(records, record, at, parent):
+                    yield entry
+                    parent = entry.id
+        if not self._live:  # all of it was taken back
+            yield Entry(message=CustomMessage("head", {"target": None}), extra={API: {MADE: True}})  # type: ignore[arg-type]
+
+    def _fetched(self, fetch: "_Fetch", lines: "array[int]") -> Iterator[tuple[int, dict[str, Any]]]:
+        """Lines and records of `$set`, in order."""
+        read = iter(fetch(at for at in lines if at >= 0))
+        for at in lines:
+            yield next(read) if at >= 0 else (at, self._made[-1 - at])
 
     def _aside(self, record: dict[str, Any], at: int) -> Entry:
         """A line that is no message, or none any more, on its own beside the tree."""
@@ -519,19 +556,81 @@ class _Log:
         return Entry(message=custom, id=id, extra={API: {RECORD: True, **kept}})
 
 
+_Fetch = Callable[[Iterable[int]], Iterable[tuple[int, dict[str, Any]]]]
+
+
+def _placed(records: Records, record: dict[str, Any], at: int, parent: str | None) -> Iterator[Entry]:
+    """The entries of a record, which follow one another below its parent."""
+    kind = record.get("type")
+    for n, entry in enumerate(records.read(record, kind if isinstance(kind, str) else "record")):
+        id = f"line-{at + 1}.{n}" if at >= 0 else f"set-{record.get('id', '')}.{n}"
+        entry = replace(entry, id=id, parent_id=parent)
+        yield entry if at >= 0 else with_residual(entry, API, **{MADE: True})
+        parent = id
+
+
+class _Stream:
+    """The entries of a log one at a time. Records that were written again are read in the order of the entries."""
+
+    def __init__(self, lines: Callable[[], Iterable[dict[str, Any]]]) -> None:
+        self._lines = lines
+        self.head: str | None = None
+        title, is_changed = None, False
+        log, seen = _Log(), IdSet()
+        for at, line in enumerate(lines()):
+            log.add(at, line)
+            title = _title_in(line) or title
+            id = line.get("id") if isinstance(line.get("id"), str) else None
+            is_changed = is_changed or id in seen or _changes_list(line)
+            seen.add(id)
+        self._log = log if is_changed else None
+        about = {FILE: True, LINE: True, **({ORDER: log.order()} if is_changed else {})}
+        self.about = Conversation(title=title, model=_last_model(self.entries()), extra={API: about})
+
+    def entries(self) -> Iterator[Entry]:
+        if self._log is None:
+            yield from _entries_of(self._lines(), "")
+            return
+        yield from self._log.entries(self._fetch)
+        self.head = self._log.head
+
+    def _fetch(self, order: Iterable[int]) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Reads lines in a given order; those before their turn wait."""
+        numbers = array("q", order)
+        wanted = bytearray(max(numbers, default=-1) + 1)
+        for number in numbers:
+            wanted[number] = True
+        waiting: dict[int, dict[str, Any]] = {}
+        due = 0
+        for at, line in enumerate(self._lines()):
+            if at >= len(wanted):
+                return
+            if wanted[at]:
+                waiting[at] = line
+                while due < len(numbers) and numbers[due] in waiting:
+                    yield numbers[due], waiting.pop(numbers[due])
+                    due += 1
+
+
+@reading(API)
+def stream(lines: Callable[[], Iterable[dict[str, Any]]]) -> SessionStream | None:
+    """A session of JSON lines, one entry at a time."""
+    return _Stream(lines) if _is_header(next(iter(lines()), None)) else None
+
+
 def _conversation(wire: list[Any], extra_fields: dict[str, Any], place: str) -> Conversation:
+    entries = tuple(_entries_of(wire, place))
+    return Conversation(entries=entries, model=_last_model(entries), extra={API: extra_fields})
+
+
+def _entries_of(wire: Iterable[Any], place: str) -> Iterator[Entry]:
     records = _records_of()
-    entries: list[Entry] = []
     for at, record in enumerate(wire):
         if not isinstance(record, dict):
             where = f"$.{place}[{at}]" if place else f"$[{at}]"
             raise BadWire(API, f"expected an object, got {type(record).__name__}", where)
         kind = record.get("type")
-        entries += records.read(record, kind if isinstance(kind, str) else "session" if not at else "record")
-    models = [entry.message.model for entry in entries if isinstance(entry.message, AssistantMessage)]
-    named = next((model for model in reversed(models) if model), None)
-    model = ModelDescriptor(id=named, provider="google") if named else None
-    return Conversation(entries=tuple(entries), model=model, extra={API: extra_fields})
+        yield from records.read(record, kind if isinstance(kind, str) else "session" if not at else "record")
 
 
 def _decode_contents(body: dict[str, Any], key: str) -> Conversation:
@@ -606,5 +705,11 @@ def relations(conversation: Conversation, path: PurePath) -> Relations:
 
 
 FORMAT = FileFormat(
-    name="gemini-cli", codec=sys.modules[__name__], detect=detect, lines=True, writable=False, relations=relations
+    name="gemini-cli",
+    codec=sys.modules[__name__],
+    detect=detect,
+    lines=True,
+    writable=False,
+    stream=stream,
+    relations=relations,
 )

@@ -3,12 +3,17 @@
 A log holds many samples; `split` takes it apart, and a log with one sample is read as it is. Messages have the roles
 system, user, assistant and tool; reasoning, pictures and what the provider's own tools did are parts of the content,
 calls stand beside it. A tool's message says of its error what kind it is.
+
+A row of a dataset has an `input`, text or messages, and the `target` of an answer that is yet to be given, which is no
+message. inspect.aisi.org.uk/datasets.html
 """
 
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+from msgspec.structs import replace
 
 from ...values import jsontext
 from ...values.errors import BadWire, Unsupported
@@ -57,6 +62,8 @@ API = "inspect-ai"
 
 CALL = "~call"  # of a block: an item of `tool_calls` that is no call
 ERROR = "~error"  # of a result: its text is that of the error
+TEXT = "~text"  # of a conversation: the row of a dataset whose input is a text
+ROW = "~row"  # of a conversation: the row of a dataset
 BLOCKS = "~blocks"  # of an answer with calls: its content is a list of parts
 SYSTEM = "~system"  # of a conversation: residual of its first message, the system text
 ATTACHED = "~attached"  # of a conversation: its messages name attachments
@@ -276,10 +283,10 @@ def _records_of() -> Records:
 
 
 def split(value: Any) -> list[Any] | None:
-    """The samples of a log, each as a separate log; None if the value is not a log."""
+    """The samples of a log, each as a separate log, or the rows of a dataset; None for any other value."""
     if _is_log(value) and len(value.get("samples", ())) > 1:
         return [{**value, "samples": [sample]} for sample in value["samples"]]
-    return None
+    return value if _are_rows(value) else None
 
 
 def archive(members: Mapping[str, bytes]) -> Iterator[Any] | None:
@@ -361,11 +368,44 @@ def _is_sample(value: Any) -> bool:
     return isinstance(value, dict) and isinstance(value.get("messages"), list) and "epoch" in value
 
 
+def _is_row(value: Any) -> bool:
+    """Whether a value is the row of a dataset: the fields of a `Sample` that was not run yet, and no other."""
+    return isinstance(value, dict) and value.keys() <= _ROW_FIELDS and _has_input(value)
+
+
+def _has_input(value: dict[str, Any]) -> bool:
+    target, given = value.get("target"), value.get("input")
+    if not isinstance(target, str) and not (
+        isinstance(target, list) and target and all(isinstance(one, str) for one in target)
+    ):
+        return False
+    return isinstance(given, str) or (
+        isinstance(given, list)
+        and bool(given)
+        and all(isinstance(one, dict) and one.get("role") in _ROLES and "content" in one for one in given)
+    )
+
+
+def _are_rows(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(map(_is_row, value))
+
+
+_ROW_FIELDS = frozenset(("input", "target", "choices", "id", "metadata", "sandbox", "files", "setup"))
+_ROLES = ("system", "user", "assistant", "tool")
+
+
 @reading(API)
 def decode(data: Any) -> Conversation:
-    """A sample, or a log that holds but one."""
+    """A sample, a log that holds but one, or the row of a dataset."""
     wire = an_object(body_of(data, API), API)
     about: dict[str, Any] = {}
+    if not wire.keys() & {"messages", "samples", "eval"} and _has_input(wire):
+        given = wire["input"]
+        about = {ROW: True, TEXT: True} if isinstance(given, str) else {ROW: True}
+        about |= residual(wire, {"input": given})
+        messages = [{"role": "user", "content": given}] if isinstance(given, str) else given
+        sample = decode({"messages": messages, "epoch": 1})
+        return replace(sample, extra={API: {**sample.extra[API], **about}})
     samples = wire.get("samples", [] if _is_log(wire) else None)
     if isinstance(samples, list):
         if not samples:
@@ -410,6 +450,10 @@ def encode(conversation: Conversation) -> Encoded:
         records = _detached(records, extra_fields["attachments"])
     if EMPTY in extra_fields and not records:
         return Encoded(put_back({"samples": []}, extra_fields[LOG]), tuple(losses))
+    if ROW in extra_fields:
+        kept = {key: value for key, value in extra_fields.items() if key != "epoch"}
+        is_text = TEXT in extra_fields and len(records) == 1 and records[0].keys() == {"role", "content"}
+        return Encoded(put_back({"input": records[0]["content"] if is_text else records}, kept), tuple(losses))
     sample = put_back({"messages": records}, extra_fields)
     body = put_back({"samples": [sample]}, extra_fields[LOG]) if LOG in extra_fields else sample
     return Encoded(body, tuple(losses))
@@ -443,6 +487,8 @@ def detect(value: Any) -> str | None:
         return "`samples` with `messages` and `epoch`, beside `eval`"
     if _is_sample(value) and "input" in value and ("scores" in value or "target" in value):
         return "`messages` beside `input`, `epoch` and a target or scores"
+    if _is_row(value) or _are_rows(value):
+        return "the `input` and `target` of a dataset"
     return None
 
 

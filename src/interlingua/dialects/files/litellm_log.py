@@ -10,15 +10,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...values import jsontext
-from ...values.errors import BadWire, FormatError
+from ...values.errors import BadWire
 from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, UserMessage
 from ...values.request import Conversation, Entry, ModelDescriptor
 from ..residual import an_object, body_of, optional, reading
 from ..wire import FileFormat
 from . import records, templates
-from .reading import plain_usage, seconds
+from .reading import json_value, plain_usage, seconds
 from .records import milliseconds
 from .wire_bodies import CHAT, MESSAGES, answer_in, failure, request_in, wire_of_answer
 
@@ -32,10 +31,10 @@ def decode(data: Any) -> Conversation:
     body = an_object(body_of(data, API), API)
     if not _is_call(body):
         raise BadWire(API, "expected a logged call: `messages` and `response` beside a `call_type`")
-    asked = _asked(_read(body.get("messages")), body)
+    asked = _asked(json_value(body.get("messages")), body)
     when, until = _moment(body.get("startTime")), _moment(body.get("endTime"))
     messages: list[Any] = [_at(entry.message, when) for entry in asked.entries]
-    answer = _answer(_read(body.get("response")), body, until or when)
+    answer = _answer(json_value(body.get("response")), body, until or when)
     model = optional(body.get("model")) or ""
     conversation = Conversation(
         entries=tuple(Entry(message=message) for message in [*messages, *([answer] if answer else [])]),
@@ -79,25 +78,15 @@ def _moment(value: Any) -> int | None:
     return milliseconds(value) if isinstance(value, str) else seconds(value)
 
 
-def _read(value: Any) -> Any:
-    """A value that the spend logs may hold as text."""
-    if isinstance(value, str) and value[:1] in ("[", "{"):
-        try:
-            return jsontext.read(value)
-        except FormatError:
-            return value
-    return value
-
-
 def _is_call(value: Any) -> bool:
     if not isinstance(value, dict) or "messages" not in value or "response" not in value:
         return False
     if not isinstance(value.get("call_type"), str) or "startTime" not in value:
         return False
     return isinstance(value["messages"], list | str | dict) and (
-        isinstance(_read(value["messages"]), list)
+        isinstance(json_value(value["messages"]), list)
         or bool(value["messages"])
-        or wire_of_answer(_read(value["response"])) is not None
+        or wire_of_answer(json_value(value["response"])) is not None
     )
 
 

@@ -6,6 +6,7 @@ database is the list of a conversation's rows, which is what the command prints.
 
 import sqlite3
 import sys
+from array import array
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -17,7 +18,7 @@ from ..residual import body_of, optional, reading
 from ..wire import FileFormat
 from . import records, templates
 from .program_content import conversation_of, items, moment, user
-from .reading import Pairing, columns_of, plain_usage, rounds, rows_of
+from .reading import Pairing, columns_of, plain_usage, rounds, values_at
 
 API = "llm-logs"
 FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
@@ -93,17 +94,26 @@ def database(connection: sqlite3.Connection) -> Iterable[Any] | None:
 
 
 def _conversations(connection: sqlite3.Connection) -> Iterator[list[dict[str, Any]]]:
+    """The conversations one by one, in the order of their first rows."""
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     names = dict(connection.execute("SELECT id, name FROM conversations")) if "conversations" in tables else {}
-    beside: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    beside: dict[tuple[str, str], array[int]] = {}
     for table in {"tool_calls", "tool_results"} & tables:
-        for row in rows_of(connection, f"SELECT * FROM {table} ORDER BY id"):
-            beside.setdefault((table, row["response_id"]), []).append(row)
-    rows = list(rows_of(connection, "SELECT * FROM responses ORDER BY datetime_utc, id"))
-    for row in rows:
-        row["conversation_name"] = names.get(row["conversation_id"])
-        row |= {table: found for table in ("tool_calls", "tool_results") if (found := beside.get((table, row["id"])))}
-    yield from _by_conversation(rows)
+        for row, response in connection.execute(f"SELECT rowid, response_id FROM {table} ORDER BY id"):
+            beside.setdefault((table, response), array("q")).append(row)
+    found: dict[Any, array[int]] = {}
+    query = "SELECT rowid, conversation_id, id FROM responses ORDER BY datetime_utc, id"
+    for row, conversation, id in connection.execute(query):
+        found.setdefault(conversation or id, array("q")).append(row)
+    for rows in found.values():
+        responses = list(values_at(connection, "SELECT * FROM responses WHERE rowid = ?", rows))
+        for response in responses:
+            response["conversation_name"] = names.get(response["conversation_id"])
+            for table in ("tool_calls", "tool_results"):
+                if one := beside.get((table, response["id"])):
+                    query = f"SELECT * FROM {table} WHERE rowid = ?"
+                    response[table] = list(values_at(connection, query, one))
+        yield responses
 
 
 FORMAT = FileFormat(

@@ -27,7 +27,7 @@ from ...values.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from ...values.request import Context, Conversation, Entry, ModelDescriptor, Options, Request, ToolSpec
+from ...values.request import Context, Conversation, Entry, ModelDescriptor, Options, Request, ToolSpec, is_aside
 from .. import dialect
 from ..residual import HINTS, an_object, body_of, put_back, reading, residual, with_residual
 from ..results import LABEL
@@ -273,7 +273,10 @@ def _encode_example(conversation: Conversation) -> Encoded:
 
 def _unreported(conversation: Conversation) -> list[Loss]:
     """What is no part of an example: the call, and the tree."""
-    bare = tuple(replace(entry, message=UserMessage(content=None)) for entry in conversation.entries)
+    bare = tuple(
+        entry if is_aside(entry) else replace(entry, message=UserMessage(content=None))
+        for entry in conversation.entries
+    )
     rest = replace(conversation, entries=bare, system=None, tools=None, system_role=None, extra={})
     return static_losses(rest, FIELD_SUPPORT, API)
 
@@ -379,6 +382,7 @@ FORMAT = FileFormat(
     codec=sys.modules[__name__],
     detect=detect,
     split=split,
+    rows=True,
     training=TRAINING,
     calls_beside=True,
 )

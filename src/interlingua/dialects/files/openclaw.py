@@ -21,6 +21,7 @@ from msgspec import ValidationError, convert
 from msgspec.structs import replace
 
 from ...values import jsontext
+from ...values.compact import IdMap, Ids, IdSet
 from ...values.errors import BadWire, DialectError, FormatError
 from ...values.losses import (
     QUIET,
@@ -37,6 +38,7 @@ from ...values.losses import (
     places,
     record,
     some,
+    static_entry_losses,
     static_losses,
 )
 from ...values.messages import (
@@ -387,19 +389,24 @@ def _sealed(block: ThinkingBlock) -> str:
 
 
 class _Calls:
-    """The ids of the calls so far, as we have them and as the file does: a result names its call."""
+    """The ids of the calls so far, as we have them and as the file does, where they differ: a result names its call.
 
-    def __init__(self) -> None:
-        self.packed: dict[str, str] = {}  # ours -> the file's
-        self.plain: dict[str, str] = {}  # the reverse
+    `ids`: those of a file that is too large for a `dict`.
+    """
+
+    def __init__(self, ids: Ids | None = None) -> None:
+        self.packed: dict[str, str] | IdMap = {} if ids is None else IdMap(ids)  # ours -> the file's
+        self.plain: dict[str, str] | IdMap = {} if ids is None else IdMap(ids)  # the reverse
 
     def note(self, message: AssistantMessage) -> None:
         owner = _packed_by(message.api)
         for call in message.tool_calls:
             packed = _pack_id(call, owner)
-            self.packed[call.id] = packed
             if packed != call.id:
+                self.packed[call.id] = packed
                 self.plain[packed] = call.id
+            elif call.id in self.packed:
+                self.packed[call.id] = packed
 
 
 def decode_message(wire: dict[str, Any], calls: _Calls) -> Message | CustomMessage:
@@ -700,9 +707,9 @@ def _about(first: dict[str, Any]) -> dict[str, Any]:
     return extra_fields
 
 
-def _entries(lines: Iterable[dict[str, Any]], extra_fields: dict[str, Any]) -> Iterator[Entry]:
+def _entries(lines: Iterable[dict[str, Any]], extra_fields: dict[str, Any], ids: Ids | None = None) -> Iterator[Entry]:
     tree, first = TREE in extra_fields, 1 if HEADER in extra_fields else 0
-    calls = _Calls()
+    calls = _Calls(ids)
     before: Entry | None = None
     for at, line in enumerate(itertools.islice(lines, first, None), first + 1):
         before = _decode_line(line, at, tree, calls, before)
@@ -721,7 +728,7 @@ class _Stream:
         )
 
     def entries(self) -> Iterator[Entry]:
-        return _entries(self._lines(), self._extra_fields)
+        return _entries(self._lines(), self._extra_fields, Ids())
 
 
 @reading(API)
@@ -738,10 +745,17 @@ def _title(entries: Iterable[Entry]) -> str | None:
     """The name that the last `session_info` gives; an empty one takes it back."""
     name = None
     for entry in entries:
-        message: Any = entry.message
-        if getattr(message, "role", "") == "session_info" and isinstance(message.fields.get("name"), str):
-            name = message.fields["name"]
+        given = _name_in(entry)
+        name = name if given is None else given
     return name or None
+
+
+def _name_in(entry: Entry) -> str | None:
+    message: Any = entry.message
+    if getattr(message, "role", "") != "session_info" or not isinstance(message.fields.get("name"), str):
+        return None
+    name: str = message.fields["name"]
+    return name
 
 
 def _decode_line(line: dict[str, Any], number: int, tree: bool, calls: _Calls, before: Entry | None) -> Entry:
@@ -851,14 +865,64 @@ def _line(entry: Entry) -> dict[str, Any]:
 def encode(conversation: Conversation) -> Encoded:
     """The lines of a session file: a tree file if it was one, else a message a line."""
     report = Reporter()
-    extra_fields = conversation.extra.get(API, {})
-    lines = Lines([extra_fields[HEADER]] if HEADER in extra_fields else [])
-    calls = _Calls()
+    writer = TreeWriter(conversation)
+    lines = Lines(writer.begin())
     for entry, place in zip(conversation.entries, places(conversation), strict=True):
         report.root = place
-        lines.append(_encode_entry(entry, bool(extra_fields.get(TREE)), report, calls))
-    _report_rest(conversation, report)
+        lines.append(writer.entry(entry, report))
+    writer.end(conversation.head, report)
     return Encoded(lines, Losses(lambda: (*report.losses, *_unreported(conversation))))
+
+
+class TreeWriter:
+    """Encodes a conversation entry by entry.
+
+    `about` is the conversation; its entries are not used. `ids`: those of one that is too large for a `dict`.
+    """
+
+    def __init__(self, about: Conversation, ids: Ids | None = None) -> None:
+        self._about = about
+        self._extra_fields = about.extra.get(API, {})
+        self._calls = _Calls(ids)
+        self._named: str | None = None  # what the entries give as the title
+        self._known = IdSet(ids)
+        self._last: str | None = None
+
+    def begin(self) -> list[dict[str, Any]]:
+        """The lines before the entries."""
+        return [self._extra_fields[HEADER]] if HEADER in self._extra_fields else []
+
+    def entry(self, entry: Entry, report: Reporter) -> dict[str, Any]:
+        """The line of the next entry."""
+        name = _name_in(entry)
+        self._named = self._named if name is None else name
+        self._known.add(entry.id)
+        self._last = entry.id
+        return _encode_entry(entry, bool(self._extra_fields.get(TREE)), report, self._calls)
+
+    def end(self, head: str | None, report: Reporter) -> None:
+        """Reports what the lines do not contain, when all entries are written."""
+        about = self._about
+        if about.system is not None:
+            report.at("$.system", "system", "a session file does not hold the system text")
+        if about.tools is not None:
+            report.at("$.tools", "tools", "a session file does not hold the tools")
+        for key in own_fields(self._extra_fields):
+            if key != HEADER:
+                report.at(f"$.extra.{API}.{key}", key, "a session file has its header and its lines, nothing else")
+        if head in self._known and head != self._last:
+            report.at("$.head", "head", "a file stands at its last line")
+
+    def entry_losses(self, entry: Entry, at: int, place: str) -> Iterator[Loss]:
+        """What the table says is lost of an entry, except what was packed."""
+        packed = set(_executed(entry, place))
+        return (loss for loss in static_entry_losses(entry, at, place, FIELD_SUPPORT, API) if loss.path not in packed)
+
+    def losses(self, head: str | None) -> Iterator[Loss]:
+        """The same beside the entries, when all of them are written."""
+        kept = {"$.title"} if self._about.title == (self._named or None) else set()
+        about = replace(self._about, entries=(), head=head)
+        return (loss for loss in static_losses(about, FIELD_SUPPORT, API) if loss.path not in kept)
 
 
 def _encode_entry(entry: Entry, tree: bool, report: Reporter, calls: _Calls) -> dict[str, Any]:
@@ -879,43 +943,33 @@ def _encode_entry(entry: Entry, tree: bool, report: Reporter, calls: _Calls) -> 
     return {**put_back(_place(entry), extra_fields), **encoded}
 
 
-def _report_rest(conversation: Conversation, report: Reporter) -> None:
-    if conversation.system is not None:
-        report.at("$.system", "system", "a session file does not hold the system text")
-    if conversation.tools is not None:
-        report.at("$.tools", "tools", "a session file does not hold the tools")
-    for key in own_fields(conversation.extra.get(API)):
-        if key != HEADER:
-            report.at(f"$.extra.{API}.{key}", key, "a session file has its header and its lines, nothing else")
-    heads = [entry.id for entry in conversation.entries if entry.id is not None]
-    if conversation.head in heads and conversation.head != conversation.entries[-1].id:
-        report.at("$.head", "head", "a file stands at its last line")
-
-
 def _unreported(conversation: Conversation) -> Iterator[Loss]:
     """What the table says is lost, except what was packed."""
-    packed = set(_executed(conversation))
+    packed = {
+        path
+        for entry, place in zip(conversation.entries, places(conversation), strict=True)
+        for path in _executed(entry, place)
+    }
     if conversation.title == _title(conversation.entries):
         packed.add("$.title")
     return (loss for loss in static_losses(conversation, FIELD_SUPPORT, API) if loss.path not in packed)
 
 
-def _executed(conversation: Conversation) -> Iterator[str]:
+def _executed(entry: Entry, place: str) -> Iterator[str]:
     """Where blocks hold what only the minting wire can say, and pi's forms hold all of it."""
-    for entry, place in zip(conversation.entries, places(conversation), strict=True):
-        message: Any = entry.message
-        owner = _packed_by(message.api) if isinstance(message, AssistantMessage) else None
-        if owner is None or not isinstance(message.content, tuple):
-            continue
-        for at, block in enumerate(message.content):
-            if owner in getattr(block, "extra", {}):
-                packed = owner == COMPLETIONS and _is_packed(block, message.content[at + 1 : at + 2])
-                if not packed:
-                    again = decode_block(encode_block(block, QUIET, owner), owner)
-                    packed = same(again.extra.get(owner), block.extra[owner])
-                if packed:
-                    inner = f"{place}.content[{at}].extra.{owner}"
-                    yield from (loss.path for loss in extra_losses(owner, block.extra[owner], inner))
+    message: Any = entry.message
+    owner = _packed_by(message.api) if isinstance(message, AssistantMessage) else None
+    if owner is None or not isinstance(message.content, tuple):
+        return
+    for at, block in enumerate(message.content):
+        if owner in getattr(block, "extra", {}):
+            packed = owner == COMPLETIONS and _is_packed(block, message.content[at + 1 : at + 2])
+            if not packed:
+                again = decode_block(encode_block(block, QUIET, owner), owner)
+                packed = same(again.extra.get(owner), block.extra[owner])
+            if packed:
+                inner = f"{place}.content[{at}].extra.{owner}"
+                yield from (loss.path for loss in extra_losses(owner, block.extra[owner], inner))
 
 
 def detect(value: Any) -> str | None:
@@ -975,10 +1029,11 @@ class _LineReader(BaseLineReader):
 
     def _forget_calls(self) -> None:
         """Keeps the packed ids of the latest calls; the others are as they stand."""
-        calls = self._calls
-        while len(calls.packed) > OPEN_CALLS:
-            calls.plain.pop(calls.packed.pop(next(iter(calls.packed))), None)
-        self.state["calls"] = calls.plain
+        packed, plain = self._calls.packed, self._calls.plain
+        assert isinstance(packed, dict) and isinstance(plain, dict)
+        while len(packed) > OPEN_CALLS:
+            plain.pop(packed.pop(next(iter(packed))), None)
+        self.state["calls"] = plain
 
 
 def line_reader(first: Sequence[Any], state: dict[str, Any] | None = None) -> BaseLineReader:
@@ -987,5 +1042,11 @@ def line_reader(first: Sequence[Any], state: dict[str, Any] | None = None) -> Ba
 
 
 FORMAT = FileFormat(
-    name="openclaw", codec=sys.modules[__name__], detect=detect, lines=True, line_reader=line_reader, stream=stream
+    name="openclaw",
+    codec=sys.modules[__name__],
+    detect=detect,
+    lines=True,
+    tree_writer=TreeWriter,
+    line_reader=line_reader,
+    stream=stream,
 )

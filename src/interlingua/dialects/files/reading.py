@@ -36,6 +36,16 @@ from .records import lines_of
 Node: TypeAlias = tuple[str | None, str | None, Sequence[Any]]  # id, parent's id, messages
 
 
+def json_value(value: Any) -> Any:
+    """A value that a log or an export may hold as JSON text."""
+    if isinstance(value, str) and value[:1] in ("[", "{"):
+        try:
+            return jsontext.read(value)
+        except FormatError:
+            return value
+    return value
+
+
 def document_of(data: Any, api: str) -> Any:
     """The value of a file that is JSON, or the `Lines` of one that is JSON lines."""
     if not isinstance(data, bytes | bytearray | str):
@@ -99,6 +109,12 @@ def rows_of(connection: sqlite3.Connection, query: str, *given: Any) -> Iterator
     names = [column[0] for column in found.description]
     for row in found:
         yield dict(zip(names, row, strict=True))
+
+
+def values_at(connection: sqlite3.Connection, query: str, rows: Iterable[int]) -> Iterator[dict[str, Any]]:
+    """What a query returns for each of these row numbers."""
+    for row in rows:
+        yield from rows_of(connection, query, row)
 
 
 def columns_of(connection: sqlite3.Connection, table: str) -> set[str]:

@@ -84,14 +84,14 @@ def lines_of(data: Any, api: str) -> list[dict[str, Any]]:
 
 
 def _read_lines(lines: Sequence[bytes | str], api: str) -> list[dict[str, Any]]:
-    out = []
+    out: list[dict[str, Any]] = []
     for number, line in enumerate(lines, 1):
         if line.strip():
             try:
-                value = jsontext.read(line)
+                values = jsontext.read_line(line)
             except FormatError as error:
                 raise BadWire(api, f"line {number}: {error.message}", f"$[{number - 1}]") from None
-            out.append(_line(value, number, api))
+            out += (_line(value, number, api) for value in values)
     return out
 
 

@@ -1,13 +1,17 @@
 """The `Wire` of Gemini's generateContent, and its variants on Vertex AI and Cloud Code Assist."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct, field
 
 from ...values import jsontext
 from ...values.errors import FormatError
 from .. import google, shapes
+from ..codec import text_usage_reader
 from ..limits import PDF, NameRule, Refinement, TargetLimits
 from ..wire import Count, EmbeddingRoute, Evidence, Http, UsageDetail, Wire, sum_where, tier_names
+from .answers import decode_usage
 
 _VERBS = "generateContent|streamGenerateContent"
 _MODELS = r"/(?:models|publishers/[^/]+/models)"
@@ -60,6 +64,32 @@ def _traffic(value: Any) -> str | None:
     if not isinstance(value, str) or value == _TRAFFIC[0]:
         return None
     return value.removeprefix("ON_DEMAND_").lower()
+
+
+class _TextPart(Struct, forbid_unknown_fields=True):
+    text: Annotated[str, Meta(min_length=1)]
+
+
+class _TextContent(Struct, forbid_unknown_fields=True):
+    parts: Annotated[tuple[_TextPart, ...], Meta(min_length=1)]
+    role: Literal["model"] = "model"
+
+
+class _TextCandidate(Struct, rename="camel"):
+    content: _TextContent
+    finish_reason: Literal["STOP", "MAX_TOKENS"]
+    grounding_metadata: None = None
+    citation_metadata: None = None
+    url_context_metadata: None = None
+
+
+class _TextAnswer(Struct, rename="camel"):
+    """An answer with one candidate, whose parts are texts."""
+
+    candidates: tuple[_TextCandidate]
+    usage: dict[str, Any] = field(name="usageMetadata")
+    prompt_feedback: None = None
+    error: None = None
 
 
 def _usage_detail(usage: Mapping[str, Any]) -> UsageDetail:
@@ -155,6 +185,7 @@ GOOGLE = Wire(
     evidence=_evidence(50),
     telemetry="gcp.gemini",
     usage_detail=_usage_detail,
+    text_usage=text_usage_reader(_TextAnswer, lambda answer: decode_usage(answer.usage)),
 )
 VERTEX = GOOGLE.variant(
     "google-vertex",

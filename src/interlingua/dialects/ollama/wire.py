@@ -1,11 +1,15 @@
 """The `Wire` of Ollama's chat API."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
 
 from ...values import jsontext
 from ...values.errors import BadRequest
+from ...values.messages import Usage
 from .. import shapes
+from ..codec import text_usage_reader
 from ..framing import write_ndjson
 from ..limits import TargetLimits
 from ..wire import NDJSON, EmbeddingRoute, Evidence, Http, Rephrased, Wire
@@ -20,6 +24,22 @@ def _models(names: Sequence[str]) -> dict[str, Any]:
         for name in names
     ]
     return {"models": entries}
+
+
+class _TextMessage(Struct, forbid_unknown_fields=True):
+    role: Literal["assistant"]
+    content: Annotated[str, Meta(min_length=1)]
+
+
+class _TextAnswer(Struct):
+    """An answer that is a text."""
+
+    message: _TextMessage
+    done: bool
+    done_reason: Literal["stop", "length"]
+    prompt_eval_count: int
+    eval_count: int
+    error: None = None
 
 
 # docs.ollama.com/api/generate: a prompt instead of messages, and `response` instead of a message in the answer.
@@ -120,4 +140,7 @@ OLLAMA = Wire(
         ),
     ),
     telemetry="ollama",
+    text_usage=text_usage_reader(
+        _TextAnswer, lambda answer: Usage.of(answer.prompt_eval_count, answer.eval_count) if answer.done else None
+    ),
 )

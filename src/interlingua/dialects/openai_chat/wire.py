@@ -2,13 +2,17 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
 
 from .. import openai_chat, shapes
+from ..codec import text_usage_reader
 from ..limits import VISIBLE, CustomTools, NameRule, Refinement, TargetLimits
 from ..openai_shared import EMBEDDINGS, FILE_TYPES, OPENAI_HEADERS, openai_models, rate_headers
 from ..reasoning import EVERY_FORM, Form
 from ..wire import Evidence, Http, UsageDetail, Wire, nested_count
+from .facts import Compat, decode_usage
 
 _ROLES = frozenset(("system", "developer", "user", "assistant", "tool", "function"))
 
@@ -68,6 +72,26 @@ def _host_limits(compat: Mapping[str, Any]) -> dict[str, Any]:
     if compat.get("supportsReasoningEffort") is False:
         forms = tuple(form for form in forms if form != "effort")
     return {"reasoning": forms, **({"strict": None} if compat.get("supportsStrictMode") is False else {})}
+
+
+class _TextMessage(Struct, forbid_unknown_fields=True):
+    role: Literal["assistant"]
+    content: Annotated[str, Meta(min_length=1)]
+    refusal: None = None
+    annotations: Annotated[tuple[Any, ...], Meta(max_length=0)] = ()
+
+
+class _TextChoice(Struct):
+    message: _TextMessage
+    finish_reason: Literal["stop", "length"]
+
+
+class _TextAnswer(Struct):
+    """An answer with one choice, which is a text."""
+
+    choices: tuple[_TextChoice]
+    usage: dict[str, Any]
+    error: None = None
 
 
 def _usage_detail(usage: Mapping[str, Any]) -> UsageDetail:
@@ -145,4 +169,5 @@ OPENAI_CHAT = Wire(
     ),
     telemetry="openai",
     usage_detail=_usage_detail,
+    text_usage=text_usage_reader(_TextAnswer, lambda answer: decode_usage(answer.usage, Compat())),
 )
