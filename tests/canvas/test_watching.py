@@ -307,3 +307,33 @@ def test_a_broken_line_is_named_and_the_others_open(at: int, tmp_path: Path) -> 
     assert [problem.line for problem in problems] == [at + 1]
     with library.open(place) as session:
         assert len(list(session.entries())) == 7
+
+
+async def test_a_change_during_a_listing_is_in_the_next_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Viewers are told of a change once; the list that they then ask for must not be the one that was being read."""
+    async with browsing(tmp_path / "home") as (canvas, browser):
+        library, path, places = canvas.library, tmp_path / "a.jsonl", Library.places
+        append(path, claude_turns(1))
+
+        def slow(self: Library) -> Any:
+            yield from list(places(self))
+            if path.exists() and not library.known():
+                library.open_path(path)
+                canvas.describer.forget("")
+
+        monkeypatch.setattr(Library, "places", slow)
+        assert (await browser.get("/api/sessions"))["sessions"] == []
+        assert [one["source"] for one in (await browser.get("/api/sessions"))["sessions"]] == ["file"]
+
+
+async def test_an_unreadable_history_is_reported_at_the_start(project: Path, tmp_path: Path) -> None:
+    """A file that the program's format refuses is named in the list of sources, also if it was there before."""
+    project.mkdir(parents=True)
+    (project / f"{SESSION}.jsonl").write_bytes(b"\x1f\x8b\x08 damaged gzip")
+    async with browsing(tmp_path / "home", watch=["claude-code"]) as (_, browser):
+        async with asyncio.timeout(20):
+            async for _event in browser.events("/api/events"):
+                source = (await browser.get("/api/sources"))["sources"][-1]
+                if "error" in source:
+                    break
+        assert source["error"].startswith(f"{SESSION}.jsonl: ")

@@ -254,8 +254,9 @@ class Describer:
         """Returns all sessions, from a recent list."""
         with self._lock:
             if fresh or time.monotonic() - self._looked > _FRESH:
-                self._places = list(self.library.places())
+                # Before reading: a change that is reported meanwhile makes this list outdated at once.
                 self._looked = time.monotonic()
+                self._places = list(self.library.places())
             return self._places
 
     def view(self, place: Place, *, wait: bool = True) -> SessionView:

@@ -92,20 +92,14 @@ class Watcher:
         """Reads a whole history; viewers are notified once a second, not for each file."""
         notified = time.monotonic()
         for path in paths:
-            with contextlib.suppress(Exception):
-                await asyncio.to_thread(self._read, path)
+            await self._try_reading(path)
             if time.monotonic() - notified > 1.0:
                 canvas.sources_changed()
                 notified = time.monotonic()
         canvas.sources_changed()
 
     async def _take(self, canvas: OpenSessions, path: Path) -> None:
-        try:
-            places, gone = await asyncio.to_thread(self._read, path)
-        except Exception as error:  # one file must not stop the watcher
-            self.error = f"{path.name}: {error}"
-            _log.warning("%s could not be read: %s", path, error)
-            return
+        places, gone = await self._try_reading(path)
         for place in gone:
             canvas.describer.forget(place.key)
             await canvas.close_hub(place.key, "deleted")
@@ -116,6 +110,17 @@ class Watcher:
             canvas.session_changed(place)
             if place.spawned_by is not None:
                 await canvas.update_spawned(f"watch~{self.id}~{place.spawned_by.session}")
+
+    async def _try_reading(self, path: Path) -> tuple[list[Place], list[Place]]:
+        """Reads a file; one that cannot be read is reported and does not stop the watcher."""
+        try:
+            return await asyncio.to_thread(self._read, path)
+        except Exception as error:
+            if self._program is None and isinstance(error, InterlinguaError):  # a folder has other files, too
+                return [], []
+            self.error = f"{path.name}: {error}"
+            _log.warning("%s could not be read: %s", path, error)
+            return [], []
 
     def _read(self, path: Path) -> tuple[list[Place], list[Place]]:
         if not path.is_file():
