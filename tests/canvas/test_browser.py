@@ -190,6 +190,23 @@ def test_a_subtree_folds_and_stays_folded(tab: Tab) -> None:
     expect(tab.card("lock2")).to_be_visible()
 
 
+def test_a_key_pressed_before_the_page_is_loaded_is_kept(tab: Tab) -> None:
+    """The first cards look like the page: what is pressed then is done, once, when the page listens."""
+    held: list[Any] = []
+    tab.page.route("**/assets/main-*.js", lambda route: held.append(route))
+    tab.page.goto(f"{tab.base}/s/{KEY}/canvas?at=q", wait_until="commit")
+    expect(tab.page.locator("[data-card]").first).to_be_visible()
+    tab.press("j", "E")
+    while not held:
+        tab.page.wait_for_timeout(10)
+    for one in held:
+        one.continue_()
+    expect(tab.page.get_by_role("dialog", name="Export")).to_be_visible()
+    path = tab.get(f"/api/sessions/{KEY}/tree?path=1000")["rows"]
+    ids = [row["id"] for row in path]
+    tab.until("id => location.search.includes(`at=${id}`)", ids[ids.index("q") + 1])
+
+
 def test_the_first_cards_are_folded_as_they_were(tab: Tab) -> None:
     """The stored folds come with the first rows: nothing is shown unfolded first."""
     page = tab.go(f"/s/{KEY}/canvas?at=a2")

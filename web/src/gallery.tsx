@@ -3,6 +3,7 @@
 import { lazy, Suspense, useCallback, useEffect, useMemo, useRef, useState } from "react";
 
 import { get, post, upload } from "./http";
+import { sendKeptKeys } from "./early-keys";
 import { bytes, clock, cost, day, plural, spent } from "./format";
 import { Icon, Mark } from "./icons";
 import { follow, nextLink } from "./links";
@@ -106,6 +107,7 @@ export function Gallery({ me }: { me: Me }) {
       else nextLink(event, searching ? "a.hit" : "a.row, a.lv, [data-restore] > .btn:first-child");
     };
     window.addEventListener("keydown", key);
+    sendKeptKeys();
     return () => window.removeEventListener("keydown", key);
   }, [searching]);
 

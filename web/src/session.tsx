@@ -6,6 +6,7 @@ import { post } from "./http";
 import { CanvasView } from "./canvas";
 import { Composer } from "./continue";
 import { Doctor, useDoctor } from "./doctor";
+import { sendKeptKeys } from "./early-keys";
 import { clock, cost, duration, plural, spent, tokens } from "./format";
 import { Icon, Mark } from "./icons";
 import { KeySheet } from "./keys";
@@ -227,9 +228,10 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
     event.preventDefault();
     action.run();
   };
-  useEffect(() => {
+  useLayoutEffect(() => {
     const key = (event: KeyboardEvent) => latest.current?.(event);
     window.addEventListener("keydown", key);
+    sendKeptKeys();
     return () => window.removeEventListener("keydown", key);
   }, []);
 

@@ -6,6 +6,7 @@ import "./tokens.css";
 import "./ui.css";
 import "./app.css";
 
+import { keepKeys } from "./early-keys";
 import { drawFirst } from "./first";
 import { enter } from "./http";
 import { currentRoute } from "./route";
@@ -40,4 +41,5 @@ function painted(): Promise<void> {
 }
 
 applyTheme();
+keepKeys();
 void start();
