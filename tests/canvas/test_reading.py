@@ -1,5 +1,6 @@
 """What the page reads: sessions of every dialect, rows, contents, media, figures, and the lossless views."""
 
+import asyncio
 import base64
 import hashlib
 import json
@@ -12,6 +13,7 @@ import pytest
 
 import interlingua as il
 from canvas.driving import browsing
+from interlingua.canvas import reading_routes, server
 from interlingua.sessions import Session
 from interlingua.sessions.compaction import cut, finished
 from interlingua.sessions.view_files import view_path
@@ -125,6 +127,23 @@ async def test_a_canvas_brings_its_first_rows(tmp_path: Path) -> None:
                 assert not block.search(await response.text()), path
         async with stranger.get(f"{canvas.address}/s/{key}") as response:
             assert 200 == response.status and not block.search(await response.text())
+
+
+async def test_a_canvas_is_sent_while_its_session_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The browser loads the page's files meanwhile; the rows follow in the same answer."""
+    key, read, opened = weather(tmp_path), reading_routes.tree_page, asyncio.Event()
+
+    async def slow(*given: Any) -> Any:
+        await opened.wait()
+        return await read(*given)
+
+    monkeypatch.setattr(reading_routes, "tree_page", slow)
+    monkeypatch.setattr(server, "FIRST_ROWS_WAIT", 60)
+    async with browsing(tmp_path) as (canvas, browser), browser.http.get(f"{canvas.address}/s/{key}") as response:
+        begun = await response.content.readany()
+        assert b'src="/assets/' in begun and b"first-rows" not in begun
+        opened.set()
+        assert (await response.content.read()).count(b"first-rows") == 1
 
 
 async def test_the_tree_is_sent_as_small_rows(tmp_path: Path) -> None:

@@ -187,14 +187,24 @@ class Canvas(CanvasState):
         if not index.is_file():
             return web.Response(body=_NO_PAGE, content_type="text/html")
         opened = _CANVAS_PAGE.fullmatch(request.match_info["path"])
-        rows = await self._first_rows(request, opened[1]) if opened else None
-        return _file(index, immutable=False) if rows is None else _with_rows(index, rows)
-
-    async def _first_rows(self, request: web.Request, key: str) -> TreePage | None:
-        """Reads the rows that a canvas shows first, for a visitor who may see them, unless it takes long."""
         visitor = guard.authenticate(request, self.access, self.cookie_name)
-        if visitor is None or visitor.only not in (None, key) or self._is_stopping:
-            return None
+        if opened is None or visitor is None or visitor.only not in (None, opened[1]) or self._is_stopping:
+            return _file(index, immutable=False)
+        return await self._page_with_rows(request, index, opened[1])
+
+    async def _page_with_rows(self, request: web.Request, index: Path, key: str) -> web.StreamResponse:
+        """Sends the page and then the rows that it shows first: its files are loaded while the session is opened."""
+        page, end, rest = index.read_bytes().partition(b"</body>")
+        response = web.StreamResponse(headers={"Content-Type": _TYPES[".html"], "Cache-Control": "no-store"})
+        await response.prepare(request)
+        await response.write(page)
+        rows = await self._first_rows(key)
+        await response.write((b"" if rows is None else _data_block(rows)) + end + rest)
+        await response.write_eof()
+        return response
+
+    async def _first_rows(self, key: str) -> TreePage | None:
+        """Reads the rows that a canvas shows first, unless it takes long."""
         reading = asyncio.ensure_future(reading_routes.tree_page(self, key, reading_routes.TreeQuery(limit=FIRST_ROWS)))
         await asyncio.wait({reading}, timeout=FIRST_ROWS_WAIT)
         if not reading.done():
@@ -241,12 +251,9 @@ def _ignore(reading: "asyncio.Future[TreePage]") -> bool:
     return reading.cancelled() or reading.exception() is not None
 
 
-def _with_rows(index: Path, rows: TreePage) -> web.Response:
-    """Embeds rows in the page, as a block of data that no browser executes (web/src/store.ts reads it)."""
-    data = encode(rows).replace(b"<", b"\\u003c")
-    block = b'<script type="application/json" id="first-rows">%b</script>' % data
-    page = index.read_bytes().replace(b"</body>", block + b"</body>", 1)
-    return web.Response(body=page, headers={"Content-Type": _TYPES[".html"], "Cache-Control": "no-store"})
+def _data_block(rows: TreePage) -> bytes:
+    """Returns rows as an element of data that no browser executes (web/src/store.ts reads it)."""
+    return b'<script type="application/json" id="first-rows">%b</script>' % encode(rows).replace(b"<", b"\\u003c")
 
 
 def _file(path: Path, *, immutable: bool) -> web.FileResponse:
