@@ -37,6 +37,7 @@ from typing import Any, NamedTuple
 import interlingua as il
 import participants
 from gateway_servers import HELD
+from interlingua.values.messages import Message
 from participants import HERE
 
 RESULTS = HERE / "results" / "gateway.json"
@@ -140,7 +141,7 @@ async def open_streams(server: "Server", path: str, count: int) -> float:
 
 def large(path: str) -> Any:
     """A request of 201 messages with tools, calls and results, about 95 KB."""
-    messages: list[il.Message] = []
+    messages: list[Message] = []
     for at in range(50):
         call = il.ToolCall(id=f"call_{at}", name="read_file", arguments={"path": f"src/file{at}.py", "limit": 100})
         messages += [

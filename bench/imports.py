@@ -14,7 +14,11 @@ _SAY_MEMORY = "\nprint(next(line for line in open('/proc/self/status') if line.s
 ROWS: tuple[tuple[str, Participant, str], ...] = (
     ("python alone", OURS, "pass"),
     ("interlingua", OURS, OURS.ready),
-    ("interlingua, all dialects", OURS, "import interlingua as il\nfor name in il.DIALECTS: il.dialect(name)"),
+    (
+        "interlingua, all dialects",
+        OURS,
+        "from interlingua.dialects import DIALECTS, dialect\nfor name in DIALECTS: dialect(name)",
+    ),
     *((peer.name, peer, peer.ready) for peer in PEERS),
 )
 

@@ -10,6 +10,7 @@ import interlingua as il
 import limits
 import worker
 from conversation import Assistant, Call, Chat, Image, Result, Text, Thinking, User
+from interlingua.values.messages import Message
 from limits import Decoded
 
 DIALECTS = {
@@ -40,7 +41,7 @@ def canonical(chat: Chat, wire: str) -> il.Request:
     )
 
 
-def _message(message: Any, api: str) -> il.Message:
+def _message(message: Any, api: str) -> Message:
     match message:
         case User():
             return il.UserMessage(content=tuple(map(_block, message.content)))

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import pytest
 
 import interlingua as il
+from interlingua.dialects import DIALECTS
 
 ROOT = Path(il.__file__).parent
 REPOSITORY = Path(__file__).parent.parent
@@ -374,7 +375,7 @@ def test_exceptions_to_standard_terms_exist(name: str) -> None:
 
 def test_no_table_is_keyed_by_wire_names_outside_the_dialects() -> None:
     """What differs between wires is in the `Wire` value; a plugin's wire then works everywhere."""
-    names = set(il.DIALECTS)
+    names = set(DIALECTS)
     wrong = []
     for module in modules():
         for node in ast.walk(tree(module)) if _package(module) != "dialects" else ():

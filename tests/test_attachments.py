@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import interlingua as il
+from interlingua.conversion import audio, document
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -30,7 +31,7 @@ def test_a_picture_is_made_from_whatever_holds_it(tmp_path: Path) -> None:
 def test_an_address_is_passed_on() -> None:
     """Nothing is fetched here."""
     assert il.ImageBlock(url="https://example.com/a.png") == il.image("https://example.com/a.png")
-    assert il.DocumentBlock(url="https://example.com/a.pdf", title="A") == il.document(
+    assert il.DocumentBlock(url="https://example.com/a.pdf", title="A") == document(
         "https://example.com/a.pdf", title="A"
     )
     assert "data:image/png;base64,AAAA" == il.image("data:image/png;base64,AAAA").url
@@ -47,9 +48,9 @@ def test_documents_are_text_where_they_are(tmp_path: Path) -> None:
     """Others are data of their type."""
     place = tmp_path / "notes.md"
     place.write_text("# Notes", "utf-8")
-    assert ("# Notes", "notes.md") == (il.document(place).text, il.document(place).title)
-    assert "application/pdf" == il.document(PDF).mime_type
-    assert "audio/wav" == il.audio(WAV).mime_type
+    assert ("# Notes", "notes.md") == (document(place).text, document(place).title)
+    assert "application/pdf" == document(PDF).mime_type
+    assert "audio/wav" == audio(WAV).mime_type
 
 
 @pytest.mark.parametrize(
@@ -58,8 +59,8 @@ def test_documents_are_text_where_they_are(tmp_path: Path) -> None:
         (il.image, PDF, "not an image"),
         (il.image, b"", "empty"),
         (il.image, b"hello", "not an image"),
-        (il.audio, PNG, "not audio"),
-        (il.document, b"\0\1\2", "not known"),
+        (audio, PNG, "not audio"),
+        (document, b"\0\1\2", "not known"),
         (il.image, 5, "is not a file"),
         (il.image, None, "is not a file"),
         (il.image, "missing.png", "cannot read 'missing.png'"),

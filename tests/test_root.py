@@ -1,6 +1,7 @@
 """The public names of the root: few, each found by `dir`, completion, `help` and type checkers."""
 
 import ast
+import importlib
 import pydoc
 import subprocess
 import sys
@@ -15,7 +16,7 @@ ROOT = Path(il.__file__)
 
 def test_the_root_has_few_names() -> None:
     """Rarer types live in their packages."""
-    assert len(il.__all__) <= 85
+    assert len(il.__all__) <= 75
     assert sorted(set(il.__all__)) == sorted(il.__all__)
 
 
@@ -49,6 +50,16 @@ def test_type_checkers_see_the_names_that_are_loaded_on_first_use() -> None:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_LAZY"
     ]
     assert table | {"sync": None} == seen
+
+
+@pytest.mark.parametrize("name", ["DIALECTS", "Aborted", "Message", "OutputInvalid", "Result", "audio", "document"])
+def test_a_name_that_left_the_root_is_deprecated(name: str) -> None:
+    """Programs that use it still work, and the warning names the place it moved to."""
+    with pytest.warns(DeprecationWarning, match=rf"interlingua\.{name} is deprecated; use .*\.{name}$") as seen:
+        value = getattr(il, name)
+    home = str(seen[0].message).rpartition(" ")[2].rpartition(".")[0]
+    assert value is getattr(importlib.import_module(home), name)
+    assert name not in dir(il)
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 import interlingua as il
-from interlingua.values.messages import CustomMessage, OpaqueBlock
+from interlingua.conversion import document
+from interlingua.values.messages import CustomMessage, Message, OpaqueBlock
 from interlingua.values.showing import losses_html
 
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(1)> ![x](http://t.example/p.png) ```\n\"'&"
 
 
-def every_message() -> list[il.Message]:
+def every_message() -> list[Message]:
     return [
         il.UserMessage([il.TextBlock(text=EVIL), il.ImageBlock(data='"><script>', mime_type="image/png")]),
         il.AssistantMessage(
@@ -135,7 +136,7 @@ def test_reprs_do_not_grow_with_what_is_in_a_value() -> None:
     picture = il.image(b"\x89PNG\r\n\x1a\n" + b"0" * 300_000)
     head = "iVBORw0KGgo" + "wMDA" * 17 + "w"
     assert f"ImageBlock(data='{head}… (400,012 characters)', mime_type='image/png')" == repr(picture)
-    assert 1000 > len(repr(il.UserMessage([picture, il.document(b"text " * 1000, title="a.txt")])))
+    assert 1000 > len(repr(il.UserMessage([picture, document(b"text " * 1000, title="a.txt")])))
     assert 1000 > len("".join(map(str, picture.__rich_repr__())))
     assert "ImageBlock(url='https://x.example/a.png')" == repr(il.ImageBlock(url="https://x.example/a.png"))
     body = {"model": "gpt-5", "messages": [{"role": "user", "content": "hi"}] * 50}

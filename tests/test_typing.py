@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import assert_type
 
 import interlingua as il
+from interlingua.connect.results import Result
 from interlingua.values.events import Done, StreamEvent, TextDelta
 
 
@@ -23,7 +24,7 @@ class Person:
 
 async def asked() -> None:
     typed = await il.complete("m", "hi", output=Person, temperature=0.5, reasoning="high", stop=["x"])
-    assert_type(typed, il.Result[Person])
+    assert_type(typed, Result[Person])
     assert_type(typed.output.name, str)
     assert_type(await il.complete("m", "hi"), il.AssistantMessage)
     assert_type((await il.complete("m", "hi", output=list[int])).output, list[int])

@@ -5,6 +5,7 @@ import asyncio
 from answering import CALLING, CLAUDE, EMBEDDING, GPT, Person, answer_tasks, area, broken
 
 import interlingua as il
+from interlingua import conversion
 from interlingua.tools.policy import ASK
 
 
@@ -59,7 +60,7 @@ def picture():
 
 
 def document():
-    return il.sync.complete(GPT, [il.UserMessage([il.TextBlock(text="Sum it up."), il.document("a.pdf")])]).text
+    return il.sync.complete(GPT, [il.UserMessage([il.TextBlock(text="Sum it up."), conversion.document("a.pdf")])]).text
 
 
 def tool():

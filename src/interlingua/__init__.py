@@ -1,21 +1,22 @@
 """One conversation format for LLMs, and lossless codecs between it and every wire and transcript format.
 
-Convert    detect decode read encode convert check adapt; dialect wire DIALECTS; dump load fold
+Convert    detect decode read encode convert check adapt; dialect wire; dump load fold
 Call       complete stream embed Client Stream Retry Abort; sync has the same for programs without an event loop
 Work       Agent Limits Session; tool Tool ToolContext ToolResult ToolRegistry; load_plugins create_toolkit
-Messages   UserMessage AssistantMessage ToolResultMessage SystemMessage CustomMessage; Message
-Blocks     TextBlock ThinkingBlock ImageBlock AudioBlock DocumentBlock ToolCall OpaqueBlock; image audio document
+Messages   UserMessage AssistantMessage ToolResultMessage SystemMessage CustomMessage
+Blocks     TextBlock ThinkingBlock ImageBlock AudioBlock DocumentBlock ToolCall OpaqueBlock; image
 Requests   Request Context Options CallOptions Reasoning ModelDescriptor ToolSpec Conversation Entry Usage Cost
-Results    Result Encoded Loss Detection Finding; events has the events of streams and agents
-Errors     InterlinguaError and its tree: FormatError DialectError Unsupported BadWire TransportError TimedOut Aborted
+Results    Encoded Loss Detection Finding; events has the events of streams and agents
+Errors     InterlinguaError and its tree: FormatError DialectError Unsupported BadWire TransportError TimedOut
            ProviderError AuthFailed RateLimited Overloaded ContextTooLong ContentFiltered BadRequest
-           OutputInvalid ToolInputError ToolAuthorizationError
+           ToolInputError ToolAuthorizationError
 
 Rarer types are in their packages, such as `interlingua.values.request`; the names of the clawtools documents are in
 `interlingua.clawtools`.
 """
 
 import importlib
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from . import events
@@ -23,7 +24,6 @@ from ._version import __version__ as __version__
 from .values.abort import Abort
 from .values.canonical import dump, load
 from .values.errors import (
-    Aborted,
     AuthFailed,
     BadRequest,
     BadWire,
@@ -32,7 +32,6 @@ from .values.errors import (
     DialectError,
     FormatError,
     InterlinguaError,
-    OutputInvalid,
     Overloaded,
     ProviderError,
     RateLimited,
@@ -51,7 +50,6 @@ from .values.messages import (
     CustomMessage,
     DocumentBlock,
     ImageBlock,
-    Message,
     OpaqueBlock,
     SystemMessage,
     TextBlock,
@@ -79,16 +77,15 @@ if TYPE_CHECKING:
     from .agent.loop import Limits
     from .connect.client import Client, complete, stream
     from .connect.embeddings import embed
-    from .connect.results import Result
     from .connect.retry import Retry
     from .connect.stream import Stream
     from .conversion.adapting.adapter import adapt
-    from .conversion.attachments import audio, document, image
+    from .conversion.attachments import image
     from .conversion.checks import Finding, check
     from .conversion.converting import convert, decode, encode
     from .conversion.detection import Detection, detect
     from .conversion.sources import read
-    from .dialects.registry import DIALECTS, dialect, wire
+    from .dialects.registry import dialect, wire
     from .plugins.loading import load_plugins
     from .plugins.toolkit import create_toolkit
     from .sessions.session import Session
@@ -98,13 +95,11 @@ if TYPE_CHECKING:
 
 # Loaded on first use, so that importing the package imports no HTTP client, and a short command no dialects.
 _LAZY = {
-    "DIALECTS": "dialects.registry",
     "Agent": "agent.agent",
     "Client": "connect.client",
     "Detection": "conversion.detection",
     "Finding": "conversion.checks",
     "Limits": "agent.loop",
-    "Result": "connect.results",
     "Retry": "connect.retry",
     "Session": "sessions.session",
     "Stream": "connect.stream",
@@ -113,7 +108,6 @@ _LAZY = {
     "ToolRegistry": "tools.registry",
     "ToolResult": "tools.tool",
     "adapt": "conversion.adapting.adapter",
-    "audio": "conversion.attachments",
     "check": "conversion.checks",
     "complete": "connect.client",
     "convert": "conversion.converting",
@@ -121,7 +115,6 @@ _LAZY = {
     "decode": "conversion.converting",
     "detect": "conversion.detection",
     "dialect": "dialects.registry",
-    "document": "conversion.attachments",
     "embed": "connect.embeddings",
     "encode": "conversion.converting",
     "image": "conversion.attachments",
@@ -130,6 +123,16 @@ _LAZY = {
     "stream": "connect.client",
     "tool": "tools.decorator",
     "wire": "dialects.registry",
+}
+# Names that left the root for their packages; the old spelling still works, with a DeprecationWarning.
+_MOVED = {
+    "DIALECTS": "dialects",
+    "Aborted": "values.errors",
+    "Message": "values.messages",
+    "OutputInvalid": "values.errors",
+    "Result": "connect.results",
+    "audio": "conversion",
+    "document": "conversion",
 }
 
 
@@ -140,6 +143,10 @@ if not TYPE_CHECKING:  # for type checkers every name exists
             value = importlib.import_module(".sync", __name__)
         elif name in _LAZY:
             value = getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
+        elif name in _MOVED:
+            home = f"{__name__}.{_MOVED[name]}"
+            warnings.warn(f"interlingua.{name} is deprecated; use {home}.{name}", DeprecationWarning, stacklevel=2)
+            return getattr(importlib.import_module(home), name)
         else:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         globals()[name] = value
@@ -152,9 +159,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "DIALECTS",
     "Abort",
-    "Aborted",
     "Agent",
     "AssistantMessage",
     "AudioBlock",
@@ -180,17 +185,14 @@ __all__ = [
     "InterlinguaError",
     "Limits",
     "Loss",
-    "Message",
     "ModelDescriptor",
     "OpaqueBlock",
     "Options",
-    "OutputInvalid",
     "Overloaded",
     "ProviderError",
     "RateLimited",
     "Reasoning",
     "Request",
-    "Result",
     "Retry",
     "Session",
     "Stream",
@@ -212,7 +214,6 @@ __all__ = [
     "Usage",
     "UserMessage",
     "adapt",
-    "audio",
     "check",
     "complete",
     "convert",
@@ -220,7 +221,6 @@ __all__ = [
     "decode",
     "detect",
     "dialect",
-    "document",
     "dump",
     "embed",
     "encode",

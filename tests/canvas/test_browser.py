@@ -14,7 +14,7 @@ import interlingua as il
 from canvas.histories import SESSION, append, claude_sub_agent, claude_task
 from canvas.sample import courier
 from canvas.tabs import Tab, Threaded, expect, needs_chromium
-from interlingua.dialects import FORMATS, WIRES
+from interlingua.dialects import DIALECTS, FORMATS, WIRES
 from interlingua.sessions import Session
 from interlingua.values.messages import AgentMessage
 
@@ -67,7 +67,7 @@ def _history(name: str) -> Path | None:
 def test_a_session_of_every_dialect_opens(chromium: Any, tmp_path: Path) -> None:
     """Every format shows its conversation, on the canvas and as a transcript, without an error."""
     with Threaded(tmp_path / "home") as server, Tab(chromium, server) as tab:
-        for name in il.DIALECTS:
+        for name in DIALECTS:
             history = _history(name)
             data = il.encode(CONVERSATION, name).bytes() if history is None else history.read_bytes()
             opened, _ = server.canvas.library.open_data(data, name, name)

@@ -13,6 +13,7 @@ from interlingua.connect.client import Client
 from interlingua.connect.retry import Retry
 from interlingua.connect.stream import Timeouts
 from interlingua.testing import Pace, RateLimit, Server, SlowHeaders, Split, Stall, Status
+from interlingua.values.errors import Aborted
 from interlingua.values.events import Error, Start, TextDelta
 from laws.grammar import faults
 
@@ -29,7 +30,7 @@ async def _aborted(stream: Any) -> il.AssistantMessage:
     assert [] == faults(events)
     assert isinstance(events[-1], Error)
     assert "aborted" == events[-1].reason
-    assert isinstance(stream.failure, il.Aborted)
+    assert isinstance(stream.failure, Aborted)
     return await stream.result()
 
 

@@ -19,6 +19,7 @@ from interlingua.connect.registry import ConnectorRegistry
 from interlingua.connect.retry import overflowed
 from interlingua.dialects.files import clawtools
 from interlingua.testing import Answer, Empty, Server, Stall, Status, Wait
+from interlingua.values.errors import Aborted
 from interlingua.values.events import (
     Done,
     Error,
@@ -527,7 +528,7 @@ async def test_claw_20_abort(server: Server) -> None:
     signal = il.Abort()
     signal.abort("my reason")
     assert ["start", "error"] == types(await claw(server, signal=signal))
-    with pytest.raises(il.Aborted) as raised:
+    with pytest.raises(Aborted) as raised:
         await Client().complete("groq/m", "Hi", **options(server, "openai-completions", signal=signal))
     assert "abort" in type(raised.value).__name__.lower()
     assert "my reason" == raised.value.reason
@@ -535,7 +536,7 @@ async def test_claw_20_abort(server: Server) -> None:
     server.say("Once", fault=Stall(after_events=0))
     asyncio.get_running_loop().call_later(0.1, hanging.abort)
     async with asyncio.timeout(10):
-        with pytest.raises(il.Aborted):
+        with pytest.raises(Aborted):
             await Client().complete("groq/m", "Hi", **options(server, "openai-completions", signal=hanging))
     server.clear()
     unfired = await claw(server, signal=il.Abort())

@@ -15,8 +15,9 @@ import pytest
 from msgspec import Meta, Struct
 
 import interlingua as il
-from interlingua.connect.results import OutputType
+from interlingua.connect.results import OutputType, Result
 from interlingua.testing import Server
+from interlingua.values.errors import OutputInvalid
 
 WIRES = [
     "openai-completions",
@@ -338,7 +339,7 @@ async def test_an_answer_that_never_fits_is_an_error_with_the_last_one() -> None
     async with Server(strict=True) as server:
         for text in ("no", "never", '{"name": 1}'):
             server.say(text)
-        with pytest.raises(il.OutputInvalid, match="schema") as caught:
+        with pytest.raises(OutputInvalid, match="schema") as caught:
             await il.complete(asking(server), "who?", output=Person, api_key="k")
         assert caught.value.partial is not None
         assert '{"name": 1}' == caught.value.partial.text
@@ -376,7 +377,7 @@ async def test_an_agent_gives_the_same_result() -> None:
         server.say("hm")
         server.say(GOOD)
         result = await il.Agent[Person](asking(server), output=Person, api_key="k").prompt("who?")
-        assert isinstance(result, il.Result)
+        assert isinstance(result, Result)
         assert Person("Ada", 36) == result.output
         assert result.usage is not None
         assert 2 == result.spent.turns
@@ -390,8 +391,8 @@ async def test_a_run_without_a_fitting_output_can_raise() -> None:
         agent = il.Agent[Person](asking(server), output=Person, api_key="k")
         result = await agent.prompt("who?")
         assert "error" == result.reason
-        assert isinstance(result.failure, il.OutputInvalid)
-        with pytest.raises(il.OutputInvalid):
+        assert isinstance(result.failure, OutputInvalid)
+        with pytest.raises(OutputInvalid):
             await agent.prompt("who?", raise_on_error=True)
 
 

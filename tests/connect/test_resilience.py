@@ -33,6 +33,7 @@ from interlingua.testing import (
     Stall,
     Status,
 )
+from interlingua.values.errors import Aborted
 from interlingua.values.events import Done, Error, Start, TextDelta, TextEnd, TextStart
 from laws.grammar import faults
 
@@ -65,7 +66,7 @@ LASTING = [
     il.RateLimited("spent", status=429, code="insufficient_quota"),
     il.ProviderError("odd", status=302),
     il.ProviderError("inside the stream, for a reason nobody told"),
-    il.Aborted("enough"),
+    Aborted("enough"),
     il.InterlinguaError("mine"),
     il.FormatError("mine"),
     il.Unsupported("x", "mine"),
@@ -92,7 +93,7 @@ def test_only_failures_of_the_moment_are_tried_again(failure: il.InterlinguaErro
         (il.BadRequest("what?", status=502), False),
         (il.BadRequest("what?", status=400), False),
         (il.ContentFiltered("no"), False),
-        (il.Aborted("enough"), False),
+        (Aborted("enough"), False),
         (il.FormatError("mine"), False),
     ],
     ids=str,
@@ -596,7 +597,7 @@ def test_a_success_in_between_starts_the_count_anew() -> None:
         il.RateLimited("later", status=429),
         il.ContextTooLong("long", status=400),
         il.ContentFiltered("no", status=400),
-        il.Aborted("enough"),
+        Aborted("enough"),
         il.InterlinguaError("mine"),
     ],
     ids=lambda failure: type(failure).__name__,

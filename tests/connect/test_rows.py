@@ -13,6 +13,7 @@ from interlingua.connect import models as catalogue
 from interlingua.connect.client import Client, builtin_connectors
 from interlingua.connect.providers import ROWS, Provider, Setting
 from interlingua.testing import Server, Stall
+from interlingua.values.errors import Aborted
 from interlingua.values.events import Error, TextDelta, ThinkingDelta, ThinkingEnd, ToolCallEnd, ToolCallStart
 from interlingua.values.messages import text_of
 from laws.grammar import faults
@@ -288,7 +289,7 @@ async def test_abort_keeps_what_had_come(server: Server, place: Place) -> None:
     received = text_of(message.content)
     assert [] == faults(events)
     assert ("aborted", "aborted") == (message.stop_reason, getattr(events[-1], "reason", None))
-    assert isinstance(stream.failure, il.Aborted) and "enough" == stream.failure.reason
+    assert isinstance(stream.failure, Aborted) and "enough" == stream.failure.reason
     assert received and text.startswith(received) and received != text
     assert stream.failure.partial == message
     await server.disconnected()

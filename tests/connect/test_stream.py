@@ -16,6 +16,7 @@ from interlingua.connect.providers import PROVIDERS
 from interlingua.connect.stream import Alarms, Stream, Timeouts, Watch
 from interlingua.dialects import WIRES
 from interlingua.testing import Pace, Server, SlowHeaders, Stall
+from interlingua.values.errors import Aborted
 from interlingua.values.events import Done, Error, Start, TextDelta, TextEnd, TextStart, ThinkingStart, ToolCallStart
 from interlingua.values.folding import unfold
 from interlingua.values.request import StreamOptions
@@ -123,7 +124,7 @@ async def test_case_91_leaving_a_stream_closes_it(server: Server, leave: Any) ->
     await server.disconnected(timeout=60)
     message = await stream.result()
     assert ("aborted", "Once") == (message.stop_reason, message.text[:4])
-    assert isinstance(stream.failure, il.Aborted)
+    assert isinstance(stream.failure, Aborted)
     assert message is stream.failure.partial
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from ..values.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from .attachments import audio, document, image
     from .converting import convert, decode, encode, split, stands_alone
     from .detection import SELF, Detection, detect, is_stream, value_of
 
@@ -12,10 +13,13 @@ if TYPE_CHECKING:
 _LAZY = {
     "SELF": "detection",
     "Detection": "detection",
+    "audio": "attachments",
     "convert": "converting",
     "decode": "converting",
     "detect": "detection",
+    "document": "attachments",
     "encode": "converting",
+    "image": "attachments",
     "is_stream": "detection",
     "split": "converting",
     "stands_alone": "converting",
@@ -29,10 +33,13 @@ if not TYPE_CHECKING:  # for type checkers every name exists
 __all__ = [
     "SELF",
     "Detection",
+    "audio",
     "convert",
     "decode",
     "detect",
+    "document",
     "encode",
+    "image",
     "is_stream",
     "split",
     "stands_alone",

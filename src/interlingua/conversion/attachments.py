@@ -67,7 +67,7 @@ def document(source: Source, *, mime_type: str | None = None, title: str | None 
     return DocumentBlock(data=base64.b64encode(data).decode(), mime_type=kind, title=title)
 
 
-_OTHERS = "use il.image, il.audio or il.document for what it is, or give mime_type=…"
+_OTHERS = "use image(), audio() or document() for its type, or pass mime_type=…"
 
 
 def images_of(given: Any, path: str = "images") -> tuple[ImageBlock, ...]:
