@@ -30,6 +30,15 @@ def test_the_examples_of_a_page_run_in_order(page: Path) -> None:
             exec(compile(code, f"{page.name}#{at}", "exec"), names)
 
 
+@pytest.mark.parametrize("program", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
+def test_an_example_program_runs(program: Path) -> None:
+    """Offline, without warnings, and every round trip that it shows is exact."""
+    command = [sys.executable, "-W", "error", program]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert ("", 0) == (done.stderr, done.returncode)
+    assert "exact" in done.stdout and "CHANGED" not in done.stdout and "NOT" not in done.stdout
+
+
 BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
