@@ -13,7 +13,7 @@ from interlingua.chat.chat import Chat, Settings
 from interlingua.chat.commands import COMMANDS
 from interlingua.chat.display import Display
 from interlingua.chat.opening import open_session
-from interlingua.chat.plain import plainly
+from interlingua.chat.plain import plain_text
 from interlingua.chat.themes import DARK
 from interlingua.tools.policy import ASK
 from interlingua.values.events import AgentEvent
@@ -42,7 +42,7 @@ class Remembering:
         await self.show(*self.display.handle(event))
 
     async def show(self, *parts: RenderableType) -> None:
-        self.text += plainly(parts)
+        self.text += plain_text(parts)
 
     aside = show
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from interlingua.chat.approval import Answer, Permissions, answer_of, preview, shown, standing_rule
-from interlingua.chat.plain import plainly
+from interlingua.chat.plain import plain_text
 from interlingua.tools.fs import local_bridge
 from interlingua.tools.policy import ASK, ApprovalRequest, Decision
 
@@ -85,5 +85,5 @@ def test_a_command_is_shown_in_full_with_what_changes_its_meaning() -> None:
     """No line and no variable of it is hidden."""
     params = {"command": "first\nsecond", "env": {"PATH": "/tmp"}}
     request = ApprovalRequest(tool_call_id="c", tool_name="exec", params=params, reason="because")
-    text = plainly([shown(request, None, Decision(action="ask", reason="because"))])
+    text = plain_text([shown(request, None, Decision(action="ask", reason="because"))])
     assert ["● exec first second", "  first", "  second", '  {"env":{"PATH":"/tmp"}}'] == text.splitlines()

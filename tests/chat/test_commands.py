@@ -21,7 +21,7 @@ from connect.asking import PNG
 from interlingua.chat import tree
 from interlingua.chat.command import attach, images_mentioned, nearest, parse
 from interlingua.chat.commands import COMMANDS, tree_lines
-from interlingua.chat.opening import recalled
+from interlingua.chat.opening import last_exchange
 from interlingua.chat.screen import ChatCompleter, drawn, notification
 from interlingua.values.messages import AgentMessage, CustomMessage, UserMessage, text_of
 
@@ -568,7 +568,7 @@ def test_the_last_exchange_is_a_question_and_its_own_answer() -> None:
         il.UserMessage(content="a reminder", origin="program"),
     ]
     console = Console(width=80, record=True, file=io.StringIO())
-    for part in recalled(texts):
+    for part in last_exchange(texts):
         console.print(part)
     shown = console.export_text()
     assert "second" in shown and "first" not in shown and "reminder" not in shown

@@ -6,7 +6,7 @@ import pytest
 
 import interlingua as il
 from interlingua.chat.display import Display
-from interlingua.chat.plain import plainly
+from interlingua.chat.plain import plain_text
 from interlingua.values.events import (
     AgentEnd,
     AgentEvent,
@@ -46,11 +46,11 @@ def display(clock: Clock) -> Display:
 
 
 def shown_after(display: Display, *events: AgentEvent) -> str:
-    return plainly([part for event in events for part in display.handle(event)])
+    return plain_text([part for event in events for part in display.handle(event)])
 
 
 def live(display: Display) -> str:
-    return plainly(display.live())
+    return plain_text(display.live())
 
 
 def streamed(*events: Any) -> list[AgentEvent]:

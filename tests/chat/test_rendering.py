@@ -9,7 +9,7 @@ from rich.console import RenderableType
 import interlingua as il
 from interlingua.chat import rendering
 from interlingua.chat.opening import Spending, by_model
-from interlingua.chat.plain import plainly
+from interlingua.chat.plain import plain_text
 from interlingua.chat.screen import drawn
 from interlingua.values.errors import AuthFailed, ContextTooLong, InterlinguaError, RateLimited
 from interlingua.values.losses import Loss
@@ -19,7 +19,7 @@ EVIL = "\x1b]0;title\x07\x1b[2J\x1b[31mred\x1b[0m\x9b1A\x08\x00\rover\u202erever
 
 
 def lines(*parts: RenderableType) -> list[str]:
-    return plainly(parts).splitlines()
+    return plain_text(parts).splitlines()
 
 
 def controls(text: str) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from interlingua.mcp import StdioServer
 from interlingua.plugins.checking import check_plugin
-from interlingua.tools.sandbox import sandbox_status, secluded
+from interlingua.tools.sandbox import isolated_command, sandbox_status
 
 pytestmark = pytest.mark.skipif(not sandbox_status().available, reason=f"NOT TESTED: {sandbox_status().reason}")
 SECRET = "the-word-nobody-may-see"
@@ -46,7 +46,7 @@ ATTEMPTS = [
 def test_a_secluded_program_sees_no_keys(home: Path, attempt: str) -> None:
     """Not by the path, another path, /proc or by undoing what hides them."""
     line = attempt.format(home=home, pid=os.getpid())
-    argv = secluded(["/bin/sh", "-c", f"cd {home} 2>/dev/null; {line}; true"])
+    argv = isolated_command(["/bin/sh", "-c", f"cd {home} 2>/dev/null; {line}; true"])
     done = subprocess.run(argv, capture_output=True, check=False, env={"PATH": os.environ["PATH"]}, timeout=60)
     assert 0 == done.returncode, done.stderr
     assert SECRET.encode() not in done.stdout

@@ -254,7 +254,7 @@ class Loop:
         if self._signal.aborted or failure is None:
             return False
         if isinstance(failure, ContextTooLong):
-            return await self._room()
+            return await self._make_room()
         # Failures before the first event were retried by the client.
         if not answer.content or failures >= retry.attempts or not retry.again(failure):
             return False
@@ -262,7 +262,7 @@ class Loop:
             await asyncio.wait_for(self._signal.wait(), retry.wait(failure, failures))
         return not self._signal.aborted
 
-    async def _room(self) -> bool:
+    async def _make_room(self) -> bool:
         """Compacts the history to make room for a response, once until one succeeds."""
         if self._setup.make_room is None or self._room_made:
             return False

@@ -138,7 +138,7 @@ class EditorSession:
     async def replay(self) -> None:
         """Sends the conversation so far to the editor."""
         for message in [entry.message for entry in self.session.path()]:
-            for update in _past(message):
+            for update in _replayed(message):
                 await self.update(update)
 
     async def update(self, update: Any) -> None:
@@ -419,7 +419,7 @@ def _shown(content: Any) -> list[Any]:
     return [helpers.tool_content(block) for block in blocks]
 
 
-def _past(message: AgentMessage) -> list[Any]:
+def _replayed(message: AgentMessage) -> list[Any]:
     """Converts a message of the session to updates for an editor that loads it."""
     if isinstance(message, UserMessage):
         return [helpers.update_user_message_text(text_of(message.content))]

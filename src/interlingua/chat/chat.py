@@ -559,7 +559,7 @@ class Chat:
         for problem in (*self.settings.problems, *self.session.problems[:5]):
             await self.screen.aside(error_text(str(problem)))
         self.spent = await asyncio.to_thread(opening.spent_in, self.session)
-        await self.screen.aside(*opening.recalled([entry.message for entry in self.session.path(last=100)]))
+        await self.screen.aside(*opening.last_exchange([entry.message for entry in self.session.path(last=100)]))
 
     async def _offer_to_continue(self) -> None:
         calls = self.session.unfinished_calls()

@@ -55,7 +55,7 @@ def open_session(name: str | None, *, resume: bool, system: str | None) -> Sessi
     return Session.open(named(name), agent=AGENT, create=False)
 
 
-def recalled(messages: Sequence[AgentMessage]) -> list[RenderableType]:
+def last_exchange(messages: Sequence[AgentMessage]) -> list[RenderableType]:
     """Returns the last exchange, for orientation: the user's last message, and the answer."""
     users = [at for at, m in enumerate(messages) if isinstance(m, UserMessage) and m.origin != "program"]
     if not users:

@@ -194,7 +194,7 @@ class PlainScreen:
         self._err.flush()
 
     def _write(self, file: TextIO, parts: "tuple[RenderableType, ...]") -> None:
-        file.write(plainly(parts, _width(file)))
+        file.write(plain_text(parts, _width(file)))
         file.flush()
 
 
@@ -206,7 +206,7 @@ def _width(file: TextIO) -> int:
         return _WIDTH
 
 
-def plainly(parts: "tuple[RenderableType, ...] | list[RenderableType]", width: int = _WIDTH) -> str:
+def plain_text(parts: "tuple[RenderableType, ...] | list[RenderableType]", width: int = _WIDTH) -> str:
     """Parts as text without escape sequences and trailing spaces."""
     out = io.StringIO()
     console = safe_console(file=out, force_terminal=False, color_system=None, width=width)

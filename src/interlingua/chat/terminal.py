@@ -180,7 +180,7 @@ class _Cleaned:
             if segment.control:
                 yield segment
             else:
-                yield Segment(printable(segment.text), _recoloured(_unlinked(segment.style), self._colours))
+                yield Segment(printable(segment.text), _themed(_unlinked(segment.style), self._colours))
 
 
 def _unpadded(segments: "Iterable[Segment]") -> "Iterator[Segment]":
@@ -197,7 +197,7 @@ def _unpadded(segments: "Iterable[Segment]") -> "Iterator[Segment]":
         yield Segment.line()
 
 
-def _recoloured(style: "Style | None", colours: Mapping[str, str]) -> "Style | None":
+def _themed(style: "Style | None", colours: Mapping[str, str]) -> "Style | None":
     """The style in the colours of the theme, by their names."""
     if style is None or style.color is None or style.color.name not in colours:
         return style

@@ -51,7 +51,7 @@ def rows(entries: Sequence[Entry], head: str | None, path: Iterable[str], labels
             on_path=entry.id in on_path,
             is_head=entry.id == standing,
         )
-        for depth, entry in _drawn(entries)
+        for depth, entry in _tree_rows(entries)
     ]
 
 
@@ -59,7 +59,7 @@ def _role(message: AgentMessage) -> str:
     return message.role if isinstance(message, CustomMessage) else _ROLES.get(type(message), "system")
 
 
-def _drawn(entries: Sequence[Entry]) -> Iterator[tuple[int, Entry]]:
+def _tree_rows(entries: Sequence[Entry]) -> Iterator[tuple[int, Entry]]:
     """Yields each entry once; an entry whose parent is missing, or itself, is a root."""
     children = _children(entries)
     known = {entry.id for entry in entries}

@@ -136,7 +136,7 @@ def login(
         else:
             logging_in = login_with_device(client, show=_show_device)
         credential = asyncio.run(logging_in)
-    place = asyncio.run(_alone(store, provider, lambda: store.put(provider, credential)))
+    place = asyncio.run(_exclusively(store, provider, lambda: store.put(provider, credential)))
     click.echo(f"{provider}: stored in {store.path if place == 'file' else 'the system keyring'}")
     _report_counts(provider, store)
 
@@ -173,7 +173,7 @@ def _typed(what: str) -> str:
     return output.typed_in(line=True)
 
 
-async def _alone(store: CredentialStore, provider: str, change: Callable[[], Any]) -> Any:
+async def _exclusively(store: CredentialStore, provider: str, change: Callable[[], Any]) -> Any:
     """Runs `change` while no renewal is running, which would overwrite it."""
     async with store.renewing(provider):
         return change()
@@ -227,7 +227,7 @@ def logout(provider: str) -> None:
     """Remove the stored credential of a provider."""
     provider = _known(provider)
     store = CredentialStore()
-    removed = asyncio.run(_alone(store, provider, lambda: store.remove(provider)))
+    removed = asyncio.run(_exclusively(store, provider, lambda: store.remove(provider)))
     click.echo(f"{provider}: {'removed' if removed else 'nothing was stored'}")
     _report_counts(provider, store)
 

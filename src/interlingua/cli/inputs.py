@@ -35,7 +35,7 @@ def piped_bytes(*, wait: bool) -> bytes | None:
         return None
     if os.isatty(source) and not wait:
         return None
-    if not wait and (stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind)) and not _arrives(source):
+    if not wait and (stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind)) and not _has_input(source):
         print(f"interlingua: {_UNREAD}", file=sys.stderr)
         return None
     return sys.stdin.buffer.read()
@@ -47,7 +47,7 @@ def piped_text(*, wait: bool) -> str | None:
     return None if data is None else _decoded(data, "standard input")
 
 
-def _arrives(source: int) -> bool:
+def _has_input(source: int) -> bool:
     """Whether input or its end arrives: False for a pipe that only our ancestors, or no visible process, could fill."""
     poll = select.poll()
     poll.register(source, select.POLLIN)

@@ -194,7 +194,7 @@ def _print_tree(nodes: Sequence[Node], head: str | None, labels: dict[str, str],
         return
     out = output.console()
     ends = [node.number for node in nodes if node.on_path]
-    for depth, node, row in _drawn(nodes, rows):
+    for depth, node, row in _tree_rows(nodes, rows):
         mark = "●" if ends[-1:] == [node.number] else "│" if node.on_path else "·"
         label = f"  [{row['label']}]" if row["label"] else ""
         problem = f"  ({node.problem})" if node.problem else ""
@@ -203,7 +203,7 @@ def _print_tree(nodes: Sequence[Node], head: str | None, labels: dict[str, str],
         out.print(Text.assemble((line, "" if node.on_path else "dim"), (problem, "red")))
 
 
-def _drawn(nodes: Sequence[Node], rows: list[dict[str, Any]]) -> Iterator[tuple[int, Node, dict[str, Any]]]:
+def _tree_rows(nodes: Sequence[Node], rows: list[dict[str, Any]]) -> Iterator[tuple[int, Node, dict[str, Any]]]:
     """Nodes with their depth, which increases at branches, not with every message."""
     children: dict[int, list[int]] = {}
     for at, node in enumerate(nodes):

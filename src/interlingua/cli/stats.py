@@ -48,14 +48,14 @@ def command(inputs: tuple[str, ...], origin: str | None, tokenizer: str | None, 
                         sizes.append(tokens(conversation, count))
                 except InterlinguaError as error:
                     problems.append(sources.Problem(document.name, str(error)))
-    spread = {} if tokenizer is None else {"tokenizer": {"name": tokenizer, **_spread(sizes)}}
+    spread = {} if tokenizer is None else {"tokenizer": {"name": tokenizer, **_distribution(sizes)}}
     has_counted = totals.conversations > 0 or not problems
     if as_json and has_counted:
         output.print_json({**totals.plain(), **spread})
     elif has_counted:
         _show(totals)
         if tokenizer is not None:
-            _show_spread(tokenizer, _spread(sizes))
+            _show_spread(tokenizer, _distribution(sizes))
     output.report_problems(problems)
     if problems:
         sys.exit(1)
@@ -104,7 +104,7 @@ def _show(totals: Totals) -> None:
         out.print(f"tools: {', '.join(tools)}")
 
 
-def _spread(sizes: "array[int]") -> dict[str, int]:
+def _distribution(sizes: "array[int]") -> dict[str, int]:
     """Total tokens, and their distribution over the conversations."""
     ordered = sorted(sizes) or [0]
     at = {"min": 0, "median": len(ordered) // 2, "p95": len(ordered) * 95 // 100, "max": len(ordered) - 1}

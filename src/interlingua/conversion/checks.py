@@ -120,7 +120,7 @@ def check(data: Any, dialect: str | None = None, target: ModelDescriptor | str |
         unread = Finding(error.path, "error", error.message, "write it as the format has it, or name the format")
         return mistakes or (unread,)
     findings = _findings(conversation, target, name, dialect is None)
-    return (*mistakes, *_broken_tree(conversation), *_unmistaken(findings, mistakes))
+    return (*mistakes, *_broken_tree(conversation), *_without_described(findings, mistakes))
 
 
 def check_large(session: LargeSession, unnamed: bool, target: str | None = None) -> tuple[Finding, ...] | None:
@@ -158,7 +158,7 @@ def check_large(session: LargeSession, unnamed: bool, target: str | None = None)
             repairs.add(piece)
     found = tuple(map(_finding, repairs.losses))
     found = _applicable(found, session.about.request(), end, None, session.dialect, unnamed)
-    return (*mistakes, *tree.findings(), *_unmistaken(found, mistakes))
+    return (*mistakes, *tree.findings(), *_without_described(found, mistakes))
 
 
 def _check_large_for(session: LargeSession, unnamed: bool, target: str) -> tuple[Finding, ...] | None:
@@ -183,10 +183,10 @@ def _check_large_for(session: LargeSession, unnamed: bool, target: str) -> tuple
         repairs.add(piece)
     found = tuple(map(_finding, repairs.losses))
     found = _applicable(found, request, _End(), target, session.dialect, unnamed)
-    return (*mistakes, *tree.findings(), *_unmistaken(found, mistakes))
+    return (*mistakes, *tree.findings(), *_without_described(found, mistakes))
 
 
-def _unmistaken(findings: tuple[Finding, ...], mistakes: tuple[Finding, ...]) -> tuple[Finding, ...]:
+def _without_described(findings: tuple[Finding, ...], mistakes: tuple[Finding, ...]) -> tuple[Finding, ...]:
     """Removes findings that mistakes describe in more detail."""
     if not mistakes:
         return findings

@@ -206,7 +206,7 @@ def detect_name(data: Any) -> str | None:
 
 def is_response(wire: Wire, value: Any) -> bool:
     """Whether a value is a complete response of this wire."""
-    known = _every()
+    known = _tests_by_kind()
     tests = known.get(wire.base)
     if tests is None:
         relatives = [other for other in WIRES.values() if other.base == wire.base]
@@ -276,12 +276,12 @@ def _tests(value: Any) -> Iterable[_Test]:
     evaluated once per set of keys and skipped for later rows.
     """
     if isinstance(value, Text):
-        return _every()["text"]
+        return _tests_by_kind()["text"]
     if isinstance(value, list):
-        return _every()["list"]
+        return _tests_by_kind()["list"]
     if type(value) is not dict or len(value) > _MAX_KEYS:
-        return _every()["object"]
-    known = _every()
+        return _tests_by_kind()["object"]
+    known = _tests_by_kind()
     keys = frozenset(value)
     found = known.get(keys)
     if found is None:
@@ -325,7 +325,7 @@ def _looks_inside(test: Callable[[Any], Any], value: dict[str, Any]) -> bool:
 _cached: tuple[Order, dict[Any, tuple[_Test, ...]]] | None = None
 
 
-def _every() -> dict[Any, tuple[_Test, ...]]:
+def _tests_by_kind() -> dict[Any, tuple[_Test, ...]]:
     """The tests for each kind of value, and for each known set of keys; rebuilt when a format is registered."""
     global _cached
     order = ordered()

@@ -64,7 +64,7 @@ class MediaFitter:
         """Returns the block as the target accepts it, or a text in its place; and the changes."""
         changes: list[Change] = []
         block = _typed(_inline(block, changes), changes)
-        refusal = self._unfit(block, message) or self._surplus(block)
+        refusal = self._refusal(block, message) or self._over_limit(block)
         if refusal is None and isinstance(block, ImageBlock) and block.data is not None:
             block, refusal = self._sized(block, changes)
         refusal = refusal or self._overlong(block)
@@ -82,7 +82,7 @@ class MediaFitter:
 
     # --- refusals ---
 
-    def _unfit(self, block: Any, message: Message) -> "_Refusal | None":
+    def _refusal(self, block: Any, message: Message) -> "_Refusal | None":
         """Returns why the target refuses a block of this kind, type or source in such a message."""
         rules = self._rules
         if isinstance(message, AssistantMessage) and not rules.answer_media:
@@ -119,7 +119,7 @@ class MediaFitter:
             return _Refusal(f"the target takes no {label}")
         return None
 
-    def _surplus(self, block: Any) -> "_Refusal | None":
+    def _over_limit(self, block: Any) -> "_Refusal | None":
         """Returns why the request cannot hold one more, after those before it."""
         rules = self._rules
         if isinstance(block, ImageBlock):
@@ -283,7 +283,7 @@ def _typed(block: Any, changes: list[Change]) -> Any:
     label = given.partition(";")[0].strip().lower()
     label = _ALIASES.get(label, label)
     seen = resizing.sniff(block.data) if block.data else None
-    if seen is None or seen == label or _agree(seen, label):
+    if seen is None or seen == label or _label_fits(seen, label):
         if label != given:
             changes.append(Change(".mimeType", "media type", f"written as {label}", "record"))
             block = replace(block, mime_type=label or None)
@@ -297,7 +297,7 @@ def _typed(block: Any, changes: list[Change]) -> Any:
     return wanted(data=block.data, mime_type=seen, cache=block.cache)
 
 
-def _agree(seen: str, label: str) -> bool:
+def _label_fits(seen: str, label: str) -> bool:
     """Whether the label may be more exact: containers hold audio or video, and HEIC is a kind of HEIF."""
     if seen in _CONTAINERS:
         return label.startswith(("audio/", "video/"))

@@ -78,7 +78,7 @@ def _fit(asked: Reasoning, model: Generation, forms: Collection[Form], room: int
 def _off(asked: Reasoning, model: Generation, forms: Collection[Form]) -> Fitted:
     levels = _levels(model, forms)
     if model.can_be_off is False:
-        return _least(asked, model, forms, levels)
+        return _minimum(asked, model, forms, levels)
     if "switch" in forms:
         return _switched_off(asked, model, levels)
     if model.efforts is not None and "none" in model.efforts:
@@ -88,7 +88,7 @@ def _off(asked: Reasoning, model: Generation, forms: Collection[Form]) -> Fitted
     return Fitted(asked) if forms else Fitted(_only_summary(asked), _NO_LEVEL, "dropped")
 
 
-def _least(asked: Reasoning, model: Generation, forms: Collection[Form], levels: tuple[str, ...] | None) -> Fitted:
+def _minimum(asked: Reasoning, model: Generation, forms: Collection[Form], levels: tuple[str, ...] | None) -> Fitted:
     """The minimum for a model whose reasoning cannot be turned off."""
     if levels:
         return Fitted(
@@ -141,7 +141,7 @@ def _on(asked: Reasoning, model: Generation, forms: Collection[Form], room: int 
             effort = _nearest("medium", levels)
     fitted = replace(asked, effort=effort, budget=budget, enabled=_switch(asked, effort, budget))
     if budget is not None and model.budget is not None:
-        return _within(Fitted(fitted, why, severity), model, room)  # type: ignore[arg-type]
+        return _clamped_budget(Fitted(fitted, why, severity), model, room)  # type: ignore[arg-type]
     if effort is None and budget is None and "switch" not in forms and (_is_known(model) or not forms):
         if model.on_by_default:
             return Fitted(_only_summary(asked), f"the model reasons anyway: {why}", severity)  # type: ignore[arg-type]
@@ -152,7 +152,7 @@ def _on(asked: Reasoning, model: Generation, forms: Collection[Form], room: int 
 _NO_LEVEL = "the target has no value for how much to reason"
 
 
-def _within(fitted: Fitted, model: Generation, room: int | None) -> Fitted:
+def _clamped_budget(fitted: Fitted, model: Generation, room: int | None) -> Fitted:
     """The budget within the limits of the model, and below the limit of the answer."""
     reasoning: Reasoning = fitted.reasoning  # type: ignore[assignment]
     least, highest = model.budget  # type: ignore[misc]

@@ -195,7 +195,7 @@ def body_of(data: Any, api: str) -> Any:
     return data
 
 
-def lenient(body: Any) -> Any:
+def json_or_text(body: Any) -> Any:
     """The body of an error response: JSON values if it is JSON, else text."""
     try:
         return body_of(body, "")

@@ -194,7 +194,7 @@ class Spread(NamedTuple):
         tuple[int, tuple[str, ...]], ...
     ]  # index of each message in the source, and the paths of moved blocks
 
-    def restate(self, report: Reporter, since: int) -> None:
+    def rewrite_paths(self, report: Reporter, since: int) -> None:
         """Rewrites the paths of losses reported for these messages to paths in the source."""
         for at in range(since, len(report.losses)):
             found = _PLACE.fullmatch(report.losses[at].path)
@@ -222,7 +222,7 @@ def encoded(messages: tuple[Message, ...], layout: Layout, encode: Callable[...,
         return encode(messages)
     since = len(report.losses)
     body = encode(found.messages)
-    found.restate(report, since)
+    found.rewrite_paths(report, since)
     return body
 
 

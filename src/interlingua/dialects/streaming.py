@@ -95,7 +95,7 @@ class Decoder(abc.ABC):
             except FormatError as error:
                 self._unreadable(frame, error)
             except (KeyError, TypeError, AttributeError, ValueError, IndexError, RecursionError) as error:
-                self._broken(f"frame {self._frames} is malformed: {error!r}")
+                self._end_invalid(f"frame {self._frames} is malformed: {error!r}")
         events, record.out = record.out, []
         return events
 
@@ -114,7 +114,7 @@ class Decoder(abc.ABC):
                         self.failure = TransportError(CUT_OFF)
                     self._fail(error or ("aborted" if aborted else CUT_OFF), aborted=aborted)
             except (FormatError, KeyError, TypeError, AttributeError, ValueError, IndexError) as problem:
-                self._broken(f"malformed end of the stream: {problem!r}")
+                self._end_invalid(f"malformed end of the stream: {problem!r}")
 
     @abc.abstractmethod
     def _read(self, value: Any, frame: Frame) -> None:
@@ -126,7 +126,7 @@ class Decoder(abc.ABC):
 
     def _unreadable(self, frame: Frame, error: FormatError) -> None:
         """A frame that is not JSON."""
-        self._broken(f"frame {self._frames}: {error}")
+        self._end_invalid(f"frame {self._frames}: {error}")
 
     @abc.abstractmethod
     def _complete(self) -> bool:
@@ -150,7 +150,7 @@ class Decoder(abc.ABC):
         self.failure = error
         self._fail(error.message, detail=error.code)
 
-    def _broken(self, problem: str) -> None:
+    def _end_invalid(self, problem: str) -> None:
         """Ends a stream that violates its format."""
         self.failure = BadWire(self.API, problem)
         self._fail(f"{self.API}: {problem}")

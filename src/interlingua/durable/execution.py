@@ -33,7 +33,7 @@ async def executed(order: Order, session: Session, signal: Abort) -> Outcome:
     limits = agent.limits
     reason = limits.reached(_spent(before)) if before else None
     if session.unfinished_calls() or (reason is None and _is_open(agent)):
-        agent.limits = _left(limits, _spent(before))
+        agent.limits = _remaining_limits(limits, _spent(before))
         result = await agent.continue_(signal=signal)
         reason = _named(result.reason, limits, _spent(_since_prompt(order, session)))
         if reason == "error":
@@ -59,7 +59,7 @@ def _begin(order: Order, session: Session) -> None:
         if _has(session, name):
             continue
         if name == order.entry_ids[0]:
-            _settle(session)
+            _close_open_calls(session)
         session.append(message, id=name)
 
 
@@ -71,7 +71,7 @@ def _has(session: Session, name: str) -> bool:
     return True
 
 
-def _settle(session: Session) -> None:
+def _close_open_calls(session: Session) -> None:
     """Adds results for open calls of an earlier run; none of them is executed."""
     history = Stored(session)
     for unfinished in session.unfinished_calls():
@@ -103,7 +103,7 @@ def _spent(messages: Sequence[AgentMessage]) -> Spent:
     return spent
 
 
-def _left(limits: Limits, spent: Spent) -> Limits:
+def _remaining_limits(limits: Limits, spent: Spent) -> Limits:
     """The remaining limits. Seconds count per life; an unknown cost leaves nothing."""
     return replace(
         limits,

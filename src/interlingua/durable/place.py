@@ -73,7 +73,7 @@ class Place(Struct, frozen=True, kw_only=True):
         _hide_parameters(self.url)
 
         def opened() -> DBOSClient:
-            with self._alone():
+            with self._create_tables():
                 DBOS.migrate(self.url)
             return DBOSClient(
                 system_database_url=self.url,
@@ -119,7 +119,7 @@ class Place(Struct, frozen=True, kw_only=True):
         return result[0]
 
     @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _create_tables(self) -> Iterator[None]:
         """Creates the tables of a SQLite file under a lock; on PostgreSQL, DBOS does that itself."""
         if self.file is None:
             yield

@@ -239,7 +239,7 @@ class Worker:
                 return None
             _log.info("%s: agent %s, session %s", order.id, order.agent, order.session)
             try:
-                outcome = await self._persistently(order, life)
+                outcome = await self._retry_writes(order, life)
             except Exception as error:
                 if life.left is None:
                     raise RunFailed(_text(error)) from error
@@ -267,7 +267,7 @@ class Worker:
                     del self._lives[life.id]
                 self._changed.notify_all()
 
-    async def _persistently(self, order: Order, life: _Life) -> Outcome:
+    async def _retry_writes(self, order: Order, life: _Life) -> Outcome:
         """Retries if a session could not be written: the database may have been unavailable."""
         failures = 0
         while True:

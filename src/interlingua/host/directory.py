@@ -166,7 +166,7 @@ def usage_in(tail: Sequence[AgentMessage]) -> dict[str, Any]:
     return {}
 
 
-def standing(tail: Sequence[AgentMessage]) -> Status:
+def idle_state(tail: Sequence[AgentMessage]) -> Status:
     """Returns the state in which an idle session was left: after a response, or in the middle of one."""
     last = next((message for message in reversed(tail) if not isinstance(message, CustomMessage)), None)
     if last is None:
@@ -447,7 +447,7 @@ class Directory:
             return "queued"
         if lane is not None and lane.last is not None and not lane.attached:
             return {"done": "done", "aborted": "killed"}.get(lane.last.reason, "failed")  # type: ignore[return-value]
-        return standing(tail)
+        return idle_state(tail)
 
     def history(
         self, session: str, *, by: Caller | None = None, limit: int = 50, offset: int = 0, include_tools: bool = False

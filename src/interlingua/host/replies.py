@@ -252,12 +252,12 @@ class Cleaner:
             message = self._without_half(message, complete)
         bare = message.lstrip()
         if bare:
-            self._add_text(self._gap(self._spaces + message[: len(message) - len(bare)], bare[0]) + bare)
+            self._add_text(self._spacing(self._spaces + message[: len(message) - len(bare)], bare[0]) + bare)
             self._spaces, self._cut, self._last = text[len(text.rstrip()) :], False, bare[-1]
         else:
             self._spaces += text
 
-    def _gap(self, spaces: str, word: str) -> str:
+    def _spacing(self, spaces: str, word: str) -> str:
         """Returns the spaces between the last emitted text and the next: unchanged, or few if something was removed."""
         if not self._cut:
             return spaces

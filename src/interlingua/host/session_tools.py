@@ -185,7 +185,7 @@ def sessions_spawn_tool(context: ToolContext) -> Tool:
                 raise ToolInputError(f"sessions_spawn takes no {key}: the sub-agent reports to this session")
         args = read_arguments("sessions_spawn", params, SpawnArguments)
         begun = await context.sessions.spawn(
-            args.task, **_how(args), by=context.sessions.caller(context), signal=signal
+            args.task, **_task_options(args), by=context.sessions.caller(context), signal=signal
         )
         fields = {
             "status": "accepted",
@@ -206,7 +206,7 @@ def sessions_spawn_tool(context: ToolContext) -> Tool:
     return tool
 
 
-def _how(args: SpawnArguments) -> dict[str, Any]:
+def _task_options(args: SpawnArguments) -> dict[str, Any]:
     """Returns the options of the task for the host."""
     if args.runtime == "acp":
         raise InterlinguaError("the runtime acp is not available; leave out runtime")

@@ -146,7 +146,7 @@ class _Subscriptions:
     async def subscribe(self, context: Any, params: types.SubscribeRequestParams) -> types.EmptyResult:
         uri = str(params.uri)
         _found(self._resources, uri)
-        others = self._others(uri, context.session)
+        others = self._other_sessions(uri, context.session)
         if sum(map(len, self._sessions.values())) >= MAX_SUBSCRIPTIONS:
             raise MCPError(types.INTERNAL_ERROR, f"more than {MAX_SUBSCRIPTIONS} subscriptions; unsubscribe from some")
         self._sessions[uri] = [*others, context.session]
@@ -155,10 +155,10 @@ class _Subscriptions:
 
     async def unsubscribe(self, context: Any, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
         uri = str(params.uri)
-        self._sessions[uri] = self._others(uri, context.session)
+        self._sessions[uri] = self._other_sessions(uri, context.session)
         return types.EmptyResult()
 
-    def _others(self, uri: str, session: ServerSession) -> list[ServerSession]:
+    def _other_sessions(self, uri: str, session: ServerSession) -> list[ServerSession]:
         """The sessions of other clients. A session is created per request; its client's parameters stay the same."""
         return [one for one in self._sessions.get(uri, ()) if one.client_params is not session.client_params]
 

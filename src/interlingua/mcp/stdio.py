@@ -21,7 +21,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 from msgspec import Struct
 
-from ..tools.sandbox import scrubbed, secluded
+from ..tools.sandbox import isolated_command, scrubbed
 from ..values.errors import FormatError
 from ..values.visible_text import visible
 from .oauth import OAuth
@@ -119,7 +119,7 @@ async def stdio_transport(server: StdioServer, ending: Ending, max_bytes: int) -
     """Starts the program and yields its message streams. On exit, ends it and its descendants."""
     argv = [_program(server), *server.args]
     process = await asyncio.create_subprocess_exec(
-        *(await asyncio.to_thread(secluded, argv) if server.secluded else argv),
+        *(await asyncio.to_thread(isolated_command, argv) if server.secluded else argv),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

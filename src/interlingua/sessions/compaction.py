@@ -198,7 +198,7 @@ def cut(path: Sequence[Entry], keep_recent_tokens: int = KEEP_RECENT_TOKENS) -> 
         first_kept=path[first].id or "",
         summarize=tuple(path[start : at if turn is None else turn]),
         prefix=() if turn is None else tuple(path[turn:at]),
-        **_before(path, compaction),
+        **_earlier_compaction(path, compaction),
     )
 
 
@@ -216,11 +216,11 @@ def cut_everything(path: Sequence[Entry]) -> Cut | None:
         first_kept=None,
         summarize=tuple(path[start:turn]),
         prefix=() if turn is None else tuple(path[turn:]),
-        **_before(path, compaction),
+        **_earlier_compaction(path, compaction),
     )
 
 
-def _before(path: Sequence[Entry], compaction: int | None) -> Any:
+def _earlier_compaction(path: Sequence[Entry], compaction: int | None) -> Any:
     """The fields of a cut that come from the compaction before it."""
     fields = {} if compaction is None else _fields(path[compaction])
     details = fields.get("details")

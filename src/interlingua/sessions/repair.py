@@ -224,7 +224,7 @@ def _item(number: int, raw: bytes, findings: list[RepairFinding]) -> Iterator[_I
     if entry is not None and not why:
         yield _Item(number, raw, line, entry.message, extra=entry.extra, parents=entry.parents)
         return
-    messages = _understood(jsontext.read(raw.removeprefix(b"\xef\xbb\xbf")))
+    messages = _decoded_line(jsontext.read(raw.removeprefix(b"\xef\xbb\xbf")))
     findings.append(RepairFinding(number, "shape", why, _read_as(messages)))
     names = _part_names(line.id, len(messages))
     for at, message in enumerate(messages):
@@ -269,7 +269,7 @@ def _is_foreign_block(block: dict[str, Any]) -> bool:
     return optional(block.get("type")) in _FOREIGN_TYPES or not _FOREIGN_FIELDS.isdisjoint(block)
 
 
-def _understood(value: dict[str, Any]) -> list[AgentMessage]:
+def _decoded_line(value: dict[str, Any]) -> list[AgentMessage]:
     """The messages of a line as the first wire that can decode it reads them; else a best effort."""
     bare = {key: item for key, item in value.items() if key not in ("id", "parentId", "entryExtra", "timestamp")}
     chat = optional(value.get("role")) in RESULT_ROLES or not _CHAT_KEYS.isdisjoint(value)
@@ -464,7 +464,7 @@ class _Repair:
         if isinstance(message, ToolResultMessage):
             return self._take_result(item, message, parent, state)
         if state.pending and isinstance(message, UserMessage | SystemMessage | AssistantMessage):
-            parent = self._settle(old, parent)
+            parent = self._add_missing_results(old, parent)
             state = _State()
         if isinstance(message, AssistantMessage):
             message, state = self._with_ids(old, item, message)
@@ -514,7 +514,7 @@ class _Repair:
         names = (f"call_{number}_{at}" for at in range(1, len(used) + 3))
         return next(name for name in names if name not in used)
 
-    def _settle(self, old: int, parent: int) -> int:
+    def _add_missing_results(self, old: int, parent: int) -> int:
         """Adds results for open calls: moved from further down, or synthetic. Siblings share them."""
         if parent not in self._settled:
             at = parent

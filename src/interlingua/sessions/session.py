@@ -366,10 +366,10 @@ class Session:
         nodes = []
         for number, entry in entries.items():
             above = next((at for at in tree.walk(self._parent, self._parent(number)) if at in entries), ROOT)
-            nodes.append(Node(number, above, entry, number in on_path, self._misplaced(number)))
+            nodes.append(Node(number, above, entry, number in on_path, self._placement_problem(number)))
         return tuple(nodes)
 
-    def _misplaced(self, number: int) -> str | None:
+    def _placement_problem(self, number: int) -> str | None:
         """The problem with a line's parent or id, if any."""
         place, line = self._log.place(number), tree.parse_place(self._log.line(number))
         if place.orphan:
@@ -661,7 +661,7 @@ class Session:
         first = () if len(self._log) else (jsontext.write(self._about),)
         self._log.add([*first, *lines], sync=self._sync == "always" if sync is None else sync)
 
-    def _aside(self, role: str, parent: str | None = _HERE, /, **fields: Any) -> None:
+    def _append_outside_tree(self, role: str, parent: str | None = _HERE, /, **fields: Any) -> None:
         """Writes a line outside the tree, with the head (or `parent`) as its parentId."""
         head = self.head if parent is _HERE else parent
         given = {key: value for key, value in fields.items() if value is not None or key == "target"}
@@ -669,7 +669,7 @@ class Session:
 
     def _mark(self, role: str, target: str | None, **fields: Any) -> None:
         """Writes a timestamped line about an entry."""
-        self._aside(role, target=target, **fields, timestamp=_now())
+        self._append_outside_tree(role, target=target, **fields, timestamp=_now())
 
     @_checked
     def rewind(self, id: str | None) -> None:
@@ -779,7 +779,7 @@ class Session:
     def label(self, id: str | None, text: str | None) -> None:
         """Labels an entry, or removes its label (None); without an id, sets the session's title."""
         target = {} if id is None else {"target": self._name(self._number(id))}
-        self._aside("label", **target, label=text)
+        self._append_outside_tree("label", **target, label=text)
 
     def set_model(self, model: ModelDescriptor | str, *, provider: str | None = None, options: Any = None) -> Entry:
         """Sets the model, and optionally its `options`, for the session from here on."""
@@ -831,7 +831,7 @@ class Session:
 
         `at` is the entry of the run, if it is not the head: several runs may work on different branches.
         """
-        self._aside("journal", at, kind=kind, callId=call_id, name=name, timestamp=_now(), **fields)
+        self._append_outside_tree("journal", at, kind=kind, callId=call_id, name=name, timestamp=_now(), **fields)
 
     @_checked
     def fork(
@@ -930,7 +930,7 @@ class Session:
             while True:
                 await asyncio.to_thread(self.refresh)
                 if self.generation != generation:  # line numbers have changed: continue after the last seen entry
-                    generation, at = self.generation, self._behind(seen)
+                    generation, at = self.generation, self._line_after(seen)
                 for number in range(at, self.line_count):
                     found = self._entry_if_any(number)
                     at = number + 1
@@ -943,7 +943,7 @@ class Session:
         finally:
             watch.close()
 
-    def _behind(self, seen: Iterable[str | None]) -> int:
+    def _line_after(self, seen: Iterable[str | None]) -> int:
         """The line after the latest of these entries that still exists."""
         for id in reversed(list(seen)):
             with contextlib.suppress(SessionNotFound):
@@ -1127,7 +1127,9 @@ def _write(session: Session, conversation: Conversation, new_id: Callable[[], st
         elif isinstance(message, CustomMessage) and message.role == "head":
             session._add(jsontext.write({"role": "head", **message.fields}))
         elif isinstance(message, CustomMessage):
-            session._aside(message.role, entry.parent_id, **message.fields, entryExtra=entry.extra or None)
+            session._append_outside_tree(
+                message.role, entry.parent_id, **message.fields, entryExtra=entry.extra or None
+            )
     head = session.head if conversation.head is None else names.get(conversation.head, session.head)
     if head != session.head:
         session.rewind(head)

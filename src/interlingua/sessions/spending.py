@@ -58,11 +58,11 @@ def answer_key(id: str | None, at: int | None, model: str | None, numbers: tuple
 def used_in(conversation: Conversation) -> list[Used]:
     """Returns the usage of all responses, and what the file's own total states beyond them."""
     found = [one for entry in conversation.entries if not is_aside(entry) for one in used_by(entry.message)]
-    rest = _beyond(conversation, found)
+    rest = _unattributed(conversation, found)
     return found if rest is None else [*found, rest]
 
 
-def _beyond(conversation: Conversation, found: list[Used]) -> Used | None:
+def _unattributed(conversation: Conversation, found: list[Used]) -> Used | None:
     """Returns the difference between a stated total and the sum over the responses, as used at the end."""
     stated = conversation.usage
     if stated is None:

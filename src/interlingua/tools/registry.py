@@ -212,7 +212,7 @@ class ToolRegistry:
     ) -> "list[Tool]":
         """`resolve_all`, or with a profile `resolve_by_profile`, that also awaits asynchronous factories."""
         selection = _Selection(profile=profile, include=include, exclude=exclude)
-        self._last = await _adriven(self._steps(self._selected(selection), context, on_error, selection))
+        self._last = await _driven_async(self._steps(self._selected(selection), context, on_error, selection))
         return [*self._last.tools]
 
     async def aresolve(self, name: str, context: _Context = None, on_error: OnError | None = None) -> Tool | None:
@@ -220,7 +220,7 @@ class ToolRegistry:
         entry = self.find(name)
         if entry is None:
             return None
-        tools = (await _adriven(self._steps([entry], context, on_error, _Selection()))).tools
+        tools = (await _driven_async(self._steps([entry], context, on_error, _Selection()))).tools
         return next((tool for tool in tools if tool.name == name), tools[0] if tools else None)
 
     def report(self, context: _Context = None) -> Resolution:
@@ -231,7 +231,7 @@ class ToolRegistry:
     async def areport(self, context: _Context = None) -> Resolution:
         """`report` that also awaits asynchronous factories."""
         selection = _Selection()
-        return await _adriven(self._steps(self._selected(selection), context, None, selection))
+        return await _driven_async(self._steps(self._selected(selection), context, None, selection))
 
     @property
     def skipped(self) -> tuple[Skipped, ...]:
@@ -302,7 +302,7 @@ class ToolRegistry:
         made: list[tuple[_Entry, Tool]] = []
         skipped: list[Skipped] = []
         for entry in entries:
-            reason = _unfit(entry, given, selection)
+            reason = _skip_reason(entry, given, selection)
             if reason is not None:
                 skipped.append(reason)
                 continue
@@ -418,7 +418,7 @@ def _origin(entry: _Entry) -> str:
     return f"{entry.meta.source} tool {entry.meta.id}{owner}"
 
 
-def _unfit(entry: _Entry, context: ToolContext, selection: _Selection) -> Skipped | None:
+def _skip_reason(entry: _Entry, context: ToolContext, selection: _Selection) -> Skipped | None:
     """The reason why an entry is not tried, if any."""
     if entry.optional and not (selection.include and _named(entry, selection.include)):
         return Skipped(id=entry.meta.id, reason="optional; name it in include")
@@ -455,7 +455,7 @@ def _driven(steps: _Steps) -> Resolution:
         return resolution
 
 
-async def _adriven(steps: _Steps) -> Resolution:
+async def _driven_async(steps: _Steps) -> Resolution:
     """Runs the steps and awaits what they yield."""
     try:
         waiting = next(steps)

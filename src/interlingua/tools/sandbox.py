@@ -287,7 +287,7 @@ def _hidden_home() -> list[str]:
     return ["--tmpfs", place] if os.path.isdir(place) else []  # noqa: PTH112
 
 
-def secluded(argv: Sequence[str]) -> list[str]:
+def isolated_command(argv: Sequence[str]) -> list[str]:
     """Returns the command line that hides Interlingua's own folder and all other processes from an untrusted program.
 
     Otherwise it has the files and the network of this machine. Without bubblewrap, Landlock prevents it from inspecting

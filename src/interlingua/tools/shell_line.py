@@ -432,12 +432,12 @@ class _Reader:
                 fixed = fixed and not open_
             elif char in "$`" or text.startswith(("<(", ">("), at):
                 end = self._expansion(text, at)
-                fixed = fixed and end == at + 1 and char == "$" and _alone(text, at)
+                fixed = fixed and end == at + 1 and char == "$" and _is_literal_dollar(text, at)
                 parts.append(text[at:end])
                 at = end
             else:
                 if char in "*?[{" or (char == "~" and (at == start or text[at - 1] in ":=")):
-                    fixed = fixed and _itself(text, at, start)
+                    fixed = fixed and _is_literal_bracket(text, at, start)
                 parts.append(char)
                 at += 1
         return Word("".join(parts), fixed), at
@@ -512,12 +512,12 @@ class _Reader:
         return end + 1
 
 
-def _alone(text: str, at: int) -> bool:
+def _is_literal_dollar(text: str, at: int) -> bool:
     """Whether a `$` stands for itself: at the end of a word."""
     return text[at + 1 : at + 2] in ("", " ", "\t", "\n")
 
 
-def _itself(text: str, at: int, start: int) -> bool:
+def _is_literal_bracket(text: str, at: int, start: int) -> bool:
     """Whether a bracket is the command `[`, the word `{` or the `{}` of find, and no pattern or subscript."""
     following = text[at + 1 : at + 2]
     return (text[at] == "[" and at == start and following in ("", " ", "\t", "\n")) or (

@@ -149,7 +149,7 @@ class Command:
         except ChildProcessError:
             return True
 
-    def linger(self, seconds: float) -> bytes | None:
+    def wait_for_exit(self, seconds: float) -> bytes | None:
         """Waits for the tree to end by itself; a KILL order interrupts and is returned."""
         end = time.monotonic() + seconds
         while not self.reap() and time.monotonic() < end:
@@ -162,7 +162,7 @@ class Command:
         """Ends the tree: SIGTERM with a grace period, then SIGKILL until nothing is left."""
         if grace > 0 and not self.reap():
             _signal_all(signal.SIGTERM)
-            self.linger(grace)
+            self.wait_for_exit(grace)
         end = time.monotonic() + TIMEOUT
         while not self.reap() and time.monotonic() < end:
             _signal_all(signal.SIGKILL)
@@ -173,7 +173,7 @@ class Command:
             time.sleep(0.002)
 
 
-def _become(argv: list[str], directory: int, terminal: bool, limit: int, memory: int) -> NoReturn:
+def _exec_child(argv: list[str], directory: int, terminal: bool, limit: int, memory: int) -> NoReturn:
     """In the child: a new session, default signals, the checked directory, then exec."""
     try:
         _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -249,7 +249,7 @@ def supervise(
     os.set_inheritable(directory, False)
     pid = os.fork()
     if pid == 0:
-        _become(argv, directory, terminal, limit, memory)
+        _exec_child(argv, directory, terminal, limit, memory)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     null = os.open(os.devnull, os.O_RDWR)
@@ -260,7 +260,7 @@ def supervise(
     command = Command(pid, control, wake)
     reason, left = _watch(command, seconds, limit), 0
     if not reason[0]:
-        command.linger(LINGER)
+        command.wait_for_exit(LINGER)
         left = len(_descendants())
     command.finish(grace if reason[1] is None else reason[1])
     _report(control, f"ended {'' if command.status is None else command.status} {left} {reason[0]}")

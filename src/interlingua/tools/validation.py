@@ -41,7 +41,7 @@ def validated(schema: Any, arguments: dict[str, Any]) -> tuple[dict[str, Any], l
 def _validated(schema: dict[str, Any], arguments: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     text = jsontext.write(schema)
     validator = _validator(text)
-    whole = _whole(schema, arguments)
+    whole = _integers(schema, arguments)
     if is_costly(text, schema, whole):
         is_valid = validator.is_valid(whole)
         return (whole, []) if is_valid else (arguments, ["(arguments): do not match the schema"])
@@ -72,7 +72,7 @@ def _errors(validator: Validator, document: Any) -> list[ValidationError]:
     return list(islice(validator.iter_errors(document), _ERRORS))
 
 
-def _whole(schema: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+def _integers(schema: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
     """The arguments with whole numbers as int: JSON Schema accepts 5.0 as an integer, Python code may not."""
     properties = schema.get("properties")
     if not isinstance(properties, dict):
@@ -174,12 +174,12 @@ class _Repair:
                 return False
             before = self.document
             self.document = jsontext.read(jsontext.write(before))
-            if self._repair_all(branch) and self._settled(path):
+            if self._repair_all(branch) and self._is_repaired(path):
                 return True
             self.document = before
         return False
 
-    def _settled(self, path: list[str | int]) -> bool:
+    def _is_repaired(self, path: list[str | int]) -> bool:
         """Whether no error is left at the path, after repairing those revealed there."""
         for _ in range(_ROUNDS):
             errors = [one for one in _errors(self._validator, self.document) if one.instance_path[: len(path)] == path]

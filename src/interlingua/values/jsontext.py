@@ -60,7 +60,7 @@ def read_line(data: bytes | bytearray | str) -> list[Any]:
         text = clean(data) if isinstance(data, str) else bytes(data).decode("utf-8", "replace")
         if not _GLUED.search(text):
             raise
-        found = list(_glued(text))
+        found = list(_concatenated(text))
         if not found:
             raise
         return found
@@ -70,7 +70,7 @@ _GLUED = re.compile(r"\}\s*\{")
 _decode_first = json.JSONDecoder().raw_decode
 
 
-def _glued(text: str) -> Iterator[Any]:
+def _concatenated(text: str) -> Iterator[Any]:
     """Yields the objects of a text; nothing if it is anything else."""
     text, at, found = text.strip(), 0, []
     while at < len(text):

@@ -65,7 +65,7 @@ class _Count:
         count = 1
         if not _is_mistaken(schema, value):
             count += sum(self.steps(part, value, depth + 1) for part in self._in_place(schema))
-            count += sum(self.steps(part, child, depth + 1) for part, child in _below(schema, value))
+            count += sum(self.steps(part, child, depth + 1) for part, child in _subschemas(schema, value))
         self._known[pair] = count
         return count
 
@@ -129,7 +129,7 @@ def _is_mistaken(schema: dict[str, Any], value: Any) -> bool:
     )
 
 
-def _below(schema: dict[str, Any], value: Any) -> Iterator[tuple[Any, Any]]:
+def _subschemas(schema: dict[str, Any], value: Any) -> Iterator[tuple[Any, Any]]:
     """Yields the schemas that apply to parts of the value, with those parts."""
     if isinstance(value, dict):
         properties = schema.get("properties")

@@ -16,7 +16,7 @@ _PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 def message_html(message: Any) -> str:
     """One message."""
-    about = " · ".join(html.escape(part) for part in _about(message))
+    about = " · ".join(html.escape(part) for part in _author(message))
     blocks = "".join(_block_html(block) for block in _blocks(message))
     return f'<div style="{_BOX}"><small>{about}</small>{blocks}</div>'
 
@@ -47,7 +47,7 @@ def losses_html(losses: Iterable[Any]) -> str:
 
 def message_markdown(message: Any) -> str:
     """One message, with texts in fences so that they are not parsed as Markdown."""
-    parts = [f"**{' · '.join(_about(message))}**"]
+    parts = [f"**{' · '.join(_author(message))}**"]
     parts += [_fenced(text, kind) for kind, text in (_block_text(block) for block in _blocks(message))]
     return "\n\n".join(parts)
 
@@ -60,7 +60,7 @@ def messages_markdown(messages: Sequence[Any], title: str | None = None) -> str:
     return "\n\n".join([*head, *map(message_markdown, messages[:_MAX_MESSAGES]), *more])
 
 
-def _about(message: Any) -> list[str]:
+def _author(message: Any) -> list[str]:
     """The author of a message, with its model or tool."""
     parts = [str(getattr(message, "role", type(message).__name__))]
     named = (getattr(message, name, None) for name in ("model", "tool_name", "origin"))

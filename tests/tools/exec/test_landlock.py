@@ -16,7 +16,7 @@ from interlingua.tools import sandbox
 from interlingua.tools.confinement import SCOPES, landlock_abi, seccomp_filter
 from interlingua.tools.core.exec import exec_tool
 from interlingua.tools.processes import process_table
-from interlingua.tools.sandbox import LANDLOCK_ENV, Sandbox, SandboxStatus, sandbox_status, sandboxed, secluded
+from interlingua.tools.sandbox import LANDLOCK_ENV, Sandbox, SandboxStatus, isolated_command, sandbox_status, sandboxed
 from interlingua.tools.tool import ToolContext
 
 SECRET = "the-word-nobody-may-see"
@@ -263,7 +263,7 @@ def test_a_program_of_strangers_looks_into_no_process(
         pytest.skip("NOT TESTED: there is no bubblewrap")
     sandbox_status.cache_clear()
     try:
-        argv = secluded(["/bin/sh", "-c", f"{attempt}; true".format(pid=(outside / "root/pid").read_text())])
+        argv = isolated_command(["/bin/sh", "-c", f"{attempt}; true".format(pid=(outside / "root/pid").read_text())])
         done = subprocess.run(argv, capture_output=True, check=False, env={"PATH": "/usr/bin:/bin"}, timeout=60)
         assert 0 == done.returncode, done.stderr
         assert b"nobody" not in done.stdout
@@ -281,6 +281,6 @@ def test_a_kernel_without_landlock_is_said_and_not_guessed(monkeypatch: pytest.M
     sandbox_status.cache_clear()
     try:
         assert SandboxStatus(available=False, reason="not sandboxed: bubblewrap is not installed") == sandbox_status()
-        assert ["/bin/true"] == secluded(["/bin/true"])
+        assert ["/bin/true"] == isolated_command(["/bin/true"])
     finally:
         sandbox_status.cache_clear()

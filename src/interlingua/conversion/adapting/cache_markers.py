@@ -109,7 +109,7 @@ def fit_markers(work: Work) -> None:
     if max_markers is not None:
         _drop_surplus(work, max_markers)
     if _breakpoints(work):
-        _respell(work)
+        _drop_lifetimes(work)
 
 
 def _max_markers(work: Work) -> int | None:
@@ -227,7 +227,7 @@ def _is_automatic(work: Work) -> bool:
     return work.rules.automatic_cache and work.options.cache_retention in ("short", "long")
 
 
-def _respell(work: Work) -> None:
+def _drop_lifetimes(work: Work) -> None:
     """Drops Anthropic's lifetimes, which OpenAI does not have."""
     api = work.rules.api
     for place in list(places(work)):
@@ -354,7 +354,7 @@ def move_from_thinking(work: Work) -> None:
         kept: list[int] = []
         moving: list[tuple[int, CacheMarker, str]] = []  # after which kept block, what, from where
         for at, block in enumerate(turn.blocks):
-            cache, path = _misplaced(turn, at, work)
+            cache, path = _take_misplaced(turn, at, work)
             if cache is not None:
                 moving.append((len(kept), cache, path))
             if not (isinstance(block, OpaqueBlock) and cache is not None):
@@ -371,7 +371,7 @@ def move_from_thinking(work: Work) -> None:
             turn.put(target, replace(turn.blocks[target], cache=cache))
 
 
-def _misplaced(turn: Turn, at: int, work: Work) -> tuple[CacheMarker | None, str]:
+def _take_misplaced(turn: Turn, at: int, work: Work) -> tuple[CacheMarker | None, str]:
     """Removes and returns a marker from a block that may not have one."""
     block, place, api = turn.blocks[at], turn.places[at], work.rules.api
     if isinstance(block, ThinkingBlock):

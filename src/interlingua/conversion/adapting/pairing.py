@@ -55,7 +55,7 @@ def pair(work: Work) -> None:
             others.append(turn)
         else:
             if answered or others:
-                ahead = _ahead(step) if not others else []
+                ahead = _next_step_reasoning(step) if not others else []
                 turns += [*_with_results(step[: len(step) - len(ahead)], answers, work), *others]
                 step, others, answered = ahead, [], False
             step.append(turn)
@@ -82,7 +82,7 @@ def _results_in_place(turns: list[Turn]) -> list[tuple[Turn, ToolCall]] | None:
     return None if pending else found
 
 
-def _ahead(step: list[Turn]) -> list[Turn]:
+def _next_step_reasoning(step: list[Turn]) -> list[Turn]:
     """Returns the reasoning at the end of a step whose results came in between: it belongs to the next step."""
     at = len(step)
     while at and step[at - 1].blocks and is_reasoning(step[at - 1]):

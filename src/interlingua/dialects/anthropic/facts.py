@@ -15,7 +15,7 @@ from ..provider_errors import (
     provider_error,
     status_of,
 )
-from ..residual import lenient, optional
+from ..residual import json_or_text, optional
 
 API = "anthropic-messages"
 # docs.claude.com/en/api/handling-stop-reasons. `pause_turn` pauses a long turn of server tools: the client sends the
@@ -120,7 +120,7 @@ RESPONSE_SUPPORT: SupportTable = {
 
 def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = None) -> ProviderError:
     """An error response, or the error event of a stream (status 0)."""
-    wire = lenient(body)
+    wire = json_or_text(body)
     error = error_of(wire)
     return provider_error(
         joined_text(error.get("message"), wire),

@@ -287,7 +287,7 @@ class StreamDecoder(Decoder):
                 self._shell[key] = value
         self._record.note(usage=decode_usage(self._shell.get("usage")))
 
-    def _whole(self, message: dict[str, Any]) -> None:
+    def _unstreamed(self, message: dict[str, Any]) -> None:
         """A whole answer although a stream was requested."""
         self._start({"message": message})
         self._answered(decode_answer(message, decode_content(message.get("content")), self._given))
@@ -319,7 +319,7 @@ _UNOPENED = {
     "input_json_delta": {"type": "tool_use", "id": "", "name": "", "input": {}},
 }
 _HANDLERS = {
-    "message": StreamDecoder._whole,
+    "message": StreamDecoder._unstreamed,
     "message_start": StreamDecoder._start,
     "content_block_start": StreamDecoder._open,
     "content_block_stop": StreamDecoder._close,
@@ -399,9 +399,9 @@ class StreamEncoder(Encoder):
                 return before
             before += self._open(index, wire)
         elif self._waiting.pop(index, None) is not None:
-            before = self._open(index, _THINKING) + _rest(self._places[index], wire or {})
+            before = self._open(index, _THINKING) + _remaining_deltas(self._places[index], wire or {})
         else:
-            before = _rest(self._places[index], wire or {})
+            before = _remaining_deltas(self._places[index], wire or {})
         return before + _stop(self._places.end(index))
 
     _end_thinking = _end_call = _end_text
@@ -446,7 +446,7 @@ def _stop(place: int) -> bytes:
     return _event({"type": "content_block_stop", "index": place})
 
 
-def _rest(place: int, wire: dict[str, Any]) -> bytes:
+def _remaining_deltas(place: int, wire: dict[str, Any]) -> bytes:
     """Deltas for the fields of a finished block beside its text or arguments."""
     rest = {k: v for k, v in wire.items() if k not in _ENCODED}
     encoded = b""

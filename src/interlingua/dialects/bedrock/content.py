@@ -290,7 +290,7 @@ def _encode_text(block: TextBlock, report: Reporter) -> dict[str, Any]:
             report.lost("citations", "guarded text has none", field="citations")
         return {"guardContent": {"text": {"text": block.text}}}
     if block.citations or CITED in residual:
-        content = _apart(block.text, residual.get(CITED))
+        content = _split_joined(block.text, residual.get(CITED))
         return {"citationsContent": {"content": content, "citations": list(map(_encode_citation, block.citations))}}
     return {"text": block.text}
 
@@ -300,13 +300,13 @@ def _encode_citation(citation: Citation) -> dict[str, Any]:
     if citation.title is not None:
         wire["title"] = citation.title
     if citation.cited_text is not None:
-        wire["sourceContent"] = _apart(citation.cited_text, residual_of(citation.extra, API).get(PIECES))
+        wire["sourceContent"] = _split_joined(citation.cited_text, residual_of(citation.extra, API).get(PIECES))
     if citation.url is not None:
         wire["location"] = {"web": {"url": citation.url}}
     return restored(wire, citation.extra, API)
 
 
-def _apart(text: str, lengths: list[int] | None) -> list[dict[str, Any]]:
+def _split_joined(text: str, lengths: list[int] | None) -> list[dict[str, Any]]:
     """The inverse of `_joined`, if the lengths still match the text."""
     if lengths is None or sum(lengths) != len(text):
         return [{"text": text}]
@@ -388,7 +388,7 @@ def _encode_source(
         encoded, used = {"bytes": block.data}, "data"
     elif text is not None and kind == "document":
         lengths = residual_of(block.extra, API).get(PIECES)
-        encoded, used = ({"text": text} if lengths is None else {"content": _apart(text, lengths)}), "text"
+        encoded, used = ({"text": text} if lengths is None else {"content": _split_joined(text, lengths)}), "text"
     elif url is not None:
         encoded, used = {"s3Location": {"uri": url}}, "url"
     else:

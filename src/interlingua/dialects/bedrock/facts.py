@@ -16,7 +16,7 @@ from ...values.errors import (
 from ...values.losses import SupportTable, bookkeeping, dropped, kept, record, some
 from ...values.messages import StopReason
 from ..provider_errors import as_provider_error, code_status, error_text, joined_text, provider_error, status_of
-from ..residual import lenient
+from ..residual import json_or_text
 
 API = "bedrock-converse-stream"
 # API_runtime_Converse.html in the Bedrock API reference, Response elements: stopReason.
@@ -212,7 +212,7 @@ EXCEPTION_OF: dict[type[ProviderError], str] = {
 
 def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = None) -> ProviderError:
     """An error response, or the exception of a stream (status 0). The type is in a header, rarely in the body."""
-    wire = lenient(body)
+    wire = json_or_text(body)
     given = wire if isinstance(wire, dict) else {"message": wire}
     terms = (given.get(key) for key in ("message", "Message", "originalMessage"))
     message = next((text for text in terms if isinstance(text, str) and text), None)

@@ -491,7 +491,7 @@ class StreamEncoder(Encoder):
 
     def _end_call(self, index: int, call: ToolCall) -> bytes:
         sent = {"toolUse": {**self._calls.get(index, {}), "input": call.arguments}}
-        return _rest(index, encode_block(call, QUIET) or {}, sent) + _stop(index)
+        return _remaining_delta(index, encode_block(call, QUIET) or {}, sent) + _stop(index)
 
     def _end_block(self, index: int, block: Block) -> bytes:
         wire = encode_block(block, QUIET)
@@ -536,7 +536,7 @@ def _opening(index: int, start: Any) -> bytes:
     return _event("contentBlockStart", {"contentBlockIndex": index, "start": start})
 
 
-def _rest(index: int, wire: dict[str, Any], encoded: dict[str, Any]) -> bytes:
+def _remaining_delta(index: int, wire: dict[str, Any], encoded: dict[str, Any]) -> bytes:
     """A delta with the fields of a block that the wire has no delta for, nested as in a whole block."""
     more = _added(wire, encoded)
     if "toolUse" in more:
@@ -560,16 +560,18 @@ def _added(wire: dict[str, Any], encoded: dict[str, Any]) -> dict[str, Any]:
 def _rest_of_text(index: int, wire: dict[str, Any]) -> bytes:
     citations = fields_of(wire.get("citationsContent")).get("citations") or []
     cited = b"".join(_delta(index, {"citation": citation}) for citation in citations)
-    return cited + _rest(index, wire, _encoded_text("", citations))  # `_rest` looks at the keys, not at the text
+    return cited + _remaining_delta(
+        index, wire, _encoded_text("", citations)
+    )  # `_remaining_delta` looks at the keys, not at the text
 
 
 def _rest_of_thinking(index: int, block: ThinkingBlock, wire: dict[str, Any]) -> bytes:
     signature = block.thinking_signature
     if block.redacted:
         encoded: dict[str, Any] = {"reasoningContent": {"redactedContent": signature}}
-        return _delta(index, encoded) + _rest(index, wire, encoded)
+        return _delta(index, encoded) + _remaining_delta(index, wire, encoded)
     signed = b"" if signature is None else _delta(index, {"reasoningContent": {"signature": signature}})
-    return signed + _rest(index, wire, _encoded_reasoning(block.thinking, signature))
+    return signed + _remaining_delta(index, wire, _encoded_reasoning(block.thinking, signature))
 
 
 def _whole_block(index: int, wire: Any) -> bytes:

@@ -7,7 +7,7 @@ from ...values.errors import InterlinguaError, ProviderError
 from ...values.losses import SupportTable, bookkeeping, dropped, kept, some
 from ...values.messages import StopReason
 from ..provider_errors import as_provider_error, error_text, joined_text, provider_error, status_of
-from ..residual import lenient
+from ..residual import json_or_text
 
 API = "cohere-chat"
 
@@ -114,7 +114,7 @@ RESPONSE_SUPPORT: SupportTable = {
 
 def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = None) -> ProviderError:
     """An error response (`{"id": …, "message": …}`), or an error inside a stream (status 0)."""
-    wire = given = lenient(body)
+    wire = given = json_or_text(body)
     while isinstance(given, dict):  # proxies wrap it in fields of their own
         given = next((given[key] for key in ("message", "error", "detail") if given.get(key)), None)
     return provider_error(joined_text(given, wire), status=status, headers=headers, body=wire)

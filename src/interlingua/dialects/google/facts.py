@@ -16,7 +16,7 @@ from ..provider_errors import (
     provider_error,
     status_of,
 )
-from ..residual import S, lenient, optional, put_back, residual, whole, with_residual
+from ..residual import S, json_or_text, optional, put_back, residual, whole, with_residual
 
 API = "google-generative-ai"
 APIS = frozenset({API, "google-vertex", "google-gemini-cli"})  # the wire and its variants
@@ -226,7 +226,7 @@ def camel(wire: dict[str, Any], names: Names, snakes: list[str], path: str = "")
     return out
 
 
-def _respell(place: dict[str, Any], path: list[str]) -> None:
+def _restore_snake_case(place: dict[str, Any], path: list[str]) -> None:
     """Puts one name back into snake_case. Objects on the path are copied, because they may be shared."""
     name = path[0]
     if name not in place:
@@ -235,7 +235,7 @@ def _respell(place: dict[str, Any], path: list[str]) -> None:
         place[_snake(name)] = place.pop(name)
     elif isinstance(place[name], dict):
         place[name] = dict(place[name])
-        _respell(place[name], path[1:])
+        _restore_snake_case(place[name], path[1:])
 
 
 def restored(encoded: dict[str, Any], extra: Extra) -> dict[str, Any]:
@@ -249,7 +249,7 @@ def restored(encoded: dict[str, Any], extra: Extra) -> dict[str, Any]:
 
 def respelled(encoded: dict[str, Any], extra_fields: Mapping[str, Any]) -> None:
     for path in reversed(extra_fields.get(SNAKE, ())):  # inner names first
-        _respell(encoded, path.split("."))
+        _restore_snake_case(encoded, path.split("."))
 
 
 def keeping(
@@ -273,7 +273,7 @@ def is_error(wire: Any) -> bool:
 
 def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = None) -> ProviderError:
     """An error response, possibly in a list of one, or the error of a stream (status 0)."""
-    wire = lenient(body)
+    wire = json_or_text(body)
     first = wire[0] if isinstance(wire, list) and wire else wire
     error = error_of(first)
     found = provider_error(

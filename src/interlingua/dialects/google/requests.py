@@ -83,7 +83,7 @@ def decode_request(body: Any, given: Given) -> Request:
         marks |= {ENVELOPE: beside} if beside else {}
     elif has_envelope(quirks):
         marks[PLAIN] = True
-    return keeping(request, *_beside(wire, request, marks, quirks), snakes, **marks)
+    return keeping(request, *_without_residuals(wire, request, marks, quirks), snakes, **marks)
 
 
 def _envelope(model: ModelDescriptor) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def _decode_model(wire: dict[str, Any], given: Given, marks: dict[str, Any]) -> 
     return model
 
 
-def _beside(
+def _without_residuals(
     wire: dict[str, Any], request: Request, marks: Mapping[str, Any], quirks: Quirks
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The wire's request and our encoding of it, without the fields that have residuals of their own."""
@@ -207,13 +207,13 @@ def _decode_schema(schema: Any, field: str, usual: str) -> tuple[Any, dict[str, 
         return None, {}
     hints: dict[str, Any] = {} if field == usual else {FIELD: field}
     if field != usual:
-        lower = _cased(schema, str.lower)
-        if lower != schema and _cased(lower, str.upper) == schema:
+        lower = _with_type_case(schema, str.lower)
+        if lower != schema and _with_type_case(lower, str.upper) == schema:
             return lower, {**hints, UPPER: True}
     return schema, hints
 
 
-def _cased(schema: Any, case: Callable[[str], str]) -> Any:
+def _with_type_case(schema: Any, case: Callable[[str], str]) -> Any:
     """A copy with all types in this case, by position: a parameter named `type` is not changed."""
     if not isinstance(schema, dict):
         return schema
@@ -222,17 +222,17 @@ def _cased(schema: Any, case: Callable[[str], str]) -> Any:
         if key == "type" and isinstance(value, str):
             out[key] = case(value)
         elif key in ("properties", "$defs", "defs") and isinstance(value, dict):
-            out[key] = {name: _cased(inner, case) for name, inner in value.items()}
+            out[key] = {name: _with_type_case(inner, case) for name, inner in value.items()}
         elif key in ("anyOf", "any_of", "prefixItems", "prefix_items") and isinstance(value, list):
-            out[key] = [_cased(inner, case) for inner in value]
+            out[key] = [_with_type_case(inner, case) for inner in value]
         elif key in ("items", "additionalProperties", "additional_properties"):
-            out[key] = _cased(value, case)
+            out[key] = _with_type_case(value, case)
     return out
 
 
 def _encode_schema(schema: Any, extra: Extra, usual: str) -> dict[str, Any]:
     extra_fields = residual_of(extra, API)
-    return {extra_fields.get(FIELD, usual): _cased(schema, str.upper) if extra_fields.get(UPPER) else schema}
+    return {extra_fields.get(FIELD, usual): _with_type_case(schema, str.upper) if extra_fields.get(UPPER) else schema}
 
 
 def _decode_options(wire: dict[str, Any], given: Given) -> Options:

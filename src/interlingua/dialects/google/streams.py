@@ -79,7 +79,7 @@ class PartialArguments:
             return self._encoded(jsontext.compact(value)[1:-1] + ("" if continues else '"'))
         container, step = self._container(path), path[-1]
         if _has(container, step):
-            return self._again(container, step, value)
+            return self._repeat(container, step, value)
         text = self._text_between(path)
         _put(container, step, value)
         self._at, self._in_string = path, continues
@@ -99,7 +99,7 @@ class PartialArguments:
     def _encoded(self, text: str) -> str:
         return text if self._orderly else ""
 
-    def _again(self, container: Any, step: Any, value: Any) -> str:
+    def _repeat(self, container: Any, step: Any, value: Any) -> str:
         """A repeated path: strings are appended, other values replaced. The JSON text cannot express it and ends."""
         if isinstance(value, str) and isinstance(container[step], _Pieces):
             container[step].append(value)
@@ -337,10 +337,10 @@ class StreamDecoder(Decoder):
         cited = with_citations(tuple(content), self._candidate)
         if last is not None:  # citations come with the last chunk, before the block is closed
             self._record.close(self._key, cited[-1])
-        message = decode_answer(self._whole(), cited, self._given)
+        message = decode_answer(self._unstreamed(), cited, self._given)
         self._record.end(with_envelope(message, self._outer, bool(self._outer)) if self._wrapped else message)
 
-    def _whole(self) -> dict[str, Any]:
+    def _unstreamed(self) -> dict[str, Any]:
         """The wire's whole answer; its parts are already decoded."""
         wire = self._shell
         if self._candidate:

@@ -15,7 +15,7 @@ from ..provider_errors import (
     provider_error,
     status_of,
 )
-from ..residual import lenient, optional, whole
+from ..residual import json_or_text, optional, whole
 
 API = "google-interactions"
 
@@ -165,7 +165,7 @@ CODES = {
 
 def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = None) -> ProviderError:
     """An error response, or the error event of a stream (status 0)."""
-    wire = lenient(body)
+    wire = json_or_text(body)
     error = error_of(wire[0] if isinstance(wire, list) and wire else wire)
     return provider_error(
         joined_text(error.get("message"), wire),

@@ -78,9 +78,9 @@ from ..residual import (
     encode_time,
     encode_tools,
     fields_of,
+    json_or_text,
     keeping,
     keeping_response,
-    lenient,
     model_names,
     named,
     optional,
@@ -842,10 +842,10 @@ class StreamDecoder(Decoder):
         if text:
             self._append_text(_TEXT, text, TextBlock(text=""))
         for block in _decode_pictures(message.get("images")):
-            self._come(block, self._pictures)
+            self._add_block(block, self._pictures)
         calls = message.get("tool_calls")
         for item in calls if isinstance(calls, list) else ():
-            self._come(_decode_call(item, self._ids), self._calls)
+            self._add_block(_decode_call(item, self._ids), self._calls)
         self._message = {**self._message, **{key: given for key, given in message.items() if key not in _ACCUMULATING}}
         self._last = message
 
@@ -862,7 +862,7 @@ class StreamDecoder(Decoder):
             self._record.close(self._open_key)
             self._open_key = None
 
-    def _come(self, block: Block, sort: list[Any]) -> None:
+    def _add_block(self, block: Block, sort: list[Any]) -> None:
         """Adds a whole block."""
         self._end_growth()
         sort.append(block)
@@ -953,7 +953,7 @@ def _line(value: dict[str, Any]) -> bytes:
 
 def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = None) -> ProviderError:
     """An error response, or the error line of a stream (status 0)."""
-    wire = given = lenient(body)
+    wire = given = json_or_text(body)
     while isinstance(given, dict):  # usually `{"error": …}`; proxies have other fields
         given = next((given[key] for key in ("error", "message", "detail") if given.get(key)), None)
     return provider_error(

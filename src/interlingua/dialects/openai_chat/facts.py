@@ -12,7 +12,7 @@ from ...values.losses import Support, SupportTable, bookkeeping, dropped, kept, 
 from ...values.messages import Cost, StopReason, Usage
 from ...values.request import ModelDescriptor
 from ..provider_errors import as_provider_error, azure_code, code_of, provider_error, status_of
-from ..residual import MESSAGE, RESPONSE, count, keeping, lenient, number, optional, restored, whole
+from ..residual import MESSAGE, RESPONSE, count, json_or_text, keeping, number, optional, restored, whole
 
 API = "openai-completions"
 
@@ -282,7 +282,7 @@ def _encode_cost(cost: Cost) -> Any:
 
 def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = None) -> ProviderError:
     """An error response, an error inside a stream (status 0), or one with status 200."""
-    wire = lenient(body)
+    wire = json_or_text(body)
     given = wire[0] if isinstance(wire, list) and wire else wire  # Google's compatible endpoint wraps it in a list
     error = given.get("error") if isinstance(given, dict) else None
     if not isinstance(error, dict):

@@ -49,14 +49,14 @@ def _decode_message(wire: Any, pairing: Pairing, api: str, compat: Compat) -> Me
         user = replace(_USER, content=_decode_content(wire.get("content")))
         if len(wire) == 2 and "content" in wire:
             return user
-        return _kept(user, wire, plain_message("user", user.content))
+        return _with_residual(user, wire, plain_message("user", user.content))
     if role == "assistant":
         return _decode_assistant(wire, pairing, api, compat)
     if role == "tool":
         return _decode_result(wire, pairing)
     if role in ("system", "developer"):
         system = SystemMessage(content=_decode_content(wire.get("content")), developer=role == "developer")
-        return _kept(system, wire, plain_message(role, system.content))
+        return _with_residual(system, wire, plain_message(role, system.content))
     if not isinstance(role, str):
         raise BadWire(API, "a message needs a role: system, developer, user, assistant or tool", "$.role")
     return CustomMessage(role, {k: v for k, v in wire.items() if k != "role"})  # type: ignore[return-value]
@@ -70,7 +70,7 @@ def _decode_content(content: Any) -> Content:
     return tuple(map(decode_part, content))
 
 
-def _kept(value: M, wire: dict[str, Any], emitted: dict[str, Any], marks: dict[str, Any] | None = None) -> M:
+def _with_residual(value: M, wire: dict[str, Any], emitted: dict[str, Any], marks: dict[str, Any] | None = None) -> M:
     """The message with its residual; parts have their own."""
     if isinstance(wire.get("content"), list) and isinstance(emitted.get("content"), list):
         wire = {**wire, "content": emitted["content"]}
@@ -150,7 +150,7 @@ def _decode_result(wire: dict[str, Any], pairing: Pairing) -> ToolResultMessage:
     ):
         marks[PARTS] = True
         emitted = _encode_result_message(result, marks, QUIET)
-    return _kept(result, wire, emitted, marks)
+    return _with_residual(result, wire, emitted, marks)
 
 
 def encode_messages(messages: tuple[Message, ...], compat: Compat, report: Reporter) -> list[dict[str, Any]]:

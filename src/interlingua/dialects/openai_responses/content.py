@@ -77,12 +77,12 @@ def residual_of(
 ) -> dict[str, Any]:
     """The residual of an item whose blocks are encoded as `encoded`.
 
-    For an answer, default fields (`usually`) are not stored, and fields that are refused as input are under
+    For an answer, default fields (`default_fields`) are not stored, and fields that are refused as input are under
     `~response`, which is restored only in answers.
     """
     if not answer:
         return residual(wire, encoded)
-    usual = usually(kind, at)
+    usual = default_fields(kind, at)
     if same(wire, {**usual, **encoded}):
         return {}
 
@@ -99,7 +99,7 @@ def residual_of(
     return {**extra_fields, RESPONSE: rest} if rest else extra_fields
 
 
-def usually(kind: str, at: int) -> dict[str, Any]:
+def default_fields(kind: str, at: int) -> dict[str, Any]:
     """The default fields of an item or part of this kind in an answer."""
     match kind:
         case "message":
@@ -116,14 +116,14 @@ def usually(kind: str, at: int) -> dict[str, Any]:
             return {}
 
 
-def filed(extra: Extra, extra_fields: Mapping[str, Any]) -> Extra:
+def with_extra(extra: Extra, extra_fields: Mapping[str, Any]) -> Extra:
     """`extra` with these fields added for this wire."""
     return {**extra, API: {**extra.get(API, {}), **extra_fields}} if extra_fields else extra
 
 
 def answered(wire: dict[str, Any], extra_fields: Mapping[str, Any], kind: str, at: int) -> dict[str, Any]:
     """Adds the fields of an answer to an item of input, in place, and returns it."""
-    for key, value in usually(kind, at).items():
+    for key, value in default_fields(kind, at).items():
         wire.setdefault(key, value)
     rest = extra_fields.get(RESPONSE)
     return put_back(wire, rest) if rest else wire
@@ -359,8 +359,8 @@ def decode_message(wire: dict[str, Any], at: int, answer: bool, mint: Mint) -> l
     named = {key: extra_fields.pop(key) for key in NAMES if key in extra_fields}
     about.update(extra_fields)
     place, first = blocks[0]
-    extra = filed(first.extra, {**named, MESSAGE: about} if about else named)
-    joined = [(n, replace(b, extra=filed(b.extra, {JOINED: True}))) for n, b in blocks[1:]]
+    extra = with_extra(first.extra, {**named, MESSAGE: about} if about else named)
+    joined = [(n, replace(b, extra=with_extra(b.extra, {JOINED: True}))) for n, b in blocks[1:]]
     return [(place, replace(first, extra=extra)), *joined]
 
 
@@ -410,7 +410,7 @@ def _decode_citation(wire: dict[str, Any]) -> Citation:
     if kind != "url_citation" or citation.url is None:
         citation = replace(citation, extra={API: {"type": kind}})
     extra_fields = residual(wire, _encoded_citation(citation))
-    return replace(citation, extra=filed(citation.extra, extra_fields)) if extra_fields else citation
+    return replace(citation, extra=with_extra(citation.extra, extra_fields)) if extra_fields else citation
 
 
 # --- ours to wire -----------------------------------------------------------------------------------------------------
@@ -522,7 +522,7 @@ def _decode_reasoning(wire: dict[str, Any], at: int, answer: bool, mint: Mint) -
     if content is not None or summary != ([len(text)] if text else []):
         block = replace(block, extra={API: hints})
     extra_fields = residual_of(wire, _encoded_reasoning(block), "reasoning", at, answer)
-    return [(0, replace(block, extra=filed(block.extra, extra_fields)))]
+    return [(0, replace(block, extra=with_extra(block.extra, extra_fields)))]
 
 
 def _measured(parts: Any, kind: str, texts: list[str]) -> list[Any]:
@@ -559,7 +559,7 @@ def _decode_call(wire: dict[str, Any], at: int, answer: bool, mint: Mint) -> lis
         extra={API: hints} if hints else {},
     )
     extra_fields = residual_of(wire, encoded_call(block), wire["type"], at, answer)
-    return [(0, replace(block, extra=filed(block.extra, extra_fields)) if extra_fields else block)]
+    return [(0, replace(block, extra=with_extra(block.extra, extra_fields)) if extra_fields else block)]
 
 
 def _decode_server_call(wire: dict[str, Any], at: int, answer: bool, mint: Mint) -> list[tuple[int, Block]]:
@@ -578,7 +578,7 @@ def _decode_server_call(wire: dict[str, Any], at: int, answer: bool, mint: Mint)
         extra={API: {"type": kind}},
     )
     extra_fields = residual(wire, _encoded_server_call(block, kind))
-    return [(0, replace(block, extra=filed(block.extra, extra_fields)))]
+    return [(0, replace(block, extra=with_extra(block.extra, extra_fields)))]
 
 
 _ITEMS: dict[str, Callable[[dict[str, Any], int, bool, Mint], list[tuple[int, Block]]]] = {

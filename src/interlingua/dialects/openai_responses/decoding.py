@@ -10,7 +10,7 @@ from ..framing import SSE, Frame, Framing, framing_for
 from ..residual import JOINED, optional, string, whole
 from ..streaming import Decoder
 from .answers import decode_answer, decode_envelope
-from .content import NAMES, decode_item, filed, kind_of
+from .content import NAMES, decode_item, kind_of, with_extra
 from .facts import API, CUSTOM, FORM, GENERATED, decode_error
 
 
@@ -83,7 +83,7 @@ class StreamDecoder(Decoder):
             self._record.note(**decode_envelope(self._shell, self._given))
             self._record.begin()
 
-    def _whole(self, response: dict[str, Any]) -> None:
+    def _unstreamed(self, response: dict[str, Any]) -> None:
         """A whole answer although a stream was requested."""
         self._began({"response": {key: value for key, value in response.items() if key != "output"}})
         self._ended({"type": "", "response": response})
@@ -199,11 +199,11 @@ class StreamDecoder(Decoder):
             if key is None:
                 record.whole(self._keyed(item, place), block)
             else:
-                self._settle(key, block)
+                self._close_block(key, block)
         for key in unmatched.values():
             record.close(key)
 
-    def _settle(self, key: tuple[int, int], block: Block) -> None:
+    def _close_block(self, key: tuple[int, int], block: Block) -> None:
         """Closes a block, after a delta with text that was not streamed."""
         opened = self._record.block(key)
         if type(opened) is type(block):
@@ -429,7 +429,7 @@ _HANDLERS: dict[Any, Callable[[StreamDecoder, dict[str, Any]], None]] = {
     **dict.fromkeys(_ENDS, StreamDecoder._ended),
     "response.done": StreamDecoder._ended,  # the Codex backend
     "error": StreamDecoder._error,
-    "": StreamDecoder._whole,
+    "": StreamDecoder._unstreamed,
 }
 
 
@@ -455,9 +455,9 @@ def _opening_call(wire: Mapping[str, Any], generated: str) -> ToolCall:
     id = optional(wire.get("call_id"))
     extra = _opening_extra(wire, "id")
     if id is None:
-        extra = filed(extra, {GENERATED: True})
+        extra = with_extra(extra, {GENERATED: True})
     if wire["type"] == CUSTOM:
-        extra = filed(extra, {FORM: CUSTOM})
+        extra = with_extra(extra, {FORM: CUSTOM})
     return ToolCall(
         id=generated if id is None else id, name=optional(wire.get("name")) or "", arguments={}, extra=extra
     )

@@ -15,7 +15,15 @@ from ..provider_errors import code_of
 from ..residual import JOINED, MESSAGE, residual_of
 from ..streaming import Encoder, OpenBlocks
 from .answers import answer_encoded, encode_response, encoded_stop, status_given
-from .content import encode_content_text, encode_item, encoded_call, finish_message, is_custom, message_item, usually
+from .content import (
+    default_fields,
+    encode_content_text,
+    encode_item,
+    encoded_call,
+    finish_message,
+    is_custom,
+    message_item,
+)
 from .facts import API, CONTENT, CUSTOM, FORM, PARTS, SUMMARY
 
 
@@ -155,7 +163,7 @@ class StreamEncoder(Encoder):
         return begun + opened + self._content_part(encoded, place, "added", part)
 
     def _announce(self, index: int, kind: str, wire: dict[str, Any], residual: Mapping[str, Any]) -> bytes:
-        encoded = _Encoded(len(self._output), residual.get("id", usually(kind, len(self._output))["id"]), kind)
+        encoded = _Encoded(len(self._output), residual.get("id", default_fields(kind, len(self._output))["id"]), kind)
         self._output.append(None)
         self._open[index] = encoded, 0
         return self._event("response.output_item.added", output_index=encoded.index, item={"id": encoded.id, **wire})

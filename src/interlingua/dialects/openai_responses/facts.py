@@ -8,7 +8,7 @@ from ...values.errors import InterlinguaError, ProviderError
 from ...values.losses import SupportTable, bookkeeping, dropped, kept, record, some
 from ...values.messages import StopReason
 from ..provider_errors import as_provider_error, azure_code, code_of, provider_error, status_of
-from ..residual import lenient, optional
+from ..residual import json_or_text, optional
 
 API = "openai-responses"
 
@@ -160,7 +160,7 @@ RESPONSE_SUPPORT: SupportTable = {
 
 def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = None) -> ProviderError:
     """An error response, or the error event of a stream (status 0)."""
-    wire = lenient(body)
+    wire = json_or_text(body)
     error = wire.get("error") if isinstance(wire, dict) else None
     if not isinstance(error, dict):
         error = wire if isinstance(wire, dict) else {}

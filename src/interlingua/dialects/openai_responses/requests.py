@@ -32,7 +32,7 @@ from ..residual import (
     restored,
     strings,
 )
-from .content import decode_content, decode_part, filed, kind_of
+from .content import decode_content, decode_part, kind_of, with_extra
 from .facts import API, FIELD_SUPPORT, FORM, INPUT, OPTIONS, RETENTIONS, SERVICE, TEXT
 from .messages import decode_messages, encode_messages, encoded_message
 
@@ -58,7 +58,7 @@ def decode_request(body: Any, given: Given) -> Request:
     # Items have residuals of their own.
     emitted = {**_message_type(given.quirks), **encode_body(request, [], QUIET)}
     extra_fields = residual({**wire, "input": []} if "input" in wire else wire, emitted)
-    return replace(request, extra=filed(request.extra, extra_fields)) if extra_fields else request
+    return replace(request, extra=with_extra(request.extra, extra_fields)) if extra_fields else request
 
 
 def _decode_context(wire: dict[str, Any], api: str) -> tuple[Context, dict[str, Any]]:

@@ -41,7 +41,7 @@ def _is_request(value: Any) -> bool:
     )
 
 
-def _sealed(request: Request, body: dict[str, Any]) -> dict[str, Any]:
+def _request_encrypted_reasoning(request: Request, body: dict[str, Any]) -> dict[str, Any]:
     """Requests encrypted reasoning: if nothing is stored, a later turn must send it back.
 
     https://platform.openai.com/docs/guides/reasoning: with `store: false`, `include` must name
@@ -102,7 +102,7 @@ OPENAI_RESPONSES = Wire(
         response_id="resp_",
         error_event=_error_event,
         embeddings=EMBEDDINGS,
-        complete_body=_sealed,
+        complete_body=_request_encrypted_reasoning,
         rate_headers=rate_headers,
         model_paths=(("model",), ("response", "model")),
         request_headers=OPENAI_HEADERS,

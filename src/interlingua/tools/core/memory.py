@@ -264,7 +264,7 @@ def _notes(places: tuple[Path, ...], extra: tuple[str, ...]) -> dict[str, Note]:
     """All notes by name: the path in its folder, or the absolute path if that name is taken or outside."""
     notes: dict[str, Note] = {}
     for place in places:
-        for path in (*_top(place), *_within(place, place / _FOLDER, _MAX_DEPTH)):
+        for path in (*_top(place), *_markdown_files(place, place / _FOLDER, _MAX_DEPTH)):
             name = path.relative_to(place).as_posix()
             notes[str(path) if name in notes else name] = _local(place, path)
     for text in extra:
@@ -274,7 +274,7 @@ def _notes(places: tuple[Path, ...], extra: tuple[str, ...]) -> dict[str, Note]:
                 continue  # relative to a workspace that is not on this machine
             added = places[0] / added
         if added.is_dir():
-            place, more = added, _within(added, added, _MAX_DEPTH)
+            place, more = added, _markdown_files(added, added, _MAX_DEPTH)
         else:
             place, more = added.parent, [added] if _stays_inside(added.parent, added) else []
         for path in more:
@@ -300,7 +300,7 @@ def _top(place: Path) -> list[Path]:
     return [place / name for name in _TOP if name in there and _stays_inside(place, place / name)]
 
 
-def _within(place: Path, folder: Path, depth: int) -> list[Path]:
+def _markdown_files(place: Path, folder: Path, depth: int) -> list[Path]:
     """The markdown files below a folder, sorted. Skips linked folders, and files that resolve to outside."""
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
@@ -312,7 +312,7 @@ def _within(place: Path, folder: Path, depth: int) -> list[Path]:
         if entry.name.startswith("."):
             continue
         if entry.is_dir(follow_symlinks=False):
-            found += _within(place, path, depth - 1) if depth else []
+            found += _markdown_files(place, path, depth - 1) if depth else []
         elif entry.name.lower().endswith(".md") and _stays_inside(place, path):
             found.append(path)
     return found

@@ -204,7 +204,7 @@ def _log(session: ProcessSession, arguments: ProcessArguments) -> ToolResult:
     else:
         lines = session.output.since(0, SHOWN_BYTES)[0].splitlines(keepends=True)[-limit:]
     first = stored - len(lines) if start is None else start
-    shown, cut = _within(lines, SHOWN_BYTES, from_end=start is None)
+    shown, cut = _fitting_lines(lines, SHOWN_BYTES, from_end=start is None)
     notes = [f"[lines {first}–{first + len(lines) - 1} of {stored}]" if session.output.complete and lines else ""]
     if not session.output.complete:
         notes.append(f"[the log has {session.output.stored:,} of {session.output.total:,} bytes, {stored} lines]")
@@ -217,7 +217,7 @@ def _log(session: ProcessSession, arguments: ProcessArguments) -> ToolResult:
     )
 
 
-def _within(lines: list[bytes], budget: int, *, from_end: bool) -> tuple[list[bytes], int]:
+def _fitting_lines(lines: list[bytes], budget: int, *, from_end: bool) -> tuple[list[bytes], int]:
     """The lines that fit the budget, from one end, and the number of the others; at least one, truncated if needed."""
     shown: list[bytes] = []
     for line in reversed(lines) if from_end else lines:
