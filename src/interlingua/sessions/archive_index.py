@@ -17,10 +17,11 @@ import msgspec
 import zstandard
 
 from ..values.errors import InterlinguaError
+from ..values.word_breaks import spaced
 from .spending import GROUPS, Price, Total, Used, add_usage, totals
 from .store import Store
 from .text_index import TextIndex, part_of
-from .texts import Query, Text, spaced
+from .texts import Query, Text
 
 ARCHIVE = "archive"
 OURS = "interlingua"  # the program name of this home's own sessions

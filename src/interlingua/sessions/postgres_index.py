@@ -13,12 +13,13 @@ from typing import Any
 import msgspec
 
 from ..values.errors import InterlinguaError
+from ..values.word_breaks import spaced
 from .cards import Card, CardState
 from .session import Session
 from .sql import Database, SqlStore
 from .store import SessionInfo
 from .text_index import COUNTED, Found, Progress, Results, digest_of, part_of, text_at
-from .texts import Filters, Query, Term, Text, is_in, snippet, spaced, terms_of, texts_of
+from .texts import Filters, Query, Term, Text, is_in, snippet, terms_of, texts_of
 
 BATCH_LINES = 400
 MAX_CHARS = 200_000  # a tsvector holds at most 1 MB; a longer text is several rows

@@ -25,11 +25,12 @@ import msgspec
 from ..values.errors import InterlinguaError
 from ..values.places import private_folder
 from ..values.regular import private_database
+from ..values.word_breaks import spaced
 from .cards import Card, CardState
 from .session import Line, Session
 from .spending import Used, add_usage, used_by
 from .store import SessionInfo, Store
-from .texts import KINDS, Filters, Query, Snippet, Term, Text, is_in, message_texts, snippet, spaced, terms_of, texts_of
+from .texts import KINDS, Filters, Query, Snippet, Term, Text, is_in, message_texts, snippet, terms_of, texts_of
 from .tree import ENTRY
 
 _log = logging.getLogger(__name__)

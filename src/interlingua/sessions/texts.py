@@ -28,15 +28,12 @@ from ..values.messages import (
     ToolResultMessage,
     blocks_of,
 )
+from ..values.word_breaks import spaced
 from .session import Line
 from .tree import BAD, BLANK, LABEL, MARK, REVISION, SESSION
 
 KINDS = ("text", "thinking", "arguments", "result", "system", "summary", "note", "document", "title", "other")
 MAX_TERMS = 24
-_UNSPACED = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u2fdf\u3005-\u3007\u3040-\u312f\u31a0-\u9fff\uf900-\ufaff"
-    "\U0001b000-\U0001b16f\U00020000-\U0003347f]"
-)
 _QUERY = re.compile(r'(-?)"([^"]*)"?|(-?)(\S+)')
 _TOKEN = re.compile(r"[^\W_]+")
 
@@ -109,13 +106,6 @@ def tokens_of(text: str) -> Iterator[str]:
     """The tokens of a text as they are indexed."""
     for found in _TOKEN.finditer(spaced(text)):
         yield found[0]
-
-
-def spaced(text: str) -> str:
-    """The text as it is indexed: spaces around each character of a script without word spacing."""
-    if text.isascii():
-        return text
-    return _UNSPACED.sub(r" \g<0> ", unicodedata.normalize("NFKC", text))
 
 
 def texts_of(line: Line) -> Iterator[Text]:

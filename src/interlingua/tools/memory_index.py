@@ -23,6 +23,7 @@ from msgspec import Struct
 
 from ..values.errors import ToolInputError
 from ..values.regular import private_database
+from ..values.word_breaks import UNSPACED, spaced
 
 VERSION = 1
 MAX_FILE_BYTES = 4_000_000
@@ -215,42 +216,16 @@ def terms_of(query: str) -> list[str]:
     return [_term(token) for token in list(tokens)[:_MAX_TERMS]]
 
 
-def spaced(text: str) -> str:
-    """The text as it is indexed: spaces around each character of a script without word spacing."""
-    if text.isascii():
-        return text
-    return "".join(f" {char} " if _unspaced(char) else char for char in unicodedata.normalize("NFKC", text))
-
-
 def _heading_level(line: str) -> int:
     marks = len(line) - len(line.lstrip("#"))
     return marks if 0 < marks <= 6 and line[marks : marks + 1] in ("", " ", "\t") else 0
-
-
-def _unspaced(char: str) -> bool:
-    """Whether the character belongs to a script written without spaces: CJK, kana, Thai, Lao, Burmese, Khmer."""
-    code = ord(char)
-    if code < 0x0E00:
-        return False
-    return (
-        code < 0x0F00
-        or 0x1000 <= code < 0x10A0
-        or 0x1780 <= code < 0x1800
-        or 0x2E80 <= code < 0x2FE0
-        or 0x3005 <= code < 0x3008
-        or 0x3040 <= code < 0x3130
-        or 0x31A0 <= code < 0xA000
-        or 0xF900 <= code < 0xFB00
-        or 0x1B000 <= code < 0x1B170
-        or 0x20000 <= code < 0x33480
-    )
 
 
 def _tokens(run: str) -> Iterable[str]:
     """The tokens of a run without spaces: split at punctuation, and between scripts with and without spaces."""
     word, before = "", False
     for char in unicodedata.normalize("NFKC", run):
-        now = _unspaced(char)
+        now = UNSPACED.match(char) is not None
         if not (char.isalnum() or unicodedata.category(char)[0] in "MN"):
             if word:
                 yield word
@@ -269,7 +244,7 @@ def _term(word: str) -> str:
 
     The index contains Porter stems: a final y or e changes in the word's stem (`deploi`), but not in a longer word's.
     """
-    if _unspaced(word[0]):
+    if UNSPACED.match(word):
         return '"' + " ".join(word) + '"'
     if len(word) < 4:
         return f'"{word}"'
