@@ -156,13 +156,23 @@ BEGIN, END = "<!-- modules: written by `make docs` -->", "<!-- end of modules --
 
 
 def module_table() -> str:
-    """Every module with the first sentence of its docstring, folder by folder."""
-    rows = ["| module | content |", "|---|---|"]
+    """Every module with the first sentence of its docstring, one folding table per package."""
+    packages: dict[str, list[Path]] = {}
     for path in sorted(PACKAGE.rglob("*.py"), key=lambda path: (path.parent.relative_to(PACKAGE).parts, path.name)):
-        text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-        sentence = " ".join(text.split("\n\n")[0].split()).split(". ")[0].rstrip(".").replace("|", "\\|")
-        rows.append(f"| `{path.relative_to(PACKAGE).as_posix()}` | {sentence} |")
-    return "\n".join(rows)
+        packages.setdefault(next(iter(path.relative_to(PACKAGE).parts[:-1]), ""), []).append(path)
+    parts = []
+    for package, paths in packages.items():
+        rows = [f"| `{path.relative_to(PACKAGE).as_posix()}` | {first_sentence(path)} |" for path in paths]
+        name = f"<code>{package}/</code>" if package else "root"
+        parts.append(f"<details><summary>{name} ({len(paths)})</summary>\n")
+        parts += ["| module | content |", "|---|---|", *rows, "\n</details>"]
+    return "\n".join(parts)
+
+
+def first_sentence(path: Path) -> str:
+    """Returns the first sentence of a module's docstring."""
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return " ".join(text.split("\n\n")[0].split()).split(". ")[0].rstrip(".").replace("|", "\\|")
 
 
 def write_modules() -> None:

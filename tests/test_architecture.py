@@ -137,6 +137,13 @@ def test_every_package_has_a_rank() -> None:
     assert {_package(name) for name in modules()} - FACES <= set(RANK)
 
 
+def test_the_layout_in_contributing_is_the_checked_one() -> None:
+    """A reader learns the layers from that table: the same packages, in the same rows."""
+    page = (REPOSITORY / "CONTRIBUTING.md").read_text()
+    rows = re.findall(r"^\| (`\w+`(?: · `\w+`)*) \|", page.split("## Layout")[1].split("\n## ")[0], re.MULTILINE)
+    assert [set(packages) for packages in LAYERS[1:]] == [set(re.findall(r"\w+", row)) for row in rows]
+
+
 def test_a_layer_imports_only_lower_layers() -> None:
     """Values know nothing, programs know everything, and neighbours of one rank do not know each other."""
     wrong = [
