@@ -60,7 +60,7 @@ def test_documents_are_text_where_they_are(tmp_path: Path) -> None:
         (il.image, b"", "empty"),
         (il.image, b"hello", "not an image"),
         (audio, PNG, "not audio"),
-        (document, b"\0\1\2", "not known"),
+        (document, b"\0\1\2", "unknown type"),
         (il.image, 5, "is not a file"),
         (il.image, None, "is not a file"),
         (il.image, "missing.png", "cannot read 'missing.png'"),

@@ -93,7 +93,7 @@ def test_what_is_no_message_is_not_saved(tmp_path: Path, message: Any) -> None:
     """A clear error, and no file."""
     with (
         Session.open(tmp_path / "s.jsonl") as session,
-        pytest.raises(il.FormatError, match="a message is a UserMessage"),
+        pytest.raises(il.FormatError, match="a message must be a UserMessage"),
     ):
         session.append(message)
     assert not (tmp_path / "s.jsonl").exists()

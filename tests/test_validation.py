@@ -67,7 +67,7 @@ def test_what_can_be_decoded_is_never_refused_for_its_types(context):
     try:
         check_context(context)
     except il.FormatError as error:
-        assert "only an AssistantMessage" in str(error) or "text is a string" in str(error)
+        assert "only an AssistantMessage" in str(error) or "text must be a string" in str(error)
 
 
 @given(strategies.contexts(), st.data())

@@ -169,7 +169,7 @@ async def test_there_must_be_something_to_continue() -> None:
     with pytest.raises(il.InterlinguaError, match="history is empty"):
         await agent.continue_()
     await agent.prompt("go")
-    with pytest.raises(il.InterlinguaError, match="last answer is finished"):
+    with pytest.raises(il.InterlinguaError, match="last response is finished"):
         await agent.continue_()
     assert not agent.running
 

@@ -319,7 +319,7 @@ async def test_the_number_of_sub_agents_of_a_session_is_limited(make: Any) -> No
     wait, _ = waiting()
     host = make(lambda request: calling(call("wait")), tools=[wait])
     runs = [await host.spawn(str(at), by=by()) for at in range(5)]
-    with pytest.raises(Forbidden, match="5 sub-agents at work"):
+    with pytest.raises(Forbidden, match="5 running sub-agents"):
         await host.spawn("6", by=by())
     await host.spawn("other", by=by("agent:main:other"))
     runs[0].kill()
@@ -335,10 +335,10 @@ async def test_sub_agents_go_one_deep_unless_the_host_says_more(make: Any) -> No
     host = make(script, tools=[spawn, other])
     run = await ended(await host.spawn("a", by=by()))
     assert ["other"] == [tool.name for tool in script.requests[0].context.tools or ()]
-    with pytest.raises(Forbidden, match="1 deep"):
+    with pytest.raises(Forbidden, match="limited to depth 1"):
         await host.spawn("b", by=by(run.key))
     await host.close()
-    with pytest.raises(Forbidden, match="1 deep"):
+    with pytest.raises(Forbidden, match="limited to depth 1"):
         await make().spawn("b", by=by(run.key))
     await make().spawn("ok", by=by("agent:main:other"))
 
@@ -370,7 +370,7 @@ async def test_a_sub_agent_is_done_when_those_below_it_are(make: Any) -> None:
         ({"text": "a", "mode": "session", "cleanup": "delete"}, "cannot be deleted"),
         ({"text": "a", "model": "nowhere/model"}, "unknown provider"),
         ({"text": "a", "sandbox": "require"}, "no sandbox"),
-        ({"text": "a", "agent_id": "research"}, "may not be used"),
+        ({"text": "a", "agent_id": "research"}, "is not allowed"),
         ({"text": "a", "cwd": "/etc"}, "no local files"),
         ({"text": "a", "attachments": (("a.txt", b"x"),)}, "no local files available"),
     ],
@@ -749,7 +749,7 @@ async def test_the_model_of_a_session_can_be_switched_and_switched_back(make: An
     again.set_model("main", "default")
     await again.run("hi", "main")
     assert "debug" == script.last.model.provider
-    with pytest.raises(Forbidden, match="allowed are other/script"):
+    with pytest.raises(Forbidden, match="allowed models: other/script"):
         again.set_model("main", "debug/third")
     with pytest.raises(ToolInputError, match="unknown provider"):
         make().set_model("main", "nowhere/x")

@@ -67,10 +67,10 @@ def test_what_is_no_model_is_refused_at_the_call(model: Any) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda given: il.Agent("debug/parrot-1", limits=given), r"limits are Limits\(…\), not int"),
-        (lambda given: il.Agent("debug/parrot-1", session=given), "a session is a Session.*, not int"),
-        (lambda given: il.Context(given), "messages of a context are a list, not int"),
-        (lambda given: il.Context([], tools=given), "tools of a context are a list, not int"),
+        (lambda given: il.Agent("debug/parrot-1", limits=given), r"limits must be Limits\(…\), not int"),
+        (lambda given: il.Agent("debug/parrot-1", session=given), "a session must be a Session.*, not int"),
+        (lambda given: il.Context(given), "messages of a context must be a list, not int"),
+        (lambda given: il.Context([], tools=given), "tools of a context must be a list, not int"),
     ],
 )
 def test_a_part_of_another_kind_is_refused_where_it_is_given(make: Any, message: str) -> None:
@@ -84,7 +84,11 @@ _WRONG: list[tuple[str, Callable[[Any], Any], str]] = [
     ("images", lambda given: il.sync.complete(_MODEL, "x", images=given), "images must be a list of paths"),
     ("fallbacks", lambda given: il.sync.complete(_MODEL, "x", fallbacks=given), "fallbacks must be a list of models"),
     ("tools", lambda given: il.Agent(_MODEL, given), "tools must be a list of functions, tools or names"),
-    ("tools[0]", lambda given: il.Agent(_MODEL, [given]), "a tool is a function, a Tool or the name of a core tool"),
+    (
+        "tools[0]",
+        lambda given: il.Agent(_MODEL, [given]),
+        "a tool must be a function, a Tool or a core tool's name",
+    ),
     ("messages", lambda given: il.Agent(_MODEL, messages=given), "messages must be a list of messages, not int"),
     ("system", lambda given: il.Agent(_MODEL, system=given), "expected str or tuple or list, got int"),
     ("before_tool_call", lambda given: il.Agent(_MODEL, before_tool_call=given), "before_tool_call must be a list of"),
@@ -93,16 +97,20 @@ _WRONG: list[tuple[str, Callable[[Any], Any], str]] = [
     ("steering_mode", lambda given: il.Agent(_MODEL, steering_mode=given), "steering_mode must be 'one-at-a-time' or"),
     ("limits.turns", lambda given: il.Limits(turns=str(given)), "turns must be an integer or None, not '5'"),
     ("limits.cost", lambda given: il.Limits(cost=[given]), "cost must be a number or None, not [5]"),
-    ("tool", lambda given: il.tool(given), "a tool is made of a function, not of int"),
+    ("tool", lambda given: il.tool(given), "a tool must be made from a function, not int"),
     ("dimensions", lambda given: il.sync.embed("debug/embed-1", "x", dimensions=str(given)), "dimensions must be an"),
-    ("dialect", il.dialect, "a dialect is a name such as 'anthropic-messages', not int"),
-    ("dialect", lambda given: il.encode("x", [given]), "a dialect is a name such as 'anthropic-messages', not list"),
+    ("dialect", il.dialect, "a dialect must be a name, such as 'ollama-chat', not int"),
+    (
+        "dialect",
+        lambda given: il.encode("x", [given]),
+        "a dialect must be a name, such as 'ollama-chat', not list",
+    ),
     ("events", il.fold, "events must be a list of stream events, not int"),
     ("events", lambda given: il.fold([given]), "a stream event is expected, not int"),
-    ("$", il.load, "JSON is a string or bytes, not int"),
-    ("source", lambda given: list(il.read(given)), "a source is a path, bytes or an open file, not int"),
+    ("$", il.load, "JSON must be a string or bytes, not int"),
+    ("source", lambda given: list(il.read(given)), "a source must be a path, bytes or an open file, not int"),
     ("search_paths", il.load_plugins, "search_paths must be a list of folders, not int"),
-    ("search_paths[0]", lambda given: il.load_plugins([given]), "a search path is a folder, not int"),
+    ("search_paths[0]", lambda given: il.load_plugins([given]), "a search path must be a folder, not int"),
 ]
 
 

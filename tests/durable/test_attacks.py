@@ -116,7 +116,7 @@ def test_a_poisoned_run_takes_no_other_with_it(yard: Yard) -> None:
             break
     assert 0 == ends[-1] and {-signal.SIGKILL} == {*ends[:-1]}, yard.log()
     assert "failed" == yard.runs.status(bad).state
-    assert "given up after 5 workers died with it" in (yard.runs.status(bad).error or "")
+    assert "failed after 5 workers died with it" in (yard.runs.status(bad).error or "")
     for id in good:
         run = yard.runs.status(id)
         assert "done" == run.state and run.lives <= 4, f"{run}\n{yard.log()}"

@@ -223,7 +223,7 @@ def test_sizes_are_checked_before_their_bytes_are_awaited(prelude, fault):
     ("headers", "fault"),
     [
         (header("a", 10, b""), "10 is not a header type"),
-        (header("a", 0, b"") * 2, "'a' comes twice"),
+        (header("a", 0, b"") * 2, "duplicate header 'a'"),
         (b"\x05abc", "the last one is cut off"),
         (b"\x01a", "the last one is cut off"),
         (header("a", 7, b"\x00"), "the last one is cut off"),

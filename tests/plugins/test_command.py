@@ -158,7 +158,7 @@ def test_a_folder_is_installed_replaced_and_removed(tmp_path: Path, home: Path) 
     assert 0 == run("install", folder)[0]
     place = home / "plugins" / "echo"
     assert {"interlingua.plugin.json", "plugin.py", "extra.txt"} == {path.name for path in place.iterdir()}
-    with pytest.raises(InterlinguaError, match=r"installed already.*-U"):
+    with pytest.raises(InterlinguaError, match=r"already installed.*-U"):
         run("install", folder)
     (folder / "extra.txt").unlink()
     plugin(tmp_path, "echo", version="2")

@@ -91,7 +91,7 @@ def test_packages_bring_plugins_tools_and_connectors(site: Path) -> None:
     ] == report["plugins"]
     assert ([["echo", "a-tool"]], ["parrot"]) == (report["tools"], report["connectors"])
     assert [
-        [None, "manifest", "'../evil' cannot be the id of a plugin: letters, digits, `.`, `_` and `-`, "
+        [None, "manifest", "'../evil' cannot be the id of a plugin; use letters, digits, `.`, `_` and `-`, "
          "first a letter or digit, at most 64"],
         ["broken", "register", "SystemExit: never"],
         ["gone", "import", "ModuleNotFoundError: No module named 'no_such_module_at_all'"],

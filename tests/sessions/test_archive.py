@@ -504,7 +504,7 @@ def test_torn_lines_are_noted_and_the_rest_is_found(archive: Archive, tmp_path: 
     [
         ("claude-cod", "did you mean claude-code?"),
         ("nowhere.zip", "no such file or folder"),
-        ("gemini-cli", "is not there"),
+        ("gemini-cli", "does not exist"),
     ],
 )
 def test_a_source_that_is_not_there_is_refused_and_none_is_added(

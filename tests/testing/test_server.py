@@ -176,7 +176,7 @@ async def test_a_finished_answer_is_no_disconnect() -> None:
     """A client that read all of it may go."""
     with Server() as server:
         await texts(server, 3)
-        with pytest.raises(TimeoutError, match="no client left"):
+        with pytest.raises(TimeoutError, match="no client disconnected"):
             server.wait_for_disconnect(0.05)
     assert [] == server.disconnects
 
@@ -278,7 +278,7 @@ def test_a_port_that_is_taken_and_a_second_start_are_errors() -> None:
         before = threading.active_count()
         with pytest.raises(OSError, match="address already in use"):
             Server(port=port).start()
-        with pytest.raises(il.InterlinguaError, match="running already"):
+        with pytest.raises(il.InterlinguaError, match="already running"):
             server.start()
         assert before == threading.active_count()
 

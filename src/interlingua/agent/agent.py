@@ -81,7 +81,7 @@ def hooks_of(given: Hooks[P], name: str = "hooks") -> tuple[Callable[P, Any], ..
     hooks = several(given, "functions", name)
     for at, one in enumerate(hooks):
         if not callable(one):
-            raise FormatError(f"a hook is a function, not {type(one).__name__}", f"{name}[{at}]")
+            raise FormatError(f"a hook must be a function, not {type(one).__name__}", f"{name}[{at}]")
     return hooks
 
 
@@ -138,7 +138,7 @@ class Agent(Generic[T]):
     ) -> None:
         named(model)  # validates it
         if limits is not None and not isinstance(limits, Limits):
-            raise FormatError(f"limits are Limits(…), not {type(limits).__name__}", "limits")
+            raise FormatError(f"limits must be Limits(…), not {type(limits).__name__}", "limits")
         for name, mode, modes in (
             ("tool_execution", tool_execution, ("parallel", "sequential")),
             ("on_steering", on_steering, ("finish", "skip")),
@@ -295,12 +295,12 @@ class Agent(Generic[T]):
         """
         self._refuse_while_running("continue")
         if not self.messages:
-            raise InterlinguaError("nothing to continue, the history is empty; prompt the agent instead")
+            raise InterlinguaError("nothing to continue: the history is empty; prompt the agent instead")
         last = self.messages[-1]
         if isinstance(last, AssistantMessage) and self._pending() is None:
             queued = self._steering.take() or self._follow_ups.take()
             if not queued and last.stop_reason not in ("error", "aborted"):
-                raise InterlinguaError("nothing to continue, the last answer is finished; prompt the agent")
+                raise InterlinguaError("nothing to continue: the last response is finished; prompt the agent")
             return await self._run(queued, poll=False, signal=signal)
         return await self._run((), poll=True, signal=signal)
 
@@ -637,7 +637,7 @@ def _tools(given: Iterable[Any], context: ToolContext | None, settings: Mapping[
             made.append(tool(one))
         else:
             what = type(one).__name__
-            raise FormatError(f"a tool is a function, a Tool or the name of a core tool, not {what}", f"tools[{at}]")
+            raise FormatError(f"a tool must be a function, a Tool or a core tool's name, not {what}", f"tools[{at}]")
     return made
 
 

@@ -248,7 +248,7 @@ def opened(session: Any, messages: Iterable[AgentMessage]) -> History:
     if session is None:
         return Memory(messages)
     if not hasattr(session, "context_messages"):
-        raise FormatError(f"a session is a Session, opened by Session.open(…), not {type(session).__name__}", "session")
+        raise FormatError(f"a session must be a Session (Session.open(…)), not {type(session).__name__}", "session")
     history = Stored(session)
     for message in messages:
         history.append(message)

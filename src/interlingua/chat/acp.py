@@ -256,10 +256,10 @@ class EditorAgent:
     async def prompt(self, session_id: str, prompt: list[Any], **_: Any) -> schema.PromptResponse:
         session = self._session(session_id)
         if session.agent.running:
-            raise _refused("the session is answering already; cancel it first, or wait")
+            raise _refused("the session is already running; cancel it first, or wait")
         content = tuple(map(_block, prompt))
         if not content:
-            raise _refused("an empty prompt; send a text")
+            raise _refused("empty prompt; send text")
         try:
             return await session.prompt(UserMessage(content=content))
         except InterlinguaError as error:
@@ -361,7 +361,7 @@ async def _editors_tools(stack: contextlib.AsyncExitStack, servers: Sequence[Any
         elif isinstance(server, schema.HttpMcpServer):
             given = {"url": server.url, "headers": {one.name: one.value for one in server.headers}}
         else:
-            raise FormatError(f"the MCP server {server.name} needs a transport that is not offered; use stdio or HTTP")
+            raise FormatError(f"the MCP server {server.name} needs an unsupported transport; use stdio or HTTP")
         taken = {tool.name for tool in tools}
         tools += await stack.enter_async_context(mcp_tools(given, prefix=server.name, taken=taken))
     return tools

@@ -121,7 +121,7 @@ def command(
     )
     if acp:
         if prompt is not None or name is not None or resume:
-            raise FormatError("--acp takes no prompt and no session; the editor gives them", "--acp")
+            raise FormatError("--acp takes no prompt and no session; the editor provides them", "--acp")
         _serve_editor(settings, policy, plugins, () if bare else servers or None)
         return
     if resume and _is_terminal():

@@ -160,7 +160,7 @@ def _install_folder(folder: Path, upgrade: bool) -> None:
     place = home() / FOLDER / manifest.id
     old = _installed_folder(manifest.id)
     if (old is not None or place.exists()) and not upgrade:
-        raise InterlinguaError(f"the plugin {manifest.id} is installed already, in {old or place}; replace it with -U")
+        raise InterlinguaError(f"the plugin {manifest.id} is already installed in {old or place}; replace it with -U")
     private_folder(place.parent)
     with tempfile.TemporaryDirectory(dir=place.parent, prefix=".new-") as temporary:
         copied = Path(temporary) / "new"

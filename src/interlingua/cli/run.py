@@ -413,7 +413,7 @@ def _as_template(prompt: str | None, template: templates.Template, options: dict
     """The options as a template."""
     call = call_options({}, options)
     if "api_key" in call:
-        raise FormatError("a key is not saved in a template; store it with `interlingua auth login`", "--key")
+        raise FormatError("keys are not saved in templates; store it with `interlingua auth login`", "--key")
     own = templates.Template(
         prompt=inputs.prompt_text(prompt, options["prompt_file"], optional=True) or None,
         system=options["system"],

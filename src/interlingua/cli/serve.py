@@ -118,7 +118,7 @@ def run(
         os.environ["INTERLINGUA_HOME"] = str(folder)
     if workers > 1 and not worker:
         if program:
-            raise click.UsageError("a program is served by one worker; leave out --workers")
+            raise click.UsageError("a program is served by one worker; omit --workers")
         sys.exit(_Workers(workers, settings, drain).run())
 
     def made() -> "Service":

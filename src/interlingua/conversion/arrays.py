@@ -74,7 +74,7 @@ def parts(stream: IO[bytes], splitter: Splitter) -> Iterator[bytes]:
     while not splitter.closed:
         data = stream.read(size)
         if not data:
-            raise FormatError("the array is cut off: it has no end", "$")
+            raise FormatError("the array is cut off; it has no end", "$")
         found = splitter.feed(data)
         yield from found
         # An element longer than a chunk is scanned again from its last bracket on: fewer, longer scans.
@@ -88,4 +88,4 @@ def elements(stream: IO[bytes], splitter: Splitter) -> Iterator[bytes]:
     """
     yield from parts(stream, splitter)
     if splitter.rest.strip() or stream.read(1):
-        raise FormatError("something follows the end of the array", "$")
+        raise FormatError("unexpected data after the end of the array", "$")

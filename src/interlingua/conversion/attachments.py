@@ -63,7 +63,7 @@ def document(source: Source, *, mime_type: str | None = None, title: str | None 
         if text is not None and "\0" not in text:
             return DocumentBlock(text=text, mime_type=kind or "text/plain", title=title)
         if kind is None:
-            raise FormatError(f"the type of {_called(name)} is not known; give mime_type=…", "document")
+            raise FormatError(f"unknown type of {_called(name)}; pass mime_type=…", "document")
     return DocumentBlock(data=base64.b64encode(data).decode(), mime_type=kind, title=title)
 
 
@@ -108,13 +108,11 @@ def _data(source: Source) -> tuple[bytes, str | None]:
         name = name if isinstance(name, str) else None
     else:
         what = type(source).__name__
-        raise FormatError(f"{what} is not a file; give a path, bytes, an open file or an address, or a block", "source")
+        raise FormatError(f"{what} is not a file; pass a path, bytes, an open file, a URL or a block", "source")
     if not data:
-        raise FormatError(f"{_called(name)} is empty; give a file with something in it", "source")
+        raise FormatError(f"{_called(name)} is empty; pass a file with content", "source")
     if len(data) > MAX_BYTES:
-        raise FormatError(
-            f"{_called(name)} has more than {MAX_BYTES:,} bytes; upload it and give its address", "source"
-        )
+        raise FormatError(f"{_called(name)} has more than {MAX_BYTES:,} bytes; upload it and pass its URL", "source")
     return data, name
 
 
@@ -122,7 +120,7 @@ def _read(name: str) -> bytes:
     path = Path(name).expanduser()
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # a pipe would wait for ever, a device never end
-            raise FormatError(f"{name!r} is not a regular file; give the path of one", "source")
+            raise FormatError(f"{name!r} is not a regular file; pass the path of one", "source")
         if path.stat().st_size > MAX_BYTES:
             raise _too_large(name)
         return read_regular(path)
@@ -132,7 +130,7 @@ def _read(name: str) -> bytes:
 
 
 def _too_large(name: str) -> FormatError:
-    return FormatError(f"{name} has more than {MAX_BYTES:,} bytes; upload it and give its address", "source")
+    return FormatError(f"{name} has more than {MAX_BYTES:,} bytes; upload it and pass its URL", "source")
 
 
 def _seen(data: bytes) -> str | None:

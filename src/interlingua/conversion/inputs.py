@@ -52,7 +52,7 @@ def context_of(given: Any, path: str = "context") -> Context:
     for message in messages:
         if not isinstance(message, (*_MESSAGES, dict)):
             what = "a list with a string in it" if isinstance(message, str) else type(message).__name__
-            raise FormatError(f"a context is a text, messages, a Context or a request, not {what}", path)
+            raise FormatError(f"a context must be text, messages, a Context or a request, not {what}", path)
     if not messages:
         raise FormatError("the context has no messages; add a user message", path)
     return Context(messages=tuple(message_of(message) for message in messages))  # type: ignore[misc]
@@ -63,7 +63,7 @@ def read_context(given: Any) -> Context:
     if isinstance(given, Context):
         if not isinstance(given.messages, list | tuple):
             what = type(given.messages).__name__
-            raise FormatError(f"messages are a list, not {what}; write [UserMessage(content=…)]", "messages")
+            raise FormatError(f"messages must be a list, not {what}; write [UserMessage(content=…)]", "messages")
         tools = given.tools or ()
         if not any(isinstance(item, Mapping) for items in (given.messages, tools) for item in items):
             return given

@@ -112,7 +112,7 @@ def expand(inputs: Iterable[str]) -> list[Source]:
         if path.is_dir():
             inside = [Source(p) for p in sorted(path.rglob("*")) if p.is_file() and is_ours(p)]
             if not inside:
-                raise SourceError(f"{given}: no file to read in this folder; name files that do not end in .json or so")
+                raise SourceError(f"{given}: no readable file in this folder; name files with other extensions")
             sources.extend(inside)
         elif path.exists() or not glob.has_magic(given):
             sources.append(Source(path))
@@ -769,7 +769,7 @@ def _documents_in(
         opened = io.BufferedReader(_Borrowed(source))
         return documents(where, dialect, problems, opened=opened, columns=columns, decoded=True)
     if not isinstance(source, str | os.PathLike):
-        raise FormatError(f"a source is a path, bytes or an open file, not {type(source).__name__}", "source")
+        raise FormatError(f"a source must be a path, bytes or an open file, not {type(source).__name__}", "source")
     path = Path(source)
     if path.is_dir():
         raise SourceError(f"{path}: a folder; read each of its files, or use `interlingua show {path}`")

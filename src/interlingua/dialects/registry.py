@@ -145,7 +145,7 @@ def registered(name: str) -> Wire | FileFormat | None:
 def canonical(name: str) -> str:
     """The dialect name of an alias (`openai`, `anthropic`, `gemini`); any other name unchanged."""
     if not isinstance(name, str):
-        raise FormatError(f"a dialect is a name such as 'anthropic-messages', not {type(name).__name__}", "dialect")
+        raise FormatError(f"a dialect must be a name, such as 'ollama-chat', not {type(name).__name__}", "dialect")
     if name in _BUILT_IN or name in _registered:
         return name
     own = (wire.api for wire in _registered.values() if isinstance(wire, Wire) and name in wire.aliases)

@@ -303,7 +303,7 @@ class Worker:
         lives, left = await asyncio.to_thread(lambda: counts_of(self._runs.row(order.id)))
         deaths = lives - left
         if deaths > self._give_up:
-            raise RunFailed(f"given up after {deaths} workers died with it; its session records what was done")
+            raise RunFailed(f"failed after {deaths} workers died with it; its session has the completed work")
         is_suspect = deaths >= max(1, min(_SUSPECT, self._give_up))
         await self._admitted(life, is_suspect)
         timer = asyncio.get_running_loop().call_later(_ALONE, self._end_isolation, life.id)

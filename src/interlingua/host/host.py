@@ -160,7 +160,7 @@ class AgentHost(Directory):
         key = self.key_of(session)
         lane = self._lane(key)
         if lane.attached:
-            raise InterlinguaError(f"{key} is an attached agent that its own program runs; prompt that agent")
+            raise InterlinguaError(f"{key} is an attached agent, run by its own program; prompt that agent")
         self._refuse_if_closed()
         if lane.waiting >= self._queue:
             raise InterlinguaError(f"{key}: {lane.waiting} messages are queued; try again later")
@@ -323,14 +323,14 @@ class AgentHost(Directory):
         parent = None if by is None else by.key
         depth = 1 if parent is None else self._origin(parent)[1] + 1
         if depth > self.spawning.depth:
-            raise Forbidden(f"sub-agents go {self.spawning.depth} deep here, and this would be the {depth}th level")
+            raise Forbidden(f"sub-agents are limited to depth {self.spawning.depth}; this one would have depth {depth}")
         if parent is not None and len([*self._active(parent=parent)]) >= self.spawning.children:
             raise Forbidden(
-                f"this session has {self.spawning.children} sub-agents at work; wait for one, or cancel one"
+                f"this session has {self.spawning.children} running sub-agents; wait for one, or cancel one"
             )
         agent = task.agent_id or (parts(parent)[0] if parent is not None else self.agent)
         if parent is not None and agent != parts(parent)[0] and agent not in self.reachable:
-            raise Forbidden(f"the agent {agent!r} may not be used from here")
+            raise Forbidden(f"the agent {agent!r} is not allowed from this session")
         setup = self._setup(agent)
         if task.model is not None:
             self._allowed_model(task.model)
@@ -555,7 +555,7 @@ class AgentHost(Directory):
 
     def _allowed_model(self, model: str) -> None:
         if self.models is not None and model not in self.models:
-            raise Forbidden(f"the model {model!r} may not be used here: allowed are {', '.join(self.models) or 'none'}")
+            raise Forbidden(f"the model {model!r} is not allowed; allowed models: {', '.join(self.models) or 'none'}")
         try:
             connector, found = self.client.find(model)
         except InterlinguaError as error:

@@ -47,7 +47,7 @@ if not TYPE_CHECKING:  # for type checkers every name exists
             if (error.name or "").startswith("interlingua"):
                 raise
             raise InterlinguaError(
-                f'MCP needs a package that is not installed ({error.name}): pip install "interlingua[mcp]"'
+                f'MCP needs a package that is not installed ({error.name}); pip install "interlingua[mcp]"'
             ) from None
         value = getattr(found, name)
         globals()[name] = value

@@ -176,7 +176,7 @@ class PluginApi:
         elif callable(tool):
             self._factories.append(PluginFactory(factory=tool, names=names, optional=optional))
         else:
-            raise FormatError(f"{tool!r} is neither a tool nor a factory of tools: decorate a function with @tool")
+            raise FormatError(f"{tool!r} is neither a tool nor a tool factory; decorate a function with @tool")
 
     def register_connector(self, connector: Connector | Mapping[str, Any] | Any) -> None:
         """Adds a connector: an object or a mapping with the names of `interlingua.Connector`.
@@ -200,7 +200,7 @@ class PluginApi:
             codec = dialect
         missing = [wanted for wanted in ("decode", "encode") if not callable(getattr(codec, wanted, None))]
         if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,63}", name):
-            raise FormatError(f"{name!r} cannot be the name of a dialect: small letters, digits, `.`, `_` and `-`")
+            raise FormatError(f"{name!r} cannot be a dialect's name; use lower-case letters, digits, `.`, `_` and `-`")
         if missing:
             raise FormatError(f"{name} is not a dialect; it lacks {', '.join(missing)}")
         self._dialects[name] = dialect

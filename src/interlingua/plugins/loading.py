@@ -458,7 +458,7 @@ def _paths(given: SearchPath | Iterable[SearchPath]) -> list[Path]:
     many = [given] if isinstance(given, str | os.PathLike) else several(given, "folders", "search_paths")
     for at, path in enumerate(many):
         if not isinstance(path, str | os.PathLike):
-            raise FormatError(f"a search path is a folder, not {type(path).__name__}", f"search_paths[{at}]")
+            raise FormatError(f"a search path must be a folder, not {type(path).__name__}", f"search_paths[{at}]")
     return [Path(path).expanduser().absolute() for path in many]
 
 

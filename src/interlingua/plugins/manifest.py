@@ -55,7 +55,7 @@ def check_id(id: str) -> str:
     if not _ID.fullmatch(id):
         shown = id if len(id) <= 80 else f"{id[:80]}…"
         raise FormatError(
-            f"{shown!r} cannot be the id of a plugin: letters, digits, `.`, `_` and `-`, first a letter or digit, "
+            f"{shown!r} cannot be the id of a plugin; use letters, digits, `.`, `_` and `-`, first a letter or digit, "
             "at most 64",
             "$.id",
         )

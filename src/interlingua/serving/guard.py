@@ -64,7 +64,7 @@ def refuse_foreign_host(request: Guarded, names: Collection[str] = ()) -> None:
         )
     local = request.transport.get_extra_info("sockname") if request.transport is not None else None
     if name not in names and isinstance(local, tuple) and port != local[1]:  # a Unix socket has no port
-        raise HttpProblem(403, f"the host {host!r} has another port than this server", code="bad_host")
+        raise HttpProblem(403, f"the host {host!r} does not have the port of this server", code="bad_host")
 
 
 def refuse_foreign_origin(request: Guarded) -> None:

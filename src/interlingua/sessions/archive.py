@@ -169,7 +169,7 @@ class Archive:
         if program is not None:
             source = self._source(name)
             if not source.root.is_dir():
-                raise ArchiveError(f"{name}: {source.root} is not there; set {program.variable}, or add a folder")
+                raise ArchiveError(f"{name}: {source.root} does not exist; set {program.variable}, or add a folder")
             return source
         path = Path(os.path.abspath(Path(name).expanduser()))  # noqa: PTH100  # resolves `..`, and no links
         if not path.exists():

@@ -220,7 +220,7 @@ def _refuse_others(file: int, path: Path) -> None:
     found = os.pread(file, 4097, 0)
     text = found.strip(b"\0")  # a power cut may leave zeros
     if len(found) > 4096 or (text and not text.startswith(b'{"pid":')):
-        raise SessionError(f"{path} is needed for a lock and is another file; move it away, or rename the session")
+        raise SessionError(f"{path} is needed for a lock and is not a lock file; move it away, or rename the session")
 
 
 def _is_at(file: int, path: Path) -> bool:

@@ -1239,7 +1239,7 @@ def _absolute(name: str | Path) -> Path:
     path = Path(name).expanduser().absolute()
     os.fsencode(path)
     if "\0" in str(path):
-        raise ValueError("it has a NUL")
+        raise ValueError("it contains a NUL character")
     return path
 
 

@@ -56,7 +56,7 @@ class ProxyServer:
     def url(self) -> str:
         """Its URL, without the credentials that it requires."""
         if self._port == 0:
-            raise InterlinguaError("the proxy has not started: use `with ProxyServer() as proxy:`")
+            raise InterlinguaError("the proxy has not started; use `with ProxyServer() as proxy:`")
         return f"http://127.0.0.1:{self._port}"
 
     @property

@@ -139,7 +139,7 @@ class Server:
     def url(self) -> str:
         """Its URL. A path without an api name is matched by its end (`/v1/messages`, `/api/chat`)."""
         if self._port == 0:
-            raise InterlinguaError("the server has not started: use `with Server() as server:`")
+            raise InterlinguaError("the server has not started; use `with Server() as server:`")
         return f"{'https' if self._authority else 'http'}://127.0.0.1:{self._port}"
 
     def base_url(self, api: str) -> str:
@@ -151,7 +151,7 @@ class Server:
     def ca_pem(self) -> bytes:
         """The certificate of the authority that signed this server's (`tls=True`)."""
         if self._authority is None:
-            raise InterlinguaError("this server speaks plain HTTP: make it with Server(tls=True)")
+            raise InterlinguaError("this server has no TLS; create it with Server(tls=True)")
         return self._authority.pem
 
     # --- replies -----------------------------------------------------------------------------------------------------
@@ -249,7 +249,7 @@ class Server:
         """
         with self._changed:
             if not self._changed.wait_for(lambda: bool(self._awaited), timeout):
-                raise TimeoutError(f"no client left within {timeout} seconds")
+                raise TimeoutError(f"no client disconnected within {timeout} seconds")
             return self._awaited.popleft()
 
     async def disconnected(self, timeout: float = 5.0) -> Disconnect:
@@ -512,7 +512,7 @@ class _Authority:
         try:
             import trustme
         except ImportError:
-            raise InterlinguaError('Server(tls=True) needs trustme: pip install "interlingua[testing]"') from None
+            raise InterlinguaError('Server(tls=True) needs trustme; pip install "interlingua[testing]"') from None
         self._authority = trustme.CA()
         self._certificate = self._authority.issue_cert("127.0.0.1", "localhost")
 

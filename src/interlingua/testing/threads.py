@@ -31,7 +31,7 @@ class LoopThread:
         """Starts the thread and waits for `first`; if that fails, there is no thread."""
         if self.running:
             first.close()
-            raise InterlinguaError(f"{self._name} is running already: stop it first, or make another")
+            raise InterlinguaError(f"{self._name} is already running; stop it first, or create another")
         loop = self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=loop.run_forever, name=self._name, daemon=True)
         self._thread.start()

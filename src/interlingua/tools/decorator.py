@@ -60,7 +60,7 @@ def tool(
 
     def made(function: Function) -> FunctionTool:
         if not callable(function):
-            raise FormatError(f"a tool is made of a function, not of {type(function).__name__}", "tool")
+            raise FormatError(f"a tool must be made from a function, not {type(function).__name__}", "tool")
         named = name or str(getattr(function, "__name__", type(function).__name__))
         documented, described = parse_docstring(inspect.getdoc(function) or "")
         parameters = _parameters(function, named)
@@ -109,7 +109,7 @@ def _hinted(function: Function) -> Any:
 
 def _parameter(given: inspect.Parameter, hints: dict[str, Any], named: str) -> _Parameter:
     if given.kind in (given.VAR_POSITIONAL, given.VAR_KEYWORD):
-        raise FormatError(f"the tool {named} takes {given}: name each parameter, so that a model can give it", named)
+        raise FormatError(f"the tool {named} takes {given}; name each parameter, so that a model can pass it", named)
     hint = hints.get(given.name, Any)
     return _Parameter(given.name, hint, given.default, given.kind is given.POSITIONAL_ONLY, _special(hint))
 

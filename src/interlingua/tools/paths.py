@@ -37,7 +37,7 @@ def name_bytes(name: str) -> bytes:
     try:
         return name.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
-        raise ToolInputError(f"{shown(name)}: no name holds half a character (an unpaired surrogate)") from None
+        raise ToolInputError(f"{shown(name)}: unpaired surrogate in the name; use valid Unicode") from None
 
 
 def name_text(name: bytes) -> str:

@@ -35,7 +35,7 @@ def validated(schema: Any, arguments: dict[str, Any]) -> tuple[dict[str, Any], l
     try:
         return _validated(schema, arguments)
     except UnicodeEncodeError:
-        raise FormatError("half a character (an unpaired surrogate) in the arguments; write it whole") from None
+        raise FormatError("unpaired surrogate in the arguments; send valid Unicode") from None
 
 
 def _validated(schema: dict[str, Any], arguments: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:

@@ -113,7 +113,7 @@ def read_url(url: str) -> Target:
     if parts.scheme not in _PORTS:
         raise ToolInputError(f"only http and https URLs can be fetched, not {parts.scheme or 'a URL without a scheme'}")
     if "@" in parts.netloc:
-        raise ToolInputError("a URL with a user name or password in it is not fetched: leave out the part before the @")
+        raise ToolInputError("a URL with a user name or password is not fetched; leave out the part before the @")
     written, port = _host_and_port(parts.netloc, _PORTS[parts.scheme])
     host, address = _host(written)
     shown = f"[{host}]" if ":" in host else host
@@ -385,7 +385,7 @@ class _Client:
             if answer.status not in _REDIRECTS or onward is None:
                 return msgspec.structs.replace(answer, url=first.url, notes=tuple(notes))
             if request.body is not None:
-                raise TransportError(f"{target.host} redirects, and a body is not sent on: give the final address")
+                raise TransportError(f"{target.host} redirects, but a request body is not forwarded; use the final URL")
             target, before = _redirected(target, onward), target
             require_redirect(before.host, target.url)
             if before.scheme == "https" and target.scheme == "http":
@@ -480,7 +480,7 @@ class _Client:
             taken += inflate(chunk, self.rules.max_bytes - len(taken) + 1)
             if len(taken) > _RATIO_FLOOR and len(taken) > received * self.rules.max_ratio:
                 raise ToolAuthorizationError(
-                    f"{target.host}: the answer unpacks to more than {self.rules.max_ratio} times its size (a bomb)"
+                    f"{target.host}: the response decompresses to more than {self.rules.max_ratio} times its size"
                 )
             if len(taken) > self.rules.max_bytes or received > self.rules.max_bytes:
                 response.close()
@@ -499,7 +499,7 @@ def _redirected(target: Target, onward: str) -> Target:
     try:
         return read_url(urljoin(target.url, onward))
     except (ToolInputError, ValueError):
-        raise ToolAuthorizationError(f"{target.host} redirects to what is not a plain http or https URL") from None
+        raise ToolAuthorizationError(f"{target.host} redirects to a URL that is not http or https") from None
 
 
 def _reason(error: Exception) -> str:
@@ -544,7 +544,7 @@ def _pinned(target: Target, addresses: list[Address]) -> "AbstractResolver":
             self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
         ) -> "list[ResolveResult]":
             if host != target.host:
-                raise OSError(f"{host} was not checked")
+                raise OSError(f"the address of {host} was not checked")
             return [_resolved(host, port, address) for address in addresses]
 
         async def close(self) -> None:

@@ -55,7 +55,7 @@ def _flat(value: Any) -> Any:
     if isinstance(value, CustomMessage):
         taken = value.role.lstrip("~") in _ROLES
         return {"role": f"~{value.role}" if taken else value.role, **value.fields}
-    raise FormatError(f"{type(value).__name__} is not a JSON value: pass str, int, float, bool, None, list or dict")
+    raise FormatError(f"{type(value).__name__} is not a JSON value; pass str, int, float, bool, None, list or dict")
 
 
 _encoder = msgspec.json.Encoder(enc_hook=_flat)
@@ -80,7 +80,9 @@ def dump(value: Any, *, partial: bool = False) -> bytes:
 def load(data: bytes | str, type: Any = Conversation) -> Any:
     """A value of `type` from its JSON; raises FormatError with the path of what is wrong."""
     if not isinstance(data, str | bytes | bytearray | memoryview):
-        raise FormatError(f"JSON is a string or bytes, not {data.__class__.__name__}; `decode` reads other values", "$")
+        raise FormatError(
+            f"JSON must be a string or bytes, not {data.__class__.__name__}; use `decode` for values", "$"
+        )
     raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
     if len(raw) <= jsontext.DEPTH_LIMIT or jsontext.is_shallow(raw):
         try:
@@ -136,7 +138,7 @@ def message_of(value: Any, path: str = "$") -> AgentMessage:
     if isinstance(value, (CustomMessage, *get_args(Message))):
         return value  # type: ignore[return-value]
     if not isinstance(value, Mapping):
-        raise FormatError(f"a message is a UserMessage, …, or its JSON object, not {_kind(value)}", path)
+        raise FormatError(f"a message must be a UserMessage, …, or its JSON object, not {_kind(value)}", path)
     made: AgentMessage = build(dict(value), AgentMessage, path)
     return made
 

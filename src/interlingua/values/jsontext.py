@@ -201,7 +201,7 @@ def is_shallow(data: bytes | bytearray) -> bool:
 
 def _clean(value: Any, depth: int) -> Any:
     if depth > DEPTH_LIMIT:
-        raise FormatError(f"nested deeper than {DEPTH_LIMIT} levels: flatten the value")
+        raise FormatError(f"nested deeper than {DEPTH_LIMIT} levels; flatten the value")
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, dict):
@@ -218,7 +218,7 @@ def _read_repaired(data: bytes) -> Any:
     except msgspec.DecodeError as error:
         raise FormatError(f"not JSON: {error}", "$") from None
     except RecursionError:
-        raise FormatError(f"nested deeper than {DEPTH_LIMIT} levels: flatten the value") from None
+        raise FormatError(f"nested deeper than {DEPTH_LIMIT} levels; flatten the value") from None
 
 
 def _valid_utf8(data: bytes) -> bytes:
@@ -238,7 +238,7 @@ def refuse_depth(data: bytes | bytearray) -> None:
         if first in b"[{":
             depth += 1
             if depth > DEPTH_LIMIT:
-                raise FormatError(f"nested deeper than {DEPTH_LIMIT} levels at byte {match.start()}: flatten the value")
+                raise FormatError(f"nested deeper than {DEPTH_LIMIT} levels at byte {match.start()}; flatten the value")
         elif first in b"]}":
             depth -= 1
 
@@ -288,4 +288,4 @@ def _refuse_nan(value: Any, out: bytes) -> None:
         elif isinstance(item, (list, tuple)):
             parts += item
         elif isinstance(item, float) and not math.isfinite(item):
-            raise FormatError(f"{item} is not a JSON number: use null or a string")
+            raise FormatError(f"{item} is not a JSON number; use null or a string")

@@ -357,7 +357,7 @@ def _checked_content(content: Any, owner: str) -> Any:
         return content
     if not isinstance(content, (list, tuple)):
         what = type(content).__name__
-        raise FormatError(f"content of {owner} is a string or blocks, not {what}; write a TextBlock(…)", "content")
+        raise FormatError(f"content of {owner} must be a string or blocks, not {what}; write a TextBlock(…)", "content")
     for at, block in enumerate(content):
         if not isinstance(block, Value) or type(block) not in _BLOCKS:
             what = type(block).__name__

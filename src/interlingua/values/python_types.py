@@ -101,7 +101,7 @@ class Schemas:
             return self._tuple(args)
         if origin in _MAPPINGS:
             if args and _unwrapped(args[0])[0] not in (str, Any) and not _is_enum_of_strings(args[0]):
-                raise self._refused(hint, "the keys of a JSON object are strings")
+                raise self._refused(hint, "the keys of a JSON object must be strings")
             return {"type": "object", **({"additionalProperties": self.of(args[1])} if args else {})}
         if _is_pydantic(origin):
             return self._pydantic(hint)

@@ -288,7 +288,7 @@ class _ContextType(type(Value)):  # type: ignore[misc]
                 if isinstance(value, list):
                     fields[name] = tuple(value)
                 elif value is not None and not isinstance(value, tuple):
-                    raise FormatError(f"{name} of a context are a list, not {type(value).__name__}", name)
+                    raise FormatError(f"{name} of a context must be a list, not {type(value).__name__}", name)
             return super().__call__(**fields)
 
 

@@ -55,7 +55,7 @@ class _Count:
         pair = id(schema), id(value)
         found = self._known.get(pair)
         if found == 0 or depth > MAX_DEPTH:
-            raise FormatError("the schema refers to itself without end, or the value is too deep; break the circle")
+            raise FormatError("the schema refers to itself endlessly, or the value is too deep; remove the cycle")
         if found is not None:
             return found
         if len(self._known) >= MAX_PAIRS:

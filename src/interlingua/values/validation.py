@@ -49,7 +49,9 @@ def check_messages(messages: Iterable[AgentMessage], path: str = "messages") -> 
                 owner, what = type(message).__name__, type(block).__name__
                 raise FormatError(f"{owner} with a {what}; only an AssistantMessage has these", where)
             if isinstance(block, OpaqueBlock) and isinstance(block.value, dict) and _is_text_without_text(block.value):
-                raise FormatError(f"text is a string, not {type(block.value.get('text')).__name__}", f"{where}.text")
+                raise FormatError(
+                    f"text must be a string, not {type(block.value.get('text')).__name__}", f"{where}.text"
+                )
 
 
 def _is_text_without_text(wire: dict[str, Any]) -> bool:

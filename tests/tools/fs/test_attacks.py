@@ -399,7 +399,7 @@ async def test_a_pattern_without_end_is_stopped(root: Path, call_local: Call):
             ticks += 1
 
     ticking = asyncio.create_task(tick())
-    with pytest.raises(ToolInputError, match="stopped after 2 seconds: simplify the pattern"):
+    with pytest.raises(ToolInputError, match="stopped after 2 seconds; simplify the pattern"):
         await call_local("grep", options={"programs": False, "seconds": 2}, pattern=CATASTROPHE)
     ticking.cancel()
     assert ticks >= 10

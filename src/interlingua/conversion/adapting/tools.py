@@ -154,7 +154,7 @@ def _with_strictness(holder: Any, field: str, path: str, work: Work) -> Any:
 def _with_schema(holder: Any, field: str, path: str, work: Work) -> Any:
     schema = getattr(holder, field)
     if schema is not None and not (isinstance(schema, dict) and all(isinstance(key, str) for key in schema)):
-        raise FormatError(f"a schema is a JSON object, not {type(schema).__name__}", path)
+        raise FormatError(f"a schema must be a JSON object, not {type(schema).__name__}", path)
     if work.rules.strict == "closed" and isinstance(holder, OutputSchema):
         fitted, removed = schemas.closed(schema)  # the output schema is always strict there
     else:

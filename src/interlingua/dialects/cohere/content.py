@@ -104,7 +104,7 @@ def decode_parts(wire: Mapping[str, Any], ids: Ids) -> tuple[Block, ...]:
     elif isinstance(content, list):
         blocks += map(decode_block, content)
     elif content is not None:
-        raise BadWire(API, f"content is a string or a list, not {type(content).__name__}", "$.content")
+        raise BadWire(API, f"content must be a string or a list, not {type(content).__name__}", "$.content")
     blocks = cited(blocks, wire.get("citations"), first)
     return (*blocks, *(decode_call(call, ids) for call in (calls if isinstance(calls, list) else ())))
 
@@ -360,7 +360,7 @@ def decode_content(wire: Any) -> Content:
     if isinstance(wire, list):
         return tuple(map(decode_block, wire))
     if wire is not None and not isinstance(wire, str):
-        raise BadWire(API, f"content is a string or a list, not {type(wire).__name__}", "$.content")
+        raise BadWire(API, f"content must be a string or a list, not {type(wire).__name__}", "$.content")
     return optional(wire)
 
 

@@ -115,7 +115,7 @@ def _decode_headers(block: bytes) -> dict[str, Any]:
         end = at + 1 + block[at]
         name = _slice(block, at + 1, end).decode()
         if name in headers:
-            raise ValueError(f"{name!r} comes twice")
+            raise ValueError(f"duplicate header {name!r}")
         headers[name], at = _decode_value(block, end)
     return headers
 

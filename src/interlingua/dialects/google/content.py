@@ -43,7 +43,7 @@ def decode_block(wire: Any, ids: Ids) -> Block:
             except (KeyError, TypeError, AttributeError, ValueError):
                 pass
     elif wire is None:
-        raise TypeError("a part is an object, not null")
+        raise TypeError("a part must be an object, not null")
     return OpaqueBlock(dialect=API, value=wire)
 
 

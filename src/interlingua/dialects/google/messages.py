@@ -80,7 +80,7 @@ def _decode_content(wire: Any, turns: _Turns) -> list[Message]:
     elif isinstance(role, str):
         group = [CustomMessage(role, {k: v for k, v in wire.items() if k != "role"})]  # type: ignore[list-item]
     else:
-        raise BadWire(API, "a role is user or model", "$.role")
+        raise BadWire(API, "a role must be user or model", "$.role")
     turns.before = group[-1]
     return group
 

@@ -196,7 +196,7 @@ def _decode_text(wire: dict[str, Any]) -> Iterator[Block]:
     if field is not None:
         yield _thought(wire[field], field)
     if text is not None and not isinstance(text, str):
-        raise BadWire(API, f"content is a string, not {type(text).__name__}", "$.content")
+        raise BadWire(API, f"content must be a string, not {type(text).__name__}", "$.content")
     if text:
         yield TextBlock(text=text)
 

@@ -133,7 +133,7 @@ async def by_worker(job: Job, bridge: ByteBridge, seconds: float, signal: Abort 
     stop_if_aborted(signal)
     outcome.cut = guard.cut
     if not done and guard.cut is None:
-        raise ToolInputError("the search failed: its process ended early (out of memory?); narrow the path")
+        raise ToolInputError("the search process ended early (out of memory?); narrow the path")
     return outcome
 
 

@@ -132,7 +132,7 @@ def edit_text(raw: str, edits: list[Edit], path: str) -> Edited:
     moved = _moved(raw, text, spans)
     changed = _replaced(raw, moved)
     if changed == raw:
-        raise ToolInputError(f"{shown(path)}: the edit changes nothing, the new text is the old one")
+        raise ToolInputError(f"{shown(path)}: the edit changes nothing; the new text equals the old one")
     changes = _changes(raw, moved)
     return Edited(changed, unified(path, raw_lines(raw), changes), len(spans), changes[0].first + 1)
 
@@ -156,7 +156,7 @@ def _edit(params: dict[str, Any], label: str) -> Edit:
     if not old:
         raise ToolInputError(f"{label}: oldText is empty; use write to make a file")
     if old == new:
-        raise ToolInputError(f"{label}: oldText and newText are the same, nothing would change")
+        raise ToolInputError(f"{label}: oldText and newText are the same; nothing would change")
     every = read_boolean_param(params, "all") or read_boolean_param(params, "replaceAll")
     return Edit(old.replace("\r\n", "\n"), new.replace("\r\n", "\n"), every, label)
 

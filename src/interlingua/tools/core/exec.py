@@ -393,7 +393,7 @@ def _check_command(command: str) -> None:
         raise ToolInputError("exec: unpaired surrogate in command; send valid Unicode") from None
     if size > MAX_COMMAND_BYTES:
         raise ToolInputError(
-            f"exec: command has {size:,} bytes, more than {MAX_COMMAND_BYTES:,}: write it to a file and run that"
+            f"exec: command has {size:,} bytes, more than {MAX_COMMAND_BYTES:,}; write it to a file and run that"
         )
 
 

@@ -74,8 +74,8 @@ def grep_tool(context: ToolContext, *, programs: bool = True, seconds: float = S
         seen = await _seen(bridge, outcome, limit, signal)
         if outcome.cut == "time" and not seen:
             raise ToolInputError(
-                f"the search was stopped after {seconds:g} seconds: simplify the pattern (repeats within repeats take "
-                "for ever), or give a path or glob"
+                f"the search was stopped after {seconds:g} seconds; simplify the pattern (nested repeats take "
+                "exponential time), or give a path or glob"
             )
         return await with_variant(bridge, path, _result(seen, outcome, limit, around))
 

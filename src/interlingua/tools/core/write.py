@@ -64,4 +64,4 @@ def _content(params: dict[str, Any]) -> str:
         return content
     if isinstance(content, list) and all(isinstance(b, dict) and isinstance(b.get("text"), str) for b in content):
         return "".join(block["text"] for block in content)
-    raise ToolInputError("content required: give the whole text of the file, then try again")
+    raise ToolInputError("content required; give the whole text of the file, then try again")
