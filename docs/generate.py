@@ -1,11 +1,13 @@
 """Writes the generated parts of docs/dialects.md (field support, and losses between dialects), docs/formats.md (every
 file format and its rules), docs/generations.md (requests by model generation), docs/gateway.md (losses between
-wires), docs/comparison.md (lines of code by task), the module table of CONTRIBUTING.md, and the plots.
+wires), docs/comparison.md (lines of code by task), the providers of docs/connectors.md, the module table of
+CONTRIBUTING.md, and the plots.
 
 `make docs` writes them; a test fails if a page is outdated.
 """
 
 import ast
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from typing import Any
 from generations_table import table as generation_table
 from plots import drawings
 
+from interlingua.connect.providers import ROWS
 from interlingua.dialects import DIALECTS, FORMATS, WIRES, FileFormat, dialect
 from interlingua.dialects.wire import Wire
 from interlingua.gateway.checking import SCENARIOS, front_wires, scenario_body, scenario_losses
@@ -182,6 +185,25 @@ def write_modules() -> None:
     CONTRIBUTING.write_text(f"{before}{BEGIN}\n{module_table()}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
 
 
+CONNECTORS = PAGE.with_name("connectors.md")
+PROVIDERS_TABLE = re.compile(r"^\| Provider \| Who \| Wire \| Key \|\n(?:\|.*\n)+", re.MULTILINE)
+
+
+def provider_table() -> str:
+    """The rows of `connect/providers.py` for readers."""
+    lines = ["| Provider | Who | Wire | Key |", "| --- | --- | --- | --- |"]
+    for row in ROWS:
+        wires = dict.fromkeys((row.api, *(route.api for route in row.routes)))
+        key = ", ".join(f"`{name}`" for name in row.env) or ("none needed" if row.keyless else "a login")
+        lines.append(f"| `{row.id}` | {row.label} | {', '.join(f'`{wire}`' for wire in wires)} | {key} |")
+    return "\n".join(lines) + "\n"
+
+
+def write_providers() -> None:
+    text = CONNECTORS.read_text(encoding="utf-8")
+    CONNECTORS.write_text(PROVIDERS_TABLE.sub(lambda _: provider_table(), text, count=1), encoding="utf-8")
+
+
 COMPARISON = PAGE.with_name("comparison.md")
 
 
@@ -264,6 +286,7 @@ Fields that the client's wire supports and the provider's drops, each reported. 
 def main(arguments: list[Any]) -> None:
     if "--check" not in arguments:
         write_modules()
+        write_providers()
     outdated = False
     pages = (
         (PAGE, generated()),

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ import interlingua as il
 from interlingua.plugins import load_plugins
 from interlingua.testing import Server
 from interlingua.tools import call_tool
+from laws import test_files
 
 PAGE = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
 FILES = dict(re.findall(r"^```\w+ (\S+)\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE))
@@ -43,6 +44,12 @@ def test_the_file_format_is_detected_and_converted_both_ways(tools: il.ToolRegis
     call = il.ToolCall(id="c", name="read", arguments={})
     conversation = il.Conversation(entries=(il.Entry(message=il.AssistantMessage(content=(call,))),))
     assert il.encode(conversation, "notes", adapt=False).losses
+
+
+@pytest.mark.parametrize("law", [law for name, law in vars(test_files).items() if name.startswith("test_")])
+def test_the_file_format_obeys_the_laws(tools: il.ToolRegistry, law: Callable[..., None]) -> None:
+    """Round trip with unknown fields, no silent loss, and one typed error for malformed input."""
+    law(name="notes")
 
 
 def test_the_variant_of_a_wire_is_called_and_detected(tools: il.ToolRegistry) -> None:

@@ -348,7 +348,7 @@ def table() -> str:
 
 def test_the_table_of_providers_in_the_documentation_is_this_one() -> None:
     """A new row is documented by being one."""
-    assert table() in PAGE.read_text(), f"put this into {PAGE.name}:\n\n{table()}"
+    assert table() in PAGE.read_text(), f"{PAGE.name} is out of date: run `make docs`"
 
 
 async def test_a_provider_can_be_written_into_the_users_own_file(

@@ -163,7 +163,11 @@ async def test_a_bad_request_is_refused_in_the_dialects_words(api: str, body: by
     assert received.error
 
 
+# What the providers send; of a wire that is not named here, what its `Wire` says.
 CONTENT_TYPES = {
+    "anthropic-messages": "text/event-stream",
+    "openai-completions": "text/event-stream",
+    "google-generative-ai": "text/event-stream",
     "bedrock-converse-stream": "application/vnd.amazon.eventstream",
     "bedrock-invoke-anthropic": "application/vnd.amazon.eventstream",
     "ollama-chat": "application/x-ndjson",
@@ -177,7 +181,7 @@ async def test_headers_are_the_providers(api: str) -> None:
     with Server() as server:
         streamed = await ask(server, api)
         whole = await ask(server, api, stream=False)
-    assert CONTENT_TYPES.get(api, "text/event-stream") == streamed.headers["Content-Type"].partition(";")[0]
+    assert CONTENT_TYPES.get(api, il.wire(api).http.content_type) == streamed.headers["Content-Type"].partition(";")[0]
     assert "application/json" == whole.headers["Content-Type"].partition(";")[0]
     assert "req_test1" in streamed.headers.values()
     assert "req_test2" in whole.headers.values()
@@ -186,9 +190,12 @@ async def test_headers_are_the_providers(api: str) -> None:
 @every_wire
 async def test_models_are_listed(api: str) -> None:
     """The names are in the list, whatever its shape."""
-    where = {"ollama-chat": "/api/tags", "anthropic-messages": "/v1/models"}
-    where["vertex-anthropic"] = "/publishers/anthropic/models"
-    path = where.get(api, "/foundation-models" if "bedrock" in api else "/models")
+    where = {
+        "ollama-chat": "/api/tags",
+        "anthropic-messages": "/v1/models",
+        "bedrock-converse-stream": "/foundation-models",
+    }
+    path = where.get(api, "/models" if api.startswith("google") else il.wire(api).http.models_route)
     with Server(models=["one", "two"]) as server:
         async with aiohttp.ClientSession() as session, session.get(server.base_url(api) + path) as response:
             listed = await response.text()
