@@ -135,6 +135,25 @@ def test_several_results_in_one_message_are_several_entries(tmp_path: Path) -> N
     assert (["UserMessage", "ToolResultMessage", "ToolResultMessage", "UserMessage"], "last") == (kinds, last.id)
 
 
+TWICE = {
+    "OpenAI's, and a block": {"type": "tool_call", "tool_call_id": "c1", "name": "note", "arguments": "{}"},
+    "OpenAI's, and Anthropic's": {"type": "tool_use", "id": "c1", "name": "note", "input": {"q": "ASKED"}},
+}
+
+
+@pytest.mark.parametrize("block", TWICE.values(), ids=TWICE.keys())
+@pytest.mark.parametrize("dialect", ["openai-completions", "anthropic-messages"])
+@pytest.mark.parametrize("target", ["openai-completions", "anthropic-messages", "google-generative-ai"])
+def test_a_call_that_a_message_states_twice_is_one_call(block: Any, dialect: str, target: str) -> None:
+    """In its content and beside it, as some exporters write; the result may be a block of its own, too."""
+    output = {"type": "tool_output", "text": "FOUND"}
+    result = {"role": "tool", "tool_call_id": "c1", "content": [output]}
+    messages = [USER, {**TOOL_CALLS, "content": [block]}, result]
+    body = json.dumps(il.encode(il.decode({"messages": messages}, dialect), target).body)
+    assert body.count("FOUND") == 1 and NO_RESULT not in body
+    assert body.count('"note"') <= 2  # the call, and the name of its result on a wire that states it
+
+
 def test_pictures_and_other_content_of_a_foreign_result_are_kept() -> None:
     """Text stays text, a picture a picture, and what is neither is said as JSON."""
     picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}

@@ -42,7 +42,15 @@ SYSTEM_ROLES = frozenset({"system", "developer"})
 OTHER_ROLES = {"model": "assistant", "ai": "assistant", "bot": "assistant", "human": "user"}
 CALL_TYPES = frozenset({"tool_use", "toolUse", "tool_call", "tool-call", "function_call", "functionCall"})
 RESULT_TYPES = frozenset(
-    {"tool_result", "toolResult", "tool-result", "function_call_output", "function_response", "functionResponse"}
+    {
+        "tool_result",
+        "toolResult",
+        "tool-result",
+        "tool_output",
+        "function_call_output",
+        "function_response",
+        "functionResponse",
+    }
 )
 TEXT_TYPES = frozenset({"input_text", "output_text"})
 IMAGE_TYPES = frozenset({"input_image", "image_url", "image"})
@@ -76,6 +84,9 @@ def understood(message: AgentMessage) -> Understood | None:
     blocks: list[Block] = []
     places: list[int | None] = []
     results: list[ToolResultMessage] = []
+    stated = {block.id for block in blocks_of(message.content) if isinstance(block, ToolCall)}
+    calls = [call for call in calls if call.id not in stated]
+    stated |= {call.id for call in calls}
     blank = isinstance(message.content, str) and not message.content.strip()
     for at, block in enumerate(() if blank else blocks_of(message.content)):
         meaning = _meaning(block)
@@ -83,8 +94,8 @@ def understood(message: AgentMessage) -> Understood | None:
             what = what or f"`{_word(block)}`"
         if isinstance(meaning, ToolResultMessage):
             results.append(meaning)
-        else:
-            blocks.append(meaning or block)
+        elif not isinstance(meaning, ToolCall) or not meaning.id or meaning.id not in stated:
+            blocks.append(meaning or block)  # a call that the message states twice, here and beside it, counts once
             places.append(at)
     if not what:
         return None
@@ -177,9 +188,7 @@ def _understood_result(message: ToolResultMessage) -> Understood | None:
     """A result of ours with another wire's field for the call id, or with blocks of another wire."""
     residual = {key: value for part in message.extra.values() if isinstance(part, dict) for key, value in part.items()}
     blocks = blocks_of(message.content)
-    read = {
-        at: meant for at, block in enumerate(blocks) if isinstance(meant := _meaning(block), TextBlock | ImageBlock)
-    }
+    read = {at: meant for at, block in enumerate(blocks) if (meant := _in_a_result(block))}
     known: dict[str, Any] = {}
     if not message.tool_call_id and isinstance(id := first(residual, *_CALL_IDS), str):
         name = message.tool_name or first(residual, "tool_name", "name")
@@ -190,9 +199,19 @@ def _understood_result(message: ToolResultMessage) -> Understood | None:
         }
     if not read and not known:
         return None
+    places = tuple(at for at in range(len(blocks)) for _ in read.get(at, (None,)))
     if read:
-        known["content"] = tuple(read.get(at, block) for at, block in enumerate(blocks))
-    return Understood("a result in another text", ((replace(message, **known), tuple(range(len(blocks)))),))
+        known["content"] = tuple(block for at, given in enumerate(blocks) for block in read.get(at, (given,)))
+    return Understood("a result in another text", ((replace(message, **known), places),))
+
+
+def _in_a_result(block: Block) -> tuple[TextBlock | ImageBlock, ...]:
+    """Another wire's block in the content of a result: text, an image, or the result once more with its content."""
+    value = block.value if isinstance(block, OpaqueBlock) else None
+    if isinstance(value, dict) and value.get("type") in RESULT_TYPES:
+        return tuple(part for part in _content(result_parts(value)[2]) if isinstance(part, TextBlock | ImageBlock))
+    meant = _meaning(block)
+    return (meant,) if isinstance(meant, TextBlock | ImageBlock) else ()
 
 
 def _whole(what: str, *messages: Any) -> Understood:
@@ -207,7 +226,7 @@ def call_parts(call: Mapping[str, Any]) -> tuple[Any, Any, Any]:
     inner = call.get("function")
     given = {**call, **inner} if isinstance(inner, dict) else call
     return (
-        first(given, "call_id", "id", "toolUseId", "toolCallId"),
+        first(given, "call_id", "id", "toolUseId", "toolCallId", "tool_call_id"),
         first(given, "name", "toolName"),
         first(given, "arguments", "input", "args"),
     )
@@ -231,7 +250,7 @@ def call_in(call: Any) -> ToolCall | None:
 
 def result_parts(result: Mapping[str, Any]) -> tuple[Any, Any, Any, bool]:
     """Call id, tool name, content and whether it failed, of a result in any wire's format."""
-    content = first(result, "content", "output", "response", "result")
+    content = first(result, "content", "output", "response", "result", "text")
     failed = any(result.get(key) is True for key in ("isError", "is_error")) or result.get("status") == "error"
     return first(result, *_CALL_IDS), first(result, "toolName", "tool_name", "name"), content, failed
 
