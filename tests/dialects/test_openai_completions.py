@@ -9,6 +9,7 @@ import pytest
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 from pydantic import TypeAdapter
 
+import interlingua as il
 import laws.wires
 from interlingua.dialects import dialect
 from interlingua.dialects import openai_chat as wire
@@ -1967,3 +1968,24 @@ def test_usual_requests_and_those_beside_them_return_as_they_came(fields: dict[s
     stream, limit = fields.get("stream"), fields.get("max_completion_tokens", fields.get("max_tokens"))
     assert request.options.stream is (stream if isinstance(stream, bool) else None)
     assert request.options.max_tokens == (limit if type(limit) is int else None)
+
+
+FLAT_CALLS = {
+    "an object": {"id": "c1", "name": "f", "arguments": {"a": 1}},
+    "text": {"id": "c1", "name": "f", "arguments": '{"a": 1}'},
+    "no id": {"name": "f", "arguments": {"a": 1}},
+    "LangChain's": {"name": "f", "args": {"a": 1}, "id": "c1", "type": "tool_call"},
+    "a type": {"type": "function", "name": "f", "arguments": {"a": 1}},
+}
+
+
+@pytest.mark.parametrize("call", FLAT_CALLS.values(), ids=FLAT_CALLS.keys())
+def test_a_call_may_have_no_function(call: dict[str, Any]) -> None:
+    """Training sets write the name and the arguments in the call itself; its result stays beside it."""
+    result = {"role": "tool", "content": "done", **({"tool_call_id": "c1"} if "id" in call else {"name": "f"})}
+    body = {"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "tool_calls": [call]}, result]}
+    conversation = il.decode(body, "openai-completions")
+    assert conversation.messages[1].tool_calls[0].arguments == {"a": 1}
+    assert il.encode(conversation, "openai-completions").body == body
+    said = json.dumps(il.encode(conversation, "anthropic-messages").body)
+    assert '"input": {"a": 1}' in said and '"done"' in said and "No result" not in said

@@ -23,7 +23,7 @@ from ...values.messages import (
 )
 from ..openai_shared import data_url, odd_prefix, read_data_url
 from ..residual import RESPONSE, keeping, optional, put_back, residual, restored, string, whole
-from .facts import API, AS, BREAKPOINT, CACHE, CUSTOM, GENERATED, MEDIA_RULE, OBJECT, PART, PLAIN, PREFIX, SPLIT
+from .facts import API, AS, BREAKPOINT, CACHE, CUSTOM, FLAT, GENERATED, MEDIA_RULE, OBJECT, PART, PLAIN, PREFIX, SPLIT
 
 # --- parts of a content list -----------------------------------------------------------------------------------------
 
@@ -452,7 +452,7 @@ def shifted(citation: Citation, before: int) -> Citation:
 def decode_call(wire: Any, mint: Callable[[], str], *, answer: bool = False) -> Block:
     """Decodes an entry of `tool_calls`. In an answer, blank arguments are decoded as none."""
     try:
-        call, marks = _read_call(wire, mint)
+        call, marks = _read_call(wire, mint, None if answer else _flat_key(wire))
     except (KeyError, TypeError, ValueError, AttributeError):
         return OpaqueBlock(dialect=API, value={"tool_calls": [wire]})
     function = wire.get("function") or {}
@@ -468,9 +468,15 @@ def decode_call(wire: Any, mint: Callable[[], str], *, answer: bool = False) -> 
     return replace(call, extra={API: extra_fields})
 
 
-def _read_call(wire: Any, mint: Callable[[], str]) -> tuple[ToolCall, dict[str, Any]]:
-    kind, call_id, marks = wire.get("type") or "function", wire.get("id"), {}
-    function = wire[kind]
+def _read_call(wire: Any, mint: Callable[[], str], flat: str | None) -> tuple[ToolCall, dict[str, Any]]:
+    call_id = wire.get("id")
+    marks: dict[str, Any] = {}
+    if flat is not None:
+        kind, function = "function", {"name": wire["name"], "arguments": wire[flat]}
+        marks[FLAT] = flat
+    else:
+        kind = wire.get("type") or "function"
+        function = wire[kind]
     name = string(function["name"])
     if kind == "custom":  # a custom tool takes a text: our argument `input`
         arguments, text, broken = {"input": string(function["input"])}, None, None
@@ -496,6 +502,16 @@ def _read_call(wire: Any, mint: Callable[[], str]) -> tuple[ToolCall, dict[str, 
     return call, marks
 
 
+def _flat_key(wire: dict[str, Any]) -> str | None:
+    """The key of the arguments of a call without its `function`, as training sets and LangChain write it.
+
+    Only in requests: clients read an answer's calls by `function`.
+    """
+    if "function" in wire or wire.get("type") not in (None, "function", "tool_call"):
+        return None
+    return next((key for key in ("arguments", "args") if isinstance(wire.get(key), dict | str)), None)
+
+
 def _read_arguments(given: Any) -> tuple[dict[str, Any], str | None, str | None, bool]:
     """Fields of a ToolCall, and whether the arguments were an object: some hosts do not send text."""
     if given is None:
@@ -510,14 +526,17 @@ def real_id(wire_id: Any) -> str | None:
     return wire_id if isinstance(wire_id, str) and wire_id not in ("", "null") else None
 
 
-def encode_call(call: ToolCall) -> dict[str, Any]:
+def encode_call(call: ToolCall, *, answer: bool = False) -> dict[str, Any]:
     wire: dict[str, Any]
     if call.extra and is_custom(call):
         wire = {"id": call.id, "type": "custom", "custom": {"name": call.name, "input": call.arguments["input"]}}
     else:
-        is_object = call.extra and (call.extra.get(API) or {}).get(OBJECT)
-        function = {"name": call.name, "arguments": call.arguments if is_object else arguments_text(call)}
-        wire = {"id": call.id, "type": "function", "function": function}
+        marks = (call.extra.get(API) or {}) if call.extra else {}
+        arguments = call.arguments if marks.get(OBJECT) else arguments_text(call)
+        if not answer and (key := marks.get(FLAT)):
+            wire = {"id": call.id, "name": call.name, key: arguments}
+        else:
+            wire = {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
     if call.thought_signature is not None:
         wire["extra_content"] = signed(call.thought_signature)
     if call.cache is not None:
@@ -537,7 +556,7 @@ def encode_answered_call(call: ToolCall) -> dict[str, Any]:
     """A call of an answer. Clients parse the arguments, so blank ones are sent as `{}`."""
     if is_blank(call):
         call = replace(call, arguments_text=None)
-    encoded = encode_call(call)
+    encoded = encode_call(call, answer=True)
     return put_back(encoded, (call.extra.get(API) or {}).get(RESPONSE) or {}) if call.extra else encoded
 
 

@@ -26,6 +26,7 @@ RANKS = {track: rank for rank, track in enumerate(TRACKS)}
 PARTS, REPEATS, INDEXED = "~parts", "~repeats", "~indexed"
 PART, FIELDS, DETAIL, AS, PLAIN, PREFIX, SPLIT = "~part", "~fields", "~detail", "~as", "~plain", "~prefix", "~split"
 OBJECT, CUSTOM, GENERATED, CHOICE, CHOICES, NONE = "~object", "~custom", "~minted", "~choice", "~choices", "~none"
+FLAT = "~flat"  # the key of the arguments of a call that has no `function`
 UNSAID = "~unsaid"  # the choice has no message
 FILTERED = "content_filter"
 # Options that are one field each; hosts have several names for the others.
