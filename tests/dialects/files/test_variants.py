@@ -123,3 +123,59 @@ def test_a_call_that_codex_exec_prints_belongs_to_the_answer_before_its_result()
     assert spoken[0] == "assistant: Counting. command_execution()"
     assert conversation.messages[2].thinking == "I should count."
     assert sum(line.startswith("assistant") for line in spoken) == 3
+
+
+def step(kind: str, source: str = "MODEL", **fields: Any) -> dict[str, Any]:
+    return {"step_index": 0, "source": source, "type": kind, "status": "DONE", **fields}
+
+
+def test_a_step_of_antigravity_may_have_another_name_than_its_tool() -> None:
+    """Steps named after a call answer it; the others answer the calls that are left, in order."""
+    calls = [{"name": name, "args": {}} for name in ("list_dir", "view_file", "write_to_file")]
+    steps = [step(kind, content=kind) for kind in ("LIST_DIRECTORY", "CODE_ACTION", "VIEW_FILE", "SEARCH_WEB")]
+    asked = step("USER_INPUT", "USER_EXPLICIT", content="<USER_REQUEST>\nGo\n</USER_REQUEST>")
+    answer = step("PLANNER_RESPONSE", tool_calls=calls)
+    conversation = returned(lines(asked, answer, *steps, step("PLANNER_RESPONSE", content="Done.")), "antigravity")
+    assert outline(conversation)[2:] == [
+        "list_dir -> LIST_DIRECTORY",
+        "write_to_file -> CODE_ACTION",
+        "view_file -> VIEW_FILE",
+        "program: SEARCH_WEB",
+        "assistant: Done.",
+    ]
+
+
+def qwen(uuid: str, parent: str | None, kind: str, *parts: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    message = {"role": "model" if kind == "assistant" else "user", "parts": list(parts)}
+    return {"uuid": uuid, "parentUuid": parent, "sessionId": "s", "type": kind, "message": message, **fields}
+
+
+def test_qwen_marks_what_no_person_wrote() -> None:
+    """Notifications and scheduled prompts by their subtype, the context of a hook by its tag; core/src/services."""
+    hook = {"text": "<qwen:user-prompt-submit-context>\nBe brief.\n</qwen:user-prompt-submit-context>"}
+    asked = qwen("a", None, "user", {"text": "Go"}, hook)
+    steered = qwen("b", "a", "user", {"text": "Wait"}, subtype="mid_turn_user_message")
+    notes = [qwen(id, "b", "user", {"text": id}, subtype=id) for id in ("notification",)]
+    conversation = returned(
+        lines(asked, steered, *notes, qwen("e", "notification", "user", {"text": "On"})), "qwen-code"
+    )
+    said = [line.split("\n")[0] for line in outline(conversation)]
+    assert said == [
+        "user: Go",
+        "program: <qwen:user-prompt-submit-context>",
+        "user: Wait",
+        "program: notification",
+        "user: On",
+    ]
+
+
+def test_lines_of_qwen_with_one_id_are_one_answer() -> None:
+    """The program aggregates the fragments; the usage of the last one counts."""
+    call = {"functionCall": {"id": "c", "name": "read_file", "args": {}}}
+    usage = {"promptTokenCount": 12, "candidatesTokenCount": 4}
+    first = qwen("b", "a", "assistant", {"text": "Hm", "thought": True})
+    second = qwen("b", "a", "assistant", {"text": "Look."}, call, model="q", usageMetadata=usage)
+    conversation = returned(lines(qwen("a", None, "user", {"text": "Go"}), first, second), "qwen-code")
+    assert outline(conversation) == ["user: Go", "assistant: Look. read_file()"]
+    answer = conversation.messages[1]
+    assert (answer.thinking, answer.model, answer.usage.input) == ("Hm", "q", 12)

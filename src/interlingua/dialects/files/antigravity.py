@@ -2,7 +2,9 @@
 
 A `USER_INPUT` wraps what the user wrote in `<USER_REQUEST>`; what else it holds was put in by the program, as are the
 steps of the system that have content. A `PLANNER_RESPONSE` is an answer, with its calls. The steps behind it are what
-its tools gave, in order, under the tool's name in capitals (`VIEW_FILE` for `view_file`); calls have no ids.
+its tools gave, under the tool's name in capitals (`VIEW_FILE` for `view_file`) or a name of their own
+(`LIST_DIRECTORY` for `list_dir`, `CODE_ACTION` for all that write): those answer, in order, the calls that no step is
+named after. Calls have no ids.
 """
 
 import re
@@ -46,9 +48,28 @@ def _answer(line: dict[str, Any], when: int | None, at: int) -> AssistantMessage
     return AssistantMessage(content=tuple(blocks), model=optional(line.get("model")), timestamp=when)
 
 
+def _answered(lines: list[dict[str, Any]], at: int, calls: tuple[ToolCall, ...]) -> dict[int, ToolCall]:
+    """The calls of the answer before `at`, by the place of the step that has the result."""
+    steps: list[int] = []
+    for place in range(at, len(lines)):
+        line = lines[place]
+        if line.get("type") in ("PLANNER_RESPONSE", "USER_INPUT"):
+            break
+        if line.get("source") == "MODEL" and optional(line.get("content")) is not None:
+            steps.append(place)
+    found: dict[int, ToolCall] = {}
+    waiting = list(calls)
+    for place in steps:
+        call = next((call for call in waiting if call.name.upper() == lines[place].get("type")), None)
+        if call is not None:
+            waiting.remove(call)
+            found[place] = call
+    return found | dict(zip((place for place in steps if place not in found), waiting, strict=False))
+
+
 def _messages(lines: list[dict[str, Any]]) -> list[Message]:
     found: list[Message] = []
-    waiting: list[ToolCall] = []
+    answered: dict[int, ToolCall] = {}
     for at, line in enumerate(lines):
         when, text = moment(line.get("created_at")), optional(line.get("content"))
         match line.get("source"), line.get("type"):
@@ -57,15 +78,13 @@ def _messages(lines: list[dict[str, Any]]) -> list[Message]:
             case _, "PLANNER_RESPONSE":
                 answer = _answer(line, when, at)
                 found.append(answer)
-                waiting = list(answer.tool_calls)
-            case "MODEL", str(kind) if text is not None:
+                answered = _answered(lines, at + 1, answer.tool_calls) if answer.tool_calls else {}
+            case "MODEL", str() if text is not None:
                 # A step without a call is one that the program took by itself; the model reads it all the same.
-                call = next((call for call in waiting if call.name.upper() == kind), None)
-                call = call or (waiting[0] if waiting and kind == "GENERIC" else None)
+                call = answered.get(at)
                 if call is None:
                     found.append(user(text, when, program=True))
                 else:
-                    waiting.remove(call)
                     found.append(
                         a_result(call.id, text, name=call.name, failed=line.get("status") == "ERROR", when=when)
                     )

@@ -2,13 +2,16 @@
 
 Results of tools are lines of type `tool_result`, beside them what the screen shows in `toolCallResult`. `usageMetadata`
 counts as Gemini does: the prompt includes the cached part, the candidates exclude the thoughts. `system` lines are the
-program's own notes; a `chat_compression` among them has the history that replaced the one before. The session stands
-at its last line.
+program's own notes; a `chat_compression` among them has the history that replaced the one before. `user` lines with a
+`subtype` such as `notification` or `cron`, and what a hook added to a prompt, are the program's. Lines with one `uuid`
+are fragments of one message. The session stands at its last line.
 """
 
 import sys
 from collections.abc import Sequence
 from typing import Any
+
+from msgspec.structs import replace
 
 from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Block, Message, TextBlock, ThinkingBlock, Usage
@@ -74,12 +77,25 @@ def _usage(wire: Any) -> Usage | None:
     )
 
 
+_PROGRAM = frozenset(("notification", "cron", "goal_runtime"))  # subtypes of a user's line that no person wrote
+_HOOK = "<qwen:user-prompt-submit-context>"
+
+
+def _asked(line: dict[str, Any], parts: Any, when: int | None) -> list[Message]:
+    """What a user's line says: the prompt, and behind it what a hook added for the model."""
+    if line.get("isMeta") is True or line.get("subtype") in _PROGRAM:
+        return [user(_blocks(parts), when, program=True)]
+    hooked = [part for part in items(parts) if (optional(part.get("text")) or "").startswith(_HOOK)]
+    asked = user(_blocks([part for part in items(parts) if part not in hooked]), when)
+    return [asked, *([user(_blocks(hooked), when, program=True)] if hooked else [])]
+
+
 def _messages(line: dict[str, Any]) -> list[Message]:
     wire, when = line.get("message"), moment(line.get("timestamp"))
     parts = inner(wire, "parts")
     match line.get("type"):
         case "user" if isinstance(wire, dict):
-            return [user(_blocks(parts), when, program=line.get("isMeta") is True)]
+            return _asked(line, parts, when)
         case "assistant" if isinstance(wire, dict):
             model, usage = optional(line.get("model")), _usage(line.get("usageMetadata"))
             return [AssistantMessage(content=_blocks(parts), model=model, usage=usage, timestamp=when)]
@@ -104,6 +120,22 @@ def _title(line: dict[str, Any]) -> str | None:
     return optional(inner(line, "systemPayload", "customTitle")) if line.get("subtype") == "custom_title" else None
 
 
+def _is_answer(messages: list[Message], before: Any) -> bool:
+    return len(messages) == 1 and isinstance(messages[0], AssistantMessage) and isinstance(before, AssistantMessage)
+
+
+def _joined(before: Any, after: Any) -> Message:
+    """The fragments of an answer as one; what the later one states of the whole counts."""
+    message: AssistantMessage = replace(
+        before,
+        content=(*before.content, *after.content),
+        model=after.model or before.model,
+        usage=after.usage or before.usage,
+        timestamp=after.timestamp or before.timestamp,
+    )
+    return message
+
+
 @reading(API)
 def decode(data: Any) -> Conversation:
     """A session file: text, bytes, or the values of its lines."""
@@ -119,6 +151,9 @@ def decode(data: Any) -> Conversation:
         replaced = _compressed(line)
         parent = None if replaced else parent
         messages = replaced or _messages(line)
+        if id is not None and entries and entries[-1].id == id and _is_answer(messages, entries[-1].message):
+            entries[-1] = replace(entries[-1], message=_joined(entries[-1].message, messages[0]))
+            continue
         for at, message in enumerate(messages):
             own = f"{id or len(entries)}#{at}" if at < len(messages) - 1 else id or f"line{len(entries)}"
             entries.append(Entry(message=message, id=own, parent_id=parent))
