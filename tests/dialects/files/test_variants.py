@@ -179,3 +179,50 @@ def test_lines_of_qwen_with_one_id_are_one_answer() -> None:
     assert outline(conversation) == ["user: Go", "assistant: Look. read_file()"]
     answer = conversation.messages[1]
     assert (answer.thinking, answer.model, answer.usage.input) == ("Hm", "q", 12)
+
+
+PAGE = {"type": "knowledge", "title": "Eggs", "url": "http://e", "text": "Four.", "is_citable": True}
+
+
+def test_claude_s_conversations_may_stand_in_an_object() -> None:
+    """One or several; an answer that ends with a result is one answer, and the pages that a search found are text."""
+    call = {"type": "tool_use", "name": "web_search", "input": {"q": "eggs"}, "id": None}
+    found = {"type": "tool_result", "name": "web_search", "tool_use_id": None, "content": [PAGE]}
+    asked = {"uuid": "a", "sender": "human", "text": "How many?", "content": []}
+    chat = {
+        "name": "Eggs",
+        "uuid": "c",
+        "chat_messages": [asked, {"sender": "assistant", "text": "", "content": [call, found]}],
+    }
+    conversation = returned(json.dumps({"conversations": [chat]}).encode(), "claude-web-export")
+    expected = ["user: How many?", "assistant:  web_search()", "web_search -> Eggs\nhttp://e\nFour."]
+    assert outline(conversation) == expected
+    assert [outline(one) for one in il.read(json.dumps({"conversations": [chat, chat]}).encode())] == [
+        expected,
+        expected,
+    ]
+
+
+RESPONSE = {"functionResponse": {"id": "a", "name": "t", "response": {"output": "Four."}}}
+PICTURE = {"inlineData": {"mimeType": "image/png", "data": "aGk="}}
+GIVEN = {
+    "a response": [RESPONSE],
+    "one that names another call": [{"functionResponse": {**RESPONSE["functionResponse"], "id": "b"}}],
+    "a part": RESPONSE,
+    "text": "Four.",
+    "a text part": [{"text": "Four."}],
+    "a picture beside it": [RESPONSE, PICTURE],
+}
+
+
+@pytest.mark.parametrize("given", GIVEN.values(), ids=GIVEN.keys())
+def test_what_a_call_of_gemini_gave_answers_it(given: Any) -> None:
+    """`result` is Google's PartListUnion: parts, a part, or text; what stands beside the response is no person's."""
+    call = {"id": "a", "name": "t", "args": {}, "status": "success", "result": given}
+    answer = {"id": "2", "type": "gemini", "content": "", "toolCalls": [call]}
+    asked = {"id": "1", "type": "user", "content": "How many?"}
+    session = {"sessionId": "s", "projectHash": "h", "messages": [asked, answer]}
+    conversation = returned(json.dumps(session).encode(), "gemini-cli")
+    assert outline(conversation)[:3] == ["user: How many?", "assistant:  t()", "t -> Four."]
+    assert [m.origin for m in conversation.messages[3:]] == ["program"] * (given == GIVEN["a picture beside it"])
+    assert conversation.messages[2].tool_call_id == conversation.messages[1].tool_calls[0].id

@@ -42,7 +42,8 @@ def _messages(record: dict[str, Any], pairs: Pairing, model: str | None) -> list
     when = milliseconds(record.get("created_at"))
     items = anthropic_items(record.get("content"), API, pairs, when)
     text = record.get("text")
-    if isinstance(text, str) and not any(isinstance(item, TextBlock) and item.text for item in items):
+    empty = not text and bool(items)  # an answer that ends with a result, say
+    if isinstance(text, str) and not empty and not any(isinstance(item, TextBlock) and item.text for item in items):
         items = [item for item in items if not isinstance(item, TextBlock)] + [TextBlock(text=text)]
     if record.get("sender") == "human":
         return asked([*_attached(record), *items], timestamp=when)
@@ -63,18 +64,26 @@ def _is_conversation(value: Any) -> bool:
     return isinstance(messages, list) and all(item is None or isinstance(item, dict) for item in messages)
 
 
+def _listed(value: Any) -> list[Any] | None:
+    """The conversations of a list, which may stand in an object under `conversations`."""
+    given = value.get("conversations") if isinstance(value, dict) and not _is_conversation(value) else value
+    return given if isinstance(given, list) and given and all(map(_is_conversation, given)) else None
+
+
 def split(value: Any) -> list[Any] | None:
     """The conversations of a whole export, if it holds several."""
-    return value if isinstance(value, list) and len(value) > 1 and all(map(_is_conversation, value)) else None
+    listed = _listed(value)
+    return listed if listed is not None and len(listed) > 1 else None
 
 
 @reading(API)
 def decode(data: Any) -> Conversation:
     """Decodes one conversation, single or in a list of one."""
     body = body_of(data, API)
-    wire = body[0] if isinstance(body, list) and len(body) == 1 else body
-    if isinstance(wire, list) and len(wire) > 1 and split(wire):
-        raise BadWire(API, f"an export of {len(wire)} conversations: take one of them")
+    inside = _listed(body) or [body]
+    if len(inside) > 1:
+        raise BadWire(API, f"an export of {len(inside)} conversations: take one of them")
+    wire = inside[0]
     if not _is_conversation(wire):
         raise BadWire(API, "expected a conversation with `chat_messages`", "$.chat_messages")
     model = optional(wire.get("model")) or None
@@ -98,7 +107,7 @@ def detect(value: Any) -> str | None:
     """Whether a document is an export, or one conversation of it."""
     if _is_conversation(value):
         return "a conversation with `chat_messages`"
-    if isinstance(value, list) and value and all(map(_is_conversation, value)):
+    if _listed(value) is not None:
         return "a list of conversations with `chat_messages`"
     return None
 

@@ -78,6 +78,7 @@ LINE = "~line"  # of a conversation: its messages are lines
 CONTENTS = "~contents"  # of a conversation: a checkpoint, and where its contents stand ("" for a bare list)
 CALL = "~call"  # of what a tool gave: which of the answer's calls it belongs to
 PARTS = "~parts"  # of an answer: its content is a list of parts
+RESULT = "~result"  # of a result: how the `result` of its call differs from the wire's parts
 EXTRA = "~extra"  # of a block: an item of `thoughts` or `toolCalls` that is none
 
 FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
@@ -170,16 +171,22 @@ def _encode_call(call: ToolCall) -> dict[str, Any]:
 
 
 def _decode_results(wire: Any, call: ToolCall, at: int) -> list[Message]:
-    """What a call gave, if it is the wire's parts: a response to the call, and perhaps pictures beside it."""
-    if not isinstance(wire, list) or not wire:
+    """What a call gave: a response to it, perhaps with pictures beside it; or parts, a part or text alone."""
+    parts = [{"text": wire}] if isinstance(wire, str) and wire else [wire] if isinstance(wire, dict) else wire
+    if not isinstance(parts, list) or not parts:
         return []
-    given = _wire().decode_messages([{"role": "user", "parts": wire}])
-    results = [replace(m, tool_call_id=call.id) if isinstance(m, ToolResultMessage) else m for m in given]
-    if not same(_encode_results(tuple(results)), wire):
-        results = list(given)
-    if not same(_encode_results(tuple(results)), wire):
-        return []
-    return [with_residual(result, API, **{CALL: at}) for result in results]
+    results: list[Message] = []
+    for message in _wire().decode_messages([{"role": "user", "parts": parts}]):
+        if isinstance(message, ToolResultMessage):
+            results.append(replace(message, tool_call_id=call.id))
+        else:  # put in by the program, for the model to see
+            results.append(replace(message, origin="program") if isinstance(message, UserMessage) else message)
+    if not any(isinstance(message, ToolResultMessage) for message in results):
+        content = tuple(block for message in results for block in blocks_of(message.content))
+        results = [ToolResultMessage(tool_call_id=call.id, tool_name=call.name, content=content, is_error=False)]
+    results = [with_residual(message, API, **{CALL: at}) for message in results]
+    kept = residual({"result": wire}, {"result": _encode_results(tuple(results))})
+    return [with_residual(results[0], API, **{RESULT: kept}), *results[1:]] if kept else results
 
 
 def _encode_results(results: tuple[Message, ...]) -> list[Any]:
@@ -272,7 +279,8 @@ def _encode_record(messages: tuple[Message, ...], report: Reporter) -> dict[str,
         results.setdefault(message.extra.get(API, {}).get(CALL, -1), []).append(message)
     for at, given in results.items():
         if 0 <= at < len(encoded.get("toolCalls", ())) and isinstance(encoded["toolCalls"][at], dict):
-            encoded["toolCalls"][at]["result"] = _encode_results(tuple(given))
+            kept = given[0].extra[API].get(RESULT, {})
+            encoded["toolCalls"][at] |= put_back({"result": _encode_results(tuple(given))}, kept)
         else:
             report.lost("result", "a result stands in its call")
     if first.model is not None:

@@ -326,6 +326,10 @@ def _result_block(item: Any, api: str) -> Block:
             found = image_of(item.get("source") or item.get("image_url") or item)
             if found is not None:
                 return found
+        # A page that a search found (claude.ai's `knowledge`): what the model read of it.
+        page = [item[key] for key in ("title", "url", "text") if isinstance(item.get(key), str) and item[key]]
+        if page and isinstance(item.get("type"), str):
+            return TextBlock(text="\n".join(page))
     return OpaqueBlock(dialect=api, value=item)
 
 
