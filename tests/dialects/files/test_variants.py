@@ -226,3 +226,54 @@ def test_what_a_call_of_gemini_gave_answers_it(given: Any) -> None:
     assert outline(conversation)[:3] == ["user: How many?", "assistant:  t()", "t -> Four."]
     assert [m.origin for m in conversation.messages[3:]] == ["program"] * (given == GIVEN["a picture beside it"])
     assert conversation.messages[2].tool_call_id == conversation.messages[1].tool_calls[0].id
+
+
+def test_deepseek_s_first_exports_name_no_one() -> None:
+    """Messages have `content` and `reasoning_content` alone; questions and answers take turns."""
+
+    def node(id: str, parent: str | None, *texts: str | None) -> dict[str, Any]:
+        message = {"content": texts[0], "reasoning_content": texts[1], "model": "deepseek-chat"} if texts else None
+        return {"id": id, "parent": parent, "children": [], "message": message}
+
+    nodes = [
+        node("root", None),
+        node("1", "root", "Why?", None),
+        node("2", "1", "So.", "Hm"),
+        node("3", "2", "Ah", None),
+    ]
+    chat = {"title": "T", "inserted_at": "2025-01-01", "mapping": {one["id"]: one for one in nodes}}
+    conversation = returned(json.dumps(chat).encode(), "deepseek-export")
+    assert outline(conversation) == ["user: Why?", "assistant: So.", "user: Ah"]
+
+
+def test_lm_studio_s_results_name_the_number_of_the_call() -> None:
+    """The model's own id for a call need not be in the result."""
+    call = {"type": "toolCallRequest", "callId": 7, "toolCallRequestId": "x", "name": "calc", "parameters": {}}
+    steps = [
+        {"type": "contentBlock", "content": [part]}
+        for part in (call, {"type": "toolCallResult", "callId": 7, "content": "2"})
+    ]
+    asked = {"versions": [{"type": "singleStep", "role": "user", "content": [{"type": "text", "text": "Go"}]}]}
+    chat = {
+        "name": "T",
+        "messages": [asked, {"versions": [{"type": "multiStep", "role": "assistant", "steps": steps}]}],
+    }
+    assert outline(returned(json.dumps(chat).encode(), "lm-studio")) == ["user: Go", "assistant:  calc()", "calc -> 2"]
+
+
+def test_the_calls_of_a_silly_tavern_chat_are_on_the_path() -> None:
+    """They stand in a line of the system, whose other lines are notes; a narrator's line is a system message."""
+    header = {"user_name": "You", "character_name": "Bot", "chat_metadata": {}}
+
+    def line(text: str, user: bool = False, system: bool = False, **about: Any) -> dict[str, Any]:
+        return {"name": "x", "is_user": user, "is_system": system, "mes": text, "extra": about}
+
+    called = [{"id": "c", "name": "Roll", "parameters": '{"n": 1}', "result": "4"}]
+    chat = [header, line("Roll", user=True), line("Tools", system=True, tool_invocations=called), line("Four.")]
+    conversation = returned(
+        lines(*chat, line("Night falls.", type="narrator"), line("Saved", system=True)), "silly-tavern"
+    )
+    said = outline(conversation)
+    assert said[:3] == ["user: Roll", "assistant:  Roll()", "Roll -> 4"]
+    assert said[3:5] == ["assistant: Four.", "system: Night falls."]
+    assert conversation.messages[1].tool_calls[0].arguments == {"n": 1}

@@ -26,21 +26,36 @@ _ANSWERS = ("RESPONSE", "TEMPLATE_RESPONSE")
 
 
 def _nodes(mapping: dict[str, Any]) -> Iterator[Node]:
+    depths: dict[str, int] = {}
     for key, node in mapping.items():
         record = node.get("message")
         yield (
             optional(node.get("id")) or key,
             optional(node.get("parent")),
-            [*_messages(record)] if isinstance(record, dict) else [],
+            [*_messages(record, answer=_depth(mapping, key, depths) % 2 == 0)] if isinstance(record, dict) else [],
         )
 
 
-def _messages(record: dict[str, Any]) -> Iterator[Any]:
+def _depth(mapping: dict[str, Any], key: str, known: dict[str, int]) -> int:
+    """How many messages there are down to a node, its own included."""
+    above: list[str] = []
+    at: str | None = key
+    while at is not None and at in mapping and at not in known and len(above) <= len(mapping):
+        above.append(at)
+        at = optional(mapping[at].get("parent"))
+    depth = known.get(at or "", 0)
+    for node in reversed(above):
+        depth += isinstance(mapping[node].get("message"), dict)
+        known[node] = depth
+    return depth
+
+
+def _messages(record: dict[str, Any], *, answer: bool) -> Iterator[Any]:
     when, model = milliseconds(record.get("inserted_at")), optional(record.get("model")) or None
     fragments = record.get("fragments")
     asked: list[Block] = []
     answered: list[Block] = []
-    given = list(fragments) if isinstance(fragments, list) else list(_older(record))
+    given = list(fragments) if isinstance(fragments, list) else list(_older(record, answer))
     is_asked = any(fields_of(fragment).get("type") == "REQUEST" for fragment in given)
     for fragment in given:
         kind, text = fields_of(fragment).get("type"), fields_of(fragment).get("content")
@@ -58,9 +73,9 @@ def _messages(record: dict[str, Any]) -> Iterator[Any]:
         yield AssistantMessage(content=tuple(answered), model=model, timestamp=when)
 
 
-def _older(record: dict[str, Any]) -> Iterable[dict[str, Any]]:
-    """The same of exports before fragments: a role with `content` and `reasoning_content`."""
-    if str(record.get("role")).upper() == "USER":
+def _older(record: dict[str, Any], answer: bool) -> Iterable[dict[str, Any]]:
+    """The same of exports before fragments: `content` and `reasoning_content`; without a role the turns alternate."""
+    if str(record["role"]).upper() == "USER" if "role" in record else not answer:
         return [{"type": "REQUEST", "content": record.get("content")}]
     thought = record.get("reasoning_content") or record.get("thinking_content")
     return [

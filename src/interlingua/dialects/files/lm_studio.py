@@ -40,7 +40,7 @@ def _chosen(message: dict[str, Any]) -> int:
 
 
 def _version(version: dict[str, Any]) -> list[Any]:
-    role, pairs = version.get("role"), Pairing()
+    role, pairs = version.get("role"), _Calls()
     steps = version.get("steps")
     if role == "user":
         return asked(_items(version.get("content"), pairs))
@@ -72,7 +72,15 @@ def _answer(blocks: list[Any], about: dict[str, Any]) -> list[Any]:
     return rounds(blocks, {"usage": usage, "stop_detail": optional(stats.get("stopReason"))}, model=model)
 
 
-def _items(content: Any, pairs: Pairing, thought: bool = False) -> Iterator[Any]:
+class _Calls(Pairing):
+    """The calls of a conversation, by their numbers too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.numbers: dict[str, str] = {}
+
+
+def _items(content: Any, pairs: _Calls, thought: bool = False) -> Iterator[Any]:
     if isinstance(content, str):
         yield TextBlock(text=content)
     for part in content if isinstance(content, list) else ():
@@ -81,9 +89,11 @@ def _items(content: Any, pairs: Pairing, thought: bool = False) -> Iterator[Any]
             yield ThinkingBlock(thinking=text) if thought else TextBlock(text=text)
         elif kind == "toolCallRequest":
             id = part.get("toolCallRequestId") or part.get("callId")
-            yield pairs.call(str(id) if id is not None else None, part.get("name"), part.get("parameters"))
-        elif kind == "toolCallResult":
-            id = part.get("toolCallRequestId") or part.get("callId")
+            called = pairs.call(str(id) if id is not None else None, part.get("name"), part.get("parameters"))
+            pairs.numbers[str(part.get("callId"))] = called.id
+            yield called
+        elif kind == "toolCallResult":  # it has the number of the call, and perhaps the model's own id for it
+            id = part.get("toolCallRequestId") or pairs.numbers.get(str(part.get("callId"))) or part.get("callId")
             given = _result(part.get("content"))
             yield pairs.result(str(id) if id is not None else None, None, given)
         elif kind == "file" and part.get("fileType") == "image":

@@ -1,7 +1,8 @@
 """SillyTavern: a chat, one message a line behind a header with the names of the user and the character.
 
 `mes` is the text that is shown; `swipes` are all answers that were made, of which `swipe_id` is shown: the others are
-branches. A line with `is_system` is a note of the program that no model reads. The model and what it thought are in
+branches. A line with `is_system` is a note of the program that no model reads, unless it has `tool_invocations`: the
+calls of a response with their results. A narrator's line is a system message. The model and what it thought are in
 `extra`. The header's `chat_metadata` may hold a note of the author's, which is no message.
 """
 
@@ -13,12 +14,12 @@ from typing import Any
 
 from ...values.errors import BadWire
 from ...values.losses import Encoded, SupportTable
-from ...values.messages import AssistantMessage, Block, TextBlock, ThinkingBlock, UserMessage
+from ...values.messages import AssistantMessage, Block, SystemMessage, TextBlock, ThinkingBlock, UserMessage
 from ...values.request import Conversation, ModelDescriptor
 from ..residual import fields_of, optional, reading, whole
 from ..wire import FileFormat
 from . import records, templates
-from .reading import Node, entries_of, image_of, kept_record, seconds
+from .reading import Node, Pairing, entries_of, image_of, json_value, kept_record, result_content, seconds
 from .records import lines_of, milliseconds
 
 API = "silly-tavern"
@@ -46,17 +47,23 @@ def _moment(value: Any) -> int | None:
 
 def _nodes(lines: list[Any]) -> Iterator[Node]:
     before: str | None = None
+    pairs = Pairing()
     for at, line in enumerate(lines):
         if _is_header(line):
             continue
         chosen = f"{at}"
-        if not isinstance(line.get("mes"), str) or line.get("is_system") is True:
+        about = fields_of(line.get("extra"))
+        if isinstance(about.get("tool_invocations"), list):
+            yield chosen, before, _called(about["tool_invocations"], pairs, _moment(line.get("send_date")))
+        elif not isinstance(line.get("mes"), str) or line.get("is_system") is True:
             yield chosen, before, [kept_record(API, "note", line)]
+        elif about.get("type") == "narrator":
+            yield chosen, before, [SystemMessage(content=line["mes"], timestamp=_moment(line.get("send_date")))]
         elif line.get("is_user") is True:
             content = (*_pictures(line), TextBlock(text=line["mes"]))
             yield chosen, before, [UserMessage(content=content, timestamp=_moment(line.get("send_date")))]
         else:
-            yield chosen, before, [_answer(line["mes"], fields_of(line.get("extra")), line.get("send_date"))]
+            yield chosen, before, [_answer(line["mes"], about, line.get("send_date"))]
             yield from _swipes(line, at, before)
         before = chosen
 
@@ -77,11 +84,23 @@ def _answer(text: str, extra: dict[str, Any], when: Any) -> AssistantMessage:
     return AssistantMessage(content=tuple(blocks), model=optional(extra.get("model")) or None, timestamp=_moment(when))
 
 
+def _called(invocations: list[Any], pairs: Pairing, when: int | None) -> list[Any]:
+    """The response that asked for tools, and what they gave; arguments are JSON text."""
+    calls, results = [], []
+    for item in map(fields_of, invocations):
+        id, given = item.get("id"), json_value(item.get("parameters"))
+        calls.append(pairs.call(id, item.get("name"), given))
+        results.append(pairs.result(id, item.get("name"), result_content(item.get("result"), API), timestamp=when))
+    return [AssistantMessage(content=tuple(calls), timestamp=when), *results]
+
+
 def _pictures(line: dict[str, Any]) -> Iterator[Block]:
-    image = fields_of(line.get("extra")).get("image")
-    found = image_of(image) if isinstance(image, str) and image else None
-    if found is not None:
-        yield found
+    about = fields_of(line.get("extra"))
+    media = [fields_of(item) for item in about.get("media") or ()]
+    for image in (about.get("image"), *(item.get("url") for item in media if item.get("type") == "image")):
+        found = image_of(image) if isinstance(image, str) and image else None
+        if found is not None:
+            yield found
 
 
 def _is_header(value: Any) -> bool:
