@@ -277,3 +277,29 @@ def test_the_calls_of_a_silly_tavern_chat_are_on_the_path() -> None:
     assert said[:3] == ["user: Roll", "assistant:  Roll()", "Roll -> 4"]
     assert said[3:5] == ["assistant: Four.", "system: Night falls."]
     assert conversation.messages[1].tool_calls[0].arguments == {"n": 1}
+
+
+def test_roo_code_puts_reasoning_before_an_answer() -> None:
+    """As an item without a role; what the program says of the editor beside results is not the person's."""
+    call = {"type": "tool_use", "id": "c", "name": "read_file", "input": {}}
+    given = [
+        {"type": "tool_result", "tool_use_id": "c", "content": "4"},
+        {"type": "text", "text": "<environment_details>"},
+    ]
+    thought = {"type": "reasoning", "summary": [], "encrypted_content": "xx", "id": "rs", "ts": 2}
+    task = [
+        {"role": "user", "content": [{"type": "text", "text": "<task>Go</task>"}], "ts": 1},
+        thought,
+        {"role": "assistant", "content": [call], "ts": 3},
+        {"role": "user", "content": given, "ts": 4},
+    ]
+    conversation = returned(json.dumps(task).encode(), "cline")
+    assert outline(conversation)[1:] == ["assistant:  read_file()", "None -> 4", "program: <environment_details>"]
+    assert conversation.messages[1].content[0].thinking_signature == "xx"
+
+
+def test_a_prompt_of_copilot_that_was_never_answered_has_no_answer() -> None:
+    """Its `result` is missing or null."""
+    asked = {"message": {"text": "Go", "parts": []}, "response": [], "result": None, "timestamp": 1755529008205}
+    chat = {"requesterUsername": "u", "responderUsername": "GitHub Copilot", "requests": [asked]}
+    assert outline(returned(json.dumps(chat).encode(), "copilot-chat")) == ["user: Go"]

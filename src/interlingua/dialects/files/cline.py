@@ -1,7 +1,8 @@
 """Tasks of Cline, and of Roo Code and Kilo Code, which come from it: two files a task.
 
 `api_conversation_history.json` is what was sent: a list of Anthropic messages, in which older versions write calls as
-XML into the answer's text and results as text of the user. `ui_messages.json` is what was shown, a list of `say` and
+XML into the answer's text and results as text of the user. Roo Code puts the reasoning of OpenAI's models before an
+answer, as an item of its own. `ui_messages.json` is what was shown, a list of `say` and
 `ask`: an `api_req_started` begins an answer and has its usage (and the request that was sent) as JSON text; `text`,
 `reasoning` and what follows belong to it; the first `text` is the task, and `user_feedback` is the user's, too. A
 `tool` is a call whose outcome stands in the next request. Both are read; each returns to what it was.
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 from ...values import jsontext
 from ...values.errors import BadWire, FormatError
 from ...values.losses import Encoded, SupportTable
-from ...values.messages import AssistantMessage, Block, Message, TextBlock, ThinkingBlock
+from ...values.messages import AssistantMessage, Block, Message, TextBlock, ThinkingBlock, blocks_of
 from ...values.request import Conversation
 from ..residual import optional, reading
 from ..wire import FileFormat
@@ -28,6 +29,7 @@ from .program_content import (
     conversation_of,
     image_of,
     inner,
+    is_result,
     items,
     moment,
     usage_of,
@@ -44,22 +46,41 @@ FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 
 def _sent(items_sent: list[dict[str, Any]]) -> list[Message]:
     found: list[Message] = []
+    thoughts: list[Block] = []  # of the next answer
     for item in items_sent:
         when = moment(item.get("ts"))
-        if item.get("role") == "assistant":
+        if _is_thought(item):
+            text = "\n".join(optional(part.get("text")) or "" for part in items(item.get("summary")))
+            sealed = optional(item.get("encrypted_content"))
+            thoughts.append(ThinkingBlock(thinking=text, thinking_signature=sealed, redacted=not text))
+        elif item.get("role") == "assistant":
             usage = usage_of(
                 inner(item, "metrics", "tokens"), input="prompt", output="completion", read="cached"
             ) or usage_of(item.get("usage"), input="input_tokens", output="output_tokens")
             model = optional(inner(item, "modelInfo", "modelId"))
             content = content_of(item.get("content"))
+            if thoughts:
+                content, thoughts = (*thoughts, *blocks_of(content)), []
             found.append(AssistantMessage(content=content, model=model, usage=usage, timestamp=when))
         elif item.get("role") == "user":
-            found += user_messages(item.get("content"), when)
-    return found
+            found += user_messages(item.get("content"), when, program=_is_context(item.get("content")))
+    return [*found, *([AssistantMessage(content=tuple(thoughts))] if thoughts else [])]
+
+
+def _is_context(content: Any) -> bool:
+    """Whether all that a message says beside results is what the program tells the model of the editor."""
+    texts = [optional(block.get("text")) for block in items(content) if not is_result(block)]
+    return len(texts) < len(items(content)) and all((text or "").startswith("<environment_details>") for text in texts)
+
+
+def _is_thought(item: dict[str, Any]) -> bool:
+    return item.get("type") == "reasoning" and "role" not in item and "content" not in item
 
 
 def _is_sent(value: list[Any]) -> bool:
-    return bool(value) and all(isinstance(i, dict) and i.get("role") in ("user", "assistant") for i in value)
+    return any(isinstance(item, dict) and "role" in item for item in value) and all(
+        isinstance(item, dict) and (item.get("role") in ("user", "assistant") or _is_thought(item)) for item in value
+    )
 
 
 # --- what was shown --------------------------------------------------------------------------------------------------

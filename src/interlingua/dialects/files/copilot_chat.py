@@ -44,7 +44,7 @@ def _messages(request: dict[str, Any], pairs: Pairing) -> Iterator[Any]:
             yield from rounds([*blocks, *_results(blocks, metadata, pairs, when)], timestamp=when, **fields)
             answered = True
     shown = [*_shown(_list(request.get("response")))]
-    if not answered and (shown or "result" in request):
+    if not answered and (shown or isinstance(request.get("result"), dict)):  # else it was never answered
         yield from rounds(shown, timestamp=when, **fields)
 
 
