@@ -303,3 +303,75 @@ def test_a_prompt_of_copilot_that_was_never_answered_has_no_answer() -> None:
     asked = {"message": {"text": "Go", "parts": []}, "response": [], "result": None, "timestamp": 1755529008205}
     chat = {"requesterUsername": "u", "responderUsername": "GitHub Copilot", "requests": [asked]}
     assert outline(returned(json.dumps(chat).encode(), "copilot-chat")) == ["user: Go"]
+
+
+def test_kimi_s_context_is_read_beside_its_log() -> None:
+    """Messages of the chat wire; marks of the program stand between them."""
+    call = {"id": "c", "type": "function", "function": {"name": "Bash", "arguments": "{}"}}
+    data = lines(
+        {"role": "_system_prompt", "content": "Be brief."},
+        {"role": "_checkpoint", "id": 0},
+        {"role": "user", "content": "Go"},
+        {"role": "assistant", "content": [{"type": "think", "think": "Hm"}], "tool_calls": [call]},
+        {"role": "_usage", "token_count": 10},
+        {"role": "tool", "content": [{"type": "text", "text": "ok"}], "tool_call_id": "c"},
+    )
+    conversation = returned(data, "kimi")
+    assert outline(conversation) == ["user: Go", "assistant:  Bash()", "None -> ok"]
+    assert (conversation.system, conversation.messages[1].thinking) == ("Be brief.", "Hm")
+
+
+def goose(role: str, *content: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+    return {"role": role, "created": 1750000000, "content": list(content), "metadata": metadata}
+
+
+def test_a_notice_of_goose_takes_nothing_from_the_model() -> None:
+    """Only what is hidden from the beginning on was compacted; a notice is no message of anyone."""
+    said = [goose("user", {"type": "text", "text": "Go"}), goose("assistant", {"type": "text", "text": "Done."})]
+    notice = goose("assistant", {"type": "systemNotification", "msg": "x"}, agentVisible=False)
+    more = [
+        goose("user", {"type": "text", "text": "More"}),
+        goose("assistant", {"type": "conversationCompacted", "msg": "x"}),
+    ]
+    conversation = returned(lines({"working_dir": "/x", "description": "T"}, *said, notice, *more), "goose")
+    assert [line for line in outline(conversation) if "goose" not in line] == [
+        "user: Go",
+        "assistant: Done.",
+        "user: More",
+    ]
+    hidden = [{**message, "metadata": {"agentVisible": False}} for message in said]
+    summary = goose("user", {"type": "text", "text": "Summary"}, userVisible=False)
+    compacted = returned(lines({"working_dir": "/x", "description": "T"}, *hidden, summary), "goose")
+    assert (outline(compacted), len(compacted.entries)) == (["program: Summary"], 3)
+
+
+def test_messages_of_old_versions_of_langchain_have_one_call_and_stated_usage() -> None:
+    """`function_call` and `token_usage`; LangGraph's removals are no messages."""
+    called = {"function_call": {"name": "f", "arguments": '{"a": 1}'}}
+    about = {"token_usage": {"prompt_tokens": 5, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 1}}}
+    messages = [
+        {"type": "human", "content": "Go", "additional_kwargs": {}},
+        {"type": "ai", "content": "", "additional_kwargs": called, "response_metadata": about},
+        {"type": "function", "content": "4", "name": "f", "additional_kwargs": {}},
+        {"lc": 1, "type": "constructor", "id": ["langchain", "schema", "messages", "RemoveMessage"], "kwargs": {}},
+    ]
+    conversation = returned(json.dumps({"messages": messages}).encode(), "langchain")
+    assert outline(conversation)[:3] == ["user: Go", "assistant:  f()", "f -> 4"]
+    answer, result = conversation.messages[1:3]
+    assert answer.tool_calls[0].id == result.tool_call_id
+    assert (answer.usage.input, answer.usage.output, answer.usage.cache_read) == (4, 2, 1)
+
+
+def test_a_prompt_of_continue_may_hold_pictures() -> None:
+    """As parts of the type `imageUrl`."""
+    content = [
+        {"type": "text", "text": "What?"},
+        {"type": "imageUrl", "imageUrl": {"url": "data:image/png;base64,aGk="}},
+    ]
+    session = {
+        "sessionId": "s",
+        "title": "T",
+        "history": [{"message": {"role": "user", "content": content}, "contextItems": []}],
+    }
+    (message,) = returned(json.dumps(session).encode(), "continue").messages
+    assert message.content[1] == il.ImageBlock(data="aGk=", mime_type="image/png")

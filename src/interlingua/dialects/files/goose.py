@@ -1,8 +1,9 @@
 """Goose's sessions: JSON lines behind a line about the session, an exported object, or rows of its database.
 
 A message has `role`, `created` (seconds) and `content` blocks: a call is a `toolRequest` whose `toolCall` has a status
-and a value, a result a `toolResponse` with the same id. `metadata.agentVisible: false` marks what a compaction took
-from the model, `userVisible: false` what the program put in and does not show.
+and a value, a result a `toolResponse` with the same id. `metadata.agentVisible: false` marks what the model does not
+read: at the beginning what a compaction took from it, elsewhere a notice to the user. `userVisible: false` is what the
+program put in and does not show.
 """
 
 import sqlite3
@@ -30,7 +31,7 @@ from .program_content import (
     usage_of,
     user,
 )
-from .reading import read_json, rows_of
+from .reading import kept_record, read_json, rows_of
 from .records import lines_of
 from .templates import give_back, keep
 
@@ -69,6 +70,8 @@ def _messages(wire: dict[str, Any], model: str | None) -> list[Message]:
         else:
             block = _call(item) if item.get("type") in _REQUESTS else block_of(item)
             blocks += [block] if block is not None else []
+    if not blocks and not results and wire.get("content"):  # a notice
+        return [kept_record(API, "notice", wire)]
     if wire.get("role") == "assistant":
         return [AssistantMessage(content=tuple(blocks), model=model, timestamp=when), *results]
     if wire.get("role") != "user":
@@ -96,13 +99,12 @@ def decode(data: Any) -> Conversation:
         about, wires = (lines[0], lines[1:]) if lines and not _is_message(lines[0]) else ({}, lines)
     model = optional(inner(about, "model_config", "model_name"))
     tree = Branches()
-    forgotten = False
-    for wire in items(wires):
-        visible = inner(wire, "metadata", "agentVisible") is not False
-        if visible and forgotten:
+    read = [inner(wire, "metadata", "agentVisible") is not False for wire in items(wires)]
+    begin = read.index(True) if True in read else 0  # what a compaction took from the model stands before it
+    for at, wire in enumerate(items(wires)):
+        if at == begin:
             tree.cut(0)
-        forgotten = not visible
-        for message in _messages(wire, model):
+        for message in _messages(wire, model) if read[at] or at < begin else [kept_record(API, "notice", wire)]:
             tree.add(message)
     total = _total(about)
     title = first(fields_of(about), "name", "description")

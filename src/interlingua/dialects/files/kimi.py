@@ -8,6 +8,8 @@ disjoint; the total is the sum of `usage.record`, which also has what compaction
 of their own, which begin with a prompt whose origin is `system_trigger`.
 
 Older logs (of the Python program) are `{timestamp, message: {type, payload}}` with the same events under other names.
+Beside its log that program keeps the context alone (`context.jsonl`): the messages of OpenAI's chat wire, with marks
+between them whose role begins with `_` (`_checkpoint`, `_usage`, `_system_prompt`).
 """
 
 import sys
@@ -26,6 +28,7 @@ from .program_content import (
     a_call,
     a_result,
     block_of,
+    call_of,
     content_of,
     conversation_of,
     first,
@@ -243,6 +246,10 @@ def _as_newer(record: dict[str, Any], step: list[int]) -> list[dict[str, Any]]:
 def decode(data: Any) -> Conversation:
     """A wire log: text, bytes, or the values of its lines."""
     lines = lines_of(data, API)
+    if _is_context(lines):
+        system = next((optional(line.get("content")) for line in lines if line.get("role") == "_system_prompt"), None)
+        messages = [message for line in lines if (message := _context_message(line)) is not None]
+        return keep(conversation_of(messages, system=system), lines, API, lines=True)
     step = [0]
     records = [newer for line in lines for newer in _as_newer(line, step)]
     log = _Log(any(record.get("type") == "context.append_message" for record in records))
@@ -255,6 +262,25 @@ def decode(data: Any) -> Conversation:
     return keep(log.tree.placed(found), lines, API, lines=True)
 
 
+def _is_context(lines: Any) -> bool:
+    return all(isinstance(line, dict) and isinstance(line.get("role"), str) for line in lines) and any(
+        line["role"] in ("_checkpoint", "_usage", "_system_prompt") for line in lines
+    )
+
+
+def _context_message(line: dict[str, Any]) -> Message | None:
+    content = content_of(line.get("content"))
+    match line.get("role"):
+        case "user":
+            return user(content)
+        case "assistant":
+            calls = [call for item in items(line.get("tool_calls")) if (call := call_of(item)) is not None]
+            return AssistantMessage(content=(*blocks_of(content), *calls) if calls else content)
+        case "tool":
+            return a_result(optional(line.get("tool_call_id")) or "", line.get("content"))
+    return None
+
+
 def encode(conversation: Conversation) -> Encoded:
     """The lines of a log that was read."""
     return give_back(conversation, API, decode)
@@ -263,6 +289,8 @@ def encode(conversation: Conversation) -> Encoded:
 def detect(value: Any) -> str | None:
     """A header with the version of the protocol, or events of the context."""
     lines = value if isinstance(value, list) else [value]
+    if len(lines) > 1 and _is_context(lines[:50]):
+        return "messages with `_checkpoint` or `_usage` between them"
     for line in lines[:50]:
         if not isinstance(line, dict):
             return None

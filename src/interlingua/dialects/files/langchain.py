@@ -99,10 +99,13 @@ def _answer(fields: dict[str, Any], items: list[Any], pairs: Pairing) -> Assista
         for call in map(fields_of, more.get("tool_calls") or ()):
             function = fields_of(call.get("function"))
             blocks.append(pairs.call(call.get("id"), function.get("name"), function.get("arguments")))
+        if isinstance(legacy := more.get("function_call"), dict):  # before tools: its result has the name alone
+            blocks.append(pairs.call(None, legacy.get("name"), legacy.get("arguments")))
     return AssistantMessage(
         content=tuple(blocks) or tuple(items),
         model=optional(about.get("model_name")) or optional(about.get("model")) or None,
-        usage=_usage(fields.get("usage_metadata")),
+        usage=_usage(fields.get("usage_metadata"))
+        or _stated(fields_of(about.get("token_usage") or about.get("usage"))),
         stop_detail=optional(about.get("finish_reason")) or optional(about.get("stop_reason")),
         response_id=optional(fields.get("id")),
     )
@@ -118,13 +121,31 @@ def _usage(wire: Any) -> Usage | None:
     return Usage.of(fresh, count(wire, "output_tokens"), cache_read=read, cache_write=written, reasoning=reasoning)
 
 
+def _stated(wire: dict[str, Any]) -> Usage | None:
+    """What the provider stated, which older versions kept alone: in the words of OpenAI, or of Anthropic."""
+    read = count(fields_of(wire.get("prompt_tokens_details")), "cached_tokens")
+    if "prompt_tokens" in wire:
+        return Usage.of(max(count(wire, "prompt_tokens") - read, 0), count(wire, "completion_tokens"), cache_read=read)
+    if "input_tokens" not in wire:
+        return None
+    read, written = count(wire, "cache_read_input_tokens"), count(wire, "cache_creation_input_tokens")
+    return Usage.of(count(wire, "input_tokens"), count(wire, "output_tokens"), cache_read=read, cache_write=written)
+
+
+def _is_removal(value: Any) -> bool:
+    """A message of LangGraph that takes another one back."""
+    path = value.get("id") if isinstance(value, dict) else None
+    return isinstance(path, list) and path[-1:] == ["RemoveMessage"]
+
+
 def _listed(value: Any) -> list[Any] | None:
     """The messages of a document: a list, one under `messages`, or the one list of a run's batch."""
     found = value.get("messages") if isinstance(value, dict) and "lc" not in value else value
     if isinstance(found, list) and len(found) == 1 and isinstance(found[0], list):
         found = found[0]
     found = found if isinstance(found, list) else [found]
-    return found if found and all(_fields(item) is not None for item in found) else None
+    known = [_fields(item) is not None for item in found]
+    return found if any(known) and all(map(any, zip(known, map(_is_removal, found), strict=True))) else None
 
 
 def split(value: Any) -> list[Any] | None:

@@ -35,7 +35,7 @@ PROGRAM = "program"  # the origin of what a program put in for the model to read
 
 _TEXT = frozenset(("text", "input_text", "output_text"))
 _THINKING = frozenset(("thinking", "reasoning", "think", "redacted_thinking", "redactedThinking"))
-_IMAGE = frozenset(("image", "image_url", "input_image"))
+_IMAGE = frozenset(("image", "image_url", "imageUrl", "input_image"))
 _CALL = frozenset(("tool_use", "toolUse", "tool_call", "tool-call", "toolCall", "function_call", "custom_tool_call"))
 _RESULT = frozenset(
     ("tool_result", "toolResult", "tool-result", "function_call_output", "custom_tool_call_output", "tool_response")
