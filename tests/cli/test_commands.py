@@ -205,6 +205,19 @@ def test_show_hides_bookkeeping_unless_asked(tmp_path: Path) -> None:
     assert "event_msg" in everything
 
 
+def test_show_tells_what_a_program_put_in_from_a_persons_words(tmp_path: Path) -> None:
+    """It is shortened, as the results of tools are."""
+    messages = [
+        {"role": "user", "content": "How many eggs?"},
+        {"role": "user", "content": "x" * 1000, "origin": "program"},
+    ]
+    path = tmp_path / "transcript.jsonl"
+    path.write_text("\n".join(map(json.dumps, messages)))
+    shown = run("show", path, "-f", "transcript").out.splitlines()[1:]
+    assert shown == ["user", "  How many eggs?", "program", f"  {'x' * 600}… (400 more characters)"]
+    assert "x" * 1000 in run("show", path, "--full", "-f", "transcript").out
+
+
 def test_lines_beside_the_path_are_no_branches(tmp_path: Path) -> None:
     """A snapshot of files hangs from nothing: `show --all` shows it, and `stats` counts messages first."""
     snapshot = {"type": "file-history-snapshot", "messageId": "a", "snapshot": {}, "isSnapshotUpdate": False}

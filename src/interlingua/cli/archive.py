@@ -513,7 +513,7 @@ def _total_json(total: "Total") -> dict[str, Any]:
 @command.command("show")
 @click.argument("id")
 @click.option("--thinking", is_flag=True, help="Unfold the model's reasoning.")
-@click.option("--full", is_flag=True, help="Show long tool results in full.")
+@click.option("--full", is_flag=True, help="Show long tool results, and what a program put in, in full.")
 @click.option("--plain", is_flag=True, help="Plain text instead of Markdown.")
 @_home
 @_json

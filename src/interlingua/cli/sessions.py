@@ -120,7 +120,7 @@ def _table(rows: list[SessionInfo], *, with_agent: bool) -> None:
 @click.option("--context", "as_context", is_flag=True, help="The model's view, after compaction.")
 @click.option("-n", "--last", type=click.IntRange(1), help="Only the last N entries.")
 @click.option("--thinking", is_flag=True, help="Unfold the model's reasoning.")
-@click.option("--full", is_flag=True, help="Show long tool results in full.")
+@click.option("--full", is_flag=True, help="Show long tool results, and what a program put in, in full.")
 @click.option("--plain", "as_plain", is_flag=True, help="Text as it is, not as Markdown.")
 @as_json_option
 def show(

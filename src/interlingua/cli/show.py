@@ -42,7 +42,7 @@ _STYLES = {UserMessage: ("user", "bold cyan"), AssistantMessage: ("assistant", "
 @click.argument("inputs", nargs=-1, metavar="IN…")
 @click.option("-f", "--from", "origin", type=NAMES, help="The format of the input; detected if not given.")
 @click.option("--thinking", is_flag=True, help="Unfold the model's reasoning.")
-@click.option("--full", is_flag=True, help="Show long tool results in full.")
+@click.option("--full", is_flag=True, help="Show long tool results, and what a program put in, in full.")
 @click.option("--all", "everything", is_flag=True, help="Also show the bookkeeping lines of session files.")
 @click.option("--plain", is_flag=True, help="Plain text instead of Markdown, as in a pipe.")
 @click.option("--pager/--no-pager", default=None, help="Page the output; on a terminal by default, if it is long.")
@@ -198,6 +198,14 @@ class _View:
             )
         if isinstance(message, ToolResultMessage):
             return self._result(message)
+        if isinstance(message, UserMessage) and message.origin is not None:
+            texts = [
+                Text(
+                    _short(block.text if isinstance(block, TextBlock) else named_block(block), self._full), style="dim"
+                )
+                for block in blocks_of(message.content)
+            ]
+            return Group(Text(message.origin, style="bold"), *map(self._indented, texts))
         label, style = _STYLES.get(type(message), ("system", "bold magenta"))
         heading = Text.assemble((label, style))
         if isinstance(message, AssistantMessage):

@@ -1,13 +1,18 @@
 """Variants of session files that recorded files have: other lines, missing ids, context beside a prompt."""
 
 import json
+import re
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import interlingua as il
 from dialects.files.samples import outline
 from interlingua.dialects import FORMATS
+from interlingua.dialects.files.claude_attachments import SENT
 
 TIMES = {"timestamp": "2026-01-02T03:04:05.000Z", "sessionId": "s", "cwd": "/tmp"}
 
@@ -139,16 +144,51 @@ def test_a_prompt_that_was_queued_reaches_the_model(prompt: Any, mode: str, text
         ({"type": "hook_additional_context", "content": ["Be kind.", "Be brief."]}, ["Be kind.", "Be brief."]),
         ({"type": "skill_listing", "content": "- count: counts", "skillCount": 1}, ["- count: counts"]),
         ({"type": "mcp_instructions_delta", "addedNames": ["x"], "addedBlocks": ["## x"]}, ["## x"]),
+        ({"type": "mcp_instructions_delta", "addedBlocks": [], "removedNames": ["x"]}, ["removed: x"]),
+        (
+            {
+                "type": "file",
+                "filename": "a.py",
+                "content": {"type": "text", "file": {"content": "x = 1", "numLines": 1}},
+            },
+            ["a.py", "x = 1"],
+        ),
+        (
+            {"type": "nested_memory", "path": "/p/A.md", "content": {"path": "/p/A.md", "content": "Be kind."}},
+            ["/p/A.md", "Be kind."],
+        ),
+        (
+            {"type": "todo_reminder", "content": [{"content": "Count", "status": "pending", "activeForm": "Counting"}]},
+            ["[pending] Count"],
+        ),
+        (
+            {
+                "type": "task_reminder",
+                "content": [{"id": "1", "subject": "Count", "status": "pending"}],
+                "itemCount": 1,
+            },
+            ["#1 [pending] Count"],
+        ),
+        (
+            {"type": "hook_success", "hookEvent": "SessionStart", "hookName": "SessionStart:x", "content": "Be kind."},
+            ["Be kind."],
+        ),
+        (
+            {"type": "hook_blocking_error", "blockingError": {"blockingError": "Not so.", "command": "./x"}},
+            ["./x", "Not so."],
+        ),
+        ({"type": "token_usage", "used": 5, "total": 10, "remaining": 5}, ["tokens: 5 of 10"]),
+        (
+            {"type": "diagnostics", "files": [{"uri": "a.py", "diagnostics": [{"message": "bad", "range": {}}]}]},
+            ['a.py: [{"message":"bad","range":{}}]'],
+        ),
     ],
 )
 def test_attachments_with_text_reach_the_model_as_the_programs(attached: Any, texts: list[str]) -> None:
     """Claude Code sends them in reminders; the lines return as they were."""
-    lines = [asked("Count the eggs."), {**queued("x"), "attachment": attached}]
-    conversation = one("claude-code", *lines)
-    message = conversation.messages[1]
+    message = one("claude-code", asked("Count the eggs."), {**queued("x"), "attachment": attached}).messages[1]
     assert isinstance(message, il.UserMessage) and message.origin == "program"
     assert [block.text for block in message.content] == texts
-    assert list(il.encode(conversation, "claude-code").body) == lines
 
 
 @pytest.mark.parametrize(
@@ -156,6 +196,11 @@ def test_attachments_with_text_reach_the_model_as_the_programs(attached: Any, te
     [
         {"type": "skill_listing"},
         {"type": "task_reminder", "content": []},
+        {"type": "todo_reminder", "content": [{"content": "Count", "status": "pending"}, {"status": "pending"}]},
+        {"type": "hook_success", "hookEvent": "PostToolUse", "content": "Be kind."},
+        {"type": "hook_success", "hookEvent": "SessionStart", "content": ""},
+        {"type": "hook_system_message", "content": "For the screen."},
+        {"type": "command_permissions", "allowedTools": ["Read"]},
         {"type": "queued_command", "prompt": ""},
         None,
         "x",
@@ -165,6 +210,92 @@ def test_other_attachments_are_kept_as_they_are(attached: Any) -> None:
     """They are bookkeeping, or not as they should be."""
     line = {**queued("x"), "attachment": attached}
     assert isinstance(one("claude-code", asked("Count the eggs."), line).messages[1], il.CustomMessage)
+
+
+def test_a_picture_that_was_attached_reaches_the_model() -> None:
+    picture = {"type": "image", "file": {"base64": "aGk=", "type": "image/png", "originalSize": 2}}
+    attached = {"type": "file", "filename": "a.png", "content": picture}
+    message = one("claude-code", asked("Count the eggs."), {**queued("x"), "attachment": attached}).messages[1]
+    assert message.content[1] == il.ImageBlock(data="aGk=", mime_type="image/png")
+
+
+@pytest.mark.parametrize(
+    ("rendered", "texts"),
+    [
+        ([{"content": "The list is empty."}], ["The list is empty."]),
+        ([{"content": [{"type": "text", "text": "Empty."}]}, {"content": "Go on."}], ["Empty.", "Go on."]),
+        ([{"content": "Empty.", "other": 1}], ["Empty."]),
+    ],
+)
+@pytest.mark.parametrize("kind", ["task_reminder", "a kind of next year"])
+def test_what_an_attachment_states_as_sent_is_what_the_model_read(kind: str, rendered: Any, texts: list[str]) -> None:
+    """Newer versions write it beside the attachment, for every kind."""
+    attached = {"type": kind, "content": [], "itemCount": 0}
+    line = {**queued("x"), "attachment": attached, "rendered": rendered, "renderedRole": "system"}
+    read = one("claude-code", asked("Count."), line).messages[1:]
+    assert [(message.text, message.origin) for message in read] == [(text, "program") for text in texts]
+
+
+@pytest.mark.parametrize("rendered", [[], None, "x", [1], [{"content": 1}]])
+def test_an_attachment_that_states_nothing_as_sent_is_kept_as_it_is(rendered: Any) -> None:
+    line = {**queued("x"), "attachment": {"type": "skill_listing", "content": "- x"}, "rendered": rendered}
+    assert isinstance(one("claude-code", asked("Count."), line).messages[1], il.CustomMessage)
+
+
+def test_the_output_of_a_command_reaches_the_model() -> None:
+    """Claude Code writes it as a line of the system, and sends it with the next prompt."""
+    command = {**queued("x"), "type": "system", "subtype": "local_command", "content": "<local-command-stdout>3"}
+    del command["attachment"]
+    other = {**command, "subtype": "informational", "uuid": "i", "parentUuid": "q"}
+    output, notice = one("claude-code", asked("Count the eggs."), command, other).messages[1:]
+    assert (output.text, output.origin) == ("<local-command-stdout>3", "program")
+    assert isinstance(notice, il.CustomMessage)
+
+
+def test_the_system_text_that_a_session_states_is_that_of_its_calls() -> None:
+    def snapshot(uuid: str, *texts: str, aside: bool = False) -> dict[str, Any]:
+        attached = {"type": "prompt_snapshot", "systemPrompt": list(texts)}
+        return {**queued("x"), "uuid": uuid, "attachment": attached, "isSidechain": aside}
+
+    conversation = one(
+        "claude-code",
+        asked("Count the eggs."),
+        snapshot("s1", "Be kind."),
+        snapshot("s2", "Be kind.", "Be brief."),
+        snapshot("s3", "Be swift.", aside=True),
+    )
+    assert [block.text for block in conversation.system] == ["Be kind.", "Be brief."]
+    assert il.encode(conversation, "claude-code").losses == ()
+    other = il.encode(replace(conversation, system="Be loud."), "claude-code")
+    assert [loss.path for loss in other.losses] == ["$.system"]
+
+
+def shaped(kind: str) -> st.SearchStrategy[dict[str, Any]]:
+    """Attachments of a kind: all its values, some of them, or some that are not as they should be."""
+    text = st.text(st.sampled_from("ab \n[]:#{}-."), max_size=8) | st.integers() | st.none() | st.just([1])
+    shape: dict[str, Any] = {}
+    for template, of in SENT[kind]:
+        fields = re.findall(r"\{([\w.]*)\}", template)
+        item = text if fields == [""] else st.fixed_dictionaries({}, optional=dict.fromkeys([*fields, "x"], text))
+        for path in [of] if of else fields:
+            inner = shape
+            *outer, last = path.split(".")
+            for key in outer:
+                inner = inner.setdefault(key, {})
+            inner[last] = st.lists(item, max_size=3) | item if of else text
+    return nested(shape).map(lambda found: {"type": kind, **found})
+
+
+def nested(shape: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
+    fields = {key: nested(value) if isinstance(value, dict) else value for key, value in shape.items()}
+    return st.fixed_dictionaries({}, optional=fields)
+
+
+@given(st.sampled_from(sorted(SENT)).flatmap(shaped))
+def test_attachments_return_as_they_were(attached: dict[str, Any]) -> None:
+    attached = {"hookEvent": "SessionStart", **attached}
+    (_, message) = one("claude-code", asked("Count."), {**queued("x"), "attachment": attached}).messages
+    assert isinstance(message, il.CustomMessage) or (message.origin == "program" and message.content)
 
 
 # --- Grok CLI --------------------------------------------------------------------------------------------------------

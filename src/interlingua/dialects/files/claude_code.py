@@ -4,8 +4,10 @@ Lines form a tree through `uuid` and `parentUuid`; sub-agents (`isSidechain`) ar
 the format of Anthropic's wire, and is read by that dialect. An answer is written as it streams, one line a block, all
 with the same `message.id` and usage: here it is one message. Results of tools are lines of the user, with what the tool
 returned to the program in `toolUseResult`; a result's parent is the line of its call, so results of parallel calls are
-siblings in the file and follow one another here. At a compaction the tree begins anew. All other lines (titles,
-snapshots of files, notices, …) are kept in their places as messages of their own role.
+siblings in the file and follow one another here. At a compaction the tree begins anew. What the program sends to the
+model beside them (attachments, the output of commands) are messages with `origin="program"`; `prompt_snapshot` is the
+system text. All other lines (titles, snapshots of files, notices, …) are kept in their places as messages of their own
+role.
 
 What `claude --output-format stream-json` prints is read as well: the same messages with `session_id`, without parents,
 and a `result` with the usage of the whole; `parent_tool_use_id` marks the lines of sub-agents.
@@ -42,7 +44,7 @@ from ...values.request import Conversation, Entry, ModelDescriptor
 from .. import dialect
 from ..residual import HINTS, JOINED, RESPONSE, optional, reading, with_residual
 from ..wire import FileFormat, Relations, SessionStream
-from . import new_sessions
+from . import claude_attachments, new_sessions
 from . import records as _records
 from .joining import NAMED, apart, join, joined, place, unlike
 from .line_readers import BaseLineReader
@@ -54,6 +56,8 @@ WIRE = "anthropic-messages"
 SPAWNED_BY = "~spawnedBy"  # of the first entry of a sub-agent: the `entry` and the `callId` that started it, if known
 ATTACHED = "~attached"  # of a message: it stood in a line of the type `attachment`, as this kind
 QUEUED = "queued_command"
+COMMAND = "local_command"  # a command of the user and its output; sent with the next prompt
+RENDERED = "rendered"  # of such a line: what was sent, in the words in which it was sent
 WEB = "~web"  # of a conversation: what stands around the lines in an export from the web
 ARRAY = "~array"  # of a conversation: the lines were the items of one list
 
@@ -82,6 +86,8 @@ def _decode_line(line: dict[str, Any]) -> list[Any]:
     inner, kind = line.get("message"), line.get("type")
     if kind == "attachment":
         return _decode_queued(line) or _decode_attached(line)
+    if kind == "system" and line.get("subtype") == COMMAND and line.get("content"):
+        return _program(_wire().decode_messages([{"role": "user", "content": line["content"]}]), COMMAND)
     if kind not in ("user", "assistant") or not isinstance(inner, dict) or inner.get("role", kind) != kind:
         return []
     if kind == "user" and "content" not in inner:
@@ -112,45 +118,39 @@ def _decode_queued(line: dict[str, Any]) -> list[Any]:
     return [with_residual(message, API, **{ATTACHED: QUEUED})]
 
 
-# Attachments that the program sends to the model in a reminder, and where their text is: text, or a list of texts.
-_ATTACHMENTS = {
-    "edited_text_file": ("filename", "snippet"),
-    "selected_lines_in_ide": ("filename", "content"),
-    "hook_additional_context": ("content",),
-    "critical_system_reminder": ("content",),
-    "skill_listing": ("content",),
-    "mcp_instructions_delta": ("addedBlocks",),
-}
-
-
 def _decode_attached(line: dict[str, Any]) -> list[Any]:
-    """The text of an attachment; none if the model read nothing of it, or nothing that the file has."""
+    """What the model read of an attachment: as the line states it, else of the values in it; none if that is nothing.
+
+    It is sent with the next prompt or results; the time of the line is that of its file or hook.
+    """
     attached: Any = line.get("attachment")
-    kind = attached.get("type") if isinstance(attached, dict) else None
-    texts: list[str] = []
-    for key in _ATTACHMENTS.get(kind, ()) if isinstance(kind, str) else ():
-        given = attached.get(key)
-        listed = given if isinstance(given, list) else [given]
-        if not listed or not all(isinstance(text, str) and text for text in listed):
-            return []
-        texts += listed
-    if not texts:
+    if not isinstance(attached, dict):
         return []
-    # It is sent with the next prompt or results; the time of the line is that of its file or hook.
-    message = UserMessage(content=tuple(TextBlock(text=text) for text in texts), origin="program")
-    return [with_residual(message, API, **{ATTACHED: kind})]
+    if RENDERED in line:
+        items = line[RENDERED] if isinstance(line[RENDERED], list) else []
+        found = [_wire().decode_messages([{"role": "user", **item}]) for item in items]
+        return _program([message for (message,) in found], RENDERED)
+    blocks = claude_attachments.decode(attached)
+    return _program([UserMessage(content=blocks)], attached["type"]) if blocks else []
 
 
-def _encode_attached(kind: str, message: Message) -> dict[str, Any]:
-    """The attachment; the last of its fields has the texts that the others leave."""
-    texts = [block.text for block in blocks_of(message.content) if isinstance(block, TextBlock)]
-    *single, last = _ATTACHMENTS[kind]
-    rest = texts[len(single) :]
-    listed = kind in _LISTED or len(rest) != 1
-    return {"type": kind, **dict(zip(single, texts, strict=False)), last: rest if listed else rest[0]}
+def _program(messages: Iterable[UserMessage], kind: str) -> list[Any]:
+    """Messages of the program that stood in a line of that kind."""
+    return [with_residual(replace(message, origin="program"), API, **{ATTACHED: kind}) for message in messages]
 
 
-_LISTED = ("hook_additional_context", "mcp_instructions_delta")
+def _encode_attached(kind: str, messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]:
+    """What a line of the type `attachment`, or of a command, says of its messages."""
+    if kind == COMMAND:
+        (inner,) = _wire().encode_messages(messages, report)
+        return {"type": "system", "subtype": COMMAND, "content": inner["content"]}
+    if kind == RENDERED:
+        encoded = [_wire().encode_messages((message,), report)[0] for message in messages]
+        return {RENDERED: [{key: value for key, value in inner.items() if key != "role"} for inner in encoded]}
+    if kind == QUEUED:
+        (inner,) = _wire().encode_messages(messages, report)
+        return {"attachment": {"type": QUEUED, "prompt": inner["content"]}, **time_in(messages)}
+    return {"attachment": claude_attachments.encode(kind, blocks_of(messages[0].content))}
 
 
 def _attributed(message: Any, line: dict[str, Any]) -> Any:
@@ -185,12 +185,7 @@ def _encode_line(messages: tuple[Message, ...], report: Reporter) -> dict[str, A
     encoded: dict[str, Any]
     attached_as = first.extra.get(API, {}).get(ATTACHED)
     if attached_as:
-        if attached_as == QUEUED:
-            (inner,) = _wire().encode_messages(messages, report)
-            attached = {"type": QUEUED, "prompt": inner["content"]}
-        else:
-            attached = _encode_attached(attached_as, first)
-        return {"type": "attachment", "attachment": attached, **time_in(messages)}
+        return {"type": "attachment", **_encode_attached(attached_as, messages, report)}
     if isinstance(first, AssistantMessage) and first.stop_reason is not None:
         encoded = {"type": "assistant", "message": _wire().encode_response(first).body}
         if report is not QUIET:
@@ -432,6 +427,7 @@ class _Reading:
         self.known: IdSet | set[str | None] = set() if ids is None else IdSet(ids)
         self.noted: list[dict[str, Any]] = []  # lines with a title or with the usage of the whole
         self.streamed = False
+        self.systems: dict[bool, tuple[TextBlock, ...]] = {}  # the last system text, by whether it is a sub-agent's
 
     def entries(self, lines: Iterable[dict[str, Any]]) -> Iterator[tuple[Entry, Any]]:
         records, known = _records_of(), self.known
@@ -442,6 +438,9 @@ class _Reading:
             self.streamed = self.streamed or _is_streamed(line)
             call, aside = line.get("parent_tool_use_id"), line.get("isSidechain")
             thread = line.get("agentId") or call or aside
+            system = _system(line) if kind == "attachment" else None
+            if system is not None:
+                self.systems[aside is True] = system
             for entry in records.read(line, kind if isinstance(kind, str) else "line"):
                 if not self.unique:
                     if entry.id in known:
@@ -459,6 +458,7 @@ class _Reading:
             model=ModelDescriptor(id=model, provider="anthropic") if model else None,
             title=_title(self.noted, self.known),
             usage=_total(self.noted),
+            system=self.systems.get(False, self.systems.get(True)),
             extra={API: {FILE: True, **envelope}},
         )
 
@@ -485,6 +485,17 @@ def _decoded(lines: Iterable[dict[str, Any]], envelope: dict[str, Any]) -> Conve
         entries=linked,
         head=_head(aliases.get(head, head), chains, linked[-1].id if linked else None),
     )
+
+
+def _system(line: Mapping[str, Any]) -> tuple[TextBlock, ...] | None:
+    """The system text of the next calls, in a line that states it; it may be stated anew."""
+    attached = line.get("attachment")
+    if not isinstance(attached, dict) or attached.get("type") != "prompt_snapshot":
+        return None
+    texts = attached.get("systemPrompt")
+    if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
+        return None
+    return tuple(TextBlock(text=text) for text in texts)
 
 
 class _Links:
@@ -720,7 +731,10 @@ def _total(lines: list[dict[str, Any]]) -> Usage | None:
 def encode(conversation: Conversation) -> Encoded:
     """The lines of a session file that was read."""
     envelope = conversation.extra.get(API, {})
-    lines, losses = _records_of().write(replace(conversation, entries=tuple(apart(conversation.entries, API))))
+    stated = [system for entry in conversation.entries if (system := _system(getattr(entry.message, "fields", {})))]
+    lines, losses = _records_of().write(
+        replace(conversation, entries=tuple(apart(conversation.entries, API))), system=conversation.system in stated
+    )
     if WEB in envelope:
         return Encoded({**envelope[WEB], "loglines": lines}, tuple(losses))
     return Encoded(lines if ARRAY in envelope else Lines(lines), tuple(losses))
