@@ -220,8 +220,11 @@ def database(path: Path | None, data: bytes, name: str) -> Iterator[sqlite3.Conn
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA cell_size_check = ON")
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 512 << 20)
-        connection.set_authorizer(_permit)
         try:
+            computed = connection.execute(_COMPUTED).fetchone()
+            connection.set_authorizer(_permit)
+            if computed is not None:
+                raise SourceError(f"{name}: table {computed[0]!r} has a computed column; only stored values are read")
             yield connection
         except sqlite3.Error as error:
             raise SourceError(f"{name}: damaged database: {error}") from None
@@ -246,6 +249,11 @@ def _connected(path: Path | None, data: bytes) -> sqlite3.Connection:
     return connection
 
 
+# A column that is computed on reading can turn a few bytes into any number of gigabytes.
+_COMPUTED = (
+    "SELECT tables.name FROM sqlite_master AS tables JOIN pragma_table_xinfo(tables.name) AS columns"
+    " WHERE tables.type = 'table' AND tables.sql NOT LIKE 'CREATE VIRTUAL%' AND columns.hidden > 1"
+)
 _READING = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION})
 
 

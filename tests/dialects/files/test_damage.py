@@ -80,6 +80,7 @@ def test_an_export_counts_once_towards_the_limit_of_its_zip(tmp_path: Path) -> N
         ["CREATE TABLE cursorDiskKV (key TEXT)"],
         ["CREATE TABLE cursorDiskKV (key, value)", "INSERT INTO cursorDiskKV VALUES ('composerData:x', x'ff00')"],
         ["CREATE TABLE cursorDiskKV (key, value)", "INSERT INTO cursorDiskKV VALUES (3, '{}')"],
+        ["CREATE VIRTUAL TABLE cursorDiskKV USING fts5(key, value)"],
     ],
 )
 def test_a_hostile_database_is_refused_or_empty(tmp_path: Path, statements: list[str]) -> None:
@@ -96,6 +97,21 @@ def test_a_hostile_database_is_refused_or_empty(tmp_path: Path, statements: list
     except InterlinguaError as error:
         assert str(error)
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("kind", ["VIRTUAL", "STORED"])
+def test_a_database_with_computed_columns_is_refused(tmp_path: Path, kind: str) -> None:
+    """A few bytes could become any number of gigabytes; rows are not read at all."""
+    path = tmp_path / "threads.db"
+    connection = sqlite3.connect(path)
+    computed = f"data TEXT AS (hex(zeroblob(1000))) {kind}"
+    connection.execute(f"CREATE TABLE threads (id TEXT, updated_at TEXT, data_type TEXT, {computed})")
+    connection.execute("INSERT INTO threads (id, updated_at, data_type) VALUES ('1', '2', 'json')")
+    connection.commit()
+    connection.close()
+    for source in (path, path.read_bytes()):
+        with pytest.raises(InterlinguaError, match="table 'threads' has a computed column"):
+            list(il.read(source))
 
 
 def test_a_database_that_is_cut_off_is_read_or_refused(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 import interlingua as il
 from dialects.files.samples import outline, read, sample
 from interlingua.dialects import FORMATS, dialect
+from interlingua.dialects.files import cursor
 from interlingua.values.errors import BadWire, InterlinguaError
 
 
@@ -149,6 +150,20 @@ def test_a_damaged_root_of_cursors_command_line_is_refused(tmp_path: Path, root:
     """Never read as an empty chat."""
     with pytest.raises(InterlinguaError, match="root of the chat"):
         list(il.read(cursor_store(tmp_path / "store.db", STORED, root=root)))
+
+
+def test_a_chat_of_cursors_command_line_may_repeat_a_message_within_its_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same words twice are one blob; a root that names one blob a million times is refused."""
+    asked = {"role": "user", "content": "Go on. " * 100}
+    root = (b"\x0a\x20" + hashlib.sha256(json.dumps(asked).encode()).digest()) * 50
+    path = cursor_store(tmp_path / "store.db", [asked], root=root)
+    (conversation,) = il.read(path)
+    assert len(conversation.messages) == 50
+    monkeypatch.setattr(cursor, "MAX_CHAT", 10_000)
+    with pytest.raises(InterlinguaError, match="more than 10,000 bytes"):
+        list(il.read(path))
 
 
 def test_a_database_with_the_same_tables_is_not_cursors(tmp_path: Path) -> None:

@@ -189,6 +189,7 @@ def _tabs(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
 
 _ID = 32  # bytes of a hash
 _MESSAGES = 1  # the field of the root with the hashes of the messages
+MAX_CHAT = 256 * 1024 * 1024  # bytes of all messages, repeated ones too
 
 
 def _stored_chat(connection: sqlite3.Connection) -> list[Any] | None:
@@ -201,8 +202,24 @@ def _stored_chat(connection: sqlite3.Connection) -> list[Any] | None:
     root = _blob(connection, agent["latestRootBlobId"])
     if root is None:
         raise BadWire(API, "the root of the chat is missing; copy `store.db-wal` with `store.db`")
-    messages = [_json(_blob(connection, id.hex())) for id in _hashes(root)]
+    messages = _stored_blobs(connection, root)
     return [{"agent": agent, "messages": [message for message in messages if isinstance(message, dict)]}]
+
+
+def _stored_blobs(connection: sqlite3.Connection, root: bytes) -> list[Any]:
+    """The messages by their hashes, of which the same one may be named many times."""
+    found: dict[bytes, tuple[Any, int]] = {}
+    messages, size = [], 0
+    for id in _hashes(root):
+        if id not in found:
+            data = _blob(connection, id.hex())
+            found[id] = _json(data), len(data or b"")
+        message, length = found[id]
+        size += length
+        if size > MAX_CHAT:
+            raise BadWire(API, f"the chat has more than {MAX_CHAT:,} bytes")
+        messages.append(message)
+    return messages
 
 
 def _from_hex(row: tuple[Any, ...]) -> Any:

@@ -7,6 +7,7 @@ from which a thread goes on. Threads of 2025 have a `version`, a `summary` for t
 
 import sqlite3
 import sys
+from array import array
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -20,7 +21,7 @@ from ..residual import body_of, fields_of, optional, reading
 from ..wire import FileFormat
 from . import records, templates
 from .program_content import Branches, a_call, a_result, content_of, conversation_of, inner, items, user
-from .reading import columns_of, plain_usage, read_json
+from .reading import columns_of, plain_usage, read_json, values_at
 
 API = "zed"
 FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
@@ -160,9 +161,9 @@ def database(connection: sqlite3.Connection) -> Iterable[Any] | None:
 
 
 def _threads(connection: sqlite3.Connection) -> Iterator[Any]:
-    for id, kind, data in connection.execute(
-        "SELECT id, data_type, data FROM threads ORDER BY updated_at, id"
-    ).fetchall():
+    rows = array("q", (row for (row,) in connection.execute("SELECT rowid FROM threads ORDER BY updated_at, id")))
+    for thread in values_at(connection, "SELECT id, data_type, data FROM threads WHERE rowid = ?", rows):
+        id, kind, data = thread.values()
         value = read_json(_unpacked(data, id) if kind == "zstd" else data)
         if not _is_thread(value):
             raise BadWire(API, f"the data of thread {id} are damaged, or of another version")
