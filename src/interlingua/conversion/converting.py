@@ -6,7 +6,7 @@ first if the target is another dialect than the conversation's own; the changes 
 
 import contextlib
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -17,7 +17,7 @@ from ..dialects.framing import Frame
 from ..dialects.registry import canonical, ordered
 from ..dialects.wire import FileFormat
 from ..values.canonical import build, plain
-from ..values.errors import BadWire, Unsupported
+from ..values.errors import BadWire, InterlinguaError, Unsupported
 from ..values.folding import fold
 from ..values.losses import Encoded, Lines, Loss, Losses, Severity, extra_losses, off_path
 from ..values.messages import AssistantMessage, UserMessage
@@ -238,7 +238,7 @@ def split(value: Any, name: str | None = None) -> list[Any]:
     if name is not None and (name == SELF or name in WIRES):
         return [value]
     for form in ordered().formats if name is None else (FORMATS[name],):
-        parts = form.split(value) if form.split is not None else None
+        parts = divided(form, value)
         if parts is not None:
             return list(parts)
     # A set of requests or message lists, which no format recognises as a whole.
@@ -247,6 +247,16 @@ def split(value: Any, name: str | None = None) -> list[Any]:
         if found is None or found.dialect in WIRES:
             return list(value)
     return [value]
+
+
+def divided(form: FileFormat, value: Any) -> Sequence[Any] | None:
+    """Returns the conversations of a document of that format; None if it is none, which any failure shows."""
+    try:
+        return form.split(value) if form.split is not None else None
+    except InterlinguaError:
+        raise
+    except (KeyError, TypeError, AttributeError, IndexError, ValueError, OverflowError, RecursionError):
+        return None
 
 
 # Keys of a whole conversation; messages, items and blocks have a role or a type instead.

@@ -31,7 +31,7 @@ from ..values.request import Conversation
 from . import containers
 from .arrays import CHUNK, Splitter, elements, find_array, parts
 from .containers import SourceError
-from .converting import decode, split, stands_alone
+from .converting import decode, divided, split, stands_alone
 from .detection import Detection, detect, detect_name, gc_paused, is_stream, lines_in, value_of
 from .subagents import files_of_subagents, relatives_of, spawned, subagents_of
 
@@ -498,8 +498,7 @@ def _large_object(stream: IO[bytes], dialect: str | None) -> FileFormat | None:
     try:
         _, key, header, first = _object_around(stream, forms)
         value = {**header, key: [jsontext.read(element) for element in first]}
-        split_by = forms[key].split
-        return forms[key] if split_by is not None and split_by(value) is not None else None
+        return forms[key] if divided(forms[key], value) is not None else None
     except InterlinguaError:
         return None
     finally:
@@ -545,9 +544,9 @@ def _part_documents(source: Source, found: Look, problems: list[Problem]) -> Ite
             problems.append(Problem(f"{source.name}:{number}", error.message, number))
             continue
         # Formats only divide what has several conversations.
-        divided = found.form.split({**header, key: [value, value]})
-        if divided:
-            yield Document(source, number, divided[0], found.form.name)
+        several = divided(found.form, {**header, key: [value, value]})
+        if several:
+            yield Document(source, number, several[0], found.form.name)
         else:
             problems.append(Problem(f"{source.name}:{number}", f"no conversation of {found.form.name}", number))
 

@@ -5,7 +5,9 @@ import io
 import json
 import sqlite3
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -16,6 +18,7 @@ from dialects.files.samples import WIRE
 from interlingua.dialects import FORMATS
 from interlingua.values.errors import InterlinguaError
 
+DOCUMENTS = [path for name in sorted(FORMATS) for path in sorted(WIRE.glob(f"{name}/*.json*"))]
 FILES = [path for name in sorted(FORMATS) for path in sorted(WIRE.glob(f"{name}/*"))]
 
 
@@ -33,6 +36,41 @@ def test_a_damaged_file_of_any_format_is_read_or_refused(data: st.DataObject) ->
             read()
         except InterlinguaError as error:
             assert str(error)
+
+
+ODD: list[Any] = [None, [], {}, "", "x", 0, -1, 1.5, True, 10**30, [None], [[]], [{}], {"a": None}, "9" * 50]
+
+
+def places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Every object or list of a document, with each of its keys."""
+    for key in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
+        yield value, key
+        yield from places(value[key])
+
+
+@settings(max_examples=200)
+@given(data=st.data())
+def test_a_file_with_a_value_of_another_type_is_read_or_refused(data: st.DataObject) -> None:
+    """Anywhere in it: a list for an id, a number for a text, nothing for an object."""
+    path = data.draw(st.sampled_from(DOCUMENTS))
+    lines = [json.loads(text) for text in path.read_text().splitlines()] if path.suffix == ".jsonl" else None
+    document = json.loads(path.read_text()) if lines is None else lines
+    holder, key = data.draw(st.sampled_from(list(places(document))))
+    holder[key] = data.draw(st.sampled_from(ODD))
+    body = json.dumps(document) if lines is None else "\n".join(map(json.dumps, document))
+    for read in (lambda: list(il.read(body.encode())), lambda: [il.decode(body, path.parent.name)]):
+        try:
+            for conversation in read():
+                il.encode(conversation, "anthropic-messages")
+        except InterlinguaError as error:
+            assert str(error)
+
+
+def test_a_value_at_which_a_format_fails_is_not_divided_by_it() -> None:
+    """Whatever a list holds, no format may fail on it while it is asked whose it is."""
+    row = {"model": "m", "prompt": "Hi", "response": "Hello", "conversation_id": [], "id": {}, "datetime_utc": "x"}
+    with pytest.raises(InterlinguaError):
+        list(il.read(json.dumps([row, row]).encode()))
 
 
 def zipped(members: dict[str, bytes]) -> bytes:
