@@ -1,5 +1,6 @@
 """One archive of other programs' files and our own sessions: found, followed, counted once, never changed."""
 
+import gzip
 import json
 import os
 import sqlite3
@@ -54,6 +55,22 @@ def add(archive: Archive, *sources: object) -> Report:
 
 
 # --- finding ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [".aider.chat.history.md", "run.traj", "run.TRAJ.gz"])
+def test_files_are_found_under_the_names_that_programs_give_them(archive: Archive, tmp_path: Path, name: str) -> None:
+    """Aider's history is hidden; SWE-agent's trajectories have an ending of their own."""
+    folder = tmp_path / "files"
+    folder.mkdir()
+    if "traj" in name.lower():
+        turns = [{"role": "user", "content": "How many eggs?"}, {"role": "assistant", "content": "Twelve."}]
+        data = json.dumps({"history": turns, "trajectory": [], "info": {"model_stats": {}}}).encode()
+    else:
+        data = b"# aider chat started at 2026-01-02 03:04:05\n\n#### How many eggs?\n\nTwelve.\n"
+    (folder / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    (folder / ".other.json").write_text("{}")
+    assert add(archive, folder).indexed == 1
+    assert [hit.text.role for hit in found(archive, "eggs")] == ["user"]
 
 
 def test_histories_of_programs_are_found_beside_our_own_sessions(archive: Archive, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..conversion.sources import ENDINGS, PACKED
+from ..conversion.sources import is_followed
 from ..sessions.files import ENDING
 from ..sessions.programs import HEAD, PROGRAMS, project_of
 from ..sessions.store import SpawnedBy
@@ -55,10 +55,7 @@ class Watcher:
     def _matches(self, path: Path) -> bool:
         if self._program is not None:
             return self._program.has(path, self.root)
-        name = path.name.lower()
-        for ending in PACKED:
-            name = name.removesuffix(ending)
-        return name.endswith(ENDINGS) and not name.startswith(".")
+        return is_followed(path)
 
     async def follow(self, canvas: OpenSessions) -> None:
         """Imports existing files and then changes, until cancelled."""

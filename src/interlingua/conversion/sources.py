@@ -38,6 +38,7 @@ from .subagents import files_of_subagents, relatives_of, spawned, subagents_of
 _log = logging.getLogger(__name__)
 
 STDIN = "-"
+DATABASES = (".db", ".sqlite", ".sqlite3", ".vscdb")
 ENDINGS = (
     ".json",
     ".jsonl",
@@ -48,13 +49,13 @@ ENDINGS = (
     ".md",
     ".zip",
     ".eval",
-    ".db",
-    ".sqlite",
-    ".vscdb",
+    ".traj",
+    *DATABASES,
     ".parquet",
     ".arrow",
 )
 PACKED = (".gz", ".zst")
+HIDDEN = (".aider.chat.history.md",)  # conversations in hidden files; others are a program's own
 DEFAULT_LIMIT = 512 * 1024 * 1024
 DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
 
@@ -129,6 +130,12 @@ def is_ours(path: Path) -> bool:
     for ending in PACKED:
         name = name.removesuffix(ending)
     return name.endswith(ENDINGS)
+
+
+def is_followed(path: Path) -> bool:
+    """Whether a file in a folder that is indexed or watched may hold conversations."""
+    name = path.name.lower()
+    return is_ours(path) and (not name.startswith(".") or name in HIDDEN)
 
 
 def open_binary(source: Source, advance: Callable[[int], None] | None = None) -> IO[bytes]:

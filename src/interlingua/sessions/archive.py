@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from ..conversion.local_files import atomic
-from ..conversion.sources import ENDINGS, PACKED
+from ..conversion.sources import is_followed
 from ..values.errors import InterlinguaError
 from ..values.places import home as default_home
 from ..values.places import private_folder
@@ -268,7 +268,7 @@ class Archive:
         else:
             _, found = walk(
                 source.root,
-                _may_be_read,
+                is_followed,
                 enter=lambda folder: folder != self.home,
                 failed=lambda path, error: problems.append(Problem(str(path), error.strerror or str(error))),
             )
@@ -325,7 +325,7 @@ class Archive:
         for source in self.sources():
             if source.root.is_dir():
                 program = PROGRAMS.get(source.name)
-                wanted = functools.partial(_has, program, source.root) if program is not None else _may_be_read
+                wanted = functools.partial(_has, program, source.root) if program is not None else is_followed
                 watches.append(FolderWatch(source.root, wanted, program.depth if program is not None else None))
             else:
                 files.append(source.root)
@@ -457,15 +457,6 @@ class _Listed(msgspec.Struct, forbid_unknown_fields=True):
 def _is_refused(file: KnownFile) -> bool:
     """Whether nothing of a file could be read."""
     return any(problem.kind in (FAILED, SKIPPED) for problem in file.problems)
-
-
-def _may_be_read(path: Path) -> bool:
-    name = path.name.lower()
-    if name.startswith("."):
-        return False
-    for ending in PACKED:
-        name = name.removesuffix(ending)
-    return name.endswith(ENDINGS)
 
 
 def _is_below(path: str, roots: Iterable[Path]) -> bool:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 import zstandard
 
+from ..conversion.sources import DATABASES
 from ..values.errors import InterlinguaError
 from ..values.word_breaks import spaced
 from .spending import GROUPS, Price, Total, Used, add_usage, totals
@@ -26,7 +27,7 @@ from .texts import Query, Text
 ARCHIVE = "archive"
 OURS = "interlingua"  # the program name of this home's own sessions
 NOTE, FAILED, SKIPPED = "note", "failed", "skipped"
-READER = 2  # version of the reader: incremented when reading changes
+READER = 3  # version of the reader: incremented when reading changes
 BLOCK_CHARS = 64 << 10  # characters per compressed block: a hit reads one block
 _TEXTS = msgspec.msgpack.Decoder(list[tuple[Text, str]])
 
@@ -44,7 +45,7 @@ class Stamp(NamedTuple):
         """For an SQLite database, its write-ahead log counts too: the file itself changes later."""
         found = path.stat() if found is None else found
         size, modified = found.st_size, found.st_mtime_ns
-        if path.suffix in (".db", ".sqlite", ".vscdb"):
+        if path.suffix in DATABASES:
             with contextlib.suppress(OSError):
                 log = path.with_name(path.name + "-wal").stat()
                 size, modified = size + log.st_size, max(modified, log.st_mtime_ns)
