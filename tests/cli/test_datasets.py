@@ -91,6 +91,16 @@ def test_an_array_that_is_not_whole_gives_what_there_is(tmp_path: Path, end: str
     assert list(range(600)) == numbers(out.read_bytes())
 
 
+def test_an_element_that_is_too_large_ends_the_array(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small compressed file may hold one that would fill the memory; what comes before it is read."""
+    monkeypatch.setattr(arrays, "MAX_ELEMENT", 3 << 20)
+    path = tmp_path / "set.json.gz"
+    path.write_bytes(gzip.compress(json.dumps([*(row(at, 4000) for at in range(600)), row(600, 8 << 20)]).encode()))
+    found = list(il.read(path))
+    (problem,) = [problem for conversation in found for problem in conversation.problems]
+    assert (len(found), "larger than 3 MB; 600 conversations" in problem.message) == (600, True)
+
+
 # --- packed ----------------------------------------------------------------------------------------------------------
 
 LINES = b"".join(json.dumps(row(at)).encode() + b"\n" for at in range(300))

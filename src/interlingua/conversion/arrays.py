@@ -8,6 +8,7 @@ from ..values.errors import FormatError
 
 CHUNK = 1 << 20
 _MAX_CHUNK = 64 << 20
+MAX_ELEMENT = 512 << 20  # bytes: a compressed file of a few kilobytes may hold gigabytes
 # The next bracket, with complete strings before it. Possessive: an incomplete string is no match.
 _BRACKET = re.compile(rb'[^"\[\]{}]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"\[\]{}]*+)*+[\[\]{}]', re.DOTALL)
 _BETWEEN = b" \t\r\n,"
@@ -18,6 +19,7 @@ class Splitter:
     """Splits an array into its elements as bytes arrive. Only brackets and strings are parsed.
 
     Elements are objects or lists. `closed` once the array has ended; `rest` is data that is not a complete element yet.
+    Raises `FormatError` if that becomes too large.
     """
 
     def __init__(self) -> None:
@@ -28,6 +30,8 @@ class Splitter:
 
     def feed(self, data: bytes) -> list[bytes]:
         """Returns the elements that are complete so far."""
+        if len(self.rest) + len(data) > MAX_ELEMENT:
+            raise FormatError(f"an element of the array is larger than {MAX_ELEMENT >> 20} MB", "$")
         found: list[bytes] = []
         text, start, depth = self.rest + data, 0, self._depth
         at = self._at

@@ -461,6 +461,9 @@ def look(stream: IO[bytes], dialect: str | None, columns: Mapping[str, str] = {}
     return Look("lines" if lines else "whole", _prefixed(first + second, stream))
 
 
+_FIRST_ELEMENTS = 64 << 20  # bytes: a file whose first two conversations are larger is read as a whole
+
+
 def _large_array(stream: IO[bytes], dialect: str | None, columns: Mapping[str, str]) -> tuple[Look | None, bytes]:
     """Returns the layout of an array of conversations that is larger than a chunk, split element by element.
 
@@ -471,7 +474,7 @@ def _large_array(stream: IO[bytes], dialect: str | None, columns: Mapping[str, s
     parts: list[bytes] = []
     found: list[bytes] = []
     size = CHUNK
-    while len(found) < 2 and not splitter.closed and size <= DEFAULT_LIMIT:
+    while len(found) < 2 and not splitter.closed and size <= _FIRST_ELEMENTS:
         data = stream.read(size)
         parts.append(data)
         if len(data) < size:  # all of it is here
