@@ -16,6 +16,7 @@ from interlingua.connect.client import Client
 from interlingua.connect.registry import ConnectorRegistry
 from interlingua.connect.retry import Breaker, Retry, Target, elsewhere, overflow_wording, overflowed, passing
 from interlingua.dialects.provider_errors import OVERFLOW, retry_after
+from interlingua.dialects.registry import WIRES as ALL_WIRES
 from interlingua.testing import (
     Corrupt,
     Cut,
@@ -822,7 +823,7 @@ async def test_leaving_an_answer_that_has_shown_nothing_leaves_a_well_formed_str
     signal = il.Abort()
     stream = ask(server, signal=signal)
     reading = asyncio.ensure_future(events_of(stream))
-    await until(lambda: len(stream.source._kept_back) == 2)  # type: ignore[attr-defined]
+    await until(lambda: len(stream.source._kept_back) == 1)  # type: ignore[attr-defined]
     stream.leave() if how == "leave" else signal.abort()
     events = await reading
     assert [] == faults(events)
@@ -850,6 +851,108 @@ async def test_either_something_was_shown_or_it_was_tried_again(
     if stream.failure is not None:
         shown = [event for event in events if getattr(event, "delta", "") or event.type == "toolcall_end"]
         assert (1, True) == (len(server.requests), bool(shown))
+
+
+# --- the start --------------------------------------------------------------------------------------------------------
+
+# Wires whose first event has content already: nothing can be tried again after it.
+AT_ONCE = {"google-generative-ai", "google-vertex", "google-gemini-cli", "ollama-chat"}
+every_wire = pytest.mark.parametrize("api", sorted(ALL_WIRES))
+
+
+def model_of(server: Server, api: str, id: str = "m") -> il.ModelDescriptor:
+    return il.ModelDescriptor(id=id, api=api, provider="somewhere", base_url=server.base_url(api))
+
+
+@every_wire
+@pytest.mark.parametrize("how", ["leave", "abort"])
+async def test_the_start_is_delivered_when_the_first_event_arrives(server: Server, api: str, how: str) -> None:
+    """It does not wait for content; and whoever leaves then gets a well-formed stream."""
+    server.answer(REPLIES["text"], fault=Stall(after_events=1))
+    signal = il.Abort()
+    stream = Client().stream(model_of(server, api), "Hi", api_key=KEY, signal=signal)
+    events: list[Any] = []
+    async with asyncio.timeout(60):
+        async for event in stream:
+            events.append(event)
+            if isinstance(event, Start):
+                stream.leave() if how == "leave" else signal.abort()
+    assert [] == faults(events)
+    assert ("somewhere", "m") == (events[0].partial.provider, events[0].partial.model)
+    assert ("aborted", 1) == (events[-1].reason, len(server.requests))
+    assert isinstance(stream.failure, il.Aborted)
+
+
+@every_wire
+async def test_a_retry_after_the_start_is_not_seen(server: Server, api: str) -> None:
+    """The next attempt goes on after the start that was delivered; the message is that of the response that came."""
+    server.answer(REPLIES["text"], fault=Cut(after_events=1, times=1))
+    events: list[Any] = []
+    before: list[Any] = []
+    stream = Client().stream(
+        model_of(server, api), "Hi", api_key=KEY, retry=QUICK, on_retry=lambda *_: before.extend(map(type, events))
+    )
+    async for event in stream:
+        events.append(event)  # noqa: PERF401 - one by one: `on_retry` looks at them
+    assert [] == faults(events)
+    if api in AT_ONCE:
+        assert (1, [], "error") == (len(server.requests), before, events[-1].type)
+    else:
+        assert (2, [Start], "done") == (len(server.requests), before, events[-1].type)
+        assert "Once upon a time" == events[-1].message.text
+        assert events[-1].message.response_id == events[-2].partial.response_id
+
+
+@every_wire
+async def test_an_error_after_the_start_ends_the_stream_once(server: Server, api: str) -> None:
+    """However many attempts there were: one start, one error, and the failure of the last attempt."""
+    server.answer(REPLIES["text"], fault=Cut(after_events=1), times=1)
+    server.answer(REPLIES["text"], fault=Refuse())
+    stream = Client().stream(model_of(server, api), "Hi", api_key=KEY, retry=QUICK)
+    events = await events_of(stream)
+    assert [] == faults(events)
+    assert isinstance(stream.failure, il.TransportError)
+    if api not in AT_ONCE:
+        assert ([Start, Error], 3) == ([type(event) for event in events], len(server.requests))
+
+
+@every_wire
+async def test_the_start_names_the_model_that_responds(server: Server, api: str) -> None:
+    """While another model may still take over, the start is kept back; that of the last one is not."""
+    server.answer(REPLIES["text"], fault=Cut(after_events=1, times=3))
+    first, second = model_of(server, api, "first"), model_of(server, api, "second")
+    events: list[Any] = []
+    before: list[list[Any]] = []
+    stream = Client().stream(
+        first,
+        "Hi",
+        api_key=KEY,
+        fallbacks=[{"model": second, "api_key": KEY}],
+        retry=Retry(attempts=2, base=0.001, cap=0.002),
+        on_retry=lambda *_: before.append([*map(type, events)]),
+    )
+    async for event in stream:
+        events.append(event)  # noqa: PERF401 - one by one: `on_retry` looks at them
+    assert [] == faults(events)
+    last = events[-1].message if api not in AT_ONCE else events[-1].error
+    assert (events[0].partial.model, events[0].partial.provider) == (last.model, last.provider)
+    if api not in AT_ONCE:
+        assert ([[], [], [Start]], "second") == (before, last.model)
+
+
+async def test_aborting_between_attempts_after_the_start_ends_the_stream_once(server: Server) -> None:
+    """The wait before the next attempt, or the next attempt before it has started: no second start."""
+    for fault in (RateLimit(ms=60_000), Stall(after_events=0)):
+        server.clear()
+        server.answer(REPLIES["text"], fault=Cut(after_events=1), times=1)
+        server.answer(REPLIES["text"], fault=fault)
+        stream = ask(server, retry=Retry(attempts=3, base=0.001, cap=0.002, longest=100))
+        reading = asyncio.ensure_future(events_of(stream))
+        await until(lambda: len(server.requests) == 2)
+        stream.leave()
+        events = await reading
+        assert [] == faults(events)
+        assert ([Start, Error], "aborted") == ([type(event) for event in events], stream.message.stop_reason)  # type: ignore[union-attr]
 
 
 # --- overflow ---------------------------------------------------------------------------------------------------------

@@ -320,9 +320,10 @@ Find: TypeAlias = Callable[[Model, Catalogue], tuple[Connector, ModelDescriptor]
 
 
 class Attempts:
-    """A source that retries, and falls back, as long as nothing has been delivered to the caller.
+    """A source that retries, and falls back, as long as no content has been delivered to the caller.
 
-    `find` returns the connector for a model, and the model with its known facts.
+    `find` returns the connector for a model, and the model with its known facts. The last candidate's start is delivered
+    at once, since it names the model that responds in any case; a further attempt then goes on without one.
     """
 
     def __init__(self, call: Call, find: Find, breaker: Breaker) -> None:
@@ -332,6 +333,7 @@ class Attempts:
         self._catalogue: Catalogue | None = None
         self._source: Source | None = None  # of the present attempt
         self._kept_back: Batch = []  # its events so far, while none of them has content
+        self._has_started = False  # the start was delivered
         self._connector: Connector | None = None
         self._options = call.candidates[0].options
         self._target = Target("", "")
@@ -390,10 +392,13 @@ class Attempts:
                 try:
                     async for batch in batches:
                         if not begun:
-                            events += batch
+                            events += self._continued(batch)
                             if events and isinstance(events[-1], Error):
                                 break
-                            if not (any(map(_shows, batch)) if call.is_seen else isinstance(events[-1], Done)):
+                            if not (any(map(_shows, batch)) if call.is_seen else isinstance(batch[-1], Done)):
+                                if call.is_seen and not more and events and isinstance(events[0], Start):
+                                    self._has_started = True
+                                    yield [events.pop(0)]
                                 continue
                             begun, self._kept_back, batch = True, [], events
                         if batch:
@@ -428,9 +433,13 @@ class Attempts:
 
     def cut(self, why: str) -> Batch:
         pending, self._kept_back = self._kept_back, []
-        rest = self._source.cut(why) if self._source is not None else []
+        rest = self._continued(self._source.cut(why)) if self._source is not None else []
         self._call.signal.abort(why)
         return [*pending, *rest] if rest else []
+
+    def _continued(self, batch: Batch) -> Batch:
+        """Returns the batch of an attempt, without the start if that of an earlier one was delivered."""
+        return batch[1:] if self._has_started and batch and isinstance(batch[0], Start) else batch
 
     async def _choose(self, candidate: Candidate) -> None:
         """Selects the connector of the candidate, and what its failures and limits apply to: the base URL and the
