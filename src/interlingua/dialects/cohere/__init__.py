@@ -7,9 +7,10 @@ last.
 In reading order: `facts`, `content`, `requests`, `responses`; `wire` makes the `Wire` of them.
 """
 
+from ..framing import sse_framing as framing
 from .facts import API, FIELD_SUPPORT, STOP_REASONS, UNEVEN, decode_error, encode_error
 from .requests import decode, decode_request, encode, encode_request, path
-from .responses import StreamDecoder, StreamEncoder, decode_response, encode_response, framing
+from .responses import StreamDecoder, StreamEncoder, decode_response, encode_response
 
 __all__ = [
     "API", "FIELD_SUPPORT", "STOP_REASONS", "UNEVEN", "StreamDecoder", "StreamEncoder", "decode", "decode_error",

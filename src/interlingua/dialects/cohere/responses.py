@@ -22,7 +22,7 @@ from ...values.messages import (
 )
 from ...values.request import Request
 from ..codec import Given, Quirks, response_decoder, response_encoder
-from ..framing import SSE, Frame, Framing, framing_for, write_sse
+from ..framing import Frame, write_sse
 from ..provider_errors import error_text
 from ..residual import (
     RESPONSE,
@@ -145,10 +145,6 @@ def _encode_answer(message: AssistantMessage) -> dict[str, Any]:
 
 
 # --- streams: wire to ours -------------------------------------------------------------------------------------------
-
-
-def framing(content_type: str | None = None) -> Framing:
-    return framing_for(content_type, SSE)
 
 
 NO_ARGUMENTS = "{}"  # the arguments of a call without deltas, as in a whole answer

@@ -14,6 +14,7 @@ from .text import (
     JSONDocuments,
     actual_type,
     framing_for,
+    sse_framing,
     write_ndjson,
     write_sse,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "JSONDocuments",
     "actual_type",
     "framing_for",
+    "sse_framing",
     "write_aws",
     "write_ndjson",
     "write_sse",

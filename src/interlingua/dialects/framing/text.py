@@ -519,6 +519,11 @@ def framing_for(content_type: str | None, usual: Callable[[], Usual]) -> Usual |
     return SSE() if essence(content_type) == EVENTS else usual()
 
 
+def sse_framing(content_type: str | None = None) -> Framing:
+    """`framing` of a codec whose streams are server-sent events; a host that does not stream sends JSON."""
+    return framing_for(content_type, SSE)
+
+
 def actual_type(head: bytes, declared: str) -> str | None:
     """The content type of a body with these first bytes; `declared` if they do not contradict it.
 

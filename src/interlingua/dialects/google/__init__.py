@@ -14,11 +14,12 @@ Variants have the same bodies on Vertex AI, and in the envelope of Cloud Code As
 In reading order: `facts`, `content`, `messages`, `requests`, `answers`, `streams`; `wire` makes the `Wire` of them.
 """
 
+from ..framing import sse_framing as framing
 from .answers import decode_response, encode_response
 from .facts import API, FIELD_SUPPORT, STOP_REASONS, UNEVEN, decode_error, encode_error
 from .messages import decode_messages, encode_messages
 from .requests import decode, decode_request, encode, encode_request, path
-from .streams import StreamDecoder, StreamEncoder, framing
+from .streams import StreamDecoder, StreamEncoder
 
 __all__ = [
     "API", "FIELD_SUPPORT", "STOP_REASONS", "UNEVEN", "StreamDecoder", "StreamEncoder", "decode", "decode_error",

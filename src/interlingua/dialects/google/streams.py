@@ -15,7 +15,7 @@ from ...values.errors import ProviderError
 from ...values.events import StreamEvent, TextDelta
 from ...values.losses import QUIET
 from ...values.messages import AssistantMessage, Block, TextBlock, ThinkingBlock, ToolCall
-from ..framing import SSE, Frame, Framing, framing_for, write_sse
+from ..framing import Frame, write_sse
 from ..residual import RESPONSE, Ids, put_back, residual_of, string
 from ..streaming import Decoder, Encoder
 from .answers import (
@@ -179,11 +179,6 @@ def _joined(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _joined(inner) for key, inner in value.items()}
     return list(map(_joined, value)) if isinstance(value, list) else value
-
-
-def framing(content_type: str | None = None) -> Framing:
-    """Server-sent events with `alt=sse`, else one JSON array of chunks."""
-    return framing_for(content_type, SSE)
 
 
 class StreamDecoder(Decoder):

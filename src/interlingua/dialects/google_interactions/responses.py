@@ -24,7 +24,7 @@ from ...values.messages import (
 )
 from ...values.request import Request
 from ..codec import Given, Quirks, response_decoder, response_encoder
-from ..framing import SSE, Frame, Framing, framing_for, write_sse
+from ..framing import Frame, write_sse
 from ..provider_errors import failure_of
 from ..residual import (
     RESPONSE,
@@ -233,10 +233,6 @@ def _report_envelope(message: AssistantMessage, report: Reporter) -> None:
 
 
 # --- streams: wire to ours -------------------------------------------------------------------------------------------
-
-
-def framing(content_type: str | None = None) -> Framing:
-    return framing_for(content_type, SSE)
 
 
 # The first revision had other names for the same events.

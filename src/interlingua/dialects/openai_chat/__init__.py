@@ -17,8 +17,9 @@ In reading order: `facts`, `content`, `assistant`, `messages`, `requests`, `answ
 `encoding`; `wire` makes the `Wire` of them.
 """
 
+from ..framing import sse_framing as framing
 from .answers import decode_response, encode_response
-from .decoding import StreamDecoder, framing
+from .decoding import StreamDecoder
 from .encoding import StreamEncoder
 from .facts import API, FIELD_SUPPORT, STOP_REASONS, UNEVEN, decode_error, encode_error
 from .requests import decode, decode_request, encode, encode_request, path

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from ...values import jsontext
 from ...values.losses import QUIET
 from ...values.messages import AudioBlock, Block, OpaqueBlock, TextBlock, ThinkingBlock, Usage
-from ..framing import SSE, Frame, Framing, framing_for
+from ..framing import Frame
 from ..residual import MESSAGE, residual
 from ..streaming import Decoder
 from .accumulators import ACCUMULATING, CallReader, DetailReader, OpenBlock, joined, merge_delta
@@ -422,8 +422,3 @@ def _implies_parts(content: tuple[Block, ...]) -> bool:
     encoded = encode_assistant(content, {}, PLAIN_HOST, QUIET, answer=True)["content"]
     listed = encode_assistant(content, {PARTS: True}, PLAIN_HOST, QUIET, answer=True)["content"]
     return isinstance(encoded, list) and len(encoded) == len(listed)
-
-
-def framing(content_type: str | None = None) -> Framing:
-    """Server-sent events; or one JSON document, from a host that does not stream."""
-    return framing_for(content_type, SSE)

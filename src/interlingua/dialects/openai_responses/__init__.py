@@ -17,9 +17,10 @@ In reading order: `facts`, `content`, `messages`, `requests`, `answers`, `decodi
 of them.
 """
 
+from ..framing import sse_framing as framing
 from .answers import decode_response, encode_response
 from .content import decode_item, encode_item
-from .decoding import StreamDecoder, framing
+from .decoding import StreamDecoder
 from .encoding import StreamEncoder
 from .facts import API, FIELD_SUPPORT, STOP_REASONS, UNEVEN, decode_error, encode_error
 from .messages import decode_messages, encode_messages

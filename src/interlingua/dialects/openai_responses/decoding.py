@@ -6,16 +6,12 @@ from typing import Any
 from ...values import jsontext
 from ...values.folding import arguments_text
 from ...values.messages import Block, Extra, OpaqueBlock, TextBlock, ThinkingBlock, ToolCall
-from ..framing import SSE, Frame, Framing, framing_for
+from ..framing import Frame
 from ..residual import JOINED, optional, string, whole
 from ..streaming import Decoder
 from .answers import decode_answer, decode_envelope
 from .content import NAMES, decode_item, kind_of, with_extra
 from .facts import API, CUSTOM, FORM, GENERATED, decode_error
-
-
-def framing(content_type: str | None = None) -> Framing:
-    return framing_for(content_type, SSE)
 
 
 class _Item:
