@@ -89,11 +89,7 @@ def _fit_limit(options: Options, work: Work) -> Options:
     if options.max_tokens is not None and max_output is not None and options.max_tokens > max_output:
         work.lost("$.options.maxTokens", "max_tokens", f"the model gives at most {max_output}")
         options = replace(options, max_tokens=max_output)
-    return _leave_room(options, work)
-
-
-def _leave_room(options: Options, work: Work) -> Options:
-    """Input and output share the context window. Input that cannot fit at all is left for the provider to refuse."""
+    # Input and output share the context window. Input that cannot fit at all is left for the provider to refuse.
     window = work.model.context_window
     if window is None or options.max_tokens is None:
         return options

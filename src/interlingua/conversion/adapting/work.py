@@ -55,7 +55,7 @@ class Turn:
         self.at = at
         self.message: Any = message
         content = message.content
-        self.blocks: list[Block] = list(blocks_of(content))
+        self.blocks: list[Block] = [TextBlock(text=content)] if isinstance(content, str) else list(content or ())
         if at is None:
             self.places = [""] * len(self.blocks)
         elif places is not None:

@@ -392,7 +392,11 @@ def encode_messages(messages: tuple[Message, ...], report: Reporter) -> list[dic
                 report.lost("tool_name", "the wire knows only the name of the call", "record", field="toolName")
             add_result(encoded, [_encode_result(message, report)], residual_of(message.extra, API), before)
         elif type(message) is UserMessage:
-            add_user(encoded, _encode_message("user", message, report), residual_of(message.extra, API), before)
+            wire = _encode_message("user", message, report)
+            if message.extra:
+                add_user(encoded, wire, residual_of(message.extra, API), before)
+            else:
+                encoded.append(wire)
         elif isinstance(message, SystemMessage):
             encoded.append(_encode_message("system", message, report))
         elif isinstance(

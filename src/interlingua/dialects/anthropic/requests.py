@@ -196,7 +196,7 @@ def encode_request(request: Request, report: Reporter, quirks: Quirks) -> dict[s
         body["stream"] = options.stream
     if hosted:
         body["anthropic_version"] = quirks["version"]  # type: ignore[index]
-    return restored(body, request.extra, API)
+    return restored(body, request.extra, API) if request.extra else body
 
 
 def _encode_tool(spec: ToolSpec) -> dict[str, Any]:

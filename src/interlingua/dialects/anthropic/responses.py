@@ -22,7 +22,7 @@ from ...values.messages import (
 from ...values.request import Request
 from ...values.tokens import taken
 from ..codec import Given, Quirks, response_decoder, response_encoder
-from ..framing import SSE, Frame, Framing, framing_for, write_sse
+from ..framing import Frame, write_sse
 from ..residual import (
     RESPONSE,
     an_object,
@@ -61,8 +61,9 @@ def decode_answer(
 ) -> AssistantMessage:
     """The message with this content and usage, which are already decoded, and the envelope `wire`."""
     envelope = decode_envelope(wire, base, usage)
+    decoded = content if isinstance(content, tuple) else blocks_of(content)
     stop = optional(wire.get("stop_reason"))
-    reason = reason_for(stop, STOP_REASONS, blocks_of(content))
+    reason = reason_for(stop, STOP_REASONS, decoded)
     message = replace(
         base,
         content=content,
@@ -77,7 +78,7 @@ def decode_answer(
     # Content blocks and usage have residuals of their own.
     emitted = _encode_answer(
         message,
-        blocks if isinstance(blocks, list) else encode_content(blocks_of(content), QUIET),
+        blocks if isinstance(blocks, list) else encode_content(decoded, QUIET),
         counts if isinstance(counts, dict) else _encode_usage(None),
     )
     return keeping_response(message, API, wire, emitted)
@@ -124,11 +125,12 @@ def decode_usage(wire: Any) -> Usage | None:
         return None
     # `input_tokens` excludes cache reads and writes: docs.claude.com/en/docs/build-with-claude/prompt-caching.
     if wire.keys() == _COUNTS and set(map(type, wire.values())) == {int}:  # nothing is left for a residual
-        return Usage.of(
-            wire["input_tokens"],
-            wire["output_tokens"],
+        return Usage(
+            input=wire["input_tokens"],
+            output=wire["output_tokens"],
             cache_read=wire["cache_read_input_tokens"],
             cache_write=wire["cache_creation_input_tokens"],
+            total_tokens=sum(wire.values()),
         )
     usage = Usage.of(
         count(wire, "input_tokens"),
@@ -186,10 +188,6 @@ def _encode_answer(message: AssistantMessage, content: Any, usage: dict[str, Any
 # --- streamed answers: docs.claude.com/en/docs/build-with-claude/streaming -------------------------------------------
 #
 # The decoder assembles the wire's message and decodes it as a whole answer, so both give equal messages.
-
-
-def framing(content_type: str | None = None) -> Framing:
-    return framing_for(content_type, SSE)
 
 
 class StreamDecoder(Decoder):
@@ -266,6 +264,8 @@ class StreamDecoder(Decoder):
         pieces = wire.pop(_PIECES, None)
         if wire["type"] == "text":
             wire["text"] = self._record.text(key)
+            if len(wire) == 2:  # as most are: nothing but text
+                return TextBlock(text=wire["text"])
         elif wire["type"] == "thinking":
             wire["thinking"] = self._record.text(key)
         elif pieces is not None:
