@@ -9,7 +9,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -24,10 +24,18 @@ from ..values import jsontext
 from ..values.abort import Abort
 from ..values.canonical import plain
 from ..values.errors import FormatError
-from ..values.events import MessageEnd, MessageStart, ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate
+from ..values.events import (
+    AgentEvent,
+    MessageEnd,
+    MessageStart,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+    ToolExecutionUpdate,
+)
 from ..values.interop import describe, must_propagate, struct_of
 from ..values.messages import AssistantMessage, TextBlock, ToolCall, ToolResultMessage
-from .emitter import Emit
+
+Emit: TypeAlias = Callable[[AgentEvent], Awaitable[None]]
 
 _log = logging.getLogger(__name__)
 
