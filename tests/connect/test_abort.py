@@ -130,6 +130,21 @@ async def test_leaving_between_two_attempts_ends_the_attempts(server: Server) ->
     assert 1 == len(server.requests)
 
 
+@pytest.mark.parametrize("at", ["get_api_key", "on_payload", "on_retry"])
+async def test_leaving_in_a_callback_sends_nothing_more(server: Server, at: str) -> None:
+    """Before the first request, or before the next one: the wait between them ends as well."""
+    server.answer("late", fault=Status(503, times=9))
+
+    def leave(*_: Any) -> None:
+        stream.leave("enough")
+
+    stream = ask(server, retry=Retry(base=600, cap=600), **{at: leave})
+    message = await _aborted(stream)
+    assert "enough" == message.error_message
+    await asyncio.wait_for(stream.aclose(), 10)
+    assert (1 if at == "on_retry" else 0) == len(server.requests)
+
+
 async def test_abort_from_another_thread(server: Server) -> None:
     """The signal may fire anywhere."""
     signal = il.Abort()

@@ -169,6 +169,16 @@ async def test_a_login_token_of_anthropics_is_a_bearer_token(server: Server) -> 
     assert "oauth-2025-04-20" in headers["anthropic-beta"].split(",")
 
 
+@pytest.mark.parametrize("found", ["sk-ant-oat01-abc", {"apiKey": "sk-ant-oat01-abc", "mode": "api-key"}], ids=str)
+async def test_a_login_token_of_a_resolver_is_a_bearer_token(server: Server, found: Any) -> None:
+    """Whatever the resolver of the caller says of it."""
+    server.say("Hi")
+    client = Client(auth=lambda provider, env_vars, explicit_key: found)
+    await client.complete("anthropic/m", "Hi", base_url=server.base_url("anthropic-messages"))
+    headers = server.requests[-1].headers
+    assert ("Bearer sk-ant-oat01-abc", None) == (headers["Authorization"], headers.get("x-api-key"))
+
+
 TOOL = il.ToolSpec(name="look_up", description="Looks.", input_schema={"type": "object", "properties": {}})
 
 

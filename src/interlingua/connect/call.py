@@ -163,15 +163,14 @@ class Candidate(Struct, frozen=True):
 class Call(Struct, frozen=True, kw_only=True):
     """A whole call, parsed once at the edge and passed on.
 
-    The model of `request` is the first candidate's, as far as its name tells. `streamed` is False if no events are
-    needed: the response may then be fetched unstreamed.
+    The model of `request` is the first candidate's, as far as its name tells. Its option `stream` is False if no events
+    are needed: the response may then be fetched unstreamed.
     """
 
     candidates: tuple[Candidate, ...]
     request: Request
-    signal: Abort
     retry: Retry
-    streamed: bool = True
+    signal: Abort | None = None  # the caller's
     is_seen: bool = True  # False if no event reaches the caller: a truncated response is then requested again
     on_retry: OnRetry | None = None
     get_api_key: GetApiKey | None = None
@@ -322,8 +321,8 @@ Find: TypeAlias = Callable[[Model, Catalogue], tuple[Connector, ModelDescriptor]
 class Attempts:
     """A source that retries, and falls back, as long as no content has been delivered to the caller.
 
-    `find` returns the connector for a model, and the model with its known facts. The last candidate's start is delivered
-    at once, since it names the model that responds in any case; a further attempt then goes on without one.
+    `find` returns the connector for a model, and the model with its known facts. The start of the last candidate is
+    delivered at once: it names the model that responds in any case. A further attempt then goes on without one.
     """
 
     def __init__(self, call: Call, find: Find, breaker: Breaker) -> None:
@@ -334,6 +333,8 @@ class Attempts:
         self._source: Source | None = None  # of the present attempt
         self._kept_back: Batch = []  # its events so far, while none of them has content
         self._has_started = False  # the start was delivered
+        self._own_signal: Abort | None = None
+        self._left: str | None = None  # why the reader left
         self._connector: Connector | None = None
         self._options = call.candidates[0].options
         self._target = Target("", "")
@@ -420,7 +421,7 @@ class Attempts:
                 self._report(failure, seconds)
                 if await self._sleep(seconds):
                     continue
-                failure = Aborted(call.signal.reason)
+                failure = Aborted(self._signal.reason)
                 events = [_error(self.model, failure)]
             self._breaker.failed(self._target, failure)
             if isinstance(failure, ContextTooLong):
@@ -434,8 +435,20 @@ class Attempts:
     def cut(self, why: str) -> Batch:
         pending, self._kept_back = self._kept_back, []
         rest = self._continued(self._source.cut(why)) if self._source is not None else []
-        self._call.signal.abort(why)
+        self._left = why
+        if self._own_signal is not None:
+            self._own_signal.abort(why)
         return [*pending, *rest] if rest else []
+
+    @property
+    def _signal(self) -> Abort:
+        """The signal of waits and of foreign connectors: fires with the caller's, and when the reader leaves."""
+        if self._own_signal is None:
+            given = self._call.signal
+            self._own_signal = Abort() if given is None else given.child()
+            if self._left is not None:
+                self._own_signal.abort(self._left)
+        return self._own_signal
 
     def _continued(self, batch: Batch) -> Batch:
         """Returns the batch of an attempt, without the start if that of an earlier one was delivered."""
@@ -474,9 +487,12 @@ class Attempts:
         assert connector is not None
         if self._call.get_api_key is not None:
             options = await self._with_key(self._call.get_api_key, options)
+        if self._left is not None:  # in the meantime: nothing is sent
+            raise Aborted(self._left)
         self._options = options
         if isinstance(connector, HttpConnector):
-            return connector.exchange(replace(self._call.request, model=model), options, streamed=self._call.streamed)
+            return connector.exchange(replace(self._call.request, model=model), options)
+        options = replace(options, signal=self._signal)
         try:
             events = opened(connector, replace(self._call.request, model=model), options)
         except InterlinguaError:
@@ -494,7 +510,7 @@ class Attempts:
 
     async def _with_key(self, get: GetApiKey, options: CallOptions) -> CallOptions:
         """Returns the candidate's options, with the key from the caller's function for its provider."""
-        watch = Watch(self._call.signal, Timeouts.of(options.timeout))
+        watch = Watch(self._signal, Timeouts.of(options.timeout))
         try:
             key = get(self.model.provider)
             if inspect.isawaitable(key):
@@ -516,7 +532,7 @@ class Attempts:
     async def _sleep(self, seconds: float) -> bool:
         """Sleeps; False if the call was aborted before the end."""
         try:
-            await asyncio.wait_for(self._call.signal.wait(), seconds)
+            await asyncio.wait_for(self._signal.wait(), seconds)
         except TimeoutError:
             return True
         return False

@@ -8,7 +8,6 @@ from msgspec.structs import asdict, replace
 
 from ..conversion.inputs import ContextInput, context_of, read_context
 from ..dialects import WIRES
-from ..values.abort import Abort
 from ..values.errors import FormatError, InterlinguaError, OutputInvalid
 from ..values.messages import AssistantMessage, ImageBlock, Message, TextBlock, UserMessage
 from ..values.request import Context, Conversation, ModelDescriptor, Options, Request
@@ -163,10 +162,8 @@ class Client:
         retry: Retry | int | None = options.pop("retry", None)
         on_retry: OnRetry | None = options.pop("on_retry", None)
         get_api_key: GetApiKey | None = options.pop("get_api_key", None)
+        options["stream"] = streamed
         wire_options, call_options = options_of(options)
-        given: Abort | None = call_options.signal
-        signal = given.child() if given is not None else Abort()  # fires when the reader leaves
-        call_options = replace(call_options, signal=signal)
         if isinstance(context, str):
             context = context_of(context)
         else:
@@ -184,9 +181,8 @@ class Client:
         call = Call(
             candidates=chain(model, fallbacks, call_options),
             request=request,
-            signal=signal,
+            signal=call_options.signal,
             retry=retry_of(retry, self.retry),
-            streamed=streamed,
             is_seen=is_seen,
             on_retry=on_retry,
             get_api_key=get_api_key,
@@ -194,15 +190,28 @@ class Client:
         source = Attempts(call, self.find_known, self.breaker)
         return Stream(source, finish=source.priced, observer=telemetry.observer_of(source, request))
 
-    def find_known(self, model: Model, catalogue: Catalogue) -> tuple[Connector, ModelDescriptor]:
-        """Returns the connector for a model, and the model with its place and the catalogue's facts."""
-        connector, found = self._locate(model, catalogue)
-        return connector, _placed(connector, _known(connector, found, catalogue))
-
     def find(self, model: Model) -> tuple[Connector, ModelDescriptor]:
-        """Returns the connector for a model, and the model with its place."""
-        connector, found = self._locate(model)
-        return connector, _placed(connector, found)
+        """Returns the connector for a model, and the model with its place: provider, api, quirks of its host."""
+        return self.find_known(model, None)
+
+    def find_known(self, model: Model, catalogue: Catalogue | None) -> tuple[Connector, ModelDescriptor]:
+        """Like `find`, with the catalogue's facts about the model; those that the caller gave take precedence."""
+        connector, found = self._locate(model, catalogue)
+        known = None
+        if catalogue is not None:
+            if not isinstance(connector, HttpConnector):  # those list what the catalogue has
+                known = listed_model(connector, found.id)
+            known = known or catalogue.describe(connector.provider, found.id)
+        if known is not None:
+            if found != ModelDescriptor(id=known.id, provider=known.provider):  # more than the name
+                given = {name: value for name, value in asdict(found).items() if value}
+                if known.compat and found.compat:
+                    given["compat"] = {**known.compat, **found.compat}
+                known = replace(known, **given)
+            found = known
+        if isinstance(connector, HttpConnector):
+            return connector, connector.complete(found)
+        return connector, replace(found, provider=found.provider or connector.provider, api=found.api or connector.api)
 
     def _locate(self, model: Model, catalogue: Catalogue | None = None) -> tuple[Connector, ModelDescriptor]:
         if isinstance(model, ModelDescriptor):
@@ -316,30 +325,6 @@ def _followed(context: Any, messages: Sequence[Message]) -> Any:
         return replace(context, context=_followed(context.context, messages))
     read, _ = _context_of(context, Options())
     return replace(read, messages=(*read.messages, *messages))
-
-
-def _placed(connector: Connector, model: ModelDescriptor) -> ModelDescriptor:
-    """Returns the model with its place: provider, api, and the quirks of its host."""
-    if isinstance(connector, HttpConnector):
-        return connector.complete(model)
-    return replace(model, provider=model.provider or connector.provider, api=model.api or connector.api)
-
-
-def _known(connector: Connector, model: ModelDescriptor, catalogue: Catalogue) -> ModelDescriptor:
-    """Returns the model with the catalogue's facts; the caller's take precedence."""
-    known = None
-    if not isinstance(connector, HttpConnector):  # those list what the catalogue has
-        known = listed_model(connector, model.id)
-    if known is None:
-        known = catalogue.describe(connector.provider, model.id)
-    if known is None:
-        return model
-    if model == ModelDescriptor(id=known.id, provider=known.provider):
-        return known  # the name is all that was given
-    given = {name: value for name, value in asdict(model).items() if value}
-    if known.compat and model.compat:
-        given["compat"] = {**known.compat, **model.compat}
-    return replace(known, **given)
 
 
 def _context_of(given: Any, wire_options: Options) -> tuple[Context, Options]:

@@ -30,12 +30,12 @@ from ..values.events import StreamEvent
 from ..values.interop import struct_of
 from ..values.jsontext import read, write
 from ..values.losses import Loss, without_records
-from ..values.messages import AssistantMessage
+from ..values.messages import AssistantMessage, ImageBlock
 from ..values.request import Api, CallOptions, Context, ModelDescriptor, Request, ResolvedAuth, StreamOptions
 from ..values.validation import check_context
 from .auth.credentials import Secret
 from .auth.resolver import AuthResolver, authenticate, convention, given_key, missing, resolved_by
-from .providers import Provider, Route, has_image, is_login_token
+from .providers import Provider, Route
 from .stream import Exchange, Prepared, Restore, Stream, now, quirks_of
 from .transport import Transport, shared, whole
 
@@ -139,20 +139,18 @@ class HttpConnector:
         request = Request(
             model=self.complete(model),
             context=context,
-            options=replace(wire_options, extra={}),
+            options=replace(wire_options, stream=True, extra={}),
             extra=wire_options.extra,
         )
         model = request.model
         base = AssistantMessage(content=(), api=model.api, provider=self.provider, model=model.id, timestamp=now())
         return Stream(self.exchange(request, call), base)
 
-    def exchange(self, request: Request, options: CallOptions, *, streamed: bool = True) -> Exchange:
-        """Returns one attempt that has not started. The request's model is complete; `streamed`: whether events are
-        needed.
-        """
+    def exchange(self, request: Request, options: CallOptions) -> Exchange:
+        """Returns one attempt that has not started. The request's model and its option `stream` are complete."""
         target = wire(request.model.api)
-        # Some services of a wire only stream.
-        request = replace(request, options=replace(request.options, stream=streamed or target.http.only_streams))
+        if target.http.only_streams and not request.options.stream:  # some services of a wire
+            request = replace(request, options=replace(request.options, stream=True))
         given: Any = options.api_key
         key = given.reveal() if isinstance(given, Secret) else given
         secrets = [key, *_header_keys(options.headers, request.model.headers)]
@@ -390,8 +388,7 @@ def stream_arguments(model: Any, context: Any, options: Any = None) -> tuple[Mod
 
 def key_header(style: str, key: str, auth: ResolvedAuth | None = None) -> dict[str, str]:
     """Returns the headers of a key: in the wire's auth style, but login tokens always as bearer tokens."""
-    token = auth is not None and auth.mode in ("oauth", "token")
-    if style in ("bearer", "aws") or token or is_login_token(key):
+    if style in ("bearer", "aws") or (auth is not None and auth.mode in ("oauth", "token")):
         return {"Authorization": f"Bearer {key}"}
     return {"x-goog-api-key" if style == "google" else style: key}
 
@@ -424,8 +421,8 @@ _LARGE = 200  # messages; a request of this size takes about a millisecond to en
 
 def is_quick(request: Request) -> bool:
     """Whether a request is adapted and encoded on the event loop: few messages, and no image to resize."""
-    messages = request.context.messages
-    return len(messages) < _LARGE and not any(map(has_image, messages))
+    contents = [getattr(message, "content", None) for message in request.context.messages]
+    return len(contents) < _LARGE and not any(type(one) is tuple and ImageBlock in map(type, one) for one in contents)
 
 
 class _Joined(Sequence[Any]):

@@ -136,10 +136,10 @@ def _copilot(request: Request, key: str | None) -> Mapping[str, str]:
     messages = request.context.messages
     begun_by_user = not messages or isinstance(messages[-1], UserMessage)
     fields = {"X-Initiator": "user" if begun_by_user else "agent", "Openai-Intent": "conversation-edits"}
-    return fields | {"Copilot-Vision-Request": "true"} if any(map(has_image, messages)) else fields
+    return fields | {"Copilot-Vision-Request": "true"} if any(map(_has_image, messages)) else fields
 
 
-def has_image(message: Any) -> bool:
+def _has_image(message: Any) -> bool:
     if isinstance(message, (UserMessage, ToolResultMessage)) and type(message.content) is not str:
         return ImageBlock in map(type, message.content or ())
     return False

@@ -90,14 +90,17 @@ class HttpTransport:
             loop_clients = await self._begin()
         proxy = self._proxies[url] if url in self._proxies else self._proxy_of(url)
         address = _plain_url(url) if proxy is None else None
+        reply: Reply
         if address is None:
-            return _decompressed(
-                await self._send_by_aiohttp(loop_clients.clients.session(), method, url, headers, body, proxy)
-            )
-        try:
-            return _decompressed(await loop_clients.clients.pool.send(method, address, headers, body))
-        except InterlinguaError as error:
-            raise _bare(error) from error.__cause__
+            session = loop_clients.clients.session()
+            reply = await self._send_by_aiohttp(session, method, url, headers, body, proxy)
+        else:
+            try:
+                reply = await loop_clients.clients.pool.send(method, address, headers, body)
+            except InterlinguaError as error:
+                raise _bare(error) from error.__cause__
+        encoding = reply.headers.get("Content-Encoding")
+        return _Decompressed(reply, encoding) if encoding and is_compressed(encoding) else reply
 
     def _proxy_of(self, url: str) -> str | None:
         given = self._proxy or _proxy_of_environment(url)
@@ -235,11 +238,6 @@ class _Clients:
                 skip_auto_headers=("User-Agent", "Accept"),
             )
         return self.opened
-
-
-def _decompressed(reply: Reply) -> Reply:
-    encoding = reply.headers.get("Content-Encoding")
-    return _Decompressed(reply, encoding) if encoding and is_compressed(encoding) else reply
 
 
 class _Decompressed:

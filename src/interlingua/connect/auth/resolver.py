@@ -15,6 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from msgspec.structs import replace
+
 from ...dialects.wire import AuthStyle
 from ...values.errors import AuthFailed, InterlinguaError
 from ...values.interop import attribute, struct_of, with_arguments
@@ -62,14 +64,18 @@ async def resolved_by(
     resolve: Any = getattr(resolver, "resolve", resolver)
     call = with_arguments(resolve, ("provider", "env_vars", "explicit_key"), what="the auth resolver")
     if explicit_key and call is not resolve:
-        return ResolvedAuth(api_key=explicit_key, source="explicit", mode="api-key")
-    found = call(provider, env_vars, explicit_key)
-    found = await found if inspect.isawaitable(found) else found
+        found = {"api_key": explicit_key, "source": "explicit"}
+    else:
+        found = call(provider, env_vars, explicit_key)
+        found = await found if inspect.isawaitable(found) else found
     if isinstance(found, str):
-        return ResolvedAuth(api_key=found, source="resolver", mode="api-key") if found else None
+        found = {"api_key": found, "source": "resolver"} if found else None
     if isinstance(found, Mapping):
         found = {"mode": "api-key" if attribute(found, "api_key") else "unknown", **found}
-    return None if found is None else struct_of(found, ResolvedAuth, "auth")
+    if found is None:
+        return None
+    auth = struct_of(found, ResolvedAuth, "auth")
+    return replace(auth, mode="oauth") if is_login_token(auth.api_key) else auth
 
 
 class Place(NamedTuple):
