@@ -210,6 +210,26 @@ def test_only_the_models_own_place_is_renamed() -> None:
     assert with_option(b'{ "a": 1}', "o", "i") == b'{"o":{"i":true}, "a": 1}'
 
 
+@given(
+    before=st.sampled_from(["", '"a":{}', '"a":{"o":{"i":false}}', '"a":["{\\"o\\": {"]']),
+    given=st.sampled_from(["", '"o":null', '"o":{}', '"o":{"x":1}', '"o" : { "x": {"i": 2} }', '"o":{"x":1,"i":false}']),
+    after=st.sampled_from(["", '"b":{"o":{}}']),
+)
+def test_an_option_is_added_where_the_client_has_others(before: str, given: str, after: str) -> None:
+    """
+    Wherever it is among the client's fields, there is one object of that name, with the client's own options.
+    """
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        assert len(dict(pairs)) == len(pairs), pairs
+        return dict(pairs)
+
+    text = "{" + ", ".join(part for part in (before, given, after) if part) + "}"
+    value = json.loads(text)
+    changed = json.loads(with_option(text.encode(), "o", "i"), object_pairs_hook=unique)
+    assert changed == {**value, "o": {**(value.get("o") or {}), "i": True}}
+
+
 _KEYS = st.sampled_from(["model", "response", "message", "a", 'q"model', "model\\\\"])
 _VALUES = st.recursive(
     st.one_of(st.sampled_from(["old", '"model": "old"', '{"model":"old"}', "\\\\", '\\\\"']), st.integers(), st.none()),

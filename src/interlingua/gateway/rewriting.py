@@ -158,8 +158,8 @@ def with_option(text: bytes, outer: str, inner: str) -> bytes:
         for start, end in reversed(places):
             text = text[:start] + b"true" + text[end:]
         return text
-    opened = re.search(rb'"%s"\s*:\s*\{' % re.escape(outer.encode()), text)
-    if opened is not None and text.count(b"{", 0, opened.start()) == 1:
+    opened = next(_objects(text, outer), None)
+    if opened is not None:
         rest = text[opened.end() :].lstrip(_BLANK)
         comma = b"" if rest.startswith(b"}") else b","
         return text[: opened.end()] + jsontext.write(inner) + b":true" + comma + text[opened.end() :]
@@ -168,6 +168,14 @@ def with_option(text: bytes, outer: str, inner: str) -> bytes:
     brace = text.index(b"{") + 1
     comma = b"" if text[brace:].lstrip(_BLANK).startswith(b"}") else b","
     return text[:brace] + jsontext.write({outer: {inner: True}})[1:-1] + comma + text[brace:]
+
+
+def _objects(text: bytes, name: str) -> Iterator[re.Match[bytes]]:
+    """Finds the objects under a key of the outermost object. An opening quote is never behind a backslash."""
+    scan = _Scan()
+    for found in re.finditer(rb'(?<!\\)"%s"\s*:\s*\{' % re.escape(name.encode()), text):
+        if scan.keys(text, found.start()) == [None]:
+            yield found
 
 
 def valid_text(data: bytes) -> bytes:
