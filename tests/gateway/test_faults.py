@@ -40,6 +40,7 @@ FATAL = [
     faults.Empty(),
     faults.Html(),
     faults.Html(status=502),
+    faults.Status(200, {}, times=None),
     faults.Garbage(),
     faults.Garbage(http=False),
     faults.SlowHeaders(seconds=3),
@@ -74,13 +75,14 @@ def running(server: Server, **settings: Any) -> Iterator[str]:
     thread.stop()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def address(server: Server) -> Iterator[str]:
+    """A gateway for one test: with one for all, the circuits of all upstreams would soon be open."""
     with running(server) as url:
         yield url
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def quick_address(server: Server) -> Iterator[str]:
     """A gateway that soon gives up waiting: for faults that would keep it waiting."""
     with running(server, timeouts=QUICK) as url:
@@ -133,9 +135,35 @@ def test_fatal_faults_are_the_clients_own_errors(
                 assert not isinstance(error, CUT), f"{upstream}: the gateway broke the connection"
                 assert "Traceback" not in str(error)
                 assert "upstream-key" not in str(error)
+                assert server.requests, f"{upstream}: the fault was not tried: {error}"
             else:
                 assert answer.text == TEXT, f"{upstream}: an answer of {answer.text!r} passed as a success"
                 assert not stream or isinstance(fault, faults.Corrupt), upstream
+
+
+EMPTY_STREAMS = {
+    "openai-completions": b"data: [DONE]\n\n",
+    "openai-responses": b"data: {}\n\n",
+    "anthropic-messages": b'event: message_stop\ndata: {"type":"message_stop"}\n\n',
+    "google-generative-ai": b'data: {"candidates":[]}\n\n',
+    "ollama-chat": b'{"done":true}\n',
+}
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("kind", CLIENTS, ids=lambda kind: kind.wire)
+def test_a_stream_that_has_nothing_but_its_end_is_an_error(
+    kind: type[Client], stream: bool, server: Server, address: str
+) -> None:
+    """
+    No content and no reason why there is none: the client must not take that for an answer.
+    """
+    for upstream, frames in EMPTY_STREAMS.items():
+        server.clear()
+        server.say(TEXT, fault=faults.Status(200, frames, times=None))
+        with closing(kind(address, upstream, stream=stream)) as client, pytest.raises(kind.errors) as raised:
+            client.say("Hi")
+        assert not isinstance(raised.value, CUT), f"{upstream}: the gateway broke the connection"
 
 
 @pytest.mark.parametrize("fault", REPEATED, ids=name_of)

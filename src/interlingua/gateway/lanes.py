@@ -403,6 +403,8 @@ class Attempt:
         if answer.stop_reason == "error" and (given := error_in(body)) is not None:
             assert self._place.wire is not None
             raise self._place.wire.codec.decode_error(0, {"error": given})
+        if (failure := self._failure(answer)) is not None:
+            raise failure
         self._answered(answer)
         if self._exchange.is_stream:
             await self._play(list(unfold(answer)))
@@ -440,8 +442,8 @@ class Attempt:
         last = None
         async for batch in self._batches(head, framing, made):
             last = batch[-1]
-        if isinstance(last, Error) and self.decoder.failure is not None:
-            raise self.decoder.failure
+        if isinstance(last, Error) and (failure := self._failure(last.error)) is not None:
+            raise failure
         assert isinstance(last, Done | Error)
         answer = last.message if isinstance(last, Done) else last.error
         self._answered(answer)
@@ -526,12 +528,21 @@ class Attempt:
             return Done(event.reason, self._named(answer))
         assert isinstance(event, Error)
         self._exchange.answer = joined(self._before, event.error)
-        failure = getattr(self.decoder, "failure", None) if self.decoder is not None else None
+        failure = self._failure(event.error)
         if failure is not None:
             raise failure
         if not self._reply.begun and self._holds:
             raise failure_of(event.error)
         return Error(event.reason, self._named(self._exchange.answer))  # an answer that ends badly: refused, filtered
+
+    def _failure(self, answer: AssistantMessage) -> InterlinguaError | None:
+        """Returns why a response that ended badly is none: the decoder's failure, or that nothing is in it."""
+        failure: InterlinguaError | None = getattr(self.decoder, "failure", None)
+        if failure is None and answer.stop_reason == "error" and answer.stop_detail is None:
+            if not blocks_of(answer.content):
+                api = self._place.wire.api if self._place.wire is not None else self._place.model.api
+                return BadWire(api, "the response has neither content nor a stop reason")
+        return failure
 
     async def break_off(self, why: str, *, aborted: bool = False) -> None:
         """Keeps the partial response of an interrupted attempt, and closes what the client has seen open."""
@@ -589,9 +600,10 @@ class Attempt:
             if data:
                 events: Batch = []
                 if facts.content_type == AWS:
-                    for frame in framing.feed(data):
-                        _refuse_odd_bytes(frame.data, exchange.wire.api)  # checksums hold: nothing can be replaced
-                        events += decoder.feed(frame)
+                    for message in frames(data, AWS):  # one by one: a damaged one raises before any is forwarded
+                        for frame in framing.feed(message):
+                            _refuse_odd_bytes(frame.data, exchange.wire.api)  # checksums hold: nothing can be replaced
+                            events += decoder.feed(frame)
                 else:
                     events, fresh = fast.feed(data)
                 if fresh:
@@ -635,7 +647,7 @@ class Attempt:
         last = events[-1]
         if type(last) is Error:
             self._exchange.answer = last.error
-            failure = self.decoder.failure
+            failure = self._failure(last.error)
             if isinstance(failure, BadWire | TransportError) or (failure is not None and self._holds):
                 raise failure
             self._exchange.error = failure
