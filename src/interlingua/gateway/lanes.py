@@ -538,11 +538,9 @@ class Attempt:
     def _failure(self, answer: AssistantMessage) -> InterlinguaError | None:
         """Returns why a response that ended badly is none: the decoder's failure, or that nothing is in it."""
         failure: InterlinguaError | None = getattr(self.decoder, "failure", None)
-        if failure is None and answer.stop_reason == "error" and answer.stop_detail is None:
-            if not blocks_of(answer.content):
-                api = self._place.wire.api if self._place.wire is not None else self._place.model.api
-                return BadWire(api, "the response has neither content nor a stop reason")
-        return failure
+        if failure is not None or answer.stop_reason != "error" or answer.stop_detail or blocks_of(answer.content):
+            return failure
+        return BadWire(self._place.model.api, "the response has neither content nor a stop reason")
 
     async def break_off(self, why: str, *, aborted: bool = False) -> None:
         """Keeps the partial response of an interrupted attempt, and closes what the client has seen open."""
