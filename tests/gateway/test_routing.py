@@ -117,12 +117,12 @@ async def test_a_conversation_stays_where_it_began() -> None:
 
 async def test_rules_send_requests_elsewhere() -> None:
     """
-    By model and by what a request needs.
+    By model and by what a request needs; a rule may lead to a model that clients cannot name.
     """
     with Server(strict=True) as first, Server(strict=True) as second:
         settings = chained(first, second)
         rules = (Rule(to="two/test-model", model="cha*", needs=("tools",)),)
-        async with Gateway(replace(settings, rules=rules)) as gateway:
+        async with Gateway(replace(settings, rules=rules, open_models=False)) as gateway:
             tool = {"name": "look", "input_schema": {"type": "object", "properties": {}}}
             await posted(gateway, "/v1/messages", {**BODY, "tools": [tool]})
             await posted(gateway, "/v1/messages", BODY)
@@ -212,7 +212,9 @@ def test_only_the_models_own_place_is_renamed() -> None:
 
 @given(
     before=st.sampled_from(["", '"a":{}', '"a":{"o":{"i":false}}', '"a":["{\\"o\\": {"]']),
-    given=st.sampled_from(["", '"o":null', '"o":{}', '"o":{"x":1}', '"o" : { "x": {"i": 2} }', '"o":{"x":1,"i":false}']),
+    given=st.sampled_from(
+        ["", '"o":null', '"o":{}', '"o":{"x":1}', '"o" : { "x": {"i": 2} }', '"o":{"x":1,"i":false}']
+    ),
     after=st.sampled_from(["", '"b":{"o":{}}']),
 )
 def test_an_option_is_added_where_the_client_has_others(before: str, given: str, after: str) -> None:

@@ -3,10 +3,12 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from interlingua.gateway import Gateway, Listen, Settings
 from interlingua.gateway.checking import check_settings, front_wires, lost_fields
 from interlingua.gateway.settings_file import load_settings, resolved_address
-from interlingua.values.errors import FormatError
+from interlingua.values.errors import FormatError, InterlinguaError
 
 WHOLE = """
 open_models = false
@@ -95,6 +97,27 @@ def test_every_part_of_the_file_is_read(tmp_path: Path) -> None:
         ("[providers.x]\nbase_url = 'https://u:p@host/'", 2, "without a user or password"),
         ("[providers.x]\nbase_url = 'http://a b/'", 2, "not an address of a server"),
         ("[providers.x]\nheaders = { Authorization = 'x' }", 2, "may hold a key"),
+        ("[providers.x]\nheaders = { 'a b' = 'x' }", 2, "is not a header"),
+        ('[providers.x]\nheaders = { a = "x\\r\\nb: c" }', 2, "is not a header"),
+        ("[listen]\nhost = 'x'\nport = 99999", 3, "Expected `int` <= 65535"),
+        ("[listen]\nport = -1", 2, "Expected `int` >= 0"),
+        ("[listen]\ntls_key = 'key.pem'", 2, "set `tls_cert`, too"),
+        ("[aliases.a]\ntargets = ['debug/echo']\nretries = -1", 3, "Expected `int` >= 0"),
+        ("[aliases.a]\ntargets = [{ model = 'debug/echo', weight = nan }]", 2, "must not be negative or infinite"),
+        ("[aliases.a]\ntargets = [{ model = 'debug/echo', context_window = 0 }]", 2, "Expected `int` >= 1"),
+        ("[limits]\nbody = 0", 2, "Expected `int` >= 1"),
+        ("[limits]\nheader = 0", 2, "Expected `int` >= 1024"),
+        ("[limits]\nconnections = 0", 2, "Expected `int` >= 1"),
+        ("[limits]\nbody_timeout = 0", 2, "Expected `float` > 0"),
+        ("[limits]\nsend_timeout = nan", 2, "Expected `float` > 0"),
+        ("[limits]\ntotal = -1", 2, "Expected `float` > 0"),
+        ("[timeouts]\nidle = -1", 2, "Expected `float` > 0"),
+        ("keep_alive = 0", 1, "Expected `float` > 0"),
+        ("recall_bytes = -1", 1, "Expected `int` >= 0"),
+        ("wait = -1", 1, "Expected `float` >= 0"),
+        ("[providers.openai]\nconcurrency = 0", 2, "Expected `int` >= 1"),
+        ("[providers.openai]\nqueue = -1", 2, "Expected `int` >= 0"),
+        ("[[rules]]\nto = 'a'\nabove_tokens = -1", 3, "Expected `int` >= 0"),
         ("[log]\nmetrics_token = 'x'", 2, "tokens are not written into the file"),
     ],
 )
@@ -164,6 +187,36 @@ async def test_a_check_names_each_target_that_cannot_be_used(tmp_path: Path) -> 
     assert (None, True) == (reports["c"].problem, reports["c"].has_price)
     assert (None, False) == (reports["d"].problem, reports["d"].has_price)
     assert "anthropic-messages" in reports["d"].losses
+
+
+@pytest.mark.parametrize(
+    ("text", "role", "message"),
+    [
+        ("[providers.antropic]\nconcurrency = 1", "provider", "did you mean 'anthropic'"),
+        ("[providers.mine]\nbase_url = 'http://127.0.0.1:9'", "provider", "needs `api` and `base_url`"),
+        ("[providers.mine]\napi = 'openai-completion'", "provider", "did you mean 'openai-completions'"),
+        ("[[rules]]\nto = 'nope'", "rule", "the model 'nope' does not exist"),
+        ("[[rules]]\nto = 'debug/echo'\n[[rules]]\nto = 'nope/x'", "rule", "the model 'nope/x' does not exist"),
+    ],
+)
+async def test_what_nothing_could_use_is_refused(tmp_path: Path, text: str, role: str, message: str) -> None:
+    """A misspelt provider must not be ignored, nor a rule lead to a model that does not exist."""
+    settings = load_settings(written(tmp_path, text)).gateway
+    (report,) = await check_settings(settings)
+    assert (role, True) == (report.role, message in (report.problem or "")), report.problem
+    with pytest.raises(InterlinguaError) as raised:
+        await Gateway(replace(settings, listen=Listen(port=0))).start()
+    assert message in str(raised.value)
+
+
+async def test_a_certificate_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    """The file, and what is wrong with it."""
+    wrong = tmp_path / "wrong.pem"
+    wrong.write_text("no certificate")
+    for path in (wrong, tmp_path / "missing.pem"):
+        with pytest.raises(InterlinguaError) as raised:
+            await Gateway(Settings(listen=Listen(port=0, tls_cert=str(path)))).start()
+        assert f"cannot use {path} for TLS: " in str(raised.value) and "None" not in str(raised.value)
 
 
 def test_a_pair_loses_what_one_can_say_and_the_other_cannot() -> None:

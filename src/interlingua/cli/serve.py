@@ -390,7 +390,8 @@ def check(config: Path | None, as_json: bool, home: Path | None) -> None:
     settings = ServeSettings() if is_default else load_settings(path)
     if is_default:
         click.echo(f"no {path}: the defaults; every model whose key is found, and debug/… (offline)", err=True)
-    for address in (settings.state.limits, settings.state.ledger, settings.recording.store, settings.log.metrics_token):
+    state = settings.state
+    for address in (state.limits, state.ledger, state.recall, settings.recording.store, settings.log.metrics_token):
         if address is not None:
             resolved_address(address)
     found = asyncio.run(check_settings(settings.gateway))

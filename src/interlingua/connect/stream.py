@@ -12,11 +12,11 @@ import uuid
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Annotated, Any, Protocol, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import orjson
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from ..dialects import Wire
@@ -367,8 +367,8 @@ class Timeouts(Struct, frozen=True, kw_only=True):
     Only waiting counts: a slow reader is not idle. Connect timeouts belong to the transport.
     """
 
-    first: float | None = 600.0
-    idle: float | None = 300.0
+    first: Annotated[float, Meta(gt=0)] | None = 600.0
+    idle: Annotated[float, Meta(gt=0)] | None = 300.0
 
     @classmethod
     def of(cls, timeout: "float | Timeouts | None") -> "Timeouts":

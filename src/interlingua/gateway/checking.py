@@ -35,7 +35,7 @@ from ..values.request import (
 )
 from .exchange import LOCAL
 from .routing import Router
-from .settings import Alias, Settings, Target
+from .settings import Alias, ProviderSettings, Settings, Target
 
 
 class TargetReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -45,7 +45,7 @@ class TargetReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     alias: str
     target: str
-    role: str  # target, fallback
+    role: str  # target, fallback, rule, provider
     wire: str | None = None
     context_window: int | None = None
     has_price: bool = False
@@ -56,18 +56,42 @@ class TargetReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
 async def check_settings(settings: Settings) -> list[TargetReport]:
     """Returns a report on every target. Nothing is sent to any provider."""
     async with Client() as client:
-        return [
+        reports = [
             await _report(settings, alias, target, role, client)
             for alias in settings.aliases
             for role, targets in (("target", alias.targets), ("fallback", alias.fallbacks))
             for target in targets
         ]
+        for own in settings.providers:
+            problem = await _problem(Settings(providers=(own,)), client)
+            if problem is not None:
+                reports.append(TargetReport(alias="", target=own.id, role="provider", problem=problem))
+        names = {alias.name for alias in settings.aliases}
+        for rule in settings.rules:
+            used = _used(settings, rule.to)
+            problem = None if rule.to in names else await _problem(Settings(providers=used, rules=(rule,)), client)
+            if problem is not None:
+                reports.append(TargetReport(alias="", target=rule.to, role="rule", problem=problem))
+        return reports
+
+
+async def _problem(settings: Settings, client: Client) -> str | None:
+    try:
+        await Router(settings, client, Breaker()).resolve()
+    except InterlinguaError as error:
+        return str(error)
+    return None
+
+
+def _used(settings: Settings, name: str) -> tuple[ProviderSettings, ...]:
+    """Returns the settings of a model's provider."""
+    return tuple(one for one in settings.providers if one.id == name.partition("/")[0])
 
 
 async def _report(settings: Settings, alias: Alias, target: Target, role: str, client: Client) -> TargetReport:
     name = target.model if isinstance(target.model, str) else f"{target.model.provider}/{target.model.id}"
     # Each target alone, so that one that is wrong hides no other.
-    alone = Settings(providers=settings.providers, aliases=(Alias(name=alias.name, targets=(target,)),))
+    alone = Settings(providers=_used(settings, name), aliases=(Alias(name=alias.name, targets=(target,)),))
     try:
         router = Router(alone, client, Breaker())
         await router.resolve()

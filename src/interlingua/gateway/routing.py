@@ -44,6 +44,7 @@ from ..values.messages import (
 )
 from ..values.regular import read_regular
 from ..values.request import CallOptions, ModelDescriptor, Request
+from ..values.spelling import unknown
 from .exchange import ClientKey
 from .settings import Alias, ProviderSettings, Rule, Settings, Target
 
@@ -235,6 +236,7 @@ class Router:
         self._slots: dict[str, Slots] = {}
         self._aliases: dict[str, _Named] = {}
         self._open: OrderedDict[str, Plan] = OrderedDict()
+        self._ruled: dict[str, Plan] = {}  # models without an alias to which rules lead
         self.catalogue: Catalogue | None = None
 
     async def resolve(self) -> None:
@@ -249,6 +251,24 @@ class Router:
             except InterlinguaError as error:
                 raise InterlinguaError(f"the alias {alias.name!r}: {error}") from error
             self._aliases[alias.name] = _Named(alias, targets, fallbacks)
+        for own in self._settings.providers:
+            self._check_provider(own)
+        for number, rule in enumerate(self._settings.rules, 1):
+            if rule.to in self._aliases or rule.to in self._ruled:
+                continue
+            try:
+                self._ruled[rule.to] = Plan((await self._place(Target(model=self._full_name(rule.to))),))
+            except InterlinguaError as error:
+                raise InterlinguaError(f"rule {number}, `to = {rule.to!r}`: {error}") from error
+
+    def _check_provider(self, own: ProviderSettings) -> None:
+        """Refuses settings of a provider that nothing could use, so that a misspelt name is noticed."""
+        if own.api is not None and own.api not in WIRES:
+            raise InterlinguaError(f"the provider {own.id!r}: {unknown('api', own.api, WIRES)}")
+        if own.api is None and self._client.connectors.get_by_provider(own.id) is None:
+            known = {one.provider for one in self._client.connectors}
+            listed = "one that is not built in needs `api` and `base_url`"
+            raise InterlinguaError(unknown("provider", own.id, known, listed=listed))
 
     def names(self, key: ClientKey) -> list[str]:
         """Returns the models that a key may use: aliases, and those of providers with a key."""
@@ -282,7 +302,7 @@ class Router:
         if named is not None:
             conversation = conversation_of(request, key) if named.only is None and named.alias.sticky else None
             return named.plan(conversation)
-        found = self._open.get(name)
+        found = self._open.get(name) if name is asked else self._ruled.get(name)
         if found is None:
             if not self._settings.open_models:
                 raise _unknown(asked, 404)

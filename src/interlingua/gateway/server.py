@@ -137,7 +137,11 @@ class Gateway:
         tls = None
         if listen.tls_cert is not None:
             tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-            tls.load_cert_chain(listen.tls_cert, listen.tls_key)
+            try:
+                tls.load_cert_chain(listen.tls_cert, listen.tls_key)
+            except OSError as error:
+                files = " and ".join(filter(None, (listen.tls_cert, listen.tls_key)))
+                raise InterlinguaError(f"cannot use {files} for TLS: {error.strerror}; check both PEM files") from None
         loop = asyncio.get_running_loop()
         try:
             if listen.unix is not None:

@@ -5,15 +5,21 @@ one of its targets, by weight, and then its fallbacks. Keys are references, so t
 `file:PATH`, or from code only the key itself.
 """
 
-from typing import Literal, TypeAlias
+from math import isfinite
+from typing import Annotated, Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from ..connect.stream import Timeouts
 from ..values.errors import FormatError
 from ..values.request import ModelDescriptor
 
 Capability: TypeAlias = Literal["images", "documents", "audio", "tools", "thinking", "structured"]
+
+# Values that have no meaning are refused when a file is read.
+Count: TypeAlias = Annotated[int, Meta(ge=0)]
+Positive: TypeAlias = Annotated[int, Meta(ge=1)]
+Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
 
 
 class _Setting(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -31,11 +37,11 @@ class Target(_Setting, frozen=True, kw_only=True):
     base_url: str | None = None
     headers: dict[str, str] = {}
     settings: dict[str, str] = {}  # blanks of the provider's address: region, project …
-    context_window: int | None = None
+    context_window: Positive | None = None
 
     def __post_init__(self) -> None:
-        if self.weight < 0:
-            raise FormatError(f"a weight must not be negative, got {self.weight}", "weight")
+        if not (isfinite(self.weight) and self.weight >= 0):
+            raise FormatError(f"a weight must not be negative or infinite, got {self.weight}", "weight")
 
 
 class Alias(_Setting, frozen=True, kw_only=True):
@@ -49,7 +55,7 @@ class Alias(_Setting, frozen=True, kw_only=True):
     name: str
     targets: tuple[Target, ...]
     fallbacks: tuple[Target, ...] = ()
-    retries: int = 1
+    retries: Count = 1
     sticky: bool = True
     continues: bool = False
 
@@ -67,7 +73,7 @@ class Rule(_Setting, frozen=True, kw_only=True):
     model: str | None = None
     key: str | None = None
     header: dict[str, str] = {}  # name to pattern
-    above_tokens: int | None = None  # of the input, estimated
+    above_tokens: Count | None = None  # of the input, estimated
     needs: tuple[Capability, ...] = ()
 
 
@@ -80,31 +86,35 @@ class ProviderSettings(_Setting, frozen=True, kw_only=True):
     api_keys: tuple[str, ...] = ()  # references; used in turn
     headers: dict[str, str] = {}
     settings: dict[str, str] = {}
-    concurrency: int | None = None  # calls at a time; the others wait
-    queue: int = 100  # calls that may wait; one more is refused with 429
+    concurrency: Positive | None = None  # calls at a time; the others wait
+    queue: Count = 100  # calls that may wait; one more is refused with 429
     timeouts: Timeouts | None = None
 
 
 class ClientLimits(_Setting, frozen=True, kw_only=True):
     """Limits for clients. Sizes are bytes, times seconds."""
 
-    body: int = 64 * 1024 * 1024
-    header: int = 32 * 1024
-    body_timeout: float = 60.0
-    send_timeout: float = 120.0  # until a client takes what was sent to it
-    connections: int = 10_000
-    total: float | None = None  # of one exchange, from its first byte to its last
+    body: Positive = 64 * 1024 * 1024
+    header: Annotated[int, Meta(ge=1024)] = 32 * 1024
+    body_timeout: Seconds = 60.0
+    send_timeout: Seconds = 120.0  # until a client takes what was sent to it
+    connections: Positive = 10_000
+    total: Seconds | None = None  # of one exchange, from its first byte to its last
 
 
 class Listen(_Setting, frozen=True, kw_only=True):
     """Where the gateway listens: an address, or the path of a Unix socket. TLS from two files."""
 
     host: str = "127.0.0.1"
-    port: int = 8321  # 0: any that is free
+    port: Annotated[int, Meta(ge=0, le=65535)] = 8321  # 0: any that is free
     unix: str | None = None
     tls_cert: str | None = None
     tls_key: str | None = None
     reuse_port: bool = False  # several workers listen on one port
+
+    def __post_init__(self) -> None:
+        if self.tls_key is not None and self.tls_cert is None:
+            raise FormatError("a TLS key without its certificate; set `tls_cert`, too", "tls_key")
 
 
 class Settings(_Setting, frozen=True, kw_only=True):
@@ -117,6 +127,6 @@ class Settings(_Setting, frozen=True, kw_only=True):
     listen: Listen = Listen()
     limits: ClientLimits = ClientLimits()
     timeouts: Timeouts = Timeouts()
-    keep_alive: float | None = 15.0  # seconds of silence after which a stream gets a sign of life; None: never
-    recall_bytes: int = 64 * 1024 * 1024  # of answers that are kept to be put back; 0: none
-    wait: float = 30.0  # seconds that a call may wait for its turn at a provider
+    keep_alive: Seconds | None = 15.0  # seconds of silence after which a stream gets a sign of life; None: never
+    recall_bytes: Count = 64 * 1024 * 1024  # of answers that are kept to be put back; 0: none
+    wait: Annotated[float, Meta(ge=0)] = 30.0  # seconds that a call may wait for its turn at a provider

@@ -43,6 +43,8 @@ from .settings import Alias, ClientLimits, Listen, ProviderSettings, Rule, Setti
 
 KEY_HEADERS = frozenset({"authorization", "x-api-key", "x-goog-api-key", "api-key", "proxy-authorization", "cookie"})
 
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a token (RFC 9110, 5.6.2)
+
 
 class _Part(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A table of the file."""
@@ -174,9 +176,11 @@ def _check_place(api_keys: tuple[str, ...], headers: dict[str, str], base_url: s
             raise Mistake(
                 "keys are not written into the file; refer to one: `env:NAME` or `file:PATH`", f"{path}.api_keys"
             )
-    for name in headers:
+    for name, value in headers.items():
         if name.lower() in KEY_HEADERS:
             raise Mistake(f"`{name}` may hold a key; refer to it under `api_keys`", f"{path}.headers")
+        if not _HEADER.fullmatch(name) or any(ord(c) < 32 or ord(c) == 127 for c in value):
+            raise Mistake(f"{name!r} is not a header; write a name without blanks, in one line", f"{path}.headers")
     if base_url is not None:
         _check_url(base_url, f"{path}.base_url")
 
