@@ -1,5 +1,6 @@
 """Paths beside the calls: models, counts, stored responses, conversations, WebSockets, what is passed on."""
 
+import base64
 import json
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,8 @@ import openai
 import pytest
 
 import interlingua as il
-from gateway.conftest import settings_for
+from gateway.conftest import WIRES, settings_for
+from gateway.sdks import PNG
 from interlingua.gateway import ClientKey, Exchange, Gateway
 from interlingua.gateway.accounts import Accounts
 from interlingua.gateway.gate import KeyGate
@@ -289,6 +291,34 @@ async def test_a_strict_key_refuses_what_would_be_lost(upstream: Server) -> None
         assert "logit_bias" in answer["error"]["message"]
         del body["logit_bias"]
         assert (await asked(gateway, "POST", "/v1/chat/completions", body))[0] == 200
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_picture_in_a_result_reaches_every_provider(wire: str, upstream: Server) -> None:
+    """
+    Where a wire's results hold no media it follows them, which a key for minor losses allows: nothing is dropped.
+    """
+    source = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(PNG).decode()}
+    messages = [
+        {"role": "user", "content": "Look"},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "name": "look", "input": {}}]},
+        {
+            "role": "user",
+            "content": [
+                {
+                    "type": "tool_result",
+                    "tool_use_id": "toolu_1",
+                    "content": [{"type": "text", "text": "Seen"}, {"type": "image", "source": source}],
+                }
+            ],
+        },
+    ]
+    tool = {"name": "look", "input_schema": {"type": "object", "properties": {}}}
+    body = {"model": wire, "max_tokens": 99, "messages": messages, "tools": [tool]}
+    async with Gateway(settings_for(upstream), gate=_Gate(ClientKey(name="k", max_losses="minor"))) as gateway:
+        status, answer = await asked(gateway, "POST", "/v1/messages", body)
+    assert status == 200, answer
+    assert source["data"] in upstream.last.body.decode()
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from typing import Any, Self
 from aiohttp import web
 from multidict import CIMultiDictProxy
 
+from ..conversion.adapting.adapter import adapt
 from ..conversion.checks import check
 from ..dialects import dialect
 from ..dialects.paths import Route, route
@@ -29,7 +30,7 @@ from ..dialects.wire import JSON, SSE
 from ..values import jsontext
 from ..values.errors import BadRequest, InterlinguaError, ProviderError
 from ..values.messages import AssistantMessage, Block, TextBlock, ThinkingBlock, ToolCall
-from ..values.request import Request
+from ..values.request import ModelDescriptor, Request
 from .faults import Answer, Fault, HangUp, Piece, Wait
 from .replies import Answered, Reply, array, echo, frames, message_of
 from .threads import LoopThread
@@ -353,13 +354,17 @@ class Server:
         return received
 
     def _decoded(self, body: bytes, matched: Route) -> Request:
-        request = dialect(matched.api).decode_request(body, model=matched.model, stream=matched.stream)
+        codec = dialect(matched.api)
+        request = codec.decode_request(body, model=matched.model, stream=matched.stream)
         if not request.context.messages:
             raise InterlinguaError("the request has no messages")
         findings = check(request, target=matched.api) if self.strict else ()
         wrong = [f"{finding.path}: {finding.message}" for finding in findings if finding.severity == "error"]
         if wrong:
-            raise InterlinguaError("; ".join(wrong))
+            # Decoding undoes repairs, such as media moved out of results: a body that already has them is valid.
+            repaired = adapt(request, ModelDescriptor(id=request.model.id, api=matched.api)).request
+            if codec.encode_request(repaired).body != jsontext.read(body):
+                raise InterlinguaError("; ".join(wrong))
         return request
 
     def _unknown(self, received: Received) -> web.StreamResponse:
