@@ -30,3 +30,23 @@ def test_a_call_said_in_both_kinds_is_whole_in_both() -> None:
     assert [{"city": "Oslo"}] == [call.arguments for call in message.tool_calls]
     encoded = CHAT.encode_response(message).body["choices"][0]["message"]
     assert {"name": "weather", "arguments": '{"city": "Oslo"}'} == encoded["function_call"]
+
+
+def test_a_call_said_in_both_kinds_is_one_call_in_the_next_request() -> None:
+    """A second one would have no result, and the model would be told that its tool did not run."""
+    function = {"name": "weather", "arguments": '{"city": "Oslo"}'}
+    said = {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "c1", "type": "function", "function": function}],
+        "function_call": function,
+    }
+    answer = CHAT.decode_response({"choices": [{"index": 0, "message": said, "finish_reason": "tool_calls"}]})
+    asked, result = il.UserMessage(content="?"), il.ToolResultMessage(tool_call_id="c1", content="ok", is_error=False)
+    for api in ("openai-completions", "anthropic-messages"):
+        model = il.ModelDescriptor(id="m", api=api)
+        request = il.Request(model=model, context=il.Context(messages=(asked, answer, result)))
+        messages = il.adapt(request, model).request.context.messages
+        assert ["c1"] == [call.id for call in messages[1].tool_calls]
+        assert 3 == len(messages)
+    assert said == CHAT.encode_response(answer).body["choices"][0]["message"]

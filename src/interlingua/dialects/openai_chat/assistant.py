@@ -180,7 +180,7 @@ def _decode_tracks(
         tracks["refusal"] = [TextBlock(text=refusal, refusal=True)]
     if is_audio(wire.get("audio")):
         tracks["audio"] = [decode_assistant_audio(wire["audio"], answer=answer)]
-    if is_legacy_call(wire.get("function_call")):
+    if is_legacy_call(wire.get("function_call")) and not repeats_call(wire):
         tracks["function_call"] = [OpaqueBlock(dialect=API, value={"function_call": wire["function_call"]})]
     images = wire.get("images")
     if isinstance(images, list) and images:
@@ -240,6 +240,13 @@ def decode_assistant_audio(wire: dict[str, Any], *, answer: bool) -> AudioBlock:
 
 def is_legacy_call(wire: Any) -> bool:
     return isinstance(wire, dict) and bool(optional(wire.get("name")))
+
+
+def repeats_call(wire: Mapping[str, Any]) -> bool:
+    """Whether the legacy function call of a message or delta is one of its tool calls, for older clients
+    (llama-cpp-python). It stays a residual: as a block of its own it would be a second call, which nobody answers."""
+    legacy, calls = wire.get("function_call"), wire.get("tool_calls")
+    return isinstance(calls, list) and any(isinstance(call, dict) and call.get("function") == legacy for call in calls)
 
 
 def _without_indexes(calls: list[Any], marks: dict[str, Any]) -> list[Any]:

@@ -19,6 +19,7 @@ from .assistant import (
     is_audio,
     is_legacy_call,
     plain_thought,
+    repeats_call,
     text_in,
 )
 from .content import (
@@ -217,6 +218,9 @@ class StreamDecoder(Decoder):
                     received.append(text)
                     self._read_text(name, text, [other for other in THOUGHTS if delta.get(other) == text])
         others = [key for key in reported if key not in THOUGHTS or delta[key].__class__ is not str]
+        if "function_call" in others and repeats_call(delta):
+            others.remove("function_call")
+            merge_delta(self._message, {"function_call": delta["function_call"]}, ACCUMULATING)
         for key in others if len(others) == 1 else sorted(others, key=_rank):
             self._read_field(key, delta[key])
         self._details.repeated = ""
