@@ -109,6 +109,27 @@ async def test_keys_never_see_each_others_answers() -> None:
     assert restored.context.messages[1].content == (thought, call)
 
 
+@pytest.mark.parametrize("said", ["One moment.", "", "  One\n moment. "])
+@pytest.mark.parametrize("echoed", ["", "One moment.", "I look it up.", "One moment. And more."])
+def test_a_text_that_the_client_changed_is_not_replaced(said: str, echoed: str) -> None:
+    """
+    The call tells which response it was; its thinking returns, beside the text that the client sent.
+    """
+    recall, chat = Recall(10_000), il.wire("openai-completions")
+    thought = il.ThinkingBlock(thinking="hm", thinking_signature="c2ln")
+    call = il.ToolCall(id="call_1", name="look", arguments={"at": "it"})
+    model = il.ModelDescriptor(id="m")
+    texts = (il.TextBlock(text=said),) if said else ()
+    asked = il.Request(model=model, context=il.Context(messages=(il.UserMessage(content="Hi"),)))
+    recall.remember("key", asked, il.AssistantMessage(content=(thought, *texts, call), api="anthropic-messages"))
+    echo = il.AssistantMessage(content=(*((il.TextBlock(text=echoed),) if echoed else ()), call))
+    returned = il.Request(model=model, context=il.Context(messages=(*asked.context.messages, echo)))
+    restored, _ = recall.restore("key", chat, returned)
+    is_same = not echoed or echoed.split() == said.split()
+    expected = texts if is_same else (il.TextBlock(text=echoed),)
+    assert (thought, *expected, call) == restored.context.messages[1].content
+
+
 def test_the_store_is_bounded() -> None:
     """
     The oldest answers go first, and what is kept never grows beyond the limit.

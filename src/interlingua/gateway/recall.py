@@ -245,11 +245,19 @@ def _holds_more(answer: AssistantMessage) -> bool:
 
 
 def _put_back(echo: AssistantMessage, answer: AssistantMessage) -> tuple[AssistantMessage, dict[str, str]]:
-    """Returns the response in place of its echo, with the echo's cache marker; and the results' ids for its calls."""
+    """Returns the response in place of its echo, with the echo's cache marker; and the results' ids for its calls.
+
+    A text that the client has changed is kept.
+    """
     ids = {
         theirs.id: ours.id for theirs, ours in zip(echo.tool_calls, answer.tool_calls, strict=False) if theirs != ours
     }
     content = list(blocks_of(answer.content))
+    texts = [block for block in blocks_of(echo.content) if isinstance(block, TextBlock)]
+    if texts and _squeezed(texts) != _squeezed(content):
+        rest = [block for block in content if not isinstance(block, TextBlock)]
+        at = next((at for at, block in enumerate(content) if isinstance(block, TextBlock | ToolCall)), len(content))
+        content = [*rest[:at], *texts, *rest[at:]]
     marker = next((m for block in reversed(blocks_of(echo.content)) if (m := getattr(block, "cache", None))), None)
     if marker is not None:
         for at in range(len(content) - 1, -1, -1):
@@ -257,6 +265,11 @@ def _put_back(echo: AssistantMessage, answer: AssistantMessage) -> tuple[Assista
                 content[at] = replace(content[at], cache=marker)
                 break
     return replace(answer, content=tuple(content), timestamp=echo.timestamp or answer.timestamp), ids
+
+
+def _squeezed(blocks: Iterable[Block]) -> str:
+    """The text of blocks without its spaces, which clients trim and join."""
+    return "".join("".join(block.text for block in blocks if isinstance(block, TextBlock)).split())
 
 
 def _digest(key: str, before: bytes, message: AssistantMessage) -> bytes:
