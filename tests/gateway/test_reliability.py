@@ -1,8 +1,10 @@
 """Retries, keys in rotation, weights, breakers; and clients that leave, whatever the gateway is doing for them."""
 
 import asyncio
+import dataclasses
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -209,6 +211,39 @@ async def test_a_client_that_leaves_while_it_waits_for_its_turn_leaves_the_queue
             async with asyncio.timeout(10):
                 assert await next_one == 200
         assert len(server.requests) == 2
+
+
+@dataclass(frozen=True)
+class Unended:
+    """All events, and no end of the body."""
+
+    times: int | None = None
+    replaces: bool = False
+
+    def apply(self, answer: faults.Answer) -> faults.Answer:
+        return dataclasses.replace(answer, steps=(*answer.steps, faults.Wait(None)))
+
+
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/chat/completions"])
+async def test_a_client_that_leaves_when_it_has_the_last_event_has_not_aborted(path: str) -> None:
+    """
+    SDKs close the connection at `[DONE]`, while the gateway waits for the end of the upstream's body.
+    """
+    seen = Seen()
+    last = {"/v1/messages": b"message_stop", "/v1/chat/completions": b"[DONE]"}[path]
+    with Server(strict=True) as server:
+        server.say("A whole answer.", fault=Unended())
+        async with Gateway(chained(server, server), observers=[seen]) as gateway:
+            async with aiohttp.ClientSession() as session:
+                answer = await session.post(f"{gateway.url}{path}", json={**BODY, "stream": True})
+                received = b""
+                async with asyncio.timeout(10):
+                    while last not in received:
+                        received += await answer.content.readany()
+                answer.close()
+            exchange = await seen.one()
+        assert (exchange.is_aborted, exchange.error, exchange.status) == (False, None, 200)
+        assert exchange.answer is not None and exchange.answer.text == "A whole answer."
 
 
 LEAVING: dict[str, tuple[str, faults.Fault | None]] = {

@@ -622,6 +622,7 @@ class Attempt:
                         break
                 await reply.write(data)
             if ended:
+                reply.ended = True  # a client may leave now
                 chunk = await self._last_chunk(upstream)
                 continue
             if fresh:
