@@ -7,6 +7,7 @@ package reads a provider, not how it reads itself.
 import base64
 import json
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -2586,6 +2587,21 @@ def test_case_96_a_conversation_that_does_not_fit_is_one_kind_of_error(message: 
     for name in WIRES:
         error = il.dialect(name).decode_error(400, failure(name, message))
         assert (il.ContextTooLong, message) == (type(error), error.message), name
+
+
+@pytest.mark.parametrize("message", OVERFLOWS, ids=lambda message: message[:24])
+def test_case_96_clients_of_another_wire_recognize_it(message: str) -> None:
+    """
+    They look for their own provider's sentence, or for a code. What has it already is not changed.
+    """
+    recognized = {ANTHROPIC: "prompt is too long", GOOGLE: r"input token count.*exceeds the maximum"}
+    for name, pattern in recognized.items():
+        text = il.dialect(name).encode_error(il.ContextTooLong(message, status=400))[1]["error"]["message"]
+        assert re.search(pattern, text) and text.endswith(message), name
+        assert text == message or not re.search(pattern, message), name
+    for name in (COMPLETIONS, RESPONSES):
+        body = il.dialect(name).encode_error(il.ContextTooLong(message, status=400))[1]
+        assert body["error"]["code"] == "context_length_exceeded", name
 
 
 @pytest.mark.parametrize("message", THROTTLED, ids=lambda message: message[:24])

@@ -337,13 +337,22 @@ def _until(value: Any) -> float | None:
         return None
 
 
-def error_text(error: ProviderError) -> str:
-    """The message of an error, for wires where only the message shows a filter or an overflow."""
+def error_text(error: ProviderError, overflow: str | None = None) -> str:
+    """The message of an error, for wires where only the message shows a filter or an overflow.
+
+    `overflow`: the sentence by which clients of the wire recognize an overflow; None: any that we recognize.
+    """
     if isinstance(error, ContentFiltered) and not is_filtered(error.message):
         return f"Output blocked by content filtering policy: {error.message}"
-    if isinstance(error, ContextTooLong) and not is_overflow(error.message):
-        return f"prompt is too long: {error.message}"
+    if isinstance(error, ContextTooLong) and not _says(error.message, overflow):
+        return f"{overflow or 'prompt is too long'}: {error.message}"
     return error.message
+
+
+def _says(message: str, overflow: str | None) -> bool:
+    if overflow is None:
+        return is_overflow(message)
+    return re.search(overflow.replace(" ", r"\b.*\b"), message, re.IGNORECASE | re.DOTALL) is not None
 
 
 def code_status(error: ProviderError) -> int:

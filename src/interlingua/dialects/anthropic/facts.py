@@ -148,4 +148,6 @@ def encode_error(error: InterlinguaError) -> tuple[int, Any]:
     status = status_of(error)
     code = code_status(error)
     kind = ERROR_TYPES.get(code, "invalid_request_error" if 400 <= code < 500 else "api_error")
-    return status, {"type": "error", "error": {"type": kind, "message": error_text(error)}}
+    # Claude Code compacts a conversation when it reads this.
+    text = error_text(error, "prompt is too long")
+    return status, {"type": "error", "error": {"type": kind, "message": text}}

@@ -341,7 +341,7 @@ def encode_error(error: InterlinguaError) -> tuple[int, Any]:
     error = as_provider_error(error)
     status = status_of(error)
     name = STATUSES.get(code_status(error), "INTERNAL" if status >= 500 else "INVALID_ARGUMENT")
-    body = error_body(status, error_text(error), name)
+    body = error_body(status, error_text(error, "input token count exceeds the maximum number of tokens"), name)
     if error.retry_after is not None:
         delay = f"{error.retry_after:.3f}".rstrip("0").rstrip(".")
         body["error"]["details"] = [
