@@ -13,6 +13,7 @@ import pytest
 
 import interlingua as il
 from canvas.driving import browsing
+from canvas.histories import claude
 from interlingua.canvas import reading_routes, server
 from interlingua.sessions import Session
 from interlingua.sessions.compaction import cut, finished
@@ -560,3 +561,36 @@ async def test_numbers_beyond_every_limit_are_no_failure(tmp_path: Path) -> None
             assert total == (await browser.get(f"/api/search?role=user&{query}"))["total"], query[:40]
         for cursor in (str(far), long, "-1", "x"):
             assert (await browser.get(f"/api/sessions?cursor={cursor}"))["sessions"]
+
+
+async def test_records_of_a_program_are_no_paths_and_no_titles(tmp_path: Path) -> None:
+    """They hang from messages as side lines; the list counts and draws the conversation alone."""
+    lines = [
+        {"type": "mode", "mode": "normal", "sessionId": "s"},
+        claude(0, "user", "<context>of the program</context>", isMeta=True),
+        claude(1, "user", "Where is the leak?"),
+        {"type": "last-prompt", "lastPrompt": "Where", "sessionId": "s"},
+        {"type": "permission-mode", "permissionMode": "default", "sessionId": "s"},
+        claude(2, "assistant", [{"type": "text", "text": "In the cache."}], parentUuid="u1"),
+        {"type": "last-prompt", "lastPrompt": "Where", "sessionId": "s"},
+    ]
+    titled = [*lines, {"type": "ai-title", "aiTitle": "The leak in the cache", "sessionId": "s"}]
+    async with browsing(tmp_path) as (_, browser):
+        for name, given, title in (("a", lines, "Where is the leak?"), ("b", titled, "The leak in the cache")):
+            data = "\n".join(map(json.dumps, given)).encode()
+            _, found = await browser.ask("POST", f"/api/files?name={name}.jsonl", data)
+            (session,) = found["sessions"]
+            assert (title, 1, [[0, 0, 1]]) == (session["title"], session["branches"], session["shape"])
+
+
+async def test_two_entries_of_one_moment_have_no_duration(tmp_path: Path) -> None:
+    """Gemini CLI writes a call and its result with one timestamp: how long it took is unknown, not 0 ms."""
+    call = {"type": "tool_use", "id": "t", "name": "Grep", "input": {"path": "src", "pattern": "leak"}}
+    result = {"type": "tool_result", "tool_use_id": "t", "content": "src/cache.py"}
+    now = claude(1, "assistant", [call])
+    lines = [claude(0, "user", "Find it"), now, claude(2, "user", [result], timestamp=now["timestamp"])]
+    async with browsing(tmp_path) as (_, browser):
+        _, found = await browser.ask("POST", "/api/files?name=a.jsonl", "\n".join(map(json.dumps, lines)).encode())
+        rows = (await browser.get(f"/api/sessions/{found['sessions'][0]['key']}/tree"))["rows"]
+        assert (1000, None) == (rows[1]["ms"], rows[2].get("ms"))
+        assert "leak" == rows[1]["calls"][0]["arg"]  # what is looked for tells more than where

@@ -53,7 +53,19 @@ _SCANNED = 4 * TEXT_SHOWN  # characters of a text that are searched for its firs
 _CUSTOM_TEXTS = ("summary", "text", "content", "message", "model")
 _CUSTOM_WRAPPERS = ("payload", "data", "message")
 # The most descriptive argument of a call, by common names.
-DESCRIPTIVE = ("command", "path", "file_path", "filePath", "pattern", "query", "url", "prompt", "description", "name")
+DESCRIPTIVE = (
+    "command",
+    "cmd",
+    "pattern",
+    "query",
+    "path",
+    "file_path",
+    "filePath",
+    "url",
+    "prompt",
+    "description",
+    "name",
+)
 
 
 def row_of(entry: Entry, seq: int, **more: Any) -> Row:
@@ -579,11 +591,15 @@ class _RowMaker:
         if isinstance(message, ToolResultMessage) and message.timestamp is not None:
             began = self._begun.get(message.tool_call_id)
             if began is None and self._end_stamped:
-                began = self._times.get(entry.parent_id or "")
+                return self._since_parent(entry, message.timestamp)
             return _positive(message.timestamp, began)
         if isinstance(message, AssistantMessage) and message.timestamp is not None and self._end_stamped:
-            return _positive(message.timestamp, self._times.get(entry.parent_id or ""))
+            return self._since_parent(entry, message.timestamp)
         return None
+
+    def _since_parent(self, entry: Entry, end: int) -> int | None:
+        """None for no time at all: the program gave both entries one timestamp."""
+        return _positive(end, self._times.get(entry.parent_id or "")) or None
 
 
 def _positive(end: int, began: int | None) -> int | None:

@@ -11,6 +11,7 @@ from ..values.messages import (
     PROGRAM_MARKS,
     AgentMessage,
     AssistantMessage,
+    CustomMessage,
     ThinkingBlock,
     ToolCall,
     ToolResultMessage,
@@ -167,6 +168,7 @@ def _count_stop(totals: Iterable[Totals], reason: str | None) -> None:
 
 LANES, DOTS = 4, 24
 _MAX_DOTS = LANES * DOTS * 4
+_MAX_RECORDS = 256  # records that are remembered because messages may follow them
 _USER, _ASSISTANT, _TOOL, _OTHER, _FAILED = 0, 1, 2, 3, 8
 
 
@@ -191,7 +193,9 @@ class CardState(Struct, omit_defaults=True):
     priced: int = 0
     unpriced: int = 0
     problems: int = 0
-    dots: list[tuple[str, str | None, int]] = []  # id, parent and role of the first entries
+    dots: list[tuple[str, str | None, int]] = []  # id, parent and role of the first messages
+    ends: dict[str, None] = {}  # messages that no message follows
+    records: dict[str, str | None] = {}  # the latest records of a program, and the message that each follows
 
     def take(self, line: Line) -> None:
         if line.entry is None:
@@ -200,8 +204,17 @@ class CardState(Struct, omit_defaults=True):
         message: AgentMessage = line.entry.message
         if isinstance(message, AssistantMessage):
             self._answer(message)
+        id, parent = line.entry.id or "", line.entry.parent_id
+        parent = self.records.get(parent, parent) if parent is not None else None
+        if is_record(message):
+            self.records[id] = parent
+            if len(self.records) > _MAX_RECORDS:
+                del self.records[next(iter(self.records))]
+            return
+        self.ends.pop(parent or "", None)
+        self.ends[id] = None
         if len(self.dots) < _MAX_DOTS:
-            self.dots.append((line.entry.id or "", line.entry.parent_id, _role(message)))
+            self.dots.append((id, parent, _role(message)))
 
     def _answer(self, message: AssistantMessage) -> None:
         model = model_of(message)
@@ -219,7 +232,7 @@ class CardState(Struct, omit_defaults=True):
         marks = session.marks
         return Card(
             models=tuple(self.models),
-            branches=len(session.leaf_ids()),
+            branches=len(self.ends) or len(session.leaf_ids()),
             cost=self.cost if self.priced else None,
             unpriced=self.unpriced,
             shape=_lanes(self.dots),
@@ -235,6 +248,11 @@ def card_of(session: Session) -> Card:
     for line in session.lines():
         state.take(line)
     return state.card(session)
+
+
+def is_record(message: AgentMessage) -> bool:
+    """Whether a message is a program's record of its own work: it is no step of the conversation and starts no path."""
+    return isinstance(message, CustomMessage) and message.role != "compaction"
 
 
 def _role(message: Any) -> int:

@@ -615,8 +615,8 @@ class FileStore:
         changed: dict[str, _Row] = {}
         for name, size, modified in files[:limit]:
             row = _row(known.get(name))
-            if row is None or row.size != size or row.modified != modified:
-                row = _Row(size, modified, _info(folder / f"{name}{ENDING}", agent, size, modified))
+            if row is None or (row.size, row.modified, row.version) != (size, modified, _ROW_VERSION):
+                row = _Row(size, modified, _info(folder / f"{name}{ENDING}", agent, size, modified), _ROW_VERSION)
                 changed[name] = row
             found.append(row.info)
         if (changed or len(known) > len(files)) and self.home.name != ".openclaw":
@@ -630,10 +630,14 @@ class FileStore:
         return [name for name, _, _ in files]
 
 
+_ROW_VERSION = 1  # incremented when the description of an unchanged file changes
+
+
 class _Row(msgspec.Struct, array_like=True):
     size: int
     modified: int
     info: SessionInfo
+    version: int = 0
 
 
 _ROW = msgspec.msgpack.Decoder(_Row)

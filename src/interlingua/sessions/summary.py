@@ -25,7 +25,7 @@ def summary(log: Log, base: SessionInfo) -> SessionInfo:
     origin = forked if isinstance(forked, dict) else {}
     return replace(
         base,
-        title=_name(log) or _first_text(log),
+        title=_name(log) or _short(_str(header.get("title")) or "") or _first_text(log),
         messages=log.count(*MESSAGES),
         model=_model(log),
         created=created if isinstance(created, int) else None,
@@ -67,12 +67,17 @@ def _name(log: Log) -> str | None:
 
 
 def _first_text(log: Log) -> str | None:
+    """The first words of a person; of a program, where nobody else wrote."""
+    injected = None
     for number in log.numbers(USER, first=5):
-        content = _value(log, [number]).get("content")
+        line = _value(log, [number])
+        content = line.get("content")
         text = content if isinstance(content, str) else _text(content)
         if text.strip():
-            return _short(text)
-    return None
+            if line.get("origin") != "program":
+                return _short(text)
+            injected = injected or _short(text)
+    return injected
 
 
 def _text(content: Any) -> str:
@@ -121,6 +126,7 @@ def is_foreign(first: bytes) -> bool:
 
 def _of(conversation: Conversation, base: SessionInfo) -> SessionInfo:
     messages = [entry.message for entry in conversation.entries]
-    first = next((text_of(m.content) for m in messages if isinstance(m, UserMessage)), "")
+    asked = (m for m in messages if isinstance(m, UserMessage) and m.origin != "program")
+    first = conversation.title or next((text for m in asked if (text := text_of(m.content)).strip()), "")
     models = [model for message in messages if (model := model_of(message))]
     return replace(base, title=_short(first) or None, messages=len(messages), model=models[-1] if models else None)

@@ -35,7 +35,7 @@ from .tree import ENTRY
 
 _log = logging.getLogger(__name__)
 
-VERSION = 3
+VERSION = 4
 BATCH_LINES = 800
 BATCH_CHARS = 4 << 20
 PENDING = 16 << 20  # bytes of terms that FTS5 buffers: more than a batch has, so that each is one segment
