@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 import interlingua as il
-from canvas.histories import SESSION, append, claude_sub_agent, claude_task
+from canvas.histories import SESSION, append, claude_sub_agent, claude_task, claude_turns
 from canvas.sample import courier
 from canvas.tabs import Tab, Threaded, expect, needs_chromium
 from interlingua.dialects import DIALECTS, FORMATS, WIRES
@@ -801,20 +801,84 @@ def test_a_broken_file_says_so_where_it_is_read(tab: Tab, server: Threaded) -> N
     expect(page.get_by_label("doctor", exact=True)).to_contain_text("line 2")
 
 
-def test_a_record_of_an_unknown_role_is_named_by_what_it_says(chromium: Any, tmp_path: Path) -> None:
-    """Its JSON is behind it, whole: no line of it is cut without a word."""
+def test_a_record_of_an_unknown_role_stands_below_the_message_that_it_follows(chromium: Any, tmp_path: Path) -> None:
+    """Named by what it says, with its JSON behind it, whole; it has no card and is no step."""
     long = "x" * 9000
     with Session.open("events", home=tmp_path) as session:
-        session.append(il.UserMessage(content="Go"))
+        session.append(il.UserMessage(content="Go"), id="q")
         fields = {"type": "event_msg", "payload": {"type": "task_complete", "detail": long}}
         session.append(il.CustomMessage(role="event_msg", fields=fields), id="e")
+        session.append(il.AssistantMessage(content="Gone", model="m"), id="a")
     with Threaded(tmp_path) as server, Tab(chromium, server) as tab:
-        page = tab.go("/s/own~main~events/canvas?at=e")
-        expect(tab.card("e")).to_contain_text("task_complete")
-        tab.press("2")
-        tab.turn("e").get_by_role("button", name="task_complete").click()
+        page = tab.go("/s/own~main~events/canvas?at=q")
+        expect(tab.card("a")).to_be_visible()
+        expect(page.locator(".react-flow [data-card]")).to_have_count(2)
+        tab.press("j", "2")
+        expect(tab.turn("a")).to_have_class(re.compile("here"))
+        tab.turn("q").get_by_role("button", name="event_msg: task_complete").click()
         page.get_by_role("button", name=re.compile("more characters")).click()
-        expect(tab.turn("e")).to_contain_text(long)
+        expect(tab.turn("q")).to_contain_text(long)
+        tab.go("/s/own~main~events/transcript?at=e")  # as a search finds it
+        expect(tab.turn("q").locator(".callbody")).to_contain_text("task_complete")
+        expect(tab.turn("a")).to_be_visible()
+
+
+def test_records_of_a_program_begin_no_path(chromium: Any, tmp_path: Path) -> None:
+    """Lines of Claude Code without a place in its tree: one lane, and each below a message of the transcript."""
+    note = {"type": "last-prompt", "sessionId": SESSION}
+    turns = claude_turns(3)
+    lines = [json.dumps(one) for turn in turns for one in (turn, note, note)]
+    with Threaded(tmp_path) as server, Tab(chromium, server) as tab:
+        (place,), _ = server.canvas.library.open_data("\n".join(lines).encode(), "a.jsonl", None)
+        page = tab.go(f"/s/{place.key}/canvas")
+        expect(page.locator(".react-flow [data-card]").first).to_be_visible()
+        expect(page.locator(".side > header")).to_contain_text(re.compile(r"message [1-9]\d* of "))
+        drawn = page.locator(".react-flow [data-card]")
+        assert 1 == len(
+            {round(box["x"]) for box in drawn.evaluate_all("all => all.map(o => o.getBoundingClientRect())")}
+        )
+        tab.press("z", "2")
+        expect(page.locator(".outline header")).to_contain_text("1 path")
+        expect(page.locator(".title")).to_contain_text("12 messages")
+        expect(page.locator(".forkbar")).to_have_count(0)
+        expect(page.locator(".records").last).to_contain_text("2 records: last-prompt")
+
+
+def test_long_names_of_models_leave_room_for_figures(chromium: Any, tmp_path: Path) -> None:
+    """On cards and in the transcript beside them: figures whole, names shortened, and nothing over anything else."""
+    name = "gemini-3.1-pro-preview-2026-01-31-with-a-long-name"
+    usage = il.Usage.of(2_400_000, 5)
+    with Session.open("long", home=tmp_path) as session:
+        session.append(il.UserMessage(content="Go", timestamp=1_000_000), id="q")
+        answer = il.AssistantMessage(content="Gone", model=name, stop_reason="stop", usage=usage, timestamp=1_100_000)
+        session.append(answer, id="a")
+    with Threaded(tmp_path) as server, Tab(chromium, server) as tab:
+        page = tab.go("/s/own~main~long/canvas?at=a")
+        expect(tab.card("a").locator(".figs")).to_contain_text("cost unknown")
+        expect(tab.turn("a").locator(".acts")).to_be_visible()
+        expect(page.locator(".side > header")).to_contain_text("2.4M in")
+        inside = """([outer, ...parts]) => {
+            const box = one => one.getBoundingClientRect(), all = parts.map(box), out = box(outer);
+            return all.every(one => one.left >= out.left && one.right <= out.right)
+                && all.every((one, at) => at === 0 || one.left >= all[at - 1].right) }"""
+        for place, parts in ((tab.card("a"), ("b", ".figs")), (tab.turn("a").locator(".who"), ("b", ".figs", ".acts"))):
+            found = [place.element_handle(), *(place.locator(one).first.element_handle() for one in parts)]
+            assert page.evaluate(inside, found), parts
+
+
+def test_a_card_and_the_transcript_name_the_same_argument(tab: Tab) -> None:
+    page = tab.go(f"/s/{KEY}/canvas?at=a1")
+    expect(tab.card("a1").locator(".call .arg").first).to_have_text("claim_delivery")
+    expect(tab.turn("a1").locator(".call .arg").first).to_have_text("claim_delivery")
+    expect(page.locator(".tree li", has_text="courier/worker.py").first).to_have_text(
+        re.compile("^edit courier/worker.py")
+    )
+
+
+def test_a_wire_that_loses_nothing_warns_of_nothing(tab: Tab) -> None:
+    page = tab.go(f"/s/{KEY}/wire?at=q&as=openai-completions")
+    expect(page.locator(".whylist .empty")).to_be_visible()
+    expect(page.locator(".wirework > .bar .loss")).to_have_count(0)
 
 
 def test_a_plugin_says_how_its_tools_are_drawn(chromium: Any, tmp_path: Path) -> None:

@@ -155,7 +155,8 @@ export type Results = {
   state(call: string): { state: string; text?: string; ms?: number } | undefined;
 };
 
-const TELLING = ["command", "cmd", "pattern", "path", "file_path", "query", "url", "name", "prompt", "description"];
+/** As `DESCRIPTIVE` of the server, which writes the rows of the cards. */
+const TELLING = ["command", "cmd", "pattern", "query", "path", "file_path", "filePath", "url", "prompt", "description", "name"];
 
 export function telling(argument: unknown): string {
   if (typeof argument !== "object" || argument === null) return argument === undefined ? "" : oneLine(String(argument).slice(0, 160));

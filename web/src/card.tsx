@@ -5,7 +5,7 @@ import { memo } from "react";
 import { linesOf } from "./lines";
 import { clock, cost, duration, plural } from "./format";
 import { Icon } from "./icons";
-import { Glyph, LossMarks, speaker, toolIcon } from "./parts";
+import { callSummary, Glyph, LossMarks, speaker, toolIcon } from "./parts";
 import { CARD } from "./layout";
 import type { TreeModel } from "./tree";
 import type { LiveNode, Row } from "./types";
@@ -116,8 +116,4 @@ export function resultsOf(tree: TreeModel, row: Row, on: ReadonlySet<string>): (
     seen.set(call.id, nth + 1);
     return tree.result(row.id, call.id, nth, on);
   });
-}
-
-function callSummary(row: Row): string {
-  return (row.calls ?? []).map((call) => `${call.name} ${call.arg ?? ""}`).join(", ");
 }

@@ -9,7 +9,7 @@ import { bytes, cost, duration, plural, tokens } from "./format";
 import { Icon } from "./icons";
 import { nextLink } from "./links";
 import { Button, Figures, Glyph, Loading, speaker, toolIcon } from "./parts";
-import { oneLine, visible } from "./plain";
+import { beginning, oneLine, visible } from "./plain";
 import { setQuery, useRoute } from "./route";
 import { SessionStore, useStore } from "./store";
 import type { Comparison, CompareRow, Session, Span } from "./types";
@@ -91,7 +91,7 @@ export default function Compare({ store, path, onSelect }: { store: SessionStore
           );
         })}
         {found.common > 0 && (
-          <div className="common"><div className="l">{found.fork === undefined ? "" : `up to “${oneLine(store.tree.rows.get(found.fork.a)?.text ?? "").slice(0, 60)}”`}</div><div className="mid"><span className="rel"><Icon name="same" />{found.common} in common</span></div><div className="r">{found.fork !== undefined && <button type="button" className="btn small bare" onClick={() => onSelect(found.fork!.a, store.key)}>Open the fork</button>}</div></div>
+          <div className="common"><div className="l">{found.fork === undefined ? "" : `up to “${beginning(oneLine(store.tree.rows.get(found.fork.a)?.text ?? ""), 60)}”`}</div><div className="mid"><span className="rel"><Icon name="same" />{found.common} in common</span></div><div className="r">{found.fork !== undefined && <button type="button" className="btn small bare" onClick={() => onSelect(found.fork!.a, store.key)}>Open the fork</button>}</div></div>
         )}
         {found.common > 0 && found.rows.length > 0 && <div className="parting" aria-hidden="true"><i /><i className="mid" /><i className="b" /></div>}
         {grouped(found.rows, open).map((item, at) =>

@@ -14,7 +14,8 @@ export function spent(dollars: number, unknown: number): string {
 export function tokens(count: number | undefined): string {
   if (count === undefined) return "unknown";
   if (count < 1000) return String(count);
-  return count < 100_000 ? `${(count / 1000).toFixed(1)}k` : `${Math.round(count / 1000)}k`;
+  if (count < 99_950) return `${(count / 1000).toFixed(1)}k`;
+  return count < 999_500 ? `${Math.round(count / 1000)}k` : `${Number((count / 1_000_000).toPrecision(3))}M`;
 }
 
 export function duration(ms: number | undefined): string | undefined {

@@ -207,12 +207,12 @@ export function Gallery({ me }: { me: Me }) {
                     <div key={one.key} className="line">
                       <a className="row" href={`/s/${one.key}/${view}`} onClick={follow} onKeyDown={(event) => { if (event.key === "Delete" && write && one.source !== "watch") remove(one); }}>
                         <Shape lanes={one.shape ?? []} />
-                        <span className="t"><b className="cut">{one.title}</b>{one.live !== undefined && <i className="pulse" />}{(one.problems ?? 0) > 0 && <span className="chip warn">{plural(one.problems ?? 0, "problem")}</span>}</span>
-                        <span className="src cut dim">{one.project ?? one.group}</span>
-                        <span className="cut two">{one.models[0] ?? <span className="dim">unknown</span>}{one.models.length > 1 && <span className="dim"> +{one.models.length - 1}</span>}</span>
+                        <span className="t"><b className="cut" title={one.title}>{one.title}</b>{one.live !== undefined && <i className="pulse" />}{(one.problems ?? 0) > 0 && <span className="chip warn">{plural(one.problems ?? 0, "problem")}</span>}</span>
+                        <span className="src cut dim" title={one.project ?? one.group}>{one.project ?? one.group}</span>
+                        <span className="cut two">{one.models[0] ?? <span className="dim"><span className="phoneonly">model </span>unknown</span>}{one.models.length > 1 && <span className="dim"> +{one.models.length - 1}</span>}</span>
                         <span className="cut dim">{one.writtenAs}</span>
                         <span className="r num">{one.messages.toLocaleString()}</span><span className="r num">{one.branches}</span>
-                        <span className="r num">{one.cost === undefined ? <span className="dim">unknown</span> : spent(one.cost, one.unpriced ?? 0)}</span>
+                        <span className="r num">{one.cost === undefined ? <span className="dim"><span className="phoneonly">cost </span>unknown</span> : spent(one.cost, one.unpriced ?? 0)}</span>
                         <span className="r num dim">{clock(one.modified)}</span>
                       </a>
                       {write && one.source !== "watch" && <Button icon={one.source === "file" ? "x" : "trash"} label={one.source === "file" ? `Close ${one.title}` : `Delete ${one.title}`} kind="bare" small hideLabel onClick={() => remove(one)} />}

@@ -4,7 +4,7 @@ import { useVirtualizer } from "@tanstack/react-virtual";
 import { useEffect, useMemo, useRef } from "react";
 
 import { cost, plural } from "./format";
-import { kindOf, speaker } from "./parts";
+import { callSummary, kindOf, speaker } from "./parts";
 import { usePhone } from "./phone";
 import type { SessionStore } from "./store";
 import type { Row } from "./types";
@@ -21,7 +21,7 @@ export function Outline({ store, path, selected, onSelect, unseen = false }: { s
     for (const id of path) {
       const row = store.tree.rows.get(id);
       if (row === undefined) continue;
-      if (row.role !== "toolResult" || row.call?.error === true || !store.tree.callers.has(id)) found.push({ row, depth: 0, off: false });
+      if (store.tree.isStep(id)) found.push({ row, depth: 0, off: false });
       for (const child of store.tree.children.get(id) ?? []) if (!on.has(child)) {
         const other = store.tree.rows.get(child);
         if (other !== undefined && (store.tree.children.get(id)?.length ?? 0) > 1 && on.has(id) && id !== path.at(-1)) found.push({ row: other, depth: 1, off: true });
@@ -37,7 +37,7 @@ export function Outline({ store, path, selected, onSelect, unseen = false }: { s
   return (
     <nav className={unseen ? "unseen" : "outline"} aria-label="outline">
       <header><b>Outline</b><span className="dim push">{plural(store.tree.leaves().length, "path")}</span></header>
-      <div className="tree" ref={scroller} tabIndex={0} role="tree" aria-label={`conversation, ${plural(store.tree.rows.size, "message")}`}>
+      <div className="tree" ref={scroller} tabIndex={0} role="tree" aria-label={`conversation, ${plural(store.tree.messages, "message")}`}>
         <ul style={{ height: virtual.getTotalSize(), position: "relative" }} role="group">
           {virtual.getVirtualItems().map((item) => {
             const { row, depth, off } = lines[item.index]!;
@@ -46,7 +46,7 @@ export function Outline({ store, path, selected, onSelect, unseen = false }: { s
             return (
               <li key={row.id} role="treeitem" aria-level={depth + 1} aria-posinset={siblings.indexOf(row.id) + 1} aria-setsize={siblings.length} aria-selected={row.id === selected} aria-current={row.id === selected || undefined} className={off ? "off" : ""} style={{ position: "absolute", top: item.start, left: 0, right: 0 }} onClick={() => onSelect(row.id)}>
                 <i className={`far ${bad ? "bad" : kindOf(row.role)}`} />
-                <span className="cut">{row.text || row.calls?.map((call) => call.name).join(", ") || speaker(row)}</span>
+                <span className="cut">{row.text || callSummary(row) || speaker(row)}</span>
                 <span className="n">{row.cost === undefined ? "" : cost(row.cost)}</span>
               </li>
             );

@@ -53,6 +53,11 @@ export function speaker(row: Pick<Row, "role" | "model" | "call" | "origin">): s
   return /^[a-z]+$/.test(row.role) ? row.role.charAt(0).toUpperCase() + row.role.slice(1) : row.role;
 }
 
+/** The calls of an answer that says nothing else. */
+export function callSummary(row: Row): string {
+  return (row.calls ?? []).map((call) => `${call.name} ${call.arg ?? ""}`.trim()).join(", ");
+}
+
 const ROLES: Record<string, string> = { user: "User", assistant: "Assistant", toolResult: "Tool result", system: "System", compaction: "Compaction" };
 
 /** A role in a list of choices. */

@@ -14,6 +14,11 @@ export function oneLine(text: string): string {
   return visible(text.replace(ESCAPES, ""));
 }
 
+/** The beginning of a line, with a sign where more follows. */
+export function beginning(line: string, most: number): string {
+  return line.length <= most ? line : `${line.slice(0, most - 1).trimEnd()}…`;
+}
+
 /** The beginning of a message as a card shows it: Markdown's marks left out, its words kept. */
 export function firstWords(text: string): string {
   return oneLine(text)

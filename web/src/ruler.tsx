@@ -27,7 +27,7 @@ function bars(segments: ContextView["segments"]): Pick<Segment, "kind" | "role" 
 export function Ruler({ store, path, selected, open, onToggle, onSelect }: { store: SessionStore; path: readonly string[]; selected?: string; open: boolean; onToggle: () => void; onSelect: (id: string) => void }) {
   const [context, setContext] = useState<ContextView>();
   // The nearest answer at or after the selection is the one that read it.
-  const here = selected === undefined ? -1 : path.indexOf(selected);
+  const here = selected === undefined ? -1 : path.indexOf(store.tree.anchor(selected) ?? selected);
   const answer = path.slice(Math.max(0, here)).find((id) => store.tree.rows.get(id)?.role === "assistant") ?? path.at(-1);
   useEffect(() => {
     if (answer === undefined || !store.loaded) return;

@@ -1,7 +1,7 @@
 /** What the canvas draws of a tree: which rows have a card, which stand inside another, and what hangs at forks. */
 
 import type { SessionStore } from "./store";
-import type { TreeModel } from "./tree";
+import { isRecord, type TreeModel } from "./tree";
 import type { LiveNode, Row } from "./types";
 
 export type Shown = {
@@ -57,7 +57,13 @@ export function shown({ tree }: { tree: TreeModel }, { folded, runs, loops }: Fo
   for (const row of tree.rows.values()) {
     const parent = row.parent === undefined ? undefined : card.get(row.parent);
     const from = row.parent === undefined ? undefined : run.get(row.parent);
-    if (row.parent !== undefined && parent !== undefined && (closed.has(row.parent) || folded.has(row.parent))) {
+    const closes = row.parent !== undefined && parent !== undefined && (closed.has(row.parent) || folded.has(row.parent));
+    if (isRecord(row) && tree.messages > 0) {
+      // Records have no card: the transcript has them below what they follow.
+      if (parent !== undefined) card.set(row.id, parent);
+      if (closes) closed.add(row.id);
+      if (from !== undefined) run.set(row.id, from);
+    } else if (closes) {
       closed.add(row.id);
       hide(row, parent);
     } else if (from !== undefined && straight(row) && (runs.has(from) || isStep(row))) {

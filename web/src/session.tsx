@@ -69,15 +69,14 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
   // Without a choice the selection is what was last when the page was opened: what is written later does not move it.
   const opened = useRef<string>(undefined);
   const known = store.loaded || tree.rows.has(tree.head ?? "");
-  if (known && (opened.current === undefined || !tree.rows.has(opened.current))) opened.current = tree.head ?? [...tree.rows.keys()].at(-1);
+  if (known && (opened.current === undefined || !tree.rows.has(opened.current))) opened.current = (tree.head === undefined ? undefined : tree.anchor(tree.head)) ?? tree.head ?? [...tree.rows.keys()].at(-1);
   const selected = at !== undefined && tree.rows.has(at) ? at : opened.current;
   const path = useMemo(() => tree.through(selected, to), [store, tree.version, selected, to]); // eslint-disable-line
 
-  // Results that stand in the row of their call are no step of their own.
-  const steps = useMemo(() => path.filter((id) => !tree.callers.has(id) || tree.rows.get(id)?.call?.error === true), [path, tree]);
+  const steps = useMemo(() => path.filter((id) => tree.isStep(id)), [path, tree]);
   const here = useMemo(() => {
     const place = new Map(path.map((id, at) => [id, at]));
-    const now = place.get(selected ?? "") ?? -1;
+    const now = place.get((selected === undefined ? undefined : tree.anchor(selected)) ?? "") ?? -1;
     return steps.findLastIndex((id) => place.get(id)! <= now);
   }, [path, steps, selected]);
   const select = useCallback(
@@ -256,7 +255,7 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
   if (store.error !== undefined && session === undefined)
     return <main className="failure"><Mark /><h1>This session cannot be opened</h1><p>{store.error.message}</p><Button label="All sessions" onClick={() => navigate("/")} /></main>;
   const diagnosis = <Doctor path={path} branch={branch?.name} view={doctor} problem={undiagnosed} selected={selected} onSelect={select} onClose={close("doctor")} />;
-  const number = selected === undefined ? 0 : path.indexOf(selected) + 1;
+  const number = selected === undefined ? 0 : path.indexOf(tree.anchor(selected) ?? selected) + 1;
   return (
     <div className="app" data-view={route.view}>
       <header className="top">

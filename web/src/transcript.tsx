@@ -1,14 +1,15 @@
 /** The selected branch as a text to read, with figures in the margin; virtual, so that its length costs nothing. */
 
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { useContext, useEffect, useLayoutEffect, useMemo, useRef } from "react";
+import { useContext, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
 
-import { Blocks, Linked, Raw, Unfolded, type Results, type Where } from "./blocks";
+import { Blocks, Linked, Raw, Unfolded, type Results } from "./blocks";
 import { clock, cost, day, duration, plural, tokens } from "./format";
 import { Icon } from "./icons";
 import { Notes, Rating } from "./notes";
 import { BranchChip, Button, Figures, Glyph, speaker } from "./parts";
 import type { SessionStore } from "./store";
+import { isRecord } from "./tree";
 import type { LiveNode, Row } from "./types";
 
 /** Whether the page is being printed: then all of the path is drawn, unfolded. */
@@ -46,18 +47,45 @@ export function resultsOf(store: SessionStore, entry: string, path: ReadonlySet<
   };
 }
 
-/** Results are drawn with their calls, so a result whose call is on the path has no place of its own. */
-export function readingRows(store: SessionStore, path: readonly string[]): Row[] {
-  return path.flatMap((id) => {
-    const row = store.tree.rows.get(id);
-    return row === undefined || store.tree.callers.has(id) ? [] : [row];
-  });
+/** What is read on a path: the rows with a place of their own, the records below each, and the place of every other row. */
+type Reading = { rows: Row[]; records: Map<string, Row[]>; places: Map<string, string> };
+
+/** A result whose call is on the path is drawn with it, and a record below the message that it follows. */
+export function readingOf({ tree }: SessionStore, path: readonly string[]): Reading {
+  const rows: Row[] = [];
+  const records = new Map<string, Row[]>();
+  const places = new Map<string, string>();
+  const below = (row: Row) => {
+    if (rows.length === 0) rows.push(row); // records before the first message stand together, too
+    const place = rows.at(-1)!.id;
+    const others = records.get(place);
+    if (others === undefined) records.set(place, [row]);
+    else others.push(row);
+    places.set(row.id, place);
+  };
+  const on = new Set(path);
+  const besides = (id: string): void => {
+    for (const one of tree.beside.get(id) ?? []) {
+      if (!on.has(one)) below(tree.rows.get(one)!);
+      besides(one);
+    }
+  };
+  besides("");
+  for (const id of path) {
+    const row = tree.rows.get(id);
+    if (row === undefined) continue;
+    if (isRecord(row)) below(row);
+    else if (tree.callers.has(id)) places.set(id, tree.callers.get(id)!);
+    else rows.push(row);
+    besides(id);
+  }
+  return { rows, records, places };
 }
 
 export function Transcript(props: TranscriptProps) {
   const { store, path, selected, narrow } = props;
   const scroller = useRef<HTMLDivElement>(null);
-  const rows = useMemo(() => readingRows(store, path), [store, path, store.tree.version]); // eslint-disable-line
+  const { rows, records, places } = useMemo(() => readingOf(store, path), [store, path, store.tree.version]); // eslint-disable-line
   const on = useMemo(() => new Set(path), [path]);
   const live = [...store.live.values()].filter((node) => node.parent === undefined || path.includes(node.parent));
   const virtual = useVirtualizer({
@@ -77,7 +105,7 @@ export function Transcript(props: TranscriptProps) {
   const shown = useRef<string>(undefined);
   const held = useRef<string>(undefined);
   useEffect(() => {
-    if (shown.current !== selected) held.current = selected === undefined ? undefined : (store.tree.callers.get(selected) ?? selected);
+    if (shown.current !== selected) held.current = selected === undefined ? undefined : (places.get(selected) ?? selected);
     shown.current = selected;
     const box = scroller.current;
     const at = held.current === undefined ? -1 : rows.findIndex((row) => row.id === held.current);
@@ -114,7 +142,7 @@ export function Transcript(props: TranscriptProps) {
   });
 
   if (printing)
-    return <div className="read"><div className="page"><Title store={store} />{rows.map((row, at) => <Turn key={row.id} row={row} {...props} selected={undefined} on={on} first={at === 0} last={at === rows.length - 1} />)}</div></div>;
+    return <div className="read"><div className="page"><Title store={store} />{rows.map((row, at) => <Turn key={row.id} row={row} records={records.get(row.id)} {...props} selected={undefined} on={on} first={at === 0} last={at === rows.length - 1} />)}</div></div>;
   return (
     <Linked.Provider value={linked}>
       <div className={narrow ? "flow" : "read"} ref={scroller} tabIndex={0} aria-label="transcript" onWheel={release} onPointerDown={release} onTouchMove={release} onKeyDown={release}>
@@ -124,7 +152,7 @@ export function Transcript(props: TranscriptProps) {
             return (
               <div key={item.key} data-index={item.index} ref={virtual.measureElement} className="slot" style={{ transform: `translateY(${item.start}px)` }}>
                 {item.index === 0 && !narrow && <Title store={store} />}
-                <Turn row={row} {...props} onSelect={onSelect} on={on} first={item.index === 0} last={item.index === rows.length - 1} />
+                <Turn row={row} records={records.get(row.id)} {...props} onSelect={onSelect} on={on} first={item.index === 0} last={item.index === rows.length - 1} />
               </div>
             );
           })}
@@ -146,14 +174,16 @@ function linkedBlock(store: SessionStore, selected: string | undefined, block: n
   return at < 0 ? undefined : { entry: caller, block: at };
 }
 
-function Turn({ row, store, selected, block, on, onSelect, onContinue, onRaw, onNote, noting, write, narrow, agents, first, last }: TranscriptProps & { row: Row; on: ReadonlySet<string>; first: boolean; last: boolean }) {
+function Turn({ row, records, store, selected, block, on, onSelect, onContinue, onRaw, onNote, noting, write, narrow, agents, first, last }: TranscriptProps & { row: Row; records?: readonly Row[]; on: ReadonlySet<string>; first: boolean; last: boolean }) {
   const results = resultsOf(store, row.id, on);
   const entry = store.entries.get(row.id);
   const siblings = store.tree.siblings(row.id);
-  const here = selected !== undefined && (selected === row.id || store.tree.callers.get(selected) === row.id);
+  const here = selected !== undefined && (selected === row.id || store.tree.callers.get(selected) === row.id || records?.some((one) => one.id === selected) === true);
   const mine = row.role === "user";
+  const below = records === undefined ? null : <Records rows={records} store={store} selected={selected} onRaw={onRaw} />;
+  if (isRecord(row)) return <article className={`turn ${first ? "first" : ""} ${last ? "last" : ""}`} data-entry={row.id}><Glyph row={row} /><div className="main">{below}</div></article>;
   if (row.role === "compaction")
-    return <div className="compact"><Icon name="fold" /> Compacted here. Later answers read a summary of what comes before. <button type="button" className="btn small bare" onClick={() => onRaw(row.id)}>Raw</button></div>;
+    return <><div className="compact"><Icon name="fold" /> Compacted here. Later answers read a summary of what comes before. <button type="button" className="btn small bare" onClick={() => onRaw(row.id)}>Raw</button></div>{below}</>;
   return (
     <>
       {siblings.length > 1 && (
@@ -187,7 +217,6 @@ function Turn({ row, store, selected, block, on, onSelect, onContinue, onRaw, on
           ) : (
             <div className="words txt">
               <Blocks content={entry.message.content} session={store.key} entry={row.id} results={results} />
-              {entry.message.fields !== undefined && <Fields row={row} fields={entry.message.fields} more={entry.message.detailsMore} where={{ session: store.key, entry: row.id, block: -1 }} onRaw={onRaw} />}
             </div>
           )}
           {agents !== undefined && row.spawned?.map((key) => (
@@ -200,6 +229,7 @@ function Turn({ row, store, selected, block, on, onSelect, onContinue, onRaw, on
           {row.bad !== undefined && <div className="err"><Icon name="alert" /><div><b>This line cannot be read</b><p>{row.bad}</p></div></div>}
           {row.stop === "length" && <p className="dim">Stopped at the output token limit.</p>}
           {row.stop === "aborted" && <p className="dim">Stopped before it was complete.</p>}
+          {below}
         </div>
         {!narrow && <Margin row={row} />}
       </article>
@@ -207,13 +237,30 @@ function Turn({ row, store, selected, block, on, onSelect, onContinue, onRaw, on
   );
 }
 
-/** The record of a role that is not modelled: named by what it says, its JSON folded unless nothing else can be shown. */
-function Fields({ row, fields, more, where, onRaw }: { row: Row; fields: unknown; more?: number; where: Where; onRaw: (id: string) => void }) {
+/** What a program recorded after a message: one quiet line, which opens to the records and their JSON. */
+function Records({ rows, store, selected, onRaw }: { rows: readonly Row[]; store: SessionStore; selected?: string; onRaw: (id: string) => void }) {
+  const printing = useContext(Printing);
+  const chosen = rows.some((row) => row.id === selected);
+  const [opened, setOpen] = useState<boolean>();
+  const open = opened ?? (printing || (chosen && rows.length === 1));
+  const roles = [...new Set(rows.map((row) => row.role))];
+  useEffect(() => { if (open) store.want(rows.map((row) => row.id)); });
   return (
-    <>
-      <Raw title={row.text || row.role} value={fields} where={where} icon="record" open={row.text === ""} />
-      {more !== undefined && <button type="button" className="btn small bare" onClick={() => onRaw(row.id)}>Show {more.toLocaleString()} more characters</button>}
-    </>
+    <div className="records" onClick={(event) => event.stopPropagation()}>
+      <button type="button" className={`quiet ${chosen ? "sel" : ""}`} aria-expanded={open} onClick={() => setOpen(!open)}>
+        <Icon name="record" className="xs" /><span className="cut">{rows.length === 1 ? [rows[0]!.role, rows[0]!.text === rows[0]!.role ? "" : rows[0]!.text].filter(Boolean).join(": ") : `${plural(rows.length, "record")}: ${roles.join(", ")}`}</span><Icon name={open ? "down" : "right"} className="xs" />
+      </button>
+      {open && rows.map((row) => {
+        const message = store.entries.get(row.id)?.message;
+        if (message === undefined) return <p key={row.id} className="dim">{row.role}: {row.text}</p>;
+        return (
+          <div key={row.id} data-record={row.id}>
+            <Raw title={row.text === "" || row.text === row.role ? row.role : `${row.role}: ${row.text}`} value={message.fields} where={{ session: store.key, entry: row.id, block: -1 }} icon="record" open={rows.length === 1} />
+            {message.detailsMore !== undefined && <button type="button" className="btn small bare" onClick={() => onRaw(row.id)}>Show {message.detailsMore.toLocaleString()} more characters</button>}
+          </div>
+        );
+      })}
+    </div>
   );
 }
 
@@ -224,7 +271,7 @@ function Title({ store }: { store: SessionStore }) {
   return (
     <header className="title">
       <h1>{session.title}</h1>
-      <Figures>{[session.writtenAs, first === undefined ? undefined : `${day(first)}, ${clock(first)}`, plural(Math.max(1, tree.leaves().length), "path"), plural(store.loaded ? tree.rows.size : session.messages, "message"), session.cost === undefined ? "cost unknown" : `${cost(session.cost)}${(session.unpriced ?? 0) > 0 ? ` and ${plural(session.unpriced ?? 0, "answer")} unknown` : ""}`]}</Figures>
+      <Figures>{[session.writtenAs, first === undefined ? undefined : `${day(first)}, ${clock(first)}`, plural(Math.max(1, tree.leaves().length), "path"), plural(store.loaded ? tree.messages : session.messages, "message"), session.cost === undefined ? "cost unknown" : `${cost(session.cost)}${(session.unpriced ?? 0) > 0 ? ` and ${plural(session.unpriced ?? 0, "answer")} unknown` : ""}`]}</Figures>
       {store.problems.length > 0 && <div className="err"><Icon name="alert" /><div><b>{plural(store.problems.length, "line")} could not be read</b>{store.problems.slice(0, 5).map((one, at) => <p key={at}>{one.line === undefined ? "" : `line ${one.line}: `}{one.message}</p>)}{store.problems.length > 5 && <p>{store.problems.length - 5} more: see the doctor (d)</p>}</div></div>}
     </header>
   );

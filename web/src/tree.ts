@@ -2,10 +2,20 @@
 
 import type { Branch, Row } from "./types";
 
+const MESSAGES = new Set(["user", "assistant", "toolResult", "system", "compaction"]);
+
+/** A program's record of its own work (a mode, a snapshot, a count of tokens): stored with the messages, and none of them. */
+export function isRecord(row: Row): boolean {
+  return !MESSAGES.has(row.role) && row.bad === undefined;
+}
+
 export class TreeModel {
   readonly rows = new Map<string, Row>();
   readonly children = new Map<string, string[]>();
   roots: string[] = [];
+  /** Records that no message follows, by what they follow ("" before all): they begin no path of their own. */
+  readonly beside = new Map<string, string[]>();
+  messages = 0;
   head?: string;
   branches: Branch[] = [];
   version = 0;
@@ -21,8 +31,10 @@ export class TreeModel {
     for (const row of rows) {
       const before = this.rows.get(row.id);
       this.rows.set(row.id, row);
-      if (before === undefined) this.#attach(row);
-      else if (before.parent !== row.parent) {
+      if (before === undefined) {
+        this.#attach(row);
+        if (!isRecord(row)) this.messages += 1;
+      } else if (before.parent !== row.parent) {
         this.#detach(before);
         this.#attach(row);
       }
@@ -75,8 +87,10 @@ export class TreeModel {
   clear(): void {
     this.rows.clear();
     this.children.clear();
+    this.beside.clear();
     this.callers.clear();
     this.#results.clear();
+    this.messages = 0;
     this.roots = [];
     this.branches = [];
     this.head = undefined;
@@ -85,15 +99,38 @@ export class TreeModel {
 
   #attach(row: Row): void {
     const parent = row.parent !== undefined && this.rows.has(row.parent) ? row.parent : undefined;
-    if (parent === undefined) this.roots.push(row.id);
+    if (isRecord(row)) {
+      const others = this.beside.get(parent ?? "");
+      if (others === undefined) this.beside.set(parent ?? "", [row.id]);
+      else others.push(row.id);
+      return;
+    }
+    this.#place(row.id, parent);
+    // What follows records puts them on its path.
+    for (let up = parent; up !== undefined && this.#unbeside(up); up = this.rows.get(up)?.parent) this.#place(up, this.rows.get(up)?.parent);
+  }
+
+  #unbeside(id: string): boolean {
+    const row = this.rows.get(id);
+    if (row === undefined || !isRecord(row)) return false;
+    const others = this.beside.get(row.parent !== undefined && this.rows.has(row.parent) ? row.parent : "");
+    const at = others?.indexOf(id) ?? -1;
+    if (at >= 0) others!.splice(at, 1);
+    return at >= 0;
+  }
+
+  #place(id: string, above: string | undefined): void {
+    const parent = above !== undefined && this.rows.has(above) ? above : undefined;
+    if (parent === undefined) this.roots.push(id);
     else {
       const siblings = this.children.get(parent);
-      if (siblings === undefined) this.children.set(parent, [row.id]);
-      else siblings.push(row.id);
+      if (siblings === undefined) this.children.set(parent, [id]);
+      else siblings.push(id);
     }
   }
 
   #detach(row: Row): void {
+    if (isRecord(row) && this.#unbeside(row.id)) return;
     const siblings = row.parent !== undefined ? this.children.get(row.parent) : this.roots;
     const list = siblings ?? this.roots;
     const at = list.indexOf(row.id);
@@ -131,14 +168,28 @@ export class TreeModel {
   /** The path on which a selection stands, towards `to` or the head. */
   through(selected: string | undefined, to: string | undefined): string[] {
     const towards = this.path(to !== undefined && this.rows.has(to) ? to : this.head);
-    return selected === undefined ? towards : this.path(this.leaf(selected, new Set(towards)));
+    const from = selected === undefined ? undefined : this.anchor(selected);
+    return from === undefined ? towards : this.path(this.leaf(from, new Set(towards)));
   }
 
   /** Entries without children, where paths end; looked for once per version. */
   leaves(): readonly string[] {
     if (this.#leaves?.version !== this.version)
-      this.#leaves = { version: this.version, ids: [...this.rows.keys()].filter((id) => (this.children.get(id)?.length ?? 0) === 0) };
+      this.#leaves = { version: this.version, ids: [...this.rows.values()].filter((row) => !isRecord(row) && (this.children.get(row.id)?.length ?? 0) === 0).map((row) => row.id) };
     return this.#leaves.ids;
+  }
+
+  /** The nearest entry on a path: for a record that no message follows, the one before it. */
+  anchor(id: string): string | undefined {
+    let at: string | undefined = id;
+    for (let row = this.rows.get(id); row !== undefined && isRecord(row) && !this.children.has(row.id); row = at === undefined ? undefined : this.rows.get(at)) at = row.parent;
+    return at !== undefined && this.rows.has(at) ? at : undefined;
+  }
+
+  /** Whether an entry is a step to the reader: a result stands in its call, and a record below what it follows. */
+  isStep(id: string): boolean {
+    const row = this.rows.get(id);
+    return row !== undefined && (!this.callers.has(id) || row.call?.error === true) && (!isRecord(row) || this.messages === 0);
   }
 
   siblings(id: string): string[] {

@@ -7,7 +7,7 @@ import { get } from "./http";
 import { bytes, plural } from "./format";
 import { Icon } from "./icons";
 import { ModelField } from "./models";
-import { BranchChip, Button, Glyph, Loss, speaker } from "./parts";
+import { BranchChip, Button, Glyph, Loss, LossMarks, speaker } from "./parts";
 import { oneLine, visible } from "./plain";
 import { setQuery, useRoute } from "./route";
 import { summary, type Stored } from "./stored";
@@ -92,8 +92,7 @@ export default function Wire({ store, path, selected }: { store: SessionStore; p
         <span className="wide"><BranchChip name={branch?.name ?? "this path"} current /></span>
         <span className="seg" role="group" aria-label="part">{PARTS.map((one) => <button key={one} type="button" aria-pressed={part === one} onClick={() => setQuery({ part: one === "request" ? undefined : one })}>{one.charAt(0).toUpperCase() + one.slice(1)}</button>)}</span>
         <span className="push" />
-        <Loss severity="dropped">{losses.filter((loss) => loss.severity === "dropped").length} dropped</Loss>
-        <Loss severity="weakened">{losses.filter((loss) => loss.severity === "weakened").length} weakened</Loss>
+        <LossMarks dropped={losses.filter((loss) => loss.severity === "dropped").length} weakened={losses.filter((loss) => loss.severity === "weakened").length} />
         {view !== undefined && view.hidden > 0 && <span className="dim wide"><Icon name="record" className="xs" /> {view.hidden} records, hidden</span>}
         {view?.curl !== undefined && <Button icon="copy" label="Copy as curl" small onClick={() => void navigator.clipboard?.writeText(view.curl!)} />}
       </div>
