@@ -4,8 +4,10 @@ import asyncio
 import base64
 import io
 import json
+import os
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import aiohttp
 import pytest
@@ -230,6 +232,42 @@ async def test_no_key_leads_out_of_the_store(home: Path, key: str) -> None:
     async with browsing(home) as (_, browser):
         status, body = await browser.ask("GET", f"/api/sessions/{key}/tree")
         assert status in (404, 409, 422), body
+
+
+@pytest.mark.parametrize("ending", ["", ".txt", ".jsonl"])
+async def test_a_key_or_an_id_is_never_a_path(home: Path, tmp_path: Path, ending: str) -> None:
+    """What is there is not read or appended to, and nothing is created: by the page, and by the client's routes."""
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    secret, fresh = folder / f"secret{ending}", folder / "new" / f"made{ending}"
+    secret.write_text('{"role":"user","content":"secret words","id":"q"}\n')
+    for path in (secret, fresh, Path(os.path.relpath(secret)), Path("~") / "secret.jsonl"):
+        escaped = quote(str(path), safe="")
+        async with browsing(home, client_port=0) as (canvas, browser):
+            key = f"own~main~{escaped}"
+            commit = {"message": {"role": "user", "content": "words"}}
+            for method, route, body in (
+                ("GET", "/tree", None), ("GET", "/entries?last=9", None), ("GET", "/events", None),
+                ("GET", "/stats", None), ("POST", "/entries", commit), ("PUT", "/branches/x", {"head": "q"}),
+            ):  # fmt: skip
+                status, found = await browser.ask(method, f"/api/sessions/{key}{route}", body)
+                assert status >= 400 and "secret words" not in str(found), route
+            create = {"operations": [{"op": "create", "canvas": str(path), "title": "x"}]}
+            assert "secret words" not in str(await browser.ask("POST", "/api/batch", create))
+            assert 404 == (await browser.ask("GET", f"/api/canvases/{escaped}"))[0]
+            async with aiohttp.ClientSession() as http:
+                assert canvas.client_listener is not None
+                base = f"{canvas.client_listener.address}/api/v1/canvas"
+                for method, route in (("GET", f"?canvas_id={escaped}"), ("POST", f"/{escaped}/messages")):
+                    sent = (
+                        json.dumps({"data": {"id": "n", "content": "words", "role": "user"}})
+                        if method == "POST"
+                        else None
+                    )
+                    async with http.request(method, base + route, data=sent) as response:
+                        assert response.status >= 400 and "secret words" not in await response.text()
+    assert '{"role":"user","content":"secret words","id":"q"}\n' == secret.read_text()
+    assert [secret] == list(folder.iterdir())
 
 
 async def test_a_body_that_is_too_large_is_refused_early(home: Path) -> None:

@@ -188,7 +188,8 @@ class Session:
     ) -> "Session":
         """Opens a session by id, or a session file by path; creates it if it does not exist, or if no id is given.
 
-        `store` is a store or an address (`sqlite:FILE`, `postgresql://…`); default: files under `home`. `durability` is
+        `store` is a store or an address (`sqlite:FILE`, `postgresql://…`); default: files under `home`. With a store, a
+        string is an id and never a path. `durability` is
         what an append that has returned survives: the death of this program (`process`, the default), or a power cut
         too (`full`). `sync` says the same in terms of when to sync to disk: after each append (`always`), on `sync()`
         (`turn`), or not (`never`). `about` provides the system text, tools, model and options of a new session.
@@ -196,7 +197,8 @@ class Session:
         if durability not in (None, *_DURABILITY) or sync not in (None, "always", "turn", "never"):
             raise SessionError(f"unknown durability {durability or sync!r}; use 'full' or 'process'")
         sync = sync or _DURABILITY[durability or "process"]
-        if isinstance(id_or_path, Path) or (isinstance(id_or_path, str) and _is_path(id_or_path)):
+        # With a store, a text is only ever an id: servers pass on what their clients send.
+        if isinstance(id_or_path, Path) or (isinstance(id_or_path, str) and store is None and _is_path(id_or_path)):
             with typed(id_or_path):
                 path = _absolute(id_or_path)
             opened: Store = FileStore(home, folder=path.parent)
