@@ -599,3 +599,10 @@ async def test_an_opened_file_is_only_closed(home: Path, tmp_path: Path) -> None
         assert {"key": place.key} == await browser.post(f"/api/sessions/{place.key}", method="DELETE")
         assert 404 == (await browser.ask("GET", f"/api/sessions/{place.key}/tree"))[0]
         assert file.exists()
+
+
+async def test_the_model_that_is_named_comes_first(home: Path) -> None:
+    """Enter takes the first: `debug/echo` is not `clawfice-debug/…`, and one in use does not stand before it."""
+    async with browsing(home) as (_, browser):
+        for name in ("debug/parrot-1", "debug/echo", "anthropic/claude-sonnet-4-5"):
+            assert name == (await browser.get(f"/api/models?q={name}"))["models"][0]["name"]

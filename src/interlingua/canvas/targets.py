@@ -104,7 +104,7 @@ def window_of(provider: str | None, model: str | None) -> tuple[int | None, int 
 
 
 def listed(client: Client, text: str, limit: int, used: Iterable[str], only_ready: bool) -> ModelList:
-    """Returns models whose name contains every word: those in use first, then those that are ready."""
+    """Returns models whose name contains every word: the one that is named, those in use, then those that are ready."""
     used = set(used)
     providers = {connector.provider: _provider(connector) for connector in client.connectors}
     found: list[ModelView] = []
@@ -116,7 +116,16 @@ def listed(client: Client, text: str, limit: int, used: Iterable[str], only_read
             _view(model, connector, about, f"{connector.provider}/{model.id}" in used)
             for model in _models(connector, text)
         ]
-    found.sort(key=lambda one: (not one.used, not one.ready, one.provider in DEBUG_PROVIDERS))
+    named = text.strip().lower()
+    found.sort(
+        key=lambda one: (
+            named not in (one.name.lower(), one.id.lower()),
+            not one.used,
+            not one.ready,
+            one.provider in DEBUG_PROVIDERS,
+            not one.name.lower().startswith(named),
+        )
+    )
     return ModelList(models=tuple(found[:limit]), providers=tuple(providers.values()), total=len(found))
 
 
