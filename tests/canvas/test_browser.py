@@ -875,6 +875,84 @@ def test_a_card_and_the_transcript_name_the_same_argument(tab: Tab) -> None:
     )
 
 
+def test_space_presses_the_control_that_has_the_focus(tab: Tab) -> None:
+    """And folds only when none has it."""
+    page = tab.go(f"/s/{KEY}/canvas?at=a1")
+    expect(tab.card("a2")).to_be_visible()
+    page.get_by_role("button", name="Export").focus()
+    tab.press(" ")
+    expect(page.get_by_role("dialog", name="Export")).to_be_visible()
+    tab.press("Escape")
+    expect(tab.card("a2")).to_be_visible()
+
+
+def test_keys_without_ctrl_can_be_turned_off(tab: Tab) -> None:
+    """For those whose speech or slips press them; the choice is kept, and can be taken back without them."""
+    page = tab.go(f"/s/{KEY}/transcript?at=q")
+    expect(tab.turn("q")).to_have_class(re.compile("here"))
+    tab.press("?")
+    page.get_by_label("Keys without Ctrl").uncheck()
+    tab.press("Escape", "j", "4")
+    page.reload()
+    expect(tab.turn("q")).to_have_class(re.compile("here"))
+    tab.press("j", "Control+k")
+    page.get_by_role("combobox", name="command").fill("keyboard")
+    tab.press("Enter")
+    expect(tab.turn("q")).to_have_class(re.compile("here"))
+    page.get_by_label("Keys without Ctrl").check()
+    tab.press("Escape", "j")
+    expect(tab.turn("a1")).to_have_class(re.compile("here"))
+
+
+def test_a_screen_reader_hears_who_where_and_what_it_cost(tab: Tab) -> None:
+    page = tab.go(f"/s/{KEY}/canvas?at=a2")
+    chosen = page.get_by_role(
+        "treeitem", name=re.compile(r"^claude-sonnet-4-5, message 6 of 10, 3 branches, \$0\.07: Found")
+    )
+    expect(chosen).to_have_count(1)
+    expect(page.get_by_role("tree")).to_have_attribute("aria-activedescendant", str(chosen.get_attribute("id")))
+    expect(page.get_by_role("treeitem", name=re.compile("^exec, message 5 of 10, failed: FAILED"))).to_have_count(1)
+    expect(page.get_by_role("treeitem", name=re.compile("^You, another branch: Take the outbox"))).to_have_count(1)
+
+
+@pytest.mark.parametrize("view", ["canvas", "transcript", "compare", "wire"])
+@pytest.mark.parametrize("width", [1440, 1100, 800, 390, 320])
+def test_no_view_is_wider_than_its_window(chromium: Any, server: Threaded, view: str, width: int) -> None:
+    """Code scrolls in its box; the page never does, and no control is beyond its edge."""
+    with Tab(chromium, server, viewport={"width": width, "height": 800}) as tab:
+        ready = {"canvas": "[data-card], canvas", "transcript": ".words", "compare": ".cmp .row", "wire": ".json .ln"}
+        page = tab.go(f"/s/{KEY}/{view}?at=lease4&a=lease4&b=outbox3&as=openai-completions")
+        expect(page.locator(ready[view]).first).to_be_visible()
+        tab.until("() => document.documentElement.scrollWidth <= innerWidth")
+        beyond = """() => [...document.querySelectorAll(':is(.top, .bar, .tabs) :is(a, button, select), .whylist')]
+            .filter(one => one.checkVisibility() && one.getBoundingClientRect().right > innerWidth + 1)
+            .map(one => one.outerHTML.slice(0, 80))"""
+        assert [] == page.evaluate(beyond)
+
+
+def test_controls_of_a_phone_are_large_enough(chromium: Any, server: Threaded) -> None:
+    with Tab(chromium, server, viewport={"width": 390, "height": 844}) as tab:
+        tab.go(f"/s/{KEY}/transcript?at=a2")
+        expect(tab.turn("a2").locator(".acts .btn").first).to_be_visible()
+        sizes = (
+            tab.turn("a2").locator(".acts .btn, .call").evaluate_all("all => all.map(o => o.getBoundingClientRect())")
+        )
+        assert sizes and all(size["height"] >= 44 and size["right"] <= 390 for size in sizes)
+        assert 1 == tab.page.locator("article.turn .acts:visible").count()
+
+
+def test_what_a_program_put_in_is_not_drawn_as_a_person(chromium: Any, tmp_path: Path) -> None:
+    with Session.open("context", home=tmp_path) as session:
+        session.append(il.UserMessage(content="<context>", origin="program"), id="p")
+        session.append(il.UserMessage(content="Go"), id="q")
+    with Threaded(tmp_path) as server, Tab(chromium, server) as tab:
+        tab.go("/s/own~main~context/canvas?at=q")
+        for id, kind, name in ("p", "system", "Program"), ("q", "user", "You"):
+            expect(tab.card(id).locator(f".role.{kind}")).to_be_visible()
+            expect(tab.card(id).locator("header b")).to_have_text(name)
+            expect(tab.turn(id).locator(f".role.{kind}")).to_be_visible()
+
+
 def test_a_wire_that_loses_nothing_warns_of_nothing(tab: Tab) -> None:
     page = tab.go(f"/s/{KEY}/wire?at=q&as=openai-completions")
     expect(page.locator(".whylist .empty")).to_be_visible()

@@ -298,6 +298,21 @@ def test_new_messages_do_not_move_the_view_of_others(chromium: Any, server: Thre
         assert rows(one, key) == rows(two, key)
 
 
+def test_the_path_that_is_read_stays_when_a_sibling_comes(tab: Tab, server: Threaded, key: str) -> None:
+    """The head moves to what was written last; the reader stays on the answer that is shown."""
+    expect(tab.go(f"/s/{key}/transcript?at=q").locator("article.turn")).to_have_count(2)
+    with Session.open(key.rpartition("~")[2], home=server.home) as session:
+        session.append(il.AssistantMessage(content="Another day", model="n"), id="b", parent_id="q")
+    expect(tab.page.locator(".forkbar .chip")).to_have_count(2)
+    expect(tab.turn("a")).to_be_visible()
+    expect(tab.turn("b")).to_have_count(0)
+    tab.press("j", "l")
+    expect(tab.turn("b")).to_be_visible()
+    tab.press("k")  # and on the branch that was chosen
+    expect(tab.turn("q")).to_have_class(re.compile("here"))
+    expect(tab.turn("b")).to_be_visible()
+
+
 def test_a_reload_in_the_middle_of_an_answer_shows_it_again(tab: Tab, key: str, provider: Server) -> None:
     """A page that is loaded anew has the words that had come, and goes on with the rest."""
     provider.say("Half of it, and the other half.", fault=Stall(after_events=6))

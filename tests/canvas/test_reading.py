@@ -580,7 +580,7 @@ async def test_records_of_a_program_are_no_paths_and_no_titles(tmp_path: Path) -
             data = "\n".join(map(json.dumps, given)).encode()
             _, found = await browser.ask("POST", f"/api/files?name={name}.jsonl", data)
             (session,) = found["sessions"]
-            assert (title, 1, [[0, 0, 1]]) == (session["title"], session["branches"], session["shape"])
+            assert (title, 1, [[3, 0, 1]]) == (session["title"], session["branches"], session["shape"])
 
 
 async def test_two_entries_of_one_moment_have_no_duration(tmp_path: Path) -> None:

@@ -1,6 +1,28 @@
 /** The keyboard sheet. */
 
+import { useState } from "react";
+
 import { Dialog } from "./dialog";
+
+const OFF = "single-keys-off";
+
+/** Whether keys without Ctrl do something: speech input and slips of the hand press them unasked. */
+export function hasSingleKeys(): boolean {
+  try {
+    return localStorage.getItem(OFF) === null;
+  } catch {
+    return true;
+  }
+}
+
+function setSingleKeys(on: boolean): void {
+  try {
+    if (on) localStorage.removeItem(OFF);
+    else localStorage.setItem(OFF, "1");
+  } catch {
+    // a page without storage keeps them on
+  }
+}
 
 const KEYS: [string, string][] = [
   ["j k", "next and previous message"], ["h l", "sibling branch"], ["[ ]", "previous and next fork"], ["g G", "first and last message"],
@@ -10,8 +32,10 @@ const KEYS: [string, string][] = [
 ];
 
 export function KeySheet({ onClose }: { onClose: () => void }) {
+  const [on, setOn] = useState(hasSingleKeys);
   return (
     <Dialog title="Keyboard shortcuts" onClose={onClose}>
+      <label className="opt"><input type="checkbox" checked={on} onChange={(event) => { setSingleKeys(event.target.checked); setOn(hasSingleKeys()); }} /> Keys without Ctrl. Off, the rail and Ctrl K do the same.</label>
       <dl className="keysheet">{KEYS.map(([keys, what]) => <div key={keys}><dt>{keys.split(" ").map((key) => <kbd key={key}>{key}</kbd>)}</dt><dd>{what}</dd></div>)}</dl>
     </Dialog>
   );

@@ -1,15 +1,25 @@
 /** The path as a list, with the branches that leave it: a third drawing of the same selection, and the tree for screen readers. */
 
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { useEffect, useMemo, useRef } from "react";
+import { useEffect, useId, useMemo, useRef } from "react";
 
 import { cost, plural } from "./format";
 import { callSummary, kindOf, speaker } from "./parts";
 import { usePhone } from "./phone";
+import { oneLine } from "./plain";
 import type { SessionStore } from "./store";
 import type { Row } from "./types";
 
 type Line = { row: Row; depth: number; off: boolean };
+
+/** What a screen reader says of a message: who, where, what it cost, then its first words. */
+function named(row: Row, place: number | undefined, of: number, children: number): string {
+  const parts = [speaker(row), place === undefined ? "another branch" : `message ${place} of ${of}`];
+  if (children > 1) parts.push(plural(children, "branch", "branches"));
+  if (row.error !== undefined || row.call?.error === true) parts.push("failed");
+  if (row.role === "assistant" && (row.usage !== undefined || row.cost !== undefined)) parts.push(cost(row.cost));
+  return `${parts.join(", ")}: ${oneLine(row.text || callSummary(row)) || "no text"}`;
+}
 
 /** `unseen`: not drawn, but there for assistive technology while the canvas shows the tree to the eye. */
 export function Outline({ store, path, selected, onSelect, unseen = false }: { store: SessionStore; path: readonly string[]; selected?: string; onSelect: (id: string) => void; unseen?: boolean }) {
@@ -30,22 +40,24 @@ export function Outline({ store, path, selected, onSelect, unseen = false }: { s
     return found;
   }, [store, store.tree.version, path]); // eslint-disable-line
   const virtual = useVirtualizer({ count: lines.length, getScrollElement: () => scroller.current, estimateSize: () => (phone ? 44 : 28), overscan: 20 });
+  const tree = useId();
+  const places = useMemo(() => new Map(path.map((id, index) => [id, index + 1])), [path]);
+  const at = lines.findIndex((line) => line.row.id === selected);
   useEffect(() => {
-    const at = lines.findIndex((line) => line.row.id === selected);
     if (at >= 0) virtual.scrollToIndex(at, { align: "auto" });
   }, [selected]); // eslint-disable-line
   return (
     <nav className={unseen ? "unseen" : "outline"} aria-label="outline">
       <header><b>Outline</b><span className="dim push">{plural(store.tree.leaves().length, "path")}</span></header>
-      <div className="tree" ref={scroller} tabIndex={0} role="tree" aria-label={`conversation, ${plural(store.tree.messages, "message")}`}>
+      <div className="tree" ref={scroller} tabIndex={0} role="tree" aria-label={`conversation, ${plural(store.tree.messages, "message")}`} aria-activedescendant={at < 0 ? undefined : `${tree}-${at}`}>
         <ul style={{ height: virtual.getTotalSize(), position: "relative" }} role="group">
           {virtual.getVirtualItems().map((item) => {
             const { row, depth, off } = lines[item.index]!;
             const siblings = store.tree.siblings(row.id);
             const bad = row.error !== undefined || row.call?.error === true;
             return (
-              <li key={row.id} role="treeitem" aria-level={depth + 1} aria-posinset={siblings.indexOf(row.id) + 1} aria-setsize={siblings.length} aria-selected={row.id === selected} aria-current={row.id === selected || undefined} className={off ? "off" : ""} style={{ position: "absolute", top: item.start, left: 0, right: 0 }} onClick={() => onSelect(row.id)}>
-                <i className={`far ${bad ? "bad" : kindOf(row.role)}`} />
+              <li key={row.id} id={`${tree}-${item.index}`} role="treeitem" aria-label={named(row, off ? undefined : places.get(row.id), path.length, store.tree.children.get(row.id)?.length ?? 0)} aria-level={depth + 1} aria-posinset={siblings.indexOf(row.id) + 1} aria-setsize={siblings.length} aria-selected={row.id === selected} aria-current={row.id === selected || undefined} className={off ? "off" : ""} style={{ position: "absolute", top: item.start, left: 0, right: 0 }} onClick={() => onSelect(row.id)}>
+                <i className={`far ${bad ? "bad" : kindOf(row)}`} />
                 <span className="cut">{row.text || callSummary(row) || speaker(row)}</span>
                 <span className="n">{row.cost === undefined ? "" : cost(row.cost)}</span>
               </li>

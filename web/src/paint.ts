@@ -111,7 +111,7 @@ export function paintStage(canvas: HTMLCanvasElement, scene: Scene): void {
     const [x, y] = at(one.x, one.y);
     const width = Math.max(3, CARD * view.zoom);
     const height = Math.max(2, weight(row, one) * view.zoom);
-    context.fillStyle = failed(row) ? ink.bad : ink[kindOf(row.role)];
+    context.fillStyle = failed(row) ? ink.bad : ink[kindOf(row)];
     block(context, x, y, width, height);
     if (scene.selected === one.id) {
       context.strokeStyle = ink.path;
@@ -191,7 +191,7 @@ export function paintBlocks(scene: Blocks): HTMLCanvasElement {
   for (const one of scene.byY) {
     const row = scene.rowOf.get(one.id);
     if (row === undefined) continue;
-    context.fillStyle = failed(row) ? scene.ink.bad : scene.ink[kindOf(row.role)];
+    context.fillStyle = failed(row) ? scene.ink.bad : scene.ink[kindOf(row)];
     context.fillRect(left + one.x * scale, top + one.y * scale, Math.max(2, CARD * scale), Math.max(0.7, one.height * scale - 0.5));
   }
   return canvas;

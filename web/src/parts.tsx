@@ -31,13 +31,13 @@ export function toolIcon(name: string | undefined): string {
   return TOOL_ICONS[(name ?? "").toLowerCase()] ?? "exec";
 }
 
-export function kindOf(role: string): "user" | "assistant" | "tool" | "system" {
-  if (role === "user" || role === "assistant") return role;
+export function kindOf({ role, origin }: Pick<Row, "role" | "origin">): "user" | "assistant" | "tool" | "system" {
+  if (role === "assistant" || (role === "user" && origin !== "program")) return role; // a person is who wrote it
   return role === "toolResult" ? "tool" : "system";
 }
 
-export function Glyph({ row }: { row: Pick<Row, "role" | "call" | "spawned"> }) {
-  const kind = kindOf(row.role);
+export function Glyph({ row }: { row: Pick<Row, "role" | "call" | "origin"> }) {
+  const kind = kindOf(row);
   const icon = kind === "tool" ? toolIcon(row.call?.name) : kind;
   return (
     <span className={`role ${kind}`} aria-hidden="true">

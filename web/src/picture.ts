@@ -139,7 +139,7 @@ function card(stage: Element, store: SessionStore, row: Row, at: Placed, on: boo
   const failed = row.call?.error === true || row.error !== undefined;
   const mono = row.role === "toolResult";
   add(g, "rect", { width: CARD, height: at.height, rx: 8, fill: on ? ink.card : ink.panel, stroke: ink["line-2"] });
-  const kind = kindOf(row.role);
+  const kind = kindOf(row);
   if (kind === "assistant") {
     add(g, "circle", { cx: 20, cy: 18, r: 7, fill: "none", stroke: ink["role-assistant"], "stroke-width": 2 });
     add(g, "circle", { cx: 20, cy: 18, r: 2.5, fill: ink["role-assistant"] });

@@ -9,7 +9,7 @@ import { Doctor, useDoctor } from "./doctor";
 import { sendKeptKeys } from "./early-keys";
 import { clock, cost, duration, plural, spent, tokens } from "./format";
 import { Icon, Mark } from "./icons";
-import { KeySheet } from "./keys";
+import { hasSingleKeys, KeySheet } from "./keys";
 import { Outline } from "./outline";
 import type { Action } from "./palette";
 import { BranchChip, Button, Figures } from "./parts";
@@ -71,7 +71,15 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
   const known = store.loaded || tree.rows.has(tree.head ?? "");
   if (known && (opened.current === undefined || !tree.rows.has(opened.current))) opened.current = (tree.head === undefined ? undefined : tree.anchor(tree.head)) ?? tree.head ?? [...tree.rows.keys()].at(-1);
   const selected = at !== undefined && tree.rows.has(at) ? at : opened.current;
-  const path = useMemo(() => tree.through(selected, to), [store, tree.version, selected, to]); // eslint-disable-line
+  // The path that is read stays when the head moves to another one: answers of several models come as siblings.
+  const read = useRef<{ path: readonly string[]; to?: string }>(undefined);
+  const path = useMemo(() => {
+    const before = read.current;
+    const same = before !== undefined && before.to === to && selected !== undefined && before.path.includes(selected);
+    const found = tree.through(selected, same ? before.path.at(-1) : to);
+    read.current = { path: found, to };
+    return found;
+  }, [store, tree.version, selected, to]); // eslint-disable-line
 
   const steps = useMemo(() => path.filter((id) => tree.isStep(id)), [path, tree]);
   const here = useMemo(() => {
@@ -174,8 +182,8 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
     { label: "Next sibling", keys: ["l", "ArrowRight"], icon: "right", run: () => sibling(1) },
     { label: "Previous fork", keys: ["["], icon: "branch", run: () => fork(-1) },
     { label: "Next fork", keys: ["]"], icon: "branch", run: () => fork(1) },
-    { label: "First message", keys: ["g"], icon: "up", run: () => step(path[0]) },
-    { label: "Last message", keys: ["G"], icon: "down", run: () => step(path.at(-1)) },
+    { label: "First message", keys: ["g"], icon: "up", run: () => step(steps[0]) },
+    { label: "Last message", keys: ["G"], icon: "down", run: () => step(steps.at(-1)) },
     ...VIEWS.map(([view, label, icon], at) => ({ label, keys: [String(at + 1)], icon, run: () => go(view) })),
     { label: "Continue from here", keys: ["c", "m"], icon: "send", run: () => setLayer("continue") },
     { label: "Edit and branch", keys: ["e"], icon: "edit", run: () => setLayer("edit") },
@@ -216,7 +224,8 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
       }
       return;
     }
-    if (typing || event.altKey || (layer !== undefined && MODAL.has(layer))) return;
+    if (typing || event.altKey || (layer !== undefined && MODAL.has(layer)) || !hasSingleKeys()) return;
+    if (event.key === " " && event.target instanceof Element && event.target.closest("button, a, summary") !== null) return; // presses it
     if (event.shiftKey && (event.key === "ArrowUp" || event.key === "ArrowDown")) {
       event.preventDefault();
       return rate(event.key === "ArrowUp" ? 1 : -1);
@@ -261,7 +270,7 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
       <header className="top">
         <div>
           <a href="/" aria-label="All sessions" onClick={(event) => { event.preventDefault(); navigate("/"); }}><Mark /></a>
-          <span className="crumb">{session?.project !== undefined && <><span className="dim">{session.project}</span><span className="sep">/</span></>}<span className="now cut">{session?.title ?? "…"}</span><span className="phoneonly dim cut">message {selected === undefined ? 0 : path.indexOf(selected) + 1} of {path.length} · {totals.known ? spent(totals.cost, totals.unknown) : "cost unknown"}</span></span>
+          <span className="crumb">{session?.project !== undefined && <><span className="dim">{session.project}</span><span className="sep">/</span></>}<span className="now cut">{session?.title ?? "…"}</span><span className="phoneonly dim cut">message {number} of {path.length} · {totals.known ? spent(totals.cost, totals.unknown) : "cost unknown"}</span></span>
           {session?.live !== undefined && <span className="chip live"><i className="pulse" />Live</span>}
           {session?.readOnly && <span className="chip line">read-only</span>}
           {(session?.problems ?? 0) > 0 && <button type="button" className="chip warn" onClick={() => toggle("doctor")}>{plural(session?.problems ?? 0, "problem")}</button>}

@@ -7,7 +7,7 @@ import { Blocks, Linked, Raw, Unfolded, type Results } from "./blocks";
 import { clock, cost, day, duration, plural, tokens } from "./format";
 import { Icon } from "./icons";
 import { Notes, Rating } from "./notes";
-import { BranchChip, Button, Figures, Glyph, speaker } from "./parts";
+import { BranchChip, Button, Figures, Glyph, kindOf, speaker } from "./parts";
 import type { SessionStore } from "./store";
 import { isRecord } from "./tree";
 import type { LiveNode, Row } from "./types";
@@ -179,7 +179,7 @@ function Turn({ row, records, store, selected, block, on, onSelect, onContinue, 
   const entry = store.entries.get(row.id);
   const siblings = store.tree.siblings(row.id);
   const here = selected !== undefined && (selected === row.id || store.tree.callers.get(selected) === row.id || records?.some((one) => one.id === selected) === true);
-  const mine = row.role === "user";
+  const mine = kindOf(row) === "user";
   const below = records === undefined ? null : <Records rows={records} store={store} selected={selected} onRaw={onRaw} />;
   if (isRecord(row)) return <article className={`turn ${first ? "first" : ""} ${last ? "last" : ""}`} data-entry={row.id}><Glyph row={row} /><div className="main">{below}</div></article>;
   if (row.role === "compaction")
@@ -199,7 +199,6 @@ function Turn({ row, records, store, selected, block, on, onSelect, onContinue, 
         <div className="main">
           <div className="who">
             <b>{speaker(row)}</b>
-            {row.origin === "program" && <span className="chip line">from the program</span>}
             {row.version !== undefined && <span className="dim">edited</span>}
             {row.rating !== undefined && row.rating !== 0 && <span className="chip line"><Icon name={row.rating > 0 ? "good" : "poor"} />{row.rating > 0 ? "good" : "poor"}</span>}
             {row.label !== undefined && <span className="chip"><Icon name="star" />{row.label}</span>}

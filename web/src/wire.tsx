@@ -93,7 +93,7 @@ export default function Wire({ store, path, selected }: { store: SessionStore; p
         <span className="seg" role="group" aria-label="part">{PARTS.map((one) => <button key={one} type="button" aria-pressed={part === one} onClick={() => setQuery({ part: one === "request" ? undefined : one })}>{one.charAt(0).toUpperCase() + one.slice(1)}</button>)}</span>
         <span className="push" />
         <LossMarks dropped={losses.filter((loss) => loss.severity === "dropped").length} weakened={losses.filter((loss) => loss.severity === "weakened").length} />
-        {view !== undefined && view.hidden > 0 && <span className="dim wide"><Icon name="record" className="xs" /> {view.hidden} records, hidden</span>}
+        {view !== undefined && view.hidden > 0 && <span className="dim wide"><Icon name="record" className="xs" /> {plural(view.hidden, "record")}, hidden</span>}
         {view?.curl !== undefined && <Button icon="copy" label="Copy as curl" small onClick={() => void navigator.clipboard?.writeText(view.curl!)} />}
       </div>
       {problem !== undefined && <p className="err" role="alert"><Icon name="alert" />{problem}</p>}

@@ -258,7 +258,7 @@ def is_record(message: AgentMessage) -> bool:
 def _role(message: Any) -> int:
     match message:
         case UserMessage():
-            return _USER
+            return _OTHER if message.origin == "program" else _USER
         case AssistantMessage():
             return _ASSISTANT + (_FAILED if message.stop_reason in ("error", "aborted") else 0)
         case ToolResultMessage():
