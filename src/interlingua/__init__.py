@@ -77,14 +77,18 @@ if TYPE_CHECKING:
     from .agent.loop import Limits
     from .connect.client import Client, complete, stream
     from .connect.embeddings import embed
+    from .connect.results import Result as Result
     from .connect.retry import Retry
     from .connect.stream import Stream
+    from .conversion import audio as audio
+    from .conversion import document as document
     from .conversion.adapting.adapter import adapt
     from .conversion.attachments import image
     from .conversion.checks import Finding, check
     from .conversion.converting import convert, decode, encode
     from .conversion.detection import Detection, detect
     from .conversion.sources import read
+    from .dialects import DIALECTS as DIALECTS
     from .dialects.registry import dialect, wire
     from .plugins.loading import load_plugins
     from .plugins.toolkit import create_toolkit
@@ -92,6 +96,9 @@ if TYPE_CHECKING:
     from .tools.decorator import tool
     from .tools.registry import ToolRegistry
     from .tools.tool import Tool, ToolContext, ToolResult
+    from .values.errors import Aborted as Aborted
+    from .values.errors import OutputInvalid as OutputInvalid
+    from .values.messages import Message as Message
 
 # Loaded on first use, so that importing the package imports no HTTP client, and a short command no dialects.
 _LAZY = {
@@ -124,7 +131,7 @@ _LAZY = {
     "tool": "tools.decorator",
     "wire": "dialects.registry",
 }
-# Names that left the root for their packages; the old spelling still works, with a DeprecationWarning.
+# Names that left the root for their packages; the old spelling works, with a DeprecationWarning, also in type checks.
 _MOVED = {
     "DIALECTS": "dialects",
     "Aborted": "values.errors",
