@@ -195,10 +195,10 @@ def test_what_is_no_message_is_refused_and_nothing_is_stored(wrong: Any, tmp_pat
     """A typed error before anything is written."""
     with il.Session.open("refused", home=tmp_path) as session:
         session.append(USER)
-        with pytest.raises(FormatError, match="a message is"):
+        with pytest.raises(FormatError, match="a message must be"):
             session.append(wrong)
         assert len(session.path()) == 1
-    with pytest.raises(FormatError, match="a message is"):
+    with pytest.raises(FormatError, match="a message must be"):
         il.Agent("debug/script", messages=[wrong])
 
 

@@ -55,10 +55,12 @@ def test_messages_are_read_as_the_wire_has_them() -> None:
 
 
 def test_other_lines_keep_their_kind() -> None:
-    """A notice is no system message: it never reached the model."""
-    entries = claude_code.decode(SESSION).entries
-    roles = [entry.message.role for entry in entries if isinstance(entry.message, il.CustomMessage)]
-    assert roles == ["summary", "file-history-snapshot", "claude-code:system", "queue-operation"]
+    """A notice is no system message: it never reached the model. The output of a local command did."""
+    notice = SESSION.replace(b'"local_command"', b'"informational"')
+    for data, expected in ((SESSION, []), (notice, ["claude-code:system"])):
+        entries = claude_code.decode(data).entries
+        roles = [entry.message.role for entry in entries if isinstance(entry.message, il.CustomMessage)]
+        assert roles == ["summary", "file-history-snapshot", *expected, "queue-operation"]
 
 
 def test_a_bad_line_is_named() -> None:
