@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from interlingua.tools.policy import ALLOW, ASK, BUILD, EDIT, READ_ONLY, Decision, Policy, Rule, normal_path
+from interlingua.tools.policy import ALLOW, ASK, BUILD, EDIT, READ_ONLY, Decision, Policy, Rule
+from interlingua.tools.policy_patterns import normal_path
 from interlingua.tools.shell_line import read_shell_line
 from interlingua.values.errors import FormatError
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from interlingua.tools.calling import call_tool
 from interlingua.tools.core.apply_patch import parse_patch, patched
-from interlingua.tools.policy import Policy, Rule, _glob, _Steps
+from interlingua.tools.policy import Policy, Rule
+from interlingua.tools.policy_patterns import GlobSteps, glob_matcher
 from interlingua.tools.shell_line import MAX_READ
 from interlingua.tools.tool import Tool, ToolResult
 from interlingua.values.errors import ToolInputError
@@ -119,7 +120,7 @@ def test_the_automaton_and_the_expression_agree(pattern: str, path: str) -> None
     ]
     parts = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
     expression = "".join(parts.get(token) or re.escape(token) for token in tokens)
-    assert bool(re.match(rf"{expression}(?:/.*)?\Z", path, re.DOTALL)) is _Steps(tokens).match(path)
+    assert bool(re.match(rf"{expression}(?:/.*)?\Z", path, re.DOTALL)) is GlobSteps(tokens).match(path)
 
 
 @pytest.mark.parametrize(
@@ -127,8 +128,8 @@ def test_the_automaton_and_the_expression_agree(pattern: str, path: str) -> None
 )
 def test_globs_of_many_stars_take_linear_time(pattern: str) -> None:
     """An expression for these would try every way to divide the path."""
-    assert lines_run(lambda: _glob(pattern)("a/" * 2000)) < 400_000
-    assert lines_run(lambda: _glob(pattern)("a" * 4000)) < 400_000
+    assert lines_run(lambda: glob_matcher(pattern)("a/" * 2000)) < 400_000
+    assert lines_run(lambda: glob_matcher(pattern)("a" * 4000)) < 400_000
 
 
 async def test_the_loop_goes_on_while_a_long_call_is_judged() -> None:

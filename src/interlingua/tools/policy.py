@@ -11,27 +11,33 @@ A path is read as the file tools read it (see `paths.readings`): each of its rea
 Judging takes linear time; what is too long to be judged is not allowed.
 """
 
-import ipaddress
 import itertools
 import posixpath
 import re
-import socket
 import unicodedata
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from typing import Any, Literal, TypeAlias
-from urllib.parse import unquote, urlsplit
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import force_setattr, replace
 
 from ..values.errors import FormatError, ToolInputError
-from ..values.numbers import natural
 from . import catalog
-from .paths import home, look, patch_paths, readings
+from .paths import home, patch_paths, readings
+from .policy_patterns import (
+    PATH_LENGTH,
+    Host,
+    from_root,
+    host_matches,
+    host_of,
+    host_pattern,
+    normal_path,
+    path_matches,
+)
 from .shell_line import SEARCHERS, Command, ShellLine, Word, read_shell_line, runs_others
 
 Action: TypeAlias = Literal["allow", "ask", "deny"]
@@ -63,9 +69,7 @@ _PATH_ENDINGS = ("_path", "_paths", "_file", "_files", "_filename", "_dir", "_di
 _HOST_ENDINGS = ("_url", "_urls", "_uri", "_host", "_hostname", "_endpoint")
 _WEB_URL = re.compile(r"\s*@?(https?:.*)", re.IGNORECASE | re.DOTALL)
 _URL_IN_WORD = re.compile(r"[a-z][a-z\d+.-]{0,15}://[^\s/?#'\"]+", re.IGNORECASE)
-_DEFAULT_PORTS = {"http": 80, "https": 443}
 _REGEX_LENGTH = 4096
-_PATH_LENGTH = 4096  # PATH_MAX of Linux: a longer one is not opened
 _MAX_PATHS = 2000  # in one call
 _MAX_MOVES = 8  # `cd` in one line whose combinations with its arguments are compared
 _MAX_COMBINED = 4  # commands of one object that are read together with the arguments beside them
@@ -146,7 +150,7 @@ class Policy(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unk
 
     def decide_path(self, tool: str, *names: str) -> Decision:
         """The decision on one located path, given under all its names: without links, relative or absolute."""
-        path = _Path(names[0], tuple(dict.fromkeys(_from_root(name, self.root) for name in names)), located=True)
+        path = _Path(names[0], tuple(dict.fromkeys(from_root(name, self.root) for name in names)), located=True)
         call = _Call(tool, (_Part(f"{tool} of {names[0]}", path=path),), (path,), ShellLine(()), (), self.root, False)
         return self._decided(call)
 
@@ -196,11 +200,11 @@ class _Path(Struct, frozen=True):
 
     @classmethod
     def of(cls, text: str, root: str | None) -> "_Path":
-        if len(text) > _PATH_LENGTH:
+        if len(text) > PATH_LENGTH:
             return cls(_short(text), ())
         loose = normal_path(text, root)
         try:
-            found = [_from_root(reading, root) for reading in readings(text, home)]
+            found = [from_root(reading, root) for reading in readings(text, home)]
         except ToolInputError:  # no file tool opens it, but another one may
             found = [loose]
         return cls(found[-1], tuple(dict.fromkeys(found)), (loose,))
@@ -212,13 +216,7 @@ class _Part(Struct, frozen=True):
     label: str
     command: Command | None = None
     path: _Path | None = None
-    host: "_Host | None" = None
-
-
-class _Host(Struct, frozen=True):
-    name: str
-    port: int | None
-    certain: bool = True
+    host: "Host | None" = None
 
 
 class _Call(Struct, frozen=True):
@@ -228,7 +226,7 @@ class _Call(Struct, frozen=True):
     parts: tuple[_Part, ...]
     paths: tuple[_Path, ...]
     line: ShellLine
-    hosts: tuple[_Host, ...]
+    hosts: tuple[Host, ...]
     root: str | None
     with_env: bool
 
@@ -239,7 +237,7 @@ class _Call(Struct, frozen=True):
         paths = tuple(_Path.of(text, root) for text in texts[:_MAX_PATHS])
         if len(texts) > _MAX_PATHS:
             paths = (*paths, _Path(f"{len(texts):,} paths", ()))
-        hosts = tuple(_host(text) for text in dict.fromkeys(_addresses(params)))
+        hosts = tuple(host_of(text) for text in dict.fromkeys(_addresses(params)))
         commands = [_Part(f"the command {_short(c.text)}", command=c) for c in line.commands if not c.inner]
         if not commands and line.doubt:
             commands = [_Part("the command", command=Command(()))]
@@ -264,7 +262,7 @@ def _covers(rule: Rule, part: _Part, call: _Call) -> bool:
     commands, paths, hosts = _several(rule.command), _several(rule.path), _several(rule.host)
     if commands and not (part.command is not None and _allowed_command(commands, part.command, call)):
         return False
-    if hosts and not (part.host is not None and any(_host_matches(p, part.host, strict=True) for p in hosts)):
+    if hosts and not (part.host is not None and any(host_matches(p, part.host, strict=True) for p in hosts)):
         return False
     if not paths:
         return True
@@ -276,7 +274,7 @@ def _covers(rule: Rule, part: _Part, call: _Call) -> bool:
 
 
 def _allowed_path(patterns: tuple[str, ...], path: _Path, root: str | None) -> bool:
-    matching = [_path_matches(patterns, reading, root, strict=True) for reading in path.readings]
+    matching = [path_matches(patterns, reading, root, strict=True) for reading in path.readings]
     return any(matching) if path.located else bool(matching) and all(matching)
 
 
@@ -366,10 +364,10 @@ def _path_verdict(patterns: tuple[str, ...], call: _Call) -> _Verdict:
     paths = [name for path in call.paths for name in (*path.readings, *path.loose)]
     bases = [".", *paths[:_MAX_MOVES], *moves[:_MAX_MOVES]]  # `cd secrets && cat key`, or `cat key` with a workdir
     joined = (normal_path(posixpath.join(base, text), call.root) for text in dict.fromkeys(entries) for base in bases)
-    if any(_path_matches(patterns, path, call.root, strict=False) for path in itertools.chain(paths, joined)):
+    if any(path_matches(patterns, path, call.root, strict=False) for path in itertools.chain(paths, joined)):
         return "yes"
     doubts = call.line.doubt or len(moves) > 1 or any(not word.fixed for word in arguments)
-    unclear = any(not path.readings for path in call.paths) or any(len(text) > _PATH_LENGTH for text in entries)
+    unclear = any(not path.readings for path in call.paths) or any(len(text) > PATH_LENGTH for text in entries)
     return "maybe" if doubts or unclear or (entries and len(paths) > _MAX_MOVES) else "no"
 
 
@@ -380,12 +378,12 @@ def _pieces(word: Word) -> list[str]:
 def _host_verdict(patterns: tuple[str, ...], call: _Call) -> _Verdict:
     """Checks the addresses of a call, and for commands every word that has a URL or may be a host."""
     arguments = [word for command in call.line.commands for word in command.argv]
-    hosts = [*call.hosts, *(_host(url) for word in arguments for url in _URL_IN_WORD.findall(word.text))]
-    if any(_host_matches(pattern, host, strict=False) for pattern in patterns for host in hosts):
+    hosts = [*call.hosts, *(host_of(url) for word in arguments for url in _URL_IN_WORD.findall(word.text))]
+    if any(host_matches(pattern, host, strict=False) for pattern in patterns for host in hosts):
         return "yes"
-    bare = {_host(text) for word in arguments for text in (word.text, word.text.rpartition("@")[2]) if text}
-    named = [pattern for pattern in patterns if _host_pattern(pattern)[0] != "*"]  # any word may be a host
-    if any(_host_matches(pattern, replace(host, port=None), strict=False) for pattern in named for host in bare):
+    bare = {host_of(text) for word in arguments for text in (word.text, word.text.rpartition("@")[2]) if text}
+    named = [pattern for pattern in patterns if host_pattern(pattern)[0] != "*"]  # any word may be a host
+    if any(host_matches(pattern, replace(host, port=None), strict=False) for pattern in named for host in bare):
         return "yes"
     doubts = call.line.doubt or any(not word.fixed for word in arguments)
     return "maybe" if doubts or any(not host.certain for host in call.hosts) else "no"
@@ -544,129 +542,6 @@ def _is_picture(key: str, text: str) -> bool:
     )
 
 
-def _from_root(path: str, root: str | None) -> str:
-    """A plain path without `.`, `..` and double slashes; relative if inside the root."""
-    path = re.sub(r"^//+", "/", posixpath.normpath(path or "."))
-    base = None if root is None else posixpath.normpath(root)
-    if base is not None and not path.startswith("/"):
-        path = posixpath.normpath(posixpath.join(base, path))
-    if base is not None and (path == base or path.startswith(base.rstrip("/") + "/")):
-        path = posixpath.relpath(path, base)
-    return path
-
-
-def normal_path(path: str, root: str | None = None) -> str:
-    """A path as other programs may read it: no `.`, `..`, double slashes, `@`, `~`, `file:`; relative in the root."""
-    path = unicodedata.normalize("NFC", path).strip()
-    path = re.sub(r"[\u00a0\u2000-\u200a\u202f\u205f\u3000]", " ", path)
-    if path[:5].casefold() == "file:":
-        path = unquote(re.sub(r"^file:(//[^/]*)?", "", path, flags=re.IGNORECASE))
-    path = path.removeprefix("@").replace("\\", "/").replace("\0", "")
-    if path == "~" or path.startswith("~/"):
-        path = (home() or "~") + path[1:]
-    return _from_root(path, root)
-
-
-def _path_matches(patterns: tuple[str, ...], path: str, root: str | None, *, strict: bool) -> bool:
-    """Whether a glob matches the path. `strict`, for allow rules: case-sensitive, relative globs inside the root."""
-    if not strict:
-        path = look(path).casefold()
-    if len(path) > _PATH_LENGTH:
-        return False
-    outside = path.startswith(("/", "../")) or path == ".."
-    for pattern in patterns:
-        forms = (pattern, root) if strict else (look(pattern).casefold(), root and look(root).casefold())
-        glob = _pattern(*forms)
-        if glob.startswith("/") and not outside and forms[1] is not None:
-            if _glob(glob)(posixpath.join(forms[1], path)):  # `/home/**` for what is inside a root below it
-                return True
-            continue
-        anywhere = "/" not in glob.rstrip("/")
-        if outside and not glob.startswith("/") and (strict or not anywhere):
-            continue
-        if _glob(glob)(path) or (not strict and path == glob.removesuffix("/**")):
-            return True  # naming a directory affects its contents
-    return False
-
-
-def _pattern(pattern: str, root: str | None) -> str:
-    if pattern.startswith("~/"):
-        pattern = (home() or "~") + pattern[1:]
-    if root is not None and pattern.startswith(root.rstrip("/") + "/"):
-        return pattern[len(root.rstrip("/")) + 1 :] or "**"
-    return pattern.removeprefix("./")
-
-
-_GLOB_TOKENS = re.compile(r"(?:\*\*/)+|\*\*+|\*|.", re.DOTALL)
-_EXPRESSIONS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-
-
-@lru_cache(maxsize=512)
-def _glob(pattern: str) -> Callable[[str], object]:
-    """`*` within a name, `**` across names; without a slash at any depth; includes everything below a match."""
-    body = pattern.rstrip("/")
-    tokens = [token[:3] if token.endswith("**/") else token[:2] for token in _GLOB_TOKENS.findall(body)]
-    if "/" not in body:
-        tokens.insert(0, "**/")
-    across = sum(token in ("**", "**/") for token in tokens)
-    if across > 1 or max(name.count("*") for name in body.replace("**", "").split("/")) > 1:
-        return _Steps(tokens).match  # an expression with several stars may backtrack for ever
-    body = "".join(_EXPRESSIONS.get(token) or re.escape(token) for token in tokens)
-    return re.compile(f"{body}(?:/.*)?\\Z", re.DOTALL).match
-
-
-class _Steps:
-    """A glob run as a nondeterministic automaton, in linear time. The bits of an integer are the states it is in.
-
-    State n: the first n tokens have matched. `**/` takes two states, before and inside the names that it passes over.
-    """
-
-    def __init__(self, tokens: Sequence[str]) -> None:
-        self._literal: dict[str, int] = {}
-        self._one = self._stays = self._stays_in_name = self._skips = self._enters = 0
-        at = 0
-        for token in tokens:
-            bit = 1 << at
-            if token == "**/":
-                self._enters |= bit
-                self._stays |= bit << 1
-                self._literal["/"] = self._literal.get("/", 0) | bit << 1
-                at += 1
-            elif token in ("*", "**"):
-                self._skips |= bit
-                self._stays |= bit if token == "**" else 0
-                self._stays_in_name |= bit if token == "*" else 0
-            elif token == "?":
-                self._one |= bit
-            else:
-                self._literal[token] = self._literal.get(token, 0) | bit
-            at += 1
-        self._last = 1 << at
-
-    def match(self, path: str) -> bool:
-        states = self._closed(1)
-        for char in path:
-            if char == "/" and states & self._last:
-                return True  # everything below a match
-            steps = self._literal.get(char, 0) | (0 if char == "/" else self._one)
-            stays = self._stays if char == "/" else self._stays | self._stays_in_name
-            states = self._closed((states & steps) << 1 | states & stays)
-            if not states:
-                return False
-        return bool(states & self._last)
-
-    def _closed(self, states: int) -> int:
-        """The states, and those reached from them without a character."""
-        while (
-            further := states
-            | (states & self._skips) << 1
-            | (states & self._enters) << 1
-            | (states & self._enters) << 2
-        ) != states:
-            states = further
-        return states
-
-
 # Hosts
 
 
@@ -683,60 +558,6 @@ def _addresses(params: Mapping[str, Any]) -> Iterable[str]:
 
 def _is_host_key(key: str) -> bool:
     return key in _HOST_KEYS or key.endswith(_HOST_ENDINGS)
-
-
-def _host(text: str) -> _Host:
-    """The host of a URL, or a bare host; not certain if programs might parse it differently."""
-    if re.search(r"[\s\\\x00-\x20\x7f]", text) or not text.isascii():
-        return _Host(name="", port=None, certain=False)
-    address = text if "://" in text else f"https://{text}"
-    try:
-        parts = urlsplit(address)
-        name, port = parts.hostname or "", parts.port
-    except ValueError:
-        return _Host(name="", port=None, certain=False)
-    if not name or "%" in name or parts.scheme not in _DEFAULT_PORTS:
-        return _Host(name=name, port=port, certain=False)
-    return _Host(name=_plain_host(name), port=_DEFAULT_PORTS[parts.scheme] if port is None else port)
-
-
-def _plain_host(name: str) -> str:
-    """The normal form of a host: no trailing dot, addresses in canonical form (`0x7f.1` is 127.0.0.1)."""
-    name = name.rstrip(".").casefold()
-    try:
-        if re.fullmatch(r"[0-9a-fx.]+", name) and name[:1].isdigit():
-            return socket.inet_ntoa(socket.inet_aton(name))
-        address = ipaddress.ip_address(name)
-    except (OSError, ValueError):
-        return name
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return str(mapped or address)
-
-
-def _host_matches(pattern: str, host: _Host, *, strict: bool) -> bool:
-    """Whether a pattern matches a host. `strict`, for allow rules: default or named port, certain host."""
-    name, port = _host_pattern(pattern)
-    if not host.name and pattern != "*":
-        return False
-    if strict and not host.certain:
-        return False
-    if port is not None and host.port is not None and port != host.port:
-        return False
-    if strict and port is None and host.port not in _DEFAULT_PORTS.values():
-        return False
-    if name == "*":
-        return True
-    if name.startswith("."):
-        return host.name == name[1:] or host.name.endswith(name)
-    return host.name == _plain_host(name)
-
-
-def _host_pattern(pattern: str) -> tuple[str, int | None]:
-    name, colon, port = pattern.casefold().rpartition(":")
-    number = natural(port, digits=5)
-    if colon and number is not None and (name.count(":") == 0 or name.endswith("]")):
-        return name.strip("[]"), number
-    return pattern.casefold().strip("[]"), None
 
 
 # Helpers
