@@ -146,7 +146,7 @@ ODD = "class Odd:\n    def __getattr__(self, name): raise SystemExit\n    def __
         ("def register(api): api.register_tool(7)", "register: 7 is neither a tool"),
         ("def register(api): api.register_connector(7)", "register: 7 is not a connector; it lacks id, provider"),
         ("def register(api): api.register_dialect('x', 7)", "register: x is not a dialect"),
-        ("def register(api): api.register_dialect('../x', 7)", "register: '../x' cannot be the name of a dialect"),
+        ("def register(api): api.register_dialect('../x', 7)", "register: '../x' cannot be a dialect's name"),
         ("def register(api): api.resolve_path('../x')", "register: '../x' is not a path inside"),
         ("def register(api): api.resolve_path('/etc/passwd')", "register: '/etc/passwd' is not a path inside"),
         ("class plugin:\n    def __init__(self): raise SystemExit(1)", "import: SystemExit: 1"),

@@ -13,6 +13,9 @@ from .pairing import rows
 from .work import Turn, Work
 
 
+# Anthropic's and Bedrock's ids match [a-zA-Z0-9_-] (platform.claude.com/docs/en/api/messages, `tool_use.id`;
+# docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ToolUseBlock.html), OpenAI refuses long ones ("string too
+# long"), Mistral wants nine letters or digits ("must be a-z, A-Z, 0-9, with a length of 9").
 def rename_ids(work: Work) -> None:
     """Renames call ids that the target refuses: deterministic, unique and never empty; results follow their calls."""
     used: set[str] = set()

@@ -1,6 +1,6 @@
 """Request options as a target accepts them: limits, sampling, reasoning, tool choice, the output schema.
 
-The rules of a wire are its `Limits`, those of a model generation are in `generations`. Every change is reported;
+The rules of a wire are its `TargetLimits`, those of a model generation are in `generations`. Every change is reported;
 nothing that is known to be refused is sent.
 """
 
@@ -174,6 +174,8 @@ def _fit_sampling(options: Options, work: Work) -> Options:
             options = _without(options, work, field, "sampling", why, severity)
     if work.generation.top_k is False or not rules.top_k:
         options = _without(options, work, "top_k", "sampling", "the model takes no top_k")
+    # Claude: thinking is not compatible with temperature, top_k or forced tools
+    # (platform.claude.com/docs/en/build-with-claude/extended-thinking).
     if on and not rules.forced_with_thinking:
         for field in ("temperature", "top_p", "top_k"):
             if getattr(options, field) != 1:

@@ -27,6 +27,10 @@ def _has_failed(turn: Turn) -> bool:
     return isinstance(turn.message, AssistantMessage) and turn.message.stop_reason in ("error", "aborted")
 
 
+# Every provider wants one result for each call, directly after it: Anthropic's are the first blocks of the next message
+# (platform.claude.com/docs/en/agents-and-tools/tool-use/implement-tool-use); OpenAI: "An assistant message with
+# 'tool_calls' must be followed by tool messages"; Gemini wants as many function responses as calls
+# (ai.google.dev/gemini-api/docs/function-calling).
 def pair(work: Work) -> None:
     """Puts the results of each step after it, one per call, in call order; then the other messages.
 

@@ -11,6 +11,10 @@ from .text import is_blank
 from .work import Turn, Work
 
 
+# Signatures are opaque, and only the model family that made them verifies them: thinking returns to Claude unchanged or
+# not at all (platform.claude.com/docs/en/build-with-claude/extended-thinking), encrypted reasoning to OpenAI
+# (platform.openai.com/docs/guides/reasoning), thought signatures to Gemini
+# (ai.google.dev/gemini-api/docs/thought-signatures).
 def verify_thinking(work: Work) -> None:
     """Drops reasoning that the target cannot verify (or sends it as text), and foreign signatures."""
     native: dict[tuple[str | None, str | None], bool] = {}  # by model and api: few have written a conversation
@@ -92,7 +96,10 @@ def _unsign(turn: Turn, at: int, work: Work) -> None:
 
 
 def _stand_alone(turn: Turn, work: Work) -> None:
-    """Drops the id of a Responses item whose reasoning item is not sent."""
+    """Drops the id of a Responses item whose reasoning item is not sent.
+
+    OpenAI: "Item 'fc_…' of type 'function_call' was provided without its required 'reasoning' item".
+    """
     api = work.rules.api
     for at, block in enumerate(turn.blocks if work.rules.item_ids else ()):
         residual = block.extra.get(api)
@@ -104,6 +111,7 @@ def _stand_alone(turn: Turn, work: Work) -> None:
 
 def _mark_call(turn: Turn, work: Work) -> None:
     """Adds the documented marker to an unsigned call where calls must be signed; never invents a signature."""
+    # ai.google.dev/gemini-api/docs/thought-signatures: Gemini 3 refuses unsigned calls, but for this documented value.
     marker = work.rules.unsigned_call
     if marker is None or any(call.thought_signature for call in turn.calls):
         return  # of parallel calls only the first is signed

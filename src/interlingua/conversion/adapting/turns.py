@@ -21,6 +21,7 @@ from .thinking import is_native
 from .work import CONTINUED, GO_ON, RECEIVED, SYNTHETIC, Turn, Work, system_blocks
 
 
+# Anthropic, Gemini and Bedrock have one system text outside the messages, and no such role among them.
 def place_system(work: Work) -> None:
     """Where system messages may not appear between others, moves leading ones to the system text, later ones to the
     user.
@@ -44,6 +45,8 @@ def place_system(work: Work) -> None:
     work.turns = kept
 
 
+# Bedrock: "A conversation must start with a user message", "roles must alternate between user and assistant"
+# (docs.aws.amazon.com/bedrock/latest/userguide/conversation-inference.html). Anthropic joins such messages itself.
 def take_turns(work: Work) -> None:
     """Makes the user begin; where the target requires it, merges adjacent messages of one role."""
     turns: list[Turn] = []
@@ -99,6 +102,7 @@ def _join_results(before: Turn, turn: Turn, work: Work) -> None:
         turn.set(extra={**turn.message.extra, work.rules.api: {**residual, "~joined": True}})
 
 
+# Mistral: "Unexpected role 'user' after role 'tool'".
 def part_results_from_user(work: Work) -> None:
     """Inserts an acknowledgement of the model where no user message may follow results directly."""
     if not work.rules.answer_after_results:
@@ -116,6 +120,8 @@ def _is_asking(message: Message) -> bool:
     return isinstance(message, UserMessage | SystemMessage)
 
 
+# Prefills are refused by newer Claude models, and by all while they think
+# (platform.claude.com/docs/en/build-with-claude/extended-thinking); Mistral continues only a message with `prefix`.
 def end_with_user(work: Work) -> None:
     """Handles a final assistant message, which is a prefill. Where that is refused, asks the model to continue."""
     last = work.turns[-1] if work.turns else None
