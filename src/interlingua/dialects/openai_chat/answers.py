@@ -32,10 +32,10 @@ from .facts import (
     CHOICE,
     CHOICES,
     FILTERED,
+    NO_MESSAGE,
     NONE,
     RESPONSE_SUPPORT,
     STOP_REASONS,
-    UNSAID,
     WIRE_STOP_REASONS,
     Compat,
     compat_of,
@@ -146,7 +146,7 @@ def whole_answer(message: AssistantMessage, compat: Compat, report: Reporter) ->
     if extra_fields.get(NONE):
         return body
     choice = put_back(_encode_choice_shell(message), extra_fields.get(CHOICE) or {})
-    if message.content or not extra_fields.get(UNSAID):
+    if message.content or not extra_fields.get(NO_MESSAGE):
         choice["message"] = _encoded_answer(message, compat, report)
     body["choices"] = [choice, *(extra_fields.get(CHOICES) or ())]
     return body
@@ -204,7 +204,7 @@ def decode_response(body: Any, base: AssistantMessage, given: Given) -> Assistan
     choice, *others = each(choices, "choices", API, lambda item: an_object(item, API))
     beside: dict[str, Any] = {CHOICES: others} if others else {}
     if choice.get("message") is None and _is_failed(choice):  # Azure, for a choice that was filtered completely
-        return read_answer(envelope, choice, (), {**beside, UNSAID: True}, base, compat)
+        return read_answer(envelope, choice, (), {**beside, NO_MESSAGE: True}, base, compat)
     wire_message = an_object(choice.get("message"), API, "$.choices[0].message")
     content, extra_fields = decode_assistant(wire_message, compat, Pairing(given.mint).mint, answer=True)
     if extra_fields:

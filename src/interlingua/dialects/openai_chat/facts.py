@@ -23,11 +23,25 @@ DETAILS = "reasoning_details"
 TRACKS = (*THOUGHTS, DETAILS, "content", "refusal", "audio", "images", "function_call", "tool_calls")
 RANKS = {track: rank for rank, track in enumerate(TRACKS)}
 
-PARTS, REPEATS, INDEXED = "~parts", "~repeats", "~indexed"
-PART, FIELDS, DETAIL, AS, PLAIN, PREFIX, SPLIT = "~part", "~fields", "~detail", "~as", "~plain", "~prefix", "~split"
-OBJECT, CUSTOM, GENERATED, CHOICE, CHOICES, NONE = "~object", "~custom", "~minted", "~choice", "~choices", "~none"
-FLAT = "~flat"  # the key of the arguments of a call that has no `function`
-UNSAID = "~unsaid"  # the choice has no message
+# Hints of this wire in `extra[API]`: how a value was written, where the wire has several ways.
+PARTS = "~parts"  # of an assistant message: its content is a list, though a string could express it
+REPEATS = "~repeats"  # of an assistant message: the thinking fields that repeat the text of `reasoning_details`
+INDEXED = "~indexed"  # of a whole answer: its calls have an `index`, as in streams
+PART = "~part"  # of a block: it is a part of `content`, not a field of the message
+FIELDS = "~fields"  # of thinking: the names of the fields that have it
+DETAIL = "~detail"  # of thinking: the type of its item in `reasoning_details`
+AS = "~as"  # of a part, a marker or an option: the less common of its forms
+PLAIN = "~plain"  # of a part: a bare string in the place of an object
+PREFIX = "~prefix"  # of media: an unusual beginning of the data URL
+SPLIT = "~split"  # of thinking: the lengths of its chunks
+OBJECT = "~object"  # of a call: arguments that are an object, not JSON text
+CUSTOM = "~custom"  # of a call: it calls a custom tool, with free text
+FLAT = "~flat"  # of a call that has no `function`: the key of its arguments
+GENERATED = "~minted"  # of a call or a result: the wire had no id
+CHOICE = "~choice"  # of an answer: further fields of the choice
+CHOICES = "~choices"  # of an answer: the choices after the first
+NONE = "~none"  # of an answer: it has no choice
+NO_MESSAGE = "~unsaid"  # of an answer: the choice has no message
 FILTERED = "content_filter"
 # Options that are one field each; hosts have several names for the others.
 SAMPLING = {"temperature": "temperature", "top_p": "top_p", "top_k": "top_k"}
@@ -38,6 +52,8 @@ MEDIA_RULE = "a part has one source: data with its type, a URL or, for files, an
 
 STRINGS = frozenset({*THOUGHTS, "content", "refusal"})
 
+# platform.openai.com/docs/api-reference/chat/object, `finish_reason`; and words of hosts: `model_length` (Mistral),
+# `insufficient_system_resource` (DeepSeek), `sensitive`, `network_error` and `model_context_window_exceeded` (Z.AI).
 STOP_REASONS: dict[str, StopReason] = {
     "stop": "stop",
     "end": "stop",
@@ -64,7 +80,7 @@ UNEVEN: tuple[str, ...] = (
     f"$.extra.{API}.{RESPONSE}.{MESSAGE}.{INDEXED}",
     f"$.extra.{API}.{RESPONSE}.{CHOICE}.delta",
     f"$.extra.{API}.{RESPONSE}.{CHOICES}",
-    f"$.extra.{API}.{RESPONSE}.{UNSAID}",
+    f"$.extra.{API}.{RESPONSE}.{NO_MESSAGE}",
 )
 
 FIELD_SUPPORT: SupportTable = {
@@ -196,6 +212,8 @@ def find_usage(envelope: Mapping[str, Any], choice: Mapping[str, Any]) -> Any:
     return (groq.get("usage") if isinstance(groq, dict) else None) or choice.get("usage")
 
 
+# platform.openai.com/docs/api-reference/chat/object, `usage`: prompt_tokens includes cached tokens, completion_tokens
+# includes reasoning. Hosts differ, and say so only by the sum: see the branches.
 def decode_usage(wire: Any, compat: Compat) -> Usage | None:
     if not isinstance(wire, dict):
         return None

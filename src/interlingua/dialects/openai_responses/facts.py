@@ -12,7 +12,7 @@ from ..residual import json_or_text, optional
 
 API = "openai-responses"
 
-# `status` of a response, or `incomplete_details.reason` if it is incomplete.
+# platform.openai.com/docs/api-reference/responses/object: `status`, or `incomplete_details.reason` if it is incomplete.
 STOP_REASONS: dict[str, StopReason] = {
     "completed": "stop",
     "in_progress": "stop",
@@ -84,7 +84,7 @@ ITEM = "~item"  # of a user message: its block is an item, not a part
 INPUT = "~input"  # of a request: the input was a string
 TEXT = "~text"  # of a request: fields of `text` beside the format
 FORM = "~type"  # of a tool choice or a call: the less common of two forms
-GENERATED = "~minted"
+GENERATED = "~minted"  # of a call: the wire had no id
 
 # Fields that differ between streamed and whole answers: none.
 UNEVEN: tuple[str, ...] = ()
@@ -155,7 +155,7 @@ RESPONSE_SUPPORT: SupportTable = {
 }
 
 
-# --- errors ----------------------------------------------------------------------------------------------------------
+# --- errors: platform.openai.com/docs/guides/error-codes -------------------------------------------------------------
 
 
 def decode_error(status: int, body: Any, headers: Mapping[str, str] | None = None) -> ProviderError:
