@@ -84,7 +84,7 @@ def test_hosts_without_markers_get_none_and_each_is_named(row: Any) -> None:
     assert findings >= PATHS
 
 
-def test_text_in_pieces_for_markers_is_said_as_one_where_there_are_none() -> None:
+def test_text_in_pieces_for_markers_is_encoded_as_one_where_there_are_none() -> None:
     """Attocode's structured content: plain strings for a host without markers, and the loss is told."""
     piece = {"type": "text", "text": "Stable.", "cache_control": {"type": "ephemeral"}}
     call = {"id": "call_1", "name": "look", "arguments": {}}
@@ -179,7 +179,7 @@ def test_a_marker_on_thinking_moves_to_what_can_carry_it() -> None:
     assert [next(iter(block)) for block in blocks] == ["reasoningContent", "text", "cachePoint"]
 
 
-def test_a_bedrock_body_with_a_point_behind_reasoning_is_mended() -> None:
+def test_a_bedrock_body_with_a_point_behind_reasoning_is_repaired() -> None:
     """Read from the wire and adapted to it again: the point stands behind the text."""
     reasoning = {"reasoningContent": {"reasoningText": {"text": "Hm.", "signature": "c2ln"}}}
     point = {"cachePoint": {"type": "default"}}

@@ -69,7 +69,7 @@ def sent(
         ("models/gemini-2.5-flash", 65_536, True),
     ],
 )
-def test_a_generation_is_known_whoever_serves_it(model_id: str, max_output: int, sees: bool) -> None:
+def test_a_generation_is_known_at_every_host(model_id: str, max_output: int, sees: bool) -> None:
     """Paths, regions, versions and dates around a name do not hide it."""
     found = row(model_id)
     assert found is not None
@@ -224,7 +224,7 @@ def test_a_bedrock_model_is_asked_in_its_own_fields() -> None:
     assert losses == ["$.options.reasoning"]
 
 
-def test_hosts_are_told_in_their_own_way() -> None:
+def test_options_are_encoded_as_each_host_expects() -> None:
     """A host that takes words alone makes budgets of them; one that takes a switch gets a switch."""
     claude = "anthropic/claude-sonnet-4.5"
     openrouter = model(claude, "openai-completions", compat={"thinkingFormat": "openrouter"})
@@ -429,7 +429,7 @@ def test_a_turn_that_the_provider_paused_goes_back_as_it_is() -> None:
     assert sent(model("claude-opus-5"), HI, paused)[0]["messages"][-1]["role"] == "assistant"
 
 
-def test_mistral_is_told_that_a_last_message_is_a_beginning() -> None:
+def test_a_prefill_has_the_prefix_flag_for_mistral() -> None:
     """And gets no user message directly behind results."""
     large = model("mistral-large-latest")
     assert sent(large, HI, BEGUN)[0]["messages"][-1]["prefix"] is True
@@ -501,7 +501,7 @@ def test_strict_tools_go_only_to_models_that_know_them() -> None:
     assert sent(model("claude-3-7-sonnet"), tools=tools)[1] == ["$.tools[0].strict"]
 
 
-def test_choices_that_are_no_strings_are_told_gemini_in_words() -> None:
+def test_enums_that_are_not_strings_are_described_to_gemini_as_text() -> None:
     """Its enums are strings: as such they would come back as strings."""
     schema = {
         "type": "object",
@@ -586,7 +586,7 @@ def test_a_custom_tool_crosses_between_openais_wires() -> None:
 # --- windows ----------------------------------------------------------------------------------------------------------
 
 
-def test_ollama_is_told_the_window_and_warned_of_when_it_is_too_small() -> None:
+def test_ollama_gets_the_window_and_a_warning_if_it_is_too_small() -> None:
     """Without `num_ctx` the server reads 4096 tokens and cuts off the beginning; what does not fit is warned of."""
     long = UserMessage(content="word " * 8000)
     known, unknown_window = model("llama3", "ollama-chat", context_window=32_768), model("llama3", "ollama-chat")

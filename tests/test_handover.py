@@ -115,7 +115,7 @@ SIGNED = ThinkingBlock(thinking="Let me see.", thinking_signature="c2lnbmVk")
 
 
 @pytest.mark.parametrize("target", [t for t in ALL if t not in (CLAUDE, BEDROCK_CLAUDE)], ids=lambda t: t.id)
-def test_case_01_foreign_thinking_is_dropped_and_never_said_in_tags(target: ModelDescriptor) -> None:
+def test_case_01_foreign_thinking_is_dropped_and_never_encoded_in_tags(target: ModelDescriptor) -> None:
     """
     Reasoning of another vendor does not go into the model's own words, unless one asks for it as plain text.
     """
@@ -401,7 +401,7 @@ def test_case_38_past_calls_are_replayed_as_calls(target: ModelDescriptor) -> No
 
 
 @pytest.mark.parametrize("target", [GPT, CHAT, MISTRAL, LLAMA], ids=lambda t: t.id)
-def test_a_failure_is_said_in_words_where_there_is_no_flag(target: ModelDescriptor) -> None:
+def test_a_failure_is_written_as_text_where_there_is_no_flag(target: ModelDescriptor) -> None:
     """
     Else the model takes what went wrong for the answer; once is enough.
     """
@@ -553,7 +553,7 @@ UNSEEN = [
 
 
 @pytest.mark.parametrize(("block", "text", "target"), UNSEEN)
-def test_what_the_target_cannot_see_is_told_in_words(block: Any, text: str, target: ModelDescriptor) -> None:
+def test_media_that_the_target_does_not_accept_become_text(block: Any, text: str, target: ModelDescriptor) -> None:
     """
     The document's own words if it has any; else that something was left out, and why.
     """
@@ -588,7 +588,7 @@ def test_what_only_other_wires_can_say_leaves_no_empty_turn(target: ModelDescrip
 
 
 @pytest.mark.parametrize("target", [CLAUDE, BEDROCK_CLAUDE, GEMINI], ids=lambda t: t.id)
-def test_later_system_messages_are_said_where_the_target_has_a_place(target: ModelDescriptor) -> None:
+def test_later_system_messages_are_encoded_where_the_target_has_a_place(target: ModelDescriptor) -> None:
     """
     The first ones join the system text, later ones are said as the user's words; both are reported.
     """

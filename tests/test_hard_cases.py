@@ -775,7 +775,7 @@ def test_case_8_items_keep_the_order_of_the_model_and_get_no_fillers(
 
 
 @wires(RESPONSES)
-def test_case_8_foreign_turns_are_said_in_their_order_too(name: str) -> None:
+def test_case_8_foreign_turns_are_encoded_in_their_order_too(name: str) -> None:
     """
     A call before the words stays before the words.
     """
@@ -1187,7 +1187,7 @@ def test_case_30_a_call_has_one_id_in_all_its_events(
 
 
 @wires(GOOGLE, OLLAMA)
-def test_case_30_a_wire_without_ids_gives_one_minted_id_to_all_events_of_a_call(name: str) -> None:
+def test_case_30_a_wire_without_ids_gives_one_generated_id_to_all_events_of_a_call(name: str) -> None:
     """
     The id that the caller's mint gives is the call's, from its first event on.
     """
@@ -1580,7 +1580,7 @@ def test_case_47_the_message_starts_before_anything_in_it(name: str) -> None:
 
 
 @wires(ANTHROPIC)
-def test_case_48_usage_that_is_known_at_the_start_is_told_at_the_start(name: str) -> None:
+def test_case_48_usage_that_is_known_at_the_start_is_reported_at_the_start(name: str) -> None:
     """
     The input of an Anthropic upstream is in the message_start that a client gets.
     """
@@ -1591,7 +1591,7 @@ def test_case_48_usage_that_is_known_at_the_start_is_told_at_the_start(name: str
 
 
 @wires(COMPLETIONS, RESPONSES, BEDROCK, GOOGLE, OLLAMA)
-def test_case_48_usage_that_is_known_at_the_end_is_told_in_full_at_the_end(name: str) -> None:
+def test_case_48_usage_that_is_known_at_the_end_is_reported_in_full_at_the_end(name: str) -> None:
     """
     Where usage comes last, the final delta has input, output and the cache's share.
     """
@@ -1943,7 +1943,7 @@ def test_case_64_every_spelling_of_a_file_is_one_document(name: str) -> None:
 
 
 @every_wire
-def test_case_64_a_file_is_carried_or_its_loss_is_told(name: str) -> None:
+def test_case_64_a_file_is_encoded_or_its_loss_is_reported(name: str) -> None:
     """
     No encoder drops a document in silence, and strict mode refuses to drop it at all.
     """
@@ -2242,7 +2242,7 @@ ADD = il.ToolSpec(
 
 
 @every_wire
-def test_case_78_strictness_is_said_where_the_wire_has_it_and_reported_elsewhere(name: str) -> None:
+def test_case_78_strictness_is_encoded_where_the_wire_has_it_and_reported_elsewhere(name: str) -> None:
     """
     The flag is in the body exactly when it is not among the losses.
     """
@@ -2406,7 +2406,7 @@ def test_case_85_nothing_known_is_not_zero(name: str) -> None:
 
 
 @every_wire
-def test_case_86_a_price_that_is_not_told_is_unknown(name: str) -> None:
+def test_case_86_a_price_that_is_not_reported_is_unknown(name: str) -> None:
     """
     No wire's counts are turned into a cost of zero.
     """
@@ -2416,7 +2416,7 @@ def test_case_86_a_price_that_is_not_told_is_unknown(name: str) -> None:
 
 
 @wires(COMPLETIONS)
-def test_case_86_a_price_that_is_told_is_the_price(name: str) -> None:
+def test_case_86_a_price_that_is_reported_is_the_price(name: str) -> None:
     """
     What the host says that the answer cost is kept, in a stream as in a whole answer.
     """

@@ -316,7 +316,7 @@ COUNTS = [(CLAUDE, 100), (BEDROCK_CLAUDE, 20), (GPT, 500), (CHAT, 500)] + [
 
 
 @pytest.mark.parametrize(("target", "most"), COUNTS, ids=lambda value: getattr(value, "provider", None) or str(value))
-def test_what_is_over_the_number_is_told_in_words(target: ModelDescriptor, most: int) -> None:
+def test_media_over_the_limit_become_text(target: ModelDescriptor, most: int) -> None:
     """
     The first ones stay as they were, however many follow; each later one is a note with a loss.
     """

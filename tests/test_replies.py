@@ -227,7 +227,7 @@ def test_a_failed_run_says_so_first() -> None:
     assert ["Rate limit exceeded"] == shown(failed("Rate limit exceeded", "Error:  rate limit  exceeded"))
 
 
-def test_a_failure_that_was_made_good_is_not_told() -> None:
+def test_a_failure_that_was_made_good_is_not_reported() -> None:
     """Nor what had come of the answer that failed."""
     assert ["whole"] == shown(failed("overloaded", "ha"), answer("whole"))
 
@@ -244,7 +244,7 @@ def test_an_aborted_run_gives_what_had_come() -> None:
     assert ["Half"] == shown(answer("Half", stop_reason="aborted", error_message="aborted"))
 
 
-def test_a_tool_that_failed_is_told_only_where_nothing_else_is() -> None:
+def test_a_tool_that_failed_is_reported_only_where_nothing_else_is() -> None:
     """And only if it was not called again with success."""
     broke = result("exec", "exec failed: disk full", status=500)
     assert ["exec failed: disk full"] == shown(broke, answer(""))
@@ -279,7 +279,7 @@ def test_reasoning_is_shown_where_asked_for_and_marked() -> None:
     assert ("Let me see.", {"isReasoning": True}, "Four.") == (reasoning.text, marks(reasoning), texts.text)
 
 
-def test_nothing_is_said_twice() -> None:
+def test_nothing_is_sent_twice() -> None:
     """Neither by the model, nor after its message tool has sent it here; elsewhere is another matter."""
     assert ["Hello"] == shown(answer("Hello"), answer(" hello "))
     sent = result("message", "{}", details={"status": "sent", "here": True, "text": "Hello"})

@@ -200,7 +200,7 @@ async def test_a_call_that_was_cut_off_hard_is_not_run_again() -> None:
     check_pairing(agent.messages)
 
 
-async def test_a_tool_is_told_why() -> None:
+async def test_a_tool_gets_the_reason() -> None:
     """The reason of the abort reaches the tool's signal."""
     reasons: list[Any] = []
     begun = asyncio.Event()

@@ -69,7 +69,7 @@ async def test_an_update_carries_the_message_so_far() -> None:
     assert ["a", "ab", "abc"] == seen
 
 
-async def test_calls_are_told_between_the_answer_and_the_end_of_its_turn() -> None:
+async def test_calls_are_emitted_between_the_answer_and_the_end_of_its_turn() -> None:
     """Start, end, result message; then the turn ends and the next begins."""
     note, _ = noted()
     agent = agent_of(calling(call("note", "a", n=1)), "done", tools=[note])
@@ -312,7 +312,7 @@ async def test_a_listener_may_leave() -> None:
     assert [] == received
 
 
-async def test_the_agent_is_idle_when_the_end_was_heard() -> None:
+async def test_the_agent_is_idle_when_the_end_was_delivered() -> None:
     """`wait_for_idle` and `prompt` return after the listeners of `agent_end`."""
     agent, order = agent_of("done"), list[str]()
 

@@ -531,7 +531,7 @@ async def test_sending_may_not_wait_or_not_long_enough(make: Any) -> None:
     await until(lambda: len(script.requests) == 3 and host.status("b")["status"] == "done")
 
 
-async def test_an_error_over_there_and_silence_are_told_apart(make: Any) -> None:
+async def test_an_error_over_there_and_silence_are_distinguished(make: Any) -> None:
     """The reason, or an empty reply."""
     host = make(Asked("hi", Step(error="broken", status=400), "NO_REPLY"))
     await host.run("hi", "b")

@@ -111,7 +111,7 @@ async def test_after_a_limit_the_run_can_go_on() -> None:
     assert 4 == len(seen)
 
 
-async def test_what_a_run_used_is_told() -> None:
+async def test_what_a_run_used_is_reported() -> None:
     """Answers, tokens and dollars of this run; a cost that is not known is None, never zero."""
     agent = agent_of(
         calling(call("x"), usage={"input": 5, "output": 5}), Step(text="d", usage={"input": 1, "output": 1})

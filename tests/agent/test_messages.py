@@ -204,7 +204,7 @@ async def test_a_hook_that_fails_after_calls_leaves_them_paired() -> None:
     assert "done" == (await agent.continue_()).reason
 
 
-async def test_a_role_that_cannot_be_said_ends_the_run_in_order() -> None:
+async def test_a_role_that_cannot_be_encoded_ends_the_run_in_order() -> None:
     """A registered function is foreign code too."""
     register_message("bad", broken)
     agent = asked(Asked("never said"))
@@ -318,7 +318,7 @@ async def test_an_answer_is_sent_back_twice_at_most() -> None:
     assert 3 >= again.spent.turns
 
 
-async def test_what_is_said_between_calls_need_not_be_json() -> None:
+async def test_messages_between_calls_need_not_be_json() -> None:
     """Only a final answer is."""
     note, _ = noted()
     script = Asked(calling(call("note"), text="Let me see"), '{"name": "Ada", "age": 36}')
@@ -362,7 +362,7 @@ def test_json_is_read_with_or_without_a_fence(text: str, schema: Any, expected: 
         ("NaN", {}, "it is not JSON"),
     ],
 )
-def test_what_is_wrong_is_said_in_words(text: str, schema: Any, problem: str) -> None:
+def test_what_is_wrong_is_reported_as_text(text: str, schema: Any, problem: str) -> None:
     """For the model to do better."""
     value, problem_text = _reading(text, schema)
     assert value is None

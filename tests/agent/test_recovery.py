@@ -276,7 +276,7 @@ async def test_case_113_a_second_agent_on_a_session_is_refused(tmp_path: Path) -
             assert session.messages == reader.messages
 
 
-async def test_case_112_a_line_that_cannot_be_read_is_skipped_and_said(tmp_path: Path) -> None:
+async def test_case_112_a_line_that_cannot_be_read_is_skipped_and_reported(tmp_path: Path) -> None:
     """The agent goes on with what can be read; the history that goes to the model is still valid."""
     await whole_run(tmp_path / "s.jsonl")
     lines = (tmp_path / "s.jsonl").read_bytes().splitlines(keepends=True)

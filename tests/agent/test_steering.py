@@ -39,7 +39,7 @@ def steering_after_first_call(agent: Agent, *inputs: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["parallel", "sequential"])
-async def test_case_102_input_is_said_only_where_every_call_has_its_result(mode: Any) -> None:
+async def test_case_102_input_is_sent_only_where_every_call_has_its_result(mode: Any) -> None:
     """A message that comes in the middle of a batch is said after all its results, and the next request has it."""
     note, seen = noted()
     script = Asked(calling(call("note", "a"), call("note", "b")), "done")
@@ -105,7 +105,7 @@ async def test_case_28_the_words_of_results_that_we_write_blame_nobody() -> None
         ("all", ["go", "", "noted", "one", "two", "first"]),
     ],
 )
-async def test_queued_input_is_said_one_at_a_time_or_all_at_once(mode: Any, expected: list[str]) -> None:
+async def test_queued_input_is_sent_one_at_a_time_or_all_at_once(mode: Any, expected: list[str]) -> None:
     """As the mode of the queue has it."""
     note, _ = noted()
     agent = agent_of(calling(call("note")), "first", "second", "third", tools=[note], steering_mode=mode)
@@ -121,7 +121,7 @@ async def test_queued_input_is_said_one_at_a_time_or_all_at_once(mode: Any, expe
         ("all", ["go", "1", "one", "two", "2"]),
     ],
 )
-async def test_follow_ups_are_said_when_the_agent_would_stop(mode: Any, expected: list[str]) -> None:
+async def test_follow_ups_are_sent_when_the_agent_would_stop(mode: Any, expected: list[str]) -> None:
     """Each begins a turn of the same run."""
     agent = agent_of("1", "2", "3", follow_up_mode=mode)
     agent.follow_up("one")

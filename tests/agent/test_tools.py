@@ -114,7 +114,7 @@ async def test_a_tool_marked_sequential_runs_alone() -> None:
 # --- updates ----------------------------------------------------------------------------------------------------------
 
 
-async def test_updates_are_heard_before_the_end_and_late_ones_are_ignored() -> None:
+async def test_updates_are_delivered_before_the_end_and_late_ones_are_ignored() -> None:
     """All updates of a call are told, in order, before its end; what comes after the result is not told."""
     report: list[ToolUpdateCallback] = []
 
@@ -349,7 +349,7 @@ async def test_a_question_that_is_open_when_the_run_is_aborted_is_a_no() -> None
 # --- arguments --------------------------------------------------------------------------------------------------------
 
 
-async def test_arguments_are_mended_for_the_tool_and_kept_as_they_came() -> None:
+async def test_arguments_are_repaired_for_the_tool_and_kept_as_they_came() -> None:
     """A number as text reaches the tool as a number; history and events have the text."""
     note, seen = noted(n=NUMBER)
     agent = agent_of(calling(call("note", "a", n="7")), "done", tools=[note])

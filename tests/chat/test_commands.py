@@ -49,7 +49,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("/", None),
     ],
 )
-def test_a_command_is_told_from_a_path_and_from_words(line: str, found: tuple[str, str] | None) -> None:
+def test_a_command_is_distinguished_from_a_path_and_from_words(line: str, found: tuple[str, str] | None) -> None:
     """A slash and a word; with another slash it is a path."""
     assert found == parse(line)
 
@@ -122,7 +122,7 @@ async def test_the_tree_leads_behind_the_results_of_an_answer(tmp_path: Path) ->
         assert "no entry 'nowhere'" in await talk.say("/tree nowhere")
 
 
-async def test_a_question_of_a_command_is_off_when_something_else_is_said(tmp_path: Path) -> None:
+async def test_a_question_of_a_command_ends_when_other_input_comes(tmp_path: Path) -> None:
     """Enter stays where one is; a command is no answer."""
     async with talking(tmp_path) as talk:
         await talk.say("hello")
@@ -134,7 +134,7 @@ async def test_a_question_of_a_command_is_off_when_something_else_is_said(tmp_pa
         assert 2 == len(talk.chat.session.messages)
 
 
-async def test_another_model_takes_over_and_what_it_will_not_read_is_said(tmp_path: Path) -> None:
+async def test_another_model_takes_over_and_what_it_will_not_read_is_reported(tmp_path: Path) -> None:
     """From here on, also when the session is taken up again."""
     script = [{"thinking": "Let me see.", "text": "Seen."}]
     async with talking(tmp_path, script) as talk:

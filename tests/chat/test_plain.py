@@ -45,7 +45,7 @@ def test_a_pipe_gets_the_answer_alone(tmp_path: Path) -> None:
     assert "\x1b" not in done.out + done.err
 
 
-def test_without_a_key_the_offline_model_answers_and_that_is_said(tmp_path: Path) -> None:
+def test_without_a_key_the_offline_model_answers_and_that_is_reported(tmp_path: Path) -> None:
     """Nobody takes an echo for a model."""
     done = talk(tmp_path, "hi\n")
     assert 'You said: "hi"' in done.out
@@ -116,7 +116,7 @@ def test_a_wrong_start_is_one_line(tmp_path: Path, arguments: tuple[str, ...], t
     assert "Traceback" not in done.err
 
 
-def test_a_failed_answer_is_told_and_fails_the_pipe(tmp_path: Path) -> None:
+def test_a_failed_answer_is_reported_and_fails_the_pipe(tmp_path: Path) -> None:
     """One line with a remedy; the exit code says it, too."""
     done = talk(tmp_path, "hi\n", script=[{"error": "the key is wrong", "status": 401}])
     assert 1 == done.code
@@ -124,7 +124,7 @@ def test_a_failed_answer_is_told_and_fails_the_pipe(tmp_path: Path) -> None:
     assert "the key is wrong" in line
 
 
-def test_a_chat_in_which_nothing_was_said_is_not_offered_again(tmp_path: Path) -> None:
+def test_a_chat_without_messages_is_not_offered_again(tmp_path: Path) -> None:
     """Neither when it ends nor as the latest."""
     done = talk(tmp_path, "/help\n/quit\n")
     assert 0 == done.code

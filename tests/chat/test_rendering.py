@@ -65,7 +65,7 @@ def test_thinking_is_one_line_with_its_duration() -> None:
     assert ["▸ thought for 1 min 12 s (1,500 characters; Ctrl-T or /thinking unfolds)"] == shown
 
 
-def test_a_call_is_told_by_what_it_is_about() -> None:
+def test_a_call_is_shown_by_its_main_argument() -> None:
     """The command, the path; else its arguments."""
     assert ["● exec make all"] == lines(rendering.headline("exec", {"command": "make\n  all", "timeout": 3}))
     assert ['● other {"a":1}'] == lines(rendering.headline("other", {"a": 1}))
@@ -137,7 +137,7 @@ def test_an_error_is_one_line_with_what_to_do(error: Exception, remedy: str) -> 
     assert remedy in line
 
 
-def test_an_unknown_price_is_said_and_not_taken_for_nothing() -> None:
+def test_an_unknown_price_is_reported_and_not_taken_for_nothing() -> None:
     """A sum with a part unknown is more than it seems."""
     cost = Cost(input=1, output=1, cache_read=0, cache_write=0, total=0.5)
     priced = il.AssistantMessage(content="a", model="m", provider="p", usage=Usage.of(input=5, output=2, cost=cost))

@@ -136,7 +136,7 @@ def test_an_error_that_quotes_another_names_one_place(inner: str, path: str, pla
     ],
     ids=lambda given: " ".join(given) if isinstance(given, tuple) else "",
 )
-def test_a_wrong_command_line_is_told_in_one_line(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:
+def test_a_wrong_command_line_is_reported_in_one_line(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:
     """With where its help is."""
     done = run(*arguments, env={**os.environ, "INTERLINGUA_HOME": str(tmp_path)})
     assert (2, "", 1) == (done.code, done.out, len(done.err.splitlines()))
@@ -188,7 +188,7 @@ def test_a_template_needs_a_name(tmp_path: Path) -> None:
     assert "invalid template name ''" in done.err
 
 
-def test_an_mcp_server_that_cannot_start_is_told_in_one_line(tmp_path: Path) -> None:
+def test_an_mcp_server_that_cannot_start_is_reported_in_one_line(tmp_path: Path) -> None:
     """Of its traceback, the exception."""
     server = f"{shlex.quote(sys.executable)} -c 'import nowhere_at_all'"
     env = {**os.environ, "INTERLINGUA_HOME": str(tmp_path)}
@@ -197,7 +197,7 @@ def test_an_mcp_server_that_cannot_start_is_told_in_one_line(tmp_path: Path) -> 
     assert "could not be reached: exit status 1; stderr: ModuleNotFoundError: No module named" in done.err
 
 
-def test_a_line_that_is_no_message_of_an_editor_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_line_that_is_no_message_of_an_editor_is_reported_in_one_line(tmp_path: Path) -> None:
     """And the next one is read."""
     hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 1}}
     env = {**os.environ, "INTERLINGUA_HOME": str(tmp_path)}

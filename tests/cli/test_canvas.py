@@ -72,7 +72,7 @@ def test_a_file_opens_at_the_printed_address_and_a_signal_ends_it(tmp_path: Path
         assert process.wait(20) == 0
 
 
-def test_what_cannot_be_opened_is_said_and_the_rest_opens(tmp_path: Path) -> None:
+def test_what_cannot_be_opened_is_reported_and_the_rest_opens(tmp_path: Path) -> None:
     """A folder may hold other things than conversations."""
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "chat.json").write_text(json.dumps(MESSAGES))

@@ -287,7 +287,7 @@ def test_a_misspelt_name_suggests_the_one_that_was_meant(arguments: tuple[str, .
     assert f"did you mean {meant!r}"[:-1] in done.err.splitlines()[-1]
 
 
-def test_unknown_names_are_told_apart_from_all_others() -> None:
+def test_unknown_names_list_the_valid_ones() -> None:
     """Where nothing is near, what there is."""
     assert "`interlingua --help` lists the commands" in run("xyzzy").err
     assert "valid formats: " in run("convert", "-t", "qqqqq", given=b"").err

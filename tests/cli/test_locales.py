@@ -108,7 +108,7 @@ def walk_through(locale, folder):
 
 
 @pytest.mark.parametrize("name", LOCALES)
-def test_text_is_piped_as_utf8_whatever_python_was_told(name, folder):
+def test_text_is_piped_as_utf8_whatever_python_is_set_to(name, folder):
     """
     Output is UTF-8 where it is no terminal's.
     """

@@ -273,7 +273,7 @@ def test_a_fallback_answers_when_the_first_model_fails(server: Server) -> None:
     assert "no such key; using the next model" in done.err and "debug/parrot-1" in done.err
 
 
-def test_a_failure_is_tried_again_and_told(server: Server) -> None:
+def test_a_failure_is_tried_again_and_reported(server: Server) -> None:
     """A moment later it works."""
     server.say("Here I am.", fault=Status(503))
     done = ask(server, "Hello")
@@ -293,7 +293,7 @@ def test_an_error_of_the_provider_is_one_line(server: Server, reply: il.Provider
     assert "Traceback" not in done.err and "key-that-is-secret" not in done.err
 
 
-def test_an_error_in_the_middle_keeps_what_was_said(server: Server, tmp_path: Path) -> None:
+def test_an_error_in_the_middle_keeps_the_partial_answer(server: Server, tmp_path: Path) -> None:
     """On the terminal and in the file."""
     file = tmp_path / "talk.jsonl"
     server.say("It began well, but then", fault=[Stall(6, seconds=0.1), ErrorEvent("we are too busy", after_events=6)])
@@ -377,7 +377,7 @@ def test_a_missing_key_is_one_line() -> None:
     assert "ANTHROPIC_API_KEY" in done.err and "interlingua auth login anthropic" in done.err
 
 
-def test_a_wrong_option_is_told_by_its_name() -> None:
+def test_a_wrong_option_is_reported_by_its_name() -> None:
     """Exit code 2, as for every command."""
     done = run("run", "Hi", "--modle", "x", given=b"")
     assert 2 == done.code and "--modle" in done.err

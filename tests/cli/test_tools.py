@@ -37,7 +37,7 @@ def test_the_list_is_narrowed_by_profile_and_groups() -> None:
     assert [name for name in GROUPS["fs"] if name != "ls"] == [tool["id"] for tool in narrowed.json]
 
 
-def test_an_unknown_group_is_told() -> None:
+def test_an_unknown_group_is_reported() -> None:
     """Nothing matches, and the user hears why."""
     listed = run("tools", "list", "--include", "group:nothing", "--json")
     assert (0, []) == (listed.code, listed.json)

@@ -86,7 +86,7 @@ def test_the_parts_of_a_chat_are_where_they_belong() -> None:
     ]
 
 
-def test_results_that_were_changed_are_said_anew() -> None:
+def test_results_that_were_changed_are_encoded_anew() -> None:
     """Hints about how results shared a message do not overrule what they say now."""
     chat = attocode.decode(SAMPLE["messages"])
     entries = list(chat.entries)
@@ -125,7 +125,7 @@ def test_every_difference_is_reported_and_every_report_is_a_difference(conversat
 
 
 @given(st.data())
-def test_whatever_is_said_comes_back_with_unknown_fields(data: st.DataObject) -> None:
+def test_whatever_is_encoded_comes_back_with_unknown_fields(data: st.DataObject) -> None:
     """Fields that we have never heard of return to their places, at any depth."""
     body = json.loads(json.dumps(attocode.encode(data.draw(foreign_conversations("attocode"))).body))
     more = data.draw(with_unknown_fields(data.draw(st.sampled_from([body, SAMPLE]))))
@@ -156,7 +156,7 @@ def anthropic(messages: list[dict[str, Any]], **chat: Any) -> dict[str, Any]:
     return il.dialect("anthropic-messages").encode_request(request).body
 
 
-def test_the_example_body_is_said_exactly() -> None:
+def test_the_example_body_is_encoded_exactly() -> None:
     """The page's own request, from the messages that it is the translation of."""
     assert anthropic(MESSAGES, model="claude-sonnet-4-20250514") == {
         "model": "claude-sonnet-4-20250514",
@@ -431,7 +431,7 @@ def test_an_answer_of_another_wire_loses_only_what_is_reported(data: st.DataObje
         ("text", False),
     ],
 )
-def test_messages_are_told_from_those_of_others(value: Any, is_it: bool) -> None:
+def test_messages_are_distinguished_from_those_of_others(value: Any, is_it: bool) -> None:
     """Only what Attocode alone would write is claimed."""
     assert (attocode.detect(value) is not None) is is_it
 

@@ -455,7 +455,7 @@ OPTIONS: list[tuple[Options, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("options", "wire"), OPTIONS)
-def test_options_are_said_and_read(options: Options, wire: dict[str, Any]) -> None:
+def test_options_are_encoded_and_read(options: Options, wire: dict[str, Any]) -> None:
     """
     Each option has one place in the wire, in both directions.
     """
@@ -475,7 +475,7 @@ def test_models_of_openai_take_a_word_for_the_effort() -> None:
     assert lost(encoded) == [("$.options.reasoning.budget", "dropped")]
 
 
-def test_the_model_and_the_streaming_are_said_by_the_path() -> None:
+def test_the_model_and_the_streaming_are_encoded_by_the_path() -> None:
     """
     A body says neither, so they are arguments; ids with slashes and colons are quoted.
     """
@@ -530,7 +530,7 @@ LOSSES: list[tuple[Request, list[tuple[str, str]]]] = [
 
 
 @pytest.mark.parametrize(("request_", "expected"), LOSSES)
-def test_what_cannot_be_said_is_reported(request_: Request, expected: list[tuple[str, str]]) -> None:
+def test_what_cannot_be_encoded_is_reported(request_: Request, expected: list[tuple[str, str]]) -> None:
     """
     Hard case 64: a block that this wire has no word for never goes missing in silence; strict mode refuses.
     """
@@ -567,7 +567,7 @@ def test_integers_of_any_size_survive_36() -> None:
     assert message.content == fold(decode_stream(streamed(message))).content
 
 
-def test_a_history_of_calls_without_tools_is_said_as_it_is_34() -> None:
+def test_a_history_of_calls_without_tools_is_encoded_as_it_is_34() -> None:
     """
     Hard case 34: the service refuses this; offering the tools again is for `adapt`, the codec invents none.
     """

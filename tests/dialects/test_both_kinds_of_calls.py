@@ -7,7 +7,7 @@ from interlingua.values import jsontext
 CHAT = il.dialect("openai-completions")
 
 
-def test_a_call_said_in_both_kinds_is_whole_in_both() -> None:
+def test_a_call_encoded_in_both_kinds_is_whole_in_both() -> None:
     """The old kind grows beside the new one and is not cut off when the new one opens."""
     pieces = ['{"city"', ': "Os', 'lo"}']
     decoder = CHAT.StreamDecoder(model="m")
@@ -32,7 +32,7 @@ def test_a_call_said_in_both_kinds_is_whole_in_both() -> None:
     assert {"name": "weather", "arguments": '{"city": "Oslo"}'} == encoded["function_call"]
 
 
-def test_a_call_said_in_both_kinds_is_one_call_in_the_next_request() -> None:
+def test_a_call_encoded_in_both_kinds_is_one_call_in_the_next_request() -> None:
     """A second one would have no result, and the model would be told that its tool did not run."""
     function = {"name": "weather", "arguments": '{"city": "Oslo"}'}
     said = {

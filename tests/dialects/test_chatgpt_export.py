@@ -95,7 +95,7 @@ CONVERSATION = {
 }
 
 
-def test_what_a_person_sees_is_told_from_what_the_model_read() -> None:
+def test_what_a_person_sees_is_distinguished_from_what_the_model_read() -> None:
     """Voice is text, settings are the program's, a recap is shown and never read."""
     session = chatgpt_export.decode(CONVERSATION)
     assert "A title" == session.title

@@ -133,7 +133,7 @@ def test_results_of_parallel_calls_follow_one_another() -> None:
         assert "No result was recorded" not in body
 
 
-def test_what_the_program_put_in_is_told_from_what_a_person_wrote() -> None:
+def test_what_the_program_put_in_is_distinguished_from_what_a_person_wrote() -> None:
     """By the marks of the line, and by the tags that only the program writes."""
     session = claude_code.decode(PARALLEL)
     assert [None, "program"] == [m.origin for m in session.messages if isinstance(m, il.UserMessage)]

@@ -84,7 +84,7 @@ def test_the_parts_of_a_context_are_where_they_belong() -> None:
     assert (read.tool_name, read.details, read.is_error, shot.is_error) == ("read", {"bytes": 9}, False, True)
 
 
-def test_a_conversation_of_another_wire_is_said_in_the_right_shapes() -> None:
+def test_a_conversation_of_another_wire_is_encoded_in_the_right_shapes() -> None:
     """Calls become blocks, results become messages with blocks; nothing written here is a mistake."""
     body = {
         "system": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}],
@@ -147,7 +147,7 @@ def test_every_difference_is_reported_and_every_report_is_a_difference(conversat
 
 
 @given(st.data())
-def test_whatever_is_said_comes_back_with_unknown_fields(data: st.DataObject) -> None:
+def test_whatever_is_encoded_comes_back_with_unknown_fields(data: st.DataObject) -> None:
     """Fields that we have never heard of return to their places, at any depth."""
     body = json.loads(json.dumps(clawtools.encode(data.draw(foreign_conversations("clawtools"))).body))
     more = data.draw(with_unknown_fields(body))
@@ -223,7 +223,7 @@ def test_an_error_is_a_string(message: str | None, text: str) -> None:
     assert clawtools.project(Error("aborted", failed)) == {"type": "error", "error": text}
 
 
-def test_calls_can_be_told_apart_by_id() -> None:
+def test_calls_can_be_distinguished_by_id() -> None:
     """With a dict for the stream, starts and deltas carry the call's id; a call without one has no such key."""
     calls = (il.ToolCall(id="a", name="x", arguments={"n": 1}), il.ToolCall(id="", name="y", arguments={"n": 2}))
     ids: dict[int, str] = {}
@@ -497,6 +497,6 @@ def test_a_context_of_another_wire_is_explained(context: dict[str, Any], path: s
         ("text", False),
     ],
 )
-def test_contexts_are_told_from_other_things(value: Any, is_it: bool) -> None:
+def test_contexts_are_distinguished_from_other_things(value: Any, is_it: bool) -> None:
     """Only what clawtools alone would write is claimed."""
     assert (clawtools.detect(value) is not None) is is_it

@@ -43,7 +43,7 @@ def test_an_old_rollout_tells_whether_a_tool_succeeded() -> None:
     assert (result.content, result.is_error, result.tool_name) == ("sandbox denied it", True, "shell")
 
 
-def test_instructions_that_were_changed_are_said_as_they_are_now() -> None:
+def test_instructions_that_were_changed_are_encoded_as_they_are_now() -> None:
     """The header holds the system text in one place only."""
     session = codex_cli.decode(ROLLOUT)
     changed = il.load(il.dump(session).replace(b"a coding agent", b"a poet"), il.Conversation)

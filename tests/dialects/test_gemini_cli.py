@@ -35,7 +35,7 @@ def test_usage_is_in_disjoint_buckets() -> None:
     assert (usage.input, usage.cache_read, usage.output, usage.reasoning, usage.total_tokens) == (300, 600, 42, 30, 942)
 
 
-def test_a_result_that_was_changed_is_said_in_its_call() -> None:
+def test_a_result_that_was_changed_is_encoded_in_its_call() -> None:
     """Results stand in their calls, in the words of the wire."""
     session = il.dump(gemini_cli.decode(SESSION)).replace(b'"text":"12"', b'"text":"13"')
     encoded = gemini_cli.encode(il.load(session, il.Conversation)).body

@@ -310,7 +310,7 @@ def test_parts_mean_what_they_say_and_come_back(part: Any, block: Any) -> None:
 @pytest.mark.parametrize(
     "part", [part for part, block in PARTS.values() if not isinstance(block, OpaqueBlock)], ids=repr
 )
-def test_google_itself_accepts_what_is_said_of_each_part(part: Any) -> None:
+def test_google_itself_accepts_what_is_encoded_of_each_part(part: Any) -> None:
     """
     The official types read our parts.
     """
@@ -404,7 +404,7 @@ def test_results_without_ids_belong_to_calls_by_name_and_order_oddity_67() -> No
     assert wire == returned(wire)
 
 
-def test_minted_ids_are_the_callers_to_choose_and_never_collide() -> None:
+def test_generated_ids_are_the_callers_to_choose_and_never_collide() -> None:
     """
     `mint` gives the n-th id; one that the wire itself uses is passed over.
     """
@@ -417,7 +417,7 @@ def test_minted_ids_are_the_callers_to_choose_and_never_collide() -> None:
     assert folded(chunk(part, finishReason="STOP"), mint=lambda n: f"x{n}").tool_calls[0].id == "x0"
 
 
-def test_result_of_a_call_that_had_no_id_is_said_without_one() -> None:
+def test_result_of_a_call_that_had_no_id_is_encoded_without_one() -> None:
     """
     A program that runs a call and answers with its minted id does not confuse the provider with it.
     """
@@ -509,7 +509,7 @@ def test_what_a_function_gave_is_readable_text_and_returns_as_it_was(value: Any,
     assert wire == google.encode_request(load(dump(request), Request)).body
 
 
-def test_changed_results_are_said_anew() -> None:
+def test_changed_results_are_encoded_anew() -> None:
     """
     How a response looked does not overrule what it says now.
     """
@@ -610,7 +610,7 @@ FOREIGN: dict[str, tuple[Any, Any, set[tuple[str, str]]]] = {
 
 
 @pytest.mark.parametrize(("message", "wire", "lost"), FOREIGN.values(), ids=FOREIGN)
-def test_what_cannot_be_said_is_reported(message: Any, wire: Any, lost: set[tuple[str, str]]) -> None:
+def test_what_cannot_be_encoded_is_reported(message: Any, wire: Any, lost: set[tuple[str, str]]) -> None:
     """
     Each thing that this wire lacks is left out or said more weakly, and named with its place.
     """
@@ -797,7 +797,7 @@ def test_snake_case_is_understood_not_only_kept() -> None:
     assert request.options.output_schema.schema == {"type": "object"}  # type: ignore[union-attr]
 
 
-def test_changed_options_are_said_beside_what_is_unknown() -> None:
+def test_changed_options_are_encoded_beside_what_is_unknown() -> None:
     """
     Options that were added or changed since do not cost the fields that we do not know, and hints do not undo them.
     """
@@ -855,7 +855,7 @@ REASONINGS: list[tuple[Reasoning, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("reasoning", "config"), REASONINGS, ids=repr)
-def test_reasoning_off_is_said_and_not_left_out(reasoning: Reasoning, config: Any) -> None:
+def test_reasoning_off_is_encoded_and_not_left_out(reasoning: Reasoning, config: Any) -> None:
     """
     A budget, a level, the model's choice, or off: models that think by default are told not to.
     """
@@ -885,7 +885,7 @@ def test_thinking_configurations_come_back(config: Any) -> None:
     assert wire == returned(wire)
 
 
-def test_foreign_tools_and_schemas_are_said_as_json_schema_case_73_74() -> None:
+def test_foreign_tools_and_schemas_are_encoded_as_json_schema_case_73_74() -> None:
     """
     Schemas go out as they are, in the field for JSON Schema; one declaration list holds them all.
     """
@@ -1122,7 +1122,7 @@ def test_why_it_stopped(word: Any, parts: Any, reason: str, detail: str | None) 
         assert message == folded(wire)
 
 
-def test_details_of_a_failure_are_told_case_79() -> None:
+def test_details_of_a_failure_are_reported_case_79() -> None:
     """
     The provider's own sentence is in the error.
     """
@@ -1538,7 +1538,7 @@ def test_our_stream_amounts_to_our_answer(message: AssistantMessage, size: int |
         assert whole == fold(decode_stream(streamed(message, wire, size), wire))
 
 
-def test_blocks_that_overlap_are_said_one_after_the_other() -> None:
+def test_blocks_that_overlap_are_encoded_one_after_the_other() -> None:
     """
     Parts have no index: what a later block says waits until the earlier one has ended.
     """
@@ -1672,7 +1672,7 @@ def test_errors_are_typed(status: int, wire: Any, kind: type[ProviderError], del
     assert google.decode_error(429, wire, {"Retry-After": "9"}).retry_after == 9
 
 
-def test_errors_are_said_as_google_says_them() -> None:
+def test_errors_are_encoded_as_google_says_them() -> None:
     """
     Code, word and delay come back from the body that we make.
     """

@@ -45,7 +45,7 @@ def test_a_log_is_taken_apart() -> None:
         inspect_ai.decode(two)
 
 
-def test_system_text_that_was_changed_is_said_as_it_is_now() -> None:
+def test_system_text_that_was_changed_is_encoded_as_it_is_now() -> None:
     """It is the first message again, with what stood beside it."""
     changed = il.load(il.dump(inspect_ai.decode(SAMPLE)).replace(b"You may use bash.", b"Use your head."))
     assert inspect_ai.encode(changed).body["messages"][0] == {"id": "m0", "content": "Use your head.", "role": "system"}

@@ -195,7 +195,7 @@ def test_a_tree_of_another_format_becomes_a_canvas() -> None:
     assert list(losses) == []
 
 
-def test_what_hangs_from_a_message_that_cannot_be_said_hangs_from_its_parent() -> None:
+def test_what_hangs_from_a_message_that_cannot_be_encoded_hangs_from_its_parent() -> None:
     """The rest of the branch is not lost with it."""
     entries = (
         il.Entry(message=il.UserMessage(content="a"), id="1"),
@@ -274,7 +274,7 @@ def test_every_difference_is_reported_and_every_report_is_a_difference(conversat
 
 
 @given(st.data())
-def test_whatever_is_said_comes_back_with_unknown_fields(data: st.DataObject) -> None:
+def test_whatever_is_encoded_comes_back_with_unknown_fields(data: st.DataObject) -> None:
     """Fields that we have never heard of return to their places; among the nodes, a key is a node."""
     encoded = json.loads(json.dumps(llm_canvas.encode(data.draw(foreign_conversations("llm-canvas"))).body))
     more = data.draw(with_unknown_fields(data.draw(st.sampled_from([encoded, CANVAS]))))
@@ -313,6 +313,6 @@ def test_anything_is_read_or_refused(value: Any) -> None:
         ("text", False),
     ],
 )
-def test_canvases_are_told_from_other_trees(value: Any, is_it: bool) -> None:
+def test_canvases_are_distinguished_from_other_trees(value: Any, is_it: bool) -> None:
     """A list of messages could be anybody's: only a canvas is claimed."""
     assert (llm_canvas.detect(value) is not None) is is_it

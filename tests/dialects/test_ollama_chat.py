@@ -274,7 +274,7 @@ def test_calls_without_ids_are_given_one_and_paired_by_occurrence_22() -> None:
     assert empty.tool_calls[0].id == "call_0"  # type: ignore[union-attr]
 
 
-def test_minted_ids_are_the_callers_choice_and_stay_here() -> None:
+def test_generated_ids_are_the_callers_choice_and_stay_here() -> None:
     """
     A caller may mint ids of its own; they never reach the wire that had none, not even with a result made here.
     """
@@ -288,7 +288,7 @@ def test_minted_ids_are_the_callers_choice_and_stay_here() -> None:
     ]
 
 
-def test_an_id_is_not_minted_twice() -> None:
+def test_an_id_is_not_generated_twice() -> None:
     """
     What the wire calls `call_0` itself is not given to another.
     """
@@ -335,7 +335,7 @@ OPTIONS: list[tuple[Options, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("options", "wire"), OPTIONS)
-def test_options_are_said_and_read(options: Options, wire: dict[str, Any]) -> None:
+def test_options_are_encoded_and_read(options: Options, wire: dict[str, Any]) -> None:
     """
     Each option has one place in the wire, in both directions.
     """
@@ -375,7 +375,7 @@ LOSSES: list[tuple[Request, list[tuple[str, str]]]] = [
 
 
 @pytest.mark.parametrize(("request_", "expected"), LOSSES)
-def test_what_cannot_be_said_is_reported(request_: Request, expected: list[tuple[str, str]]) -> None:
+def test_what_cannot_be_encoded_is_reported(request_: Request, expected: list[tuple[str, str]]) -> None:
     """
     Whatever this wire has no word for is reported with its place; strict mode refuses.
     """

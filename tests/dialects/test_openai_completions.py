@@ -408,7 +408,7 @@ def test_case_72_results_are_strings_or_parts(name: str) -> None:
     assert body == returned(body)
 
 
-def test_one_plain_text_of_a_result_is_said_as_a_string() -> None:
+def test_one_plain_text_of_a_result_is_encoded_as_a_string() -> None:
     """
     Results are blocks with us; hosts that take only strings get one.
     """
@@ -449,7 +449,7 @@ def test_case_22_calls_without_an_id_get_one_and_results_find_them_in_order() ->
     assert body == returned(body)
 
 
-def test_results_of_calls_without_an_id_are_said_without_one() -> None:
+def test_results_of_calls_without_an_id_are_encoded_without_one() -> None:
     """
     A result that a program made for a call with a made-up id goes to the same host without that id.
     """
@@ -688,7 +688,7 @@ LOSSES: dict[str, tuple[Request, dict[str, str]]] = {
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_what_cannot_be_said_is_reported(name: str) -> None:
+def test_what_cannot_be_encoded_is_reported(name: str) -> None:
     """
     Each loss names its place in the source.
     """
@@ -986,7 +986,7 @@ def test_usage_is_disjoint_whatever_the_host_counts(name: str) -> None:
     assert wire.encode_response(answer).body["usage"] == wire_usage
 
 
-def test_whether_thinking_is_counted_in_the_output_can_be_told() -> None:
+def test_whether_thinking_is_counted_in_the_output_can_be_set() -> None:
     """
     A description of the host overrules what the numbers suggest.
     """
@@ -1065,7 +1065,7 @@ def test_oddity_10_an_error_with_status_200_is_raised() -> None:
         wire.decode_response({"error": {"code": "content_filter", "message": "filtered", "status": 400}, "choices": []})
 
 
-def test_signed_thinking_is_said_twice_in_answers_and_once_in_requests() -> None:
+def test_signed_thinking_is_encoded_twice_in_answers_and_once_in_requests() -> None:
     """
     Clients that know no details see the words in the usual field; those that do can return the signature.
     """
@@ -1280,7 +1280,7 @@ def test_a_choice_without_a_message_is_bad_where_nothing_failed() -> None:
         wire.decode_response({"choices": [{"index": 0, "finish_reason": "stop"}]})
 
 
-def test_a_filtered_prompt_is_told_by_azure_s_inner_error() -> None:
+def test_a_filtered_prompt_is_recognized_by_azure_s_inner_error() -> None:
     """
     Azure may leave the code null and say in `innererror` alone that its policy refused the prompt.
     """
@@ -1503,7 +1503,7 @@ def test_case_12_pieces_of_one_detail_are_one_block() -> None:
     assert "reasoning" not in sent
 
 
-def test_oddity_29_thinking_that_is_told_again_as_a_detail_is_heard_once() -> None:
+def test_oddity_29_thinking_that_is_repeated_as_a_detail_is_decoded_once() -> None:
     """
     A host that streams plain thinking and then the signed whole of it has said one thing.
     """
@@ -1713,7 +1713,7 @@ def test_a_stream_can_be_broken_off() -> None:
     assert (last.reason, last.error.text) == ("aborted", "a")
 
 
-def test_made_up_ids_can_be_told() -> None:
+def test_ids_can_be_generated_by_the_caller() -> None:
     """
     A connector gives its own way of making ids; default ids are the same each time.
     """
@@ -1772,7 +1772,7 @@ def written(message: AssistantMessage, size: int | None = None, **given: Any) ->
 
 @pytest.mark.parametrize("size", [None, 3])
 @pytest.mark.parametrize("name", STREAMED)
-def test_a_message_streams_as_it_is_said_whole(name: str, size: int | None) -> None:
+def test_a_message_streams_as_it_is_encoded_whole(name: str, size: int | None) -> None:
     """
     The same message, streamed in pieces and said whole, is read as the same message.
     """
@@ -1866,7 +1866,7 @@ def test_live_events_of_another_wire_stream_as_they_come() -> None:
     assert fold(received + decoder.close()).content == source.content
 
 
-def test_failures_are_said_as_this_wire_says_them() -> None:
+def test_failures_are_encoded_as_this_wire_says_them() -> None:
     """
     An error ends the stream with an error object, which the official client raises; so does a stream cut off.
     """
@@ -1905,7 +1905,7 @@ ERRORS: list[tuple[int, Any, type[ProviderError], str, str | None]] = [
 
 
 @pytest.mark.parametrize(("status", "body", "kind", "text", "code"), ERRORS)
-def test_oddities_80_and_81_errors_are_typed_however_they_are_said(
+def test_oddities_80_and_81_errors_are_typed_however_they_are_encoded(
     status: int, body: Any, kind: type[ProviderError], text: str, code: str | None
 ) -> None:
     """
@@ -1916,7 +1916,7 @@ def test_oddities_80_and_81_errors_are_typed_however_they_are_said(
     assert (text, code) == (error.message, error.code)
 
 
-def test_an_error_is_said_as_the_vendor_s_client_expects() -> None:
+def test_an_error_is_encoded_as_the_vendor_s_client_expects() -> None:
     """
     The official client raises its own class for it, with our words.
     """

@@ -77,7 +77,7 @@ def test_the_call_is_no_part_of_an_example() -> None:
 
 
 @given(st.data())
-def test_whatever_is_said_comes_back_with_unknown_fields(data: st.DataObject) -> None:
+def test_whatever_is_encoded_comes_back_with_unknown_fields(data: st.DataObject) -> None:
     """Fields that we have never heard of return to their places, at any depth."""
     more = data.draw(with_unknown_fields(data.draw(st.sampled_from(EXAMPLES))))
     assert returned("openai-finetune", more) == more

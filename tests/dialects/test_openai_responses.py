@@ -526,7 +526,7 @@ def test_the_system_prompt_is_the_instructions_or_else_the_first_message(
     assert body == returned(body)
 
 
-def test_a_foreign_conversation_is_said_in_full_and_nothing_is_stored_10() -> None:
+def test_a_foreign_conversation_is_encoded_in_full_and_nothing_is_stored_10() -> None:
     """
     The system text is the instructions; no store, no references, no made-up ids, no filler, no status.
     """
@@ -644,7 +644,7 @@ def test_tools_are_flat_and_strictness_is_never_left_to_the_server() -> None:
          {"$.system[0].citations": "dropped"}),
     ],
 )  # fmt: skip
-def test_what_cannot_be_said_is_reported(request_: Request, paths: dict[str, str]) -> None:
+def test_what_cannot_be_encoded_is_reported(request_: Request, paths: dict[str, str]) -> None:
     """
     Each loss names its place in the source.
     """
@@ -1046,7 +1046,7 @@ SAME_CALL: dict[str, list[dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", SAME_CALL)
-def test_a_call_is_the_same_however_it_is_told(name: str) -> None:
+def test_a_call_is_the_same_however_it_is_streamed(name: str) -> None:
     """
     Finished items are authoritative, the terminal event fills gaps, and deltas amount to the whole.
     """
@@ -1079,7 +1079,7 @@ def test_items_may_overlap_and_each_delta_finds_its_own() -> None:
     assert wire.decode_response(answered(FINISHED, other)) == fold(events)
 
 
-def test_items_at_one_index_are_told_apart_by_their_ids() -> None:
+def test_items_at_one_index_are_distinguished_by_their_ids() -> None:
     """
     A proxy that numbers every item 0 does not glue them together.
     """
@@ -1410,7 +1410,7 @@ UNREADABLE = ("failed", "aborted", "with a part that is not known")  # where the
 
 @pytest.mark.parametrize("size", [None, 1, 3])
 @pytest.mark.parametrize("name", STREAMED)
-def test_a_message_streams_as_it_is_said_whole(name: str, size: int | None) -> None:
+def test_a_message_streams_as_it_is_encoded_whole(name: str, size: int | None) -> None:
     """
     The stream that we write is read as the whole answer that we write.
     """
@@ -1529,7 +1529,7 @@ def test_errors_are_typed(status: int, body: Any, kind: type[ProviderError], mes
     assert (kind, message, status) == (type(error), error.message, error.status)
 
 
-def test_an_error_is_said_as_this_wire_says_it() -> None:
+def test_an_error_is_encoded_as_this_wire_says_it() -> None:
     """
     And is read back as the same kind.
     """

@@ -405,7 +405,7 @@ def test_what_cannot_be_packed_is_reported(data: st.DataObject) -> None:
 
 
 @given(st.data())
-def test_whatever_is_said_comes_back_with_unknown_fields(data: st.DataObject) -> None:
+def test_whatever_is_encoded_comes_back_with_unknown_fields(data: st.DataObject) -> None:
     """Fields that we have never heard of return to their places, at any depth."""
     encoded = json.loads(json.dumps(openclaw.encode(data.draw(foreign_conversations("openclaw"))).body))
     lines = data.draw(st.sampled_from([encoded, *LINES.values()]))
@@ -445,7 +445,7 @@ def test_anything_is_read_or_refused(value: Any) -> None:
     ],
     ids=range(11),
 )
-def test_session_files_are_told_from_other_lines(value: Any, is_it: bool) -> None:
+def test_session_files_are_distinguished_from_other_lines(value: Any, is_it: bool) -> None:
     """Only what a session file alone would have is claimed."""
     assert (openclaw.detect(value) is not None) is is_it
 

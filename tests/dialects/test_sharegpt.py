@@ -48,7 +48,7 @@ def test_tools_are_read_from_text_and_from_a_list() -> None:
     assert [tool.name for tool in sharegpt.decode(PARALLEL).tools] == ["a"]
 
 
-def test_arguments_that_were_changed_are_said_as_they_are_now() -> None:
+def test_arguments_that_were_changed_are_encoded_as_they_are_now() -> None:
     """The spelling of the call's text is a hint, not a copy."""
     example = sharegpt.decode(TOOLS)
     called = example.messages[1]
@@ -59,7 +59,7 @@ def test_arguments_that_were_changed_are_said_as_they_are_now() -> None:
     assert turns[2] == {"from": "function_call", "value": '{"name":"weather","arguments":{"city":"Rome"}}'}
 
 
-def test_a_tool_loop_of_another_wire_is_said() -> None:
+def test_a_tool_loop_of_another_wire_is_encoded() -> None:
     """Words, a call, its result; ids are mere bookkeeping."""
     body = {
         "model": "m",
@@ -91,7 +91,7 @@ def test_a_set_is_taken_apart() -> None:
 
 
 @given(st.data())
-def test_whatever_is_said_comes_back_with_unknown_fields(data: st.DataObject) -> None:
+def test_whatever_is_encoded_comes_back_with_unknown_fields(data: st.DataObject) -> None:
     """Fields that we have never heard of return to their places, at any depth."""
     more = data.draw(with_unknown_fields(data.draw(st.sampled_from(EXAMPLES))))
     assert returned("sharegpt", more) == more

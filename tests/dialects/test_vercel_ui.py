@@ -56,14 +56,14 @@ def test_older_messages_are_read_too() -> None:
     assert (result.content, given.details, last.thinking, data.role) == ("rain", [1], "Hm.", "data")
 
 
-def test_text_that_was_changed_is_said_wherever_it_stands() -> None:
+def test_text_that_was_changed_is_encoded_wherever_it_stands() -> None:
     """Messages on the way from `content` to `parts` say their text twice."""
     changed = il.load(il.dump(vercel_ui.decode(OLDER)).replace(b'"Yes."', b'"No."'), il.Conversation)
     third = vercel_ui.encode(changed).body[2]
     assert (third["content"], third["parts"][3]["text"]) == ("No.", "No.")
 
 
-def test_a_result_that_was_changed_is_said_in_its_part() -> None:
+def test_a_result_that_was_changed_is_encoded_in_its_part() -> None:
     """An edited value replaces the one that the tool gave."""
     chat = il.dump(vercel_ui.decode(CHAT)).replace(b"no such city", b"try Oslo")
     part = vercel_ui.encode(il.load(chat, il.Conversation)).body["messages"][2]["parts"][4]
@@ -103,7 +103,7 @@ def test_a_tool_loop_of_another_wire_is_one_message() -> None:
 
 
 @given(st.data())
-def test_whatever_is_said_comes_back_with_unknown_fields(data: st.DataObject) -> None:
+def test_whatever_is_encoded_comes_back_with_unknown_fields(data: st.DataObject) -> None:
     """Fields that we have never heard of return to their places, at any depth."""
     more = data.draw(with_unknown_fields(data.draw(st.sampled_from(SAMPLES))))
     assert returned("vercel-ui", more) == more

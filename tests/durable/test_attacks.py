@@ -165,7 +165,7 @@ def test_any_stored_input_is_a_run_or_a_problem(given: Any) -> None:
     assert "queued" == run.state and "unreadable" in (run.error or "")
 
 
-def test_what_was_said_is_in_no_message_and_no_log(yard: Yard, caplog: pytest.LogCaptureFixture) -> None:
+def test_conversation_text_is_in_no_message_and_no_log(yard: Yard, caplog: pytest.LogCaptureFixture) -> None:
     """Errors of the database quote its statements, and those quote conversations."""
     secret = "the launch code is 0000"
     with sqlite3.connect(yard.home / "durable.sqlite") as database:

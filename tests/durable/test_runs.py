@@ -236,7 +236,7 @@ def test_runs_are_listed_by_state_queue_and_session(yard: Yard) -> None:
     assert [one] == [run.id for run in yard.runs.list(session="s", limit=1)]
 
 
-def test_what_is_not_there_is_said(yard: Yard) -> None:
+def test_what_is_missing_is_reported(yard: Yard) -> None:
     """A run nobody knows, a wait that is over, an empty prompt, an address that is none."""
     with pytest.raises(RunError, match="no run 'x'"):
         yard.runs.cancel("x")

@@ -185,7 +185,7 @@ def test_strict_mode_refuses_exactly_what_would_be_lost(name: str, data: st.Data
 
 @every_dialect
 @given(data=st.data())
-def test_losses_are_said_in_full_sentences_of_data(name: str, data: st.DataObject) -> None:
+def test_losses_have_path_what_and_why(name: str, data: st.DataObject) -> None:
     """
     Every loss names its place, what is lost, and why.
     """
@@ -230,7 +230,7 @@ def test_the_table_of_fates_knows_no_other_names(name: str) -> None:
 
 
 @every_dialect
-def test_every_fate_that_loses_says_why(name: str) -> None:
+def test_every_support_that_loses_has_a_reason(name: str) -> None:
     """
     The loss matrix is printed from the table; a row without a reason would puzzle its reader.
     """

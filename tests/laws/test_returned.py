@@ -104,7 +104,7 @@ def test_no_file_is_made_of_a_foreign_conversation(name: str) -> None:
 
 
 @every_returned
-def test_a_word_that_was_changed_is_said_as_it_is_now(name: str) -> None:
+def test_a_word_that_was_changed_is_encoded_as_it_is_now(name: str) -> None:
     """No hint overrules what somebody wrote since."""
     for sample in samples(name):
         conversation = il.dump(dialect(name).decode(sample)).replace(b"Twelve.", b"Thirteen.")

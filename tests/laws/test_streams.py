@@ -306,7 +306,7 @@ def test_each_partial_is_the_fold_of_the_events_so_far(name: str, data: st.DataO
 
 
 @every_dialect
-def test_ids_are_minted_with_or_without_a_number(name: str) -> None:
+def test_ids_are_generated_with_or_without_a_number(name: str) -> None:
     """
     A maker of ids may take the number of the call, or nothing; `uuid4` will do.
     """

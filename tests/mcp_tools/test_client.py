@@ -130,7 +130,7 @@ async def test_every_kind_of_content_reaches_the_model(opened: Open) -> None:
 
 
 @both
-async def test_progress_is_told_while_a_tool_runs(opened: Open) -> None:
+async def test_progress_is_reported_while_a_tool_runs(opened: Open) -> None:
     """Notifications of progress become partial results; the last one always comes."""
     received: list[ToolResult] = []
     async with opened(include=["count"]) as tools:

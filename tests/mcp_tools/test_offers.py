@@ -122,7 +122,7 @@ async def test_without_somebody_to_ask_questions_are_refused() -> None:
         assert (await call_tool(named(tools, "book"), "1", {})).is_error
 
 
-async def test_what_a_server_logs_is_heard(caplog: pytest.LogCaptureFixture) -> None:
+async def test_log_messages_of_a_server_are_received(caplog: pytest.LogCaptureFixture) -> None:
     """By `on_log`, or else by Python's logging at the same level."""
     received: list[tuple[str, str]] = []
     async with asking(on_log=lambda level, text: received.append((level, text))) as tools:
@@ -194,7 +194,7 @@ async def test_our_server_offers_resources_and_prompts(mode: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
-async def test_subscribers_are_told_of_changes_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_subscribers_are_notified_of_changes_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Until they unsubscribe; what does not exist cannot be subscribed to."""
     monkeypatch.setattr("interlingua.mcp.offering.POLL_INTERVAL", 0.01)
     path = tmp_path / "notes.md"
@@ -218,7 +218,7 @@ async def test_subscribers_are_told_of_changes_of_a_file(tmp_path: Path, monkeyp
         await client.unsubscribe_resource(path.as_uri())
 
 
-async def test_listeners_of_the_new_protocol_are_told_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_listeners_of_the_new_protocol_are_notified_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a stream of their own, for the addresses that they name."""
     monkeypatch.setattr("interlingua.mcp.offering.POLL_INTERVAL", 0.01)
     path = tmp_path / "notes.md"
@@ -272,7 +272,7 @@ async def test_the_user_of_the_client_approves_calls(content: Any, expected: str
     assert 1 == len(asked) and "wipe" in asked[0]
 
 
-async def test_a_client_that_cannot_ask_has_said_no() -> None:
+async def test_a_client_that_cannot_ask_declines() -> None:
     """Nothing runs because nobody was there."""
     async with Client(make_server([wipe], policy=ASK, approve=approve_by_asking), mode="legacy") as client:
         assert (await client.call_tool("wipe", {"path": "x"})).is_error

@@ -54,7 +54,7 @@ def test_a_secluded_program_sees_no_keys(home: Path, attempt: str) -> None:
     assert b"credentials" not in done.stdout
 
 
-def test_servers_are_secluded_unless_told_otherwise() -> None:
+def test_servers_are_secluded_by_default() -> None:
     """The default is the safe one."""
     assert StdioServer(command="x").secluded
 

@@ -39,7 +39,7 @@ def filler(tokens: int) -> str:
         (il.CustomMessage("note", {"t": "abcde"}), 4),
     ],
 )
-def test_tokens_are_estimated_from_what_is_said(message: AgentMessage, tokens: int) -> None:
+def test_tokens_are_estimated_from_the_content(message: AgentMessage, tokens: int) -> None:
     """A quarter of the characters, and a round number for a picture, in whoever's message it is."""
     assert tokens == estimate(message)
 
@@ -171,7 +171,7 @@ def test_a_second_compaction_never_loses_what_the_first_kept() -> None:
         path += [il.Entry(message=maker(filler(20)), id=f"{len(path)}{maker.__name__}") for maker in (user, answer)]
 
 
-def test_only_the_latest_summary_is_told() -> None:
+def test_only_the_latest_summary_is_sent() -> None:
     """With what it kept, which may lie before the one before."""
     path = path_of(user("a"), user("b"), user("c"), compacted("one", "1"), user("d"), compacted("two", "2"), user("e"))
     seen = texts(context(path))
@@ -207,7 +207,7 @@ def test_signatures_from_before_the_cut_are_not_replayed() -> None:
     assert (il.AssistantMessage(content=(il.TextBlock(text="t"), plain)), result("x"), kept) == seen[1:]
 
 
-def test_bookkeeping_is_not_told_to_a_model() -> None:
+def test_bookkeeping_is_not_sent_to_a_model() -> None:
     """Messages of an application's own roles are left to the agent."""
     path = path_of(user("a"), il.CustomMessage("model", {"model": "m"}), il.CustomMessage("note", {"x": 1}))
     assert (user("a"), il.CustomMessage("note", {"x": 1})) == context(path)

@@ -138,7 +138,7 @@ def check(session: Session, promised: set[str], record_property: Any) -> None:
     assert ([], []) == (lost, doubled)
 
 
-def test_a_kill_in_the_middle_of_a_write_is_mended(tmp_path: Path) -> None:
+def test_a_kill_in_the_middle_of_a_write_is_repaired(tmp_path: Path) -> None:
     """What a dying kernel may leave: half of the last line, at any length."""
     path = tmp_path / "x.jsonl"
     with Session.open(path) as session:

@@ -230,7 +230,7 @@ def test_clearing_up_keeps_branches_notes_and_revisions(store: Store) -> None:
         assert ["stays"] == [note.text for note in session.notes()]
 
 
-def test_no_model_is_told_of_marks(store: Store) -> None:
+def test_no_model_gets_marks(store: Store) -> None:
     """Branches, notes and revisions are the session's own affair."""
     with opened(store) as session:
         two_branches(session)

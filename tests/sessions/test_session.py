@@ -40,7 +40,7 @@ def test_what_is_appended_is_there_after_reopening(store: Store) -> None:
         assert ids[1] == session.head
 
 
-def test_nothing_is_kept_of_a_session_in_which_nothing_was_said(store: Store) -> None:
+def test_a_session_without_messages_is_not_stored(store: Store) -> None:
     """Opening is not saying; the first append writes the session's own line too."""
     with opened(store) as session:
         assert (None, (), ()) == (session.head, session.path(), session.context_messages())
@@ -68,7 +68,7 @@ def test_moving_the_head_back_and_appending_makes_a_branch(store: Store) -> None
         assert ["Hi", "one", "two"] == texts(entry.message for entry in session.entries())
 
 
-def test_a_branch_is_kept_when_something_is_said_on_it(store: Store) -> None:
+def test_a_branch_is_kept_when_something_is_appended_to_it(store: Store) -> None:
     """`branch` writes nothing by itself."""
     with opened(store) as session:
         ids = fill(session, user("Hi"), answer("one"))
@@ -200,7 +200,7 @@ def test_a_reader_may_fork_what_another_writes(store: Store) -> None:
         assert ["Hi"] == texts(session.messages)
 
 
-def test_a_second_writer_is_told_who_writes(store: Store) -> None:
+def test_a_second_writer_gets_the_name_of_the_first(store: Store) -> None:
     """And what to do instead; a third comes in when the first has gone."""
     with opened(store) as session:
         session.append(user("Hi"))
@@ -469,7 +469,7 @@ def test_case_109_opaque_fields_and_the_next_request_survive_saving(store: Store
     assert il.encode(conversation, "anthropic-messages").bytes() == again.bytes()
 
 
-def test_a_session_in_which_nothing_was_said_leaves_no_file(tmp_path: Path) -> None:
+def test_a_session_without_messages_leaves_no_file(tmp_path: Path) -> None:
     """Opening and closing is not worth a file."""
     with Session.open("unused", home=tmp_path) as session:
         session.sync()

@@ -92,7 +92,7 @@ MENDED: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("arguments", "expected"), MENDED)
-def test_what_is_harmless_is_mended(arguments: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_what_is_harmless_is_repaired(arguments: dict[str, Any], expected: dict[str, Any]) -> None:
     """Numbers and truth values as text, text as numbers, JSON as text, single values, nulls, other spellings."""
     before = json.dumps(arguments)
     repaired, problems = validated(SCHEMA, arguments)
@@ -129,7 +129,7 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("arguments", "expected"), WRONG)
-def test_what_is_wrong_is_said_with_its_place(arguments: dict[str, Any], expected: list[str]) -> None:
+def test_what_is_wrong_is_reported_with_its_place(arguments: dict[str, Any], expected: list[str]) -> None:
     """The place, what was expected, what came, and what was perhaps meant; the arguments come back as they were."""
     same, problems = validated(SCHEMA, arguments)
     assert same is arguments
@@ -148,7 +148,7 @@ def test_nulls_in_a_map_are_not_left_out() -> None:
     assert ["env.A: expected string, got null"] == validated(schema, {"env": {"A": None}})[1]
 
 
-def test_a_union_at_the_root_is_mended_too() -> None:
+def test_a_union_at_the_root_is_repaired_too() -> None:
     """The branch that fits when mended is taken."""
     schema = {
         "type": "object",
@@ -188,7 +188,7 @@ def test_catastrophic_patterns_end(pattern: str) -> None:
         {"pattern": "("},
     ],
 )
-async def test_a_broken_schema_is_said_and_nothing_is_fetched(schema: dict[str, Any]) -> None:
+async def test_a_broken_schema_is_reported_and_nothing_is_fetched(schema: dict[str, Any]) -> None:
     """The call is answered, not run; the answer says whose fault it is."""
     with pytest.raises(FormatError):
         validated(schema, {})
@@ -255,7 +255,7 @@ def test_validated_arguments_are_valid_or_have_problems(schema: dict[str, Any], 
 # --- before the call -------------------------------------------------------------------------------------------------
 
 
-async def test_a_call_runs_with_mended_arguments_of_its_own() -> None:
+async def test_a_call_runs_with_repaired_arguments_of_its_own() -> None:
     """The tool may change them: the caller's stay as they were."""
 
     async def spoil(tool_call_id: str, params: dict[str, Any], *_: Any) -> ToolResult:
@@ -443,7 +443,7 @@ async def test_what_foreign_tools_return_is_understood(returned: Any) -> None:
     assert text_result("hi") == await call_tool(tool(lambda *_: returned), "c1", {})
 
 
-async def test_updates_are_heard_until_the_call_ends() -> None:
+async def test_updates_are_delivered_until_the_call_ends() -> None:
     """From the loop and from threads, in the loop's thread, in order; late ones are dropped."""
     kept: list[Any] = []
 

@@ -212,7 +212,7 @@ def test_no_other_spelling_and_no_other_program_carries_a_command(line: str) -> 
 
 
 @pytest.mark.parametrize("line", CARRIERS)
-def test_what_a_listed_program_is_told_to_execute_is_not_allowed(line: str) -> None:
+def test_what_a_listed_program_executes_is_not_allowed(line: str) -> None:
     """Options, scripts, settings, loaders: a person is asked, or a rule that forbids applies."""
     assert "allow" != POLICY.decide("exec", {"command": line}).action
 

@@ -161,7 +161,7 @@ def test_discovery_takes_lists_and_groups(registry: ToolRegistry, options: Any, 
 
 
 @pytest.mark.usefixtures("modules")
-def test_an_unknown_group_is_told(registry: ToolRegistry) -> None:
+def test_an_unknown_group_is_reported(registry: ToolRegistry) -> None:
     """It matches nothing, and is not taken in silence."""
     reported: list[str] = []
     discover_core_tools(registry, exclude=["group:nothing", "group:web"], on_load_warning=reported.append)
@@ -170,7 +170,7 @@ def test_an_unknown_group_is_told(registry: ToolRegistry) -> None:
 
 
 @pytest.mark.usefixtures("modules")
-def test_a_module_that_is_not_there_or_does_not_load_is_told_and_the_others_stay(registry: ToolRegistry) -> None:
+def test_a_module_that_is_not_there_or_does_not_load_is_reported_and_the_others_stay(registry: ToolRegistry) -> None:
     """The warning names the tool and the cause; the report too."""
     reported: list[str] = []
     errors: list[Any] = []
@@ -286,7 +286,7 @@ def test_the_schemas_of_core_tools_are_schemas_that_every_provider_takes(
     assert [] == [loss.path for loss in losses if not loss.path.endswith(".exclusiveMinimum")]
 
 
-def test_a_known_group_without_a_tool_is_told(registry: ToolRegistry) -> None:
+def test_a_known_group_without_a_tool_is_reported(registry: ToolRegistry) -> None:
     """As is a name that is no core tool's."""
     reported: list[str] = []
     discover_core_tools(

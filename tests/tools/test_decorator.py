@@ -299,7 +299,7 @@ def test_functions_that_cannot_be_tools_are_refused_where_they_are_decorated() -
             tool(function)
 
 
-def test_two_types_with_one_name_are_told_apart() -> None:
+def test_two_types_with_one_name_are_distinguished() -> None:
     """One of them is renamed, and so is what refers to it."""
 
     class Other(pydantic.BaseModel):

@@ -187,7 +187,7 @@ async def test_a_sandboxed_agent_fetches_nothing():
 
 
 @pytest.mark.parametrize("reference", ["ftp://a.example/x.png", "s3://bucket/x.png", "javascript:alert(1)", "blob:x"])
-async def test_other_schemes_are_told(reference):
+async def test_other_schemes_are_reported(reference):
     """
     A result with a code, not an exception.
     """

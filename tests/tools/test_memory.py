@@ -311,7 +311,7 @@ def test_many_can_search_while_notes_change(agent):
     assert [] == failures
 
 
-async def test_no_notes_are_no_results_and_said(tmp_path):
+async def test_no_notes_are_no_results_and_reported(tmp_path):
     """
     An empty memory is told from words that are not there.
     """

@@ -182,7 +182,7 @@ def test_factories_get_the_context(registry: ToolRegistry) -> None:
     assert [ToolContext(workspace_dir="/w"), ToolContext(), ToolContext(agent_id="x")] == seen
 
 
-def test_a_factory_that_raises_is_skipped_and_told(registry: ToolRegistry) -> None:
+def test_a_factory_that_raises_is_skipped_and_reported(registry: ToolRegistry) -> None:
     """Once, with its meta and the error itself; the others stay."""
     error = RuntimeError("boom")
 
@@ -246,7 +246,7 @@ def test_profiles_select_tools(registry: ToolRegistry) -> None:
     assert "abcd" == "".join(names(registry.resolve_by_profile("minimal", include_all=True)))
 
 
-def test_an_unknown_profile_or_group_or_tool_is_told(registry: ToolRegistry, warnings: list[str]) -> None:
+def test_an_unknown_profile_or_group_or_tool_is_reported(registry: ToolRegistry, warnings: list[str]) -> None:
     """It selects nothing, and is told once."""
     registry.register(tool("read"), section_id="fs")
     for _ in range(2):
@@ -260,7 +260,7 @@ def test_an_unknown_profile_or_group_or_tool_is_told(registry: ToolRegistry, war
     ] == warnings
 
 
-def test_a_group_or_profile_that_selects_nothing_is_told(registry: ToolRegistry, warnings: list[str]) -> None:
+def test_a_group_or_profile_that_selects_nothing_is_reported(registry: ToolRegistry, warnings: list[str]) -> None:
     """Also one that is known: there may be no tool in it. A name that is to be left out counts too."""
     registry.register_section(ToolSection(id="ui", label="UI"))
     registry.register(tool("read"), section_id="fs", profiles=("coding",))

@@ -162,7 +162,7 @@ async def test_sessions_send_waits_for_the_answer_by_key_or_label(make: Any) -> 
     assert child.key == output["sessionKey"] and output["runId"]
 
 
-async def test_sessions_send_can_be_told_not_to_wait(make: Any) -> None:
+async def test_sessions_send_can_return_without_waiting(make: Any) -> None:
     """Accepted; the run goes on."""
     script = Asked("child", "thanks", "later")
     host = make(script)
@@ -350,7 +350,7 @@ async def test_subagents_are_cancelled_by_any_name(make: Any, target: str) -> No
     assert [] == (await use(host, "subagents", action="kill", target=name))["cancelled"]
 
 
-async def test_a_subagent_that_works_can_be_told_something(make: Any) -> None:
+async def test_a_running_subagent_can_be_steered(make: Any) -> None:
     """It reads it at its next turn; one that has ended cannot."""
     gate = asyncio.Event()
 

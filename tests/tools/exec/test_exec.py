@@ -44,7 +44,7 @@ async def test_failure_is_an_error_with_its_code(place: Any) -> None:
     )
 
 
-async def test_silence_is_said(place: Any) -> None:
+async def test_a_command_without_output_is_reported(place: Any) -> None:
     """No output is a text of its own, not an empty one."""
     assert "(no output)" == (await place.run("true")).text
 

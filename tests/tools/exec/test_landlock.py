@@ -272,7 +272,7 @@ def test_a_program_of_strangers_looks_into_no_process(
     assert StdioServer(command="x").secluded
 
 
-def test_a_kernel_without_landlock_is_said_and_not_guessed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_kernel_without_landlock_is_reported_and_not_guessed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Then there is bubblewrap alone, or nothing."""
     monkeypatch.setattr(sandbox.confinement, "landlock_abi", lambda: 0)
     line = sandboxed(["/bin/true"], "/usr/bin/bwrap", Sandbox(root=str(tmp_path)), str(tmp_path))

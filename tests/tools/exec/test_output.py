@@ -70,7 +70,7 @@ def test_both_ends_are_kept_and_the_middle_is_counted(tmp_path: Path) -> None:
     assert output.complete
 
 
-def test_a_full_disk_is_told(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported(tmp_path: Path) -> None:
     """When the log cannot be written, output is still counted and shown, and the reason is kept."""
     if not Path("/dev/full").exists():
         pytest.skip("this system has no /dev/full")

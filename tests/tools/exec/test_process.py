@@ -111,7 +111,7 @@ async def test_kill_ends_and_remove_forgets(place: Any) -> None:
         ("send-keys", {"keys": ["Enter"]}, "needs a terminal"),
     ],
 )
-async def test_what_cannot_be_done_is_told_to_the_model(
+async def test_what_cannot_be_done_is_reported_to_the_model(
     place: Any, action: str, params: dict[str, Any], expected: str
 ) -> None:
     """A wrong session or a wrong kind of input is a failed result with the reason."""

@@ -92,7 +92,7 @@ async def test_what_cannot_be_done_is_an_error(bridge: FsBridge):
             await attempt()
 
 
-async def test_errors_name_the_path_as_it_was_said(root: Path):
+async def test_errors_name_the_path_as_given(root: Path):
     """Not the path on the machine."""
     with pytest.raises(NoSuchFile, match=r"^a/\.\./none\.txt: no such file or directory$"):
         await local_bridge(root).read_file("a/../none.txt")

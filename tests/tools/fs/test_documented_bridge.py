@@ -155,7 +155,7 @@ async def test_six_methods_are_enough_for_the_memory(way: Any) -> None:
         ("image", {"image": "nothing"}),
     ],
 )
-async def test_what_is_not_there_is_said_in_the_tools_own_words(name: str, params: dict[str, Any]) -> None:
+async def test_missing_files_are_reported_in_the_tools_own_wording(name: str, params: dict[str, Any]) -> None:
     """Whatever the bridge raises for it."""
 
     async def complete(*args: Any, **options: Any) -> Any:

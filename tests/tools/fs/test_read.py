@@ -76,7 +76,7 @@ async def test_an_offset_past_the_end_is_an_error(bridge: FsBridge, call):
         await call("read", path="a", offset=2)
 
 
-async def test_an_empty_file_is_said_to_be_empty(bridge: FsBridge, call):
+async def test_an_empty_file_is_reported_as_empty(bridge: FsBridge, call):
     """Not an empty text, which models take for a failure."""
     await bridge.write_file("a", "")
     assert "(empty file)" == (await call("read", path="a")).text
@@ -93,7 +93,7 @@ async def test_an_empty_file_is_said_to_be_empty(bridge: FsBridge, call):
         ("grün\r\nzwei".encode("latin-1"), "latin-1"),
     ],
 )
-async def test_encodings_are_found_and_said(bridge: FsBridge, call, data: bytes, encoding: str):
+async def test_encodings_are_found_and_reported(bridge: FsBridge, call, data: bytes, encoding: str):
     """The text is the same; all but UTF-8 are named."""
     await bridge.write_bytes("a", data)
     result = await call("read", path="a", lineNumbers=False)

@@ -58,7 +58,7 @@ async def test_names_are_listed_with_sizes(bridge: FsBridge, call):
     assert "x  1,234" == (await call("ls", path="dir")).text
 
 
-async def test_an_empty_directory_is_said_to_be_empty(bridge: FsBridge, call):
+async def test_an_empty_directory_is_reported_as_empty(bridge: FsBridge, call):
     """Or to have hidden names only."""
     await bridge.mkdir("d")
     await bridge.write_file("h/.x", "")
@@ -85,7 +85,7 @@ async def test_only_directories_are_listed(bridge: FsBridge, call):
             await call("ls", path=path)
 
 
-async def test_links_are_told_apart(root: Path, call_local):
+async def test_links_are_distinguished(root: Path, call_local):
     """Those that lead out, those that lead nowhere, those that are fine."""
     (root / "file").write_text("x")
     (root / "in").symlink_to("file")

@@ -173,7 +173,7 @@ async def test_a_redirect_is_judged_by_the_policy_of_the_call(name, rule, defaul
     assert followed == bool(second.asked)
 
 
-async def test_redirects_are_followed_and_the_last_address_told():
+async def test_redirects_are_followed_and_the_last_address_reported():
     """
     Relative and absolute redirects lead on, up to the limit.
     """
@@ -385,7 +385,7 @@ async def test_what_is_no_web_server_is_an_error_that_does_not_quote_it(answer):
     assert "ignore" not in str(caught.value)
 
 
-async def test_a_refused_connection_is_told():
+async def test_a_refused_connection_is_reported():
     """
     No server at that port.
     """
@@ -395,7 +395,7 @@ async def test_a_refused_connection_is_told():
             await fetch(f"http://127.0.0.1:{unused.getsockname()[1]}/", HERE)
 
 
-async def test_a_name_without_address_is_told():
+async def test_a_name_without_address_is_reported():
     """
     What the resolver says is passed on.
     """
@@ -461,7 +461,7 @@ async def test_proxies_of_the_environment_are_not_used(monkeypatch):
     assert (b"direct", [], ()) == (answer.body, proxy.asked, answer.notes)
 
 
-async def test_a_configured_proxy_is_used_and_said():
+async def test_a_configured_proxy_is_used_and_reported():
     """
     The notes tell that the proxy's own lookup is not ours; what we can see is still judged.
     """

@@ -181,7 +181,7 @@ async def test_json_nested_without_end_is_shown_raw():
         ),
     ],
 )
-async def test_charsets_are_read_from_where_they_are_said(kind, body, text):
+async def test_charsets_are_read_from_where_they_are_declared(kind, body, text):
     """
     Byte order mark, header, page, and a guess that is told; codecs that are no charsets do nothing.
     """
@@ -249,7 +249,7 @@ async def test_an_error_without_words_is_an_error_all_the_same(answer):
     assert (True, False) == (result.is_error, "UNTRUSTED" in result.text)
 
 
-async def test_long_text_is_cut_and_said():
+async def test_long_text_is_cut_and_reported():
     """
     By the call's limit or the settings', whichever is smaller.
     """
@@ -261,7 +261,7 @@ async def test_long_text_is_cut_and_said():
     assert 200 == capped.details["length"]
 
 
-async def test_a_body_over_the_limit_is_cut_and_said():
+async def test_a_body_over_the_limit_is_cut_and_reported():
     """
     The beginning of a large page is still worth reading.
     """
@@ -284,7 +284,7 @@ async def test_a_page_is_kept_for_a_while():
         assert (False, True, 4) == (first.details["cached"], second.details["cached"], len(server.asked))
 
 
-async def test_nothing_is_kept_when_told_so():
+async def test_nothing_is_cached_when_caching_is_off():
     """
     cacheMinutes 0 asks each time.
     """
