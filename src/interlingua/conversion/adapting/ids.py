@@ -40,7 +40,7 @@ def rename_ids(work: Work) -> None:
                 pending.append((block.id, new))
                 if new != block.id:
                     work.ids[new] = block.id
-                    work.lost(f"{turn.places[at]}.id", "id", "not an id that the target takes")
+                    work.lost(f"{turn.places[at]}.id", "id", "the target does not accept this id")
                     turn.put(at, replace(block, id=new))
 
 

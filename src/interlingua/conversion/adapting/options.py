@@ -52,11 +52,11 @@ def _without(options: Options, work: Work, field: str, what: str, why: str, seve
 def _fit_tool_choice(options: Options, work: Work) -> Options:
     choice, offered = options.tool_choice, {tool.name for tool in work.tools or ()}
     if choice is not None and (not offered or not offered.issuperset(choice.names)):
-        options = _without(options, work, "tool_choice", "tool choice", "such a tool is not on offer")
+        options = _without(options, work, "tool_choice", "tool choice", "the request has no such tool")
     if not offered:
-        options = _without(options, work, "parallel_tools", "tool choice", "no tools are on offer")
+        options = _without(options, work, "parallel_tools", "tool choice", "the request has no tools")
     if work.generation.parallel_tools is False:
-        options = _without(options, work, "parallel_tools", "tool choice", "the model knows no such option")
+        options = _without(options, work, "parallel_tools", "tool choice", "the model does not support this option")
     return options
 
 
@@ -87,7 +87,7 @@ def _fit_limit(options: Options, work: Work) -> Options:
         work.lost("$.options.maxTokens", "no limit", "the target requires one", severity)
         options = replace(options, max_tokens=max_output or needed)
     if options.max_tokens is not None and max_output is not None and options.max_tokens > max_output:
-        work.lost("$.options.maxTokens", "max_tokens", f"the model gives at most {max_output}")
+        work.lost("$.options.maxTokens", "max_tokens", f"the maximum of the model is {max_output}")
         options = replace(options, max_tokens=max_output)
     # Input and output share the context window. Input that cannot fit at all is left for the provider to refuse.
     window = work.model.context_window
@@ -148,7 +148,7 @@ def _minimal_value(fitted: Fitted, work: Work) -> Fitted:
     if residual.get(OFF_WORD) == word:
         return fitted
     extra = {**reasoning.extra, api: {**residual, OFF_WORD: word}}
-    return Fitted(replace(reasoning, extra=extra), f"the model always thinks a little: {word}")
+    return Fitted(replace(reasoning, extra=extra), f"the reasoning of the model cannot be turned off: {word}")
 
 
 def _shown(fitted: Fitted, work: Work) -> Fitted:
@@ -157,7 +157,7 @@ def _shown(fitted: Fitted, work: Work) -> Fitted:
     hidden = work.generation.hides_thinking and work.rules.off_values
     if not hidden or reasoning is None or reasoning.summary is not None or not asks(reasoning) or is_off(reasoning):
         return fitted
-    why, severity = (fitted.why, fitted.severity) if fitted.why else ("asked for in summary, to be seen", "record")
+    why, severity = (fitted.why, fitted.severity) if fitted.why else ("requested as a summary, to be visible", "record")
     return Fitted(replace(reasoning, summary="auto"), why, severity)
 
 
@@ -168,20 +168,20 @@ def _fit_sampling(options: Options, work: Work) -> Options:
     rule, rules = work.generation.sampling, work.rules
     on = is_on(options.reasoning, work.generation)
     if rule == "none" or (rule == "idle" and on):
-        why = "the model takes no sampling options" if rule == "none" else "not while the model reasons"
+        why = "the model does not support sampling options" if rule == "none" else "not supported while it reasons"
         for field in ("temperature", "top_p"):
             severity: Severity = "record" if getattr(options, field) == 1 else "dropped"  # 1 is the default
             options = _without(options, work, field, "sampling", why, severity)
     if work.generation.top_k is False or not rules.top_k:
-        options = _without(options, work, "top_k", "sampling", "the model takes no top_k")
+        options = _without(options, work, "top_k", "sampling", "the model does not support top_k")
     # Claude: thinking is not compatible with temperature, top_k or forced tools
     # (platform.claude.com/docs/en/build-with-claude/extended-thinking).
     if on and not rules.forced_with_thinking:
         for field in ("temperature", "top_p", "top_k"):
             if getattr(options, field) != 1:
-                options = _without(options, work, field, "sampling", "not together with thinking")
+                options = _without(options, work, field, "sampling", "not supported together with thinking")
     if rule == "either" and options.temperature is not None:
-        options = _without(options, work, "top_p", "sampling", "the model takes temperature or top_p, not both")
+        options = _without(options, work, "top_p", "sampling", "the model accepts temperature or top_p, not both")
     if (
         rules.max_temperature is not None
         and options.temperature is not None
@@ -195,7 +195,7 @@ def _fit_sampling(options: Options, work: Work) -> Options:
 def _fit_stops(options: Options, work: Work) -> Options:
     rules = work.rules
     if work.generation.stop is False and is_on(options.reasoning, work.generation):
-        return _without(options, work, "stop", "stop", "the model takes no stop sequences")
+        return _without(options, work, "stop", "stop", "the model does not support stop sequences")
     if options.stop is not None:
         kept = tuple(stop for stop in options.stop if stop.strip() or rules.blank_text)[: rules.max_stop_sequences]
         if kept != options.stop:
@@ -207,7 +207,7 @@ def _fit_stops(options: Options, work: Work) -> Options:
 def _fit_rest(options: Options, work: Work) -> Options:
     tiers = work.rules.tiers
     if tiers is not None and options.service_tier is not None and options.service_tier not in tiers:
-        options = _without(options, work, "service_tier", "service tier", f"the target knows {', '.join(tiers)}")
+        options = _without(options, work, "service_tier", "service tier", f"valid tiers: {', '.join(tiers)}")
     output = options.output_schema
     if work.rules.named_schemas and output is not None and output.schema is not None and not output.name:
         work.lost("$.options.outputSchema.name", "no name", "the target requires one", "record")

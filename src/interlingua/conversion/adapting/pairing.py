@@ -54,7 +54,7 @@ def pair(work: Work) -> None:
             if turn not in callers and work.has_server_history:
                 others.append(turn)
             elif turn not in callers:
-                work.lost(turn.path, "tool result", "no call is without a result that has its id", "dropped")
+                work.lost(turn.path, "tool result", "no open call has this id", "dropped")
         elif not isinstance(turn.message, AssistantMessage):
             others.append(turn)
         else:

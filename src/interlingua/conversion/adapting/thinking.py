@@ -117,6 +117,6 @@ def _mark_call(turn: Turn, work: Work) -> None:
         return  # of parallel calls only the first is signed
     for at, block in enumerate(turn.blocks):
         if isinstance(block, ToolCall):
-            work.lost(f"{turn.places[at]}.thoughtSignature", "signature", "none: marked as not to be checked")
+            work.lost(f"{turn.places[at]}.thoughtSignature", "signature", "unsigned: marked to skip validation")
             turn.put(at, replace(block, thought_signature=marker))
             return

@@ -40,7 +40,7 @@ def place_system(work: Work) -> None:
             work.lost(turn.path, "system message", "joined to the system text")
             texts = [block for block in turn.blocks if isinstance(block, TextBlock) and block.text.strip()]
             if texts:
-                work.lost("$.system", "system message", "the first messages joined it")
+                work.lost("$.system", "system message", "leading system messages were joined to it")
                 work.system = (*system_blocks(work.system), *texts)
     work.turns = kept
 
@@ -58,10 +58,10 @@ def take_turns(work: Work) -> None:
         for before, turn in pairwise(turns):
             _join_results(before, turn, work)
     if not work.turns and not work.has_server_history:
-        work.lost("$.messages", "beginning", "there is nothing to answer: a placeholder was put there")
+        work.lost("$.messages", "beginning", "no messages: a placeholder was added")
         work.turns = [Turn(None, UserMessage(content=CONTINUED, extra=SYNTHETIC))]
     elif work.turns and work.rules.user_first and isinstance(work.turns[0].message, AssistantMessage):
-        work.lost("$.messages", "beginning", "the user begins: a placeholder was put first")
+        work.lost("$.messages", "beginning", "a user message must be first: a placeholder was added")
         work.turns.insert(0, Turn(None, UserMessage(content=CONTINUED, extra=SYNTHETIC)))
 
 
@@ -129,7 +129,7 @@ def end_with_user(work: Work) -> None:
         return
     thinks = is_on(work.options.reasoning, work.generation) and not work.rules.forced_with_thinking
     if work.generation.prefill is False or thinks:
-        work.lost("$.messages", "prefill", "the target does not continue an answer: it is asked to go on")
+        work.lost("$.messages", "prefill", "the target does not accept a prefill: it is asked to continue")
         work.turns.append(Turn(None, UserMessage(content=GO_ON, extra=SYNTHETIC)))
     elif work.rules.prefix_flag:
         own = last.message.extra.get(work.rules.api, {})
@@ -148,5 +148,5 @@ def _trim_end(turn: Turn, work: Work) -> None:
     """Anthropic: "final assistant content cannot end with trailing whitespace"."""
     at, block = len(turn.blocks) - 1, turn.blocks[-1] if turn.blocks else None
     if isinstance(block, TextBlock) and block.text != block.text.rstrip():
-        work.lost(f"{turn.places[at]}.text", "text", "no blanks at the end of a beginning")
+        work.lost(f"{turn.places[at]}.text", "text", "a prefill may not end with whitespace")
         turn.put(at, replace(block, text=block.text.rstrip()))
