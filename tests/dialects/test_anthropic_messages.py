@@ -804,3 +804,19 @@ def test_an_error_in_aws_frames_is_an_error_event() -> None:
         framing.feed(good)
     with pytest.raises(il.BadWire, match="AWS frame without a chunk"):
         invoke.framing().feed(write_aws("chunk", b"["))
+
+
+def test_the_end_of_a_stream_without_a_count_keeps_the_estimate_of_its_beginning() -> None:
+    """
+    Clients take the last number that they get: zero would say that the conversation is empty.
+    """
+    model = il.ModelDescriptor(id="m")
+    asked = il.Request(model=model, context=il.Context(messages=(il.UserMessage(content="How is the weather?"),)))
+    answer = il.AssistantMessage(content=(il.TextBlock(text="cold wind"),), stop_reason="stop")
+    encoder = il.dialect("anthropic-messages").StreamEncoder(request=asked)
+    data = b"".join(map(encoder.feed, unfold(answer))) + encoder.close()
+    events = [json.loads(line[6:]) for line in data.decode().splitlines() if line.startswith("data: ")]
+    first = events[0]["message"]["usage"]
+    last = next(event["usage"] for event in events if event["type"] == "message_delta")
+    assert 0 < first["input_tokens"] == last["input_tokens"]
+    assert 0 == first["output_tokens"] < last["output_tokens"]

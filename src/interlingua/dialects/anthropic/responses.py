@@ -20,7 +20,7 @@ from ...values.messages import (
     blocks_of,
 )
 from ...values.request import Request
-from ...values.tokens import taken
+from ...values.tokens import estimate, taken
 from ..codec import Given, Quirks, response_decoder, response_encoder
 from ..framing import Frame, write_sse
 from ..residual import (
@@ -356,7 +356,7 @@ class StreamEncoder(Encoder):
         usage = message.usage
         if self._request is None or (usage is not None and usage.input + usage.cache_read + usage.cache_write):
             return message
-        return replace(message, usage=Usage.of(taken(self._request.context), 0))
+        return replace(message, usage=Usage.of(taken(self._request.context), estimate(message)))
 
     def _start(self, message: AssistantMessage) -> bytes:
         self._envelope = whole_answer(self._counted(message), []) | {"stop_reason": None}
@@ -411,6 +411,8 @@ class StreamEncoder(Encoder):
 
     def _end(self, message: AssistantMessage) -> bytes:
         """The stop reason and what the first event did not have."""
+        if message.usage is None:  # no count came: zero would replace the estimate of the first event
+            message = self._counted(message)
         whole, fields = whole_answer(message, []), self._envelope
         delta = {
             k: v for k, v in whole.items() if k != "usage" and (k in _AT_THE_END or k not in fields or fields[k] != v)
