@@ -2,7 +2,8 @@
 
 Two ways. Its mock answers need nothing behind it: text, errors, and the Anthropic wire unstreamed. And it can stand in
 the middle: a connector speaks one wire to it, it speaks another to a local server, so that thinking, calls and streams
-go through its own translation both ways. (Its mock cannot stream the Responses wire, nor calls on any.)
+go through its own translation both ways. (Its mock cannot stream the Responses wire, nor calls on any.) Then the same
+with the gateway in front of it, for clients of three wires.
 
 Run by `make interop`, the proxy in an environment of its own.
 """
@@ -16,10 +17,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from gateway_upstreams import CLIENTS, Served, gateway, leaving
 from serving import Checks, environment, free_port, running
 
 import interlingua as il
-from interlingua.testing import Server
+from interlingua.testing import Server, Stall
 
 KEY = "sk-interop"
 SAID = "Hello from the mock, in several pieces."
@@ -121,11 +123,85 @@ async def in_the_middle(checks: Checks, url: str, upstream: Server) -> None:
             checks.same(f"{what}: the result arrived", True, "21 degrees" in str(getattr(heard, "content", "")))
 
 
+# --- behind the gateway
+
+
+REFUSALS = {"limited": 429, "too-long": 400, "broken": 500}
+
+
+def settings(url: str) -> str:
+    """The gateway's: each model of the proxy by each wire that it speaks, under a name of its own."""
+    models = ("words", *ERRORS, *(f"behind-{kind}" for kind in BEHIND))
+    lines = [
+        f'[providers.{front}]\nbase_url = "{url}{path}"\napi_keys = ["env:PROXY_KEY"]' for front, path in FRONTS.items()
+    ]
+    for front in FRONTS:
+        lines += [f'[aliases."{front}.{model}"]\ntargets = ["{front}/{model}"]\nretries = 0' for model in models]
+    return "\n".join(lines)
+
+
+def through_the_gateway(checks: Checks, served: Served, upstream: Server) -> int:
+    """Returns the number of calls that reached the proxy."""
+    made = 0
+    for front in FRONTS:
+        for kind in CLIENTS:
+            for stream in (False, True):
+                what = f"{kind.name}{', streamed,' if stream else ''} through the gateway by {front}"
+                for behind in BEHIND:
+                    upstream.clear()
+                    upstream.call("weather", {"city": "Paris"}, text="Let me look.", times=1)
+                    upstream.say("Sunny, 21 degrees.")
+                    client = kind(served, f"{front}.behind-{behind}", stream=stream)
+                    first = client.say("Weather in Paris?", limit=200, tool=True)
+                    expected = ("Let me look.", [("weather", {"city": "Paris"})], kind.calls, True)
+                    actual = (first.text, first.calls, first.stop, min(first.usage) > 0)
+                    checks.same(f"{what} to {behind}: a call, and its usage", expected, actual)
+                    made += 1
+                    if not first.calls:
+                        continue
+                    client.result("21 degrees")
+                    second = client.ask(limit=200, tool=False)
+                    heard = upstream.last.request.context.messages[-1] if upstream.last.request else None
+                    arrived = "21 degrees" in str(getattr(heard, "content", ""))
+                    checks.same(f"{what} to {behind}: its result", ("Sunny, 21 degrees.", True), (second.text, arrived))
+                    made += 1
+                if front == "openai":
+                    continue  # the mock has no streams on this wire
+                for model, status in REFUSALS.items():
+                    if stream and model == "broken":
+                        continue  # after five failures the gateway would leave it alone
+                    found, text = kind(served, f"{front}.{model}", stream=stream).refused("hi")
+                    recognized = kind.too_long.lower() in text.lower() if model == "too-long" else True
+                    checks.same(f"{what}: {model}", (status, True), (found, recognized))
+                    made += 1
+    return made
+
+
+def left(checks: Checks, served: Served, upstream: Server, url: str) -> int:
+    """Clients that leave a stream in its middle; returns how many."""
+    port = int(url.rpartition(":")[2])
+    for kind in CLIENTS:
+        for front in FRONTS:
+            upstream.clear()
+            upstream.say("word " * 200, fault=Stall(after_events=20))
+            leaving(checks, f"{kind.name} by {front}", kind(served, f"{front}.behind-openai"), port, 400)
+    return len(CLIENTS) * len(FRONTS)
+
+
 def main() -> None:
     checks = Checks("LiteLLM's proxy")
     with Server() as upstream, proxy(upstream) as url:
         asyncio.run(mocked(checks, url))
         asyncio.run(in_the_middle(checks, url, upstream))
+        with gateway(settings(url), {"PROXY_KEY": KEY}) as served:
+            made = through_the_gateway(checks, served, upstream)
+            aborted = left(checks, served, upstream, url)
+            for kind in CLIENTS:
+                status, _ = kind(served, "no-such-model").refused("hi")
+                checks.same(f"{kind.name}: a model that the gateway does not have", 404, status)
+            usage = served.usage()
+            expected = {"calls": made + aborted, "aborted": aborted}
+            checks.same("the ledger has each call once", expected, {name: usage.get(name) for name in expected})
     checks.finish()
 
 
