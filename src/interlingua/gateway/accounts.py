@@ -31,7 +31,8 @@ NANO = 1_000_000_000  # of a dollar
 LEASE = 60.0  # seconds until what a silent gateway put aside is taken as spent
 FORGET = 3600.0  # seconds after which nothing is known any more of a gateway that is gone
 WINDOW = 60  # seconds
-_MAX_AHEAD = 256  # calls
+_MAX_AHEAD = 1024  # calls
+_WRITE_EVERY = 0.1  # seconds between writes of what was used, while no caller waits
 _RETRY = 0.5  # seconds between attempts to write what was used, while the store is away
 
 _log = logging.getLogger(__name__)
@@ -336,7 +337,7 @@ class Accounts:
         self._reserving: set[str] = set()  # keys with a pending reservation of further calls
         self._wanted: dict[str, tuple[float, int]] = {}  # time and number of the last reservation of further calls
         self._waiting: _Batch = {}
-        self._pace = Pace()
+        self._pace = Pace(_WRITE_EVERY)
         self._submitted = asyncio.Event()
         self._writer: asyncio.Task[None] | None = None
         self._renewer: asyncio.Task[None] | None = None
