@@ -204,10 +204,10 @@ class Reply:
 
     # --- in one piece
 
-    async def whole(self, body: bytes, losses: Sequence[Loss] = (), headers: Mapping[str, str] = {}) -> None:
+    async def whole(self, body: bytes, losses: Sequence[Loss] = ()) -> None:
         if isinstance(self._form, _Rephrased):
             body = self._form.feed(jsontext.compact(jsontext.read(body)).encode()).rstrip(b"\n")
-        await self._send(200, body, {**self.headers(losses), **headers})
+        await self._send(200, body, self.headers(losses))
 
     async def _send(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
         self._exchange.status = status
