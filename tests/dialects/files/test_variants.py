@@ -375,3 +375,20 @@ def test_a_prompt_of_continue_may_hold_pictures() -> None:
     }
     (message,) = returned(json.dumps(session).encode(), "continue").messages
     assert message.content[1] == il.ImageBlock(data="aGk=", mime_type="image/png")
+
+
+def test_calls_of_claude_code_without_ids_are_answered_in_order() -> None:
+    """As other programs write them: a result's parent is the line of its call."""
+
+    def line(uuid: str, parent: str | None, role: str, *content: dict[str, Any]) -> dict[str, Any]:
+        message = {"role": role, "content": list(content)}
+        return {"type": role, "uuid": uuid, "parentUuid": parent, "sessionId": "s", "message": message}
+
+    calls = [{"type": "tool_use", "name": name, "input": {}} for name in ("Read", "Bash")]
+    results = [{"type": "tool_result", "content": text, "is_error": True} for text in ("a", "b")]
+    asked = line("u", None, "user", {"type": "text", "text": "Go"})
+    data = lines(asked, line("v", "u", "assistant", *calls), line("w", "v", "user", *results))
+    conversation = returned(data, "claude-code")
+    assert outline(conversation) == ["user: Go", "assistant:  Read() Bash()", "Read -> a", "Bash -> b"]
+    for target in ("anthropic-messages", "openai-completions"):
+        assert "No result" not in json.dumps(il.encode(conversation, target).body)

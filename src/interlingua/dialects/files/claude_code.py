@@ -42,7 +42,7 @@ from ...values.messages import (
 )
 from ...values.request import Conversation, Entry, ModelDescriptor
 from .. import dialect
-from ..residual import HINTS, JOINED, RESPONSE, optional, reading, with_residual
+from ..residual import HINTS, JOINED, RESPONSE, optional, reading, residual_of, with_residual
 from ..wire import FileFormat, Relations, SessionStream
 from . import claude_attachments, new_sessions
 from . import records as _records
@@ -81,9 +81,51 @@ _CONTEXT = re.compile(
 )
 
 
+# What a block of a call or a result lacks in the files of other programs, and the key of the line whose id it lends.
+_IDS = {"tool_use": ("id", "uuid"), "tool_result": ("tool_use_id", "parentUuid")}
+
+
+def _identified(line: dict[str, Any], inner: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
+    """The message with ids for its calls and results that have none, and these ids; a result follows its call."""
+    content = inner.get("content")
+    if not isinstance(content, list):
+        return inner, set()
+    blocks: list[Any] = []
+    made: set[str] = set()
+    for block in content:
+        key, lender = _IDS.get(block.get("type", ""), ("", "")) if isinstance(block, dict) else ("", "")
+        if key and key not in block and isinstance(line.get(lender), str):
+            block = {**block, key: f"{line[lender]}-{len(made)}"}
+            made.add(block[key])
+        blocks.append(block)
+    return ({**inner, "content": blocks}, made) if made else (inner, made)
+
+
+def _without_ids(message: Any, made: set[str]) -> Any:
+    """The message whose made ids are not written."""
+
+    def unwritten(value: Any, key: str, id: str) -> Any:
+        hints = residual_of(value.extra, WIRE).get(HINTS, {})
+        return with_residual(value, WIRE, **{HINTS: {**hints, key: {"said": id}}}) if id in made else value
+
+    if isinstance(message, ToolResultMessage):
+        return unwritten(message, "tool_use_id", message.tool_call_id)
+    blocks = blocks_of(message.content)
+    return replace(message, content=tuple(unwritten(b, "id", b.id) if isinstance(b, ToolCall) else b for b in blocks))
+
+
 def _decode_line(line: dict[str, Any]) -> list[Any]:
     """The messages in a line; none if it is of another kind."""
-    inner, kind = line.get("message"), line.get("type")
+    inner = line.get("message")
+    if not isinstance(inner, dict):
+        return _decode_message(line, inner)
+    inner, made = _identified(line, inner)
+    found = _decode_message(line, inner)
+    return [_without_ids(message, made) for message in found] if made else found
+
+
+def _decode_message(line: dict[str, Any], inner: Any) -> list[Any]:
+    kind = line.get("type")
     if kind == "attachment":
         return _decode_queued(line) or _decode_attached(line)
     if kind == "system" and line.get("subtype") == COMMAND and line.get("content"):
