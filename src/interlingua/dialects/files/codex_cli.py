@@ -31,9 +31,11 @@ from ...values.messages import (
     SystemMessage,
     TextBlock,
     ThinkingBlock,
+    ToolCall,
     ToolResultMessage,
     Usage,
     UserMessage,
+    blocks_of,
     text_of,
 )
 from ...values.request import Conversation, Entry, ModelDescriptor
@@ -52,6 +54,7 @@ HEADER = "~header"  # of a conversation: residual of the first line
 OLD = "~old"  # of a conversation: items stand bare in their lines
 DOCUMENT = "~document"  # of a conversation: residual of the document that holds its items
 EVENT = "~event"  # of a message: the event that it was read from
+SHELL = "~shell"  # of a call: it is a `local_shell_call`, and how that differs from the usual one
 OUTPUT = "~output"  # of a result: its output was wrapped with whether the tool succeeded
 
 ITEMS = (
@@ -68,8 +71,25 @@ ITEMS = (
 FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 
 
+def _decode_shell(item: dict[str, Any], when: int | None) -> AssistantMessage:
+    """A call of the shell that runs here (codex-rs protocol, `LocalShellCall`): its output names it like any other."""
+    block = ToolCall(id=item["call_id"], name="local_shell", arguments=item["action"])
+    rest = residual(item, _encode_shell(block))
+    return AssistantMessage(content=(replace(block, extra={API: {SHELL: rest}}),), timestamp=when)
+
+
+def _encode_shell(call: ToolCall) -> dict[str, Any]:
+    return {"type": "local_shell_call", "call_id": call.id, "status": "completed", "action": call.arguments}
+
+
 def _decode_item(item: dict[str, Any], when: int | None) -> list[Any]:
     """The message in one item of the wire."""
+    if (
+        item["type"] == "local_shell_call"
+        and isinstance(item.get("call_id"), str)
+        and isinstance(item.get("action"), dict)
+    ):
+        return [_decode_shell(item, when)]
     wrapped = item.get("output")
     if not isinstance(wrapped, dict) or not isinstance(wrapped.get("content"), str):
         return [with_time(message, when) for message in dialect(WIRE).decode_messages([item])]  # type: ignore[attr-defined]
@@ -86,6 +106,9 @@ def _wrapper(result: ToolResultMessage) -> dict[str, Any]:
 
 def _encode_item(messages: tuple[Message, ...], report: Reporter) -> dict[str, Any]:
     (message,) = messages
+    block = next(iter(blocks_of(message.content)), None)
+    if isinstance(block, ToolCall) and SHELL in block.extra.get(API, {}):
+        return put_back(_encode_shell(block), block.extra[API][SHELL])
     extra_fields = message.extra.get(API, {}).get(OUTPUT)
     wrapped = isinstance(message, ToolResultMessage) and extra_fields is not None
     plain = replace(message, is_error=False) if wrapped else message  # the wrapper says it
