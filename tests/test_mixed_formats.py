@@ -135,6 +135,20 @@ def test_several_results_in_one_message_are_several_entries(tmp_path: Path) -> N
     assert (["UserMessage", "ToolResultMessage", "ToolResultMessage", "UserMessage"], "last") == (kinds, last.id)
 
 
+@pytest.mark.parametrize("role", ["user", "assistant"])
+def test_text_among_the_blocks_is_a_block(role: str) -> None:
+    """Libraries accept it; no wire does."""
+    messages = [
+        USER,
+        {"role": "assistant", "content": "x"},
+        {"role": role, "content": ["FOUND", {"type": "text", "text": "y"}]},
+    ]
+    for dialect in ("openai-completions", "anthropic-messages"):
+        for target in ("openai-completions", "anthropic-messages", "google-generative-ai"):
+            adapted = il.adapt(il.decode(messages, dialect).request(), target).request.context.messages[-1]
+            assert [block.text for block in adapted.content] == ["FOUND", "y"]  # type: ignore[union-attr]
+
+
 TWICE = {
     "OpenAI's, and a block": {"type": "tool_call", "tool_call_id": "c1", "name": "note", "arguments": "{}"},
     "OpenAI's, and Anthropic's": {"type": "tool_use", "id": "c1", "name": "note", "input": {"q": "ASKED"}},

@@ -124,14 +124,26 @@ def meant(messages: Iterable[AgentMessage]) -> list[AgentMessage]:
 
 def _word(block: Block) -> str:
     value = block.value if isinstance(block, OpaqueBlock) else {}
+    if _text_among(value) is not None:
+        return "text"
     return str(value.get("type") or next((key for key in (*CALL_KEYS, *RESULT_KEYS, *IMAGE_KEYS) if key in value), ""))
 
 
 def _meaning(block: Block) -> Block | ToolResultMessage | None:
     """The interpretation of an opaque block with values of another wire."""
-    if not isinstance(block, OpaqueBlock) or not isinstance(block.value, dict):
+    if not isinstance(block, OpaqueBlock):
         return None
-    return _read_block(block.value)
+    text = _text_among(block.value)
+    if text is not None:
+        return TextBlock(text=text)
+    return _read_block(block.value) if isinstance(block.value, dict) else None
+
+
+def _text_among(value: Any) -> str | None:
+    """Text that stands among the blocks without one of its own, as libraries accept it."""
+    if isinstance(value, dict) and len(value) == 1 and isinstance(value.get("content"), list):  # OpenAI's parts
+        value = value["content"][0] if len(value["content"]) == 1 else None
+    return value if isinstance(value, str) else None
 
 
 def _read_block(value: dict[str, Any]) -> Block | ToolResultMessage | None:
