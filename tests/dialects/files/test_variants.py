@@ -103,6 +103,15 @@ LOOK_ALIKES = {
         {"type": "session", "version": 0, "id": "s", "cwd": "/x"},
         {"type": "turn/start", "seq": 1, "data": {"turn": 1}},
     ],
+    "a channel of Slack": [
+        {"type": "message", "user": "U1", "text": "Hi", "ts": "1700000000.1"},
+        {"type": "message", "subtype": "channel_join", "user": "U2", "text": "joined", "ts": "1700000000.2"},
+    ],
+    "messages and steps of another program": [
+        {"role": "user", "message": "Hi"},
+        {"type": "function_result", "name": "f", "result": "x"},
+        {"role": "assistant", "content": "Done."},
+    ],
     "a question with choices": {"question": "Which?", "choices": ["a", "b"], "answer": "a"},
 }
 

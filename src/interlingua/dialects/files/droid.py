@@ -85,13 +85,14 @@ def _message(line: dict[str, Any]) -> list[Message]:
     return []
 
 
+_ROLES = ("user", "assistant")
 _STREAM = frozenset(("system", "message", "tool_call", "tool_result", "completion", "error"))
 
 
 def _is_streamed(line: dict[str, Any]) -> bool:
     """A line of the output that no other program prints."""
     if line.get("type") == "message":
-        return isinstance(line.get("text"), str) and "content" not in line
+        return line.get("role") in _ROLES and isinstance(line.get("text"), str) and "content" not in line
     return (line.get("type") == "tool_call" and "parameters" in line) or (
         line.get("type") == "completion" and "finalText" in line
     )
@@ -160,7 +161,9 @@ def detect(value: Any) -> str | None:
     lines = items(value) if isinstance(value, list) else items([value])
     if lines and lines[0].get("type") == "session_start" and ("id" in lines[0] or "cwd" in lines[0]):
         return "a `session_start` line"
-    if lines and all(line.get("type") in _STREAM for line in lines) and any(map(_is_streamed, lines)):
+    # Slack's exports are lines of the type `message` with a `text`, too, but of a `user` and not of a role.
+    known = all(line.get("type") in _STREAM and (line.get("type") != "message" or "role" in line) for line in lines)
+    if known and any(map(_is_streamed, lines)):
         return OUTPUT
     return None
 

@@ -33,7 +33,8 @@ def _is_answer(value: Any) -> bool:
 
 def _is_request(value: Any) -> bool:
     if not isinstance(value, dict):
-        return any(step.get("type") in _STEPS and "role" not in step for step in shapes.messages(value))
+        steps = shapes.messages(value)
+        return any(step.get("type") in _STEPS for step in steps) and not any("role" in step for step in steps)
     if "input" not in value or "messages" in value:
         return False
     return (

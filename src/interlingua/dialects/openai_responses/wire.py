@@ -36,6 +36,8 @@ def _is_request(value: Any) -> bool:
             return False
         return "input" in value or (isinstance(value.get("prompt"), dict) and "id" in value["prompt"])
     items = shapes.messages(value)
+    if any("role" in item and "content" not in item for item in items):  # another program's messages
+        return False
     return any("role" not in item and _ITEM.fullmatch(str(item.get("type"))) for item in items) or any(
         part.get("type") in _PARTS for part in shapes.parts(value)
     )
