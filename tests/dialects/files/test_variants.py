@@ -452,3 +452,19 @@ def test_codex_calls_its_local_shell(more: dict[str, Any]) -> None:
     conversation = returned(data, "codex-cli")
     assert outline(conversation) == ["user: Go", "assistant:  local_shell()", "local_shell -> a"]
     assert conversation.messages[1].tool_calls[0].arguments == action
+
+
+def test_openhands_events_of_every_kind_are_a_trajectory() -> None:
+    """A change of state among the first events is no reason to refuse the others."""
+
+    def event(kind: str, source: str, **fields: Any) -> dict[str, Any]:
+        return {"kind": kind, "id": kind, "timestamp": "2025-11-01T00:00:01", "source": source, **fields}
+
+    asked = event("MessageEvent", "user", llm_message={"role": "user", "content": [{"type": "text", "text": "Go"}]})
+    call = {"id": "c", "name": "bash", "arguments": "{}"}
+    acted = event("ActionEvent", "agent", tool_name="bash", tool_call_id="c", tool_call=call, llm_response_id="r")
+    failed = event("AgentErrorEvent", "agent", tool_name="bash", tool_call_id="c", error="bad")
+    states = [event("ConversationStateUpdateEvent", "environment", key="x", value=1), event("PauseEvent", "user")]
+    conversation = returned(json.dumps([states[0], asked, acted, failed, states[1]]).encode(), "openhands")
+    assert outline(conversation) == ["user: Go", "assistant:  bash()", "bash -> bad"]
+    assert il.detect(json.dumps(states).encode()) is None

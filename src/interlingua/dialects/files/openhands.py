@@ -258,8 +258,9 @@ _KINDS = frozenset(("SystemPromptEvent", "MessageEvent", "ActionEvent", "Observa
 
 
 def _is_event(event: dict[str, Any]) -> bool:
-    if event.get("kind") in _KINDS:
-        return "source" in event
+    kind = event.get("kind")
+    if isinstance(kind, str):  # changes of state, pauses, condensations and others are events as well
+        return "source" in event and (kind in _KINDS or ("id" in event and "timestamp" in event))
     known = event.get("source") in ("user", "agent", "environment")
     return known and (isinstance(event.get("args"), dict) or "observation" in event) and "timestamp" in event
 
@@ -269,6 +270,9 @@ def detect(value: Any) -> str | None:
     if isinstance(value, dict) and "instance_id" not in value:
         return None
     events = _events(value)
+    named = [event for event in events or () if "kind" in event]
+    if named and not any(event["kind"] in _KINDS for event in named):
+        return None
     if events and all(map(_is_event, events[:20])):
         return "events with a `source` and an `action` or `observation`"
     return None
