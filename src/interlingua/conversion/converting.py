@@ -129,7 +129,7 @@ def _encode_file(conversation: Conversation, form: FileFormat) -> Encoded:
     """Returns the file that was read; a new one if there was none, or a message was added since."""
     encoded: Encoded
     if form.write is None:
-        encoded = form.codec.encode(conversation)
+        encoded = form.codec.encode(_with_masks(conversation, form))
         return encoded
     if conversation.extra.get(form.name):
         with contextlib.suppress(Unsupported):
@@ -150,6 +150,34 @@ def _encode_file(conversation: Conversation, form: FileFormat) -> Encoded:
     # The call options belong to the program that resumes the session.
     changed = [loss for loss in adapted.losses if not loss.path.startswith("$.options")]
     return Encoded(body, Losses(lambda: _once(branches, _lost(view, adapted, changed, given))))
+
+
+# Whether a message is trained on: OpenAI's `weight` (0 or 1), Axolotl's `train` or `training`, ms-swift's `loss`,
+# LLaMA-Factory's `loss_weight`.
+MASKS = ("weight", "train", "training", "loss", "loss_weight")
+
+
+def _with_masks(conversation: Conversation, form: FileFormat) -> Conversation:
+    """Returns a conversation whose masks are those of this format; it may have them from another."""
+    if form.mask is None:
+        return conversation
+    entries = [_with_mask(entry, form.name, form.mask) for entry in conversation.entries]
+    changed = any(one is not other for one, other in zip(entries, conversation.entries, strict=True))
+    return replace(conversation, entries=tuple(entries)) if changed else conversation
+
+
+def _with_mask(entry: Entry, owner: str, field: str) -> Entry:
+    message = entry.message
+    if type(message) is not AssistantMessage or not message.extra or field in message.extra.get(owner, {}):
+        return entry
+    for other, kept in message.extra.items():
+        name = next((name for name in MASKS if isinstance(kept, dict) and name in kept), None)
+        if other != owner and name is not None and kept[name] in (0, 1):
+            rest = {key: value for key, value in kept.items() if key != name}
+            moved = {other: rest, owner: {**message.extra.get(owner, {}), field: int(kept[name])}}
+            extra = {key: value for key, value in {**message.extra, **moved}.items() if value}
+            return replace(entry, message=replace(message, extra=extra))
+    return entry
 
 
 def _lost(

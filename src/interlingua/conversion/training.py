@@ -23,6 +23,7 @@ from ..values.messages import (
     text_of,
 )
 from ..values.request import Conversation, ToolSpec, is_aside
+from .converting import MASKS
 
 Severity = Literal["error", "warning"]
 
@@ -190,14 +191,11 @@ def _arguments_fit(row: Row) -> Found:
 
 # --- masks -----------------------------------------------------------------------------------------------------------
 
-# Per message: OpenAI's `weight` (0 or 1), Axolotl's `train` or `training`, ms-swift's `loss`.
-_MASKS = ("weight", "train", "training", "loss")
-
 
 def _mask(message: Any) -> tuple[str, Any] | None:
     """Returns a message's training mask, under the name that it has."""
     for kept in getattr(message, "extra", {}).values():
-        for name in _MASKS:
+        for name in MASKS:
             if isinstance(kept, dict) and name in kept:
                 return name, kept[name]
     return None

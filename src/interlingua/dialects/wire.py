@@ -474,6 +474,7 @@ class FileFormat(Struct, frozen=True, kw_only=True):
       `decode` can read the file.
     - `relations` returns how a conversation relates to others, given its path: programs write sub-agents to
       separate files.
+    - `mask` is the field of an assistant's message that says with 0 or 1 whether it is trained on.
     - `training` maps rules for training rows to a severity ("error", "warning", "off") where a trainer's own format
       differs from the default (see `conversion.training`).
     """
@@ -501,6 +502,7 @@ class FileFormat(Struct, frozen=True, kw_only=True):
     read: Callable[[Iterable[bytes]], Conversation | None] | None = None
     stream: Callable[[Callable[[], Iterable[dict[str, Any]]]], SessionStream | None] | None = None
     relations: Callable[[Conversation, PurePath], Relations] | None = None
+    mask: str | None = None
     training: Mapping[str, str] | None = None
     calls_beside: bool = False  # messages have their calls in a field beside the content
 

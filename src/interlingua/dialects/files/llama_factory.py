@@ -30,7 +30,10 @@ def _messages(record: dict[str, Any], pairs: Pairing) -> list[Any]:
         return [SystemMessage(content=tuple(blocks))]
     if role in ("tool", "observation"):
         return [pairs.result(record.get("tool_call_id"), record.get("name"), tuple(blocks))]
-    return rounds(blocks) if role in ("assistant", "gpt") else asked(blocks)
+    if role not in ("assistant", "gpt"):
+        return asked(blocks)
+    mask = {"loss_weight": record["loss_weight"]} if "loss_weight" in record else {}
+    return rounds(blocks, extra={API: mask} if mask else {})
 
 
 def _blocks(content: Any, pairs: Pairing) -> Iterator[Block]:

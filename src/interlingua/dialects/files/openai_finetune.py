@@ -383,6 +383,7 @@ FORMAT = FileFormat(
     detect=detect,
     split=split,
     rows=True,
+    mask="weight",
     training=TRAINING,
     calls_beside=True,
 )

@@ -484,4 +484,4 @@ def detect(value: Any) -> str | None:
     return "turns with `from` and `value`" if are_turns else None
 
 
-FORMAT = FileFormat(name="sharegpt", codec=sys.modules[__name__], detect=detect, split=split, rows=True)
+FORMAT = FileFormat(name="sharegpt", codec=sys.modules[__name__], detect=detect, split=split, rows=True, mask="weight")
