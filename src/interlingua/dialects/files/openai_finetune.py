@@ -9,6 +9,7 @@ conversation stands at the end of the first.
 import functools
 import re
 import sys
+from collections.abc import Iterator
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -32,6 +33,7 @@ from .. import dialect
 from ..residual import HINTS, an_object, body_of, put_back, reading, residual, with_residual
 from ..results import LABEL
 from ..wire import FileFormat
+from .reading import rejected_in
 from .records import LINEAR, NO_CALL, Shapes
 
 API = "openai-finetune"
@@ -258,6 +260,9 @@ def encode(conversation: Conversation) -> Encoded:
         return Encoded([body], losses)
     if PREFERENCE in extra_fields:
         return _encode_preference(conversation)
+    rejected = rejected_in(conversation)
+    if rejected:
+        return _encode_pair(conversation, rejected)
     body, losses = _encode_example(conversation)
     return Encoded(body, Losses(lambda: (*map(_seen, losses), *_unreported(conversation))))
 
@@ -336,6 +341,36 @@ def _encode_preference(conversation: Conversation) -> Encoded:
     body, losses = _encode_example(asking)
     encoded = {output: _encode_output(tuple(messages)) for output, messages in branches.items()}
     return Encoded(put_back({"input": body, **encoded}, extra_fields[PREFERENCE]), tuple(map(_seen, losses)))
+
+
+def _encode_pair(conversation: Conversation, rejected: list[int]) -> Encoded:
+    """A row of two answers that was read from another format."""
+    fork = conversation.entries[rejected[0]].parent_id
+    path = conversation.path()
+    shared = next((at + 1 for at, entry in enumerate(path) if entry.id == fork), 0)
+    other = tuple(conversation.entries[at] for at in rejected)
+    branches = {
+        name: tuple(replace(entry, extra={API: {BRANCH: name}}) for entry in entries)
+        for name, entries in zip(OUTPUTS, (path[shared:], other), strict=True)
+    }
+    entries = (*path[:shared], *(entry for branch in branches.values() for entry in branch))
+    body, _ = _encode_preference(
+        with_residual(replace(conversation, entries=entries, head=path[-1].id), API, **{PREFERENCE: {}})
+    )
+    return Encoded(body, Losses(lambda: tuple(_pair_losses(conversation, rejected, shared))))
+
+
+def _pair_losses(conversation: Conversation, rejected: list[int], shared: int) -> Iterator[Loss]:
+    """Those of the path, and those of the rejected messages, which are entries beside it."""
+    beside = {f"$.entries[{at}]" for at in rejected}
+    given = (*map(_seen, _encode_example(conversation).losses), *_unreported(conversation))
+    yield from (loss for loss in given if loss.path not in beside)
+    other = replace(conversation, head=conversation.entries[rejected[-1]].id)
+    for loss in map(_seen, _encode_example(other).losses):
+        found = re.match(r"\$\.messages\[(\d+)\]", loss.path)
+        if found is not None and int(found[1]) >= shared:
+            place = f"$.entries[{rejected[int(found[1]) - shared]}].message"
+            yield replace(loss, path=place + loss.path[found.end() :])
 
 
 def _encode_output(messages: tuple[Message, ...]) -> list[Any]:

@@ -4,6 +4,7 @@ These read what a program wrote down, not what a provider accepts: names are tho
 that programs make of them, missing fields are missing, and what is not understood stays as it is in the file.
 """
 
+import itertools
 import re
 import sqlite3
 from collections import Counter
@@ -29,7 +30,7 @@ from ...values.messages import (
     Usage,
     UserMessage,
 )
-from ...values.request import Entry
+from ...values.request import Conversation, Entry
 from ..residual import body_of, count, fields_of, number, optional, whole
 from .records import lines_of
 
@@ -466,3 +467,22 @@ def preference(chosen: Sequence[Any], rejected: Sequence[Any] = ()) -> tuple[tup
             entries.append(Entry(message=messages[at], id=f"{name}-{at}", parent_id=before))
             before = f"{name}-{at}"
     return tuple(entries), f"chosen-{len(chosen) - 1}" if chosen else None
+
+
+_REJECTED = re.compile(r"(rejected|non_preferred_output)(-\d+)?")
+
+
+def rejected_in(conversation: Conversation) -> list[int]:
+    """The places of the rejected messages in a row of two answers, whichever format it was read from.
+
+    None of them in any other conversation: the branches of a session are no preference.
+    """
+    if conversation.head is None:
+        return []
+    path = set(map(id, conversation.path()))
+    beside = [at for at, entry in enumerate(conversation.entries) if id(entry) not in path]
+    entries = [conversation.entries[at] for at in beside]
+    named = all(entry.id is not None and _REJECTED.fullmatch(entry.id) for entry in entries)
+    chained = all(one.id == other.parent_id for one, other in itertools.pairwise(entries))
+    forks = {entry.parent_id for entry in conversation.path()}
+    return beside if named and chained and entries and entries[0].parent_id in forks else []

@@ -50,7 +50,7 @@ from ..residual import (
 )
 from ..wire import FileFormat
 from . import paired_turns, templates
-from .reading import MediaPlacer, has_media
+from .reading import MediaPlacer, has_media, rejected_in
 from .records import LINEAR, NO_CALL, OWN, ROLES
 
 API = "sharegpt"
@@ -419,6 +419,7 @@ def encode(conversation: Conversation) -> Encoded:
             return Encoded([paired.body], paired.losses) if SET in conversation.extra[API] else paired
         except Unsupported:  # it has grown: the turns of this format say what the pairs do not
             conversation = replace(conversation, extra={k: v for k, v in conversation.extra.items() if k != API})
+    conversation = _with_marks(conversation)
     encoded, places = _encode(conversation)
     extra_fields = conversation.extra.get(API, {})
     body: Any = put_back(encoded, extra_fields)
@@ -429,6 +430,28 @@ def encode(conversation: Conversation) -> Encoded:
     beside = {f"$.entries[{at}]" for at, entry in enumerate(conversation.entries) if _answers_to(entry) in encoded}
     return Encoded(
         body, Losses(lambda: tuple(loss for loss in losses if loss.path not in beside)) if beside else losses
+    )
+
+
+def _with_marks(conversation: Conversation) -> Conversation:
+    """A row of two answers from another format, with its last two messages as those of this one."""
+    rejected = rejected_in(conversation)
+    if len(rejected) != 1:
+        return conversation
+    chosen, other = conversation.path()[-1], conversation.entries[rejected[0]]
+    if chosen.parent_id != other.parent_id or not (_is_plain_answer(chosen) and _is_plain_answer(other)):
+        return conversation
+    marks = {id(chosen): ANSWERS[0], id(other): ANSWERS[1]}
+    entries = tuple(
+        with_residual(entry, API, **{ANSWER: marks[id(entry)]}) if id(entry) in marks else entry
+        for entry in conversation.entries
+    )
+    return replace(conversation, entries=entries)
+
+
+def _is_plain_answer(entry: Entry) -> bool:
+    return isinstance(entry.message, AssistantMessage) and all(
+        type(block) is TextBlock for block in blocks_of(entry.message.content)
     )
 
 
