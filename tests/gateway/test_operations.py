@@ -1,5 +1,6 @@
 """Paths beside the calls: models, counts, stored responses, conversations, WebSockets, what is passed on."""
 
+import asyncio
 import base64
 import json
 from pathlib import Path
@@ -18,7 +19,7 @@ from interlingua.gateway.gate import KeyGate
 from interlingua.gateway.keys import ClientKeys
 from interlingua.gateway.ledger import Ledger
 from interlingua.gateway.state import MemoryState
-from interlingua.testing import Server
+from interlingua.testing import Server, faults
 
 
 async def asked(gateway: Gateway, method: str, path: str, body: Any = None, **options: Any) -> tuple[int, Any]:
@@ -150,6 +151,63 @@ async def test_a_conversation_grows_with_each_response(gateway: Gateway, upstrea
         request = upstream.last.request
         assert request is not None
         assert len(request.context.messages) == 5
+
+
+async def test_turns_at_once_are_all_in_their_conversation(gateway: Gateway, upstream: Server) -> None:
+    """
+    Neither replaces the other; a conversation that is deleted meanwhile stays deleted.
+    """
+    upstream.say("Yes.", fault=faults.SlowHeaders(0.1, times=None))
+    async with openai.AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key="none", max_retries=0) as client:
+        conversation = await client.conversations.create()
+        create, named = client.responses.create, {"model": "anthropic-messages", "conversation": conversation.id}
+        await asyncio.gather(create(input="One?", **named), create(input="Two?", **named))
+        await create(input="Three?", **named)
+        request = upstream.last.request
+        assert request is not None
+        asked_before = [m.text for m in request.context.messages if isinstance(m, il.UserMessage)]
+        assert {"One?", "Two?"} == set(asked_before[:-1]) and "Three?" == asked_before[-1]
+        turn = asyncio.ensure_future(create(input="Four?", **named))
+        await asyncio.to_thread(upstream.wait_for_requests, 4)
+        await client.conversations.delete(conversation.id)
+        await turn
+        with pytest.raises(openai.NotFoundError):
+            await client.conversations.retrieve(conversation.id)
+
+
+async def test_what_cannot_be_continued_is_refused(gateway: Gateway, upstream: Server) -> None:
+    """
+    Two histories at once, items that only their provider has, and a stream of what is no stream: none is ignored.
+    """
+    upstream.say("Yes.")
+    items = [{"type": "item_reference", "id": "msg_1"}, {"role": "user", "content": "And?"}]
+    async with openai.AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key="none", max_retries=0) as client:
+        first = await client.responses.create(model="anthropic-messages", input="One?")
+        conversation = await client.conversations.create()
+        both: dict[str, Any] = {"previous_response_id": first.id, "conversation": conversation.id}
+        with pytest.raises(openai.BadRequestError, match="exclude each other"):
+            await client.responses.create(model="anthropic-messages", input="Two?", **both)
+        with pytest.raises(openai.NotFoundError, match="item with id 'msg_1' not found"):
+            await client.responses.create(model="anthropic-messages", input=items)  # type: ignore[arg-type]
+        await client.responses.create(model="openai-responses", input=items)  # type: ignore[arg-type]
+        assert upstream.last.json["input"] == items
+        with pytest.raises(openai.BadRequestError, match="not streamed"):
+            await client.responses.retrieve(first.id, stream=True)
+
+
+@pytest.mark.parametrize("wire", ["openai-responses", "anthropic-messages"])
+async def test_a_background_response_is_complete_when_it_is_returned(
+    wire: str, gateway: Gateway, upstream: Server
+) -> None:
+    """
+    A provider would queue it, and the client would ask the gateway for it forever.
+    """
+    body = {"model": wire, "input": "Hi", "background": True, "prompt_cache_key": None}
+    async with aiohttp.ClientSession() as session, session.post(f"{gateway.url}/v1/responses", json=body) as got:
+        answer = await got.json()
+    assert answer["status"] == "completed"
+    assert "background" not in upstream.last.json
+    assert "$.extra.openai-responses.background background weakened" in got.headers["x-interlingua-losses"]
 
 
 async def test_responses_are_created_over_a_websocket(gateway: Gateway, upstream: Server) -> None:
@@ -289,7 +347,7 @@ async def test_a_strict_key_refuses_what_would_be_lost(upstream: Server) -> None
         status, answer = await asked(gateway, "POST", "/v1/chat/completions", body)
         assert status == 400
         assert "logit_bias" in answer["error"]["message"]
-        del body["logit_bias"]
+        body["logit_bias"] = None  # says nothing, so nothing is lost
         assert (await asked(gateway, "POST", "/v1/chat/completions", body))[0] == 200
 
 

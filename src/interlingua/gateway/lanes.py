@@ -52,7 +52,7 @@ from ..values.events import (
 )
 from ..values.folding import CUT_OFF, unfold
 from ..values.losses import Loss, without_records
-from ..values.messages import AssistantMessage, Block, ThinkingBlock, blocks_of
+from ..values.messages import AssistantMessage, Block, OpaqueBlock, ThinkingBlock, blocks_of
 from ..values.request import CallOptions, Request
 from .cache_breaks import SentPrompts
 from .exchange import Exchange, Lane
@@ -113,8 +113,13 @@ def outgoing(place: Place, incoming: Incoming, stream: bool) -> Outgoing:
     if options.stream is not stream:
         options = replace(options, stream=stream)
     request = replace(incoming.request, model=place.model, options=options)
+    lost: tuple[Loss, ...] = ()
+    if incoming.wire.http.stored_route is not None:
+        if target_wire.base != incoming.wire.base:
+            _refuse_references(request, incoming.wire.base)
+        request, lost = _in_foreground(request, incoming.wire.base)
     adapted = place.adapt(request)
-    if incoming.body is not None and not incoming.as_array and is_same_wire(incoming.wire, target_wire):
+    if incoming.body is not None and not (incoming.as_array or lost) and is_same_wire(incoming.wire, target_wire):
         if adapted.request != request:
             # The client returns the signatures of an earlier response, and no wire names the model that signed them.
             # Unless the gateway has a record, it assumes the model that is called now.
@@ -126,7 +131,30 @@ def outgoing(place: Place, incoming: Incoming, stream: bool) -> Outgoing:
         if passed is not None:
             return passed
     body, restore, losses = connector.body(target_wire, request, adapted)
-    return Outgoing(lane="translated", body=jsontext.write(body), restore=restore, losses=without_records(losses))
+    losses = (*lost, *without_records(losses))
+    return Outgoing(lane="translated", body=jsontext.write(body), restore=restore, losses=losses)
+
+
+def _in_foreground(request: Request, api: str) -> tuple[Request, tuple[Loss, ...]]:
+    """Returns the request without `background`: its response would be `queued`, and the client has only the gateway
+    to ask for it later."""
+    own = request.extra.get(api, {})
+    if not own.get("background"):
+        return request, ()
+    own = {name: value for name, value in own.items() if name != "background"}
+    lost = Loss(f"$.extra.{api}.background", "background", "responses are complete when they are returned", "weakened")
+    return replace(request, extra={**request.extra, api: own}), (lost,)
+
+
+def _refuse_references(request: Request, api: str) -> None:
+    """Refuses items that are only the id of what a provider has stored: another one does not have them."""
+    answers = (message for message in request.context.messages if isinstance(message, AssistantMessage))
+    for block in (block for answer in answers for block in blocks_of(answer.content)):
+        item = block.value if isinstance(block, OpaqueBlock) and block.dialect == api else None
+        if isinstance(item, dict) and item.get("type", "item_reference") == "item_reference":
+            remedy = "send the whole item (many clients do with `store` = false)"
+            provider = request.model.provider
+            raise BadRequest(f"item with id {item.get('id')!r} not found: {provider} has none; {remedy}", status=404)
 
 
 def _by_default_author(request: Request, place: Place) -> Request:

@@ -531,7 +531,10 @@ class Gateway:
             self.recall.store(key, id, stored)
         conversation = exchange.extra.get("conversation")
         if conversation is not None:
-            self.recall.extend(key, conversation, (*request.context.messages, answer))
+            # Another turn may have been added in the meantime, or the conversation deleted.
+            known = self.recall.conversation(key, conversation)
+            if known is not None:
+                self.recall.extend(key, conversation, (*known, *exchange.extra["given"], answer))
 
     async def _with_history(self, exchange: Exchange, request: Request) -> tuple[Request, bool]:
         """Returns the request, with the messages that it refers to by id before its own, of any model."""
@@ -540,6 +543,8 @@ class Gateway:
         exchange.extra["given"] = request.context.messages
         before: tuple[Message, ...] = ()
         previous, conversation = residual.pop("previous_response_id", None), residual.pop("conversation", None)
+        if previous is not None and conversation is not None:
+            raise BadRequest("`previous_response_id` and `conversation` exclude each other; send one", status=400)
         if previous is not None:
             await self._fetch(key, "response", str(previous))
             stored = self.recall.stored(key, str(previous))
@@ -585,7 +590,8 @@ class Gateway:
         if asked.kind == "conversation":
             answer = self._conversation(http.method, asked.id, _object(body) if body else {}, exchange)
         else:
-            answer = self._stored(http.method, asked, exchange)
+            streamed = http.query.get("stream", "false").lower() not in ("false", "0", "")
+            answer = self._stored(http.method, asked, exchange, streamed)
         await self.recall.save()
         return answer
 
@@ -602,7 +608,7 @@ class Gateway:
                 f"stored {kind}s cannot be read; {remedy}", status=503, code="state_unavailable", retry_after=1.0
             ) from None
 
-    def _stored(self, method: str, asked: GatewayOperation, exchange: Exchange) -> Any:
+    def _stored(self, method: str, asked: GatewayOperation, exchange: Exchange, streamed: bool) -> Any:
         """A response that is kept under its id: itself, its input, or its end."""
         key, codec = exchange.key.name, asked.wire.codec
         stored = self.recall.stored(key, asked.id)
@@ -612,6 +618,8 @@ class Gateway:
             self.recall.delete(key, asked.id)
             return {"id": asked.id, "object": "response", "deleted": True}
         if method == "GET" and asked.part is None:
+            if streamed:
+                raise BadRequest("stored responses are not streamed; leave out `stream`", status=400)
             answer = replace(stored.answer, response_id=asked.id)
             return codec.encode_response(answer, request=stored.request).body
         if method == "GET" and asked.part == "input_items":

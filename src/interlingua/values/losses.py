@@ -604,7 +604,8 @@ def own_fields(residual: Any) -> dict[str, Any]:
 def extra_losses(owner: str, residual: Any, path: str, why: str = "", severity: Severity = "dropped") -> Iterator[Loss]:
     """Returns a loss for each field that an `extra` holds for the dialect `owner`; `path` is their common path.
 
-    Hints, response fields that never go into a request, and our mark of a message that a repair added are bookkeeping.
+    Hints, response fields that never go into a request, fields that are null, and our mark of a message that a repair
+    added are bookkeeping.
     """
     why = why or f"only {owner} can say it"
     if not isinstance(residual, dict):
@@ -615,7 +616,7 @@ def extra_losses(owner: str, residual: Any, path: str, why: str = "", severity: 
         place = f"{path}.{key}"
         if not key.startswith("~"):
             is_mark = owner == "interlingua" and key == "synthetic"
-            yield Loss(place, key, why, "record" if is_mark else severity)
+            yield Loss(place, key, why, "record" if is_mark or value is None else severity)
         elif key != "~" and isinstance(value, dict) and value:
             yield from extra_losses(owner, value, place, why, "record")
         else:
