@@ -1,5 +1,7 @@
 """Newline-delimited JSON."""
 
+import json
+
 import pytest
 
 from framing.reading import cut, outcome, read
@@ -50,3 +52,5 @@ def test_a_document_is_written_as_one_line():
     """
     assert write_ndjson(b"{}") == b"{}\n"
     assert write_ndjson(b'{\n"a": \r1}') == b'{ "a":  1}\n'
+    line = write_ndjson(json.dumps("\\\u2028\u2029\x85é", ensure_ascii=False).encode())
+    assert len(line.decode().splitlines()) == 1 and json.loads(line) == "\\\u2028\u2029\x85é"

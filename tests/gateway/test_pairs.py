@@ -67,6 +67,22 @@ def test_text_stop_reason_usage_and_names_arrive(
     assert answer.id is None or answer.id
 
 
+@pytest.mark.parametrize("kind", CLIENTS, ids=lambda kind: kind.wire)
+def test_characters_that_end_lines_for_some_readers_arrive(
+    kind: type[Client], server: Server, open_client: Opening
+) -> None:
+    """
+    Packages that read streams line by line take U+0085, U+2028 and U+2029 for ends of lines: JSON can escape them.
+    """
+    text = "one\x85two\u2028three\u2029four\x0bfive\x0csix\x1cseven"
+    for upstream in WIRES:
+        server.clear()
+        server.answer([il.TextBlock(text=text), il.ToolCall(id="call_1", name="weather", arguments={"city": text})])
+        with open_client(kind, upstream, True) as client:
+            answer = client.say("Hi", tools=True)
+        assert (text, [{"city": text}]) == (answer.text, [call.arguments for call in answer.calls]), upstream
+
+
 @pytest.mark.parametrize(("kind", "upstream", "stream"), PAIRS, ids=IDS)
 def test_parallel_calls_and_their_results_pair_up(
     kind: type[Client], upstream: str, stream: bool, server: Server, open_client: Opening

@@ -4,7 +4,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...values import jsontext
 from ...values.errors import ProviderError
 from ...values.folding import parse_arguments
 from ...values.losses import QUIET, Reporter
@@ -22,7 +21,7 @@ from ...values.messages import (
 from ...values.request import Request
 from ...values.tokens import estimate, taken
 from ..codec import Given, Quirks, response_decoder, response_encoder
-from ..framing import Frame, write_sse
+from ..framing import Frame, json_line, write_sse
 from ..residual import (
     RESPONSE,
     an_object,
@@ -437,7 +436,7 @@ _ENCODED = frozenset({"type", "text", "thinking", "id", "name", "input"})
 
 
 def _event(value: dict[str, Any]) -> bytes:
-    return write_sse(jsontext.write(value), value["type"])
+    return write_sse(json_line(value), value["type"])
 
 
 def _delta(place: int, delta: dict[str, Any]) -> bytes:

@@ -7,7 +7,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...values import jsontext
 from ...values.errors import ProviderError
 from ...values.losses import QUIET, Reporter
 from ...values.messages import (
@@ -22,7 +21,7 @@ from ...values.messages import (
 )
 from ...values.request import Request
 from ..codec import Given, Quirks, response_decoder, response_encoder
-from ..framing import Frame, write_sse
+from ..framing import Frame, json_line, write_sse
 from ..provider_errors import error_text
 from ..residual import (
     RESPONSE,
@@ -461,7 +460,7 @@ class StreamEncoder(Encoder):
 
 
 def _event(value: dict[str, Any]) -> bytes:
-    return write_sse(jsontext.write(value), value["type"])
+    return write_sse(json_line(value), value["type"])
 
 
 def _content(kind: str, place: int, item: Any) -> bytes:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from msgspec import Struct
 
+from ...values import jsontext
 from ...values.errors import BadWire, FormatError
 
 DEFAULT_LIMIT = 64 * 1024 * 1024
@@ -487,7 +488,26 @@ class NDJSON(Framing):
 
 def write_ndjson(data: bytes) -> bytes:
     """One line. Line breaks between JSON tokens are insignificant and become spaces."""
-    return data.replace(b"\r", b" ").replace(b"\n", b" ") + b"\n"
+    return one_line(data).replace(b"\r", b" ").replace(b"\n", b" ") + b"\n"
+
+
+def json_line(value: Any) -> bytes:
+    """Returns a value as JSON that any reader of lines takes for one line."""
+    return one_line(jsontext.write(value))
+
+
+def one_line(document: bytes) -> bytes:
+    """Escapes the characters of a JSON document that only some readers take for line breaks, such as `iter_lines` of
+    httpx, with which several vendors' packages read streams. Go and protobuf escape U+2028 and U+2029, too.
+    """
+    if not document.isascii():
+        for character, escaped in _ODD_BREAKS:
+            document = document.replace(character, escaped)
+    return document
+
+
+# NEL, LINE SEPARATOR and PARAGRAPH SEPARATOR. UTF-8 has these bytes for no other character.
+_ODD_BREAKS = ((b"\xc2\x85", b"\\u0085"), (b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"))
 
 
 # --- which framing ---------------------------------------------------------------------------------------------------

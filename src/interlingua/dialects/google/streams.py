@@ -15,7 +15,7 @@ from ...values.errors import ProviderError
 from ...values.events import StreamEvent, TextDelta
 from ...values.losses import QUIET
 from ...values.messages import AssistantMessage, Block, TextBlock, ThinkingBlock, ToolCall
-from ..framing import Frame, write_sse
+from ..framing import Frame, json_line, write_sse
 from ..residual import RESPONSE, Ids, put_back, residual_of, string
 from ..streaming import Decoder, Encoder
 from .answers import (
@@ -545,7 +545,7 @@ class StreamEncoder(Encoder):
     def _event(self, chunk: dict[str, Any], beside: Mapping[str, Any] | None = None) -> bytes:
         if self._wrapped and "error" not in chunk:
             chunk = {"response": chunk, **(beside or {})}
-        return write_sse(jsontext.write(chunk))
+        return write_sse(json_line(chunk))
 
 
 _NOTHING: dict[type[Block], dict[str, Any]] = {

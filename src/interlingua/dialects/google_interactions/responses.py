@@ -8,7 +8,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...values import jsontext
 from ...values.errors import ProviderError
 from ...values.folding import parse_arguments
 from ...values.losses import QUIET, Reporter, own_fields
@@ -24,7 +23,7 @@ from ...values.messages import (
 )
 from ...values.request import Request
 from ..codec import Given, Quirks, response_decoder, response_encoder
-from ..framing import Frame, write_sse
+from ..framing import Frame, json_line, write_sse
 from ..provider_errors import failure_of
 from ..residual import (
     RESPONSE,
@@ -644,7 +643,7 @@ class StreamEncoder(Encoder):
 
 
 def _event(kind: str, value: dict[str, Any]) -> bytes:
-    return write_sse(jsontext.write({"event_type": kind, **value}), kind)
+    return write_sse(json_line({"event_type": kind, **value}), kind)
 
 
 def _delta(index: int, delta: dict[str, Any]) -> bytes:

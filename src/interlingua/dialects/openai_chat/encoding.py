@@ -10,7 +10,7 @@ from ...values.errors import ProviderError
 from ...values.losses import QUIET
 from ...values.messages import AssistantMessage, Block, TextBlock, ThinkingBlock, ToolCall
 from ...values.request import Request
-from ..framing import write_sse
+from ..framing import json_line, write_sse
 from ..residual import MESSAGE, put_back, restored
 from ..streaming import Encoder
 from .answers import encode_envelope, encode_response, response_residual, whole_answer, wire_stop_reason
@@ -51,7 +51,7 @@ class StreamEncoder(Encoder):
     _thinking = _arguments = _text
 
     def _write(self, delta: dict[str, Any]) -> bytes:
-        return b"".join((self._head, jsontext.write(delta), _TAIL))
+        return b"".join((self._head, json_line(delta), _TAIL))
 
     def _start(self, message: AssistantMessage) -> bytes:
         """The first chunk, with the role."""
@@ -92,7 +92,7 @@ class StreamEncoder(Encoder):
             self._texts += self._border or not self._texts
             border = self._cross_border()
             self._track = "content"
-        return b"".join((border, self._head, b'{"content":', jsontext.write(text), b"}", _TAIL))
+        return b"".join((border, self._head, b'{"content":', json_line(text), b"}", _TAIL))
 
     def _write_text_part(self, text: str, rest: dict[str, Any] = {"type": "text"}) -> bytes:  # noqa: B006
         if "part" not in self._once:
@@ -237,7 +237,7 @@ class StreamEncoder(Encoder):
                     return b""
                 blank = None
                 calls[index][PIECES] = True
-            return b"".join((self._head, opening, jsontext.write(text), b"}}]}", _TAIL))
+            return b"".join((self._head, opening, json_line(text), b"}}]}", _TAIL))
 
         return write
 
@@ -293,7 +293,7 @@ class StreamEncoder(Encoder):
             chunks.append({**self._envelope, "choices": [{**rest, "delta": delta}]})
         if usage is not None and self._has_usage:
             chunks.append({**self._envelope, "choices": [], "usage": usage})
-        return before + b"".join(write_sse(jsontext.write(chunk)) for chunk in chunks) + write_sse(b"[DONE]")
+        return before + b"".join(write_sse(json_line(chunk)) for chunk in chunks) + write_sse(b"[DONE]")
 
     def _last_chunk(self, envelope: dict[str, Any], choice: dict[str, Any]) -> dict[str, Any]:
         rest = {key: value for key, value in choice.items() if key != "message"}

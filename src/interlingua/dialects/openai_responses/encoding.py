@@ -5,12 +5,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...values import jsontext
 from ...values.errors import ProviderError
 from ...values.folding import unfold
 from ...values.losses import QUIET
 from ...values.messages import AssistantMessage, Block, TextBlock, ThinkingBlock, ToolCall, blocks_of
-from ..framing import write_sse
+from ..framing import json_line, write_sse
 from ..provider_errors import code_of
 from ..residual import JOINED, MESSAGE, residual_of
 from ..streaming import Encoder, OpenBlocks
@@ -72,7 +71,7 @@ class StreamEncoder(Encoder):
 
     def _event(self, kind: str, **given: Any) -> bytes:
         self._number += 1
-        return write_sse(jsontext.write({"type": kind, "sequence_number": self._number, **given}), kind)
+        return write_sse(json_line({"type": kind, "sequence_number": self._number, **given}), kind)
 
     def _start(self, message: AssistantMessage) -> bytes:
         if self._id is not None:
