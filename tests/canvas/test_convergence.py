@@ -314,6 +314,40 @@ async def test_case_114_a_large_log_that_is_read_blocks_no_other_request(
         assert (await waiting)["total"] == 2
 
 
+async def test_case_114_views_that_nobody_waits_for_block_no_other_request(tmp_path: Path) -> None:
+    """A reader who steps through a large session drops one request after another; other sessions answer meanwhile."""
+    for name in ("large", "small"):
+        with Session.open(name, home=tmp_path) as session:
+            session.append(il.UserMessage(content="Hello"), id="q")
+    async with browsing(tmp_path) as (canvas, browser):
+        hub = await canvas.hub("own~main~large")
+        url = f"{canvas.address}/api/sessions/own~main~large/{{}}?to=q"
+        released = threading.Event()
+        held = threading.Event()
+
+        def hold() -> None:  # whoever reads this session waits, as for a large one
+            with hub.tree.session._lock:
+                held.set()
+                released.wait(60)
+
+        holder = threading.Thread(target=hold)
+        holder.start()
+        held.wait(60)
+        try:
+            # More than the threads that asyncio has.
+            asked = [asyncio.ensure_future(browser.http.get(url.format(view))) for view in ("context", "stats") * 40]
+            await asyncio.sleep(0.3)
+            async with asyncio.timeout(30):
+                assert 1 == len((await browser.get("/api/sessions/own~main~small/tree"))["rows"])
+            for one in asked:
+                one.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
+        finally:
+            released.set()
+            holder.join()
+        assert "total" in await browser.get("/api/sessions/own~main~large/context?to=q")
+
+
 async def test_case_115_a_streamed_answer_updates_its_own_node_alone(tmp_path: Path) -> None:
     """Deltas are joined per frame and name one node; no row that is there is sent again, and bytes are linear."""
     with Session.open("s", home=tmp_path) as session:

@@ -250,6 +250,17 @@ async def in_thread(call: Call, key: str, work: Callable[..., T], *values: Any) 
     return await asyncio.to_thread(work, hub.tree, *values)
 
 
+async def inspected(call: Call, work: Callable[[], T]) -> T:
+    """Calls a function that reads whole paths, in a thread: a few at a time, and none whose visitor has gone on.
+
+    A page asks anew with every step of the reader and drops what it asked before; on a large session each is slow.
+    """
+    async with call.canvas.inspections:
+        if call.request.transport is None:
+            raise HttpProblem(503, "the connection was closed before its turn", remedy="ask again")
+        return await asyncio.to_thread(work)
+
+
 # --- sessions --------------------------------------------------------------------------------------------------------
 
 
@@ -506,7 +517,8 @@ async def stats(call: Call) -> TotalsView:
         path = tree.path(call.query.to)
         return totals_view(totals_of(entry.message for entry in path), path)
 
-    return await in_thread(call, call["key"], counted)
+    hub = await call.canvas.hub(call["key"])
+    return await inspected(call, lambda: counted(hub.tree))
 
 
 @route("GET", "/api/sessions/{key}/timeline", query=ToQuery, returns=Timeline)
@@ -596,7 +608,7 @@ async def compare(call: Call) -> Comparison:
         offset = _within(query.offset, 0, 1 << 40, "query.offset")
         return compare_view(left.tree, query.a_to, right.tree, query.b_to, titles, offset, limit)
 
-    return await asyncio.to_thread(compared)
+    return await inspected(call, compared)
 
 
 @route("GET", "/api/dialects", returns=Dialects)
@@ -630,7 +642,8 @@ async def wire(call: Call) -> WireView:
             chosen = replace(chosen, api=query.as_)
         return wire_view(tree, query.to, chosen, part=query.part, thinking=query.thinking, with_kept=query.kept)
 
-    return await in_thread(call, call["key"], seen)
+    hub = await call.canvas.hub(call["key"])
+    return await inspected(call, lambda: seen(hub.tree))
 
 
 def _usual_wire(tree: Any) -> str:
@@ -652,7 +665,8 @@ async def doctor(call: Call) -> DoctorView:
     def examined(tree: Any) -> DoctorView:
         return doctor_view(tree, query.to, target(query.model) if query.model else None)
 
-    return await in_thread(call, call["key"], examined)
+    hub = await call.canvas.hub(call["key"])
+    return await inspected(call, lambda: examined(hub.tree))
 
 
 class CacheQuery(Shape, frozen=True, kw_only=True):
@@ -665,7 +679,8 @@ async def cache(call: Call) -> CacheView:
     """Show which prefix each request shares with the previous one, and what invalidated it."""
     if call.query.as_ is not None and call.query.as_ not in WIRES:
         raise HttpProblem(422, f"no wire {call.query.as_!r}", path="query.as", remedy="see /api/dialects")
-    return await in_thread(call, call["key"], lambda tree: cache_view(tree, call.query.to, call.query.as_))
+    hub = await call.canvas.hub(call["key"])
+    return await inspected(call, lambda: cache_view(hub.tree, call.query.to, call.query.as_))
 
 
 class ContextQuery(Shape, frozen=True, kw_only=True):
@@ -683,7 +698,8 @@ async def context(call: Call) -> ContextView:
         named = (chosen.provider or None, chosen.id or None) if chosen is not None else None
         return context_view(tree, query.to, named)
 
-    return await in_thread(call, call["key"], measured)
+    hub = await call.canvas.hub(call["key"])
+    return await inspected(call, lambda: measured(hub.tree))
 
 
 _LAST = (1 << 63) - 1  # the largest integer of SQLite and PostgreSQL

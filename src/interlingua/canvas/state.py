@@ -1,5 +1,6 @@
 """The state of a canvas and its access control, which every route works on. The HTTP server is built on it."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from .watchers import Watcher
 from .writers import Lingering, Nodes
 
 MAX_STREAMS = 64
+MAX_INSPECTIONS = 2  # at once: each reads a whole path, and threads are left for short requests
 LIMITS = {
     "json": 8 << 20,
     "upload": 25 << 20,
@@ -52,6 +54,7 @@ class CanvasState(OpenSessions):
         self.nodes = Nodes(library)
         self.feeds = Feeds(self)
         self.streams = 0
+        self.inspections = asyncio.Semaphore(MAX_INSPECTIONS)
         self.watchers = [Watcher(library, given) for given in dict.fromkeys(watch)]
 
     def _all_runs(self, key: str | None = None) -> list[Run | ReportedRun]:
