@@ -295,7 +295,8 @@ class Gateway:
             if secret is None and http.headers.get("Authorization", "").startswith("AWS4-"):
                 # A signature proves a secret that only AWS and the client know.
                 raise AuthFailed(
-                    "an AWS signature cannot be checked here; set AWS_BEARER_TOKEN_BEDROCK to the gateway's key",
+                    "an AWS signature cannot be checked here; set AWS_BEARER_TOKEN_BEDROCK to the gateway's key, which "
+                    "AWS SDKs send over HTTPS only (--tls-cert)",
                     status=401,
                 ) from None
             raise
