@@ -16,13 +16,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import interlingua as il
 from gateway.conftest import WIRES, settings_for
+from gateway.test_defects import ask
 from interlingua.gateway import Gateway
 from interlingua.gateway.exchange import ClientKey
 from interlingua.gateway.service import Service
 from interlingua.gateway.settings import ClientLimits, Listen, Settings
 from interlingua.gateway.settings_file import LogSettings, RecordingSettings, ServeSettings
-from interlingua.testing import Server
+from interlingua.testing import Server, faults
 
 TURN = [{"role": "user", "content": "hello"}]
 DOORS: dict[str, dict[str, Any]] = {
@@ -492,3 +494,24 @@ async def test_no_key_is_in_any_log_metric_error_or_file(places: list[str], is_v
         assert secret not in logged.getvalue()
     finally:
         logging.getLogger().removeHandler(handler)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_key_that_a_provider_quotes_in_a_stream_reaches_nobody(wire: str, tmp_path: Path) -> None:
+    """An error before or within a stream, forwarded or translated, is sent without the key; so is what is written."""
+    with Server() as upstream:
+        gateway = settings_for(upstream)
+        places = {"log": LogSettings(access=str(tmp_path / "access.log"))}
+        record = RecordingSettings(enabled=True, home=str(tmp_path / "home"))
+        async with serving(tmp_path / "gateway", gateway=gateway, recording=record, **places) as service:
+            for client in (wire, next(other for other in WIRES if other != wire)):
+                for after in (0, 2):
+                    upstream.clear()
+                    error = il.Overloaded("the key upstream-key is over its quota")
+                    upstream.say("Hello, dear friend", fault=faults.ErrorEvent(error, after_events=after))
+                    path, body = ask(client, wire, True)
+                    status, text, headers = await send(service, path, body)
+                    assert upstream.requests and "over its quota" in text, (status, text)
+                    assert "upstream-key" not in text + str(headers)
+        for file in tmp_path.rglob("*"):
+            assert not file.is_file() or b"upstream-key" not in file.read_bytes(), file

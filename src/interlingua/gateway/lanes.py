@@ -17,6 +17,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ..connect.auth.credentials import scrub
 from ..connect.connector import HttpConnector, is_quick
 from ..connect.registry import Foreign, opened
 from ..connect.stream import (
@@ -555,7 +556,7 @@ class Attempt:
             self._answered(answer)
             return Done(event.reason, self._named(answer))
         assert isinstance(event, Error)
-        self._exchange.answer = joined(self._before, event.error)
+        self._exchange.answer = joined(self._before, self._without_keys(event.error))
         failure = self._failure(event.error)
         if failure is not None:
             raise failure
@@ -569,6 +570,13 @@ class Attempt:
         if failure is not None or answer.stop_reason != "error" or answer.stop_detail or blocks_of(answer.content):
             return failure
         return BadWire(self._place.model.api, "the response has neither content nor a stop reason")
+
+    def _without_keys(self, answer: AssistantMessage) -> AssistantMessage:
+        """Returns a failed response without the provider's keys in its message: it may be recorded."""
+        text, secrets = answer.error_message, self._place.secrets
+        if text is None or not any(secret in text for secret in secrets):
+            return answer
+        return replace(answer, error_message=scrub(text, secrets=secrets))
 
     async def break_off(self, why: str, *, aborted: bool = False) -> None:
         """Keeps the partial response of an interrupted attempt, and closes what the client has seen open."""
@@ -636,7 +644,7 @@ class Attempt:
                     self._holds = False
                 if events:
                     fresh = True
-                    ended = self._observe(events, ended)
+                    ended = self._observe(events, ended, data)
                 if hidden is not None:
                     data = b"".join(map(hidden, frames(data, facts.content_type)))
                 out.append(rename(data))
@@ -669,13 +677,16 @@ class Attempt:
         await self._share()
         await reply.end(b"".join((last, *self._pending, rename(rest))))
 
-    def _observe(self, events: Batch, ended: bool) -> bool:
-        """Observes forwarded frames. Invalid data, or a failure before any content, is raised."""
+    def _observe(self, events: Batch, ended: bool, data: bytes = b"") -> bool:
+        """Observes forwarded frames. Invalid data, a failure before any content, or one whose `data` quotes a key of
+        the provider is raised."""
         last = events[-1]
         if type(last) is Error:
-            self._exchange.answer = last.error
+            self._exchange.answer = self._without_keys(last.error)
             failure = self._failure(last.error)
             if isinstance(failure, BadWire | TransportError) or (failure is not None and self._holds):
+                raise failure
+            if failure is not None and any(secret.encode() in data for secret in self._place.secrets):
                 raise failure
             self._exchange.error = failure
             self._holds = False
