@@ -220,7 +220,7 @@ def _understood_result(message: ToolResultMessage) -> Understood | None:
 def _in_a_result(block: Block) -> tuple[TextBlock | ImageBlock, ...]:
     """Another wire's block in the content of a result: text, an image, or the result once more with its content."""
     value = block.value if isinstance(block, OpaqueBlock) else None
-    if isinstance(value, dict) and value.get("type") in RESULT_TYPES:
+    if isinstance(value, dict) and isinstance(value.get("type"), str) and value["type"] in RESULT_TYPES:
         return tuple(part for part in _content(result_parts(value)[2]) if isinstance(part, TextBlock | ImageBlock))
     meant = _meaning(block)
     return (meant,) if isinstance(meant, TextBlock | ImageBlock) else ()

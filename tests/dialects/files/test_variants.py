@@ -468,3 +468,19 @@ def test_openhands_events_of_every_kind_are_a_trajectory() -> None:
     conversation = returned(json.dumps([states[0], asked, acted, failed, states[1]]).encode(), "openhands")
     assert outline(conversation) == ["user: Go", "assistant:  bash()", "bash -> bad"]
     assert il.detect(json.dumps(states).encode()) is None
+
+
+@pytest.mark.parametrize("odd", [[], {}, 3, None])
+def test_a_kind_that_is_no_text_spoils_nothing_else(odd: Any) -> None:
+    """It may be unhashable: the block stays as it is, and a list that only begins like a trajectory is unknown."""
+    content = [{"type": odd, "x": 1}, {"type": "text", "text": "Done."}]
+    line = {"type": "assistant", "uuid": "a", "parentUuid": None, "sessionId": "s"}
+    asked = {**line, "uuid": "u", "type": "user", "message": {"role": "user", "content": "Go"}}
+    answer = {**line, "parentUuid": "u", "message": {"role": "assistant", "content": content}}
+    conversation = returned(lines(asked, answer), "claude-code")
+    assert outline(conversation) == ["user: Go", "assistant: Done."]
+    result = {"role": "tool", "tool_call_id": "c", "content": [{"type": odd, "x": 1}]}
+    il.adapt(
+        il.decode([{"role": "user", "content": "Go"}, result], "openai-completions").request(), "anthropic-messages"
+    )
+    assert il.detect([{"kind": odd, "source": "user"}, {"kind": odd, "source": "agent"}]) is None

@@ -93,7 +93,8 @@ def _identified(line: dict[str, Any], inner: dict[str, Any]) -> tuple[dict[str, 
     blocks: list[Any] = []
     made: set[str] = set()
     for block in content:
-        key, lender = _IDS.get(block.get("type", ""), ("", "")) if isinstance(block, dict) else ("", "")
+        kind = block.get("type") if isinstance(block, dict) else None
+        key, lender = _IDS[kind] if isinstance(kind, str) and kind in _IDS else ("", "")
         if key and key not in block and isinstance(line.get(lender), str):
             block = {**block, key: f"{line[lender]}-{len(made)}"}
             made.add(block[key])

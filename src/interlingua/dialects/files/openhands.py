@@ -271,7 +271,7 @@ def detect(value: Any) -> str | None:
         return None
     events = _events(value)
     named = [event for event in events or () if "kind" in event]
-    if named and not any(event["kind"] in _KINDS for event in named):
+    if named and not any(isinstance(event["kind"], str) and event["kind"] in _KINDS for event in named):
         return None
     if events and all(map(_is_event, events[:20])):
         return "events with a `source` and an `action` or `observation`"

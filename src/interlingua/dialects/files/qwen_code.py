@@ -77,7 +77,7 @@ def _usage(wire: Any) -> Usage | None:
     )
 
 
-_PROGRAM = frozenset(("notification", "cron", "goal_runtime"))  # subtypes of a user's line that no person wrote
+_PROGRAM = ("notification", "cron", "goal_runtime")  # subtypes of a user's line that no person wrote
 _HOOK = "<qwen:user-prompt-submit-context>"
 
 

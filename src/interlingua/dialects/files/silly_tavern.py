@@ -96,7 +96,8 @@ def _called(invocations: list[Any], pairs: Pairing, when: int | None) -> list[An
 
 def _pictures(line: dict[str, Any]) -> Iterator[Block]:
     about = fields_of(line.get("extra"))
-    media = [fields_of(item) for item in about.get("media") or ()]
+    given = about.get("media")
+    media = [fields_of(item) for item in given] if isinstance(given, list) else []
     for image in (about.get("image"), *(item.get("url") for item in media if item.get("type") == "image")):
         found = image_of(image) if isinstance(image, str) and image else None
         if found is not None:
