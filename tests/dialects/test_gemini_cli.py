@@ -120,3 +120,10 @@ def test_a_call_without_an_id_is_a_call() -> None:
     session = gemini_cli.decode(body)
     assert ["a-0", "a-1"] == [one.id for one in session.messages[0].tool_calls]
     assert body == gemini_cli.encode(session).body
+
+
+def test_a_log_of_its_header_alone_is_an_empty_session() -> None:
+    """The program was left before the first prompt; the line comes back."""
+    header = {"sessionId": "0d5f", "projectHash": "c0ffee", "startTime": "2026-03-24T12:00:00.000Z", "kind": "main"}
+    session = il.decode(json.dumps(header) + "\n")
+    assert ((), [header]) == (tuple(session.path()), il.encode(session, "gemini-cli").body)

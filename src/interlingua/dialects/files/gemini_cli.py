@@ -405,6 +405,8 @@ def decode(data: Any) -> Conversation:
         for key in ("clientHistory", "history"):
             if isinstance(body.get(key), list):
                 return _decode_contents(body, key)
+        if _is_header(body):  # the only line of a log that was left before the first prompt
+            return _decode_lines([body])
         raise BadWire(API, "expected a session with `messages`, or a checkpoint with `history`")
     about = {FILE: True, **residual(body, {"messages": body["messages"]})}
     return replace(_conversation(body["messages"], about, "messages"), title=optional(body.get("summary")))
