@@ -871,7 +871,7 @@ def test_a_card_and_the_transcript_name_the_same_argument(tab: Tab) -> None:
     expect(tab.card("a1").locator(".call .arg").first).to_have_text("claim_delivery")
     expect(tab.turn("a1").locator(".call .arg").first).to_have_text("claim_delivery")
     expect(page.locator(".tree li", has_text="courier/worker.py").first).to_have_text(
-        re.compile("^edit courier/worker.py")
+        re.compile("edit courier/worker.py")
     )
 
 
@@ -906,13 +906,12 @@ def test_keys_without_ctrl_can_be_turned_off(tab: Tab) -> None:
 
 def test_a_screen_reader_hears_who_where_and_what_it_cost(tab: Tab) -> None:
     page = tab.go(f"/s/{KEY}/canvas?at=a2")
-    chosen = page.get_by_role(
-        "treeitem", name=re.compile(r"^claude-sonnet-4-5, message 6 of 10, 3 branches, \$0\.07: Found")
-    )
+    name = re.compile(r"^claude-sonnet-4-5, message 6 of 10, 3 branches: ?Found.*\$0\.07$")
+    chosen = page.get_by_role("treeitem", name=name)
     expect(chosen).to_have_count(1)
     expect(page.get_by_role("tree")).to_have_attribute("aria-activedescendant", str(chosen.get_attribute("id")))
-    expect(page.get_by_role("treeitem", name=re.compile("^exec, message 5 of 10, failed: FAILED"))).to_have_count(1)
-    expect(page.get_by_role("treeitem", name=re.compile("^You, another branch: Take the outbox"))).to_have_count(1)
+    expect(page.get_by_role("treeitem", name=re.compile("^exec, message 5 of 10, failed: ?FAILED"))).to_have_count(1)
+    expect(page.get_by_role("treeitem", name=re.compile("^You, another branch: ?Take the outbox"))).to_have_count(1)
 
 
 @pytest.mark.parametrize("view", ["canvas", "transcript", "compare", "wire"])

@@ -149,6 +149,19 @@ def test_an_answer_that_fails_says_why_and_keeps_what_came(
     assert answer["stop"] == "error" and answer["text"].startswith("A long")
 
 
+def test_a_failed_answer_can_be_asked_for_again(tab: Tab, key: str, provider: Server) -> None:
+    """A button stands where it failed: the question is selected, and the composer is open."""
+    provider.say("These words come first.", fault=ErrorEvent(il.BadRequest("not like this"), after_events=4))
+    page = tab.go(f"/s/{key}/canvas?at=a")
+    expect(tab.card("a")).to_be_visible()
+    say(tab, "Try", "local/test-model")
+    expect(page.locator("article .err")).to_contain_text("not like this")
+    expect(page.locator(".react-flow .figs .failed")).to_have_text("failed")
+    page.get_by_role("button", name="Answer again").click()
+    expect(page.get_by_label("your message")).to_have_attribute("placeholder", re.compile("answer this message again"))
+    assert "Try" in page.locator("article.here").inner_text()
+
+
 def test_several_models_answer_at_once_as_siblings(tab: Tab, key: str) -> None:
     """Two models, one prompt: two cards side by side below it."""
     page = tab.go(f"/s/{key}/canvas")
@@ -197,6 +210,49 @@ def test_tools_are_lent_and_each_call_is_allowed_or_refused(chromium: Any, tmp_p
             expect(page.locator("[data-card]", has_text="Without tools.")).to_be_visible()
         sent = [bool(one.request.context.tools) for one in provider.requests if one.request is not None]
         assert [True, True, True, False] == sent
+
+
+def test_a_call_is_not_allowed_by_accident(chromium: Any, tmp_path: Path) -> None:
+    """Not by a key that is held, or pressed in a dialog, or while such keys are off; and nothing in it is hidden."""
+    home, work = tmp_path / "home", tmp_path / "work"
+    home.mkdir()
+    work.mkdir()
+    with Server() as provider, Threaded(home, client=served(provider), toolbox=Toolbox("coding", work)) as server:
+        provider.call("exec", {"command": "touch \u202egpj.elif"}, id="c1")
+        provider.say("Refused.")
+        key = begun(home, "accident")
+        with Tab(chromium, server) as tab:
+            page = tab.go(f"/s/{key}/canvas?at=a")
+            expect(tab.card("a")).to_be_visible()
+            say(tab, "Write a file", "local/test-model")
+            asked = page.get_by_role("alertdialog", name="approval")
+            expect(asked).to_be_visible()
+            expect(page.locator(".react-flow .call .asks")).to_have_text("waiting")
+            assert "\u202e" not in asked.inner_text() and "U+202E" in asked.inner_text()
+            tab.press("?", "y", "Escape")
+            page.evaluate("window.dispatchEvent(new KeyboardEvent('keydown', { key: 'y', repeat: true }))")
+            page.evaluate("localStorage.setItem('single-keys-off', '1')")
+            tab.press("y", "a")
+            page.evaluate("localStorage.clear()")
+            tab.press("n")
+            expect(page.locator("[data-card]", has_text="Refused.")).to_be_visible()
+            assert [] == list(work.iterdir())
+        with Tab(chromium, server, viewport={"width": 390, "height": 844}) as phone:
+            provider.call("exec", {"command": "touch x"}, id="c2")
+            provider.say("No.")
+            phone.go(f"/s/{key}/transcript")
+            phone.page.get_by_role("button", name="Continue").last.click()
+            phone.page.get_by_label("your message").fill("Once more")
+            phone.page.get_by_label("find a model").fill("local/test-model")
+            phone.page.locator(".models .menu .row", has_text="local/test-model").first.click()
+            phone.page.locator(".picked .chip button").first.click()
+            phone.page.get_by_role("button", name="Send", exact=True).click()
+            for name in "Allow", "Deny":
+                button = phone.page.get_by_role("button", name=name, exact=True)
+                expect(button).to_be_visible()
+                assert button.bounding_box()["height"] >= 44
+            phone.page.get_by_role("button", name="Deny", exact=True).click()
+            expect(phone.page.locator("article.turn", has_text="No.")).to_be_visible()
 
 
 def test_a_message_is_edited_and_branches(tab: Tab, key: str) -> None:

@@ -155,6 +155,8 @@ def test_hostile_content_does_nothing_while_it_streams(tab: Tab, server: Threade
     page = tab.go("/s/own~main~courier/canvas?at=lock2")
     expect(tab.card("lock2")).to_be_visible()
     tab.press("c")
+    expect(page.locator(".picked .chip")).to_have_count(1)
+    page.locator(".picked .chip button").click()  # the proposed one: the path would stay with the first of two answers
     page.get_by_label("find a model").fill("debug/parrot-1")
     page.locator(".models .menu .row").first.click()
     page.get_by_label("your message").fill(HOSTILE)

@@ -139,6 +139,7 @@ export function CanvasView({ store, version, path, selected, findings, folds, on
     const [right, bottom] = [left + (size.width + 2 * MARGIN) / view.zoom, top + (size.height + 2 * MARGIN) / view.zoom];
     const found: Node[] = [];
     const kept = new Map<string, { signature: string; row: Row; node: Node<CardData> }>();
+    const waits = new Set([...store.waiting.values()].map((one) => one.callId));
     for (const one of within(byY, top - 400, bottom)) {
       if (one.x + CARD < left || one.x > right || one.y + one.height < top) continue;
       const position = { x: one.x, y: one.y };
@@ -151,7 +152,7 @@ export function CanvasView({ store, version, path, selected, findings, folds, on
       const live = store.live.get(one.id);
       const results = live === undefined ? resultsOf(store.tree, row, steps) : [];
       if ((row.images ?? 0) > 0) store.want([row.id]);
-      const state: CardState = { pictures: picturesOf(store, row), onPath: onPath.has(one.id), selected: here === one.id, lines: level.current === "middle" ? middleLines(one.height, grow(view.zoom)) : undefined, folded: scene.hidden.get(one.id), findings: findings.get(one.id) };
+      const state: CardState = { pictures: picturesOf(store, row), onPath: onPath.has(one.id), selected: here === one.id, lines: level.current === "middle" ? middleLines(one.height, grow(view.zoom)) : undefined, folded: scene.hidden.get(one.id), findings: findings.get(one.id), waits: waits.size === 0 ? undefined : row.calls?.map((call) => call.id).filter((id) => waits.has(id)) };
       // The same node object keeps its card from being drawn again while the view moves.
       const signature = JSON.stringify([one.x, one.y, state, live?.content.length ?? 0, results.map((result) => result?.id)]);
       const before = cache.current.get(one.id);

@@ -52,7 +52,7 @@ export function figures(row: Row): string {
   return parts.filter((part) => part !== undefined).join(" · ");
 }
 
-export type CardState = { pictures?: readonly string[]; onPath: boolean; selected: boolean; /** Of the text at the middle level; undefined at the near one. */ lines?: number; folded?: number; findings?: number; losses?: { dropped: number; weakened: number } };
+export type CardState = { pictures?: readonly string[]; onPath: boolean; selected: boolean; /** Of the text at the middle level; undefined at the near one. */ lines?: number; folded?: number; /** Calls that wait for an answer. */ waits?: readonly string[]; findings?: number; losses?: { dropped: number; weakened: number } };
 
 export const Card = memo(function Card({ row, state, live, results }: { row: Row; state: CardState; live?: LiveNode; results?: readonly (Row | undefined)[] }) {
   const stopped = row.stop === "aborted";
@@ -72,7 +72,7 @@ export const Card = memo(function Card({ row, state, live, results }: { row: Row
         <Glyph row={row} />
         <b className="cut">{speaker(row)}</b>
         {row.version !== undefined && <span className="dim">edited</span>}
-        <span className={`figs ${failed ? "failed" : ""}`}>{live === undefined ? figures(row) : <><i className="pulse" /> writing</>}</span>
+        <span className="figs">{live !== undefined ? <><i className="pulse" /> writing</> : failed ? <>{row.ms !== undefined && <span>{duration(row.ms)}</span>}<span className="failed">failed</span></> : figures(row)}</span>
       </header>
       {row.text !== "" && <p className={`say ${row.role === "toolResult" ? "mono" : ""} ${row.call?.error ? "failed" : ""}`}>{row.text}</p>}
       {(row.images ?? 0) > 0 && <div className="strip">{(state.pictures ?? []).slice(0, 3).map((source) => <img key={source} src={source} alt="" loading="lazy" decoding="async" />)}{(state.pictures ?? []).length === 0 && <span className="dim"><Icon name="image" className="xs" /> {plural(row.images ?? 0, "image")}</span>}</div>}
@@ -82,7 +82,7 @@ export const Card = memo(function Card({ row, state, live, results }: { row: Row
           {calls.slice(0, MAX_CALLS).map((call, at) => (
             <div key={`${call.id} ${at}`} className={`call ${results?.[at]?.call?.error || call.bad ? "bad" : ""}`}>
               <Icon name={toolIcon(call.name)} /><span className="name">{call.name}</span><span className="arg cut">{call.arg}</span>
-              <span className="end">{call.bad ? <span className="why">malformed</span> : results?.[at]?.call?.error ? <span className="why">failed</span> : <>{duration(results?.[at]?.ms)}{results?.[at] !== undefined && <Icon name="check" />}</>}</span>
+              <span className="end">{state.waits?.includes(call.id) ? <span className="asks">waiting</span> : call.bad ? <span className="why">malformed</span> : results?.[at]?.call?.error ? <span className="why">failed</span> : <>{duration(results?.[at]?.ms)}{results?.[at] !== undefined && <Icon name="check" />}</>}</span>
             </div>
           ))}
           {calls.length > MAX_CALLS && <div className="call dim">{plural(calls.length - MAX_CALLS, "more call")}</div>}

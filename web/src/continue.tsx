@@ -6,10 +6,11 @@ import { get, post, upload } from "./http";
 import { pretty } from "./blocks";
 import { cost, plural, tokens } from "./format";
 import { Icon } from "./icons";
+import { hasSingleKeys } from "./keys";
 import { Button, Loss } from "./parts";
 import { oneLine, visible } from "./plain";
 import type { SessionStore } from "./store";
-import type { EntryView, Handover, Model, Run, Tool } from "./types";
+import type { Approval, EntryView, Handover, Model, Run, Tool } from "./types";
 
 type Props = { store: SessionStore; selected?: string; path: readonly string[]; open: boolean; edit?: boolean; write: boolean; onOpen: () => void; onClose: () => void; onSelect: (id: string) => void };
 type Attached = { sha256: string; mimeType: string; name: string };
@@ -102,9 +103,11 @@ export function Composer({ store, selected, path, open, edit: wantsEdit = false,
   useEffect(() => {
     const key = (event: KeyboardEvent) => {
       const [one] = store.waiting.values();
+      // A key that is held, or meant for what stands before the question, answers nothing.
+      if (event.repeat || event.altKey || !hasSingleKeys() || document.querySelector("dialog[open]") !== null) return;
       if (one === undefined || event.metaKey || event.ctrlKey || (event.target instanceof HTMLElement && /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName))) return;
       if (event.key !== "y" && event.key !== "n" && event.key !== "a") return;
-      void post(`/api/runs/${one.run}/approve`, { callId: one.callId, allow: event.key !== "n", always: event.key === "a" && one.pattern !== undefined }).catch((error: Error) => setProblem(error.message));
+      answer(one, { allow: event.key !== "n", always: event.key === "a" && one.pattern !== undefined });
     };
     window.addEventListener("keydown", key);
     return () => window.removeEventListener("keydown", key);
@@ -119,6 +122,7 @@ export function Composer({ store, selected, path, open, edit: wantsEdit = false,
       }
     }
   };
+  const answer = (one: Approval, given: { allow: boolean; always?: boolean }) => void post(`/api/runs/${one.run}/approve`, { callId: one.callId, ...given }).catch((error: Error) => store.fail(error));
   const shown = useMemo(() => models.filter((model) => model.name.toLowerCase().includes(filter.toLowerCase())).slice(0, 60), [models, filter]);
 
   return (
@@ -128,9 +132,9 @@ export function Composer({ store, selected, path, open, edit: wantsEdit = false,
           <div className="h"><Icon name="alert" /><span><b>{oneLine(one.tool)}</b> needs your approval</span><span className="dim">{visible(one.reason)}</span></div>
           <pre>{pretty(one.arguments)}</pre>
           <div className="do">
-            <Button label="Allow" kind="go" small keys="y" onClick={() => void post(`/api/runs/${one.run}/approve`, { callId: one.callId, allow: true })} />
-            {one.pattern !== undefined && <Button label={`Always allow ${one.pattern}`} small onClick={() => void post(`/api/runs/${one.run}/approve`, { callId: one.callId, allow: true, always: true })} />}
-            <Button label="Deny" small keys="n" onClick={() => void post(`/api/runs/${one.run}/approve`, { callId: one.callId, allow: false })} />
+            <Button label="Allow" kind="go" small keys="y" onClick={() => answer(one, { allow: true })} />
+            {one.pattern !== undefined && <Button label={`Always allow ${visible(one.pattern)}`} small keys="a" onClick={() => answer(one, { allow: true, always: true })} />}
+            <Button label="Deny" small keys="n" onClick={() => answer(one, { allow: false })} />
           </div>
         </div>
       ))}

@@ -65,20 +65,21 @@ function Reading({ data, blobs, agent, whole, title, onOpen }: { data: Part; blo
     return made;
   }, [data]);
   const linked = readPlace().get("at") ?? "";
-  const [selected, setSelected] = useState(store.tree.rows.has(linked) ? linked : data.tree.head);
+  const [selected, setSelected] = useState(store.tree.rows.has(linked) ? linked : (store.tree.anchor(data.tree.head ?? "") ?? data.tree.head));
   const [query, setQuery] = useState("");
   const [raw, setRaw] = useState<string>();
-  const path = useMemo(() => store.tree.path(selected === undefined ? undefined : store.tree.leaf(selected, new Set(store.tree.path(data.tree.head)))), [store, selected, data]);
+  const path = useMemo(() => store.tree.through(selected, data.tree.head), [store, selected, data]);
   const hits = useMemo(() => search(whole, query), [query, whole]);
   const select = (id: string) => { const row = store.tree.rows.get(id); if (row?.parent !== undefined) store.tree.visited.set(row.parent, id); window.history.replaceState(null, "", `#${new URLSearchParams({ ...(agent === undefined ? {} : { agent }), at: id }).toString()}`); setSelected(id); };
   useEffect(() => {
     document.title = store.session?.title ?? "Conversation";
     const key = (event: KeyboardEvent) => {
       if (event.metaKey || event.ctrlKey || event.altKey || (event.target instanceof HTMLElement && event.target.tagName === "INPUT")) return;
-      const at = path.indexOf(selected ?? "");
+      const at = path.indexOf(store.tree.anchor(selected ?? "") ?? "");
+      const steps = path.filter((id) => store.tree.isStep(id));
       const fork = path.slice(0, at + 1).findLast((id) => store.tree.siblings(id).length > 1);
       const all = fork === undefined ? [] : store.tree.siblings(fork);
-      const next = { j: path[at + 1], k: path[at - 1], g: path[0], G: path.at(-1), h: all[all.indexOf(fork ?? "") - 1], l: all[all.indexOf(fork ?? "") + 1] }[event.key];
+      const next = { j: steps.find((id) => path.indexOf(id) > at), k: steps.findLast((id) => path.indexOf(id) < at), g: steps[0], G: steps.at(-1), h: all[all.indexOf(fork ?? "") - 1], l: all[all.indexOf(fork ?? "") + 1] }[event.key];
       if (next !== undefined) select(next);
       if (event.key === "/") { event.preventDefault(); document.querySelector<HTMLInputElement>("header input")?.focus(); }
     };
@@ -90,7 +91,7 @@ function Reading({ data, blobs, agent, whole, title, onOpen }: { data: Part; blo
       <header className="top">
         <div><Mark /><span className="crumb">{agent !== undefined && <><button type="button" className="btn small bare" onClick={() => onOpen(undefined)}>{oneLine(whole.session.title ?? "")}</button><span className="sep">/</span></>}<span className="now cut">{store.session?.title}</span></span></div>
         <div><label className="field"><Icon name="search" /><input value={query} onChange={(event) => setQuery(event.target.value)} placeholder="Search" aria-label="search" /></label></div>
-        <div className="end"><span className="dim">{plural(data.tree.rows.length, "message")} · {data.stats.cost === undefined ? "cost unknown" : cost(data.stats.cost)}</span><Button icon="sun" label="Theme" kind="bare" hideLabel onClick={toggleTheme} /></div>
+        <div className="end"><span className="dim">{plural(store.tree.messages, "message")} · {data.stats.cost === undefined ? "cost unknown" : cost(data.stats.cost)}</span><Button icon="sun" label="Theme" kind="bare" hideLabel onClick={toggleTheme} /></div>
       </header>
       <div className="work readwork">
         <Outline store={store} path={path} selected={selected} onSelect={select} />

@@ -6,19 +6,18 @@ import { useEffect, useId, useMemo, useRef } from "react";
 import { cost, plural } from "./format";
 import { callSummary, kindOf, speaker } from "./parts";
 import { usePhone } from "./phone";
-import { oneLine } from "./plain";
 import type { SessionStore } from "./store";
 import type { Row } from "./types";
 
 type Line = { row: Row; depth: number; off: boolean };
 
-/** What a screen reader says of a message: who, where, what it cost, then its first words. */
-function named(row: Row, place: number | undefined, of: number, children: number): string {
+/** What a screen reader says before the first words of a message and its cost: who wrote it, and where it stands. */
+function about(row: Row, place: number | undefined, of: number, children: number): string {
   const parts = [speaker(row), place === undefined ? "another branch" : `message ${place} of ${of}`];
   if (children > 1) parts.push(plural(children, "branch", "branches"));
   if (row.error !== undefined || row.call?.error === true) parts.push("failed");
-  if (row.role === "assistant" && (row.usage !== undefined || row.cost !== undefined)) parts.push(cost(row.cost));
-  return `${parts.join(", ")}: ${oneLine(row.text || callSummary(row)) || "no text"}`;
+  if (row.role === "assistant" && row.usage !== undefined && row.cost === undefined) parts.push(cost(row.cost));
+  return `${parts.join(", ")}: `;
 }
 
 /** `unseen`: not drawn, but there for assistive technology while the canvas shows the tree to the eye. */
@@ -56,8 +55,9 @@ export function Outline({ store, path, selected, onSelect, unseen = false }: { s
             const siblings = store.tree.siblings(row.id);
             const bad = row.error !== undefined || row.call?.error === true;
             return (
-              <li key={row.id} id={`${tree}-${item.index}`} role="treeitem" aria-label={named(row, off ? undefined : places.get(row.id), path.length, store.tree.children.get(row.id)?.length ?? 0)} aria-level={depth + 1} aria-posinset={siblings.indexOf(row.id) + 1} aria-setsize={siblings.length} aria-selected={row.id === selected} aria-current={row.id === selected || undefined} className={off ? "off" : ""} style={{ position: "absolute", top: item.start, left: 0, right: 0 }} onClick={() => onSelect(row.id)}>
+              <li key={row.id} id={`${tree}-${item.index}`} role="treeitem" aria-level={depth + 1} aria-posinset={siblings.indexOf(row.id) + 1} aria-setsize={siblings.length} aria-selected={row.id === selected} aria-current={row.id === selected || undefined} className={off ? "off" : ""} style={{ position: "absolute", top: item.start, left: 0, right: 0 }} onClick={() => onSelect(row.id)}>
                 <i className={`far ${bad ? "bad" : kindOf(row)}`} />
+                <span className="unseen">{about(row, off ? undefined : places.get(row.id), path.length, store.tree.children.get(row.id)?.length ?? 0)}</span>
                 <span className="cut">{row.text || callSummary(row) || speaker(row)}</span>
                 <span className="n">{row.cost === undefined ? "" : cost(row.cost)}</span>
               </li>

@@ -164,6 +164,13 @@ export function Transcript(props: TranscriptProps) {
   );
 }
 
+/** The message that an answer answers. */
+function askedBy({ tree }: SessionStore, row: Row): string | undefined {
+  let up = row.parent;
+  while (up !== undefined && tree.rows.get(up)?.role === "assistant") up = tree.rows.get(up)?.parent;
+  return tree.rows.get(up ?? "")?.role === "user" ? up : undefined;
+}
+
 /** The block that is selected: of a result, the call that it stands in. */
 function linkedBlock(store: SessionStore, selected: string | undefined, block: number | undefined): { entry: string; block: number } | undefined {
   if (selected === undefined) return undefined;
@@ -180,6 +187,7 @@ function Turn({ row, records, store, selected, block, on, onSelect, onContinue, 
   const siblings = store.tree.siblings(row.id);
   const here = selected !== undefined && (selected === row.id || store.tree.callers.get(selected) === row.id || records?.some((one) => one.id === selected) === true);
   const mine = kindOf(row) === "user";
+  const asked = row.error === undefined ? undefined : askedBy(store, row);
   const below = records === undefined ? null : <Records rows={records} store={store} selected={selected} onRaw={onRaw} />;
   if (isRecord(row)) return <article className={`turn ${first ? "first" : ""} ${last ? "last" : ""}`} data-entry={row.id}><Glyph row={row} /><div className="main">{below}</div></article>;
   if (row.role === "compaction")
@@ -223,7 +231,7 @@ function Turn({ row, records, store, selected, block, on, onSelect, onContinue, 
           ))}
           {entry !== undefined && <Notes store={store} entry={entry} write={write} writing={noting === row.id} onDone={() => onNote?.(undefined)} />}
           {row.error !== undefined && row.stop !== "aborted" && (
-            <div className="err"><Icon name="alert" /><div><b>The answer failed</b><p>{row.error}</p></div></div>
+            <div className="err"><Icon name="alert" /><div><b>The answer failed</b><p>{row.error}</p>{write && asked !== undefined && <span onClick={(event) => event.stopPropagation()}><Button label="Answer again" small onClick={() => onContinue(asked)} /></span>}</div></div>
           )}
           {row.bad !== undefined && <div className="err"><Icon name="alert" /><div><b>This line cannot be read</b><p>{row.bad}</p></div></div>}
           {row.stop === "length" && <p className="dim">Stopped at the output token limit.</p>}
