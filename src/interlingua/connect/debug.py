@@ -289,6 +289,12 @@ class DebugConnector:
             raise BadRequest(unknown(f"{self.provider} model", id, names), status=404, code="model_not_found")
 
 
+def names_file(id: str) -> bool:
+    """Whether a model of the debug provider is a file on this machine: `script:FILE`, `replay:FILE`."""
+    kind, _, path = id.partition(":")
+    return kind in ("script", "replay") and bool(path)
+
+
 def _due(script: Sequence[Any], request: Request) -> Reply:
     """Returns the current reply: the nth, if the context has n responses."""
     answers = sum(isinstance(message, AssistantMessage) for message in request.context.messages)

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from ..connect.client import Client
 from ..connect.connector import Connector, Endpoint, HttpConnector
+from ..connect.debug import DebugConnector, names_file
 from ..connect.models import Catalogue, own_notes, warm
 from ..connect.names import full_name
 from ..connect.registry import models_of
@@ -340,6 +341,8 @@ class Router:
             connector, model = self._client.find_known(self._described(given, own), self.catalogue)
         except InterlinguaError as error:
             raise _unknown(asked, 404) if asked is not None else InterlinguaError(f"{provider}: {error}") from None
+        if asked is not None and isinstance(connector, DebugConnector) and names_file(model.id):
+            raise _unknown(asked, 404)  # a client must not choose which files are read
         changes: dict[str, Any] = {}
         if target.context_window is not None:
             changes["context_window"] = target.context_window
