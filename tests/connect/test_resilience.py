@@ -880,7 +880,7 @@ async def test_the_start_is_delivered_when_the_first_event_arrives(server: Serve
     assert [] == faults(events)
     assert ("somewhere", "m") == (events[0].partial.provider, events[0].partial.model)
     assert ("aborted", 1) == (events[-1].reason, len(server.requests))
-    assert isinstance(stream.failure, il.Aborted)
+    assert isinstance(stream.failure, Aborted)
 
 
 @every_wire

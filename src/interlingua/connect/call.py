@@ -228,8 +228,11 @@ def named(model: Model) -> ModelDescriptor:
     return ModelDescriptor(id=id, provider=provider) if slash else ModelDescriptor(id=model)
 
 
-def options_of(options: Mapping[str, Any]) -> tuple[Options, CallOptions]:
-    """Parses keyword options to the two values; an unknown name is an error that lists the known ones."""
+def options_of(options: Mapping[str, Any], *, stream: bool | None = None) -> tuple[Options, CallOptions]:
+    """Parses keyword options to the two values; an unknown name is an error that lists the known ones.
+
+    `stream` replaces the option of this name, which is validated all the same.
+    """
     given = [name for name in options if name not in _NAMES]
     if given:
         hint = " (the tools are the Context's)" if "tools" in given else ""
@@ -248,6 +251,8 @@ def options_of(options: Mapping[str, Any]) -> tuple[Options, CallOptions]:
         raise FormatError(f"max_tokens must be at least 0, not {max_tokens}", "options.max_tokens")
     if isinstance(timeout, int | float) and not timeout > 0:
         raise FormatError(f"timeout must be a number of seconds above 0, not {timeout}", "options.timeout")
+    if stream is not None:
+        wire["stream"] = stream
     return Options(**wire), CallOptions(**call)
 
 

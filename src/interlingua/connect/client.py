@@ -162,8 +162,7 @@ class Client:
         retry: Retry | int | None = options.pop("retry", None)
         on_retry: OnRetry | None = options.pop("on_retry", None)
         get_api_key: GetApiKey | None = options.pop("get_api_key", None)
-        options["stream"] = streamed
-        wire_options, call_options = options_of(options)
+        wire_options, call_options = options_of(options, stream=streamed)
         if isinstance(context, str):
             context = context_of(context)
         else:
