@@ -25,6 +25,7 @@ from ..values.messages import AgentMessage, AssistantMessage, CustomMessage, Mes
 from ..values.request import Context, Conversation, Entry, ModelDescriptor, Request
 from . import training
 from .adapting.adapter import adapt, structural_repairs
+from .adapting.pairing import UNANSWERED, UNASKED
 from .adapting.pieces import FirstPass, StructuralRepairs, TargetRepairs, adapt_pieces, pieces
 from .adapting.work import SHAPE
 from .converting import decode
@@ -252,8 +253,8 @@ def _name(value: Any, dialect: str | None) -> str | None:
 
 _ROWS = "openai-finetune"  # the format of rows that match nothing else
 _CONTEXTS = "clawtools"  # its documents are request contexts, not session records
-_UNANSWERED = "tool result: none for the call"
-_UNASKED = "tool result: no call is without a result"
+_UNANSWERED = f"tool result: {UNANSWERED}"
+_UNASKED = f"tool result: {UNASKED}"
 
 
 def _applicable(

@@ -8,6 +8,10 @@ from ...dialects.registry import WIRES
 from ...values.messages import AssistantMessage, TextBlock, ThinkingBlock, ToolCall, ToolResultMessage
 from .work import NO_RESULT, SYNTHETIC, Turn, Work
 
+# Reasons of losses that `check` leaves out where they do not apply.
+UNASKED = "no open call has this id"
+UNANSWERED = "none for the call"
+
 
 def drop_failed(work: Work) -> None:
     """Drops turns that failed or were aborted, with their results: providers refuse requests with half a turn."""
@@ -54,7 +58,7 @@ def pair(work: Work) -> None:
             if turn not in callers and work.has_server_history:
                 others.append(turn)
             elif turn not in callers:
-                work.lost(turn.path, "tool result", "no open call has this id", "dropped")
+                work.lost(turn.path, "tool result", UNASKED, "dropped")
         elif not isinstance(turn.message, AssistantMessage):
             others.append(turn)
         else:
@@ -177,7 +181,7 @@ def _with_results(step: list[Turn], answers: dict[tuple[Turn, int], Turn], work:
                 continue
             result = answers.get((turn, at))
             if result is None:
-                work.lost(turn.places[at], "tool result", f"none for the call of {block.name}: one was added")
+                work.lost(turn.places[at], "tool result", f"{UNANSWERED} of {block.name}: one was added")
                 result = Turn(None, _no_result(block))
             else:
                 _name_after(result, block, work)
