@@ -133,7 +133,7 @@ def test_what_was_learned_of_other_objects_changes_no_detection(data: st.DataObj
     first = data.draw(st.sampled_from(OBJECTS))
     il.detect(first)  # learned from
     second = {key: data.draw(st.sampled_from(VALUES[key])) for key in first}
-    every = detection._every()["object"]
+    every = detection._tests_by_kind()["object"]
     expected = dict.fromkeys(name for name, _, test in every if detection.holds(test, second))
     found = il.detect(second)
     assert list(expected) == ([] if found is None else [found.dialect, *found.others])

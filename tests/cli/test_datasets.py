@@ -81,7 +81,7 @@ def test_a_large_array_is_read_element_by_element(tmp_path: Path, indent: int | 
     assert 401 == problem.line
 
 
-@pytest.mark.parametrize(("end", "message"), [("", "cut off"), ("] []", "follows the end")])
+@pytest.mark.parametrize(("end", "message"), [("", "cut off"), ("] []", "after the end")])
 def test_an_array_that_is_not_whole_gives_what_there_is(tmp_path: Path, end: str, message: str) -> None:
     """And says what is wrong with the rest."""
     path, out = tmp_path / "set.json", tmp_path / "out.jsonl"
@@ -196,13 +196,13 @@ def test_losses_of_many_conversations_are_grouped_with_examples(tmp_path: Path, 
     """By place and reason, over all pieces."""
     monkeypatch.setattr(bulk, "PIECE", 5_000)
     path = tmp_path / "in.jsonl"
-    body = {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "weight": 0}]}
+    body = {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "colour": 0}]}
     path.write_text("".join(json.dumps(body) + "\n" for _ in range(500)))
     to = ("-f", "openai-finetune", "-t", "sharegpt", "-o", tmp_path / "out.jsonl")
     assert "500 dropped in 500 of 500 conversations; --report" in converted(path, *to)[1]
     err = converted(path, *to, "--report")[1]
     assert "500 lost in 500 of 500 conversations" in err
-    assert "dropped" in err and "500 ×" in err and "$.messages[].extra.openai-finetune.weight" in err
+    assert "dropped" in err and "500 ×" in err and "$.messages[].extra.openai-finetune.colour" in err
     assert [f"in.jsonl:{n} $.messages[1].extra" in err for n in range(1, 6)] == [True] * 3 + [False] * 2
 
 

@@ -142,7 +142,8 @@ async def test_errors_come_back_as_the_same_error(api: str, error: il.ProviderEr
         response = [await ask(server, api, stream=stream) for stream in (True, False)]
     for one in response:
         found = il.dialect(api).decode_error(one.status, one.body, one.headers)
-        assert (type(error), error.status, error.message) == (type(found), found.status, found.message)
+        assert (type(error), error.status) == (type(found), found.status)
+        assert found.message.endswith(error.message)  # behind the terms of its wire, if they are others
         assert error.retry_after == found.retry_after
 
 
