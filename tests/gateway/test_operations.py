@@ -195,6 +195,34 @@ async def test_what_cannot_be_continued_is_refused(gateway: Gateway, upstream: S
             await client.responses.retrieve(first.id, stream=True)
 
 
+async def test_references_to_items_are_resolved_for_other_providers(gateway: Gateway, upstream: Server) -> None:
+    """
+    Clients send the ids of items that they believe to be stored: the calls and texts behind them reach any provider.
+    """
+    upstream.call("look", {"city": "Oslo"})
+    upstream.say("Rain.")
+    upstream.say("Bring a coat.")
+    tools: Any = [{"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}]
+    async with openai.AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key="none", max_retries=0) as client:
+        items: list[Any] = [{"role": "user", "content": "Weather?"}]
+        first = await client.responses.create(model="anthropic-messages", input=items, tools=tools)
+        (call,) = first.output
+        assert call.type == "function_call"
+        items += [{"type": "item_reference", "id": call.id}]
+        items += [{"type": "function_call_output", "call_id": call.call_id, "output": "grey"}]
+        second = await client.responses.create(model="anthropic-messages", input=items, tools=tools)
+        items += [{"type": "item_reference", "id": second.output[0].id}, {"role": "user", "content": "And?"}]
+        await client.responses.create(model="anthropic-messages", input=items, tools=tools)
+        sent = upstream.last.request
+        assert sent is not None
+        roles = [(message.role, getattr(message, "text", "")) for message in sent.context.messages]
+        assert [role for role, _ in roles] == ["user", "assistant", "toolResult", "assistant", "user"]
+        assert isinstance(sent.context.messages[1], il.AssistantMessage)
+        assert [call.name for call in sent.context.messages[1].tool_calls] == ["look"] and roles[3][1] == "Rain."
+        with pytest.raises(openai.NotFoundError, match="not found"):  # of another model, which was asked nothing
+            await client.responses.create(model="ollama-chat", input=items)
+
+
 @pytest.mark.parametrize("wire", ["openai-responses", "anthropic-messages"])
 async def test_a_background_response_is_complete_when_it_is_returned(
     wire: str, gateway: Gateway, upstream: Server

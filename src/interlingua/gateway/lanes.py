@@ -59,6 +59,7 @@ from .cache_breaks import SentPrompts
 from .exchange import Exchange, Lane
 from .fast_frames import FrameDecoder
 from .handover import joined, shifted
+from .recall import is_reference
 from .replying import Reply
 from .rewriting import Cutter, frames, renaming, valid_text, with_option, without_repeats
 from .routing import Place
@@ -101,6 +102,7 @@ class Incoming(Struct, frozen=True, kw_only=True):
     wire: Wire
     request: Request
     body: bytes | None
+    resolved: Request | None = None  # with stored responses in the place of references, for other wires
     as_array: bool = False
     headers: Mapping[str, str] = {}
     tokens: int | None = None  # estimate of the context, where it was made with the decoding
@@ -113,10 +115,12 @@ def outgoing(place: Place, incoming: Incoming, stream: bool) -> Outgoing:
     options = incoming.request.options
     if options.stream is not stream:
         options = replace(options, stream=stream)
-    request = replace(incoming.request, model=place.model, options=options)
+    is_stored, is_foreign = incoming.wire.http.stored_route is not None, target_wire.base != incoming.wire.base
+    source = incoming.resolved if is_foreign and incoming.resolved is not None else incoming.request
+    request = replace(source, model=place.model, options=options)
     lost: tuple[Loss, ...] = ()
-    if incoming.wire.http.stored_route is not None:
-        if target_wire.base != incoming.wire.base:
+    if is_stored:
+        if is_foreign:
             _refuse_references(request, incoming.wire.base)
         request, lost = _in_foreground(request, incoming.wire.base)
     adapted = place.adapt(request)
@@ -148,14 +152,12 @@ def _in_foreground(request: Request, api: str) -> tuple[Request, tuple[Loss, ...
 
 
 def _refuse_references(request: Request, api: str) -> None:
-    """Refuses items that are only the id of what a provider has stored: another one does not have them."""
+    """Refuses references to items that neither the gateway nor the provider has."""
     answers = (message for message in request.context.messages if isinstance(message, AssistantMessage))
     for block in (block for answer in answers for block in blocks_of(answer.content)):
-        item = block.value if isinstance(block, OpaqueBlock) and block.dialect == api else None
-        if isinstance(item, dict) and item.get("type", "item_reference") == "item_reference":
+        if isinstance(block, OpaqueBlock) and is_reference(block, api):
             remedy = "send the whole item (many clients do with `store` = false)"
-            provider = request.model.provider
-            raise BadRequest(f"item with id {item.get('id')!r} not found: {provider} has none; {remedy}", status=404)
+            raise BadRequest(f"item with id {block.value.get('id')!r} not found; {remedy}", status=404)
 
 
 def _by_default_author(request: Request, place: Place) -> Request:

@@ -27,6 +27,7 @@ from ..values.messages import (
     AssistantMessage,
     Block,
     Message,
+    OpaqueBlock,
     TextBlock,
     ThinkingBlock,
     ToolCall,
@@ -180,6 +181,32 @@ class Recall:
         """Deletes a stored response; False if there is none."""
         return self._forget(_name(key, "response", id))
 
+    def store_items(self, key: str, request: Request, answer: AssistantMessage) -> None:
+        """Stores a response for references to its items.
+
+        Item ids are unique within a response only, so it is found by the whole input before it. Of two responses to the
+        same input neither can be told from the other, and neither is found.
+        """
+        name = _inputs(key, request, len(request.context.messages))
+        size = _OVERHEAD + sum(map(_length, blocks_of(answer.content)))
+        self._put(name, answer if self._get(name) in (None, answer) else (), size)
+
+    async def resolve(self, key: str, api: str, request: Request) -> Request:
+        """Returns the request with stored responses in the place of references to their items."""
+        messages = request.context.messages
+        names = {at: _inputs(key, request, at) for at, message in enumerate(messages) if has_reference(message, api)}
+        missing = [name for name in names.values() if name not in self._kept]
+        if missing and self.shared is not None:
+            try:
+                await self._fetch(missing)
+            except StateError as error:
+                _log.error("items are not found: %s", error)
+        found = {at: answer for at, name in names.items() if isinstance(answer := self._get(name), AssistantMessage)}
+        if not found:
+            return request
+        messages = tuple(found.get(at, message) for at, message in enumerate(messages))
+        return replace(request, context=replace(request.context, messages=messages))
+
     def conversation(self, key: str, id: str) -> tuple[Message, ...] | None:
         found = self._get(_name(key, "conversation", id))
         return found if isinstance(found, tuple) else None
@@ -303,6 +330,23 @@ def _before(messages: Sequence[Message], at: int) -> bytes:
         at -= 1
         texts.append(text_of(_blocks(messages[at])).strip())
     return "\0".join(reversed(texts)).encode("utf-8", "replace")
+
+
+def _inputs(key: str, request: Request, at: int) -> bytes:
+    """The name of what answers the input before a message: the model and every text that is not the model's."""
+    before = (message for message in request.context.messages[:at] if not isinstance(message, AssistantMessage))
+    texts = [[message.role, text_of(_blocks(message)).strip()] for message in before]
+    return hashlib.blake2b(jsontext.write([key, "items", request.model.id, texts]), digest_size=20).digest()
+
+
+def has_reference(message: Message, api: str) -> bool:
+    """Whether a message has an item that is only the id of what was stored."""
+    return isinstance(message, AssistantMessage) and any(is_reference(block, api) for block in _blocks(message))
+
+
+def is_reference(block: Block, api: str) -> bool:
+    item = block.value if isinstance(block, OpaqueBlock) and block.dialect == api else None
+    return isinstance(item, dict) and item.get("type", "item_reference") == "item_reference"
 
 
 def _name(key: str, kind: str, id: str) -> bytes:

@@ -408,9 +408,13 @@ class Gateway:
         decoded = request
         request, changed = self.recall.restore(exchange.key.name, client_wire, request)
         exchange.request = request
+        resolved = request
+        if client_wire.http.stored_route is not None:
+            resolved = await self.recall.resolve(exchange.key.name, client_wire.base, request)
         return Incoming(
             wire=client_wire,
             request=request,
+            resolved=resolved,
             body=None if changed or expanded else body,
             as_array=as_array,
             headers=exchange.headers,
@@ -513,7 +517,12 @@ class Gateway:
                     loss = handover_loss(partial, place.name, plan.places[at + 1].name, failure)
                     exchange.earlier += (BrokenOff(place.model, used, loss),)
                 before = without_signatures(partial)
-                incoming = replace(incoming, request=continued(given, before, place.model), body=None)
+                incoming = replace(
+                    incoming,
+                    request=continued(given, before, place.model),
+                    resolved=continued(incoming.resolved or given, before, place.model),
+                    body=None,
+                )
         assert failure is not None
         await reply.fail(failure, encoder if reply.begun else None)
 
@@ -530,6 +539,7 @@ class Gateway:
             given = exchange.extra.get("given", request.context.messages)
             stored = StoredResponse(request=request, given=given, answer=answer, created=exchange.started)
             self.recall.store(key, id, stored)
+            self.recall.store_items(key, request, answer)
         conversation = exchange.extra.get("conversation")
         if conversation is not None:
             # Another turn may have been added in the meantime, or the conversation deleted.
