@@ -50,7 +50,7 @@ async def send(service: Service, path: str, body: Any, **given: Any) -> tuple[in
         aiohttp.ClientSession() as client,
         client.request(given.pop("method", "POST"), service.gateway.url + path, data=data, **given) as reply,
     ):
-        return reply.status, await reply.text(), dict(reply.headers)
+        return reply.status, await reply.text(errors="replace"), dict(reply.headers)
 
 
 async def raw(service: Service, data: bytes, *, wait: float = 10.0) -> bytes:
