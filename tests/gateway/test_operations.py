@@ -221,6 +221,9 @@ async def test_references_to_items_are_resolved_for_other_providers(gateway: Gat
         assert [call.name for call in sent.context.messages[1].tool_calls] == ["look"] and roles[3][1] == "Rain."
         with pytest.raises(openai.NotFoundError, match="not found"):  # of another model, which was asked nothing
             await client.responses.create(model="ollama-chat", input=items)
+        await client.responses.delete(second.id)
+        with pytest.raises(openai.NotFoundError, match="not found"):
+            await client.responses.create(model="anthropic-messages", input=items, tools=tools)
 
 
 @pytest.mark.parametrize("wire", ["openai-responses", "anthropic-messages"])

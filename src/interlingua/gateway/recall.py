@@ -178,29 +178,29 @@ class Recall:
         return found if isinstance(found, StoredResponse) else None
 
     def delete(self, key: str, id: str) -> bool:
-        """Deletes a stored response; False if there is none."""
+        """Deletes a stored response, and what its items refer to; False if there is none."""
+        stored = self.stored(key, id)
+        if stored is not None:
+            self._drop(_inputs(key, stored.request, len(stored.request.context.messages)))
         return self._forget(_name(key, "response", id))
 
     def store_items(self, key: str, request: Request, answer: AssistantMessage) -> None:
         """Stores a response for references to its items.
 
         Item ids are unique within a response only, so it is found by the whole input before it. Of two responses to the
-        same input neither can be told from the other, and neither is found.
+        same input neither can be told from the other, and neither is found. Other workers may have given one, so with a
+        shared store nothing is kept.
         """
+        if self.shared is not None:
+            return
         name = _inputs(key, request, len(request.context.messages))
         size = _OVERHEAD + sum(map(_length, blocks_of(answer.content)))
         self._put(name, answer if self._get(name) in (None, answer) else (), size)
 
-    async def resolve(self, key: str, api: str, request: Request) -> Request:
+    def resolve(self, key: str, api: str, request: Request) -> Request:
         """Returns the request with stored responses in the place of references to their items."""
         messages = request.context.messages
         names = {at: _inputs(key, request, at) for at, message in enumerate(messages) if has_reference(message, api)}
-        missing = [name for name in names.values() if name not in self._kept]
-        if missing and self.shared is not None:
-            try:
-                await self._fetch(missing)
-            except StateError as error:
-                _log.error("items are not found: %s", error)
         found = {at: answer for at, name in names.items() if isinstance(answer := self._get(name), AssistantMessage)}
         if not found:
             return request

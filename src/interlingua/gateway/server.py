@@ -410,7 +410,7 @@ class Gateway:
         exchange.request = request
         resolved = request
         if client_wire.http.stored_route is not None:
-            resolved = await self.recall.resolve(exchange.key.name, client_wire.base, request)
+            resolved = self.recall.resolve(exchange.key.name, client_wire.base, request)
         return Incoming(
             wire=client_wire,
             request=request,
