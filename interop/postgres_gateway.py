@@ -1,4 +1,5 @@
-"""Two gateways on a real PostgreSQL server, started here: the budget is met exactly, the ledger has each call once.
+"""Two gateways on a real PostgreSQL server, started here: the budget is met exactly, the ledger has each call once, a
+conversation has every turn.
 
 Run by `make interop`. Skipped where no server is installed.
 """
@@ -15,11 +16,14 @@ from interlingua.gateway.exchange import ClientKey, Exchange
 from interlingua.gateway.gate import KeyGate
 from interlingua.gateway.keys import ClientKeys
 from interlingua.gateway.ledger import Ledger
+from interlingua.gateway.recall import Recall
+from interlingua.gateway.recall_store import open_recall
 from interlingua.gateway.state import open_state
 from interlingua.values.errors import RateLimited
 from interlingua.values.messages import Usage
 
 CALLS, BUDGET, COST = 1000, 10.0, 0.1
+TURNS = 100
 KEY = ClientKey(name="shared", budget=BUDGET)
 
 
@@ -71,6 +75,34 @@ async def act(address: str) -> None:
     print(f"two gateways, {CALLS} calls at once: {admitted} let in, ${row.cost:.2f} spent, {row.calls} entries")
 
 
+async def converse(address: str) -> None:
+    """Turns of one conversation at once; then one that ends after the conversation was deleted."""
+    recalls = [Recall(1 << 20, open_recall(address, 1 << 20)) for _ in range(2)]
+    recalls[0].create("key", "conv", ())
+    await recalls[0].save()
+
+    async def turn(number: int) -> None:
+        recall, asked = recalls[number % 2], il.UserMessage(content=f"Turn {number}?")
+        recall.extend("key", "conv", f"req_{number}", (asked, il.AssistantMessage(content=f"Answer {number}.")))
+        await recall.save()
+
+    await asyncio.gather(*map(turn, range(TURNS)))
+    await recalls[1].fetch_ids("key", ("conversation", "conv"))
+    messages = recalls[1].conversation("key", "conv") or ()
+    texts = [getattr(message, "text", "") for message in messages]
+    pairs = {(texts[at], texts[at + 1]) for at in range(0, len(texts), 2)}
+    assert len(texts) == 2 * TURNS and pairs == {(f"Turn {n}?", f"Answer {n}.") for n in range(TURNS)}, texts
+    recalls[0].delete_conversation("key", "conv")
+    await recalls[0].save()
+    await turn(TURNS + 1)
+    await recalls[0].fetch_ids("key", ("conversation", "conv"))
+    assert recalls[0].conversation("key", "conv") is None
+    for recall in recalls:
+        assert recall.shared is not None
+        await recall.shared.close()
+    print(f"two gateways, {TURNS} turns of one conversation at once: {len(texts) // 2} kept, none after its deletion")
+
+
 def main() -> None:
     place = programs()
     if place is None:
@@ -78,6 +110,7 @@ def main() -> None:
         sys.exit(0)
     with server(place) as address:
         asyncio.run(act(address))
+        asyncio.run(converse(address))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """What a client's format cannot hold comes back to the provider that gave it."""
 
+import asyncio
 import contextlib
 import sqlite3
 import sys
@@ -18,9 +19,9 @@ from gateway.sdks import CLIENTS, Client
 from gateway.stores import redis_server
 from interlingua.gateway import Gateway
 from interlingua.gateway.recall import Recall, StoredResponse
-from interlingua.gateway.recall_store import RETENTION, open_recall
-from interlingua.gateway.state import StateError
-from interlingua.testing import Server
+from interlingua.gateway.recall_store import RETENTION, TableRecall, open_recall
+from interlingua.gateway.state import StateError, open_database
+from interlingua.testing import Server, faults
 from interlingua.testing.threads import LoopThread
 from interlingua.values.messages import blocks_of
 
@@ -150,9 +151,9 @@ def test_what_outgrows_the_store_is_forgotten_and_not_stale() -> None:
     """
     recall = Recall(5_000)
     message = il.UserMessage(content="Hi")
-    recall.extend("key", "conv_1", (message,))
+    recall.create("key", "conv_1", (message,))
     assert recall.conversation("key", "conv_1") == (message,)
-    recall.extend("key", "conv_1", (message, il.UserMessage(content="x" * 10_000)))
+    recall.extend("key", "conv_1", "req_1", (il.UserMessage(content="x" * 10_000),))
     assert recall.conversation("key", "conv_1") is None
 
 
@@ -208,17 +209,69 @@ async def test_answers_of_one_worker_are_known_to_the_others(kind: str, tmp_path
             await store.close()
 
 
-async def test_a_table_of_answers_is_bounded_and_forgets_the_oldest(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["sqlite", "redis"])
+async def test_turns_at_once_of_several_workers_are_all_in_their_conversation(kind: str, tmp_path: Path) -> None:
     """
-    Whatever is written, no more than its limit stays, and the latest is there.
+    Each turn is there once and in one piece, whichever worker answered; a deleted conversation is not revived.
     """
-    store = open_recall(f"sqlite:{tmp_path / 'recall.db'}", 10_000)
-    for number in range(100):
-        await store.write({f"name{number}": b"x" * 500})
-    kept = await store.read([f"name{number}" for number in range(100)])
-    assert sum(map(len, kept.values())) <= 11_000
-    assert "name99" in kept and "name0" not in kept
-    await store.close()
+    with Server(strict=True) as upstream, shared_address(kind, tmp_path) as address:
+        stores = [open_recall(address, 1 << 20) for _ in range(2)]
+        gateways = [Gateway(settings_for(upstream), recall=Recall(1 << 20, store)) for store in stores]
+        for gateway in gateways:
+            await gateway.start()
+        clients = [openai.AsyncOpenAI(base_url=f"{g.url}/v1", api_key="none", max_retries=0) for g in gateways]
+        upstream.say("Yes.", fault=faults.SlowHeaders(0.2, times=None))
+        conversation = await clients[0].conversations.create()
+        named: Any = {"model": "anthropic-messages", "conversation": conversation.id}
+
+        async def ask(number: int) -> None:
+            client, stream = clients[number % 2], number % 3 == 0
+            answer = await client.responses.create(input=f"Turn {number}?", stream=stream, **named)
+            if stream:
+                assert [event async for event in answer][-1].type == "response.completed"
+
+        await asyncio.gather(*map(ask, range(12)))
+        await ask(12)
+        assert upstream.last.request is not None
+        *messages, last = upstream.last.request.context.messages
+        assert isinstance(last, il.UserMessage) and last.text == "Turn 12?"
+        assert [("user", "assistant")] * 12 == [
+            (one.role, two.role) for one, two in zip(messages[::2], messages[1::2], strict=True)
+        ]
+        assert {f"Turn {number}?" for number in range(12)} == {getattr(one, "text", "") for one in messages[::2]}
+        asked = len(upstream.requests)
+        late = asyncio.ensure_future(ask(14))
+        await asyncio.to_thread(upstream.wait_for_requests, asked + 1)
+        await clients[1].conversations.delete(conversation.id)
+        await late
+        for client in clients:
+            with pytest.raises(openai.NotFoundError):
+                await client.conversations.retrieve(conversation.id)
+        for client, gateway, store in zip(clients, gateways, stores, strict=True):
+            await client.close()
+            await gateway.stop()
+            await store.close()
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "redis"])
+async def test_what_is_appended_is_whole_bounded_and_never_makes_a_value(kind: str, tmp_path: Path) -> None:
+    """
+    Two writers at once lose nothing; a missing value stays missing, and one that outgrows the limit is forgotten.
+    """
+    with shared_address(kind, tmp_path) as address:
+        stores = [open_recall(address, 10_000) for _ in range(2)]
+        await stores[0].write({"known": "Größe".encode(), "other": b"x"})
+        parts = [f"\n<{number}>".encode() for number in range(40)]
+        await asyncio.gather(*(stores[at % 2].append("known", part) for at, part in enumerate(parts)))
+        await stores[0].append("missing", b"late")
+        found = await stores[1].read(["known", "missing"])
+        assert ["known"] == list(found)
+        first, *rest = found["known"].decode().split("\n")
+        assert "Größe" == first and sorted(rest) == sorted(part.decode().strip() for part in parts)
+        await stores[1].append("known", b"y" * 10_000)
+        assert {"other": b"x"} == await stores[0].read(["known", "other"])
+        for store in stores:
+            await store.close()
 
 
 class Away:
@@ -230,10 +283,59 @@ class Away:
     async def write(self, values: Mapping[str, bytes]) -> None:
         raise StateError("no reply")
 
+    async def append(self, name: str, value: bytes) -> None:
+        raise StateError("no reply")
+
     async def delete(self, names: Sequence[str]) -> None:
         raise StateError("no reply")
 
     async def close(self) -> None: ...
+
+
+class Unsure(TableRecall):
+    """A table that appends, but whose first reply is lost."""
+
+    replies = False
+
+    async def append(self, name: str, value: bytes) -> None:
+        await super().append(name, value)
+        if not self.replies:
+            self.replies = True
+            raise StateError("no reply")
+
+
+async def test_a_turn_without_a_reply_of_the_store_is_added_once(tmp_path: Path) -> None:
+    """
+    It is appended again with the next one, since it may be missing; a reader sees it once, and in its place.
+    """
+    address = f"sqlite:{tmp_path / 'recall.db'}"
+    await open_recall(address, 1 << 20).close()  # makes the table
+    store = Unsure(open_database(address, ()), 1 << 20)
+    recall = Recall(1 << 20, store)
+    recall.create("key", "conv_1", ())
+    await recall.save()
+    turns = [(il.UserMessage(content=text),) for text in ("One", "Two")]
+    recall.extend("key", "conv_1", "req_1", turns[0])
+    with pytest.raises(StateError):
+        await recall.save()
+    recall.extend("key", "conv_1", "req_2", turns[1])
+    await recall.save()
+    await recall.fetch_ids("key", ("conversation", "conv_1"))
+    assert (*turns[0], *turns[1]) == recall.conversation("key", "conv_1")
+    await store.close()
+
+
+async def test_a_table_of_answers_is_bounded_and_forgets_the_oldest(tmp_path: Path) -> None:
+    """
+    Whatever is written, no more than its limit stays, and the latest is there.
+    """
+    store = open_recall(f"sqlite:{tmp_path / 'recall.db'}", 10_000)
+    for number in range(100):
+        await store.write({f"name{number}": b"x" * 500})
+    kept = await store.read([f"name{number}" for number in range(100)])
+    assert sum(map(len, kept.values())) <= 11_000
+    assert "name99" in kept and "name0" not in kept
+    await store.close()
 
 
 async def test_what_a_table_keeps_expires(tmp_path: Path) -> None:
@@ -263,6 +365,8 @@ async def test_while_the_store_is_away_ids_are_refused_and_other_requests_are_se
             first = await client.responses.create(model="ollama-chat", input="Hi")
             with pytest.raises(openai.InternalServerError, match="cannot be read"):
                 await client.responses.create(model="ollama-chat", input="Hi", previous_response_id=first.id)
+            with pytest.raises(openai.InternalServerError, match="cannot be changed"):
+                await client.conversations.create()
 
 
 def steps(work: Callable[..., object], *given: str) -> list[tuple[str, str]]:
@@ -288,7 +392,7 @@ def test_an_id_of_another_key_takes_the_steps_of_one_that_does_not_exist() -> No
     request = il.Request(model=il.ModelDescriptor(id="m"), context=il.Context(messages=(il.UserMessage(content="Hi"),)))
     answer = il.AssistantMessage(content=(il.TextBlock(text="Fine."),))
     recall.store("alice", "resp_1", StoredResponse(request=request, given=(), answer=answer, created=0.0))
-    recall.extend("alice", "conv_1", (answer,))
+    recall.create("alice", "conv_1", (answer,))
     for look in (recall.stored, recall.conversation, recall.delete, recall.delete_conversation):
         foreign = "resp_1" if look in (recall.stored, recall.delete) else "conv_1"
         missing = foreign.replace("1", "2")

@@ -1,16 +1,13 @@
 """The gate before dispatch: the key, its models, and the rest of its limits."""
 
-import logging
 import math
 
-from ..values.errors import AuthFailed, BadRequest, InterlinguaError, Overloaded, RateLimited
+from ..values.errors import AuthFailed, BadRequest, InterlinguaError, RateLimited
 from .accounts import NANO, Accounts, Admission, Refusal
 from .exchange import ClientKey, Exchange
 from .keys import ClientKeys
 from .ledger import Ledger, charged_cost
-from .state import StateError
-
-_log = logging.getLogger(__name__)
+from .state import StateError, unavailable
 
 
 class KeyGate:
@@ -27,7 +24,7 @@ class KeyGate:
         except AuthFailed:
             raise
         except (InterlinguaError, OSError) as error:
-            raise _unavailable("the keys cannot be read", error) from None
+            raise unavailable("the keys cannot be read", error) from None
 
     async def admit(
         self, exchange: Exchange, *, input_tokens: int, output_tokens: int = 0, highest_cost: float | None
@@ -35,7 +32,7 @@ class KeyGate:
         key = exchange.key
         _check_model(exchange)
         if self._ledger is not None and self._ledger.failure is not None:
-            raise _unavailable("the cost of calls cannot be stored", self._ledger.failure)
+            raise unavailable("the cost of calls cannot be stored", self._ledger.failure)
         if key.budget is not None and highest_cost is None:
             message = f"the price of {exchange.asked_model!r} is not known, and the key {key.name!r} has a budget"
             raise BadRequest(f"{message}; add its price to models.toml", status=400, code="unknown_price")
@@ -47,7 +44,7 @@ class KeyGate:
         try:
             outcome = await self.accounts.admit(key, tokens=tokens, cost=cost)
         except StateError as error:
-            raise _unavailable("the limits of keys cannot be checked", error) from None
+            raise unavailable("the limits of keys cannot be checked", error) from None
         if isinstance(outcome, Refusal):
             raise _refused(outcome)
         exchange.quotas = outcome.quotas
@@ -114,10 +111,3 @@ def _refused(refusal: Refusal) -> RateLimited | BadRequest:
     wait = refusal.retry_after
     remedy = f"try again in {math.ceil(wait)} s" if wait is not None else "raise the budget"
     return RateLimited(f"{refusal.message}; {remedy}", status=429, code=code, retry_after=wait)
-
-
-def _unavailable(message: str, error: Exception) -> Overloaded:
-    """Returns a server error for the client; the cause is in the log."""
-    _log.error("%s: %s", message, error)
-    remedy = "try again, or see the gateway's log"
-    return Overloaded(f"{message}; {remedy}", status=503, code="state_unavailable", retry_after=1.0)

@@ -9,6 +9,7 @@ Failures are raised as typed errors. `Reply.begun` tells whether the client has 
 
 import asyncio
 import functools
+import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -63,7 +64,10 @@ from .recall import is_reference
 from .replying import Reply
 from .rewriting import Cutter, frames, renaming, valid_text, with_option, without_repeats
 from .routing import Place
+from .state import StateError
 from .turns import Turns
+
+_log = logging.getLogger(__name__)
 
 LARGE_BODY = 64 * 1024  # bytes of a request above which it is worked on beside the event loop
 _FIRST = 2048  # bytes of a stream that do not wait for the rest, where all of it has come at once
@@ -595,7 +599,10 @@ class Attempt:
     async def _share(self) -> None:
         """Shares the response before its end is sent: the next turn may come at once, to another worker."""
         if self._save is not None:
-            await self._save()
+            try:
+                await self._save()
+            except StateError as error:
+                _log.error("answers are not shared with other workers yet: %s", error)
 
     def _answered(self, message: AssistantMessage) -> None:
         """Remembers a complete response before the client has its end: the next turn may come at once."""

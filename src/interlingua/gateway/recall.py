@@ -6,10 +6,13 @@ input), and under the ids of its calls. The store is bounded; a dropped response
 begins with the name of the key, so keys never see each other's responses.
 
 Several workers share a `RecallStore`: what a request needs is fetched first, what a response adds is saved before its
-end is sent, and in between everything is in memory.
+end is sent, and in between everything is in memory. A conversation grows by whole turns, which the store appends: turns
+that other workers add meanwhile stay.
 """
 
+import asyncio
 import hashlib
+import itertools
 import logging
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
@@ -41,6 +44,7 @@ from .state import StateError
 
 _log = logging.getLogger(__name__)
 _OVERHEAD = 600  # bytes of an entry beside its text
+_MAX_TURNS = 1000  # that wait for a shared store
 
 
 class StoredResponse(Struct, frozen=True, kw_only=True):
@@ -64,6 +68,9 @@ class Recall:
         self._size = 0
         self.shared = shared
         self._unsaved: dict[bytes, StoredValue | None] = {}  # None: deleted
+        self._turns: dict[tuple[bytes, str], tuple[Message, ...]] = {}  # unsaved, by conversation and exchange
+        self._waiting: list[asyncio.Future[None]] = []  # of those who wait for the next attempt to save
+        self._saver: asyncio.Task[None] | None = None
 
     # --- what others have
 
@@ -105,17 +112,56 @@ class Recall:
                 self._keep(name, value, _OVERHEAD + len(data or b""))
 
     async def save(self) -> None:
-        """Saves local additions and deletions to the shared store."""
-        if self.shared is None or not self._unsaved:
+        """Saves local additions and deletions to the shared store, together with those of other callers. What it does
+        not accept (`StateError`) is saved with the next ones.
+        """
+        if self.shared is None:
             return
-        changes, self._unsaved = self._unsaved, {}
+        is_saving = self._saver is not None and not self._saver.done()
+        if self._unsaved or self._turns or is_saving:
+            saved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(saved)
+            if not is_saving:
+                self._saver = asyncio.ensure_future(self._save_waiting(self.shared))
+            await saved
+
+    async def _save_waiting(self, store: RecallStore) -> None:
+        while self._waiting:
+            waiting, self._waiting = self._waiting, []
+            failure: Exception | None = None
+            try:
+                await self._save(store)
+            except Exception as error:  # each of those who wait has it
+                failure = error
+            for one in waiting:
+                if one.done():  # the caller has left
+                    continue
+                if failure is None:
+                    one.set_result(None)
+                else:
+                    one.set_exception(failure)
+
+    async def _save(self, store: RecallStore) -> None:
+        changes, self._unsaved, turns, self._turns = self._unsaved, {}, self._turns, {}
         try:
             if written := {name.hex(): _dumped(value) for name, value in changes.items() if value is not None}:
-                await self.shared.write(written)
+                await store.write(written)
             if deleted := [name.hex() for name, value in changes.items() if value is None]:
-                await self.shared.delete(deleted)
-        except StateError as error:
-            _log.error("answers are not shared with other workers: %s", error)
+                await store.delete(deleted)
+            changes = {}
+            for (name, turn), messages in list(turns.items()):
+                # A turn has a name because it is not known after an error whether it was appended.
+                line = {"turn": turn, "messages": list(map(plain, messages))}
+                await store.append(name.hex(), b"\n" + jsontext.write(line))
+                del turns[name, turn]
+        except StateError:
+            later = changes | self._unsaved
+            self._unsaved = {name: value for name, value in later.items() if value is None or name in self._kept}
+            late = list((turns | self._turns).items())
+            self._turns = dict(late[-_MAX_TURNS:])
+            if len(late) > _MAX_TURNS:
+                _log.error("%d turns are missing in their conversations", len(late) - _MAX_TURNS)
+            raise
 
     # --- answers
 
@@ -169,8 +215,7 @@ class Recall:
     # --- responses and conversations that are referred to by id
 
     def store(self, key: str, id: str, response: StoredResponse) -> None:
-        messages = (*response.request.context.messages, response.answer)
-        size = _OVERHEAD + sum(_length(block) for message in messages for block in _blocks(message))
+        size = _size((*response.request.context.messages, response.answer))
         self._put(_name(key, "response", id), response, size)
 
     def stored(self, key: str, id: str) -> StoredResponse | None:
@@ -211,10 +256,18 @@ class Recall:
         found = self._get(_name(key, "conversation", id))
         return found if isinstance(found, tuple) else None
 
-    def extend(self, key: str, id: str, messages: tuple[Message, ...]) -> None:
-        """Sets the content of a conversation."""
-        size = _OVERHEAD + sum(_length(block) for message in messages for block in _blocks(message))
-        self._put(_name(key, "conversation", id), messages, size)
+    def create(self, key: str, id: str, messages: tuple[Message, ...]) -> None:
+        """Begins a conversation."""
+        self._put(_name(key, "conversation", id), messages, _size(messages))
+
+    def extend(self, key: str, id: str, turn: str, messages: tuple[Message, ...]) -> None:
+        """Adds a turn to a conversation; to one that was deleted meanwhile, nothing."""
+        name = _name(key, "conversation", id)
+        if self.shared is not None:
+            self._turns[name, turn] = messages
+        elif isinstance(known := self._get(name), tuple):
+            messages = (*known, *messages)
+            self._put(name, messages, _size(messages))
 
     def delete_conversation(self, key: str, id: str) -> bool:
         return self._forget(_name(key, "conversation", id))
@@ -232,6 +285,8 @@ class Recall:
 
     def _keep(self, name: bytes, value: StoredValue, size: int) -> None:
         self._drop(name)
+        if size > self._limit:
+            return
         self._kept[name] = (size, value)
         self._size += size
         while self._size > self._limit:
@@ -353,6 +408,10 @@ def _name(key: str, kind: str, id: str) -> bytes:
     return hashlib.blake2b(jsontext.write([key, kind, id]), digest_size=20).digest()
 
 
+def _size(messages: Iterable[Message]) -> int:
+    return _OVERHEAD + sum(_length(block) for message in messages for block in _blocks(message))
+
+
 def _length(block: Block) -> int:
     if isinstance(block, TextBlock):
         return len(block.text)
@@ -373,13 +432,15 @@ def _dumped(value: StoredValue) -> bytes:
 
 
 def _loaded(data: bytes) -> StoredValue:
-    """What `_dumped` wrote; another version's writing is a FormatError."""
-    parts = jsontext.read(data)
+    """What `_dumped` wrote, with the turns that were appended; another version's writing is a FormatError."""
+    first, *appended = data.split(b"\n")
+    parts = jsontext.read(first)
     try:
         if "answer" in parts:
             return _answer(parts["answer"])
         if "messages" in parts:
-            return _messages(parts["messages"])
+            turns = {line["turn"]: line["messages"] for line in map(jsontext.read, appended)}
+            return _messages(itertools.chain(parts["messages"], *turns.values()))
         return StoredResponse(
             request=build(parts["request"], Request),
             given=_messages(parts["given"]),

@@ -26,15 +26,25 @@ _TRIM = (
     " (SELECT name, SUM(size) OVER (ORDER BY at DESC, name) AS total FROM gateway_recall) AS sized WHERE total > ?)"
 )
 _EXPIRE = "DELETE FROM gateway_recall WHERE at < ?"
+# One statement: a second writer waits for the row and appends to what the first has written.
+_APPEND = (
+    "UPDATE gateway_recall SET value = value || ?, size = size + ?, at = ? WHERE name = ? AND at >= ? RETURNING size"
+)
+_DELETE = "DELETE FROM gateway_recall WHERE name = ?"
 
 
 class RecallStore(Protocol):
-    """Values by name. Each method raises `StateError` if the store does not reply."""
+    """Values by name, each UTF-8 text. Each method raises `StateError` if the store does not reply."""
 
     async def read(self, names: Sequence[str]) -> dict[str, bytes]:
         """Returns the existing ones."""
 
     async def write(self, values: Mapping[str, bytes]) -> None: ...
+
+    async def append(self, name: str, value: bytes) -> None:
+        """Adds to the end of a value in one step, whoever else does. A missing one stays missing; one that outgrows the
+        limit is deleted.
+        """
 
     async def delete(self, names: Sequence[str]) -> None: ...
 
@@ -57,7 +67,8 @@ class TableRecall:
             marks = ", ".join("?" for _ in asked)
             select = f"SELECT name, value FROM gateway_recall WHERE name IN ({marks}) AND at >= ?"
             rows = await self._database.rows(select, *asked, time.time() - RETENTION)
-            found |= {name: bytes(value) for name, value in rows}
+            # What SQLite appends to is text afterwards (sqlite.org/lang_expr.html, the operator ||).
+            found |= {name: value.encode() if isinstance(value, str) else bytes(value) for name, value in rows}
         return found
 
     async def write(self, values: Mapping[str, bytes]) -> None:
@@ -65,7 +76,18 @@ class TableRecall:
         rows = [(name, value, len(value), now) for name, value in values.items() if len(value) <= self._limit]
         if rows:
             await self._database.insert(_WRITE, rows)
-            self._written += sum(map(len, values.values()))
+        await self._trim(sum(map(len, values.values())), now)
+
+    async def append(self, name: str, value: bytes) -> None:
+        now = time.time()
+        rows = await self._database.rows(_APPEND, value, len(value), now, name, now - RETENTION)
+        if rows and rows[0][0] > self._limit:
+            await self.delete([name])
+        await self._trim(len(value), now)
+
+    async def _trim(self, written: int, now: float) -> None:
+        """Deletes what is expired, and the oldest beyond the limit; both from time to time."""
+        self._written += written
         if now - self._swept > _SWEEP:
             self._swept = now
             await self._database.insert(_EXPIRE, [(now - RETENTION,)])
@@ -74,16 +96,26 @@ class TableRecall:
             await self._database.insert(_TRIM, [(self._limit,)])
 
     async def delete(self, names: Sequence[str]) -> None:
-        await self._database.insert("DELETE FROM gateway_recall WHERE name = ?", [(name,) for name in names])
+        await self._database.insert(_DELETE, [(name,) for name in names])
 
     async def close(self) -> None:
         await self._database.close()
 
 
-class RedisRecall:
-    """Values in Redis, each for `RETENTION` seconds; its `maxmemory` bounds them. Needs the extra `redis`."""
+# One script is one atomic act (redis.io/docs/latest/develop/programmability/eval-intro).
+_APPEND_EXISTING = """
+if redis.call('EXISTS', KEYS[1]) == 0 then return end
+if redis.call('APPEND', KEYS[1], ARGV[1]) > tonumber(ARGV[2]) then redis.call('DEL', KEYS[1])
+else redis.call('EXPIRE', KEYS[1], ARGV[3]) end
+"""
 
-    def __init__(self, address: str, *, prefix: str = "interlingua:recall:") -> None:
+
+class RedisRecall:
+    """Values in Redis, each for `RETENTION` seconds and of at most `limit` bytes; its `maxmemory` bounds all of them.
+    Needs the extra `redis`.
+    """
+
+    def __init__(self, address: str, limit: int, *, prefix: str = "interlingua:recall:") -> None:
         try:
             from redis.asyncio import Redis
         except ImportError:
@@ -94,6 +126,8 @@ class RedisRecall:
             raise StateError(f"not an address of Redis: {without_password(address)}: {error}") from None
         self._where = without_password(address)
         self._prefix = prefix
+        self._limit = limit
+        self._append = self._redis.register_script(_APPEND_EXISTING)
 
     async def read(self, names: Sequence[str]) -> dict[str, bytes]:
         from redis.exceptions import RedisError
@@ -115,6 +149,14 @@ class RedisRecall:
         except (RedisError, OSError, TimeoutError) as error:
             raise self._silent(error) from None
 
+    async def append(self, name: str, value: bytes) -> None:
+        from redis.exceptions import RedisError
+
+        try:
+            await self._append(keys=[self._prefix + name], args=[value, self._limit, RETENTION])
+        except (RedisError, OSError, TimeoutError) as error:
+            raise self._silent(error) from None
+
     async def delete(self, names: Sequence[str]) -> None:
         from redis.exceptions import RedisError
 
@@ -133,5 +175,5 @@ class RedisRecall:
 def open_recall(address: str, limit: int) -> RecallStore:
     """Opens the store at `sqlite:FILE`, `redis://…`, `rediss://…` or `postgresql://…`."""
     if address.partition(":")[0] in ("redis", "rediss", "unix"):
-        return RedisRecall(address)
+        return RedisRecall(address, limit)
     return TableRecall(open_database(address, (_TABLE,)), limit)

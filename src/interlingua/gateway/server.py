@@ -57,7 +57,7 @@ from .replying import Channel, HttpChannel, Reply, SocketChannel, error_answer, 
 from .rewriting import renaming
 from .routing import Place, Plan, Router
 from .settings import Settings
-from .state import StateError
+from .state import StateError, unavailable
 from .turns import Turns
 
 _log = logging.getLogger(__name__)
@@ -542,10 +542,7 @@ class Gateway:
             self.recall.store_items(key, request, answer)
         conversation = exchange.extra.get("conversation")
         if conversation is not None:
-            # Another turn may have been added in the meantime, or the conversation deleted.
-            known = self.recall.conversation(key, conversation)
-            if known is not None:
-                self.recall.extend(key, conversation, (*known, *exchange.extra["given"], answer))
+            self.recall.extend(key, conversation, exchange.id, (*exchange.extra["given"], answer))
 
     async def _with_history(self, exchange: Exchange, request: Request) -> tuple[Request, bool]:
         """Returns the request, with the messages that it refers to by id before its own, of any model."""
@@ -597,13 +594,17 @@ class Gateway:
             return facts.fixed[asked.part or ""](self._router.names(key), _object(body) if body else None)
         if asked.kind == "count" and facts.count is not None:
             return facts.count.answer(await _aside(len(body), _counted, asked, body))
-        await self._fetch(key.name, "conversation" if asked.kind == "conversation" else "response", asked.id)
+        kind = "conversation" if asked.kind == "conversation" else "response"
+        await self._fetch(key.name, kind, asked.id)
         if asked.kind == "conversation":
             answer = self._conversation(http.method, asked.id, _object(body) if body else {}, exchange)
         else:
             streamed = http.query.get("stream", "false").lower() not in ("false", "0", "")
             answer = self._stored(http.method, asked, exchange, streamed)
-        await self.recall.save()
+        try:
+            await self.recall.save()
+        except StateError as error:
+            raise unavailable(f"stored {kind}s cannot be changed", error) from None
         return answer
 
     async def _fetch(self, key: str, kind: str, id: str) -> None:
@@ -613,11 +614,7 @@ class Gateway:
         try:
             await self.recall.fetch_ids(key, (kind, id))
         except StateError as error:
-            _log.error("%s", error)
-            remedy = "try again, or see the gateway's log"
-            raise Overloaded(
-                f"stored {kind}s cannot be read; {remedy}", status=503, code="state_unavailable", retry_after=1.0
-            ) from None
+            raise unavailable(f"stored {kind}s cannot be read", error) from None
 
     def _stored(self, method: str, asked: GatewayOperation, exchange: Exchange, streamed: bool) -> Any:
         """A response that is kept under its id: itself, its input, or its end."""
@@ -652,7 +649,7 @@ class Gateway:
             items = body.get("items") or []
             messages = codec.decode_request({"model": "-", "input": items}).context.messages if items else ()
             id = f"conv_{secrets.token_hex(16)}"
-            self.recall.extend(key, id, messages)
+            self.recall.create(key, id, messages)
         elif self.recall.conversation(key, id) is None:
             raise BadRequest(f"conversation with id {id!r} not found", status=404)
         elif method == "DELETE":

@@ -9,18 +9,21 @@ SQLite is the default: one file, for the gateways of one machine. Redis and Post
 
 import asyncio
 import contextlib
+import logging
 import sqlite3
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
-from ..values.errors import InterlinguaError
+from ..values.errors import InterlinguaError, Overloaded
 from ..values.places import private_folder
 from ..values.regular import private_database
 
 if TYPE_CHECKING:
     import psycopg
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 STORE_TIMEOUT = 5.0  # seconds to wait for a locked database, or for a server's reply
@@ -30,6 +33,13 @@ _CHECKPOINT = 8 << 20  # bytes of write-ahead log after which it is copied into 
 
 class StateError(InterlinguaError):
     """The store cannot be read or written now: nothing that depends on it may be allowed."""
+
+
+def unavailable(message: str, error: Exception) -> Overloaded:
+    """Returns a server error for the client; the cause is in the log."""
+    _log.error("%s: %s", message, error)
+    remedy = "try again, or see the gateway's log"
+    return Overloaded(f"{message}; {remedy}", status=503, code="state_unavailable", retry_after=1.0)
 
 
 class Stored(NamedTuple):
