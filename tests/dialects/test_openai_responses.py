@@ -887,13 +887,32 @@ def test_reasoning_stays_beside_what_followed_it_6() -> None:
     assert items == body_of(message)["input"]
 
 
-def test_words_without_ids_do_not_share_one() -> None:
+@pytest.mark.parametrize("ids", [("resp_1", "resp_2"), ("x" * 500, "x" * 501), (None, "resp_1")])
+def test_items_without_ids_get_ids_that_no_other_response_has(ids: tuple[str | None, str | None]) -> None:
     """
-    Two blocks of words that were minted elsewhere are two items with different ids in an answer.
+    Clients refer to an item by its id alone. It is the same in a stream, and is not read back as the item's own.
     """
-    message = AssistantMessage(content=(TextBlock(text="a"), TextBlock(text="b")), stop_reason="stop")
-    assert [item["id"] for item in wire.encode_response(message).body["output"]] == ["msg_0", "msg_1"]
-    assert message.content == wire.decode_response(wire.encode_response(message).body).content
+    blocks = (ThinkingBlock(thinking="Hm."), TextBlock(text="a"), TextBlock(text="b"), CALLED)
+    seen: list[str] = []
+    for id in ids:
+        message = AssistantMessage(content=blocks, stop_reason="toolUse", response_id=id)
+        body = wire.encode_response(message).body
+        made = [item["id"] for item in body["output"]]
+        assert made == [item["id"] for item in wire.encode_response(message).body["output"]]
+        assert [item.partition("_")[0] for item in made] == ["rs", "msg", "msg", "fc"]
+        assert all(len(item) <= 64 for item in made)  # the longest that OpenAI takes
+        assert message.content == wire.decode_response(body).content
+        seen += made
+        encoder = wire.StreamEncoder()
+        frames = wire.framing().feed(b"".join(map(encoder.feed, unfold(message))) + encoder.close())
+        events = [json.loads(frame.data) for frame in frames]
+        assert body["output"] == events[-1]["response"]["output"]
+        added = [event["item"]["id"] for event in events if event["type"] == "response.output_item.added"]
+        assert made == added
+    assert len(seen) == len(set(seen))
+
+
+CALLED = ToolCall(id="call_1", name="look", arguments={"city": "Oslo"})
 
 
 FOREIGN = AssistantMessage(

@@ -267,6 +267,8 @@ class Http(Struct, frozen=True, kw_only=True):
     fixed: Mapping[str, Callable[[Sequence[str], Any], Any]] = {}
     opening_event: bytes | None = None  # the name of the event that starts an item, once for each
     stored_route: str | None = None  # the route of a stored response; the groups are its id and the part of it
+    # The blocks of a response by the id of their item, where clients refer to items that are stored.
+    item_blocks: Callable[[AssistantMessage], Mapping[str, Sequence[Block]]] | None = None
 
     def model_in(self, path_part: str) -> str:
         """The model name from a part of a path."""

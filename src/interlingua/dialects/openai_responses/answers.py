@@ -28,7 +28,7 @@ from ..residual import (
     restored,
     whole,
 )
-from .content import decode_item, encode_items
+from .content import decode_item, encode_items, grouped_items, id_stem
 from .facts import API, REASONS, RESPONSE_SUPPORT, STOP_REASONS, WIRE_STOP_REASONS, decode_error
 from .requests import encode_body
 
@@ -45,7 +45,10 @@ def decode_response(body: Any, base: AssistantMessage, given: Given) -> Assistan
     if not isinstance(output, list):
         raise BadWire(API, f"expected a list of items, got {type(output).__name__}", "$.output")
     items = (an_object(item, API, f"$.output[{at}]") for at, item in enumerate(output))
-    content = tuple(block for at, item in enumerate(items) for _, block in decode_item(item, at, answer=True))
+    id = wire.get("id")
+    content = tuple(
+        block for at, item in enumerate(items) for _, block in decode_item(item, at, answer=True, response_id=id)
+    )
     return decode_answer({**wire, "output": []} if "output" in wire else wire, content, base)
 
 
@@ -130,8 +133,15 @@ def encode_response(
     message: AssistantMessage, report: Reporter, request: Request | None, quirks: Quirks
 ) -> dict[str, Any]:
     """The body of a whole answer."""
-    output = encode_items(blocks_of(message.content), report, answer=True)
-    return answer_encoded(message, output, report, request)
+    body = answer_encoded(message, [], report, request)
+    output = encode_items(blocks_of(message.content), report, stem=id_stem(body.get("id")))
+    return {**body, "output": output} if output else body
+
+
+def item_blocks(message: AssistantMessage) -> dict[str, list[Block]]:
+    """The blocks of an answer by the id of their item, as `encode_response` writes it."""
+    items = grouped_items(blocks_of(message.content), QUIET, stem=id_stem(message.response_id))
+    return {item["id"]: blocks for item, blocks in items if isinstance(item, dict) and isinstance(item.get("id"), str)}
 
 
 def answer_encoded(

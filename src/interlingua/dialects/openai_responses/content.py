@@ -1,6 +1,8 @@
 """Parts of input, message items, and the other items of the model: decoding and encoding."""
 
 import base64
+import functools
+import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -73,16 +75,16 @@ def kind_of(wire: Mapping[str, Any]) -> str:
 
 
 def residual_of(
-    wire: Mapping[str, Any], encoded: Mapping[str, Any], kind: str, at: int, answer: bool
+    wire: Mapping[str, Any], encoded: Mapping[str, Any], kind: str, at: int, stem: str | None
 ) -> dict[str, Any]:
     """The residual of an item whose blocks are encoded as `encoded`.
 
-    For an answer, default fields (`default_fields`) are not stored, and fields that are refused as input are under
-    `~response`, which is restored only in answers.
+    For an answer (`stem` as of `id_stem`), default fields (`default_fields`) are not stored, and fields that are
+    refused as input are under `~response`, which is restored only in answers.
     """
-    if not answer:
+    if stem is None:
         return residual(wire, encoded)
-    usual = default_fields(kind, at)
+    usual = default_fields(kind, at, stem)
     if same(wire, {**usual, **encoded}):
         return {}
 
@@ -99,17 +101,30 @@ def residual_of(
     return {**extra_fields, RESPONSE: rest} if rest else extra_fields
 
 
-def default_fields(kind: str, at: int) -> dict[str, Any]:
+def id_stem(response_id: Any) -> str:
+    """The part of default item ids that tells responses apart: clients refer to an item by its id alone.
+
+    A digest, since ids of items have at most 64 characters, and those of responses are of any provider.
+    """
+    return _id_stem(response_id) if isinstance(response_id, str) and response_id else ""
+
+
+@functools.lru_cache(maxsize=1024)
+def _id_stem(response_id: str) -> str:
+    return hashlib.blake2b(response_id.encode("utf-8", "replace"), digest_size=12).hexdigest() + "_"
+
+
+def default_fields(kind: str, at: int, stem: str) -> dict[str, Any]:
     """The default fields of an item or part of this kind in an answer."""
     match kind:
         case "message":
-            return {"id": f"msg_{at}", "status": "completed"}
+            return {"id": f"msg_{stem}{at}", "status": "completed"}
         case "reasoning":
-            return {"id": f"rs_{at}"}
+            return {"id": f"rs_{stem}{at}"}
         case "function_call":
-            return {"id": f"fc_{at}", "status": "completed"}
+            return {"id": f"fc_{stem}{at}", "status": "completed"}
         case "custom_tool_call":
-            return {"id": f"ctc_{at}", "status": "completed"}
+            return {"id": f"ctc_{stem}{at}", "status": "completed"}
         case "output_text":
             return {"logprobs": []}
         case _:
@@ -121,9 +136,9 @@ def with_extra(extra: Extra, extra_fields: Mapping[str, Any]) -> Extra:
     return {**extra, API: {**extra.get(API, {}), **extra_fields}} if extra_fields else extra
 
 
-def answered(wire: dict[str, Any], extra_fields: Mapping[str, Any], kind: str, at: int) -> dict[str, Any]:
+def answered(wire: dict[str, Any], extra_fields: Mapping[str, Any], kind: str, at: int, stem: str) -> dict[str, Any]:
     """Adds the fields of an answer to an item of input, in place, and returns it."""
-    for key, value in default_fields(kind, at).items():
+    for key, value in default_fields(kind, at, stem).items():
         wire.setdefault(key, value)
     rest = extra_fields.get(RESPONSE)
     return put_back(wire, rest) if rest else wire
@@ -335,25 +350,25 @@ def encode_content(content: Content, report: Reporter) -> Any:
 # --- wire to ours -----------------------------------------------------------------------------------------------------
 
 
-def decode_message(wire: dict[str, Any], at: int, answer: bool, mint: Mint) -> list[tuple[int, Block]]:
+def decode_message(wire: dict[str, Any], at: int, stem: str | None, mint: Mint) -> list[tuple[int, Block]]:
     """One block for each part. In input, the content may be a string."""
     if wire["role"] != "assistant":
         raise ValueError(wire["role"])
     content = wire["content"]
     about: dict[str, Any] = {}
-    if isinstance(content, str) and not answer:
+    if isinstance(content, str) and stem is None:
         blocks: list[tuple[int, TextBlock]] = [(0, TextBlock(text=content))]
-        extra_fields = residual_of(wire, {"role": "assistant", "content": content}, "message", at, answer)
+        extra_fields = residual_of(wire, {"role": "assistant", "content": content}, "message", at, stem)
         if extra_fields:
             about[STRING] = True
     else:
-        blocks, others = _decode_parts(content, answer)
+        blocks, others = _decode_parts(content, stem)
         extra_fields = residual_of(
-            wire, {"type": "message", "role": "assistant", "content": content}, "message", at, answer
+            wire, {"type": "message", "role": "assistant", "content": content}, "message", at, stem
         )
         if others:
             about[PARTS] = others
-        elif not answer and not extra_fields:
+        elif stem is None and not extra_fields:
             about[STRING] = False
     # `id` and `phase` of the item are on the block; its other fields are under `~message`.
     named = {key: extra_fields.pop(key) for key in NAMES if key in extra_fields}
@@ -364,7 +379,7 @@ def decode_message(wire: dict[str, Any], at: int, answer: bool, mint: Mint) -> l
     return [(place, replace(first, extra=extra)), *joined]
 
 
-def _decode_parts(content: Any, answer: bool) -> tuple[list[tuple[int, TextBlock]], list[Any]]:
+def _decode_parts(content: Any, stem: str | None) -> tuple[list[tuple[int, TextBlock]], list[Any]]:
     """The texts of a message item and its other parts, each with its index."""
     if not isinstance(content, list):
         raise TypeError(f"expected a list of parts, got {type(content).__name__}")
@@ -372,7 +387,7 @@ def _decode_parts(content: Any, answer: bool) -> tuple[list[tuple[int, TextBlock
     others: list[Any] = []
     for place, part in enumerate(content):
         try:
-            blocks.append((place, _decode_encoded(part, answer)))
+            blocks.append((place, _decode_encoded(part, stem)))
         except (KeyError, TypeError, ValueError, AttributeError):
             others.append([place, part])
     if not blocks:
@@ -380,7 +395,7 @@ def _decode_parts(content: Any, answer: bool) -> tuple[list[tuple[int, TextBlock
     return blocks, others
 
 
-def _decode_encoded(wire: Any, answer: bool) -> TextBlock:
+def _decode_encoded(wire: Any, stem: str | None) -> TextBlock:
     """A part of an answer's message."""
     kind = wire["type"]
     if kind == "refusal":
@@ -391,7 +406,7 @@ def _decode_encoded(wire: Any, answer: bool) -> TextBlock:
         block = TextBlock(text=string(wire["text"]), citations=citations)
     else:
         raise ValueError(kind)
-    extra_fields = residual_of(wire, _encoded_part(block, QUIET), kind, 0, answer)
+    extra_fields = residual_of(wire, _encoded_part(block, QUIET), kind, 0, stem)
     for name in NAMES:  # fields of the part that the item has too
         if name in extra_fields:
             extra_fields.setdefault(HINTS, {})[name] = {"wire": extra_fields.pop(name)}
@@ -436,13 +451,13 @@ def easy_message(block: TextBlock, extra_fields: Mapping[str, Any], report: Repo
     return wire
 
 
-def message_item(extra_fields: Mapping[str, Any], parts: list[Any], at: int, answer: bool) -> dict[str, Any]:
+def message_item(extra_fields: Mapping[str, Any], parts: list[Any], at: int, stem: str | None) -> dict[str, Any]:
     wire: dict[str, Any] = {"type": "message", "role": "assistant", "content": parts}
     about = extra_fields.get(MESSAGE, NO_HINTS)
     if extra_fields:
         wire.update((name, extra_fields[name]) for name in NAMES if name in extra_fields)
         put_back(wire, about)
-    return answered(wire, about, "message", at) if answer else wire
+    return wire if stem is None else answered(wire, about, "message", at, stem)
 
 
 def finish_message(wire: dict[str, Any], about: Mapping[str, Any]) -> None:
@@ -459,7 +474,7 @@ def encode_content_text(block: TextBlock, report: Reporter, *, answer: bool = Fa
     extra_fields = block.extra.get(API) if block.extra else None
     if extra_fields:
         wire = put_back(wire, {key: value for key, value in extra_fields.items() if key not in NAMES})
-    return answered(wire, extra_fields or {}, wire.get("type", ""), 0) if answer else wire
+    return answered(wire, extra_fields or {}, wire.get("type", ""), 0, "") if answer else wire
 
 
 def _encoded_part(block: TextBlock, report: Reporter) -> dict[str, Any]:
@@ -496,23 +511,23 @@ def _encoded_citation(citation: Citation) -> dict[str, Any]:
 
 
 def decode_item(
-    wire: dict[str, Any], at: int, *, answer: bool = False, mint: Mint | None = None
+    wire: dict[str, Any], at: int, *, answer: bool = False, response_id: Any = None, mint: Mint | None = None
 ) -> list[tuple[int, Block]]:
     """The blocks of item `at`, each with the index of its part.
 
-    `answer` if the item is from an answer, not from input (see `residual_of`). An unknown or malformed item becomes an
-    opaque block.
+    `answer` if the item is from an answer, that of `response_id`, not from input (see `residual_of`). An unknown or
+    malformed item becomes an opaque block.
     """
     decode = _ITEMS.get(kind_of(wire))
     if decode is not None:
         try:
-            return decode(wire, at, answer, mint or "call_{}".format)
+            return decode(wire, at, id_stem(response_id) if answer else None, mint or "call_{}".format)
         except (KeyError, TypeError, ValueError):
             pass
     return [(0, OpaqueBlock(dialect=API, value=wire))]
 
 
-def _decode_reasoning(wire: dict[str, Any], at: int, answer: bool, mint: Mint) -> list[tuple[int, Block]]:
+def _decode_reasoning(wire: dict[str, Any], at: int, stem: str | None, mint: Mint) -> list[tuple[int, Block]]:
     texts: list[str] = []
     summary = _measured(wire.get("summary") or [], "summary_text", texts)
     content = _measured(wire["content"], "reasoning_text", texts) if isinstance(wire.get("content"), list) else None
@@ -521,7 +536,7 @@ def _decode_reasoning(wire: dict[str, Any], at: int, answer: bool, mint: Mint) -
     hints = {SUMMARY: summary} if content is None else {SUMMARY: summary, CONTENT: content}
     if content is not None or summary != ([len(text)] if text else []):
         block = replace(block, extra={API: hints})
-    extra_fields = residual_of(wire, _encoded_reasoning(block), "reasoning", at, answer)
+    extra_fields = residual_of(wire, _encoded_reasoning(block), "reasoning", at, stem)
     return [(0, replace(block, extra=with_extra(block.extra, extra_fields)))]
 
 
@@ -536,7 +551,7 @@ def _measured(parts: Any, kind: str, texts: list[str]) -> list[Any]:
     return lengths
 
 
-def _decode_call(wire: dict[str, Any], at: int, answer: bool, mint: Mint) -> list[tuple[int, Block]]:
+def _decode_call(wire: dict[str, Any], at: int, stem: str | None, mint: Mint) -> list[tuple[int, Block]]:
     id = optional(wire.get("call_id"))
     given = wire.get("arguments", "")
     hints: dict[str, Any] = {GENERATED: True} if id is None else {}
@@ -548,7 +563,7 @@ def _decode_call(wire: dict[str, Any], at: int, answer: bool, mint: Mint) -> lis
         provided = given, None, None
     else:
         provided = parse_arguments(string(given))
-        if answer and provided[1] is not None and not provided[1].strip():
+        if stem is not None and provided[1] is not None and not provided[1].strip():
             provided = {}, None, None  # blank arguments are none
     block = ToolCall(
         id=mint(at) if id is None else id,
@@ -558,11 +573,11 @@ def _decode_call(wire: dict[str, Any], at: int, answer: bool, mint: Mint) -> lis
         parse_error=provided[2],
         extra={API: hints} if hints else {},
     )
-    extra_fields = residual_of(wire, encoded_call(block), wire["type"], at, answer)
+    extra_fields = residual_of(wire, encoded_call(block), wire["type"], at, stem)
     return [(0, replace(block, extra=with_extra(block.extra, extra_fields)) if extra_fields else block)]
 
 
-def _decode_server_call(wire: dict[str, Any], at: int, answer: bool, mint: Mint) -> list[tuple[int, Block]]:
+def _decode_server_call(wire: dict[str, Any], at: int, stem: str | None, mint: Mint) -> list[tuple[int, Block]]:
     kind = wire["type"]
     if wire.get("execution") == "client":
         raise ValueError("a call for the client to run")
@@ -581,7 +596,7 @@ def _decode_server_call(wire: dict[str, Any], at: int, answer: bool, mint: Mint)
     return [(0, replace(block, extra=with_extra(block.extra, extra_fields)))]
 
 
-_ITEMS: dict[str, Callable[[dict[str, Any], int, bool, Mint], list[tuple[int, Block]]]] = {
+_ITEMS: dict[str, Callable[[dict[str, Any], int, str | None, Mint], list[tuple[int, Block]]]] = {
     "message": decode_message,
     "reasoning": _decode_reasoning,
     "function_call": _decode_call,
@@ -593,46 +608,58 @@ _ITEMS: dict[str, Callable[[dict[str, Any], int, bool, Mint], list[tuple[int, Bl
 # --- ours to wire -----------------------------------------------------------------------------------------------------
 
 
-def encode_items(content: tuple[Block, ...], report: Reporter, *, answer: bool = False) -> list[Any]:
-    """Encodes blocks as items; for an `answer` with all fields of output items."""
-    items: list[Any] = []
+def encode_items(content: tuple[Block, ...], report: Reporter, *, stem: str | None = None) -> list[Any]:
+    """Encodes blocks as items; for an answer (`stem` as of `id_stem`) with all fields of output items."""
+    return [item for item, _ in grouped_items(content, report, stem=stem)]
+
+
+def grouped_items(
+    content: tuple[Block, ...], report: Reporter, *, stem: str | None = None
+) -> list[tuple[Any, list[Block]]]:
+    """As `encode_items`, each item with its blocks."""
+    items: list[tuple[Any, list[Block]]] = []
     message: dict[str, Any] | None = None  # the message item of the text before
     unfinished: list[tuple[dict[str, Any], Mapping[str, Any]]] = []
     for at, block in enumerate(content):
         report.block = at
         if isinstance(block, TextBlock):
             extra_fields = (block.extra.get(API) if block.extra else None) or NO_HINTS
-            if not answer and is_string_content(block, extra_fields):
+            if stem is None and is_string_content(block, extra_fields):
                 message = None
-                items.append(easy_message(block, extra_fields, report))
+                items.append((easy_message(block, extra_fields, report), [block]))
                 continue
-            part = encode_content_text(block, report, answer=answer)
+            part = encode_content_text(block, report, answer=stem is not None)
             if message is not None and extra_fields.get(JOINED):
                 message["content"].append(part)
+                items[-1][1].append(block)
                 continue
-            message = message_item(extra_fields, [part], len(items), answer)
-            items.append(message)
+            message = message_item(extra_fields, [part], len(items), stem)
+            items.append((message, [block]))
             if MESSAGE in extra_fields:
                 unfinished.append((message, extra_fields[MESSAGE]))
             continue
         message = None
-        item = encode_item(block, report, len(items), answer=answer)
+        item = _encode_item(block, report, len(items), stem)
         if item is not None:
-            items.append(item)
+            items.append((item, [block]))
     report.block = None
     for message, about in unfinished:
         finish_message(message, about)
     return items
 
 
-def encode_item(block: Block, report: Reporter, at: int, *, answer: bool = False) -> Any:
+def encode_item(block: Block, report: Reporter, at: int, *, answer: bool = False, response_id: Any = None) -> Any:
     """Encodes a block that is not text as item `at`; None, with a report, if the wire has no such item."""
+    return _encode_item(block, report, at, id_stem(response_id) if answer else None)
+
+
+def _encode_item(block: Block, report: Reporter, at: int, stem: str | None) -> Any:
     extra_fields = block.extra.get(API) if block.extra else None
     match block:
         case ToolCall():
             wire = encoded_call(block)
             kind = wire["type"]
-            if answer and block.arguments_text is not None and not block.arguments_text.strip():
+            if stem is not None and block.arguments_text is not None and not block.arguments_text.strip():
                 report.lost("arguments_text", "blank arguments mean none", "record", field="argumentsText")
         case ThinkingBlock():
             kind, wire = "reasoning", _encoded_reasoning(block)
@@ -647,7 +674,7 @@ def encode_item(block: Block, report: Reporter, at: int, *, answer: bool = False
             return None
     if extra_fields:
         wire = put_back(wire, extra_fields)
-    return answered(wire, extra_fields or {}, kind, at) if answer else wire
+    return wire if stem is None else answered(wire, extra_fields or {}, kind, at, stem)
 
 
 def encoded_call(block: ToolCall) -> dict[str, Any]:

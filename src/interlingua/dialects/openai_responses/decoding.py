@@ -190,7 +190,7 @@ class StreamDecoder(Decoder):
         item.done = True
         wire = self._with_streamed(item, wire)
         record, unmatched = self._record, dict(item.keys)
-        for place, block in decode_item(wire, item.at, answer=True, mint=self._mint):
+        for place, block in self._decoded(wire, item.at):
             key = unmatched.pop(place, None)
             if key is None:
                 record.whole(self._keyed(item, place), block)
@@ -198,6 +198,9 @@ class StreamDecoder(Decoder):
                 self._close_block(key, block)
         for key in unmatched.values():
             record.close(key)
+
+    def _decoded(self, wire: dict[str, Any], at: int) -> list[tuple[int, Block]]:
+        return decode_item(wire, at, answer=True, response_id=self._shell.get("id"), mint=self._mint)
 
     def _close_block(self, key: tuple[int, int], block: Block) -> None:
         """Closes a block, after a delta with text that was not streamed."""
@@ -257,7 +260,7 @@ class StreamDecoder(Decoder):
         if item.kind != kind_of(wire):
             return False
         streamed = "".join(self._record.text(key) for _, key in sorted(item.keys.items()))
-        blocks = decode_item(wire, at, answer=True, mint=self._mint) if streamed else ()
+        blocks = self._decoded(wire, at) if streamed else ()
         return streamed != "" and streamed == "".join(_text_of(block) for _, block in blocks)
 
     def _close_blocks(self) -> None:

@@ -20,6 +20,7 @@ from .content import (
     encode_item,
     encoded_call,
     finish_message,
+    id_stem,
     is_custom,
     message_item,
 )
@@ -162,7 +163,8 @@ class StreamEncoder(Encoder):
         return begun + opened + self._content_part(encoded, place, "added", part)
 
     def _announce(self, index: int, kind: str, wire: dict[str, Any], residual: Mapping[str, Any]) -> bytes:
-        encoded = _Encoded(len(self._output), residual.get("id", default_fields(kind, len(self._output))["id"]), kind)
+        usual = default_fields(kind, len(self._output), id_stem(self._id))
+        encoded = _Encoded(len(self._output), residual.get("id", usual["id"]), kind)
         self._output.append(None)
         self._open[index] = encoded, 0
         return self._event("response.output_item.added", output_index=encoded.index, item={"id": encoded.id, **wire})
@@ -219,7 +221,7 @@ class StreamEncoder(Encoder):
         if encoded.field == CUSTOM and is_custom(call):
             kind, done = "custom_tool_call_input", {"input": call.arguments["input"]}
         else:
-            item = encode_item(call, QUIET, encoded.index, answer=True) or {}
+            item = self._item(call, encoded.index) or {}
             kind, done = "function_call_arguments", {"name": call.name, "arguments": item.get("arguments", "{}")}
         text = done.get("input", done.get("arguments"))
         delta = self._event(f"response.{kind}.delta", **fields, delta=text) if text and not encoded.streamed else b""
@@ -229,7 +231,7 @@ class StreamEncoder(Encoder):
         opened = self._open.pop(index, None)
         if opened is not None:  # it began as a block of another kind
             return self._item_done(opened[0], block)
-        item, place = encode_item(block, QUIET, len(self._output), answer=True), len(self._output)
+        item, place = self._item(block, len(self._output)), len(self._output)
         if item is None:
             return b""
         self._output.append(item)
@@ -237,7 +239,10 @@ class StreamEncoder(Encoder):
         return added + self._event("response.output_item.done", output_index=place, item=item)
 
     def _item_done(self, encoded: _Encoded, block: Block) -> bytes:
-        return self._item_finished(encoded, encode_item(block, QUIET, encoded.index, answer=True))
+        return self._item_finished(encoded, self._item(block, encoded.index))
+
+    def _item(self, block: Block, at: int) -> Any:
+        return encode_item(block, QUIET, at, answer=True, response_id=self._id)
 
     def _item_finished(self, encoded: _Encoded, item: Any) -> bytes:
         if isinstance(item, dict) and "id" in item:
@@ -257,7 +262,7 @@ class StreamEncoder(Encoder):
         blocks = [block for _, block in sorted(encoded.blocks.items())]
         residual = blocks[0].extra.get(API, {}) if blocks[0].extra else {}
         parts = [encode_content_text(block, QUIET, answer=True) for block in blocks]
-        item = message_item(residual, parts, encoded.index, True)
+        item = message_item(residual, parts, encoded.index, id_stem(self._id))
         finish_message(item, residual.get(MESSAGE, {}))
         return item
 

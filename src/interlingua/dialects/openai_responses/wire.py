@@ -12,6 +12,7 @@ from ..limits import VISIBLE, CustomTools, NameRule, TargetLimits
 from ..openai_shared import EMBEDDINGS, FILE_TYPES, OPENAI_HEADERS, openai_models, rate_headers
 from ..wire import NDJSON as LINES
 from ..wire import Count, Evidence, Http, Wire
+from .answers import item_blocks
 
 _ITEM = re.compile(r".*_call(_output)?|reasoning|item_reference|compaction|additional_tools")
 _PARTS = ("input_text", "output_text", "input_image", "input_file")
@@ -110,6 +111,7 @@ OPENAI_RESPONSES = Wire(
         request_headers=OPENAI_HEADERS,
         opening_event=b"response.output_item.added",  # the OpenAI SDK refuses a second one with the same index
         stored_route=r"/responses/([^/]+)(?:/(input_items|cancel))?",
+        item_blocks=item_blocks,
         count=Count(
             route=r"/responses/input_tokens",
             answer=lambda tokens: {"object": "response.input_tokens", "input_tokens": tokens},
