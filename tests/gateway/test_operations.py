@@ -212,18 +212,31 @@ async def test_references_to_items_are_resolved_for_other_providers(gateway: Gat
         items += [{"type": "function_call_output", "call_id": call.call_id, "output": "grey"}]
         second = await client.responses.create(model="anthropic-messages", input=items, tools=tools)
         items += [{"type": "item_reference", "id": second.output[0].id}, {"role": "user", "content": "And?"}]
-        await client.responses.create(model="anthropic-messages", input=items, tools=tools)
-        sent = upstream.last.request
-        assert sent is not None
-        roles = [(message.role, getattr(message, "text", "")) for message in sent.context.messages]
-        assert [role for role, _ in roles] == ["user", "assistant", "toolResult", "assistant", "user"]
-        assert isinstance(sent.context.messages[1], il.AssistantMessage)
-        assert [call.name for call in sent.context.messages[1].tool_calls] == ["look"] and roles[3][1] == "Rain."
-        with pytest.raises(openai.NotFoundError, match="not found"):  # of another model, which was asked nothing
-            await client.responses.create(model="ollama-chat", input=items)
+        for model in ("anthropic-messages", "ollama-chat", "openai-responses"):
+            await client.responses.create(model=model, input=items, tools=tools)
+            sent = upstream.last.request
+            assert sent is not None
+            roles = [(message.role, getattr(message, "text", "")) for message in sent.context.messages]
+            assert [role for role, _ in roles] == ["user", "assistant", "toolResult", "assistant", "user"]
+            assert isinstance(sent.context.messages[1], il.AssistantMessage)
+            assert [call.name for call in sent.context.messages[1].tool_calls] == ["look"] and roles[3][1] == "Rain."
         await client.responses.delete(second.id)
         with pytest.raises(openai.NotFoundError, match="not found"):
             await client.responses.create(model="anthropic-messages", input=items, tools=tools)
+
+
+async def test_references_are_left_to_the_provider_that_has_the_items(gateway: Gateway, upstream: Server) -> None:
+    """
+    It may have stored more than it returned; any other provider gets the items themselves.
+    """
+    upstream.say("Rain.")
+    async with openai.AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key="none", max_retries=0) as client:
+        first = await client.responses.create(model="openai-responses", input="Weather?")
+        items: Any = [{"type": "item_reference", "id": first.output[0].id}, {"role": "user", "content": "And?"}]
+        await client.responses.create(model="openai-responses", input=items)
+        assert items == upstream.last.json["input"]
+        await client.responses.create(model="anthropic-messages", input=items)
+        assert "Rain." in str(upstream.last.json["messages"])
 
 
 @pytest.mark.parametrize("wire", ["openai-responses", "anthropic-messages"])

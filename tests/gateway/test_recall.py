@@ -193,6 +193,15 @@ async def test_answers_of_one_worker_are_known_to_the_others(kind: str, tmp_path
             await one.responses.delete(second.id)
             with pytest.raises(openai.NotFoundError):
                 await two.responses.retrieve(second.id)
+        items: list[Any] = [{"role": "user", "content": "How are you?"}]
+        given = await one.responses.create(model="anthropic-messages", input=items, reasoning={"effort": "low"})
+        items += [{"type": "item_reference", "id": item.id} for item in given.output]
+        items += [{"role": "user", "content": "Sure?"}]
+        await two.responses.create(model="anthropic-messages", input=items, reasoning={"effort": "low"})
+        assert signatures(upstream.last.request) == [SIGNED[1]] and "I am fine." in str(upstream.last.json)
+        await one.responses.delete(given.id)
+        with pytest.raises(openai.NotFoundError, match="item with id"):
+            await two.responses.create(model="anthropic-messages", input=items)
         conversation = await one.conversations.create()
         for client in (one, two, one):
             await client.responses.create(model="ollama-chat", input="Hello there", conversation=conversation.id)

@@ -54,13 +54,13 @@ from ..values.events import (
 )
 from ..values.folding import CUT_OFF, unfold
 from ..values.losses import Loss, without_records
-from ..values.messages import AssistantMessage, Block, OpaqueBlock, ThinkingBlock, blocks_of
+from ..values.messages import AssistantMessage, Block, ThinkingBlock, blocks_of
 from ..values.request import CallOptions, Request
 from .cache_breaks import SentPrompts
 from .exchange import Exchange, Lane
 from .fast_frames import FrameDecoder
 from .handover import joined, shifted
-from .recall import is_reference
+from .recall import reference_id
 from .replying import Reply
 from .rewriting import Cutter, frames, renaming, valid_text, with_option, without_repeats
 from .routing import Place
@@ -106,7 +106,8 @@ class Incoming(Struct, frozen=True, kw_only=True):
     wire: Wire
     request: Request
     body: bytes | None
-    resolved: Request | None = None  # with stored responses in the place of references, for other wires
+    resolved: Request | None = None  # with stored items in the place of references, for who does not have them
+    item_owners: frozenset[str] = frozenset()  # the providers that have those items
     as_array: bool = False
     headers: Mapping[str, str] = {}
     tokens: int | None = None  # estimate of the context, where it was made with the decoding
@@ -120,7 +121,8 @@ def outgoing(place: Place, incoming: Incoming, stream: bool) -> Outgoing:
     if options.stream is not stream:
         options = replace(options, stream=stream)
     is_stored, is_foreign = incoming.wire.http.stored_route is not None, target_wire.base != incoming.wire.base
-    source = incoming.resolved if is_foreign and incoming.resolved is not None else incoming.request
+    has_items = not is_foreign and incoming.item_owners <= {place.model.provider}  # those that are referred to
+    source = incoming.request if has_items or incoming.resolved is None else incoming.resolved
     request = replace(source, model=place.model, options=options)
     lost: tuple[Loss, ...] = ()
     if is_stored:
@@ -128,7 +130,8 @@ def outgoing(place: Place, incoming: Incoming, stream: bool) -> Outgoing:
             _refuse_references(request, incoming.wire.base)
         request, lost = _in_foreground(request, incoming.wire.base)
     adapted = place.adapt(request)
-    if incoming.body is not None and not (incoming.as_array or lost) and is_same_wire(incoming.wire, target_wire):
+    is_unchanged = incoming.body is not None and has_items and not (incoming.as_array or lost)
+    if is_unchanged and is_same_wire(incoming.wire, target_wire):
         if adapted.request != request:
             # The client returns the signatures of an earlier response, and no wire names the model that signed them.
             # Unless the gateway has a record, it assumes the model that is called now.
@@ -159,9 +162,10 @@ def _refuse_references(request: Request, api: str) -> None:
     """Refuses references to items that neither the gateway nor the provider has."""
     answers = (message for message in request.context.messages if isinstance(message, AssistantMessage))
     for block in (block for answer in answers for block in blocks_of(answer.content)):
-        if isinstance(block, OpaqueBlock) and is_reference(block, api):
+        id = reference_id(block, api)
+        if id is not None:
             remedy = "send the whole item (many clients do with `store` = false)"
-            raise BadRequest(f"item with id {block.value.get('id')!r} not found; {remedy}", status=404)
+            raise BadRequest(f"item with id {id!r} not found; {remedy}", status=404)
 
 
 def _by_default_author(request: Request, place: Place) -> Request:

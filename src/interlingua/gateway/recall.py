@@ -15,7 +15,7 @@ import hashlib
 import itertools
 import logging
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -44,6 +44,7 @@ from .state import StateError
 
 _log = logging.getLogger(__name__)
 _OVERHEAD = 600  # bytes of an entry beside its text
+_UNIQUE = 20  # characters of an id that is no number in its response
 _MAX_TURNS = 1000  # that wait for a shared store
 
 
@@ -222,35 +223,40 @@ class Recall:
         found = self._get(_name(key, "response", id))
         return found if isinstance(found, StoredResponse) else None
 
-    def delete(self, key: str, id: str) -> bool:
-        """Deletes a stored response, and what its items refer to; False if there is none."""
-        stored = self.stored(key, id)
-        if stored is not None:
-            self._drop(_inputs(key, stored.request, len(stored.request.context.messages)))
+    def delete(self, key: str, id: str, items: Iterable[str] = ()) -> bool:
+        """Deletes a stored response and its items; False if there is none."""
+        for item in items:
+            self._forget(_name(key, "item", item))
         return self._forget(_name(key, "response", id))
 
-    def store_items(self, key: str, request: Request, answer: AssistantMessage) -> None:
-        """Stores a response for references to its items.
+    def store_items(self, key: str, items: Mapping[str, Sequence[Block]], answer: AssistantMessage) -> None:
+        """Stores the items of a response by their ids. Hosts that only number them give no id that could be found."""
+        for id, blocks in items.items():
+            if len(id) >= _UNIQUE:
+                part = replace(answer, content=tuple(blocks))
+                self._put(_name(key, "item", id), part, _size([part]))
 
-        Item ids are unique within a response only, so it is found by the whole input before it. Of two responses to the
-        same input neither can be told from the other, and neither is found. Other workers may have given one, so with a
-        shared store nothing is kept.
+    def resolve(self, key: str, wire: Wire, request: Request) -> tuple[Request, frozenset[str]]:
+        """Returns the request with stored items in the place of references to them; and which providers have them,
+        `""` for those that only the gateway has.
         """
-        if self.shared is not None:
-            return
-        name = _inputs(key, request, len(request.context.messages))
-        size = _OVERHEAD + sum(map(_length, blocks_of(answer.content)))
-        self._put(name, answer if self._get(name) in (None, answer) else (), size)
-
-    def resolve(self, key: str, api: str, request: Request) -> Request:
-        """Returns the request with stored responses in the place of references to their items."""
-        messages = request.context.messages
-        names = {at: _inputs(key, request, at) for at, message in enumerate(messages) if has_reference(message, api)}
-        found = {at: answer for at, name in names.items() if isinstance(answer := self._get(name), AssistantMessage)}
-        if not found:
-            return request
-        messages = tuple(found.get(at, message) for at, message in enumerate(messages))
-        return replace(request, context=replace(request.context, messages=messages))
+        messages: list[Message] = []
+        owners: set[str] = set()
+        for message in request.context.messages:
+            if isinstance(message, AssistantMessage) and (ids := referred_ids([message], wire.base)):
+                found = {
+                    id: item for id in ids if isinstance(item := self._get(_name(key, "item", id)), AssistantMessage)
+                }
+                for item in found.values():
+                    api = item.api or ""
+                    owners.add((item.provider or "") if api in WIRES and WIRES[api].base == wire.base else "")
+                    if message.model is None:
+                        message = replace(message, provider=item.provider, model=item.model, api=item.api)
+                message = replace(message, content=tuple(_resolved(message, wire.base, found)))
+            messages.append(message)
+        if not owners:
+            return request, frozenset()
+        return replace(request, context=replace(request.context, messages=tuple(messages))), frozenset(owners)
 
     def conversation(self, key: str, id: str) -> tuple[Message, ...] | None:
         found = self._get(_name(key, "conversation", id))
@@ -387,21 +393,24 @@ def _before(messages: Sequence[Message], at: int) -> bytes:
     return "\0".join(reversed(texts)).encode("utf-8", "replace")
 
 
-def _inputs(key: str, request: Request, at: int) -> bytes:
-    """The name of what answers the input before a message: the model and every text that is not the model's."""
-    before = (message for message in request.context.messages[:at] if not isinstance(message, AssistantMessage))
-    texts = [[message.role, text_of(_blocks(message)).strip()] for message in before]
-    return hashlib.blake2b(jsontext.write([key, "items", request.model.id, texts]), digest_size=20).digest()
+def referred_ids(messages: Iterable[Message], api: str) -> list[str]:
+    """The ids of stored items that messages refer to."""
+    answers = (message for message in messages if isinstance(message, AssistantMessage))
+    return [id for answer in answers for block in _blocks(answer) if (id := reference_id(block, api)) is not None]
 
 
-def has_reference(message: Message, api: str) -> bool:
-    """Whether a message has an item that is only the id of what was stored."""
-    return isinstance(message, AssistantMessage) and any(is_reference(block, api) for block in _blocks(message))
-
-
-def is_reference(block: Block, api: str) -> bool:
+def reference_id(block: Block, api: str) -> str | None:
+    """The id of an item that is only the id of what was stored; None of any other."""
     item = block.value if isinstance(block, OpaqueBlock) and block.dialect == api else None
-    return isinstance(item, dict) and item.get("type", "item_reference") == "item_reference"
+    if isinstance(item, dict) and item.get("type", "item_reference") == "item_reference":
+        return str(item.get("id"))
+    return None
+
+
+def _resolved(message: AssistantMessage, api: str, found: Mapping[str, AssistantMessage]) -> Iterator[Block]:
+    for block in _blocks(message):
+        item = found.get(reference_id(block, api) or "")
+        yield from (block,) if item is None else _blocks(item)
 
 
 def _name(key: str, kind: str, id: str) -> bytes:

@@ -52,7 +52,7 @@ from .front import Front, HandedOver, PlainRequest
 from .handover import BrokenOff, continued, estimated_usage, handover_loss, may_continue, without_signatures
 from .lanes import LARGE_BODY, Attempt, Incoming, TooLossy
 from .operations import GatewayOperation, operation_of
-from .recall import Recall, StoredResponse
+from .recall import Recall, StoredResponse, referred_ids
 from .replying import Channel, HttpChannel, Reply, SocketChannel, error_answer, log_defect
 from .rewriting import renaming
 from .routing import Place, Plan, Router
@@ -332,7 +332,7 @@ class Gateway:
         """Handles one exchange, from the checks to the settlement."""
         size = 0
         if self.gate is not None or self.settings.rules:
-            given = incoming.request.context
+            given = (incoming.resolved or incoming.request).context
             if incoming.tokens is not None:
                 size = incoming.tokens
             else:
@@ -408,17 +408,18 @@ class Gateway:
         decoded = request
         request, changed = self.recall.restore(exchange.key.name, client_wire, request)
         exchange.request = request
-        resolved = request
-        if client_wire.http.stored_route is not None:
-            resolved = self.recall.resolve(exchange.key.name, client_wire.base, request)
+        resolved, owners = request, frozenset[str]()
+        if client_wire.http.item_blocks is not None:
+            resolved, owners = await self._with_items(exchange, request)
         return Incoming(
             wire=client_wire,
             request=request,
             resolved=resolved,
+            item_owners=owners,
             body=None if changed or expanded else body,
             as_array=as_array,
             headers=exchange.headers,
-            tokens=None if expanded or request is not decoded else tokens,
+            tokens=None if expanded or resolved is not decoded else tokens,
         )
 
     async def _admit(self, exchange: Exchange, plan: Plan, request: Request, input_tokens: int) -> Reservation | None:
@@ -539,7 +540,9 @@ class Gateway:
             given = exchange.extra.get("given", request.context.messages)
             stored = StoredResponse(request=request, given=given, answer=answer, created=exchange.started)
             self.recall.store(key, id, stored)
-            self.recall.store_items(key, request, answer)
+            if exchange.wire.http.item_blocks is not None:
+                items = exchange.wire.http.item_blocks(replace(answer, response_id=id))
+                self.recall.store_items(key, items, answer)
         conversation = exchange.extra.get("conversation")
         if conversation is not None:
             self.recall.extend(key, conversation, exchange.id, (*exchange.extra["given"], answer))
@@ -577,6 +580,19 @@ class Gateway:
         context = replace(request.context, messages=(*before, *request.context.messages))
         return replace(request, context=context, extra={**request.extra, api: residual}), True
 
+    async def _with_items(self, exchange: Exchange, request: Request) -> tuple[Request, frozenset[str]]:
+        """Returns the request with the stored items that it refers to, and who has them."""
+        key, wire = exchange.key.name, exchange.wire
+        ids = referred_ids(request.context.messages, wire.base)
+        if not ids:
+            return request, frozenset()
+        await self._fetch(key, "item", *ids)
+        resolved, owners = self.recall.resolve(key, wire, request)
+        if resolved is not request:
+            await self.recall.fetch_answers(key, resolved)
+            resolved, _ = self.recall.restore(key, wire, resolved)
+        return resolved, owners
+
     # --- other endpoints
 
     async def _small(self, http: web.BaseRequest, asked: GatewayOperation, exchange: Exchange) -> Any:
@@ -607,12 +623,12 @@ class Gateway:
             raise unavailable(f"stored {kind}s cannot be changed", error) from None
         return answer
 
-    async def _fetch(self, key: str, kind: str, id: str) -> None:
+    async def _fetch(self, key: str, kind: str, *ids: str) -> None:
         """What other workers keep under an id. While their store is away it is not known, which is not "not found"."""
-        if self.recall.shared is None or not id:
+        if self.recall.shared is None or not any(ids):
             return
         try:
-            await self.recall.fetch_ids(key, (kind, id))
+            await self.recall.fetch_ids(key, *((kind, id) for id in ids))
         except StateError as error:
             raise unavailable(f"stored {kind}s cannot be read", error) from None
 
@@ -623,7 +639,8 @@ class Gateway:
         if stored is None:
             raise BadRequest(f"response with id {asked.id!r} not found", status=404)
         if method == "DELETE" and asked.part is None:
-            self.recall.delete(key, asked.id)
+            find, answer = asked.wire.http.item_blocks, replace(stored.answer, response_id=asked.id)
+            self.recall.delete(key, asked.id, find(answer) if find is not None else ())
             return {"id": asked.id, "object": "response", "deleted": True}
         if method == "GET" and asked.part is None:
             if streamed:
@@ -635,7 +652,7 @@ class Gateway:
             items = codec.encode_request(replace(stored.request, context=context)).body["input"]
             if isinstance(items, str):
                 items = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": items}]}]
-            data = [{"id": f"item_{at}", **item} for at, item in enumerate(items)]
+            data = [{"id": f"item_{asked.id}_{at}", **item} for at, item in enumerate(items)]
             ends = {"first_id": data[0]["id"], "last_id": data[-1]["id"]} if data else {}
             return {"object": "list", "data": data, "has_more": False, **ends}
         if method == "POST" and asked.part == "cancel":
