@@ -26,12 +26,12 @@ from ..values.request import Context, Conversation, Entry, ModelDescriptor, Requ
 from . import training
 from .adapting.adapter import adapt, structural_repairs
 from .adapting.pairing import UNANSWERED, UNASKED
-from .adapting.pieces import FirstPass, StructuralRepairs, TargetRepairs, adapt_pieces, pieces
-from .adapting.work import SHAPE
+from .adapting.pieces import FirstPass, StructuralRepairs, TargetRepairs, adapt_pieces, count_totals, pieces
+from .adapting.work import SHAPE, Earlier, Totals
 from .converting import decode
 from .detection import SELF, detect, is_stream, value_of
 from .inputs import conversation_of, request_of
-from .large_encoding import Survey
+from .large_encoding import Survey, needs_totals
 from .large_sessions import LargeSession
 
 
@@ -164,8 +164,8 @@ def check_large(session: LargeSession, unnamed: bool, target: str | None = None)
 
 def _check_large_for(session: LargeSession, unnamed: bool, target: str) -> tuple[Finding, ...] | None:
     """The same with the rules of a wire; None if they concern the whole history."""
-    if target not in WIRES or WIRES[target].limits.default_window is not None:
-        return None  # trainers look at a whole row; and a window at all of the history
+    if target not in WIRES:
+        return None  # trainers look at a whole row
     mistakes = tuple(_line_mistakes(session.lines(), IdMap())) if session.dialect in _OURS else ()
     tree, survey, repairs = _BrokenTree(), Survey(), TargetRepairs()
 
@@ -174,12 +174,16 @@ def _check_large_for(session: LargeSession, unnamed: bool, target: str) -> tuple
         survey.add(at, entry, is_next)
 
     on_path = session.walk(visit)
-    if not survey.is_local:
-        return None
-    listed = ((at, entry.message) for at, entry in enumerate(session.entries()) if on_path[at])
-    request = session.about.request()
-    for piece in adapt_pieces(request, target, pieces(listed, survey.places)):
-        if piece.adapted.names:
+    names: dict[str, str] = {}  # of tools, as sent -> as given
+    request, totals = session.about.request(), Totals()
+
+    def cut() -> Iterator[list[AgentMessage]]:
+        return pieces(((at, entry.message) for at, entry in enumerate(session.entries()) if on_path[at]), survey.places)
+
+    if WIRES[target].limits.default_window is not None or needs_totals(request, target, survey):
+        totals = count_totals(request, target, cut(), survey.places.ids)
+    for piece in adapt_pieces(request, target, cut(), Earlier(survey.places.ids, totals)):
+        if any(names.setdefault(name, given) != given for name, given in piece.adapted.names.items()):
             return None
         repairs.add(piece)
     found = tuple(map(_finding, repairs.losses))

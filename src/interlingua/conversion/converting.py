@@ -19,7 +19,7 @@ from ..dialects.wire import FileFormat
 from ..values.canonical import build, plain
 from ..values.errors import BadWire, InterlinguaError, Unsupported
 from ..values.folding import fold
-from ..values.losses import Encoded, Lines, Loss, Losses, Severity, extra_losses, off_path
+from ..values.losses import Encoded, Lines, Loss, Losses, answered_calls, extra_losses, off_path
 from ..values.messages import AssistantMessage, UserMessage
 from ..values.request import Conversation, Entry, ModelDescriptor, Request
 from .adapting import adapter
@@ -207,22 +207,16 @@ def is_own(conversation: Conversation, name: str) -> bool:
 
 def _unencoded_branches(conversation: Conversation) -> Iterator[Loss]:
     """Reports branches: a request holds one path through the tree."""
-    path = {id(entry) for entry in conversation.path()}
+    path, answered = {id(entry) for entry in conversation.path()}, answered_calls(conversation)
     for at, entry in enumerate(conversation.entries):
         if id(entry) not in path:
-            yield off_path(conversation, at, _OFF_PATH)
+            yield off_path(entry, at, answered, OFF_PATH)
         else:
             yield from entry_losses(entry, at)
     yield from conversation_losses(conversation)
 
 
-_OFF_PATH = "not on the path to the head"
-
-
-def branch_loss(entry: Entry, at: int, why: str = _OFF_PATH, severity: Severity = "dropped") -> Loss:
-    """Returns the loss of an entry that is not on the path, in a conversation whose journal has no results."""
-    loss = off_path(Conversation(entries=(entry,)), 0, why, severity)
-    return replace(loss, path=f"$.entries[{at}]")
+OFF_PATH = "not on the path to the head"
 
 
 def entry_losses(entry: Entry, at: int) -> Iterator[Loss]:

@@ -1,8 +1,6 @@
 """Large session files as sessions of another program, request bodies and rows of data sets, message by message.
 
-The history is adapted in pieces (`adapting.pieces`). What needs all of it at once is left to `converting.encode`: cache
-markers, of which the target takes the last; ids and names that must be renamed; results that only a journal has; and
-request options that depend on the size of the history.
+The history is adapted in pieces (`adapting.pieces`), after a pass that collects what concerns all of it.
 """
 
 from array import array
@@ -16,21 +14,26 @@ from ..dialects.files.new_sessions import Facts, unsupported
 from ..dialects.wire import FileFormat, Wire
 from ..values import jsontext
 from ..values.compact import Ids, IdSet
-from ..values.losses import QUIET, Encoded, Loss, Reporter, static_entry_losses
+from ..values.losses import QUIET, Encoded, Loss, Reporter, off_path, static_entry_losses
 from ..values.messages import (
     AgentMessage,
     AssistantMessage,
     CustomMessage,
     Message,
+    OpaqueBlock,
+    ThinkingBlock,
     ToolCall,
+    ToolResultMessage,
     UserMessage,
     blocks_of,
 )
-from ..values.request import Conversation, Entry, Request, ToolSpec, is_aside
+from ..values.request import Conversation, Entry, Request, ToolSpec
 from ..values.summaries import summary_of
-from .adapting.pieces import ASKED, AdaptedPiece, CallPlaces, adapt_pieces, pieces
+from .adapting.cache_markers import max_markers_of, places
+from .adapting.pieces import ASKED, AdaptedPiece, CallPlaces, adapt_pieces, count_totals, pieces, read_as
+from .adapting.work import Earlier, Totals, Work
 from .compacted import Compaction, omitted, replaced, replacement, seen_from, shifted
-from .converting import branch_loss, conversation_losses, encoded_losses, entry_losses, is_own
+from .converting import OFF_PATH, conversation_losses, encoded_losses, entry_losses, is_own
 from .large_sessions import LargeSession
 
 BRANCHES, ADAPTING, ENCODING = range(3)  # the order in which losses are reported
@@ -41,35 +44,50 @@ class _NotLocal(Exception):
 
 
 class Survey:
-    """Finds whether a history can be adapted in pieces, where its calls are, and what was compacted."""
+    """Finds where the calls of a history are, which have results, what was compacted, and how many cache markers there
+    are.
+    """
 
     def __init__(self) -> None:
         self.places = CallPlaces()
-        self.is_local = True
+        self.answered = IdSet(self.places.ids)
         self.compactions: list[tuple[int, CustomMessage]] = []
-        self._calls = IdSet()
+        self.markers = 0  # at most so many
 
     def add(self, at: int, entry: Entry, is_next: bool) -> None:
         message = entry.message
-        if not isinstance(message, CustomMessage):
-            self._add(at, message)
-            return
-        self.places.add(at, message)
-        has_result = is_aside(entry) and message.fields.get("result") is not None
-        self.is_local = self.is_local and not has_result
-        if summary_of(message) is not None:
+        self._add(at, message)
+        if isinstance(message, ToolResultMessage):
+            self.answered.add(message.tool_call_id)
+        if isinstance(message, CustomMessage) and summary_of(message) is not None:
             self.compactions.append((at, message))
             for one in replacement(message):
                 self._add(at, one)
 
     def _add(self, at: int, message: AgentMessage) -> None:
-        self.places.add(at, message)
-        for block in () if isinstance(message, CustomMessage) else blocks_of(message.content):
-            if getattr(block, "cache", None) is not None:
-                self.is_local = False
-            if isinstance(block, ToolCall):
-                self.is_local = self.is_local and block.id not in self._calls
-                self._calls.add(block.id)
+        read = read_as(message)
+        self.places.add_all(at, read)
+        for one in read:
+            self.markers += sum(_may_be_marked(holder) for holder in (one, *blocks_of(one.content)))
+
+
+def _may_be_marked(holder: Any) -> bool:
+    """Whether a message or a block has a cache marker, or passes one on to its neighbour."""
+    if isinstance(holder, ThinkingBlock):
+        return any(isinstance(kept, dict) and "cache_control" in kept for kept in holder.extra.values())
+    if isinstance(holder, OpaqueBlock):
+        return isinstance(holder.value, dict) and "cachePoint" in holder.value
+    return getattr(holder, "cache", None) is not None
+
+
+def needs_totals(request: Request, target: str, survey: Survey) -> bool:
+    """Whether what the target accepts of a message depends on all of the history."""
+    work = Work(request, target, "drop")
+    max_markers = max_markers_of(work)
+    markers = survey.markers + sum(place.cache is not None for place in places(work))
+    has_surplus = max_markers is not None and 0 < max_markers <= markers
+    # Room for the answer is what the history leaves of the model's window.
+    return has_surplus or work.model.context_window is not None
 
 
 class _LargeHistory:
@@ -77,10 +95,16 @@ class _LargeHistory:
 
     def __init__(self, session: LargeSession, target: str, on_path: bytearray, survey: Survey) -> None:
         self._session, self._target = session, target
-        self._on_path, self._places = on_path, survey.places
+        self._on_path, self._places, self._answered = on_path, survey.places, survey.answered
+        self._names: dict[str, str] = {}  # of tools, as sent -> as given
         # The last compaction on the path, and its index.
         self._compaction = next(((at, one) for at, one in reversed(survey.compactions) if on_path[at]), None)
         self._read = array("i")  # of a compacted history, the places on the path of the messages that the model reads
+        self._totals = Totals()
+        request = session.about.request()
+        if needs_totals(request, target, survey):
+            cut = pieces(self._listed(_ignore, _ignore), self._places)
+            self._totals = count_totals(request, target, cut, self._places.ids)
 
     def _noting(self, report: Callable[[int, Loss], None]) -> Callable[[int, Loss], None]:
         """Returns a function that reports losses with their paths in the source, and those of no message once."""
@@ -107,7 +131,7 @@ class _LargeHistory:
                 for loss in entry_losses(entry, at):
                     note(BRANCHES, loss)
             else:
-                note(BRANCHES, branch_loss(entry, at))
+                note(BRANCHES, off_path(entry, at, self._answered, OFF_PATH))
 
         return self._adapted(branches, lambda loss: report(ADAPTING, loss), end)
 
@@ -116,9 +140,11 @@ class _LargeHistory:
     ) -> Iterator[AdaptedPiece]:
         """Yields the pieces, adapted; `report` receives the losses of compacted history."""
         cut = pieces(self._listed(visit, report), self._places)
-        for piece in adapt_pieces(self._session.about.request(), self._target, cut, end):
-            if piece.adapted.ids or piece.adapted.names:
-                raise _NotLocal
+        earlier = Earlier(self._places.ids, self._totals)
+        for piece in adapt_pieces(self._session.about.request(), self._target, cut, earlier, end):
+            for name, given in piece.adapted.names.items():
+                if self._names.setdefault(name, given) != given:
+                    raise _NotLocal
             yield piece
 
     def _listed(
@@ -367,7 +393,7 @@ class LargeRow:
 
     def __init__(self, session: LargeSession, form: FileFormat, on_path: bytearray, survey: Survey) -> None:
         self._session, self._codec = session, form.codec
-        self._on_path, self._places = on_path, survey.places
+        self._on_path, self._places, self._answered = on_path, survey.places, survey.answered
         self._place = _find_place(form.codec)
         empty = self._encode([]).body
         self._known = _list_in(empty, self._place)  # the items before those of the messages
@@ -385,7 +411,7 @@ class LargeRow:
                 losses = static_entry_losses(bare, at, f"$.messages[{on_path}]", support, self._codec.API)
                 on_path += 1
             else:
-                losses = [branch_loss(entry, at, branches.why, branches.kind)]
+                losses = [off_path(entry, at, self._answered, branches.why, branches.kind)]
             for loss in losses:
                 report(BRANCHES, loss)
 
@@ -482,16 +508,12 @@ def encode_large(
         return tree
     wire = WIRES.get(target)
     if wire is not None:
-        # Room for the answer is what the whole history leaves of the model's window.
-        has_window = about.model is not None and about.model.context_window is not None
-        if has_window or is_own(about, target) or about.extra.get(wire.base) or about.extra.get(target):
+        if is_own(about, target) or about.extra.get(wire.base) or about.extra.get(target):
             return None
-    elif form is None or about.extra.get(form.name) or not (form.rows or (form.writer and about.tools is None)):
+    elif form is None or about.extra.get(form.name) or not (form.rows or form.writer):
         return None
     survey = Survey()
     on_path = session.walk(survey.add)
-    if not survey.is_local:
-        return None
     try:
         encoding: LargeBody | LargeRow | LargeEncoding
         if wire is not None:

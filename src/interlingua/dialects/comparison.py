@@ -17,6 +17,7 @@ from ..values.losses import (
     Severity,
     Support,
     SupportTable,
+    answered_calls,
     extra_losses,
     off_path,
     own_fields,
@@ -83,9 +84,10 @@ class _Comparison:
     def _entries(self, source: Conversation, encoded: Sequence[int], again: Conversation) -> Iterator[Loss]:
         path, read = source.path(), again.path()
         again_of = {id(path[at]): read[n] for n, at in enumerate(encoded) if len(read) == len(encoded)}
+        answered = answered_calls(source)
         for at, (entry, place) in enumerate(zip(source.entries, places(source), strict=True)):
             if place.startswith("$.entries"):
-                yield off_path(source, at, BRANCH)
+                yield off_path(entry, at, answered, BRANCH)
                 continue
             yield from self._fields(entry, again_of.get(id(entry), _PLACELESS), f"$.entries[{at}]", but=("message",))
 

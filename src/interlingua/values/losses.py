@@ -6,7 +6,7 @@ found by walking the source with that table, on access; losses that depend on th
 
 import functools
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args, get_origin, overload
 
 from msgspec import Struct
@@ -304,23 +304,25 @@ def places(conversation: Conversation) -> list[str]:
     ]
 
 
-def off_path(source: Conversation, at: int, why: str, severity: Severity = "dropped") -> Loss:
+def off_path(entry: Entry, at: int, answered: Container[Any], why: str, severity: Severity = "dropped") -> Loss:
     """The loss of an entry that is not on the path to the head: a branch, or a line beside the tree.
 
-    Bookkeeping is only a record; a result that exists only in the journal is a real loss.
+    Bookkeeping is only a record; a result that exists only in the journal is a real loss. `answered` are the ids of
+    calls that have results elsewhere.
     """
-    entry = source.entries[at]
     aside: Any = entry.message
     if not is_aside(entry):
         return Loss(f"$.entries[{at}]", "branch", why, severity)
-    if aside.fields.get("result") is not None and not _is_answered(source, aside.fields.get("callId")):
+    call = aside.fields.get("callId")
+    if aside.fields.get("result") is not None and not (isinstance(call, str) and call in answered):
         return Loss(f"$.entries[{at}]", aside.role, "the result of a call that only the journal has", "dropped")
     return Loss(f"$.entries[{at}]", aside.role, "the bookkeeping of a session", "record")
 
 
-def _is_answered(source: Conversation, call_id: Any) -> bool:
+def answered_calls(source: Conversation) -> set[str]:
+    """Returns the ids of calls that have results."""
     messages = (entry.message for entry in source.entries)
-    return any(isinstance(message, ToolResultMessage) and message.tool_call_id == call_id for message in messages)
+    return {message.tool_call_id for message in messages if isinstance(message, ToolResultMessage)}
 
 
 def _in_conversation(source: Conversation, walk: "_Walk") -> None:
@@ -328,9 +330,10 @@ def _in_conversation(source: Conversation, walk: "_Walk") -> None:
     walk.over(source.system, SYSTEM)
     walk.field("Context.system_role", source.system_role, "$.systemRole")
     branches = walk.support.get("Conversation.entries", KEPT)
+    answered = answered_calls(source)
     for at, (entry, place) in enumerate(zip(source.entries, places(source), strict=True)):
         if branches.kind in _LOST and place.startswith("$.entries"):
-            walk.found.append(off_path(source, at, branches.why, branches.kind))  # type: ignore[arg-type]
+            walk.found.append(off_path(entry, at, answered, branches.why, branches.kind))  # type: ignore[arg-type]
         else:
             _in_entry(entry, at, place, walk)
     walk.field("Conversation.head", source.head, "$.head")

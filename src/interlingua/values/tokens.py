@@ -58,7 +58,26 @@ def taken(context: Context) -> int:
         if used:
             return used + since
         since += estimate(message)
-    return since + _tokens(len(context.system_prompt)) + sum(map(_described, context.tools or ()))
+    return since + _beside_messages(context)
+
+
+def _beside_messages(context: Context) -> int:
+    return _tokens(len(context.system_prompt)) + sum(map(_described, context.tools or ()))
+
+
+class Taken:
+    """The same as `taken`, for messages that are given one after another."""
+
+    def __init__(self) -> None:
+        self._used = self._since = 0
+
+    def add(self, message: AgentMessage) -> None:
+        used = reported(message)
+        self._used, self._since = (used, 0) if used else (self._used, self._since + estimate(message))
+
+    def total(self, context: Context) -> int:
+        """Returns the tokens of the messages with this context, which has none itself."""
+        return self._since + (self._used or _beside_messages(context))
 
 
 def _described(tool: ToolSpec) -> int:

@@ -30,10 +30,10 @@ from ...values.messages import (
 from ...values.request import ModelDescriptor, OutputSchema, Request, ToolChoice, ToolSpec
 from ...values.tokens import taken
 from ..inputs import Given, request_of
-from ..media import MEDIA, MediaFitter
+from ..media import MEDIA
 from . import custom_tools
 from .blocks import drop_unsupported, fit_arguments
-from .cache_markers import fit_markers, move_from_thinking, place_markers
+from .cache_markers import FIT_MARKERS, move_from_thinking, place_markers
 from .ids import rename_ids
 from .media_blocks import accompany_documents, fit_media, move_result_media
 from .options import fit_options
@@ -42,7 +42,7 @@ from .text import clean_text, mark_failures
 from .thinking import verify_thinking
 from .tools import fit_schemas, rename_tools
 from .turns import end_with_user, part_results_from_user, place_system, take_turns
-from .work import SHAPE, Work
+from .work import SHAPE, Earlier, Totals, Work
 
 
 class Adapted(tuple[Request, tuple[Loss, ...]]):
@@ -57,7 +57,7 @@ class Adapted(tuple[Request, tuple[Loss, ...]]):
     _system_moved: bool
     _custom: dict[str, str]
     before: int = 0  # messages before the piece of a history that this is, which are none of it
-    media: MediaFitter | None = None  # for the pieces after it
+    work: Work | None = None  # for the pieces after it
     stages: tuple[int, ...] = ()  # for each loss of a piece, the pass that reported it
     _first: int = 0
 
@@ -170,21 +170,15 @@ def adapt(
     return Adapted(work)
 
 
-def adapt_piece(
-    request: Request, target: ModelDescriptor | str, first: int, before: int, media: MediaFitter | None = None
-) -> Adapted:
-    """Adapts a piece of a history: `first` is its place there, and the first `before` messages are none of it.
-
-    `media` is what the pieces before it leave of the target's limits.
-    """
-    work = Work(request, target, "drop", first - before)
-    work.media = None if media is None else media.copy()
+def adapt_piece(request: Request, target: ModelDescriptor | str, first: int, before: int, earlier: Earlier) -> Adapted:
+    """Adapts a piece of a history: `first` is its place there, and the first `before` messages are none of it."""
+    work = Work(request, target, "drop", first - before, earlier)
     stages = [-1] * len(work.losses)
     for repair in _passes_for(work.kinds()):
         repair(work)
         stages += [_STAGES[repair]] * (len(work.losses) - len(stages))
     made = Adapted(work)
-    made.before, made._first, made.media = before, first, work.media
+    made.before, made._first, made.work = before, first, work
     reported = dict(zip(reversed(work.losses), reversed(stages), strict=True))  # the first of equal losses
     made.stages = tuple(reported[loss] for loss in made.losses)
     return made
@@ -217,7 +211,9 @@ def repair_structure(request: Request, first: int = 0) -> Structure:
 def _warn_of_overflow(work: Work) -> None:
     """Warns if the host truncates the input silently; other hosts refuse it."""
     window = work.model.context_window or work.rules.default_window
-    size = taken(work.source.context) if work.rules.default_window is not None else 0
+    size = 0
+    if work.rules.default_window is not None:
+        size = taken(work.source.context) if work.earlier is None else (work.earlier.totals or Totals()).given
     if window is not None and size > window:
         why = f"about {size} tokens, of which the host reads {window}: it leaves out the beginning in silence"
         work.warnings.append(Loss("$.messages", "window", why, "weakened"))
@@ -243,7 +239,7 @@ PASSES: tuple[tuple[Callable[[Work], None], tuple[type, ...] | None], ...] = (
     (accompany_documents, (DocumentBlock,)),
     (place_markers, (CacheMarker,)),
     (move_from_thinking, (ThinkingBlock, OpaqueBlock)),
-    (fit_markers, (CacheMarker, ThinkingBlock, OpaqueBlock)),  # thinking may have passed on a marker
+    *((repair, (CacheMarker, ThinkingBlock, OpaqueBlock)) for repair in FIT_MARKERS),  # thinking may have passed on one
     (fit_schemas, (ToolSpec, ToolCall, OutputSchema)),
     (fit_options, None),
     (end_with_user, (AssistantMessage,)),

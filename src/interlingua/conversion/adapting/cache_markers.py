@@ -8,7 +8,7 @@ points follow the same rules (docs.aws.amazon.com/bedrock/latest/userguide/promp
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -59,11 +59,19 @@ class Place(NamedTuple):
 
 def places(work: Work) -> Iterator[Place]:
     """Returns every position that can hold a marker."""
+    yield from before_messages(work)
+    yield from in_messages(work)
+
+
+def before_messages(work: Work) -> Iterator[Place]:
     for at, tool in enumerate(work.tools or ()):
         yield Place(f"{work.tool(at)}.cache", tool, _tool_putter(work, at))
     own = work.system == work.source.context.system
     for at, block in enumerate(work.system if isinstance(work.system, tuple) else ()):
         yield Place(f"$.system[{at}].cache" if own else "$.system", block, _system_putter(work, at))
+
+
+def in_messages(work: Work) -> Iterator[Place]:
     for turn in work.turns:
         yield from in_turn(turn)
 
@@ -96,23 +104,7 @@ def _system_putter(work: Work, at: int) -> Callable[[Any], None]:
 # --- repairs --------------------------------------------------------------------------------------------------------
 
 
-def fit_markers(work: Work) -> None:
-    """Adjusts markers to the positions, number and lifetimes that the target supports."""
-    if not work.has_markers():  # most have none, and each repair visits every block
-        return
-    max_markers = _max_markers(work)
-    if max_markers == 0:
-        _strip(work)
-        return
-    _strip_where_refused(work)
-    _shorten(work)
-    if max_markers is not None:
-        _drop_surplus(work, max_markers)
-    if _breakpoints(work):
-        _drop_lifetimes(work)
-
-
-def _max_markers(work: Work) -> int | None:
+def max_markers_of(work: Work) -> int | None:
     if _breakpoints(work):
         return MAX_MARKERS
     if work.rules.cache_markers is None and work.rules.cache_breakpoints is not None:
@@ -127,26 +119,37 @@ def _breakpoints(work: Work) -> bool:
     return rules.cache_breakpoints is not None and bool(work.generation.cache_breakpoints) and not rules.cache_markers
 
 
-def _strip(work: Work) -> None:
-    """Removes all markers. Text that was split for markers is joined again, as hosts without markers expect it."""
-    flat = work.rules.part_markers
-    for place in list(places(work)):
-        if place.cache is not None:
-            work.lost(place.path, "cache", "the target takes no cache markers", "dropped")
+def strip_markers(work: Work) -> None:
+    """Removes all markers where the target takes none.
+
+    Text that was split for markers is joined again, as hosts without markers expect it.
+    """
+    work.is_marked = work.has_markers()  # most are not, and each repair visits every block
+    if not work.is_marked or max_markers_of(work) != 0:
+        return
+    work.is_marked, flat = False, work.rules.part_markers
+    _report_stripped(before_messages(work), work)
     texts = system_blocks(work.system)
     if flat and any(block.cache is not None for block in texts) and all(map(is_plain, map(_unmarked, texts))):
         work.lost("$.system", "cache", "sent as one plain text")
         work.system = text_of(work.system)
     for turn in work.turns:
+        _report_stripped(in_turn(turn), work)
         marked = any(getattr(block, "cache", None) is not None for block in turn.blocks)
         for place in list(in_turn(turn)):
             if place.cache is not None:
                 place.mark(None)
         if flat and marked:
             _flatten(turn, work)
-    for place in list(places(work)):
+    for place in list(before_messages(work)):
         if place.cache is not None:
             place.mark(None)
+
+
+def _report_stripped(found: Iterable[Place], work: Work) -> None:
+    for place in found:
+        if place.cache is not None:
+            work.lost(place.path, "cache", "the target takes no cache markers", "dropped")
 
 
 def _unmarked(block: TextBlock) -> TextBlock:
@@ -173,8 +176,10 @@ def _flatten(turn: Turn, work: Work) -> None:
         turn.set(content="")  # a message that had a string gets one
 
 
-def _strip_where_refused(work: Work) -> None:
+def strip_where_refused(work: Work) -> None:
     """Removes markers from blank text; from output parts on OpenAI; and from tools where the wire has none there."""
+    if not work.is_marked:
+        return
     breakpoints = _breakpoints(work)
     for place in list(places(work)):
         if place.cache is None:
@@ -192,10 +197,21 @@ def _strip_where_refused(work: Work) -> None:
         place.mark(None)
 
 
-def _shorten(work: Work) -> None:
+def shorten_lifetimes(work: Work) -> None:
     """Shortens lifetimes to one that the target has, and never longer than an earlier one."""
-    longest: CacheMarker | None = None
-    for place in list(places(work)):
+    if not work.is_marked:
+        return
+    longest = _shorten_in(before_messages(work), None, work)
+    longest = _shorten_in(in_messages(work), work.markers.longest or longest, work)
+    work.markers = work.markers._replace(longest=longest)
+    if longest is not None and _is_automatic(work) and work.options.cache_retention == "long" and _is_short(longest):
+        work.lost("$.options.cacheRetention", "cache", "a lifetime cannot be longer than one before it")
+        work.options = replace(work.options, cache_retention="short")
+
+
+def _shorten_in(found: Iterable[Place], longest: CacheMarker | None, work: Work) -> CacheMarker | None:
+    """Shortens lifetimes in these places; returns the last marker, which is `longest` if there is none."""
+    for place in list(found):
         cache = place.cache
         if cache is None:
             continue
@@ -208,16 +224,25 @@ def _shorten(work: Work) -> None:
         if cache is not place.cache:
             place.mark(cache)
         longest = cache
-    if longest is not None and _is_automatic(work) and work.options.cache_retention == "long" and _is_short(longest):
-        work.lost("$.options.cacheRetention", "cache", "a lifetime cannot be longer than one before it")
-        work.options = replace(work.options, cache_retention="short")
+    return longest
 
 
-def _drop_surplus(work: Work, max_markers: int) -> None:
+def drop_surplus(work: Work) -> None:
     """Keeps the last markers, which cover the longest prefixes."""
-    marked = [place for place in places(work) if place.cache is not None]
-    room = max_markers - _is_automatic(work)
-    for place in marked[: max(0, len(marked) - room)]:
+    max_markers = max_markers_of(work) if work.is_marked else None
+    if max_markers is None:
+        return
+    first = [place for place in before_messages(work) if place.cache is not None]
+    own = [place for place in in_messages(work) if place.cache is not None]
+    markers, room = work.markers, max_markers - _is_automatic(work)
+    before = len(first) if markers.before is None else markers.before
+    work.markers = markers._replace(before=before, own=markers.own + len(own))
+    if work.earlier is None:
+        surplus = before + len(own) - room
+    else:  # of a piece
+        surplus = before + work.earlier.totals.markers - room if work.earlier.totals is not None else 0
+    numbered = (*enumerate(first), *enumerate(own, before + markers.own))
+    for place in [place for number, place in numbered if number < surplus]:
         work.lost(place.path, "cache", f"the target takes at most {max_markers} cache markers", "dropped")
         place.mark(None)
 
@@ -227,8 +252,10 @@ def _is_automatic(work: Work) -> bool:
     return work.rules.automatic_cache and work.options.cache_retention in ("short", "long")
 
 
-def _drop_lifetimes(work: Work) -> None:
+def drop_lifetimes(work: Work) -> None:
     """Drops Anthropic's lifetimes, which OpenAI does not have."""
+    if not work.is_marked or not _breakpoints(work):
+        return
     api = work.rules.api
     for place in list(places(work)):
         cache = place.cache
@@ -255,6 +282,10 @@ def seconds(cache: CacheMarker) -> int:
 
 def _is_short(cache: CacheMarker) -> bool:
     return seconds(cache) <= _SHORT
+
+
+# Adjust markers to the positions, number and lifetimes that the target supports.
+FIT_MARKERS = (strip_markers, strip_where_refused, shorten_lifetimes, drop_surplus, drop_lifetimes)
 
 
 # --- automatic markers -----------------------------------------------------------------------------------------------
@@ -347,7 +378,7 @@ def move_from_thinking(work: Work) -> None:
     """Moves a marker on thinking, or a bare one after it, to the next block that can carry it, else to an earlier
     one.
     """
-    max_markers = _max_markers(work)
+    max_markers = max_markers_of(work)
     for turn in work.turns:
         if _UNMARKABLE.isdisjoint(map(type, turn.blocks)):
             continue

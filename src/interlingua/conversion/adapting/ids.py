@@ -3,14 +3,28 @@
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Container
 
 from msgspec.structs import replace
 
 from ...dialects.limits import NameRule
 from ...values.messages import AssistantMessage, ToolCall, ToolResultMessage
 from .pairing import rows
-from .work import Turn, Work
+from .work import EarlierIds, Turn, Work
+
+
+class _Used:
+    """The ids that no further call may have."""
+
+    def __init__(self, earlier: EarlierIds | None) -> None:
+        self._own = set[str]()
+        self._earlier = () if earlier is None else earlier
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._own or id in self._earlier
+
+    def add(self, id: str) -> None:
+        self._own.add(id)
 
 
 # Anthropic's and Bedrock's ids match [a-zA-Z0-9_-] (platform.claude.com/docs/en/api/messages, `tool_use.id`;
@@ -18,8 +32,8 @@ from .work import Turn, Work
 # long"), Mistral wants nine letters or digits ("must be a-z, A-Z, 0-9, with a length of 9").
 def rename_ids(work: Work) -> None:
     """Renames call ids that the target refuses: deterministic, unique and never empty; results follow their calls."""
-    used: set[str] = set()
-    seen: Counter[str] = Counter()
+    earlier = work.earlier.ids if work.earlier is not None and work.rules.ids is not None else None
+    used, seen = _Used(earlier), Counter[str]()
     pending: list[tuple[str, str]] = []
     step = 0
     for row, turn in rows(work.turns):
@@ -31,10 +45,11 @@ def rename_ids(work: Work) -> None:
         if row != step:
             step, pending = row, []
             if work.rules.ids is None:  # these wires pair within the step
-                used, seen = set(), Counter()
+                used, seen = _Used(None), Counter()
         for at, block in enumerate(turn.blocks):
             if isinstance(block, ToolCall):
-                new = fitting(block.id, seen[block.id], work.rules.ids, used)
+                count = seen[block.id] + (0 if earlier is None else earlier.count(block.id))
+                new = fitting(block.id, count, work.rules.ids, used)
                 seen[block.id] += 1
                 used.add(new)
                 pending.append((block.id, new))
@@ -58,7 +73,7 @@ def _follow(turn: Turn, pending: list[tuple[str, str]], work: Work) -> None:
 _ANY_ID = NameRule(r"[A-Za-z0-9_-]+", 64)
 
 
-def fitting(name: str, nth: int, rule: NameRule | None, used: Collection[str]) -> str:
+def fitting(name: str, nth: int, rule: NameRule | None, used: Container[str]) -> str:
     if name and nth == 0 and name not in used and (rule is None or rule.allows(name)):
         return name
     attempt = 0

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 from msgspec.structs import replace
 
 from ...dialects.foreign_blocks import understood
-from ...values.compact import IdNumbers
+from ...values.compact import IdNumbers, Ids
 from ...values.losses import Loss
 from ...values.messages import (
     AgentMessage,
@@ -22,11 +22,11 @@ from ...values.messages import (
     UserMessage,
     blocks_of,
 )
-from ...values.request import Context, ModelDescriptor, Request
-from ..media import MediaFitter
+from ...values.request import Context, ModelDescriptor, Request, ToolSpec
+from ...values.tokens import Taken
 from .adapter import Adapted, adapt_piece, repair_structure
 from .pairing import call_ids
-from .work import SHAPE
+from .work import GO_ON, SHAPE, Earlier, Totals
 
 T = TypeVar("T")
 MESSAGES = 256  # of a piece, if the history can be cut there
@@ -36,7 +36,8 @@ class CallPlaces:
     """The last place of each call id: after it, nothing refers to the id."""
 
     def __init__(self) -> None:
-        self._last = IdNumbers()
+        self.ids = Ids()
+        self._last = IdNumbers(self.ids)
 
     def add(self, at: int, message: AgentMessage) -> None:
         self.add_all(at, read_as(message))
@@ -211,25 +212,58 @@ class AdaptedPiece(NamedTuple):
 
 
 def adapt_pieces(
-    request: Request, target: ModelDescriptor | str, cut: Iterable[list[AgentMessage]], end: tuple[Message, ...] = ()
+    request: Request,
+    target: ModelDescriptor | str,
+    cut: Iterable[list[AgentMessage]],
+    earlier: Earlier,
+    end: tuple[Message, ...] = (),
 ) -> Iterator[AdaptedPiece]:
-    """Adapts a history that is cut into pieces; `end` are messages after it, which are none of it."""
+    """Adapts a history that is cut into pieces; `end` are messages after it, which are none of it.
+
+    `earlier` is that of the first piece.
+    """
     count = place = 0
     before: tuple[Message, ...] = ()
     waiting: list[AgentMessage] = []
-    media: MediaFitter | None = None
     for piece, is_last in _marking_last(cut):
         waiting += piece
         following = end if is_last else (ASKED,)
         context = replace(request.context, messages=(*before, *waiting, *following))
-        adapted = adapt_piece(replace(request, context=context), target, place, len(before), media)
+        adapted = adapt_piece(replace(request, context=context), target, place, len(before), earlier)
         made = adapted.request.context.messages[len(before) :]
         messages = made[: len(made) - len(following)]
         # Else the next message of the user may be merged with the last one here.
         if is_last or (_is_asked(made) and messages and type(messages[-1]) in _BEFORE):
             yield AdaptedPiece(count, messages, adapted)
-            place, count, media = place + len(waiting), count + len(messages), adapted.media
+            place, count = place + len(waiting), count + len(messages)
+            earlier.add(adapted.work, messages)  # type: ignore[arg-type]
             before, waiting = _BEFORE[type(messages[-1])] if not is_last else (), []
+
+
+def count_totals(
+    request: Request, target: ModelDescriptor | str, cut: Iterable[list[AgentMessage]], ids: Ids
+) -> Totals:
+    """Adapts a history that is cut into pieces, and returns what all of them have."""
+    given, sent = Taken(), Taken()
+    tools: dict[str, ToolSpec] | None = None
+
+    def counted(piece: list[AgentMessage]) -> list[AgentMessage]:
+        for message in piece:
+            given.add(message)
+        return piece
+
+    earlier = Earlier(ids, None)
+    system = request.context.system
+    for first, messages, adapted in adapt_pieces(request, target, map(counted, cut), earlier):
+        context = adapted.request.context
+        system = system if first else context.system
+        tools = tools if context.tools is None else {**(tools or {}), **{tool.name: tool for tool in context.tools}}
+        for message in messages:
+            if message.content != GO_ON:  # added after the tokens are counted
+                sent.add(message)
+    about = replace(request.context, messages=())
+    as_sent = replace(about, system=system, tools=None if tools is None else tuple(tools.values()))
+    return Totals(earlier.markers.own, sent.total(as_sent), given.total(about))
 
 
 def _is_asked(made: tuple[Message, ...]) -> bool:

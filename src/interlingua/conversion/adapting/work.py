@@ -1,6 +1,6 @@
 """The mutable state of a request while it is adapted: its messages, the changes, and the losses."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from copy import deepcopy
 from operator import is_
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ from ...dialects.generations import UNKNOWN, Generation, generation
 from ...dialects.limits import TargetLimits
 from ...dialects.registry import WIRES, canonical
 from ...dialects.targets import family, limits_of, vendor
+from ...values.compact import IdNumbers, Ids, IdSet
 from ...values.errors import InterlinguaError
 from ...values.losses import Loss, Severity
 from ...values.messages import (
@@ -103,10 +104,75 @@ def is_plain(block: Block) -> bool:
     return isinstance(block, TextBlock) and block == TextBlock(text=block.text)
 
 
-class Work:
-    """A request under repair, and the changes so far. `first` is the index of the first message in the source."""
+class EarlierIds:
+    """The ids of calls in the pieces of a history before one: those that were given, and those that are sent."""
 
-    def __init__(self, request: Request, target: ModelDescriptor | str, thinking: str, first: int = 0) -> None:
+    def __init__(self, ids: Ids) -> None:
+        self._sent, self._given = IdSet(ids), IdNumbers(ids)
+
+    def __contains__(self, id: object) -> bool:
+        """Whether a call is sent with this id."""
+        return id in self._sent
+
+    def count(self, id: str) -> int:
+        """Returns the number of calls with this id."""
+        return self._given.get(id) or 0
+
+    def add(self, messages: Iterable[Message], renamed: Mapping[str, str]) -> None:
+        """Adds the calls of adapted messages; `renamed` maps new ids to those that were given."""
+        for message in messages:
+            for block in blocks_of(message.content) if isinstance(message, AssistantMessage) else ():
+                if isinstance(block, ToolCall):
+                    given = renamed.get(block.id, block.id)
+                    self._sent.add(block.id)
+                    self._given[given] = self.count(given) + 1
+
+
+class Markers(NamedTuple):
+    """The cache markers of a history up to a place in it."""
+
+    before: int | None = None  # those of tools and system text; None before the first piece
+    own: int = 0  # those of messages
+    longest: CacheMarker | None = None  # the last one: no lifetime after it may be longer
+
+
+class Totals(NamedTuple):
+    """What a history has as a whole."""
+
+    markers: int = 0  # in messages, as sent
+    sent: int = 0  # tokens
+    given: int = 0  # tokens before it was adapted
+
+
+class Earlier:
+    """What the pieces of a history before one leave to it; `totals` is None while they are counted."""
+
+    def __init__(self, ids: Ids, totals: Totals | None) -> None:
+        self.totals = totals
+        self.ids = EarlierIds(ids)
+        self.media: MediaFitter | None = None
+        self.markers = Markers()
+
+    def add(self, work: "Work", messages: Iterable[Message]) -> None:
+        """Adds a piece, and the messages that were made of it."""
+        self.ids.add(messages, work.ids)
+        self.media, self.markers = work.media, work.markers
+
+
+class Work:
+    """A request under repair, and the changes so far. `first` is the index of the first message in the source.
+
+    `earlier` is given for a piece of a history.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        target: ModelDescriptor | str,
+        thinking: str,
+        first: int = 0,
+        earlier: Earlier | None = None,
+    ) -> None:
         self.source = request
         self.model = _model(request, target)
         facts = _facts_of(self.model)
@@ -116,7 +182,11 @@ class Work:
             if request.model.api and family(self.model.id, None) not in self.rules.families:
                 self.generation = UNKNOWN
         self.caching = False
-        self.media: MediaFitter | None = None  # what the target's limits on media leave
+        self.earlier = earlier
+        # What the target's limits on media leave.
+        self.media = None if earlier is None or earlier.media is None else earlier.media.copy()
+        self.markers = Markers() if earlier is None else earlier.markers
+        self.is_marked = False  # whether there are markers to be adjusted
         self.custom: dict[str, str] = {}  # custom tools: the wire that supports them, "" where they are functions
         self.restored: dict[str, str] = {}  # of those that are functions, the wire that they come from
         self.warnings: list[Loss] = []

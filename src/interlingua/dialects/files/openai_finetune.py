@@ -20,6 +20,7 @@ from ...values.errors import BadWire, DialectError
 from ...values.folding import parse_arguments
 from ...values.losses import Encoded, Loss, Losses, SupportTable, kept, static_losses
 from ...values.messages import (
+    AgentMessage,
     AssistantMessage,
     Block,
     Message,
@@ -279,11 +280,17 @@ def _encode_example(conversation: Conversation) -> Encoded:
 def _unreported(conversation: Conversation) -> list[Loss]:
     """What is no part of an example: the call, and the tree."""
     bare = tuple(
-        entry if is_aside(entry) else replace(entry, message=UserMessage(content=None))
-        for entry in conversation.entries
+        entry if is_aside(entry) else replace(entry, message=_bare(entry.message)) for entry in conversation.entries
     )
     rest = replace(conversation, entries=bare, system=None, tools=None, system_role=None, extra={})
     return static_losses(rest, FIELD_SUPPORT, API)
+
+
+def _bare(message: AgentMessage) -> Message:
+    """A message without content; a result still names its call."""
+    if isinstance(message, ToolResultMessage):
+        return ToolResultMessage(tool_call_id=message.tool_call_id, content=None, is_error=False)
+    return UserMessage(content=None)
 
 
 # --- preferences -----------------------------------------------------------------------------------------------------
