@@ -6,6 +6,7 @@ Names with a B and a number are the bugs of the published server that are listed
 import asyncio
 import errno
 import json
+import tempfile
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -531,6 +532,59 @@ async def test_a_change_that_is_refused_does_not_stop_the_others(tmp_path: Path)
         assert 2 == len(client.failures)
         found = await client.get_canvas(made.canvas_id)
         assert found is not None and 2 == len(found.nodes)
+
+
+BAD_IDS = ("", ".", "../x", "a/b", "a b", "ü", "x" * 300, "a\nb")
+
+
+@given(st.lists(st.sampled_from([*BAD_IDS, "one", "two", "three"]), max_size=8))
+@settings(max_examples=25, deadline=None)
+def test_a_canvas_with_a_bad_id_is_refused_alone(ids: list[str]) -> None:
+    """The others of its batch are created; the refusal says which operation it is about. Nothing else is created."""
+
+    async def sent() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            async with browsing(Path(folder)) as (_, browser):
+                operations = [
+                    {"op": op, "canvas": id, **more}
+                    for id in ids
+                    for op, more in (("create", {}), ("branch", {"branch": "main"}))
+                ]
+                outcomes = (await browser.post("/api/batch", {"operations": operations}))["outcomes"]
+                assert [one["canvas"] not in BAD_IDS for one in operations] == [one.get("ok", True) for one in outcomes]
+                for number, outcome in enumerate(outcomes):
+                    assert outcome.get("ok", True) or outcome["error"]["path"].startswith(f"$.operations[{number}]")
+                made = (await browser.get("/api/canvases"))["canvases"]
+                assert {*ids} - {*BAD_IDS} == {one["canvas_id"] for one in made}
+
+    asyncio.run(sent())
+
+
+async def test_the_good_canvases_of_a_queue_are_created_beside_a_bad_one(tmp_path: Path) -> None:
+    async with canvas_at(tmp_path) as canvas, AsyncCanvasClient(canvas.address, home=tmp_path) as client:
+        before = await client.create_canvas("before")
+        client._core.keep({"op": "create", "canvas": "../elsewhere"})
+        after = await client.create_canvas("after")
+        after.checkout("main").commit_message(HELLO)
+        assert await client.flush()
+        assert ["../elsewhere"] == [failure["change"]["canvas"] for failure in client.failures]
+        assert "$.operations[2].canvas" == client.failures[0]["outcome"]["error"]["path"]
+        found = {one["canvas_id"] for one in await client.get_canvas_summaries()}
+        assert {before.canvas_id, after.canvas_id} == found
+
+
+async def test_a_batch_that_is_sent_again_changes_nothing(tmp_path: Path) -> None:
+    """Its acknowledgement was lost, and the canvas that it creates is open for writing."""
+    async with browsing(tmp_path) as (_, browser):
+        operations = [
+            {"op": "create", "canvas": "one"},
+            {"op": "branch", "canvas": "one", "branch": "main"},
+            {"op": "commit", "canvas": "one", "id": "a", "branch": "main", "node": {"id": "a", "message": HELLO}},
+        ]
+        for _ in range(2):
+            outcomes = (await browser.post("/api/batch", {"operations": operations}))["outcomes"]
+            assert [True] * 3 == [one.get("ok", True) for one in outcomes]
+        assert ["a"] == [*(await browser.get("/api/canvases/one"))["data"]["nodes"]]
 
 
 def test_commits_that_cannot_be_saved_are_sent_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

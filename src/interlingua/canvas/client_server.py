@@ -8,12 +8,13 @@ from typing import Any, Literal, TypeVar
 import msgspec
 from aiohttp import web
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 
 from ..serving import guard
 from ..serving.listener import Listener
 from ..serving.problems import HttpProblem, problem_of
 from ..serving.sse import Channel, serve_events
-from ..sessions import EntryExists, Session, SessionError, SessionNotFound, StaleHead, gc
+from ..sessions import EntryExists, Session, SessionBusy, SessionError, SessionNotFound, StaleHead, gc
 from ..sessions.files import FileStore
 from ..values import jsontext
 from ..values.canonical import build
@@ -140,6 +141,7 @@ async def batch(call: Call) -> Outcomes:
             end += 1
         outcomes += await _apply(call, operations[at:end])
         at = end
+    outcomes = [_located(outcome, number) for number, outcome in enumerate(outcomes)]
     return Outcomes(outcomes=tuple(outcomes))
 
 
@@ -150,12 +152,8 @@ async def _apply(call: Call, operations: tuple[Operation, ...]) -> list[Outcome]
     outcomes: list[Outcome] = []
     rest = list(operations)
     while rest and rest[0].op == "create":
-        made = rest.pop(0)
-        await asyncio.to_thread(nodes.create, made.title, made.description, id)
-        canvas.describer.forget(nodes.key(id))
-        outcomes.append(Outcome())
+        outcomes.append(await _created(canvas, rest.pop(0)))
     if not rest:
-        canvas.session_changed(nodes.place(id))
         return outcomes
     try:
         session = await canvas.lingering.take(nodes.place(id))
@@ -166,10 +164,35 @@ async def _apply(call: Call, operations: tuple[Operation, ...]) -> list[Outcome]
         outcomes += await asyncio.to_thread(_outcomes, nodes, session, rest)
     except SessionError as error:
         await canvas.lingering.close_one(nodes.key(id))  # the next attempt opens the file again
-        raise HttpProblem(503, str(error), code="not_saved", remedy="send the batch again") from None
+        raise _not_saved(error) from None
     await canvas.update_open(nodes.key(id))
     canvas.session_changed(nodes.place(id))
     return outcomes
+
+
+async def _created(canvas: CanvasState, operation: Operation) -> Outcome:
+    nodes, id = canvas.nodes, operation.canvas
+    try:
+        await asyncio.to_thread(nodes.create, operation.title, operation.description, id)
+    except (HttpProblem, SessionBusy) as error:
+        return _failed(problem_of(error))
+    except SessionError as error:
+        raise _not_saved(error) from None
+    canvas.describer.forget(nodes.key(id))
+    canvas.session_changed(nodes.place(id))
+    return Outcome()
+
+
+def _not_saved(error: SessionError) -> HttpProblem:
+    return HttpProblem(503, str(error), code="not_saved", remedy="send the batch again")
+
+
+def _located(outcome: Outcome, number: int) -> Outcome:
+    """Names the operation in the path of an error: `$.operations[3].canvas`."""
+    if outcome.error is None:
+        return outcome
+    path = str(outcome.error.get("path") or "$").removeprefix("$")
+    return replace(outcome, error={**outcome.error, "path": f"$.operations[{number}]{path}"})
 
 
 def _outcomes(nodes: Any, session: Session, operations: Sequence[Operation]) -> list[Outcome]:

@@ -11,7 +11,7 @@ from ..agent.batch import Journal
 from ..dialects import dialect
 from ..dialects.files.llm_canvas import decode_node
 from ..serving.problems import HttpProblem
-from ..sessions import EntryExists, Session, SessionNotFound, StaleHead, UnfinishedCall, compaction
+from ..sessions import EntryExists, Session, SessionError, SessionNotFound, StaleHead, UnfinishedCall, compaction
 from ..sessions.compaction import is_bookkeeping
 from ..values.canonical import build, plain
 from ..values.errors import InterlinguaError
@@ -282,8 +282,18 @@ class Nodes:
             raise no_canvas(id) from None
 
     def create(self, title: str | None, description: str | None, id: str | None = None) -> str:
-        """Creates a canvas; an existing one is not created twice."""
-        name = id or str(uuid.uuid4())
+        """Creates a canvas; an existing one is not created twice, and may be open for writing."""
+        name = str(uuid.uuid4()) if id is None else id
+        if not name:
+            raise HttpProblem(422, "the id of a canvas is empty", path="$.canvas", remedy="use another id, or none")
+        try:
+            with Session.open(name, agent=CLIENT, store=self._library.store, create=False, read_only=True) as known:
+                if known.line_count:
+                    return name
+        except SessionNotFound:
+            pass
+        except SessionError as error:
+            raise HttpProblem(422, str(error), path="$.canvas", remedy="use another id, or none") from None
         about = {key: value for key, value in (("title", title), ("description", description)) if value}
         given = Conversation(extra={"interlingua": {"canvas": about}})
         with Session.open(name, agent=CLIENT, store=self._library.store, about=given) as session:
