@@ -844,6 +844,41 @@ def test_records_of_a_program_begin_no_path(chromium: Any, tmp_path: Path) -> No
         expect(page.locator(".records").last).to_contain_text("2 records: last-prompt")
 
 
+def test_messages_have_one_number_everywhere(chromium: Any, tmp_path: Path) -> None:
+    """A program's records between them are not counted: not beside the canvas, nor in any list, chart or view."""
+    with Session.open("kept", home=tmp_path) as session:
+        for at, turn in enumerate(("one", "two", "three")):
+            session.append(il.CustomMessage(role="mode", fields={"at": at}))
+            session.append(il.UserMessage(content=f"question {turn}"), id=f"q{at}")
+            session.append(il.CustomMessage(role="snapshot", fields={"at": at}))
+            usage = il.Usage.of(100, 5, cost=il.Cost(total=0.1))
+            session.append(il.AssistantMessage(content=f"answer {turn}", model="m", usage=usage), id=f"a{at}")
+        session.set_branch("kept", "a2")
+        session.set_branch("begun", "a0")
+    with Threaded(tmp_path) as server, Tab(chromium, server) as tab:
+        server.canvas.finder.follow()
+        page = tab.go("/s/own~main~kept/canvas?at=a1")
+        expect(page.locator(".side > header")).to_contain_text("message 4 of 6")
+        expect(page.locator(".heads li", has_text="kept")).to_contain_text("6 messages")
+        expect(page.locator("button.ruler")).to_contain_text("at message 4")
+        expect(page.get_by_role("button", name="Continue from message 4")).to_be_visible()
+        expect(page.locator("[role=treeitem][aria-selected=true]")).to_contain_text("message 4 of 6")
+        tab.press("x")
+        expect(page.locator(".drawer .abar .num")).to_have_text(["2", "4", "6"])
+        drawer = page.get_by_label("context by answer")
+        drawer.get_by_role("button", name="Cache").click()
+        expect(drawer.locator(".cachelist > button > .num:first-child")).to_have_text(["2", "4", "6"])
+        drawer.get_by_role("button", name="Time and cost").click()
+        numbered = re.compile("message 2: .*message 4: .*message 6: ")
+        expect(drawer.locator("[role=img]").first).to_have_attribute("aria-label", numbered)
+        tab.press("x", "/")
+        page.get_by_role("textbox", name="search in this session").fill("answer two")
+        expect(page.locator(".hit")).to_contain_text("message 4")
+        tab.press("Escape", "4")
+        expect(page.locator(".wirework .bar")).to_contain_text("at message 4 of")
+        assert 6 == tab.get("/api/sessions/own~main~kept")["messages"]
+
+
 def test_long_names_of_models_leave_room_for_figures(chromium: Any, tmp_path: Path) -> None:
     """On cards and in the transcript beside them: figures whole, names shortened, and nothing over anything else."""
     name = "gemini-3.1-pro-preview-2026-01-31-with-a-long-name"

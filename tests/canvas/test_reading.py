@@ -340,6 +340,24 @@ async def test_the_cache_view_says_what_broke_the_prefix(tmp_path: Path) -> None
         assert third["shared"] < second["bytes"] and third["broke"]["path"] == "$.messages[0]"
 
 
+async def test_records_of_a_program_are_no_messages(tmp_path: Path) -> None:
+    """Two sessions that differ in their records alone are equal; records have no number and break no view."""
+    for name in "one", "two":
+        with Session.open(name, home=tmp_path) as session:
+            session.append(il.CustomMessage(role="mode", fields={"of": name}))
+            session.append(il.UserMessage(content="Is it raining?"), id="q")
+            session.append(il.CustomMessage(role="snapshot", fields={"raining": name}), id="record")
+            session.append(il.AssistantMessage(content="It is raining.", model="m", usage=usage(9, 5)), id="a")
+    async with browsing(tmp_path) as (canvas, browser):
+        found = await browser.get("/api/compare?a=own~main~one&b=own~main~two")
+        assert (2, [], 0) == (found["common"], found["rows"], found["a"]["after"])
+        assert [2] == [one["number"] for one in (await browser.get("/api/sessions/own~main~one/context"))["answers"]]
+        assert ["a"] == [one["entry"] for one in (await browser.get("/api/sessions/own~main~one/cache"))["answers"]]
+        canvas.finder.follow()
+        hits = (await browser.get("/api/search?q=raining&in=own~main~one"))["hits"]
+        assert {"q": 1, "a": 2} == {hit["entry"]: hit["number"] for hit in hits if "number" in hit}
+
+
 async def test_two_branches_are_compared_message_by_message(tmp_path: Path) -> None:
     """From where they part, word by word, with cost."""
     key = weather(tmp_path)

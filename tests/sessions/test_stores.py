@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import interlingua as il
 from interlingua.sessions import Session, SessionBusy, SessionError, store_at
 from interlingua.sessions.files import CATALOGUE, FileStore
 from sessions.making import texts, user
@@ -42,6 +43,23 @@ def test_nobody_else_may_read_what_a_store_writes(tmp_path: Path, kind: str) -> 
         os.umask(before)
     assert {"s.jsonl", CATALOGUE} <= {*written} if kind == "files" else "s.db" in written
     assert dict.fromkeys(written, 0o600) == written
+
+
+@pytest.mark.parametrize("kind", ["files", "sqlite"])
+def test_messages_are_numbered_along_their_paths(tmp_path: Path, kind: str) -> None:
+    """Each on its own branch; what is no message, or is not here, has no number, and is not counted."""
+    store = store_at(None, tmp_path) if kind == "files" else store_at(f"sqlite:{tmp_path / 's.db'}")
+    with Session.open("s", store=store) as session:
+        session.append(user("1"), id="1")
+        session.append(il.CustomMessage(role="snapshot", fields={}), id="record")
+        session.append(user("2"), id="2")
+        session.append(il.CustomMessage(role="compaction", fields={"summary": "short"}), id="compaction")
+        session.append(user("3"), id="3")
+        session.append(user("another second"), id="2b", parent_id="record")
+        session.append(user("another third"), id="3b", parent_id="2b")
+        ids = ["3b", "record", "3", "1", "compaction", "2", "missing", "2b"]
+        assert {"1": 1, "2": 2, "3": 3, "2b": 2, "3b": 3} == session.message_numbers(ids)
+    store.close()
 
 
 def test_an_unknown_address_is_refused() -> None:

@@ -301,7 +301,7 @@ function Branches({ store, path, onSelect, onCompare, onMerge }: { store: Sessio
           return (
             <li key={branch.name}>
               <BranchChip name={branch.name} current={path.has(branch.head)} live={branch.live} onClick={() => onSelect(branch.head)} />
-              <span>{plural(to.length, "message")}</span>
+              <span>{plural(store.tree.length(to), "message")}</span>
               <span className={`num ${costs.length > 0 ? "" : "dim"}`}>{costs.length > 0 ? spent(costs.reduce((sum, one) => sum + one, 0), answers.length - costs.length) : "unknown"}</span>
             </li>
           );

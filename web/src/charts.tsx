@@ -20,13 +20,13 @@ export default function Charts({ store, to, onSelect }: { store: SessionStore; t
     return () => abort.abort();
   }, [store, to]);
   if (view === undefined) return <p className="dim">…</p>;
-  const numbers = new Map(store.tree.path(to).map((id, at) => [id, at + 1]));
+  const path = store.tree.path(to);
   const points = view.points.filter((one) => one.role === "assistant");
   if (points.length === 0) return <p className="dim">No answer on this path yet.</p>;
   let sum = 0;
   const spent = points.map((one) => (one.cost === undefined ? null : (sum += one.cost)));
   const unknown = spent.filter((one) => one === null).length;
-  const at = points.map((one, index) => numbers.get(one.id) ?? index + 1);
+  const at = points.map((one) => store.tree.number(path, one.id));
   const pick = (index: number) => points[index] !== undefined && onSelect(points[index].id);
   return (
     <div className="charts">

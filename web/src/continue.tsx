@@ -30,7 +30,7 @@ export function Composer({ store, selected, path, open, edit: wantsEdit = false,
   const [sending, setSending] = useState(false);
   const area = useRef<HTMLTextAreaElement>(null);
   const row = selected === undefined ? undefined : store.tree.rows.get(selected);
-  const number = selected === undefined ? 0 : path.indexOf(selected) + 1;
+  const number = store.tree.number(path, selected);
   const runs = [...store.runs.values()].filter((run) => run.state === "running" || run.state === "waiting" || run.state === "starting");
 
   useEffect(() => {

@@ -30,7 +30,7 @@ export function useDoctor(store: SessionStore, to: string | undefined, open: boo
 
 const MARKS: Record<Finding["effect"], [icon: string, hue: string]> = { refuses: ["alert", "dropped"], drops: ["dropped", "dropped"], weakens: ["weakened", "weakened"] };
 
-export function Doctor({ path, branch, view, problem, selected, onSelect, onClose }: { path: readonly string[]; branch?: string; view?: DoctorView; problem?: string; selected?: string; onSelect: (id: string) => void; onClose: () => void }) {
+export function Doctor({ store, path, branch, view, problem, selected, onSelect, onClose }: { store: SessionStore; path: readonly string[]; branch?: string; view?: DoctorView; problem?: string; selected?: string; onSelect: (id: string) => void; onClose: () => void }) {
   const model = useRoute().query.get("model") ?? undefined;
   const [at, setAt] = useState(-1);
   const findings = view?.findings ?? [];
@@ -50,7 +50,7 @@ export function Doctor({ path, branch, view, problem, selected, onSelect, onClos
     window.addEventListener("keydown", key);
     return () => window.removeEventListener("keydown", key);
   }); // the handler reads what is shown now
-  const place = (one: Finding) => (one.entry === undefined ? undefined : path.indexOf(one.entry) + 1);
+  const place = (one: Finding) => store.tree.number(path, one.entry);
   const repaired = findings.filter((one) => one.repaired).length;
   return (
     <section className="doctor" aria-label="doctor">
@@ -66,7 +66,7 @@ export function Doctor({ path, branch, view, problem, selected, onSelect, onClos
         {findings.map((one, n) => (
           <button key={one.n} type="button" data-finding={n} className={`fd ${n === at || (at < 0 && one.entry !== undefined && one.entry === selected) ? "here" : ""}`} onClick={() => choose(n)}>
             <span className={`loss ${MARKS[one.effect][1]}`}><Icon name={MARKS[one.effect][0]} />{one.effect}</span>
-            <span className="where">{(place(one) ?? 0) > 0 ? `message ${place(one)}` : ""}</span>
+            <span className="where">{place(one) > 0 ? `message ${place(one)}` : ""}</span>
             <p>{one.message}</p>
             <p className="rem">{one.remedy}</p>
             <code className="path">{one.path}{one.repaired && " · repaired on a copy when sent"}</code>

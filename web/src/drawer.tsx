@@ -72,13 +72,13 @@ function Cache({ store, to, selected, onSelect }: { store: SessionStore; to?: st
   }, [store, to]);
   if (problem !== undefined) return <p className="err" role="alert"><Icon name="alert" />{problem}</p>;
   if (view === undefined) return <p className="dim">Comparing the requests…</p>;
-  const number = new Map(store.tree.path(to).map((id, at) => [id, at + 1]));
+  const path = store.tree.path(to);
   const most = Math.max(1, ...view.answers.map((one) => one.bytes));
   return (
     <div className="cachelist" tabIndex={0} aria-label="requests and their shared prefixes">
       {view.answers.map((one) => (
         <button key={one.entry} type="button" className={one.entry === selected ? "here" : ""} onClick={() => onSelect(one.entry)}>
-          <span className="num">{number.get(one.entry) ?? ""}</span>
+          <span className="num">{store.tree.number(path, one.entry)}</span>
           <span className="cut">{visible(one.model ?? "model unknown")}<span className="dim"> {one.dialect}</span></span>
           <span className="shared" style={{ width: `${(100 * one.bytes) / most}%` }}><i className="b-c" style={{ width: `${one.bytes === 0 ? 0 : (100 * one.shared) / one.bytes}%` }} /></span>
           <span className="num">{bytes(one.shared)} of {bytes(one.bytes)} shared</span>

@@ -40,7 +40,6 @@ export function Outline({ store, path, selected, onSelect, unseen = false }: { s
   }, [store, store.tree.version, path]); // eslint-disable-line
   const virtual = useVirtualizer({ count: lines.length, getScrollElement: () => scroller.current, estimateSize: () => (phone ? 44 : 28), overscan: 20 });
   const tree = useId();
-  const places = useMemo(() => new Map(path.map((id, index) => [id, index + 1])), [path]);
   const at = lines.findIndex((line) => line.row.id === selected);
   useEffect(() => {
     if (at >= 0) virtual.scrollToIndex(at, { align: "auto" });
@@ -57,7 +56,7 @@ export function Outline({ store, path, selected, onSelect, unseen = false }: { s
             return (
               <li key={row.id} id={`${tree}-${item.index}`} role="treeitem" aria-level={depth + 1} aria-posinset={siblings.indexOf(row.id) + 1} aria-setsize={siblings.length} aria-selected={row.id === selected} aria-current={row.id === selected || undefined} className={off ? "off" : ""} style={{ position: "absolute", top: item.start, left: 0, right: 0 }} onClick={() => onSelect(row.id)}>
                 <i className={`far ${bad ? "bad" : kindOf(row)}`} />
-                <span className="unseen">{about(row, off ? undefined : places.get(row.id), path.length, store.tree.children.get(row.id)?.length ?? 0)}</span>
+                <span className="unseen">{about(row, off ? undefined : store.tree.number(path, row.id), store.tree.length(path), store.tree.children.get(row.id)?.length ?? 0)}</span>
                 <span className="cut">{row.text || callSummary(row) || speaker(row)}</span>
                 <span className="n">{row.cost === undefined ? "" : cost(row.cost)}</span>
               </li>

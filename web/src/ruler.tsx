@@ -37,6 +37,7 @@ export function Ruler({ store, path, selected, open, onToggle, onSelect }: { sto
     }, 80);
     return () => { window.clearTimeout(timer); abort.abort(); };
   }, [store, answer, store.loaded]);
+  const number = store.tree.number(path, selected);
   if (context === undefined) return <div className="ruler" />;
   const window_ = context.window ?? Math.max(context.total, 1);
   const part = (count: number) => `${(100 * count) / window_}%`;
@@ -49,7 +50,7 @@ export function Ruler({ store, path, selected, open, onToggle, onSelect }: { sto
     <>
       {open && <Suspense fallback={<section className="drawer" />}><Drawer store={store} context={context} to={path.at(-1)} selected={selected} onSelect={onSelect} onClose={onToggle} /></Suspense>}
       <button type="button" className="ruler" onClick={onToggle} aria-expanded={open} title="What the model read">
-        <span><b>{context.exact ? "" : "about "}{tokens(context.total)}</b> of {context.window === undefined ? "an unknown window" : `${tokens(context.window)} tokens`} read{here >= 0 ? ` at message ${here + 1}` : ""}</span>
+        <span><b>{context.exact ? "" : "about "}{tokens(context.total)}</b> of {context.window === undefined ? "an unknown window" : `${tokens(context.window)} tokens`} read{number > 0 ? ` at message ${number}` : ""}</span>
         <span className="scale">
           <span className="bar">
             {bars(context.segments).map((one, at) => <i key={at} className={one.kind === "message" ? (KINDS[one.role ?? ""] ?? "t") : "sy"} style={{ width: part(one.tokens) }} />)}

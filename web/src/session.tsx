@@ -263,14 +263,15 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
 
   if (store.error !== undefined && session === undefined)
     return <main className="failure"><Mark /><h1>This session cannot be opened</h1><p>{store.error.message}</p><Button label="All sessions" onClick={() => navigate("/")} /></main>;
-  const diagnosis = <Doctor path={path} branch={branch?.name} view={doctor} problem={undiagnosed} selected={selected} onSelect={select} onClose={close("doctor")} />;
-  const number = selected === undefined ? 0 : path.indexOf(tree.anchor(selected) ?? selected) + 1;
+  const diagnosis = <Doctor store={store} path={path} branch={branch?.name} view={doctor} problem={undiagnosed} selected={selected} onSelect={select} onClose={close("doctor")} />;
+  const number = tree.number(path, selected);
+  const place = store.loaded ? (number === 0 ? plural(tree.length(path), "message") : `message ${number} of ${tree.length(path)}`) : "loading…";
   return (
     <div className="app" data-view={route.view}>
       <header className="top">
         <div>
           <a href="/" aria-label="All sessions" onClick={(event) => { event.preventDefault(); navigate("/"); }}><Mark /></a>
-          <span className="crumb">{session?.project !== undefined && <><span className="dim">{session.project}</span><span className="sep">/</span></>}<span className="now cut">{session?.title ?? "…"}</span><span className="phoneonly dim cut">message {number} of {path.length} · {totals.known ? spent(totals.cost, totals.unknown) : "cost unknown"}</span></span>
+          <span className="crumb">{session?.project !== undefined && <><span className="dim">{session.project}</span><span className="sep">/</span></>}<span className="now cut">{session?.title ?? "…"}</span><span className="phoneonly dim cut">{place} · {totals.known ? spent(totals.cost, totals.unknown) : "cost unknown"}</span></span>
           {session?.live !== undefined && <span className="chip live"><i className="pulse" />Live</span>}
           {session?.readOnly && <span className="chip line">read-only</span>}
           {(session?.problems ?? 0) > 0 && <button type="button" className="chip warn" onClick={() => toggle("doctor")}>{plural(session?.problems ?? 0, "problem")}</button>}
@@ -311,7 +312,7 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
             {layer !== "doctor" && <header>
               <div>
                 <BranchChip name={branch?.name ?? "this path"} current live={branch?.live} onClick={() => setLayer("outline")} />
-                <span className="dim">{store.loaded ? `message ${number} of ${path.length}` : "loading…"}</span>
+                <span className="dim">{place}</span>
                 <span className="push" />
                 <Button icon="up" label="Previous message" kind="bare" small hideLabel onClick={() => steps[here - 1] !== undefined && select(steps[here - 1]!)} keys="k" />
                 <Button icon="down" label="Next message" kind="bare" small hideLabel onClick={() => steps[here + 1] !== undefined && select(steps[here + 1]!)} keys="j" />

@@ -2,11 +2,16 @@
 
 import type { Branch, Row } from "./types";
 
-const MESSAGES = new Set(["user", "assistant", "toolResult", "system", "compaction"]);
+const MESSAGES = new Set(["user", "assistant", "toolResult", "system"]);
+
+/** What counts as a message, here and in the lists of sessions. */
+export function isMessage(row: Row): boolean {
+  return MESSAGES.has(row.role);
+}
 
 /** A program's record of its own work (a mode, a snapshot, a count of tokens): stored with the messages, and none of them. */
 export function isRecord(row: Row): boolean {
-  return !MESSAGES.has(row.role) && row.bad === undefined;
+  return !isMessage(row) && row.role !== "compaction" && row.bad === undefined;
 }
 
 export class TreeModel {
@@ -24,6 +29,7 @@ export class TreeModel {
   /** The answer whose call a result belongs to, and the results of every call; see `#pair`. */
   readonly callers = new Map<string, string>();
   readonly #results = new Map<string, string[]>();
+  readonly #numbers = new WeakMap<readonly string[], ReadonlyMap<string, number>>();
   #leaves?: { version: number; ids: readonly string[] };
 
   put(rows: Iterable<Row>): void {
@@ -33,7 +39,7 @@ export class TreeModel {
       this.rows.set(row.id, row);
       if (before === undefined) {
         this.#attach(row);
-        if (!isRecord(row)) this.messages += 1;
+        if (isMessage(row)) this.messages += 1;
       } else if (before.parent !== row.parent) {
         this.#detach(before);
         this.#attach(row);
@@ -190,6 +196,26 @@ export class TreeModel {
   isStep(id: string): boolean {
     const row = this.rows.get(id);
     return row !== undefined && (!this.callers.has(id) || row.call?.error === true) && (!isRecord(row) || this.messages === 0);
+  }
+
+  /** The number of a message on a path, counted from one; of what is no message, that of the last one before it. */
+  number(path: readonly string[], id: string | undefined): number {
+    return this.#numbered(path).get((id === undefined ? undefined : this.anchor(id)) ?? "") ?? 0;
+  }
+
+  /** How many messages a path has. */
+  length(path: readonly string[]): number {
+    return this.number(path, path.at(-1));
+  }
+
+  #numbered(path: readonly string[]): ReadonlyMap<string, number> {
+    let known = this.#numbers.get(path);
+    if (known === undefined) {
+      let number = 0;
+      known = new Map(path.map((id) => [id, isMessage(this.rows.get(id)!) ? (number += 1) : number]));
+      this.#numbers.set(path, known);
+    }
+    return known;
   }
 
   siblings(id: string): string[] {

@@ -88,7 +88,7 @@ export default function Wire({ store, path, selected }: { store: SessionStore; p
         <span>As</span>
         <select className="field" value={as ?? view?.dialect ?? ""} onChange={(event) => setQuery({ as: event.target.value, model: undefined })} aria-label="dialect">{dialects.wires.map((one) => <option key={one.id} value={one.id}>{one.label}</option>)}</select>
         <label className="wide">for <ModelField label="model" value={model} placeholder={view?.model ?? "any model"} onChange={(name) => setQuery({ model: name, as: undefined })} /></label>
-        <span className="wide">at message {to === undefined ? 0 : path.indexOf(to) + 1} of</span>
+        <span className="wide">at message {store.tree.number(path, to)} of</span>
         <span className="wide"><BranchChip name={branch?.name ?? "this path"} current /></span>
         <span className="seg" role="group" aria-label="part">{PARTS.map((one) => <button key={one} type="button" aria-pressed={part === one} onClick={() => setQuery({ part: one === "request" ? undefined : one })}>{one.charAt(0).toUpperCase() + one.slice(1)}</button>)}</span>
         <span className="push" />

@@ -149,9 +149,8 @@ class Finder:
         shown = [(hit, place) for hit in found if (place := self._place(hit, places)) is not None]
         if within is not None:
             shown.sort(key=lambda pair: pair[0].line)
-        numbers = _Numbers(self._library)
-        hits = tuple(_hit(hit, place, numbers) for hit, place in shown)
-        numbers.close()
+        numbers = self._numbers(shown)
+        hits = tuple(_hit(hit, place, numbers.get((place.key, hit.text.entry))) for hit, place in shown)
         further = _next(results)
         return SearchResult(
             hits=hits,
@@ -168,33 +167,24 @@ class Finder:
         roles, tools, models = (tuple(sorted({name for one in found for name in one[at]})) for at in range(3))
         return FilterValues(roles=roles, tools=tools, models=models)
 
+    def _numbers(self, shown: list[tuple[Found, Place]]) -> dict[tuple[str, str], int]:
+        """The positions of the messages of hits on their paths."""
+        entries: dict[str, tuple[Place, list[str]]] = {}
+        for hit, place in shown:
+            entries.setdefault(place.key, (place, []))[1].append(hit.text.entry)
+        found: dict[tuple[str, str], int] = {}
+        for place, ids in entries.values():
+            with contextlib.suppress(InterlinguaError), self._library.open(place) as session:
+                found |= {(place.key, id): number for id, number in session.message_numbers(ids).items()}
+        return found
+
     def _place(self, hit: Found, opened: dict[tuple[str, str], Place]) -> Place | None:
         if hit.store == OWN:
             return self._library.place(self._library.own_key(hit.agent, hit.id))
         return opened.get((hit.agent, hit.id))
 
 
-class _Numbers:
-    """The position of an entry's message on its path."""
-
-    def __init__(self, library: Library) -> None:
-        self._library = library
-        self._sessions: dict[str, Any] = {}
-
-    def of(self, place: Place, entry: str) -> int | None:
-        try:
-            if place.key not in self._sessions:
-                self._sessions[place.key] = self._library.open(place)
-            return len(self._sessions[place.key].path_lines(to=entry))
-        except InterlinguaError:
-            return None
-
-    def close(self) -> None:
-        for session in self._sessions.values():
-            session.close()
-
-
-def _hit(hit: Found, place: Place, numbers: _Numbers) -> Hit:
+def _hit(hit: Found, place: Place, number: int | None) -> Hit:
     text = hit.text
     return Hit(
         key=place.key,
@@ -206,7 +196,7 @@ def _hit(hit: Found, place: Place, numbers: _Numbers) -> Hit:
         tool=text.tool,
         model=text.model,
         at=text.at,
-        number=numbers.of(place, text.entry) if text.entry else None,
+        number=number,
         snippet=tuple(SnippetPart(text=piece.text, hit=piece.is_hit) for piece in hit.snippet),
     )
 

@@ -9,9 +9,10 @@ from ..conversion.prompt_cache import Difference, Piece, prompt_pieces, shared_p
 from ..dialects import WIRES
 from ..dialects.registry import DEFAULT_WIRE
 from ..sessions.cards import Totals
-from ..sessions.compaction import ROLE, first_kept_of, is_bookkeeping, is_compaction
+from ..sessions.compaction import ROLE, first_kept_of, is_compaction
 from ..sessions.comparison import Pair as Aligned
 from ..sessions.comparison import aligned, alike, comparable, spans
+from ..sessions.tree import is_message
 from ..values import jsontext
 from ..values import tokens as budget
 from ..values.canonical import plain
@@ -79,7 +80,7 @@ def compare_view(
 
 
 def _messages_to(tree: Tree, to: str | None) -> list[Entry]:
-    return [entry for entry in tree.path(to) if not is_bookkeeping(entry.message)]
+    return [entry for entry in tree.path(to) if is_message(entry.message)]
 
 
 def _side(tree: Tree, to: str | None, title: str, path: Sequence[Entry], common: int) -> Side:
@@ -355,7 +356,8 @@ def _around(data: bytes, at: int) -> str:
 
 def _markers(request: Request, ids: Sequence[str | None]) -> Iterator[Marker]:
     for message, id in zip(request.context.messages, ids, strict=True):
-        for number, block in enumerate(blocks_of(message.content)):
+        content = () if isinstance(message, CustomMessage) else message.content
+        for number, block in enumerate(blocks_of(content)):
             if getattr(block, "cache", None) is not None:
                 yield Marker(entry=id, block=number)
 
@@ -402,7 +404,7 @@ def context_view(tree: Tree, to: str | None, model: tuple[str | None, str | None
         segments=segments,
         cached=cached,
         compactions=tuple(_marks(path)),
-        left=sum(entry.id not in read and not is_bookkeeping(entry.message) for entry in path if entry.id != at),
+        left=sum(entry.id not in read and is_message(entry.message) for entry in path if entry.id != at),
         answers=_answers(tree, path),
     )
 
@@ -475,7 +477,7 @@ def _answers(tree: Tree, path: Sequence[Entry]) -> tuple[Reading, ...]:
     counted_messages = 0
     for entry in path:
         message: AgentMessage = entry.message
-        counted_messages += not is_bookkeeping(message)
+        counted_messages += is_message(message)
         if not isinstance(message, AssistantMessage):
             continue
         usage = message.usage

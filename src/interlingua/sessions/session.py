@@ -280,6 +280,22 @@ class Session:
         return _limited(self._walk() if to is None else tree.walk(self._parent, self._number(to)), last)
 
     @_checked
+    def message_numbers(self, ids: Iterable[str]) -> dict[str, int]:
+        """The positions of messages on their paths, counted from one; without what is no message, or is not here."""
+        counts = {ROOT: 0}  # messages up to a line
+        found: dict[str, int] = {}
+        for id in ids:
+            if (number := self._log.find(id)) is None:
+                continue
+            walked = list(takewhile(lambda at: at not in counts, tree.walk(self._parent, number)))
+            for at in reversed(walked):
+                kind, parent, _ = self._log.place(at)
+                counts[at] = counts[parent] + (kind in tree.MESSAGES)
+            if self._log.place(number).kind in tree.MESSAGES:
+                found[id] = counts[number]
+        return found
+
+    @_checked
     def roots(self) -> tuple[Entry, ...]:
         """The entries without a parent, in order of append."""
         return self._entries(self._log.children(ROOT))

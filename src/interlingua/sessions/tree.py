@@ -120,6 +120,11 @@ def kind_of_message(message: AgentMessage) -> int:
     return kind_of(Given(message.role, fields.get("id"), None, fields.get("target", UNSET)))
 
 
+def is_message(message: AgentMessage) -> bool:
+    """Whether a message counts as one: a program's records and compactions are stored beside the messages."""
+    return kind_of_message(message) in MESSAGES
+
+
 def head_after(number: int, kind: int, parent: int) -> int:
     """The head after a line."""
     return number if kind >= ENTRY else parent
