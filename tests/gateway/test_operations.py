@@ -153,6 +153,42 @@ async def test_a_conversation_grows_with_each_response(gateway: Gateway, upstrea
         assert len(request.context.messages) == 5
 
 
+async def test_conversations_keep_what_they_were_given(gateway: Gateway, upstream: Server) -> None:
+    """
+    Metadata, the time of creation and all items are as they were given or answered, page by page.
+    """
+    upstream.say("Yes.")
+    note = {"type": "message", "role": "user", "content": "A note."}
+    async with openai.AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key="none", max_retries=0) as client:
+        made = await client.conversations.create(items=[note], metadata={"topic": "rain"})  # type: ignore[list-item]
+        assert made.metadata == {"topic": "rain"}
+        named: dict[str, Any] = {"model": "anthropic-messages", "conversation": made.id}
+        for text in ("One?", "Two?"):
+            await client.responses.create(input=text, **named)
+        added = await client.conversations.items.create(made.id, items=[note])  # type: ignore[list-item]
+        assert [item.type for item in added.data] == ["message"]
+        listed = [item async for item in client.conversations.items.list(made.id, limit=2, order="asc")]
+        texts = [item.content[0].text for item in listed]  # type: ignore[union-attr]
+        assert texts == ["A note.", "One?", "Yes.", "Two?", "Yes.", "A note."]
+        newest = [item.id async for item in client.conversations.items.list(made.id)]
+        assert newest == [item.id for item in reversed(listed)] and newest[0] == added.data[0].id
+        found = await client.conversations.items.retrieve(listed[1].id or "", conversation_id=made.id)
+        assert found == listed[1]
+        changed = await client.conversations.update(made.id, metadata={"topic": "sun"})
+        assert changed.metadata == {"topic": "sun"} and changed.created_at == made.created_at
+        assert await client.conversations.retrieve(made.id) == changed
+        with pytest.raises(openai.NotFoundError, match="only grow"):
+            await client.conversations.items.delete(newest[0] or "", conversation_id=made.id)
+        with pytest.raises(openai.NotFoundError, match="item with id 'item_9' not found"):
+            await client.conversations.items.retrieve("item_9", conversation_id=made.id)
+        for wrong in ({"limit": "0"}, {"limit": "x"}, {"order": "up"}, {"after": "item_9"}):
+            with pytest.raises(openai.BadRequestError, match=next(iter(wrong))):
+                await client.conversations.items.list(made.id, extra_query=wrong)
+        await client.conversations.delete(made.id)
+        with pytest.raises(openai.NotFoundError):
+            await client.conversations.items.list(made.id)
+
+
 async def test_turns_at_once_are_all_in_their_conversation(gateway: Gateway, upstream: Server) -> None:
     """
     Neither replaces the other; a conversation that is deleted meanwhile stays deleted.

@@ -15,7 +15,7 @@ Kind: TypeAlias = Literal["call", "rephrased", "list", "model", "count", "fixed"
 
 class GatewayOperation(NamedTuple):
     """A wire and the requested operation. `model` and `stream` are None if the body has them; `id` and `part`
-    identify a stored response and a part of it.
+    identify a stored response or conversation and a part of it.
     """
 
     kind: Kind
@@ -60,6 +60,6 @@ def _posted(raw_path: str, method: str = "POST") -> GatewayOperation:
         if http.stored_route is not None:
             if found := re.search(f"{http.stored_route}/?$", raw_path):
                 return GatewayOperation("stored", wire, id=found[1], part=found[2])
-            if found := re.search(r"/conversations(?:/([^/]+))?/?$", raw_path):
-                return GatewayOperation("conversation", wire, id=found[1] or "")
+            if found := re.search(r"/conversations(?:/([^/]+)(?:/(items(?:/[^/]+)?))?)?/?$", raw_path):
+                return GatewayOperation("conversation", wire, id=found[1] or "", part=found[2])
     return GatewayOperation("other", WIRES[asked.api] if asked.api else next(iter(WIRES.values())))

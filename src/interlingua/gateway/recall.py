@@ -16,7 +16,7 @@ import itertools
 import logging
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -57,7 +57,14 @@ class StoredResponse(Struct, frozen=True, kw_only=True):
     created: float
 
 
-StoredValue: TypeAlias = AssistantMessage | StoredResponse | tuple[Message, ...]
+class ConversationFacts(Struct, frozen=True, kw_only=True):
+    """What is known of a conversation beside its messages, which are stored separately: they only grow."""
+
+    created: float
+    metadata: dict[str, Any]
+
+
+StoredValue: TypeAlias = AssistantMessage | StoredResponse | ConversationFacts | tuple[Message, ...]
 
 
 class Recall:
@@ -266,6 +273,14 @@ class Recall:
         """Begins a conversation."""
         self._put(_name(key, "conversation", id), messages, _size(messages))
 
+    def facts(self, key: str, id: str) -> ConversationFacts | None:
+        found = self._get(_name(key, "facts", id))
+        return found if isinstance(found, ConversationFacts) else None
+
+    def describe(self, key: str, id: str, facts: ConversationFacts) -> None:
+        """Stores what is known of a conversation."""
+        self._put(_name(key, "facts", id), facts, _OVERHEAD + len(jsontext.write(facts.metadata)))
+
     def extend(self, key: str, id: str, turn: str, messages: tuple[Message, ...]) -> None:
         """Adds a turn to a conversation; to one that was deleted meanwhile, nothing."""
         name = _name(key, "conversation", id)
@@ -276,6 +291,7 @@ class Recall:
             self._put(name, messages, _size(messages))
 
     def delete_conversation(self, key: str, id: str) -> bool:
+        self._forget(_name(key, "facts", id))
         return self._forget(_name(key, "conversation", id))
 
     # --- the store
@@ -436,6 +452,8 @@ def _dumped(value: StoredValue) -> bytes:
         return jsontext.write({"answer": plain(value)})
     if isinstance(value, tuple):
         return jsontext.write({"messages": list(map(plain, value))})
+    if isinstance(value, ConversationFacts):
+        return jsontext.write({"metadata": value.metadata, "created": value.created})
     parts = {"request": plain(value.request), "given": list(map(plain, value.given)), "response": plain(value.answer)}
     return jsontext.write({**parts, "created": value.created})
 
@@ -450,6 +468,8 @@ def _loaded(data: bytes) -> StoredValue:
         if "messages" in parts:
             turns = {line["turn"]: line["messages"] for line in map(jsontext.read, appended)}
             return _messages(itertools.chain(parts["messages"], *turns.values()))
+        if "metadata" in parts:
+            return ConversationFacts(created=parts["created"], metadata=parts["metadata"])
         return StoredResponse(
             request=build(parts["request"], Request),
             given=_messages(parts["given"]),

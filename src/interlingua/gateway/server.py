@@ -8,7 +8,6 @@ import asyncio
 import logging
 import random
 import re
-import secrets
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -58,6 +57,7 @@ from .rewriting import renaming
 from .routing import Place, Plan, Router
 from .settings import Settings
 from .state import StateError, unavailable
+from .stored import conversation_answer, response_answer
 from .turns import Turns
 
 _log = logging.getLogger(__name__)
@@ -612,11 +612,15 @@ class Gateway:
             return facts.count.answer(await _aside(len(body), _counted, asked, body))
         kind = "conversation" if asked.kind == "conversation" else "response"
         await self._fetch(key.name, kind, asked.id)
+        method, query = http.method, http.query
         if asked.kind == "conversation":
-            answer = self._conversation(http.method, asked.id, _object(body) if body else {}, exchange)
+            await self._fetch(key.name, "facts", asked.id)
+            given = _object(body) if body else {}
+            answer = conversation_answer(
+                self.recall, key.name, method, asked, query, given, turn=exchange.id, now=exchange.started
+            )
         else:
-            streamed = http.query.get("stream", "false").lower() not in ("false", "0", "")
-            answer = self._stored(http.method, asked, exchange, streamed)
+            answer = response_answer(self.recall, key.name, method, asked, query)
         try:
             await self.recall.save()
         except StateError as error:
@@ -631,48 +635,6 @@ class Gateway:
             await self.recall.fetch_ids(key, *((kind, id) for id in ids))
         except StateError as error:
             raise unavailable(f"stored {kind}s cannot be read", error) from None
-
-    def _stored(self, method: str, asked: GatewayOperation, exchange: Exchange, streamed: bool) -> Any:
-        """A response that is kept under its id: itself, its input, or its end."""
-        key, codec = exchange.key.name, asked.wire.codec
-        stored = self.recall.stored(key, asked.id)
-        if stored is None:
-            raise BadRequest(f"response with id {asked.id!r} not found", status=404)
-        if method == "DELETE" and asked.part is None:
-            find, answer = asked.wire.http.item_blocks, replace(stored.answer, response_id=asked.id)
-            self.recall.delete(key, asked.id, find(answer) if find is not None else ())
-            return {"id": asked.id, "object": "response", "deleted": True}
-        if method == "GET" and asked.part is None:
-            if streamed:
-                raise BadRequest("stored responses are not streamed; leave out `stream`", status=400)
-            answer = replace(stored.answer, response_id=asked.id)
-            return codec.encode_response(answer, request=stored.request).body
-        if method == "GET" and asked.part == "input_items":
-            context = replace(stored.request.context, messages=stored.given)
-            items = codec.encode_request(replace(stored.request, context=context)).body["input"]
-            if isinstance(items, str):
-                items = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": items}]}]
-            data = [{"id": f"item_{asked.id}_{at}", **item} for at, item in enumerate(items)]
-            ends = {"first_id": data[0]["id"], "last_id": data[-1]["id"]} if data else {}
-            return {"object": "list", "data": data, "has_more": False, **ends}
-        if method == "POST" and asked.part == "cancel":
-            raise BadRequest("only background responses can be cancelled; close the connection instead", status=400)
-        raise BadRequest(f"{method} is not supported here", status=404)
-
-    def _conversation(self, method: str, id: str, body: Any, exchange: Exchange) -> Any:
-        """Conversations that responses are added to: made, looked up, deleted."""
-        key, codec = exchange.key.name, exchange.wire.codec
-        if method == "POST" and not id:
-            items = body.get("items") or []
-            messages = codec.decode_request({"model": "-", "input": items}).context.messages if items else ()
-            id = f"conv_{secrets.token_hex(16)}"
-            self.recall.create(key, id, messages)
-        elif self.recall.conversation(key, id) is None:
-            raise BadRequest(f"conversation with id {id!r} not found", status=404)
-        elif method == "DELETE":
-            self.recall.delete_conversation(key, id)
-            return {"id": id, "object": "conversation.deleted", "deleted": True}
-        return {"id": id, "object": "conversation", "created_at": int(exchange.started), "metadata": {}}
 
     async def _socket(self, http: web.BaseRequest, asked: GatewayOperation, exchange: Exchange) -> web.StreamResponse:
         """Requests over a WebSocket, one after another: each message `response.create` is answered with its events."""

@@ -1,0 +1,146 @@
+"""Stored responses and conversations, which clients look up, describe, extend and delete by id.
+
+The paths are those of the Responses API: `/responses/{id}`, `/conversations/{id}` and their items.
+"""
+
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from ..values.errors import BadRequest
+from ..values.messages import Message
+from ..values.request import Context, ModelDescriptor, Request
+from .operations import GatewayOperation
+from .recall import ConversationFacts, Recall
+
+_NO_REQUEST = Request(model=ModelDescriptor(provider="", id="-"), context=Context(messages=()))
+# platform.openai.com/docs/api-reference/conversations/list-items
+_PAGE, _MAX_PAGE = 20, 100  # items
+
+
+def response_answer(recall: Recall, key: str, method: str, asked: GatewayOperation, query: Mapping[str, str]) -> Any:
+    """A stored response: itself, its input, or its end."""
+    codec = asked.wire.codec
+    stored = recall.stored(key, asked.id)
+    if stored is None:
+        raise BadRequest(f"response with id {asked.id!r} not found", status=404)
+    answer = replace(stored.answer, response_id=asked.id)
+    match method, asked.part:
+        case "DELETE", None:
+            find = asked.wire.http.item_blocks
+            recall.delete(key, asked.id, find(answer) if find is not None else ())
+            return {"id": asked.id, "object": "response", "deleted": True}
+        case "GET", None:
+            if query.get("stream", "false").lower() not in ("false", "0", ""):
+                raise BadRequest("stored responses are not streamed; leave out `stream`", status=400)
+            return codec.encode_response(answer, request=stored.request).body
+        case "GET", "input_items":
+            return _page(_items(asked, stored.request, stored.given), query)
+        case "POST", "cancel":
+            raise BadRequest("only background responses can be cancelled; close the connection instead", status=400)
+    raise BadRequest(f"{method} is not supported here", status=404)
+
+
+def conversation_answer(
+    recall: Recall,
+    key: str,
+    method: str,
+    asked: GatewayOperation,
+    query: Mapping[str, str],
+    body: Mapping[str, Any],
+    *,
+    turn: str,
+    now: float,
+) -> dict[str, Any]:
+    """A conversation that responses are added to, or its items. `turn` names what this request adds."""
+    id = asked.id
+    if method == "POST" and not id:
+        id, facts = f"conv_{secrets.token_hex(16)}", ConversationFacts(created=now, metadata=_metadata(body))
+        recall.create(key, id, _given_items(asked, body))
+        recall.describe(key, id, facts)
+        return _described(id, facts)
+    messages = recall.conversation(key, id)
+    if messages is None:
+        raise BadRequest(f"conversation with id {id!r} not found", status=404)
+    facts = recall.facts(key, id) or ConversationFacts(created=now, metadata={})
+    match method, asked.part:
+        case "GET", None:
+            return _described(id, facts)
+        case "POST", None:
+            facts = replace(facts, metadata=_metadata(body))
+            recall.describe(key, id, facts)
+            return _described(id, facts)
+        case "DELETE", None:
+            recall.delete_conversation(key, id)
+            return {"id": id, "object": "conversation.deleted", "deleted": True}
+        case "GET", "items":
+            return _page(_items(asked, _NO_REQUEST, messages), query)
+        case "POST", "items":
+            added, before = _given_items(asked, body), len(_items(asked, _NO_REQUEST, messages))
+            recall.extend(key, id, turn, added)
+            return _listed(_items(asked, _NO_REQUEST, (*messages, *added))[before:])
+        case "GET", str(part):
+            name = part.partition("/")[2]
+            for item in _items(asked, _NO_REQUEST, messages):
+                if item["id"] == name:
+                    return item
+            raise BadRequest(f"item with id {name!r} not found", status=404)
+    raise BadRequest(f"{method} is not supported here; the items of a conversation only grow", status=404)
+
+
+def _described(id: str, facts: ConversationFacts) -> dict[str, Any]:
+    return {"id": id, "object": "conversation", "created_at": int(facts.created), "metadata": facts.metadata}
+
+
+def _metadata(body: Mapping[str, Any]) -> dict[str, Any]:
+    metadata = body.get("metadata") or {}
+    if not isinstance(metadata, dict):
+        raise BadRequest(f"$.metadata: expected an object, got {type(metadata).__name__}", status=400)
+    return metadata
+
+
+def _given_items(asked: GatewayOperation, body: Mapping[str, Any]) -> tuple[Message, ...]:
+    items = body.get("items") or []
+    return asked.wire.codec.decode_request({"model": "-", "input": items}).context.messages if items else ()
+
+
+def _items(asked: GatewayOperation, request: Request, messages: tuple[Message, ...]) -> list[dict[str, Any]]:
+    """Messages as items, each with an id."""
+    context = replace(request.context, messages=messages)
+    items = asked.wire.codec.encode_request(replace(request, context=context)).body.get("input") or []
+    if isinstance(items, str):
+        items = [{"role": "user", "content": items}]
+    return [{"id": f"item_{asked.id}_{at}", **_full(item)} for at, item in enumerate(items)]
+
+
+def _full(item: dict[str, Any]) -> dict[str, Any]:
+    """An item as it is listed: a message that was given in short form has its type, and parts instead of text."""
+    content = item.get("content")
+    if "role" not in item or not isinstance(content, str):
+        return item
+    kind = "output_text" if item["role"] == "assistant" else "input_text"
+    part = {"type": kind, "text": content, **({"annotations": []} if kind == "output_text" else {})}
+    return {"type": "message", "status": "completed", **item, "content": [part]}
+
+
+def _page(items: list[dict[str, Any]], query: Mapping[str, str]) -> dict[str, Any]:
+    """The items that are asked for: the newest first unless `order` is `asc`, those after the id `after`."""
+    limit = query.get("limit", str(_PAGE))
+    if not limit.isascii() or not limit.isdigit() or not 1 <= int(limit) <= _MAX_PAGE:
+        raise BadRequest(f"limit: expected a number from 1 to {_MAX_PAGE}, got {limit!r}", status=400)
+    if (order := query.get("order", "desc")) not in ("asc", "desc"):
+        raise BadRequest(f"order: expected asc or desc, got {order!r}", status=400)
+    items = items if order == "asc" else items[::-1]
+    if (after := query.get("after")) is not None:
+        places = [at for at, item in enumerate(items) if item["id"] == after]
+        if not places:
+            raise BadRequest(f"after: item with id {after!r} not found", status=400)
+        items = items[places[0] + 1 :]
+    return _listed(items[: int(limit)], more=len(items) > int(limit))
+
+
+def _listed(items: list[dict[str, Any]], *, more: bool = False) -> dict[str, Any]:
+    ends = {"first_id": items[0]["id"], "last_id": items[-1]["id"]} if items else {"first_id": None, "last_id": None}
+    return {"object": "list", "data": items, "has_more": more, **ends}
