@@ -5,10 +5,13 @@ import contextlib
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +127,36 @@ def test_two_workers_serve_one_port_and_end_together(tmp_path: Path) -> None:
         assert 0 == process.wait(timeout=60)
     (row,) = json.loads(invoke(tmp_path, "usage", "--by", "model", "--json").output)
     assert 10 == row["calls"]
+
+
+def test_usage_after_a_kill_has_every_answered_call(tmp_path: Path) -> None:
+    """The ledger is written in batches, but a client that has its answer may rely on it."""
+    with running(tmp_path, "--port", "0") as (url, process):
+        for _ in range(5):
+            post(url)
+        process.kill()
+        process.wait()
+        (row,) = json.loads(invoke(tmp_path, "usage", "--by", "model", "--json").output)
+    assert 5 == row["calls"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="finds the workers in /proc")
+def test_what_a_killed_worker_had_answered_is_written_by_its_replacement(tmp_path: Path) -> None:
+    """Nobody has to look for it: the ledger has each call soon."""
+    with running(tmp_path, "--port", "0", "--workers", "2") as (url, process):
+        time.sleep(2.5)  # a worker that ends sooner is not replaced
+        for _ in range(10):
+            post(url)
+        for worker in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
+            os.kill(int(worker), signal.SIGKILL)
+        deadline, calls = time.monotonic() + 60, 0
+        while calls != 10 and time.monotonic() < deadline:
+            time.sleep(0.1)
+            with closing(sqlite3.connect(tmp_path / "gateway" / "gateway.db")) as database:
+                (calls,) = database.execute("SELECT count(*) FROM gateway_ledger").fetchone()
+        assert 10 == calls
+        process.send_signal(signal.SIGTERM)
+        assert 0 == process.wait(timeout=60)
 
 
 PROGRAM = """

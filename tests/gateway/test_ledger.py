@@ -122,6 +122,83 @@ async def test_sums_are_exact_under_concurrency(calls: list[tuple[str, int, int,
             await ledger.close()
 
 
+# --- the journal -----------------------------------------------------------------------------------------------------
+
+KILLED = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from gateway.stores import used
+from interlingua.gateway.exchange import ClientKey
+from interlingua.gateway.ledger import Ledger
+
+async def main(folder):
+    ledger = Ledger(f"sqlite:{folder / 'gateway.db'}", folder)
+    ledger.recover()
+    for number in range(3):
+        await ledger.observe(used(ClientKey(name="ci"), f"written{number}", 1.0))
+    for number in range(5000):  # more than one file holds
+        ledger.before_end(used(ClientKey(name="ci"), f"ended{number}", 1.0))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main(Path(sys.argv[1])))
+"""
+
+
+async def test_entries_of_a_killed_gateway_are_written_once_by_the_next(tmp_path: Path) -> None:
+    """Those of a gateway that runs are its own; one that was cut while it was written is none."""
+    ran = subprocess.run(
+        [sys.executable, "-c", KILLED, str(tmp_path)], env={**os.environ, "PYTHONPATH": "tests"}, timeout=60
+    )
+    assert -signal.SIGKILL == ran.returncode
+    left = sorted(tmp_path.glob("*.journal"))
+    assert len(left) > 1 and {0o600} == {stat.S_IMODE(path.stat().st_mode) for path in left}
+    with left[0].open("ab") as file:
+        file.write(b'\n{"id":"cut","at":1')
+    address = f"sqlite:{tmp_path / 'gateway.db'}"
+    running = Ledger(address, tmp_path)
+    running.before_end(used(KEY, "running", 1.0))
+    for expected in (5000, 0):
+        ledger = Ledger(address, tmp_path)
+        assert expected == ledger.recover()
+        assert [5003] == [row.calls for row in await ledger.usage(())]
+        await ledger.close()
+    other = Ledger(f"sqlite:{tmp_path / 'other.db'}", tmp_path)
+    assert 0 == other.recover()
+    await other.close()
+    assert 1 == len(list(tmp_path.glob("*.journal")))
+    await running.observe(used(KEY, "running", 1.0))
+    assert [5004] == [row.calls for row in await running.usage(())]
+    await running.close()
+    assert [] == list(tmp_path.glob("*.journal"))
+
+
+async def test_a_journal_does_not_grow_with_what_is_in_the_database(tmp_path: Path) -> None:
+    """It is emptied with each write; a file that is full is deleted when the last of its entries is written."""
+    ledger = Ledger(f"sqlite:{tmp_path / 'gateway.db'}", tmp_path)
+    slow = used(KEY, "slow", 1.0)
+    ledger.before_end(slow)  # its client takes the end of its answer slowly
+    for batch in range(30):
+        for number in range(200):
+            ledger.note(used(KEY, f"x{batch}-{number}", 1.0))
+        await ledger.flush()
+    assert 2 == len(list(tmp_path.glob("*.journal")))
+    await ledger.observe(slow)
+    assert [0] == [path.stat().st_size for path in tmp_path.glob("*.journal")]
+    assert [6001] == [row.calls for row in await ledger.usage(())]
+    await ledger.close()
+
+
+async def test_without_a_journal_the_ledger_is_written(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A folder that cannot be written costs one line in the log, not the calls."""
+    (tmp_path / "file").touch()
+    ledger = Ledger(f"sqlite:{tmp_path / 'gateway.db'}", tmp_path / "file")
+    for number in range(3):
+        await ledger.observe(used(KEY, f"x{number}", 1.0))
+    assert [3] == [row.calls for row in await ledger.usage(())]
+    assert 1 == caplog.text.count("the journal of the ledger cannot be written")
+    await ledger.close()
+
+
 # --- a database in trouble -------------------------------------------------------------------------------------------
 
 

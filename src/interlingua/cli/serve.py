@@ -456,8 +456,10 @@ def usage(
     address = _settings(config, {}, is_private=False).state.ledger
 
     async def rows() -> list[Any]:
-        ledger = Ledger(resolved_address(address) if address else f"sqlite:{folder / 'gateway' / 'gateway.db'}")
+        database = f"sqlite:{folder / 'gateway' / 'gateway.db'}"
+        ledger = Ledger(resolved_address(address or database), folder / "gateway")
         try:
+            ledger.recover()
             return await ledger.usage(columns, since=since, until=until, key=key, model=model)
         finally:
             await ledger.close()

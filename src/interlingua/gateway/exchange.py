@@ -77,6 +77,7 @@ class Exchange(Struct, kw_only=True, eq=False):
     discarded: tuple[tuple[ModelDescriptor, Usage], ...] = ()
     earlier: tuple[BrokenOff, ...] = ()  # who broke off before the last one went on
     usage: Usage | None = None
+    is_counted: bool = False  # `usage` and `cost` are final
     is_estimated: bool = False  # the usage is ours: the stream was cut or the client left before the provider's came
     cost: float | None = None  # None: the price is not known
     status: int = 0
@@ -140,7 +141,8 @@ class Observer(Protocol):
     An observer that also has `observe_all(exchanges)` gets what ended together in one call of that instead. One that
     has `note(exchange)`, which waits for nothing, gets each exchange by that alone; where it writes later, `backlog`
     says how many are not written, `flush` waits for them, and `written` does without hurry: the others come after it.
-    With `catch_up`, requests wait for that instead of `flush` when the backlog exceeds 1,000.
+    With `catch_up`, requests wait for that instead of `flush` when the backlog exceeds 1,000. One that has
+    `before_end(exchange)` gets it, with its usage, before the client has the end of the response.
     """
 
     async def observe(self, exchange: Exchange) -> None: ...

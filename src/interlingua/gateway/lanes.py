@@ -669,6 +669,7 @@ class Attempt:
                     if getattr(upstream, "ended", False):
                         last = data
                         break
+                    reply.ending()
                 await reply.write(data)
             if ended:
                 reply.ended = True  # a client may leave now

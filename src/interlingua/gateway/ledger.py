@@ -3,14 +3,19 @@
 Tokens are in the disjoint buckets of `Usage`; money is in billionths of a dollar. Writing an entry is idempotent: its
 id is that of the exchange. `observe` returns when the entry is in the database, or when it cannot be written now; then
 it is kept, `failure` is the reason, and the gate refuses requests until it is written.
+
+Entries are written to the database in batches. With a journal, each is in that before the client has the end of the
+response: an entry of which a client knows survives the end of the process, and the next one writes it.
 """
 
 import asyncio
 import contextlib
 import functools
+import hashlib
 import logging
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
@@ -20,6 +25,7 @@ from ..connect.prices import reported_cost
 from ..values.messages import Usage
 from .accounts import NANO, Spent
 from .exchange import Exchange
+from .journal import Journal
 from .state import Database, Pace, StateError, open_database
 
 _log = logging.getLogger(__name__)
@@ -134,22 +140,52 @@ _SUMS = """count(*), sum(CASE WHEN status >= 400 OR status = 0 THEN 1 ELSE 0 END
 class Ledger:
     """The entries in a database: `sqlite:FILE`, or `postgresql://…` for several gateways."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, journal: Path | None = None) -> None:
+        """`journal`: the folder of the journals of all gateways that share it."""
         self.database: Database = open_database(address, _TABLES)
         self.where = self.database.where
+        self._journal: Journal[LedgerEntry] | None = None
+        if journal is not None:
+            # Gateways of one folder may have different ledgers.
+            name = hashlib.blake2b(self.where.encode(), digest_size=8).hexdigest()
+            self._journal = Journal(journal, f"ledger-{name}", LedgerEntry)
+        self._is_journaling = True
         self.failure: StateError | None = None
         self._waiting: list[LedgerEntry] = []
         self._attempted: list[asyncio.Future[None]] = []  # of those who wait for the next attempt to write
         self._writer: asyncio.Task[None] | None = None
         self._pace = Pace()
 
+    def recover(self) -> int:
+        """Adds the entries of gateways that were killed; returns how many. Those that are in the database stay as they
+        are.
+        """
+        entries = self._journal.adopt() if self._journal is not None else []
+        for entry in entries:
+            self._add(entry)
+        return len(entries)
+
     async def observe(self, exchange: Exchange) -> None:
         self.note(exchange)
         await self.flush()
 
+    def before_end(self, exchange: Exchange) -> None:
+        """Writes an exchange to the journal, if there is one."""
+        if self._journal is None or not (exchange.attempts or exchange.usage is not None):
+            return
+        try:
+            self._journal.add(entry_of(exchange))
+            self._is_journaling = True
+        except OSError as error:
+            if self._is_journaling:
+                _log.error("the journal of the ledger cannot be written: %s; a crash may lose the last entries", error)
+            self._is_journaling = False
+
     def note(self, exchange: Exchange) -> None:
         """Adds an exchange; it is written soon, together with others."""
         if exchange.attempts or exchange.usage is not None:
+            if self._journal is not None and exchange.id not in self._journal:
+                self.before_end(exchange)
             self._add(entry_of(exchange))
 
     async def append(self, entry: LedgerEntry) -> None:
@@ -187,6 +223,8 @@ class Ledger:
                 await self.database.insert(_INSERT, list(map(_row, batch)))
                 self.failure = None
                 del self._waiting[: len(batch)]
+                if self._journal is not None:
+                    self._journal.done(batch)
             except StateError as error:
                 if self.failure is None:
                     _log.error("%s; nothing is served until it can be written", error)
@@ -244,6 +282,8 @@ class Ledger:
                 await self._writer
         if self._waiting:
             _log.error("%s: %d entries could not be written: %s", self.where, len(self._waiting), self.failure)
+        if self._journal is not None:
+            self._journal.close()
         await self.database.close()
 
 

@@ -170,8 +170,10 @@ class Reply:
         send_timeout: float | None = None,
         as_array: bool = False,
         rephrased: Callable[[Any], Any] | None = None,
+        before_end: Callable[[Exchange], None] | None = None,
     ) -> None:
         self._channel = channel
+        self._before_end = before_end
         self._exchange = exchange
         self._facts = exchange.wire.http
         self._form = _Array() if as_array else _Rephrased(rephrased) if rephrased is not None else None
@@ -202,6 +204,12 @@ class Reply:
             headers |= self._facts.rate_headers(self._exchange.quotas)
         return headers
 
+    def ending(self) -> None:
+        """To be called before the client has the end of the response, which is then complete."""
+        before_end, self._before_end = self._before_end, None
+        if before_end is not None:
+            before_end(self._exchange)
+
     # --- in one piece
 
     async def whole(self, body: bytes, losses: Sequence[Loss] = ()) -> None:
@@ -212,6 +220,7 @@ class Reply:
     async def _send(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
         self._exchange.status = status
         self.begun = self.is_open = True
+        self.ending()
         await self._channel.send(status, headers, body, self._send_timeout)
         self.ended = True
 
@@ -295,6 +304,7 @@ class Reply:
             await self._open()
         if data and self._exchange.first_byte is None:
             self._exchange.first_byte = time.time()
+        self.ending()
         await self._channel.end(data, self._send_timeout)
         self.ended = True
 

@@ -325,6 +325,7 @@ class Gateway:
             send_timeout=self.settings.limits.send_timeout,
             as_array=incoming.as_array,
             rephrased=rephrased,
+            before_end=self._before_end,
         )
         await self._answer(http, incoming, exchange, reply)
 
@@ -458,6 +459,7 @@ class Gateway:
                     exchange.discarded += ((exchange.model, used),)
                     exchange.answer = exchange.usage = None
                 exchange.attempts += 1
+                exchange.is_counted = False
                 exchange.model = place.model
                 attempt = Attempt(
                     place,
@@ -644,7 +646,7 @@ class Gateway:
             if message.type is WSMsgType.ERROR:  # too large, or no WebSocket any more: it has been closed
                 break
             one = replace(exchange, id=_new_id(), started=time.time(), extra={})
-            reply = Reply(SocketChannel(http, socket), one)
+            reply = Reply(SocketChannel(http, socket), one, before_end=self._before_end)
             try:
                 await self._message(http, message.data, asked, one, reply)
             except ConnectionError:
@@ -733,14 +735,31 @@ class Gateway:
 
     # --- settlement
 
-    def _close(self, exchange: Exchange, reservation: Reservation | None) -> None:
-        """Queues an ended exchange for settlement. Exchanges that end together are written together, and the client's
-        next request does not wait for the disk."""
+    def _before_end(self, exchange: Exchange) -> None:
+        """Counts an exchange and notifies the observers that must know it before the client has the end."""
+        self._count(exchange)
+        for observer in self.observers:
+            before_end = getattr(observer, "before_end", None)
+            if before_end is not None:
+                try:
+                    before_end(exchange)
+                except Exception as error:
+                    log_defect(f"an observer failed for {exchange.id}", error)
+
+    def _count(self, exchange: Exchange) -> None:
         exchange.finished = time.time()
+        if exchange.is_counted:
+            return
+        exchange.is_counted = True
         try:
             self._account(exchange)
         except Exception as error:  # the reserved amount counts as spent
             log_defect(f"the use of {exchange.id} cannot be counted", error)
+
+    def _close(self, exchange: Exchange, reservation: Reservation | None) -> None:
+        """Queues an ended exchange for settlement. Exchanges that end together are written together, and the client's
+        next request does not wait for the disk."""
+        self._count(exchange)
         settle = getattr(reservation, "settle_soon", None)
         if settle is not None:
             try:

@@ -87,7 +87,7 @@ class Service:
                 f"without keys the gateway listens only on loopback addresses, not on {listen.host};"
                 " make one first: interlingua serve keys add NAME"
             )
-        self.ledger = Ledger(resolved_address(state.ledger or database))
+        self.ledger = Ledger(resolved_address(state.ledger or database), folder)
         self._store: StateStore = open_state(resolved_address(state.limits or database), self.ledger.database)
         self.accounts = Accounts(self._store, seed=self.ledger.spent)
         self.metrics = Metrics(lambda: self.gateway.open_exchanges, metrics_folder, self._unrecorded)
@@ -118,6 +118,7 @@ class Service:
     # --- life --------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
+        self.ledger.recover()
         await self.gateway.start()
         if self._config is not None:
             self._watcher = asyncio.ensure_future(self._watch())
