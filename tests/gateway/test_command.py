@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -70,6 +71,9 @@ def test_keys_are_added_listed_rotated_and_revoked(tmp_path: Path) -> None:
     assert 0 == invoke(tmp_path, "keys", "revoke", "ci").exit_code
     assert "no key 'ci'" in str(invoke(tmp_path, "keys", "revoke", "ci").exception)
     assert 2 == invoke(tmp_path, "keys", "add", "x", "--expires", "soon").exit_code
+    for past in ("2020-01-31", "0d"):
+        refused = invoke(tmp_path, "keys", "add", "x", "--expires", past)
+        assert 2 == refused.exit_code and f"'{past}' is not in the future" in refused.output
 
 
 def test_usage_is_a_table_or_json(tmp_path: Path) -> None:
@@ -116,6 +120,15 @@ def test_with_no_configuration_it_serves_and_tells_how_to_use_it(tmp_path: Path)
         for name in variables:
             assert f"{name}={url}" in output
     assert "debug/…" in output
+
+
+def test_it_names_aliases_and_providers_when_it_starts(tmp_path: Path) -> None:
+    """An alias has no provider in its name."""
+    (tmp_path / "gateway.toml").write_text("[aliases]\nfast = 'debug/echo'\n")
+    with running(tmp_path, "--port", "0") as (_, process):
+        process.send_signal(signal.SIGTERM)
+        _, output = process.communicate(timeout=30)
+    assert re.search(r"models: \d+ \(fast\b.*\); always debug/… \(offline\)", output)  # and providers with a key
 
 
 def test_two_workers_serve_one_port_and_end_together(tmp_path: Path) -> None:

@@ -218,15 +218,17 @@ async def _load_plugins(service: "Service") -> "Callable[[str, dict[str, Any]], 
     return Hooks(plugins).emit
 
 
+_LISTED = 12  # names at the start, at most
+
+
 def _print_pointers(service: "Service") -> None:
     url = service.gateway.url
     click.echo(url)
     out = output.console(err=True)
     names = [name for name in service.gateway.models() if not name.partition("/")[0].endswith("debug")]
-    providers = list(dict.fromkeys(name.partition("/")[0] for name in names if "/" in name))
-    found = (
-        f"{len(names)} models ({', '.join(providers)})" if names else "no keys found; set one, or use interlingua auth"
-    )
+    whose = list(dict.fromkeys(name.partition("/")[0] for name in names))  # an alias, or a provider
+    listed = ", ".join(whose[:_LISTED]) + (", …" if len(whose) > _LISTED else "")
+    found = f"{len(names)} ({listed})" if names else "no keys found; set one, or use interlingua auth"
     out.print(Text(f"models: {found}; always debug/… (offline)"))
     if not url.startswith("unix:"):
         table = Table(box=None, show_header=False)
@@ -597,13 +599,20 @@ def add_key(
 def _end(given: str) -> float:
     """Returns the time of a duration or a date, in seconds since 1970."""
     duration = re.fullmatch(r"(\d{1,6})([smhdw])", given)
+    now = time.time()
     if duration is not None:
-        return time.time() + int(duration[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}[duration[2]]
-    try:
-        found = datetime.fromisoformat(given)
-    except ValueError:
-        raise click.UsageError(f"invalid time {given!r}; use 90d, 12h or 2027-01-31") from None
-    return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp()
+        end = now + int(duration[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}[duration[2]]
+    else:
+        try:
+            found = datetime.fromisoformat(given)
+        except ValueError:
+            raise click.UsageError(f"invalid time {given!r}; use 90d, 12h or 2027-01-31") from None
+        end = (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp()
+    if end <= now:
+        raise click.UsageError(
+            f"{given!r} is not in the future, and the key could not be used; use 90d or a later date"
+        )
+    return end
 
 
 @keys.command("list")
