@@ -540,6 +540,36 @@ def test_convert_writes_the_same_session_of_another_program(
     assert streamed == whole or (options == ["--strict"] and f"{target}: " in streamed[2])
 
 
+@pytest.mark.parametrize("target", ["transcript", *TARGETS])
+@pytest.mark.parametrize(
+    "options", [["in"], ["in", "--strict"], ["in", "-o", "out.json"], ["in", "-o", "out/"]], ids=" ".join
+)
+def test_rows_for_programs_are_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], target: str
+) -> None:
+    """With all losses, in the order of the messages; of workers, too."""
+    monkeypatch.chdir(tmp_path)
+    folder, chance = tmp_path / "in", random.Random(target)
+    folder.mkdir()
+    for number in range(convert_module.MANY if "out/" in options else 1):
+        (folder / f"{number}.jsonl").write_bytes(_session(chance))
+
+    def work() -> Any:
+        result = CliRunner().invoke(convert, [*options, "-t", target, "--json", "-j", "2"])
+        report = json.loads(result.stdout)
+        for row in report["results"]:
+            row["losses"].sort(key=json.dumps)
+        made = sorted(path for path in tmp_path.rglob("out*") if path.is_file())
+        made += sorted((tmp_path / "out").iterdir()) if "out/" in options else []
+        return result.exit_code, report, {path.name: path.read_bytes() for path in made}
+
+    streamed, whole = both(monkeypatch, work)
+    if "--strict" in options:  # it may name another loss
+        for _, report, _ in (streamed, whole):
+            report["errors"] = len(report["errors"])
+    assert streamed == whole and (whole[2] or "-o" not in options)
+
+
 @pytest.mark.parametrize("name", ["out.jsonl", "out.jsonl.gz", "out.jsonl.zst", "folder/"])
 def test_convert_writes_the_same_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Packed or in a folder; torn lines are reported."""
@@ -753,6 +783,7 @@ WAYS: dict[str, tuple[Any, list[str]]] = {
     **{f"check --for {name}": (check_command, ["--for", name]) for name in ("anthropic-messages", "ollama-chat")},
     "convert -t transcript": (convert, ["-t", "transcript", "-j", "1"]),
     "convert -t codex-cli": (convert, ["-t", "codex-cli", "-j", "1"]),
+    "convert --json": (convert, ["-t", "openai-completions", "--json", "-j", "1"]),
     "convert -t openclaw": (convert, ["-t", "openclaw", "-j", "1"]),
     **{f"convert -t {name}": (convert, ["-t", name, "-j", "1"]) for name in (*sorted(WIRES), *ROWS)},
 }

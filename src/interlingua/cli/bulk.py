@@ -15,7 +15,7 @@ import signal
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -91,6 +91,8 @@ class PieceResult:
         self.spooled: Path | None = None  # a temporary file with this text, from a worker
         self.numbered = False  # whether the source holds several conversations
         self.rows: list[dict[str, Any]] = []
+        self.streamed_row: Iterator[bytes] | None = None  # the JSON text of one more, made as it is read
+        self.spooled_row: Path | None = None  # a temporary file with it, from a worker
         self.losses = LossSummary()
         self.problems: list[Problem] = []
         self.rejected: list[bytes] = []
@@ -236,7 +238,7 @@ def _is_streamed(source: Source, task: Task) -> bool:
     to = FORMATS.get(task.target)
     is_session = to is not None and (to.name == transcript.API or bool(to.writer or to.tree_writer))
     is_written = is_session or task.target in WIRES or (to is not None and to.rows)
-    if not is_written or task.rows or task.columns or not large_sessions.is_large(source):
+    if not is_written or task.columns or not large_sessions.is_large(source):
         return False
     name = task.origin
     if name is None:
@@ -280,32 +282,89 @@ def convert(piece: Piece, task: Task) -> PieceResult:
 def _convert_session(session: large_sessions.LargeSession, name: str, task: Task, result: PieceResult) -> bool:
     """Converts a large session entry by entry; returns False if it must be in memory for that."""
     session.about = _with_model(session.about, task)
-    if task.target == transcript.API:
-        result.count, result.streamed = 1, session.transcript()
-        return True
-    stages = [LossSummary() for _ in range(3)]
-    refused: dict[int, Loss] = {}  # the first of each stage
-
-    def report(stage: int, loss: Loss) -> None:
-        stages[stage].count(name, loss)
-        if loss.severity != "record":
-            refused.setdefault(stage, loss)
-
-    encoding = encode_large(session, task.target, report)
-    if encoding is None:
-        return False
-    if refused and task.strict:
-        loss = refused[min(refused)]
-        error = Unsupported(task.target, f"{loss.what}: {loss.why}", loss.path)
-        _reject(result, task, Problem(name, str(error)), None)
-        return True
-    result.losses.conversations, result.losses.lossy = 1, int(bool(refused))
-    for stage in stages:
-        result.losses.merge(stage)
-    result.count, result.streamed, result.is_body = 1, encoding.parts(), isinstance(encoding, LargeBody | LargeRow)
-    if result.is_body:
-        result.streamed = itertools.chain(result.streamed, (b"\n",))
+    parts, losses = session.transcript, _Losses(name, 3 * [None])
+    with contextlib.ExitStack() as stack:
+        if task.rows:
+            losses = _Losses(name, [stack.enter_context(tempfile.TemporaryFile()) for _ in range(3)])
+        if task.target != transcript.API:
+            encoding = encode_large(session, task.target, losses.add)
+            if encoding is None:
+                return False
+            loss = losses.refused
+            if loss is not None and task.strict:
+                error = Unsupported(task.target, f"{loss.what}: {loss.why}", loss.path)
+                _reject(result, task, Problem(name, str(error)), None)
+                return True
+            parts, result.is_body = encoding.parts, isinstance(encoding, LargeBody | LargeRow)
+            result.losses = losses.summary()
+        stack.pop_all()  # the files are closed when they have been read
+    result.count, in_row = 1, task.rows and task.bodies
+    if task.rows:
+        row = {"source": name, "line": None, "from": session.dialect}
+        body = parts() if in_row else None
+        result.streamed_row = _row_parts(row, losses.rows(), body, is_list=not result.is_body)
+    if not in_row:
+        result.streamed = itertools.chain(parts(), (b"\n",)) if result.is_body else parts()
     return True
+
+
+class _Losses:
+    """The losses of a session in the order of their stages; as rows, in temporary files."""
+
+    def __init__(self, name: str, files: Sequence[IO[bytes] | None]) -> None:
+        self._name, self._files = name, files
+        self._stages = [LossSummary() for _ in files]
+        self._refused: dict[int, Loss] = {}
+
+    def add(self, stage: int, loss: Loss) -> None:
+        self._stages[stage].count(self._name, loss)
+        if loss.severity != "record":
+            self._refused.setdefault(stage, loss)
+        file = self._files[stage]
+        if file is not None:
+            file.write(jsontext.write(_loss_row(loss)) + b"\n")
+
+    @property
+    def refused(self) -> Loss | None:
+        """The loss that strict mode names."""
+        return self._refused[min(self._refused)] if self._refused else None
+
+    def summary(self) -> LossSummary:
+        made = LossSummary()
+        made.conversations, made.lossy = 1, int(bool(self._refused))
+        for stage in self._stages:
+            made.merge(stage)
+        return made
+
+    def rows(self) -> Iterator[bytes]:
+        for file in self._files:
+            assert file is not None
+            with file:
+                file.seek(0)
+                yield from file
+
+
+def _row_parts(
+    row: dict[str, Any], losses: Iterable[bytes], body: Iterable[bytes] | None, *, is_list: bool
+) -> Iterator[bytes]:
+    """Yields the JSON text of a row, with its losses and its body; with `is_list`, the body is one line a part."""
+    yield jsontext.write(row)[:-1] + b',"losses":['
+    yield from _separated(losses)
+    yield b"]"
+    if body is not None:
+        yield b',"body":' + b"[" * is_list
+        yield from _separated(body) if is_list else body
+        yield b"]" * is_list
+    yield b"}"
+
+
+def _separated(lines: Iterable[bytes]) -> Iterator[bytes]:
+    for at, line in enumerate(lines):
+        yield b"," * bool(at) + line.rstrip(b"\n")
+
+
+def _loss_row(loss: Loss) -> dict[str, str]:
+    return {"path": loss.path, "what": loss.what, "why": loss.why, "severity": loss.severity}
 
 
 def _convert_document(document: Document, task: Task, result: PieceResult, bodies: list[bytes]) -> None:
@@ -321,7 +380,7 @@ def _convert_document(document: Document, task: Task, result: PieceResult, bodie
     result.losses.add(document.name, losses)
     if task.rows:
         row: dict[str, Any] = {"source": document.source.name, "line": document.line, "from": name}
-        row["losses"] = [{"path": x.path, "what": x.what, "why": x.why, "severity": x.severity} for x in losses]
+        row["losses"] = [_loss_row(loss) for loss in losses]
         if task.bodies:
             row["body"] = [jsontext.read(line) for line in payload.splitlines()] if lines else jsontext.read(payload)
         result.rows.append(row)
@@ -526,6 +585,11 @@ def _convert_to_file(piece: Piece, task: Task, path: Path) -> PieceResult:
         with path.open("wb") as file:
             file.writelines(result.streamed)
         result.streamed, result.spooled = None, path
+    if result.streamed_row is not None:
+        path = path.with_suffix(".row")
+        with path.open("wb") as file:
+            file.writelines(result.streamed_row)
+        result.streamed_row, result.spooled_row = None, path
     return result
 
 
@@ -534,6 +598,8 @@ def _finished(waiting: "deque[tuple[int, Piece, Future[PieceResult]]]") -> tuple
     result = future.result()
     if result.spooled is not None:
         result.streamed = _moved(result.spooled)
+    if result.spooled_row is not None:
+        result.streamed_row = _moved(result.spooled_row)
     return index, piece, result
 
 

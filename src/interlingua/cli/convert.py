@@ -317,6 +317,9 @@ class _Run:
                 rejects.put(result.rejected)
                 for row in result.rows:
                     rows.write((b"," if rows.tell() else b"") + jsontext.write(row))
+                if result.streamed_row is not None:
+                    rows.write(b"," if rows.tell() else b"")
+                    rows.writelines(result.streamed_row)
                 self.tally.add(piece.source, result)
                 if self._journal is not None and not into.is_pending:
                     done = Done(at, number, *into.place(), rejects.length())
