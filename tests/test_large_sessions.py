@@ -386,14 +386,17 @@ def test_messages_of_the_system_are_in_their_place(tmp_path: Path, wire: str) ->
     assert encodes_the_same(path, wire)
 
 
-def test_a_body_that_needs_the_whole_history_is_not_written_in_pieces(tmp_path: Path) -> None:
-    """A session of the same wire is not adapted."""
+@pytest.mark.parametrize("wire", sorted(WIRES))
+@pytest.mark.parametrize("seed", range(5))
+def test_a_session_of_the_same_wire_is_not_adapted(tmp_path: Path, wire: str, seed: int) -> None:
+    """Its body is what the wire's encoder makes of the history."""
+    chance = random.Random(seed)
     path = tmp_path / "s.jsonl"
-    model = {"id": "m", "api": "openai-completions"}
-    path.write_bytes(lines_of([{"role": "session", "version": 1, "model": model}, *TRANSCRIPT[1:]]))
-    session = open_large(Source(path), None, [])
-    assert session is not None and session.about.model is not None
-    assert encode_large(session, "openai-completions", lambda stage, loss: None) is None
+    for _ in range(5):
+        first, *rest = _session(chance).splitlines(keepends=True)
+        model = {"model": {"id": "m", "api": wire}}
+        path.write_bytes(lines_of([{**json.loads(first), **model}]) + b"".join(rest))
+        assert encodes_the_same(path, wire)
 
 
 def _turn(number: int, chance: random.Random) -> Iterator[dict[str, Any]]:

@@ -30,7 +30,16 @@ from ..values.messages import (
 from ..values.request import Conversation, Entry, Request, ToolSpec
 from ..values.summaries import summary_of
 from .adapting.cache_markers import max_markers_of, places
-from .adapting.pieces import ASKED, AdaptedPiece, CallPlaces, adapt_pieces, count_totals, pieces, read_as
+from .adapting.pieces import (
+    ASKED,
+    AdaptedPiece,
+    CallPlaces,
+    adapt_pieces,
+    count_totals,
+    pieces,
+    read_as,
+    unchanged_pieces,
+)
 from .adapting.work import Earlier, Totals, Work
 from .compacted import Compaction, omitted, replaced, replacement, seen_from, shifted
 from .converting import OFF_PATH, conversation_losses, encoded_losses, entry_losses, is_own
@@ -99,10 +108,13 @@ class _LargeHistory:
         self._names: dict[str, str] = {}  # of tools, as sent -> as given
         # The last compaction on the path, and its index.
         self._compaction = next(((at, one) for at, one in reversed(survey.compactions) if on_path[at]), None)
+        self._is_own = is_own(session.about, target)  # such a history is neither adapted nor compacted
+        if self._is_own:
+            self._compaction = None
         self._read = array("i")  # of a compacted history, the places on the path of the messages that the model reads
         self._totals = Totals()
         request = session.about.request()
-        if needs_totals(request, target, survey):
+        if not self._is_own and needs_totals(request, target, survey):
             cut = pieces(self._listed(_ignore, _ignore), self._places)
             self._totals = count_totals(request, target, cut, self._places.ids)
 
@@ -140,8 +152,11 @@ class _LargeHistory:
     ) -> Iterator[AdaptedPiece]:
         """Yields the pieces, adapted; `report` receives the losses of compacted history."""
         cut = pieces(self._listed(visit, report), self._places)
-        earlier = Earlier(self._places.ids, self._totals)
-        for piece in adapt_pieces(self._session.about.request(), self._target, cut, earlier, end):
+        request, earlier = self._session.about.request(), Earlier(self._places.ids, self._totals)
+        if self._is_own:
+            yield from unchanged_pieces(request, cut)
+            return
+        for piece in adapt_pieces(request, self._target, cut, earlier, end):
             for name, given in piece.adapted.names.items():
                 if self._names.setdefault(name, given) != given:
                     raise _NotLocal
@@ -253,7 +268,7 @@ class LargeBody(_LargeHistory):
         super().__init__(session, wire.api, on_path, survey)
         self._codec = wire.codec
         self._place = _find_place(wire.codec)
-        self._adds_tools = wire.limits.tools_with_history and not session.about.tools
+        self._adds_tools = wire.limits.tools_with_history and not session.about.tools and not self._is_own
         self._frame: Request | None = None  # the adapted request without messages
 
     def survey(self, report: Callable[[int, Loss], None]) -> None:
@@ -508,7 +523,7 @@ def encode_large(
         return tree
     wire = WIRES.get(target)
     if wire is not None:
-        if is_own(about, target) or about.extra.get(wire.base) or about.extra.get(target):
+        if about.extra.get(wire.base) or about.extra.get(target):
             return None
     elif form is None or about.extra.get(form.name) or not (form.rows or form.writer):
         return None

@@ -60,6 +60,7 @@ class Adapted(tuple[Request, tuple[Loss, ...]]):
     work: Work | None = None  # for the pieces after it
     stages: tuple[int, ...] = ()  # for each loss of a piece, the pass that reported it
     _first: int = 0
+    _shift: int = 0  # of the messages of an unchanged piece
 
     def __new__(cls, work: Work) -> "Adapted":
         made = super().__new__(cls, (work.request(), tuple(dict.fromkeys(work.losses)) if work.losses else ()))
@@ -101,8 +102,9 @@ class Adapted(tuple[Request, tuple[Loss, ...]]):
             return self._source_elsewhere(path)
         turn, block, rest = int(match[1]), match[2], match[3]
         if self._blocks is None:
+            path = f"$.messages[{turn + self._shift}]{path[path.index(']') + 1 :]}" if self._shift else path
             is_text = block is not None and isinstance(self.request.context.messages[turn].content, str)
-            return f"$.messages[{turn}].content{rest}" if is_text else path
+            return f"$.messages[{turn + self._shift}].content{rest}" if is_text else path
         if block is not None:
             place = self._blocks[turn][int(block)]
             return place + rest if place else None
@@ -181,6 +183,13 @@ def adapt_piece(request: Request, target: ModelDescriptor | str, first: int, bef
     made.before, made._first, made.work = before, first, work
     reported = dict(zip(reversed(work.losses), reversed(stages), strict=True))  # the first of equal losses
     made.stages = tuple(reported[loss] for loss in made.losses)
+    return made
+
+
+def unchanged_piece(request: Request, first: int, before: int) -> Adapted:
+    """A piece of a history that is not adapted; see `adapt_piece`."""
+    made = Adapted.with_same_messages(request, ())
+    made.before, made._first, made._shift = before, first, first - before
     return made
 
 

@@ -24,7 +24,7 @@ from ...values.messages import (
 )
 from ...values.request import Context, ModelDescriptor, Request, ToolSpec
 from ...values.tokens import Taken
-from .adapter import Adapted, adapt_piece, repair_structure
+from .adapter import Adapted, adapt_piece, repair_structure, unchanged_piece
 from .pairing import call_ids
 from .work import GO_ON, SHAPE, Earlier, Totals
 
@@ -238,6 +238,19 @@ def adapt_pieces(
             place, count = place + len(waiting), count + len(messages)
             earlier.add(adapted.work, messages)  # type: ignore[arg-type]
             before, waiting = _BEFORE[type(messages[-1])] if not is_last else (), []
+
+
+def unchanged_pieces(request: Request, cut: Iterable[list[AgentMessage]]) -> Iterator[AdaptedPiece]:
+    """The pieces of a history that is not adapted."""
+    place = 0
+    before: tuple[Message, ...] = ()
+    for piece in cut:
+        messages: tuple[Message, ...] = (*before, *piece)  # type: ignore[arg-type]
+        made = replace(request, context=replace(request.context, messages=messages))
+        yield AdaptedPiece(place, messages[len(before) :], unchanged_piece(made, place, len(before)))
+        place += len(piece)
+        last = next((type(one) for message in reversed(piece) for one in reversed(read_as(message))), None)
+        before = _BEFORE.get(last, before)  # type: ignore[arg-type]
 
 
 def count_totals(
