@@ -237,7 +237,7 @@ def _is_streamed(source: Source, task: Task) -> bool:
     """Whether a file is a large session, which is converted entry by entry."""
     to = FORMATS.get(task.target)
     is_session = to is not None and (to.name == transcript.API or bool(to.writer or to.tree_writer))
-    is_written = is_session or task.target in WIRES or (to is not None and to.rows)
+    is_written = is_session or task.target in (*WIRES, conversion.SELF) or (to is not None and to.rows)
     if not is_written or task.columns or not large_sessions.is_large(source):
         return False
     name = task.origin
@@ -286,7 +286,9 @@ def _convert_session(session: large_sessions.LargeSession, name: str, task: Task
     with contextlib.ExitStack() as stack:
         if task.rows:
             losses = _Losses(name, [stack.enter_context(tempfile.TemporaryFile()) for _ in range(3)])
-        if task.target != transcript.API:
+        if task.target == conversion.SELF:
+            parts, result.is_body = session.json, True
+        elif task.target != transcript.API:
             encoding = encode_large(session, task.target, losses.add)
             if encoding is None:
                 return False

@@ -99,7 +99,7 @@ def encode(conversation: Given, dialect: str, *, strict: bool = False, adapt: bo
         return Encoded(plain(conversation), ())
     find(dialect)
     if dialect not in WIRES:
-        body, losses = _encode_file(conversation, FORMATS[dialect])
+        body, losses = encode_as(conversation, FORMATS[dialect])
     else:
         body, losses = _encode_wire(conversation, dialect, adapt and not is_own(conversation, dialect))
     if strict:
@@ -125,7 +125,7 @@ def _encode_wire(conversation: Conversation, name: str, adapting: bool) -> Encod
     return Encoded(body, Losses(lambda: _once(branches, _lost(view, adapted, adapted.losses, given))))
 
 
-def _encode_file(conversation: Conversation, form: FileFormat) -> Encoded:
+def encode_as(conversation: Conversation, form: FileFormat) -> Encoded:
     """Returns the file that was read; a new one if there was none, or a message was added since."""
     encoded: Encoded
     if form.write is None:

@@ -11,10 +11,11 @@ from msgspec.structs import replace
 
 from ..dialects import FORMATS, WIRES
 from ..dialects.files.new_sessions import Facts, unsupported
+from ..dialects.files.records import LINEAR
 from ..dialects.wire import FileFormat, Wire
 from ..values import jsontext
 from ..values.compact import Ids, IdSet
-from ..values.losses import QUIET, Encoded, Loss, Reporter, off_path, static_entry_losses
+from ..values.losses import QUIET, Encoded, Loss, Reporter, SupportTable, off_path, static_entry_losses
 from ..values.messages import (
     AgentMessage,
     AssistantMessage,
@@ -42,7 +43,7 @@ from .adapting.pieces import (
 )
 from .adapting.work import Earlier, Totals, Work
 from .compacted import Compaction, omitted, replaced, replacement, seen_from, shifted
-from .converting import OFF_PATH, conversation_losses, encoded_losses, entry_losses, is_own
+from .converting import OFF_PATH, conversation_losses, encode_as, encoded_losses, entry_losses, is_own
 from .large_sessions import LargeSession
 
 BRANCHES, ADAPTING, ENCODING = range(3)  # the order in which losses are reported
@@ -267,7 +268,7 @@ class LargeBody(_LargeHistory):
     def __init__(self, session: LargeSession, wire: Wire, on_path: bytearray, survey: Survey) -> None:
         super().__init__(session, wire.api, on_path, survey)
         self._codec = wire.codec
-        self._place = _find_place(wire.codec)
+        self._place = _find_place(wire.codec.encode)
         self._adds_tools = wire.limits.tools_with_history and not session.about.tools and not self._is_own
         self._frame: Request | None = None  # the adapted request without messages
 
@@ -345,9 +346,9 @@ class LargeBody(_LargeHistory):
             raise _NotLocal
 
 
-def _find_place(codec: Any) -> tuple[str, ...]:
+def _find_place(encode: Callable[[Conversation], Encoded]) -> tuple[str, ...]:
     """Returns the keys of the list of items in a body: what another message changes."""
-    one, two = (codec.encode(Conversation(entries=(Entry(message=ASKED),) * count)).body for count in (2, 3))
+    one, two = (encode(Conversation(entries=(Entry(message=ASKED),) * count)).body for count in (2, 3))
     place: list[str] = []
     while isinstance(one, dict) and isinstance(two, dict):
         changed = [key for key in two if one.get(key) != two[key]]
@@ -407,31 +408,39 @@ class LargeRow:
     """
 
     def __init__(self, session: LargeSession, form: FileFormat, on_path: bytearray, survey: Survey) -> None:
-        self._session, self._codec = session, form.codec
+        self._session, self._form = session, form
         self._on_path, self._places, self._answered = on_path, survey.places, survey.answered
-        self._place = _find_place(form.codec)
+        self._place = _find_place(form.write or form.codec.encode)
         empty = self._encode([]).body
         self._known = _list_in(empty, self._place)  # the items before those of the messages
         self._around = _around(empty, self._place)
 
     def survey(self, report: Callable[[int, Loss], None]) -> None:
         """Reads the file once, for what concerns all of the row; reports the losses, each with its stage."""
-        support, seen = self._codec.FIELD_SUPPORT, set[Loss]()
+        support: SupportTable = self._form.codec.FIELD_SUPPORT if self._form.write is None else LINEAR
+        seen = set[Loss]()
         branches, on_path = support["Conversation.entries"], 0
 
         def visit(at: int, entry: Entry) -> None:
             nonlocal on_path
             if self._on_path[at]:
                 bare = replace(entry, message=UserMessage(content=None))
-                losses = static_entry_losses(bare, at, f"$.messages[{on_path}]", support, self._codec.API)
+                losses = static_entry_losses(bare, at, f"$.messages[{on_path}]", support, self._form.name)
                 on_path += 1
             else:
-                losses = [off_path(entry, at, self._answered, branches.why, branches.kind)]
+                losses = [off_path(entry, at, self._answered, branches.why, branches.kind)]  # type: ignore[arg-type]
             for loss in losses:
                 report(BRANCHES, loss)
 
-        def encoded(first: int, losses: Sequence[Loss]) -> None:
+        of_model: list[Loss] = []  # a list names the model of its last answer
+
+        def encoded(first: int, piece: list[AgentMessage], losses: Sequence[Loss]) -> None:
+            nonlocal of_model
+            if not first or any(isinstance(message, AssistantMessage) and message.model for message in piece):
+                of_model = [loss for loss in losses if loss.path.startswith("$.model.")]
             for loss in losses:
+                if loss.path.startswith("$.model."):
+                    continue
                 loss = shifted(loss, first)
                 if not loss.path.startswith("$.messages["):
                     if loss in seen:
@@ -441,6 +450,8 @@ class LargeRow:
 
         for _ in self._items(visit, encoded):
             pass
+        for loss in of_model:
+            report(ENCODING, loss)
 
     def parts(self) -> Iterator[bytes]:
         """The text of the row."""
@@ -451,14 +462,14 @@ class LargeRow:
         yield end
 
     def _items(
-        self, visit: Callable[[int, Entry], None], report: Callable[[int, Sequence[Loss]], None]
+        self, visit: Callable[[int, Entry], None], report: Callable[[int, list[AgentMessage], Sequence[Loss]], None]
     ) -> Iterator[Any]:
-        """Yields the items; `report` receives the losses of each piece, with the place of its first message."""
+        """Yields the items; `report` receives each piece, with the place of its first message and its losses."""
         first, known = 0, self._known
         yield from known
         for piece in pieces(self._listed(visit), self._places):
             row = self._encode(piece)
-            report(first, row.losses)
+            report(first, piece, row.losses)
             found = _list_in(row.body, self._place)
             if not found or found[: len(known)] != known or _around(row.body, self._place) != self._around:
                 raise _NotLocal
@@ -467,8 +478,7 @@ class LargeRow:
 
     def _encode(self, messages: list[AgentMessage]) -> Encoded:
         entries = tuple(Entry(message=message) for message in messages)  # type: ignore[arg-type]
-        encoded: Encoded = self._codec.encode(replace(self._session.about, entries=entries))
-        return encoded
+        return encode_as(replace(self._session.about, entries=entries), self._form)
 
     def _listed(self, visit: Callable[[int, Entry], None]) -> Iterator[tuple[int, AgentMessage]]:
         for at, entry in enumerate(self._session.entries()):

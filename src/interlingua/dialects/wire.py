@@ -464,7 +464,8 @@ class FileFormat(Struct, frozen=True, kw_only=True):
     - `write` encodes a conversation of another format where the codec only encodes its own; the conversation is first
       adapted for the wire `adapted_for`, if there is one.
     - `writer` is a class that writes the same as `write` message by message (`files.new_sessions.SessionWriter`).
-    - `rows`: a conversation is one object with a list of items, and those of each message depend on no other turn.
+    - `rows`: a conversation is a list of items or an object with one, and the items of each message depend on no other
+      turn.
     - `tree_writer` is a class that writes the same as the codec entry by entry, with its branches (`TreeWriter` of
       `files.openclaw`).
     - `mistakes` yields violations of the format's rules in a document: path, message, remedy.

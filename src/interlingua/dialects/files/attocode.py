@@ -858,5 +858,5 @@ def detect(value: Any) -> str | None:
 
 
 FORMAT = FileFormat(
-    name="attocode", codec=sys.modules[__name__], detect=detect, calls_beside=True, mistakes=in_attocode
+    name="attocode", codec=sys.modules[__name__], detect=detect, calls_beside=True, rows=True, mistakes=in_attocode
 )

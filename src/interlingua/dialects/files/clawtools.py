@@ -915,6 +915,7 @@ FORMAT = FileFormat(
     name="clawtools",
     codec=sys.modules[__name__],
     detect=detect,
+    rows=True,
     evidence=(
         Evidence(
             "plain",

@@ -196,6 +196,7 @@ FORMAT = FileFormat(
     codec=sys.modules[__name__],
     detect=detect,
     split=split,
+    rows=True,
     rank=25,
     write=lambda conversation: new_messages.langchain(conversation, decode),
 )

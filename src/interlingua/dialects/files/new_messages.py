@@ -30,6 +30,7 @@ from ...values.messages import (
 from ...values.request import Conversation, Options
 from ..comparison import losses_of
 from ..openai_shared import data_url
+from .records import LINEAR
 
 _NO_CALL = "the format holds messages, not the options and tools of a call"
 
@@ -38,6 +39,7 @@ def _support(api: str) -> SupportTable:
     options = " ".join(f"Options.{field.name}" for field in struct_fields(Options))
     return {
         **bookkeeping(api),
+        **LINEAR,
         **record("ModelDescriptor.id", "only an answer names its model"),
         **dropped(f"{options} Context.tools Context.system_role", _NO_CALL),
     }
@@ -45,7 +47,10 @@ def _support(api: str) -> SupportTable:
 
 def _encoded(conversation: Conversation, body: Any, api: str, decode: Callable[[Any], Conversation]) -> Encoded:
     encoded = [at for at, message in enumerate(conversation.messages) if not isinstance(message, CustomMessage)]
-    return Encoded(body, losses_of(conversation, encoded, lambda: decode(body), _support(api), api))
+    # An empty list is of no format.
+    return Encoded(
+        body, losses_of(conversation, encoded, lambda: decode(body) if body else Conversation(), _support(api), api)
+    )
 
 
 def _picture(block: ImageBlock) -> str | None:
