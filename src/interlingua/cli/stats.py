@@ -8,8 +8,8 @@ import click
 
 from .. import conversion
 from ..conversion import sources
-from ..conversion.large_sessions import is_large, line_messages
-from ..conversion.tokenizing import counter, tokens
+from ..conversion.large_sessions import is_large, line_messages, open_large
+from ..conversion.tokenizing import Count, counter, tokens
 from ..sessions.cards import TOKENS, Totals
 from ..sessions.spending import Used
 from ..values.errors import InterlinguaError
@@ -35,10 +35,13 @@ def command(inputs: tuple[str, ...], origin: str | None, tokenizer: str | None, 
     found = sources.expand(inputs)
     with output.progress("counting", found) as advance:
         for source in found:
-            if count is None and is_large(source):
-                messages = line_messages(source, origin, problems, advance=advance)
+            if is_large(source):
+                size = None if count is None else _tokens_in(source, origin, count)
+                is_streamed = count is None or size is not None
+                messages = line_messages(source, origin, problems, advance=advance) if is_streamed else None
                 if messages is not None:
                     totals.add_messages(messages, _price)
+                    sizes.extend(() if size is None else (size,))
                     continue
             for document in sources.documents(source, origin, problems, advance=advance):
                 try:
@@ -59,6 +62,15 @@ def command(inputs: tuple[str, ...], origin: str | None, tokenizer: str | None, 
     output.report_problems(problems)
     if problems:
         sys.exit(1)
+
+
+def _tokens_in(source: sources.Source, origin: str | None, count: Count) -> int | None:
+    """The tokens of a session file that is too large to be in memory; None if it is read as a whole."""
+    session = open_large(source, origin, [])
+    if session is None:
+        return None
+    on_path = session.path()
+    return tokens(session.about, count, (entry.message for at, entry in enumerate(session.entries()) if on_path[at]))
 
 
 def _price(used: Used) -> float | None:

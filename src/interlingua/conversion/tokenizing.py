@@ -4,7 +4,8 @@ Counts the texts that a model reads: the system text, messages, thinking, calls,
 tokens of a chat template depend on the model and are not counted.
 """
 
-from collections.abc import Callable, Iterator
+import base64
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from ..values import jsontext
 from ..values.errors import InterlinguaError
 from ..values.folding import arguments_text
 from ..values.messages import (
+    AgentMessage,
     CustomMessage,
     DocumentBlock,
     ServerToolCall,
@@ -53,13 +55,12 @@ def counter(name: str) -> Count:
         return _hugging_face(name)
     try:
         import tiktoken
-        from tiktoken.load import load_tiktoken_bpe
     except ImportError:
         raise InterlinguaError(f"tokenizer {name!r}: tiktoken is missing; install interlingua[tokens]") from None
     try:
         if name.endswith(".tiktoken"):
             encoding = tiktoken.Encoding(
-                Path(name).stem, pat_str=_PATTERN, mergeable_ranks=load_tiktoken_bpe(name), special_tokens={}
+                Path(name).stem, pat_str=_PATTERN, mergeable_ranks=_ranks(name), special_tokens={}
             )
         elif name in tiktoken.list_encoding_names():
             encoding = tiktoken.get_encoding(name)
@@ -70,9 +71,35 @@ def counter(name: str) -> Count:
         raise InterlinguaError(
             f"unknown tokenizer {name!r}; valid are {known}, a model of OpenAI's, a tokenizer.json or a .tiktoken file"
         ) from None
-    except Exception as error:  # any error of its reader and its download
+    except InterlinguaError:
+        raise
+    except OSError as error:
+        raise InterlinguaError(
+            f"tokenizer {name!r}: its ranks are not on this machine, and the download failed ({type(error).__name__});"
+            " give a tokenizer.json or a .tiktoken file, or set TIKTOKEN_CACHE_DIR to a folder with tiktoken's cache"
+        ) from None
+    except Exception as error:  # any other error of tiktoken
         raise InterlinguaError(f"tokenizer {name!r}: {type(error).__name__}: {error}") from None
     return lambda text: len(encoding.encode_ordinary(text))
+
+
+def _ranks(path: str) -> dict[bytes, int]:
+    """Reads a file of ranks. tiktoken's own reader caches files by their path, and accepts ranks that make it panic."""
+    ranks: dict[bytes, int] = {}
+    for number, line in enumerate(Path(path).read_bytes().splitlines(), 1):
+        try:
+            token, rank = line.split()
+            ranks[base64.b64decode(token, validate=True)] = int(rank)
+        except ValueError:
+            raise InterlinguaError(
+                f"tokenizer {path!r}: line {number} is not a token in base64 and its rank; give a .tiktoken file"
+            ) from None
+    missing = 256 - sum(len(token) == 1 for token in ranks)
+    if missing:
+        raise InterlinguaError(f"tokenizer {path!r}: {missing} of the 256 bytes have no rank; give a complete file")
+    if len(set(ranks.values())) < len(ranks):
+        raise InterlinguaError(f"tokenizer {path!r}: two tokens have the same rank; give a complete file")
+    return ranks
 
 
 def _hugging_face(path: str) -> Count:
@@ -86,19 +113,27 @@ def _hugging_face(path: str) -> Count:
         raise InterlinguaError(f"tokenizer {path!r}: not a tokenizer.json: {error}") from None
     tokenizer.no_truncation()
     tokenizer.no_padding()
-    return lambda text: len(tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def count(text: str) -> int:
+        try:
+            return len(tokenizer.encode(text, add_special_tokens=False).ids)
+        except Exception as error:  # the only type that it raises: a token for unknown words is missing
+            raise InterlinguaError(f"tokenizer {path!r}: {error}") from None
+
+    return count
 
 
-def tokens(conversation: Conversation, count: Count) -> int:
-    """Counts the tokens that the model reads and wrote on the path to the head."""
-    return sum(count(text) for text in _texts(conversation) if text)
+def tokens(conversation: Conversation, count: Count, messages: Iterable[AgentMessage] | None = None) -> int:
+    """Counts the tokens that the model reads and wrote on the path to the head, or in these messages."""
+    read = conversation.messages if messages is None else messages
+    return sum(count(text) for text in _texts(conversation, read) if text)
 
 
-def _texts(conversation: Conversation) -> Iterator[str]:
+def _texts(conversation: Conversation, messages: Iterable[AgentMessage]) -> Iterator[str]:
     yield text_of(conversation.system)
     for tool in conversation.tools or ():
         yield jsontext.compact(tool.value if tool.dialect is not None else _definition(tool))
-    for message in conversation.messages:
+    for message in messages:
         if not isinstance(message, CustomMessage):
             for block in blocks_of(message.content):
                 yield _text(block)
