@@ -358,6 +358,97 @@ async def test_records_of_a_program_are_no_messages(tmp_path: Path) -> None:
         assert {"q": 1, "a": 2} == {hit["entry"]: hit["number"] for hit in hits if "number" in hit}
 
 
+ANSWER: dict[str, Any] = {"api": "anthropic-messages", "provider": "anthropic", "model": "claude-sonnet-4-5"}
+
+
+def long(home: Path, turns: int, compacted: int | None = None) -> str:
+    """A session of so many turns with a call each, and its key."""
+    with Session.open("long", home=home, sync="never") as session:
+        for at in range(turns):
+            session.append(il.UserMessage(content=f"question {at}"), id=f"q{at}")
+            call = il.ToolCall(id=f"c{at}", name="look", arguments={"at": at})
+            thought = il.ThinkingBlock(thinking=f"thought {at}")
+            session.append(il.AssistantMessage(content=(thought, call), stop_reason="toolUse", **ANSWER), id=f"u{at}")
+            result = il.ToolResultMessage(tool_call_id=f"c{at}", tool_name="look", content=f"seen {at}", is_error=False)
+            session.append(result, id=f"r{at}")
+            counted = usage(100 + at, 20, cache_read=at)
+            session.append(
+                il.AssistantMessage(content=f"answer {at}", stop_reason="stop", usage=counted, **ANSWER), id=f"a{at}"
+            )
+            if at == compacted:
+                session.compact("a summary", f"q{at}")
+    return "own~main~long"
+
+
+@pytest.mark.parametrize("compacted", [None, 1, 10])
+async def test_the_end_of_a_long_path_is_read_as_in_the_whole(tmp_path: Path, compacted: int | None) -> None:
+    """With `last`, context, wire and cache have the end of what they have without it, and say that it is a part."""
+    key = long(tmp_path, 12, compacted)
+    async with browsing(tmp_path) as (_, browser):
+        for last in (1, 2, 5, 6, 7, 15, 40, 60):
+            for to in ("", "&to=a11", "&to=r11", "&to=a6"):
+                views = [f"/api/sessions/{key}/{view}?{to}" for view in ("context", "wire", "cache")]
+                wholes = [await browser.get(view) for view in views]
+                parts = [await browser.get(f"{view}&last={last}") for view in views]
+                for whole, part in zip(wholes, parts, strict=True):
+                    assert part == whole or part["partial"], (last, to)
+                    assert "partial" not in whole
+                context, wire, cache = parts
+                if context.get("partial"):
+                    segments = [one for one in context["segments"] if one["kind"] == "message"]
+                    assert segments == wholes[0]["segments"][len(wholes[0]["segments"]) - len(segments) :], (last, to)
+                    answers = context.get("answers", [])
+                    assert answers == wholes[0]["answers"][len(wholes[0]["answers"]) - len(answers) :], (last, to)
+                    assert len(segments) <= last
+                if wire.get("partial"):
+                    shown = {line["entry"] for line in wire["sent"] if "entry" in line}
+                    assert texts(wire["sent"], shown) == texts(wholes[1]["sent"], shown), (last, to)
+                    assert texts(wire["stored"], shown) == texts(wholes[1]["stored"], shown)
+                if cache.get("partial"):
+                    rows = {row["entry"]: row for row in wholes[2]["answers"]}
+                    for row in cache["answers"]:
+                        fresh = [one["bytes"] - one["shared"] for one in (row, rows[row["entry"]])]
+                        assert "broke" in rows[row["entry"]] or fresh[0] == fresh[1], (last, to)
+
+
+def texts(lines: list[dict[str, Any]], entries: set[str]) -> list[tuple[str, str]]:
+    return [(line["entry"], line["text"]) for line in lines if line.get("entry") in entries]
+
+
+async def test_losses_of_messages_that_are_not_shown_are_counted(tmp_path: Path) -> None:
+    """One stands for all of its kind, so that a long conversation has no list of many thousands."""
+    key = long(tmp_path, 120)
+    async with browsing(tmp_path) as (_, browser):
+        view = await browser.get(f"/api/sessions/{key}/wire?as=openai-completions")
+        thoughts = [loss for loss in view["losses"] if loss["what"] == "thinking"]
+        assert 120 == sum(loss.get("times", 1) for loss in thoughts)
+        assert "u0" == next(loss["entry"] for loss in thoughts if loss.get("times", 1) > 1)
+        assert len(thoughts) < 60 and [loss["n"] for loss in view["losses"]] == [*range(1, len(view["losses"]) + 1)]
+        assert view["hidden"] == sum(loss.get("times", 1) for loss in view["losses"] if loss["severity"] == "record")
+
+
+async def test_segments_of_a_long_context_are_joined_far_from_its_end(tmp_path: Path) -> None:
+    """Their sum stays; the latest ones are apart."""
+    key = long(tmp_path, 600)
+    async with browsing(tmp_path) as (_, browser):
+        view = await browser.get(f"/api/sessions/{key}/context?to=r599")
+        segments = view["segments"]
+        assert 600 * 4 - 1 == sum(one.get("messages", 1) for one in segments)
+        assert 1000 < len(segments) < 2300 and "r599" == segments[-1]["entry"]
+        assert any(one.get("messages", 1) > 1 and "entry" not in one for one in segments[:1000])
+        apart = await browser.get(f"/api/sessions/{key}/context?to=r599&last=1000")
+        assert apart["segments"] == segments[-len(apart["segments"]) :]
+
+
+async def test_who_reads_few_messages_does_not_wait_for_who_reads_many(tmp_path: Path) -> None:
+    key = weather(tmp_path)
+    async with browsing(tmp_path) as (canvas, browser), asyncio.timeout(30):
+        while not canvas.inspections.locked():
+            await canvas.inspections.acquire()
+        for view in ("context", "wire", "cache", "doctor", "stats", "context?last=2"):
+            assert await browser.get(f"/api/sessions/{key}/{view}")
+
+
 async def test_two_branches_are_compared_message_by_message(tmp_path: Path) -> None:
     """From where they part, word by word, with cost."""
     key = weather(tmp_path)

@@ -1,11 +1,12 @@
 """Compaction: how much there is, where it may be cut, and that nothing kept is ever lost."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import interlingua as il
-from interlingua.sessions import compaction
+from interlingua.sessions import Session, compaction
 from interlingua.sessions.compaction import context, context_tokens, cut, estimate, finished, summary_request
 from interlingua.values.messages import AgentMessage
 from sessions.making import answer, result, texts, used, user
@@ -273,3 +274,18 @@ def test_files_are_listed_and_carried_on() -> None:
     text, details = finished(found, "S2")
     assert {"readFiles": ["old.py", "r.py"], "modifiedFiles": ["both.py", "m.py", "w.py"]} == details
     assert "<read-files>\nold.py\nr.py\n</read-files>" in text and "<modified-files>" in text
+
+
+@pytest.mark.parametrize("kept", [None, "0", "3"])
+def test_the_end_of_the_context_is_the_end_of_the_whole(tmp_path: Path, kept: str | None) -> None:
+    """However few entries are asked for; bookkeeping counts as no message."""
+    with Session.open("s", home=tmp_path) as session:
+        for at in range(5):
+            session.append(user(f"{at}"), id=f"{at}")
+        if kept is not None:
+            session.compact("a summary", kept)
+        session.append(answer("end"), id="end")
+        whole = session.context_entries()
+        for last in range(1, 9):
+            assert whole[-last:] == session.context_entries(last=last)
+        assert (6, 3) == (session.message_count(), session.message_count(to="2"))

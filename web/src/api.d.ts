@@ -74,6 +74,7 @@ export type Broken = {
 export type CacheQuery = {
   to?: string;
   as?: string;
+  last?: number;
 };
 
 export type CacheRow = {
@@ -93,9 +94,11 @@ export type CacheTokens = {
   fresh: number;
 };
 
+/** `partial`: the requests were compared from the `last` messages of the path on, and sizes are of these. */
 export type CacheView = {
   dialect?: string;
   answers: CacheRow[];
+  partial?: boolean;
 };
 
 export type CallDifference = {
@@ -195,9 +198,10 @@ export type Comparison = {
 export type ContextQuery = {
   to?: string;
   model?: string;
+  last?: number;
 };
 
-/** What a model reads at an entry. `exact`: the total is the provider's count; `left` messages are not read. */
+/** What a model reads at an entry. `exact`: the total is the provider's count; `left` messages are not read. `partial`: only the `last` messages that were asked for were read; unless exact, the total is theirs. */
 export type ContextView = {
   model?: string;
   window?: number;
@@ -209,6 +213,7 @@ export type ContextView = {
   compactions?: CompactionMark[];
   left?: number;
   answers?: Reading[];
+  partial?: boolean;
 };
 
 /** Cost in dollars. The parts are absent if only the total is known. */
@@ -591,7 +596,7 @@ export type LossCounts = {
   record?: number;
 };
 
-/** `ghost` is the index of the sent line before which something is missing; `kept_by` dialects that keep it. */
+/** `ghost` is the index of the sent line before which something is missing; `kept_by` dialects that keep it. `times` counts the losses of this kind in messages that are not shown; the path is that of the first. */
 export type LossView = {
   n: number;
   path: string;
@@ -602,6 +607,7 @@ export type LossView = {
   block?: number;
   ghost?: number;
   keptBy?: string[];
+  times?: number;
 };
 
 export type Marker = {
@@ -970,12 +976,14 @@ export type SearchResult = {
   index: IndexState;
 };
 
+/** A part of what a model reads: usually one message; far from the end, several neighbours. */
 export type Segment = {
   kind: "message" | "summary" | "system" | "tools";
   entry?: string;
   role?: string;
   tokens: number;
   estimated: boolean;
+  messages?: number;
 };
 
 export type ServerToolCallView = {
@@ -1270,9 +1278,10 @@ export type WireQuery = {
   thinking?: "drop" | "text";
   part?: "answer" | "request" | "stream";
   kept?: boolean;
+  last?: number;
 };
 
-/** `back`: the dialect is the conversation's own, and the sent body round-trips exactly. */
+/** `back`: the dialect is the conversation's own, and the sent body round-trips exactly. `partial`: only the `last` messages that were asked for were encoded; sizes, losses and paths are theirs. */
 export type WireView = {
   dialect: string;
   model?: string;
@@ -1285,4 +1294,5 @@ export type WireView = {
   back?: boolean;
   curl?: string;
   notes?: string[];
+  partial?: boolean;
 };

@@ -5,12 +5,14 @@ import { lazy, Suspense, useEffect, useState } from "react";
 import { get } from "./http";
 import { bytes, cost, tokens } from "./format";
 import { Icon } from "./icons";
+import { inParts } from "./long";
 import { Button } from "./parts";
 import { visible } from "./plain";
 import type { SessionStore } from "./store";
 import type { CacheView, ContextView } from "./types";
 
 const Charts = lazy(() => import("./charts"));
+const COMPARED = 500; // messages: of a longer path, requests are compared from there on
 const TABS = [["read", "What the model read"], ["cache", "Cache"], ["time", "Time and cost"]] as const;
 
 export default function Drawer({ store, context, to, selected, onSelect, onClose }: { store: SessionStore; context: ContextView; to?: string; selected?: string; onSelect: (id: string) => void; onClose: () => void }) {
@@ -33,7 +35,7 @@ function Read({ store, to, now, selected, onSelect }: { store: SessionStore; to?
   const [whole, setWhole] = useState<ContextView>();
   useEffect(() => {
     const abort = new AbortController();
-    get<ContextView>(`/api/sessions/${store.key}/context`, { to }, abort.signal).then(setWhole, () => undefined);
+    inParts<ContextView>(`/api/sessions/${store.key}/context`, { to }, store.tree.path(to).length, 1000, abort.signal, setWhole).catch(() => undefined);
     return () => abort.abort();
   }, [store, to]);
   const context = whole ?? now;
@@ -65,11 +67,13 @@ function Read({ store, to, now, selected, onSelect }: { store: SessionStore; to?
 function Cache({ store, to, selected, onSelect }: { store: SessionStore; to?: string; selected?: string; onSelect: (id: string) => void }) {
   const [view, setView] = useState<CacheView>();
   const [problem, setProblem] = useState<string>();
+  const [whole, setWhole] = useState(false);
   useEffect(() => {
     const abort = new AbortController();
-    get<CacheView>(`/api/sessions/${store.key}/cache`, { to }, abort.signal).then(setView, (error: Error) => abort.signal.aborted || setProblem(error.message));
+    const last = !whole && store.tree.path(to).length > COMPARED ? COMPARED : undefined;
+    get<CacheView>(`/api/sessions/${store.key}/cache`, { to, last }, abort.signal).then(setView, (error: Error) => abort.signal.aborted || setProblem(error.message));
     return () => abort.abort();
-  }, [store, to]);
+  }, [store, to, whole]);
   if (problem !== undefined) return <p className="err" role="alert"><Icon name="alert" />{problem}</p>;
   if (view === undefined) return <p className="dim">Comparing the requests…</p>;
   const path = store.tree.path(to);
@@ -89,6 +93,7 @@ function Cache({ store, to, selected, onSelect }: { store: SessionStore; to?: st
         </button>
       ))}
       {view.answers.length === 0 && <p className="dim">No answer on this path yet.</p>}
+      {view.partial && <p className="dim">Compared from the last {COMPARED} messages of the path on. <Button label="Compare whole requests" small onClick={() => { setView(undefined); setWhole(true); }} /></p>}
     </div>
   );
 }

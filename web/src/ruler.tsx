@@ -2,14 +2,15 @@
 
 import { lazy, Suspense, useEffect, useState } from "react";
 
-import { get } from "./http";
 import { plural, tokens } from "./format";
 import { Icon } from "./icons";
+import { inParts } from "./long";
 import type { SessionStore } from "./store";
 import type { ContextView } from "./types";
 
 const Drawer = lazy(() => import("./drawer"));
 const BARS = 500;
+const LAST = 1000; // messages
 type Segment = ContextView["segments"][number];
 const KINDS: Record<string, string> = { user: "u", assistant: "as", toolResult: "t" };
 
@@ -33,7 +34,7 @@ export function Ruler({ store, path, selected, open, onToggle, onSelect }: { sto
     if (answer === undefined || !store.loaded) return;
     const abort = new AbortController();
     const timer = window.setTimeout(() => {
-      get<ContextView>(`/api/sessions/${store.key}/context`, { to: answer }, abort.signal).then(setContext, () => undefined);
+      inParts<ContextView>(`/api/sessions/${store.key}/context`, { to: answer }, path.length, LAST, abort.signal, setContext).catch(() => undefined);
     }, 80);
     return () => { window.clearTimeout(timer); abort.abort(); };
   }, [store, answer, store.loaded]);
@@ -50,7 +51,7 @@ export function Ruler({ store, path, selected, open, onToggle, onSelect }: { sto
     <>
       {open && <Suspense fallback={<section className="drawer" />}><Drawer store={store} context={context} to={path.at(-1)} selected={selected} onSelect={onSelect} onClose={onToggle} /></Suspense>}
       <button type="button" className="ruler" onClick={onToggle} aria-expanded={open} title="What the model read">
-        <span><b>{context.exact ? "" : "about "}{tokens(context.total)}</b> of {context.window === undefined ? "an unknown window" : `${tokens(context.window)} tokens`} read{number > 0 ? ` at message ${number}` : ""}</span>
+        <span><b>{context.exact ? "" : context.partial ? "more than " : "about "}{tokens(context.total)}</b> of {context.window === undefined ? "an unknown window" : `${tokens(context.window)} tokens`} read{number > 0 ? ` at message ${number}` : ""}</span>
         <span className="scale">
           <span className="bar">
             {bars(context.segments).map((one, at) => <i key={at} className={one.kind === "message" ? (KINDS[one.role ?? ""] ?? "t") : "sy"} style={{ width: part(one.tokens) }} />)}

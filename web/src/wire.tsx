@@ -6,6 +6,7 @@ import { useCallback, useEffect, useMemo, useRef, useState, type RefObject } fro
 import { get } from "./http";
 import { bytes, plural } from "./format";
 import { Icon } from "./icons";
+import { inParts } from "./long";
 import { ModelField } from "./models";
 import { BranchChip, Button, Glyph, Loss, LossMarks, speaker } from "./parts";
 import { oneLine, visible } from "./plain";
@@ -16,6 +17,7 @@ import type { WireLine, WireLoss, WireView } from "./types";
 
 const PARTS = ["request", "answer", "stream"] as const;
 const LINE = 22;
+const LAST = 200; // messages
 const AROUND = 2; // lines beside a difference that are shown with it
 type Sent = WireLine | { ghost: WireLoss } | { alike: number };
 type Pane = Virtualizer<HTMLDivElement, Element>;
@@ -38,7 +40,8 @@ export default function Wire({ store, path, selected }: { store: SessionStore; p
     const abort = new AbortController();
     setProblem(undefined);
     setChosen(undefined);
-    get<WireView>(`/api/sessions/${store.key}/wire`, { to, as, model, part, kept: 1 }, abort.signal).then(setView, (error: Error) => abort.signal.aborted || (setView(undefined), setProblem(error.message)));
+    const length = to === undefined ? 0 : store.tree.path(to).length;
+    inParts<WireView>(`/api/sessions/${store.key}/wire`, { to, as, model, part, kept: 1 }, length, LAST, abort.signal, setView).catch((error: Error) => abort.signal.aborted || (setView(undefined), setProblem(error.message)));
     return () => abort.abort();
   }, [store, to, as, model, part]);
   const losses = useMemo(() => (view?.losses ?? []).filter((loss) => loss.severity !== "record"), [view]);
@@ -92,7 +95,7 @@ export default function Wire({ store, path, selected }: { store: SessionStore; p
         <span className="wide"><BranchChip name={branch?.name ?? "this path"} current /></span>
         <span className="seg" role="group" aria-label="part">{PARTS.map((one) => <button key={one} type="button" aria-pressed={part === one} onClick={() => setQuery({ part: one === "request" ? undefined : one })}>{one.charAt(0).toUpperCase() + one.slice(1)}</button>)}</span>
         <span className="push" />
-        <LossMarks dropped={losses.filter((loss) => loss.severity === "dropped").length} weakened={losses.filter((loss) => loss.severity === "weakened").length} />
+        <LossMarks dropped={counted(losses, "dropped")} weakened={counted(losses, "weakened")} />
         {view !== undefined && view.hidden > 0 && <span className="dim wide"><Icon name="record" className="xs" /> {plural(view.hidden, "record")}, hidden</span>}
         {view?.curl !== undefined && <Button icon="copy" label="Copy as curl" small onClick={() => void navigator.clipboard?.writeText(view.curl!)} />}
       </div>
@@ -101,20 +104,26 @@ export default function Wire({ store, path, selected }: { store: SessionStore; p
         <div><b>Interlingua</b><span className="dim">what is stored</span></div>
         <div className="between dim">adapt, encode</div>
         <div><b>{view?.dialect ?? as}</b><span className="dim">what is sent{view === undefined ? "" : `, ${bytes(view.bytes)}${view.mediaBytes > 0 ? ` and ${bytes(view.mediaBytes)} of media` : ""}`}</span><span className="push" /><label className="opt"><input type="checkbox" checked={differences} onChange={(event) => setQuery({ differences: event.target.checked ? "1" : undefined })} />differences only</label></div>
-        <div><b>{plural(losses.length, "loss", "losses")}</b><span className="dim push">n, p</span></div>
+        <div><b>{plural(counted(losses), "loss", "losses")}</b><span className="dim push">n, p</span></div>
       </div>
       <div className="cols">
         <StoredPane lines={stored} pane={storedPane} box={left} store={store} chosen={chosen} onChoose={setChosen} />
         <Threads threads={threads} stored={storedPane} sent={sentPane} chosen={chosen} onChoose={setChosen} />
         <SentPane lines={sent} pane={sentPane} box={right} losses={losses} chosen={chosen} onChoose={setChosen} onScroll={follow} />
         <section className="whylist" aria-label="losses">
-          {losses.length === 0 && view !== undefined && <p className="empty"><Icon name="check" /> Nothing is lost on the way to this wire.</p>}
+          {view?.notes?.map((note) => <p key={note} className="dim">{note}{view.partial ? "…" : "."}</p>)}
+          {losses.length === 0 && view !== undefined && !view.partial && <p className="empty"><Icon name="check" /> Nothing is lost on the way to this wire.</p>}
           {losses.map((loss) => <Why key={loss.n} loss={loss} open={chosen === loss.n} onChoose={setChosen} />)}
           {view?.back && <p className="back">Back to {view.dialect} nothing is lost: the request comes back value for value.</p>}
         </section>
       </div>
     </div>
   );
+}
+
+/** How many losses there are: one may stand for several in messages that are not shown. */
+function counted(losses: readonly WireLoss[], severity?: string): number {
+  return losses.reduce((sum, loss) => sum + (severity === undefined || loss.severity === severity ? (loss.times ?? 1) : 0), 0);
 }
 
 /** What is said otherwise is marked on the first line that says it, where the server named none. */
@@ -270,7 +279,7 @@ function Why({ loss, open, onChoose }: { loss: WireLoss; open: boolean; onChoose
     <div ref={element} className={`w ${open ? "open" : ""}`}>
       <button type="button" onClick={() => onChoose(loss.n)} aria-expanded={open}>
         <span className={`n ${loss.severity}`}>{loss.n}</span><Loss severity={loss.severity}>{loss.severity}: {visible(loss.what)}</Loss>
-        <code className="p cut">{visible(loss.path)}</code><span className="y">{visible(loss.why)}</span>
+        <code className="p cut">{visible(loss.path)}</code><span className="y">{visible(loss.why)}{(loss.times ?? 1) > 1 && `; ${loss.times} times in messages that are not shown`}</span>
       </button>
       {open && loss.keptBy !== undefined && <p className="y dim">{loss.keptBy.length === 0 ? "No other wire keeps it." : `Kept by ${loss.keptBy.join(", ")}.`}</p>}
       {open && other !== undefined && <Button label={`Show as ${other}`} small onClick={() => setQuery({ as: other, model: undefined })} />}

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from ..conversion.adapting.adapter import adapt, structural_repairs
 from ..conversion.checks import check
 from ..conversion.prompt_cache import Difference, Piece, prompt_pieces, shared_prefix
@@ -42,8 +44,8 @@ from .shapes import (
     Side,
     SpanView,
 )
-from .targets import Sent, before_answer, entry_of, origins, send, window_of
-from .trees import Tree
+from .targets import Sent, entry_of, origins, send, window_of
+from .trees import Tree, from_user
 from .views import totals_view
 
 # --- compare ---------------------------------------------------------------------------------------------------------
@@ -277,9 +279,14 @@ _MESSAGES_ENCODED = 10_000  # total; fewer responses of long conversations are s
 _SHOWN = 120  # characters around a difference
 
 
-def cache_view(tree: Tree, to: str | None, dialect: str | None) -> CacheView:
-    """Returns the responses on the path to an entry, each with what its request shares with the previous one."""
-    path = tree.path(to)
+def cache_view(tree: Tree, to: str | None, dialect: str | None, last: int | None = None) -> CacheView:
+    """Returns the responses on the path to an entry, each with what its request shares with the previous one.
+
+    With `last`, requests are encoded from that many messages before the end of the path on.
+    """
+    path: Sequence[Entry] = tree.path(to, None if last is None else last + 1)
+    is_partial = last is not None and len(path) > last
+    path = from_user(path[1:]) if is_partial else path
     answers = [at for at, entry in enumerate(path) if isinstance(entry.message, AssistantMessage)]
     rows: list[CacheRow] = []
     before: list[Piece] | None = None
@@ -295,7 +302,7 @@ def cache_view(tree: Tree, to: str | None, dialect: str | None) -> CacheView:
         pieces = list(prompt_pieces(sent.body))
         rows.append(_row(entry, sent, request, ids, pieces, before))
         before = pieces
-    return CacheView(dialect=dialect, answers=tuple(rows[1:] if first else rows))
+    return CacheView(dialect=dialect, answers=tuple(rows[1:] if first or is_partial else rows), partial=is_partial)
 
 
 def _request(
@@ -379,17 +386,28 @@ def breaks(before: Sequence[Reading], usage: Usage) -> str | None:
 
 
 ANSWERS_SHOWN = 200
+_SEGMENTS_APART = 1000  # the latest ones
+_SEGMENTS_JOINED = 250  # groups of earlier ones
 
 
-def context_view(tree: Tree, to: str | None, model: tuple[str | None, str | None] | None = None) -> ContextView:
-    """Returns what is read at `to`: by this response, or by the next one."""
+def context_view(
+    tree: Tree,
+    to: str | None,
+    model: tuple[str | None, str | None] | None = None,
+    last: int | None = None,
+) -> ContextView:
+    """Returns what is read at `to`: by this response, or by the next one; or the `last` messages of it."""
     at = to if to is not None else tree.head()
     if at is None:
         return ContextView(total=0, exact=True, segments=())
-    path = tree.path(at)
+    path: Sequence[Entry] = tree.path(at, None if last is None else last + 1)
+    is_partial = last is not None and len(path) > last
+    path = from_user(path[1:]) if is_partial else path
     message: AgentMessage = path[-1].message
     answer = message if isinstance(message, AssistantMessage) else None
-    request, ids = tree.request_with_entries(before_answer(tree, at))
+    session = tree.session_at(at)
+    read_path = path[:-1] if answer is not None and path[-1].parent_id is not None else path
+    request, ids = tree.request_of(read_path, session, session.base.model or session.model)
     segments = _segments(request, ids, path)
     total, exact, cached = _total(answer, request, segments)
     provider, name = model or _model(answer, path, request)
@@ -401,12 +419,33 @@ def context_view(tree: Tree, to: str | None, model: tuple[str | None, str | None
         max=longest,
         total=total,
         exact=exact,
-        segments=segments,
+        segments=_joined(segments),
         cached=cached,
         compactions=tuple(_marks(path)),
         left=sum(entry.id not in read and is_message(entry.message) for entry in path if entry.id != at),
-        answers=_answers(tree, path),
+        answers=_answers(path, session.message_count(to=at) if is_partial else None),
+        partial=is_partial,
     )
+
+
+def _joined(segments: Sequence[Segment]) -> tuple[Segment, ...]:
+    """Joins neighbours of one kind and role far from the end: of more than these, no ruler has a mark for each."""
+    early, late = segments[:-_SEGMENTS_APART], segments[-_SEGMENTS_APART:]
+    size = -(-len(early) // _SEGMENTS_JOINED)
+    found: list[Segment] = []
+    for start in range(0, len(early), max(size, 1)):
+        parts: dict[tuple[str, str | None], list[Segment]] = {}
+        for segment in early[start : start + size]:
+            parts.setdefault((segment.kind, segment.role), []).append(segment)
+        found += map(_one, parts.values())
+    return (*found, *late)
+
+
+def _one(same: Sequence[Segment]) -> Segment:
+    if len(same) == 1:
+        return same[0]
+    tokens, estimated = sum(one.tokens for one in same), any(one.estimated for one in same)
+    return replace(same[0], entry=None, tokens=tokens, estimated=estimated, messages=len(same))
 
 
 def _segments(request: Request, ids: Sequence[str | None], path: Sequence[Entry]) -> tuple[Segment, ...]:
@@ -472,9 +511,10 @@ def _marks(path: Sequence[Entry]) -> list[CompactionMark]:
     return marks
 
 
-def _answers(tree: Tree, path: Sequence[Entry]) -> tuple[Reading, ...]:
+def _answers(path: Sequence[Entry], count: int | None) -> tuple[Reading, ...]:
+    """Returns the latest responses; `count` is the number of messages to the end of the path, if it is cut."""
     found: list[Reading] = []
-    counted_messages = 0
+    counted_messages = 0 if count is None else count - sum(is_message(entry.message) for entry in path)
     for entry in path:
         message: AgentMessage = entry.message
         counted_messages += is_message(message)

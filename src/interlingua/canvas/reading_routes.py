@@ -239,6 +239,7 @@ def _view_path(canvas: CanvasState, key: str) -> Path:
 
 
 PAGE_LIMIT = 10_000
+FEW_MESSAGES = 2_000  # are read within a fraction of a second
 ENTRIES_LIMIT = 200
 TEXT_LIMIT = 2_000_000
 T = TypeVar("T")
@@ -250,11 +251,14 @@ async def in_thread(call: Call, key: str, work: Callable[..., T], *values: Any) 
     return await asyncio.to_thread(work, hub.tree, *values)
 
 
-async def inspected(call: Call, work: Callable[[], T]) -> T:
-    """Calls a function that reads whole paths, in a thread: a few at a time, and none whose visitor has gone on.
+async def inspected(call: Call, work: Callable[[], T], messages: int) -> T:
+    """Calls a function that reads up to so many messages, in a thread.
 
-    A page asks anew with every step of the reader and drops what it asked before; on a large session each is slow.
+    Many messages are read for a few visitors at a time, and for none that has gone on: a page asks anew with every step
+    of the reader and drops what it asked before. Who asks for few does not wait for these.
     """
+    if messages <= FEW_MESSAGES:
+        return await asyncio.to_thread(work)
     async with call.canvas.inspections:
         if call.request.transport is None:
             raise HttpProblem(503, "the connection was closed before its turn", remedy="ask again")
@@ -518,7 +522,7 @@ async def stats(call: Call) -> TotalsView:
         return totals_view(totals_of(entry.message for entry in path), path)
 
     hub = await call.canvas.hub(call["key"])
-    return await inspected(call, lambda: counted(hub.tree))
+    return await inspected(call, lambda: counted(hub.tree), hub.tree.total)
 
 
 @route("GET", "/api/sessions/{key}/timeline", query=ToQuery, returns=Timeline)
@@ -608,7 +612,7 @@ async def compare(call: Call) -> Comparison:
         offset = _within(query.offset, 0, 1 << 40, "query.offset")
         return compare_view(left.tree, query.a_to, right.tree, query.b_to, titles, offset, limit)
 
-    return await inspected(call, compared)
+    return await inspected(call, compared, left.tree.total + right.tree.total)
 
 
 @route("GET", "/api/dialects", returns=Dialects)
@@ -627,6 +631,7 @@ class WireQuery(Shape, frozen=True, kw_only=True):
     thinking: Literal["drop", "text"] = "drop"
     part: Literal["request", "answer", "stream"] = "request"
     kept: bool = False
+    last: int | None = None
 
 
 @route("GET", "/api/sessions/{key}/wire", query=WireQuery, returns=WireView)
@@ -640,10 +645,17 @@ async def wire(call: Call) -> WireView:
             from msgspec.structs import replace
 
             chosen = replace(chosen, api=query.as_)
-        return wire_view(tree, query.to, chosen, part=query.part, thinking=query.thinking, with_kept=query.kept)
+        return wire_view(
+            tree, query.to, chosen, part=query.part, thinking=query.thinking, with_kept=query.kept, last=last
+        )
 
+    last = _last(query.last)
     hub = await call.canvas.hub(call["key"])
-    return await inspected(call, lambda: seen(hub.tree))
+    return await inspected(call, lambda: seen(hub.tree), last or hub.tree.total)
+
+
+def _last(given: int | None) -> int | None:
+    return None if given is None else _within(given, 1, PAGE_LIMIT, "query.last")
 
 
 def _usual_wire(tree: Any) -> str:
@@ -666,12 +678,13 @@ async def doctor(call: Call) -> DoctorView:
         return doctor_view(tree, query.to, target(query.model) if query.model else None)
 
     hub = await call.canvas.hub(call["key"])
-    return await inspected(call, lambda: examined(hub.tree))
+    return await inspected(call, lambda: examined(hub.tree), hub.tree.total)
 
 
 class CacheQuery(Shape, frozen=True, kw_only=True):
     to: str | None = None
     as_: str | None = field(default=None, name="as")
+    last: int | None = None
 
 
 @route("GET", "/api/sessions/{key}/cache", query=CacheQuery, returns=CacheView)
@@ -679,13 +692,17 @@ async def cache(call: Call) -> CacheView:
     """Show which prefix each request shares with the previous one, and what invalidated it."""
     if call.query.as_ is not None and call.query.as_ not in WIRES:
         raise HttpProblem(422, f"no wire {call.query.as_!r}", path="query.as", remedy="see /api/dialects")
+    last = _last(call.query.last)
     hub = await call.canvas.hub(call["key"])
-    return await inspected(call, lambda: cache_view(hub.tree, call.query.to, call.query.as_))
+    return await inspected(
+        call, lambda: cache_view(hub.tree, call.query.to, call.query.as_, last), last or hub.tree.total
+    )
 
 
 class ContextQuery(Shape, frozen=True, kw_only=True):
     to: str | None = None
     model: str | None = None
+    last: int | None = None
 
 
 @route("GET", "/api/sessions/{key}/context", query=ContextQuery, returns=ContextView)
@@ -696,10 +713,11 @@ async def context(call: Call) -> ContextView:
     def measured(tree: Any) -> ContextView:
         chosen = target(query.model) if query.model else None
         named = (chosen.provider or None, chosen.id or None) if chosen is not None else None
-        return context_view(tree, query.to, named)
+        return context_view(tree, query.to, named, last)
 
+    last = _last(query.last)
     hub = await call.canvas.hub(call["key"])
-    return await inspected(call, lambda: measured(hub.tree))
+    return await inspected(call, lambda: measured(hub.tree), last or hub.tree.total)
 
 
 _LAST = (1 << 63) - 1  # the largest integer of SQLite and PostgreSQL

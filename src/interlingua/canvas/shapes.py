@@ -627,7 +627,10 @@ class JsonLine(Shape, frozen=True, kw_only=True):
 
 
 class LossView(Shape, frozen=True, kw_only=True):
-    """`ghost` is the index of the sent line before which something is missing; `kept_by` dialects that keep it."""
+    """`ghost` is the index of the sent line before which something is missing; `kept_by` dialects that keep it.
+
+    `times` counts the losses of this kind in messages that are not shown; the path is that of the first.
+    """
 
     n: int
     path: str
@@ -638,10 +641,14 @@ class LossView(Shape, frozen=True, kw_only=True):
     block: int | None = None
     ghost: int | None = None
     kept_by: tuple[str, ...] = ()
+    times: int = 1
 
 
 class WireView(Shape, frozen=True, kw_only=True):
-    """`back`: the dialect is the conversation's own, and the sent body round-trips exactly."""
+    """`back`: the dialect is the conversation's own, and the sent body round-trips exactly.
+
+    `partial`: only the `last` messages that were asked for were encoded; sizes, losses and paths are theirs.
+    """
 
     dialect: str
     model: str | None = None
@@ -654,6 +661,7 @@ class WireView(Shape, frozen=True, kw_only=True):
     back: bool = False
     curl: str | None = None
     notes: tuple[str, ...] = ()
+    partial: bool = False
 
 
 class FindingView(Shape, frozen=True, kw_only=True):
@@ -717,16 +725,22 @@ class CacheRow(Shape, frozen=True, kw_only=True):
 
 
 class CacheView(Shape, frozen=True, kw_only=True):
+    """`partial`: the requests were compared from the `last` messages of the path on, and sizes are of these."""
+
     dialect: str | None = None
     answers: tuple[CacheRow, ...]
+    partial: bool = False
 
 
 class Segment(Shape, frozen=True, kw_only=True):
+    """A part of what a model reads: usually one message; far from the end, several neighbours."""
+
     kind: Literal["system", "tools", "message", "summary"]
     entry: str | None = None
     role: str | None = None
     tokens: int
     estimated: bool
+    messages: int = 1
 
 
 class CompactionMark(Shape, frozen=True, kw_only=True):
@@ -752,7 +766,10 @@ class Reading(Shape, frozen=True, kw_only=True):
 
 
 class ContextView(Shape, frozen=True, kw_only=True):
-    """What a model reads at an entry. `exact`: the total is the provider's count; `left` messages are not read."""
+    """What a model reads at an entry. `exact`: the total is the provider's count; `left` messages are not read.
+
+    `partial`: only the `last` messages that were asked for were read; unless exact, the total is theirs.
+    """
 
     model: str | None = None
     window: int | None = None
@@ -764,6 +781,7 @@ class ContextView(Shape, frozen=True, kw_only=True):
     compactions: tuple[CompactionMark, ...] = ()
     left: int = 0
     answers: tuple[Reading, ...] = ()
+    partial: bool = False
 
 
 # --- runs ------------------------------------------------------------------------------------------------------------

@@ -374,19 +374,23 @@ def wire_view(
     part: Literal["request", "answer", "stream"] = "request",
     thinking: Literal["drop", "text"] = "drop",
     with_kept: bool = False,
+    last: int | None = None,
 ) -> WireView:
+    """Returns the request at an entry, or of its `last` messages, as a target receives it; or the response there."""
     if part != "request":
         return _answer_view(tree, to, target, part)
     end = before_answer(tree, to)
-    request, ids = tree.request_with_entries(end, None)
+    request, ids, is_partial = tree.last_of_request(end, last)
     own = request.model.api == target.api and not target.provider
     sent = send(request, target, thinking=thinking, own=own)
     shown, first = _shown(request)
-    losses = tuple(_numbered(sent.losses, ids))
+    losses = tuple(_numbered(*_counted(sent.losses, first), ids))
     came = origins(request, sent)
     sent_lines = list(_lines(sent.body, came=came, ids=ids, losses=losses, first=first))
     stored_lines = list(_lines(_stored(shown), ids=ids, losses=losses, shift=first))
     notes = (f"{first} earlier messages are sent as well, and not shown here",) if first else ()
+    if is_partial:
+        notes = (f"only the last {len(ids)} messages were encoded; earlier ones are sent as well",)
     encoded = jsontext.write(sent.body)
     return WireView(
         dialect=target.api,
@@ -396,9 +400,10 @@ def wire_view(
         losses=tuple(_with_gaps(_with_kept_by(losses, request, sent, with_kept), sent_lines)),
         bytes=len(encoded),
         media_bytes=sum(_media_sizes(sent.body)),
-        hidden=sum(loss.severity == "record" for loss in losses),
-        back=own and not [loss for loss in losses if loss.severity != "record"],
+        hidden=sum(loss.times for loss in losses if loss.severity == "record"),
+        back=own and not is_partial and not [loss for loss in losses if loss.severity != "record"],
         notes=notes,
+        partial=is_partial,
     )
 
 
@@ -430,20 +435,46 @@ def _stored(request: Request) -> dict[str, Any]:
 # --- losses ----------------------------------------------------------------------------------------------------------
 
 
-def _numbered(losses: Sequence[Loss], ids: Sequence[str | None]) -> Iterator[LossView]:
+def _numbered(losses: Sequence[Loss], times: Sequence[int], ids: Sequence[str | None]) -> Iterator[LossView]:
     """Numbers losses in order of appearance: by message and block, those beside the messages first; bookkeeping
-    last.
+    last. `times` has how many each of them stands for.
     """
-    ordered = sorted(losses, key=lambda loss: (loss.severity == "record", _order(loss.path)))
-    for n, loss in enumerate(ordered, 1):
+    ordered = sorted(
+        zip(losses, times, strict=True), key=lambda one: (one[0].severity == "record", _order(one[0].path))
+    )
+    for n, (loss, count) in enumerate(ordered, 1):
         entry, block = entry_of(loss.path, ids)
         yield LossView(
-            n=n, path=loss.path, what=loss.what, why=loss.why, severity=loss.severity, entry=entry, block=block
+            n=n,
+            path=loss.path,
+            what=loss.what,
+            why=loss.why,
+            severity=loss.severity,
+            entry=entry,
+            block=block,
+            times=count,
         )
 
 
+def _counted(losses: Sequence[Loss], first: int) -> tuple[list[Loss], list[int]]:
+    """Returns the losses with one for all of a kind in the messages before `first`, and how many each stands for."""
+    early: dict[tuple[str, str, str], int] = {}  # where the loss of this kind is in the list
+    found: list[Loss] = []
+    times: list[int] = []
+    for loss in losses:
+        place = spot(loss.path) if first else None
+        if place is not None and place.message < first:
+            at = early.setdefault((loss.severity, loss.what, loss.why), len(found))
+            if at < len(found):
+                times[at] += 1
+                continue
+        found.append(loss)
+        times.append(1)
+    return found, times
+
+
 def loss_views(losses: Sequence[Loss], ids: Sequence[str | None]) -> tuple[LossView, ...]:
-    return tuple(_numbered(losses, ids))
+    return tuple(_numbered(losses, [1] * len(losses), ids))
 
 
 def _order(path: str) -> tuple[int, int, str]:
@@ -606,7 +637,7 @@ def _answer_view(tree: Tree, to: str | None, target: ModelDescriptor, part: str)
     else:
         encoded = wire.encode_response(message)
         moved = [change(loss, path=f"$.messages[0]{loss.path.removeprefix('$')}") for loss in encoded.losses]
-        losses = tuple(_numbered(moved, ids))
+        losses = loss_views(moved, ids)
         lines = tuple(_lines(encoded.body))
         size = len(jsontext.write(encoded.body))
     return WireView(

@@ -455,8 +455,23 @@ class Tree:
         self, to: str | None, model: ModelDescriptor | None = None
     ) -> tuple[Request, list[str | None]]:
         """Returns the request at an entry, and the entry of each of its messages; None for a summary's."""
+        request, ids, _ = self.last_of_request(to, None, model)
+        return request, ids
+
+    def last_of_request(
+        self, to: str | None, last: int | None, model: ModelDescriptor | None = None
+    ) -> tuple[Request, list[str | None], bool]:
+        """Returns a request as `request_with_entries` does, and whether earlier messages were left out.
+
+        With `last`, it has at most as many messages: from a user's on, so that no result is without its call.
+        """
         session = self.session_at(to)
-        return self.request_of(session.context_entries(to=to), session, model or session.base.model or session.model)
+        entries = session.context_entries(to=to, last=None if last is None else last + 1)
+        is_partial = last is not None and len(entries) > last
+        request, ids = self.request_of(
+            from_user(entries[1:]) if is_partial else entries, session, model or session.base.model or session.model
+        )
+        return request, ids, is_partial
 
     def request_of(
         self, entries: Sequence[Entry], session: Session, model: ModelDescriptor | None
@@ -600,6 +615,11 @@ class _RowMaker:
     def _since_parent(self, entry: Entry, end: int) -> int | None:
         """None for no time at all: the program gave both entries one timestamp."""
         return _positive(end, self._times.get(entry.parent_id or "")) or None
+
+
+def from_user(entries: Sequence[Entry]) -> Sequence[Entry]:
+    """Returns the entries from the first user message on; all of them if there is none."""
+    return entries[next((at for at, entry in enumerate(entries) if isinstance(entry.message, UserMessage)), 0) :]
 
 
 def _positive(end: int, began: int | None) -> int | None:

@@ -401,9 +401,15 @@ class Session:
         return self._readable(number) if self._log.place(number).kind >= ENTRY else None
 
     @_checked
-    def context_entries(self, *, to: str | None = None) -> tuple[Entry, ...]:
-        """The entries of the path to an entry (default: the head) that make up the model's view."""
-        return self._entries(self._context_numbers(self._head if to is None else self._number(to)))
+    def context_entries(self, *, to: str | None = None, last: int | None = None) -> tuple[Entry, ...]:
+        """The entries of the path to an entry (default: the head) that make up the model's view; or the `last` N."""
+        return self._entries(self._context_numbers(self._head if to is None else self._number(to), last))
+
+    @_checked
+    def message_count(self, *, to: str | None = None) -> int:
+        """The number of messages on the path to an entry, without bookkeeping entries; reads none of them."""
+        walk = self._walk() if to is None else tree.walk(self._parent, self._number(to))
+        return sum(self._log.place(number).kind not in (COMPACTION, MODEL) for number in walk)
 
     def context_messages(self, *, to: str | None = None) -> tuple[AgentMessage, ...]:
         """The model's view: the latest summary, the entries it kept, and all later ones."""
@@ -1034,12 +1040,12 @@ class Session:
         id = tree.parse_place(self._log.line(number)).id
         return id if isinstance(id, str) else tree.positional(number)
 
-    def _context_numbers(self, at: int) -> list[int]:
+    def _context_numbers(self, at: int, last: int | None = None) -> list[int]:
         """The numbers from the first kept entry of the latest compaction (default: the root) to an entry."""
         numbers: list[int] = []
         first_number: int | None = None
         for number in tree.walk(self._parent, at):
-            if first_number is not None and number < first_number:
+            if (first_number is not None and number < first_number) or (last is not None and len(numbers) >= last):
                 break
             numbers.append(number)
             if first_number is None and self._log.place(number).kind == COMPACTION:
