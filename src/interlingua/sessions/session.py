@@ -407,9 +407,9 @@ class Session:
 
     @_checked
     def message_count(self, *, to: str | None = None) -> int:
-        """The number of messages on the path to an entry, without bookkeeping entries; reads none of them."""
+        """The number of messages on the path to an entry, without records and compactions; reads none of them."""
         walk = self._walk() if to is None else tree.walk(self._parent, self._number(to))
-        return sum(self._log.place(number).kind not in (COMPACTION, MODEL) for number in walk)
+        return sum(self._log.place(number).kind in tree.MESSAGES for number in walk)
 
     def context_messages(self, *, to: str | None = None) -> tuple[AgentMessage, ...]:
         """The model's view: the latest summary, the entries it kept, and all later ones."""
