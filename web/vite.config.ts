@@ -1,3 +1,5 @@
+import { readFileSync } from "node:fs";
+
 import react from "@vitejs/plugin-react";
 import { defineConfig, type Plugin } from "vite";
 
@@ -9,19 +11,20 @@ const blocking: Plugin = {
   transformIndexHtml: { order: "post", handler: (html) => html.replace('<script type="module"', '<script type="module" blocking="render"') },
 };
 
-type Imported = (id: string) => { importers: readonly string[]; isEntry: boolean } | null;
-
-/** Whether the entry imports a module without waiting: all of these are one file, so that the first cards need one. */
-function isStatic(id: string, info: Imported, seen = new Set<string>()): boolean {
-  if (seen.has(id)) return false;
-  seen.add(id);
-  const module = info(id);
-  return module !== null && (module.isEntry || module.importers.some((one) => isStatic(one, info, seen)));
-}
+/** React's factory of elements as a module of its own: as CommonJS it needs a further file before the first cards. */
+const elements: Plugin = {
+  name: "elements",
+  enforce: "pre",
+  load: (id) => {
+    if (!/\/react\/jsx-runtime\.js$/.test(id)) return undefined;
+    const source = readFileSync(new URL("./node_modules/react/cjs/react-jsx-runtime.production.js", import.meta.url), "utf8");
+    return `const exports = {};\n${source}\nexport const { Fragment, jsx, jsxs } = exports;`;
+  },
+};
 
 // The build goes into the Python package and is committed there, so that an install needs no Node.
 export default defineConfig({
-  plugins: [react(), licences("LICENSES.txt"), blocking],
+  plugins: [elements, react(), licences("LICENSES.txt"), blocking],
   build: {
     outDir: "../src/interlingua/canvas/assets",
     emptyOutDir: true,
@@ -29,7 +32,8 @@ export default defineConfig({
     modulePreload: { polyfill: false },
     sourcemap: false,
     reportCompressedSize: false,
-    rolldownOptions: { output: { codeSplitting: { groups: [{ debugName: "start", name: (id, chunking) => (isStatic(id, (one) => chunking.getModuleInfo(one)) ? "start" : null) }] } } },
+    // What the entry imports without waiting is one file: the first cards need no other.
+    rolldownOptions: { output: { codeSplitting: { groups: [{ name: "start", tags: ["$initial"] }] } } },
   },
   worker: { format: "es" },
   server: { proxy: { "/api": "http://127.0.0.1:8322", "/blobs": "http://127.0.0.1:8322" } },

@@ -121,7 +121,12 @@ async def test_a_canvas_brings_its_first_rows(tmp_path: Path) -> None:
             async with browser.http.get(f"{canvas.address}{path}") as response:
                 found = block.search(page := await response.text())
                 assert "no-store" == response.headers["Cache-Control"]
-            assert found and await browser.get(f"/api/sessions/{key}/tree?limit=100") == json.loads(found[1])
+            sent = json.loads(found[1] if found else "{}")
+            whole = await browser.get(f"/api/sessions/{key}/tree?limit={server.FIRST_ROWS}")
+            assert {**whole, "session": None} == {**sent, "session": None}
+            assert [whole["session"][name] for name in ("key", "title", "messages")] == [
+                sent["session"][name] for name in ("key", "title", "messages")
+            ]
             assert 2 == page.count("<script") == page.count("</script>")
         for path in ("/", f"/s/{key}/transcript", "/s/own~main~missing", "/s/..%2f..%2fetc", '/s/"<x>'):
             async with browser.http.get(f"{canvas.address}{path}") as response:
@@ -130,13 +135,28 @@ async def test_a_canvas_brings_its_first_rows(tmp_path: Path) -> None:
             assert 200 == response.status and not block.search(await response.text())
 
 
+async def test_a_canvas_does_not_wait_until_its_session_was_read(tmp_path: Path) -> None:
+    """What takes the whole session to know, as its cost, follows with the events."""
+    key = weather(tmp_path)
+    async with browsing(tmp_path) as (canvas, browser):
+        await canvas.finder.stop()
+        canvas.finder._indexes.clear()  # nothing is known of the session yet
+        place = canvas.library.place(key)
+        assert canvas.describe(place, wait=False).cost is None
+        async with browser.http.get(f"{canvas.address}/s/{key}") as response:
+            assert '"cost"' not in (await response.text()).partition('"session":')[2]
+        async with asyncio.timeout(10):
+            snapshot = await anext(aiter(browser.events(f"/api/sessions/{key}/events")))
+        assert "snapshot" == snapshot.type and pytest.approx(0.03) == snapshot.data["session"]["cost"]
+
+
 async def test_a_canvas_is_sent_while_its_session_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The browser loads the page's files meanwhile; the rows follow in the same answer."""
     key, read, opened = weather(tmp_path), reading_routes.tree_page, asyncio.Event()
 
-    async def slow(*given: Any) -> Any:
+    async def slow(*given: Any, **more: Any) -> Any:
         await opened.wait()
-        return await read(*given)
+        return await read(*given, **more)
 
     monkeypatch.setattr(reading_routes, "tree_page", slow)
     monkeypatch.setattr(server, "FIRST_ROWS_WAIT", 60)

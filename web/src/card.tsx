@@ -1,7 +1,5 @@
 /** A message card on the canvas: header, a few lines, its calls. Its height is known before it is drawn. */
 
-import { memo } from "react";
-
 import { linesOf } from "./lines";
 import { clock, cost, duration, plural } from "./format";
 import { Icon } from "./icons";
@@ -54,7 +52,7 @@ export function figures(row: Row): string {
 
 export type CardState = { pictures?: readonly string[]; onPath: boolean; selected: boolean; /** Of the text at the middle level; undefined at the near one. */ lines?: number; folded?: number; /** Calls that wait for an answer. */ waits?: readonly string[]; findings?: number; losses?: { dropped: number; weakened: number } };
 
-export const Card = memo(function Card({ row, state, live, results }: { row: Row; state: CardState; live?: LiveNode; results?: readonly (Row | undefined)[] }) {
+export function Card({ row, state, live, results }: { row: Row; state: CardState; live?: LiveNode; results?: readonly (Row | undefined)[] }) {
   const stopped = row.stop === "aborted";
   const failed = row.call?.error === true || (row.error !== undefined && !stopped);
   if (state.lines !== undefined)
@@ -93,19 +91,19 @@ export const Card = memo(function Card({ row, state, live, results }: { row: Row
       {(state.findings ?? 0) > 0 && <span className="flag">{state.findings}</span>}
     </div>
   );
-});
+}
 
 export type CardData = { row: Row; state: CardState; live?: LiveNode; results: readonly (Row | undefined)[]; pick: (id: string) => void };
 
 /** A card that can be chosen. */
-export const CardNode = memo(function CardNode({ data }: { data: CardData }) {
+export function CardNode({ data }: { data: CardData }) {
   const { row, state } = data;
   return (
     <div role="button" aria-pressed={state.selected} tabIndex={state.selected ? 0 : -1} data-card={row.id} onClick={() => data.pick(row.id)} onKeyDown={(event) => event.key === "Enter" && data.pick(row.id)}>
       <Card row={row} state={state} live={data.live} results={data.results} />
     </div>
   );
-});
+}
 
 /** The results of an answer's calls, on the path that is shown if there are several. */
 export function resultsOf(tree: TreeModel, row: Row, on: ReadonlySet<string>): (Row | undefined)[] {

@@ -1,6 +1,7 @@
 /** Elements as DOM nodes, drawn once and without React's renderer: for components that have no state. */
 
-import { Fragment, type ReactElement, type ReactNode } from "react";
+import type { ReactElement, ReactNode } from "react";
+import { Fragment } from "react/jsx-runtime";
 
 type Properties = Record<string, unknown> & { children?: ReactNode };
 type Component = (props: Properties) => ReactNode;

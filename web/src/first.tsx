@@ -1,10 +1,10 @@
 /** The first cards of a tree, drawn as soon as their rows are there: before the page's code is run. */
 
+import { setQuery } from "./address";
 import { CardNode, heightOf, resultsOf } from "./card";
 import { drawn } from "./drawn";
 import { CARD, layout, type Placed } from "./layout";
 import { MIN_HEIGHT, openingView, UNMOVED } from "./opening";
-import { setQuery } from "./route";
 import { shown, storedFolds } from "./scene";
 import { panelWidth } from "./stored-width";
 import { Still, StillNode } from "./still";

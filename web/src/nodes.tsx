@@ -19,7 +19,7 @@ const FrameNode = memo(function FrameNode({ data }: { data: FrameData }) {
   return <Frame {...data} />;
 });
 
-export const NODE_TYPES = { card: CardNode, chip: ChipNode, frame: FrameNode };
+export const NODE_TYPES = { card: memo(CardNode), chip: ChipNode, frame: FrameNode };
 
 /** The nodes at their places, without pan and zoom: what is shown until the flow library draws them. */
 export function StillNodes({ nodes, view }: { nodes: readonly Node[]; view: Viewport }) {

@@ -1,7 +1,7 @@
 /** Where the canvas of a session opens: at the place of the last visit, or at the selection. */
 
 import { CARD, type Placed } from "./layout";
-import { currentRoute } from "./route";
+import { currentRoute } from "./address";
 
 export type View = { x: number; y: number; zoom: number };
 type Size = { width: number; height: number };

@@ -6,11 +6,11 @@ import "./tokens.css";
 import "./ui.css";
 import "./app.css";
 
+import { currentRoute } from "./address";
+import { embedded, prefetch } from "./beginning";
 import { keepKeys } from "./early-keys";
 import { drawFirst } from "./first";
 import { enter } from "./http";
-import { currentRoute } from "./route";
-import { embedded, prefetch } from "./store";
 import { applyTheme } from "./theme";
 
 /** Draws the first cards, if their rows came with the page, and then loads the page's code. */

@@ -2,9 +2,10 @@
 
 import { useSyncExternalStore } from "react";
 
+import { begin, rowsFrom, takeEarly, type Beginning, type Begun } from "./beginning";
 import { parse } from "./exact";
 import { ApiError, get } from "./http";
-import { happened, tree } from "./filled";
+import { happened } from "./filled";
 import { TreeModel } from "./tree";
 import type {
   Approval,
@@ -19,44 +20,7 @@ import type {
 } from "./types";
 
 export type Connection = "connecting" | "open" | "lost";
-const FIRST = 100; // rows: more cards than a screen shows
-const FIRST_PATH = 300; // rows of a path
-const PAGE = 1000; // rows: read and filled within a frame
 const ENTRIES = 100;
-const SCREEN = 12; // messages: as many as are seen at once
-
-const rowsFrom = (key: string, since: number, limit = PAGE) => get<Tree>(`/api/sessions/${key}/tree`, { since, limit });
-
-/** What is drawn first: to read, the end of the path to a message; else the beginning of the tree. */
-export type Beginning = { reading: boolean; at?: string };
-type Begun = { key: string; page: Tree; entries: EntryView[] };
-
-async function begin(key: string, { reading, at }: Beginning): Promise<Begun> {
-  if (!reading) return { key, page: await rowsFrom(key, 0, FIRST), entries: [] };
-  try {
-    const page = get<Tree>(`/api/sessions/${key}/tree`, { path: FIRST_PATH, to: at });
-    const contents = get<{ entries: EntryView[] }>(`/api/sessions/${key}/entries`, { last: SCREEN, to: at });
-    return { key, page: await page, entries: (await contents).entries };
-  } catch {
-    return begin(key, { reading: false }); // a message that is not there: the page opens at the head
-  }
-}
-
-let early: Begun | undefined;
-
-/** The first rows of a session, if the server sent them with the page. */
-export function embedded(key: string): Tree | undefined {
-  const sent = document.getElementById("first-rows")?.textContent;
-  if (!sent) return undefined;
-  const page = tree(parse(sent) as Partial<Tree>);
-  early = { key, page, entries: [] };
-  return page;
-}
-
-/** Reads the first rows of a session before the page around them is drawn. An error is left to the page's own request. */
-export async function prefetch(key: string, first: Beginning): Promise<void> {
-  early = await begin(key, first).catch(() => undefined);
-}
 
 /** Runs may give their calls the same ids. */
 const asking = (one: { run: string; callId: string }) => `${one.run} ${one.callId}`;
@@ -100,8 +64,8 @@ export class SessionStore {
 
   constructor(key: string) {
     this.key = key;
-    if (early?.key === key) this.#begin(early);
-    early = undefined;
+    const early = takeEarly(key);
+    if (early !== undefined) this.#begin(early);
   }
 
   #begin({ page, entries }: Begun): void {

@@ -220,9 +220,9 @@ class OpenSessions(ABC):
         hub.start()
         return hub
 
-    def describe(self, place: Place) -> SessionView:
-        """Returns the list view of a session, with its current runs."""
-        view = self.describer.view(place if place.info is not None else self.library.current(place))
+    def describe(self, place: Place, *, wait: bool = True) -> SessionView:
+        """Returns the list view of a session, with its current runs; slow parts are omitted unless `wait`."""
+        view = self.describer.view(place if place.info is not None else self.library.current(place), wait=wait)
         live = self.live_state(place.key)
         return view if live is None else replace(view, live=live)
 

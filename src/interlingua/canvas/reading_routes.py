@@ -399,7 +399,8 @@ async def tree(call: Call) -> TreePage:
     return await tree_page(call.canvas, call["key"], call.query)
 
 
-async def tree_page(canvas: CanvasState, key: str, query: TreeQuery) -> TreePage:
+async def tree_page(canvas: CanvasState, key: str, query: TreeQuery, *, wait: bool = True) -> TreePage:
+    """Reads a page of rows; what is slow to know of the session is omitted unless `wait`: events send it later."""
     hub = await canvas.hub(key)
     limit = _within(query.limit, 1, PAGE_LIMIT, "query.limit")
 
@@ -423,7 +424,7 @@ async def tree_page(canvas: CanvasState, key: str, query: TreeQuery) -> TreePage
             total=total,
             head=hub.tree.head(),
             branches=hub.tree.branches(),
-            session=canvas.describe(hub.place),
+            session=canvas.describe(hub.place, wait=wait),
             problems=hub.tree.problems() if is_first else (),
             view=_stored_view(canvas, key) if is_first else None,
         )

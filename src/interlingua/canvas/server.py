@@ -62,6 +62,7 @@ class Canvas(CanvasState):
         self._names = frozenset(names)
         self._host = host
         self._assets = assets
+        self._files: dict[Path, bytes] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._listener = Listener(self._app(), host, port, fallback=fallback_port)
         self.address, self.port = self._listener.address, self._listener.port
@@ -180,7 +181,7 @@ class Canvas(CanvasState):
             return self._redeem_token(request)
         path = _inside(self._assets, request.match_info["path"])
         if path is not None and path.is_file():
-            return _file(path, immutable=bool(_HASHED.search(path.name)))
+            return self._asset(path) if _HASHED.search(path.name) else _file(path)
         if "." in request.path.rpartition("/")[2] and request.path.startswith("/assets/"):
             raise HttpProblem(404, f"no file {request.path}")
         index = self._assets / "index.html"
@@ -189,8 +190,15 @@ class Canvas(CanvasState):
         opened = _CANVAS_PAGE.fullmatch(request.match_info["path"])
         visitor = guard.authenticate(request, self.access, self.cookie_name)
         if opened is None or visitor is None or visitor.only not in (None, opened[1]) or self._is_stopping:
-            return _file(index, immutable=False)
+            return _file(index)
         return await self._page_with_rows(request, index, opened[1])
+
+    def _asset(self, path: Path) -> web.Response:
+        """Serves a file whose name changes with its content, from memory: no thread that reads a session delays it."""
+        data = self._files.get(path)
+        if data is None:
+            data = self._files[path] = path.read_bytes()
+        return web.Response(body=data, headers={"Content-Type": _type(path), "Cache-Control": _FOREVER})
 
     async def _page_with_rows(self, request: web.Request, index: Path, key: str) -> web.StreamResponse:
         """Sends the page and then the rows that it shows first: its files are loaded while the session is opened."""
@@ -205,7 +213,8 @@ class Canvas(CanvasState):
 
     async def _first_rows(self, key: str) -> TreePage | None:
         """Reads the rows that a canvas shows first, unless it takes long."""
-        reading = asyncio.ensure_future(reading_routes.tree_page(self, key, reading_routes.TreeQuery(limit=FIRST_ROWS)))
+        query = reading_routes.TreeQuery(limit=FIRST_ROWS)
+        reading = asyncio.ensure_future(reading_routes.tree_page(self, key, query, wait=False))
         await asyncio.wait({reading}, timeout=FIRST_ROWS_WAIT)
         if not reading.done():
             reading.add_done_callback(_ignore)  # the session stays open for the request of the page
@@ -256,13 +265,16 @@ def _data_block(rows: TreePage) -> bytes:
     return b'<script type="application/json" id="first-rows">%b</script>' % encode(rows).replace(b"<", b"\\u003c")
 
 
-def _file(path: Path, *, immutable: bool) -> web.FileResponse:
-    kind = _TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-    cache = "public, max-age=31536000, immutable" if immutable else "no-cache"
-    return web.FileResponse(path, headers={"Content-Type": kind, "Cache-Control": cache})
+def _file(path: Path) -> web.FileResponse:
+    return web.FileResponse(path, headers={"Content-Type": _type(path), "Cache-Control": "no-cache"})
 
 
-FIRST_ROWS = 100  # more cards than a screen shows
+def _type(path: Path) -> str:
+    return _TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+
+
+_FOREVER = "public, max-age=31536000, immutable"
+FIRST_ROWS = 60  # as many cards as a large screen shows
 FIRST_ROWS_WAIT = 0.25  # seconds
 _CANVAS_PAGE = re.compile(r"s/([^/]+)(?:/canvas)?")
 _TYPES = {
