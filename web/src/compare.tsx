@@ -15,6 +15,7 @@ import { SessionStore, useStore } from "./store";
 import type { Comparison, CompareRow, Session, Span } from "./types";
 
 const PAGE = 500; // aligned messages
+const TEXT = 1200; // characters of a long text that are shown at first
 
 export default function Compare({ store, path, onSelect }: { store: SessionStore; path: readonly string[]; onSelect: (entry: string, key: string) => void }) {
   const route = useRoute();
@@ -52,6 +53,7 @@ export default function Compare({ store, path, onSelect }: { store: SessionStore
   const name = (of: SessionStore, leaf: string) => of.tree.branchOf(leaf)?.name ?? of.tree.rows.get(leaf)?.text.slice(0, 48) ?? leaf;
   const pick = (side: "a" | "b", value: string | undefined) => {
     const [of, ends] = side === "a" ? [store, leaves] : [other, others];
+    if (ends.length < 2 && other !== store) return null; // the session's title says it
     return (
       <select className="field" value={value} aria-label={`branch ${side.toUpperCase()}`} onChange={(event) => setQuery({ [side]: event.target.value })}>
         {value !== undefined && !ends.includes(value) && <option value={value}>{oneLine(name(of, value))}</option>}
@@ -67,7 +69,7 @@ export default function Compare({ store, path, onSelect }: { store: SessionStore
   const read = (side: Comparison["a"]) => side.totals.tokens.input + side.totals.tokens.cacheRead + side.totals.tokens.cacheWrite;
   const totals: [string, number | undefined, number | undefined, (value: number | undefined) => string, number?, number?][] = [
     ["Messages", found.a.after, found.b.after, (value) => String(value ?? 0)],
-    ["Time", found.a.totals.ms, found.b.totals.ms, (value) => duration(value) ?? "unknown"],
+    ["Elapsed", found.a.totals.ms, found.b.totals.ms, (value) => duration(value) ?? "unknown"],
     ["Tokens read", read(found.a) || undefined, read(found.b) || undefined, tokens],
     ["Tokens written", found.a.totals.tokens.output || undefined, found.b.totals.tokens.output || undefined, tokens],
     ["Cost", found.a.totals.cost, found.b.totals.cost, cost, found.a.totals.unpriced, found.b.totals.unpriced],
@@ -163,14 +165,14 @@ function Pair({ row, stores, onSelect }: { row: CompareRow; stores: Stores; onSe
   const paid = later(row.cost?.a, row.cost?.b, (value) => `cost ${cost(value)} more`);
   return (
     <div className="row" data-differs={row.kind === "equal" ? undefined : true}>
-      <div className="l">{row.a === undefined && row.kind !== "changed" ? <Gap /> : <Half row={row} side="a" store={stores.a} onSelect={onSelect} />}</div>
+      <div className="l">{row.kind === "onlyB" ? <Gap /> : <Half row={row} side="a" store={stores.a} onSelect={onSelect} />}</div>
       <div className="mid">
         <span className={`rel ${row.kind === "onlyA" ? "only" : row.kind === "onlyB" ? "only b" : ""}`}><Icon name={relation[0]!} />{relation[1]}</span>
         {row.same !== undefined && row.words !== undefined && row.words > 0 && <span>{row.same} of {plural(row.words, "word")} equal</span>}
         {took !== undefined && <span>{took}</span>}
         {paid !== undefined && <span>{paid}</span>}
       </div>
-      <div className="r">{row.b === undefined && row.kind !== "changed" ? <Gap /> : <Half row={row} side="b" store={stores.b} onSelect={onSelect} />}</div>
+      <div className="r">{row.kind === "onlyA" ? <Gap /> : <Half row={row} side="b" store={stores.b} onSelect={onSelect} />}</div>
     </div>
   );
 }
@@ -189,7 +191,7 @@ function Half({ row, side, store, onSelect }: { row: CompareRow; side: "a" | "b"
   return (
     <article>
       <div className="who">{stored === undefined ? <Glyph row={{ role: row.role }} /> : <Glyph row={stored} />}<b className="cut">{speaker(stored ?? { role: row.role })}</b><span className="push" /><Figures>{figures}</Figures>{id !== undefined && <button type="button" className="btn small bare" onClick={() => onSelect(id, store.key)}>Open</button>}</div>
-      {row.kind === "changed" && row.spans !== undefined ? <p className={row.role === "toolResult" ? "txt mono" : "txt"}><Words spans={row.spans} side={side} /></p> : entry !== undefined ? <div className="words">{row.role === "toolResult" ? <Output entry={entry} session={store.key} /> : <Blocks content={entry.message.content} session={store.key} entry={entry.id} />}</div> : whole && <p className="txt">{stored?.text}</p>}
+      {row.spans !== undefined ? <Text spans={row.spans} side={side} kind={row.kind} mono={row.role === "toolResult"} /> : entry !== undefined ? <div className="words">{row.role === "toolResult" ? <Output entry={entry} session={store.key} /> : <Blocks content={entry.message.content} session={store.key} entry={entry.id} />}</div> : whole && <p className="txt">{stored?.text}</p>}
       {row.kind === "changed" && row.calls?.filter((call) => call[side] !== undefined).map((call, at) => (
         <div key={at} className="calls">
           <div className="call"><Icon name={toolIcon(call.name)} /><span className="name">{oneLine(call.name)}</span></div>
@@ -212,6 +214,22 @@ function described(value: unknown): string {
 
 function shortened(text: string): string {
   return text.length <= 200 ? text : `${text.slice(0, 200)}… ${(text.length - 200).toLocaleString()} more characters`;
+}
+
+/** The words of one side; what is long begins with its first characters, and says how many are missing. */
+function Text({ spans, side, kind, mono }: { spans: readonly Span[]; side: "a" | "b"; kind: CompareRow["kind"]; mono: boolean }) {
+  const [whole, setWhole] = useState(false);
+  const mine = spans.filter((span) => span.in === "both" || span.in === side);
+  const length = mine.reduce((sum, span) => sum + span.text.length, 0);
+  const cut = !whole && length > 1.5 * TEXT;
+  let left = TEXT;
+  const shown = cut ? mine.flatMap((span) => { const text = span.text.slice(0, left); left -= text.length; return text === "" ? [] : [{ ...span, text }]; }) : mine;
+  return (
+    <p className={mono ? "txt mono" : "txt"}>
+      {kind === "changed" ? <Words spans={shown} side={side} /> : shown.map((span) => visible(span.text)).join("")}
+      {cut && <>… <button type="button" className="btn small" onClick={() => setWhole(true)}>Show {(length - TEXT).toLocaleString()} more characters</button></>}
+    </p>
+  );
 }
 
 function Words({ spans, side }: { spans: readonly Span[]; side: "a" | "b" }) {

@@ -110,6 +110,8 @@ def _system_row(a: Tree, b: Tree) -> list[CompareRow]:
     if before == after:
         return []
     pieces = spans(before[:_TEXT_LIMIT], after[:_TEXT_LIMIT])
+    if not before or not after:
+        return [CompareRow(kind="onlyA" if before else "onlyB", role="system", spans=_views(pieces))]
     same, total = alike(pieces)
     return [CompareRow(kind="changed", role="system", same=same, words=total, spans=_views(pieces))]
 
