@@ -99,6 +99,10 @@ export function paintStage(canvas: HTMLCanvasElement, scene: Scene): void {
       stroke(context, at, merged, one, end(merged), ink.merge, 1.25);
       context.setLineDash([]);
     }
+    for (const key of row.spawned ?? []) {
+      const frame = placed.get(`frame ${key}`);
+      if (frame !== undefined) aside(context, at(one.x + CARD, one.y + 20), at(frame.x, frame.y + 20), ink.merge);
+    }
   }
   for (const [from, to, on] of edges) if (!on) stroke(context, at, from, to, end(from), ink.edge, 1.5);
   for (const [from, to, on] of edges) if (on) stroke(context, at, from, to, end(from), ink.path, 2);
@@ -107,8 +111,13 @@ export function paintStage(canvas: HTMLCanvasElement, scene: Scene): void {
   context.font = "500 11px system-ui, sans-serif";
   for (const one of near) {
     const row = rowOf.get(one.id);
-    if (row === undefined) continue;
     const [x, y] = at(one.x, one.y);
+    if (row === undefined) {
+      context.strokeStyle = ink.merge; // a sub-agent's frame
+      context.lineWidth = 1;
+      context.strokeRect(x, y, CARD * view.zoom, one.height * view.zoom);
+      continue;
+    }
     const width = Math.max(3, CARD * view.zoom);
     const height = Math.max(2, weight(row, one) * view.zoom);
     context.fillStyle = failed(row) ? ink.bad : ink[kindOf(row)];
@@ -151,6 +160,20 @@ function ring(context: CanvasRenderingContext2D, [x, y]: [number, number], radiu
   context.strokeStyle = colour;
   context.lineWidth = 2;
   context.stroke();
+}
+
+/** Sideways, dotted, to what a call started. */
+function aside(context: CanvasRenderingContext2D, from: [number, number], to: [number, number], colour: string): void {
+  context.setLineDash([1.5, 4]);
+  context.lineCap = "round";
+  context.strokeStyle = colour;
+  context.lineWidth = 1.5;
+  context.beginPath();
+  context.moveTo(...from);
+  context.lineTo(...to);
+  context.stroke();
+  context.setLineDash([]);
+  context.lineCap = "butt";
 }
 
 /** Down from the glyph's column; a fork leaves sideways, 22 below its card, with an elbow of 10. */
