@@ -41,6 +41,13 @@ MESSAGES: tuple[AgentMessage, ...] = (
 )
 CONVERSATION = il.Conversation(system="Be brief.", entries=tuple(il.Entry(message=message) for message in MESSAGES))
 KEY = "own~main~courier"
+PHONE = {"width": 390, "height": 844}
+# Whether anything is painted behind the cards between these places of the window.
+_PAINTED = """([left, right, top, bottom]) => {
+    const canvas = document.querySelector("canvas.paint"), box = canvas.getBoundingClientRect();
+    const scale = canvas.width / box.width, area = [left - box.left, top - box.top, right - left, bottom - top];
+    return canvas.getContext("2d").getImageData(...area.map(one => Math.round(one * scale))).data.some(one => one > 0);
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -493,6 +500,9 @@ def test_a_sub_agent_opens_in_its_frame(chromium: Any, tmp_path: Path, monkeypat
         parent = next(one["key"] for one in sessions if "spawnedBy" not in one)
         page = tab.go(f"/s/{parent}/canvas")
         frame = page.get_by_label("sub-agent")
+        caller, box = page.locator(".react-flow [data-card]").nth(1).bounding_box(), frame.bounding_box()
+        between = [caller["x"] + caller["width"] + 4, box["x"] - 4, box["y"], box["y"] + 40]
+        tab.until(_PAINTED, between)
         frame.get_by_role("button", name="Open in place").click()
         expect(frame.locator(".card").first).to_be_visible()
         child = next(one for one in sessions if "spawnedBy" in one)
@@ -624,7 +634,7 @@ def test_case_116_code_out_of_view_is_not_drawn(chromium: Any, tmp_path: Path) -
 
 def test_a_phone_reads_first_and_has_the_tree_below_a_map(chromium: Any, server: Threaded) -> None:
     """At 390 pixels nothing is wider than the screen, and four tabs lead to the views."""
-    with Tab(chromium, server, viewport={"width": 390, "height": 844}, has_touch=True) as tab:
+    with Tab(chromium, server, viewport=PHONE, has_touch=True) as tab:
         page = tab.page
         page.get_by_role("link", name="Duplicate webhook deliveries").click()
         expect(tab.turn("lease4")).to_be_visible()
@@ -713,6 +723,24 @@ def test_the_doctor_checks_for_a_chosen_model(tab: Tab) -> None:
     doctor.get_by_label("model to check for").fill("nobody/nothing-1")
     tab.press("Enter")
     expect(doctor).not_to_contain_text("signed by another model")
+
+
+def test_a_prompt_of_one_session_alone_is_compared(chromium: Any, tmp_path: Path) -> None:
+    """The other side has a gap, what is long is shortened, and a session of one path has no list of paths."""
+    words = "word " * 1000
+    with Session.open("one", home=tmp_path, about=il.Conversation(system=f"{words}end")) as session:
+        session.append(il.UserMessage(content="Hello"), id="q")
+    with Session.open("two", home=tmp_path) as session:
+        session.append(il.UserMessage(content="Hello"), id="q")
+    with Threaded(tmp_path) as server, Tab(chromium, server) as tab:
+        page = tab.go("/s/own~main~one/compare?bkey=own~main~two")
+        first = page.locator(".cmp .row").first
+        expect(first.locator(".mid")).to_have_text("only in A")
+        expect(first.locator(".r .none")).to_be_visible()
+        expect(first.locator(".l")).not_to_contain_text("end")
+        first.get_by_role("button", name="Show 3,803 more characters").click()
+        expect(first.locator(".l")).to_contain_text("end")
+        expect(page.locator(".cmp select")).to_have_count(0)
 
 
 def test_a_session_is_compared_with_another(tab: Tab, server: Threaded) -> None:
@@ -879,6 +907,127 @@ def test_messages_have_one_number_everywhere(chromium: Any, tmp_path: Path) -> N
         assert 6 == tab.get("/api/sessions/own~main~kept")["messages"]
 
 
+def _answers(home: Path, id: str, count: int, **usage: Any) -> str:
+    """A session of many short turns, each with a call; returns its key."""
+    with Session.open(id, home=home) as session:
+        for at in range(count):
+            call = il.ToolCall(id=f"c{at}", name="look", arguments={"at": at})
+            session.append(il.UserMessage(content=f"question {at} " + "word " * 40), id=f"q{at}")
+            answer = il.AssistantMessage(
+                content=(call,), model="claude-sonnet-4-5", usage=il.Usage.of(10 + at, 5, **usage)
+            )
+            session.append(answer, id=f"a{at}")
+            text = (il.TextBlock(text=f"seen {at}"),)
+            result = il.ToolResultMessage(tool_call_id=f"c{at}", tool_name="look", content=text, is_error=False)
+            session.append(result, id=f"r{at}")
+    return f"own~main~{id}"
+
+
+def test_the_end_of_a_long_path_is_selected_in_every_list(chromium: Any, tmp_path: Path) -> None:
+    """A result stands for its call: in the outline and among the bars, each scrolled to it; the ruler is to scale."""
+    with Threaded(tmp_path) as server, Tab(chromium, server) as tab:
+        page = tab.go(f"/s/{_answers(tmp_path, 'long', 80)}/transcript?at=r79")
+        expect(page.locator(".outline [aria-selected=true]")).to_contain_text("message 239 of 240")
+        expect(page.locator(".outline [aria-selected=true]")).to_be_in_viewport()
+        tab.press("x")
+        expect(page.locator(".drawer .abar.here .num")).to_have_text("239")
+        expect(page.locator(".drawer .abar.here")).to_be_in_viewport()
+        drawer = page.get_by_label("context by answer")
+        drawer.get_by_role("button", name="Cache").click()
+        expect(drawer.locator(".cachelist .here")).to_be_in_viewport()
+        drawer.get_by_role("button", name="Time and cost").click()
+        expect(drawer.locator("figcaption").first).to_have_text("Cost so far")
+        expect(drawer).to_contain_text("unknown: nothing was recorded")
+        pin = page.locator(".ruler .now").bounding_box()
+        bars = page.locator(".ruler .bar i").evaluate_all(
+            "all => Math.max(...all.map(o => o.getBoundingClientRect().right))"
+        )
+        assert abs(pin["x"] - bars) < 3
+
+
+def test_the_first_message_is_the_first_though_rows_are_still_read(chromium: Any, tmp_path: Path) -> None:
+    """`g` waits for all rows: the page begins with the last ones."""
+    with Threaded(tmp_path) as server, Tab(chromium, server) as tab:
+        held: list[Any] = []
+        key = _answers(tmp_path, "long", 80)
+        tab.page.route("**/tree?since=*", lambda route: held.append(route))
+        page = tab.go(f"/s/{key}/canvas")
+        expect(page.locator(".side > header")).to_contain_text("loading")
+        tab.press("g")
+        while not held:
+            page.wait_for_timeout(10)
+        for one in held:
+            one.continue_()
+        expect(page.locator(".side > header")).to_contain_text("message 1 of 240")
+        expect(tab.card("q0")).to_be_visible()
+
+
+def test_an_export_says_what_it_hides_and_what_it_loses(chromium: Any, tmp_path: Path) -> None:
+    """Each find with its surroundings in full, on a phone too; each kind of loss before anything is written."""
+    secret = "sk-ant-api03-" + "a1B2" * 22
+    with Session.open("kept", home=tmp_path) as session:
+        session.append(il.UserMessage(content=f"My key is {secret}, and my door is open."), id="q")
+        call = il.ToolCall(id="c", name="look", arguments={})
+        session.append(il.AssistantMessage(content=(call,), model="m", stop_reason="toolUse"), id="a")
+        done = il.ToolResultMessage(
+            tool_call_id="c", tool_name="look", content=(il.TextBlock(text="no"),), is_error=True
+        )
+        session.append(done, id="r")
+    with Threaded(tmp_path) as server, Tab(chromium, server, viewport=PHONE) as tab:
+        page = tab.go("/s/own~main~kept/transcript")
+        page.get_by_role("button", name="Export").click()
+        found = page.get_by_label("finds").locator("code").last  # the first is in the title
+        expect(found).to_contain_text("and my door is")
+        assert found.evaluate("one => one.scrollWidth <= one.clientWidth && one.clientHeight > 30")
+        expect(page.get_by_label("losses")).to_have_count(0)
+        page.get_by_label("format").select_option("sharegpt")
+        expect(page.get_by_label("losses")).to_contain_text("dropped")
+        expect(page.get_by_label("losses")).to_contain_text("is_error")
+        page.get_by_label("format").select_option("transcript")
+        expect(page.get_by_label("losses")).to_have_text("Nothing is lost in this format.")
+
+
+def test_a_title_is_shortened_after_the_name_of_its_file(chromium: Any, tmp_path: Path) -> None:
+    """Both are in the bar; the title is what a reader looks for."""
+    lines = [*claude_turns(1), {"type": "ai-title", "aiTitle": "What was talked about here", "sessionId": SESSION}]
+    with Threaded(tmp_path) as server, Tab(chromium, server) as tab:
+        data = "\n".join(json.dumps(line) for line in lines).encode()
+        (place,), _ = server.canvas.library.open_data(data, f"{'a-rather-long-name-of-a-file' * 3}.jsonl", None)
+        page = tab.go(f"/s/{place.key}/canvas")
+        title = page.locator(".crumb .now")
+        expect(title).to_have_text("What was talked about here")
+        assert title.evaluate("one => one.scrollWidth <= one.clientWidth")
+
+
+def test_what_is_not_there_is_said(chromium: Any, tmp_path: Path) -> None:
+    """A session without messages has neither map nor cost; a message without content says so."""
+    with Session.open("none", home=tmp_path) as session:
+        session.label(None, "Nothing yet")
+    with Session.open("blank", home=tmp_path) as session:
+        session.append(il.UserMessage(content=""), id="q")
+    with Threaded(tmp_path) as server, Tab(chromium, server) as tab:
+        page = tab.go("/s/own~main~none/canvas")
+        expect(page.locator(".stage")).to_contain_text("No messages yet.")
+        expect(page.locator(".side > header")).to_contain_text("no answers")
+        expect(page.locator(".side > header")).not_to_contain_text("unknown")
+        expect(page.get_by_label("map")).to_be_hidden()
+        tab.go("/s/own~main~blank/transcript")
+        expect(tab.turn("q")).to_contain_text("No content.")
+
+
+def test_deep_quotes_keep_to_their_place(chromium: Any, tmp_path: Path) -> None:
+    """A thousand quotes in each other do not leave the column."""
+    with Threaded(tmp_path) as server, Tab(chromium, server) as tab:
+        turn = {"role": "user", "content": "> " * 1000 + "the innermost"}
+        data = json.dumps({"model": "m", "max_tokens": 5, "messages": [turn]}).encode()
+        (place,), _ = server.canvas.library.open_data(data, "a.json", None)
+        page = tab.go(f"/s/{place.key}/transcript")
+        quoted = page.get_by_text("the innermost", exact=True)
+        expect(quoted).to_be_in_viewport()
+        column = page.locator("article.turn .main").first.bounding_box()
+        assert quoted.bounding_box()["x"] < column["x"] + column["width"]
+
+
 def test_long_names_of_models_leave_room_for_figures(chromium: Any, tmp_path: Path) -> None:
     """On cards and in the transcript beside them: figures whole, names shortened, and nothing over anything else."""
     name = "gemini-3.1-pro-preview-2026-01-31-with-a-long-name"
@@ -965,7 +1114,7 @@ def test_no_view_is_wider_than_its_window(chromium: Any, server: Threaded, view:
 
 
 def test_controls_of_a_phone_are_large_enough(chromium: Any, server: Threaded) -> None:
-    with Tab(chromium, server, viewport={"width": 390, "height": 844}) as tab:
+    with Tab(chromium, server, viewport=PHONE) as tab:
         tab.go(f"/s/{KEY}/transcript?at=a2")
         expect(tab.turn("a2").locator(".acts .btn").first).to_be_visible()
         sizes = (

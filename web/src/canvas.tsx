@@ -13,6 +13,7 @@ import { StillNodes } from "./nodes";
 import { keepView, MIN_HEIGHT, openingView, UNMOVED } from "./opening";
 import { colours, MAP, mapScale, paintBlocks, paintMap, paintStage, within } from "./paint";
 import { Button, BranchChip } from "./parts";
+import { usePhone } from "./phone";
 import { usePlaces } from "./placing";
 import { plural, spent } from "./format";
 import { chips, liveRow, shown, type Folds } from "./scene";
@@ -260,6 +261,7 @@ export function CanvasView({ store, version, path, selected, findings, folds, on
     return () => window.removeEventListener("keydown", key);
   }, [fit, flow, scaleTo]);
 
+  const phone = usePhone();
   return (
     <div className="stage" ref={host} onClick={pickFar} data-level={level.current} data-tight={grow(view.zoom) > 1.4 || undefined} style={{ "--grow": grow(view.zoom) } as React.CSSProperties}>
       <canvas className="paint" ref={paint} aria-hidden="true" />
@@ -267,9 +269,9 @@ export function CanvasView({ store, version, path, selected, findings, folds, on
         <Suspense fallback={null}><Flow nodes={flow === undefined ? NO_NODES : nodes} view={view} onView={setView} onReady={setFlow} onDrawn={onDrawn} /></Suspense>
         {!drawn && <StillNodes nodes={nodes} view={view} />}
       </div>
-      {store.loaded && store.tree.rows.size === 0 && store.live.size === 0 && <p className="empty">No messages yet. Write the first one below, or press c.</p>}
+      {store.loaded && store.tree.rows.size === 0 && store.live.size === 0 && <p className="empty">No messages yet. {phone ? "Write the first one with the button below." : "Write the first one, or press c."}</p>}
       {store.tree.branches.length > 1 && <Branches store={store} path={steps} onSelect={onSelect} onCompare={onCompare} onMerge={onMerge} />}
-      <section className="map float" aria-label="map">
+      <section className="map float" aria-label="map" hidden={store.loaded && store.tree.rows.size === 0}>
         <canvas ref={map} width={MAP.width} height={MAP.height} onPointerDown={jump} onPointerMove={jump} aria-hidden="true" />
         <div className="ctl">
           <Button icon="minus" label="Zoom out" kind="bare" small hideLabel onClick={() => scaleTo(1 / 1.25)} keys="−" />

@@ -30,7 +30,7 @@ export default function Charts({ store, to, onSelect }: { store: SessionStore; t
   const pick = (index: number) => points[index] !== undefined && onSelect(points[index].id);
   return (
     <div className="charts">
-      <Chart title={`Cost so far${unknown > 0 ? `, without ${unknown} unknown` : ""}: ${unknown === points.length ? "unknown" : cost(sum)}`} at={at} series={{ label: "cost", values: spent, text: cost }} onPick={pick} />
+      <Chart title={unknown === points.length ? "Cost so far" : `Cost so far${unknown > 0 ? `, without ${unknown} unknown` : ""}: ${cost(sum)}`} at={at} series={{ label: "cost", values: spent, text: cost }} onPick={pick} />
       <Chart title="Time of each answer" at={at} series={{ label: "time", values: points.map((one) => one.ms ?? null), text: (value) => duration(value) ?? "", bars: true }} onPick={pick} />
       <Chart title="Tokens written" at={at} series={{ label: "written", values: points.map((one) => one.output ?? null), text: tokens, bars: true }} onPick={pick} />
     </div>

@@ -1,6 +1,6 @@
 /** Opened from the context ruler: what the model read at each answer, which prefix was reused and what broke it, time and cost. */
 
-import { lazy, Suspense, useEffect, useState } from "react";
+import { lazy, Suspense, useEffect, useRef, useState } from "react";
 
 import { get } from "./http";
 import { bytes, cost, tokens } from "./format";
@@ -14,6 +14,13 @@ import type { CacheView, ContextView } from "./types";
 const Charts = lazy(() => import("./charts"));
 const COMPARED = 500; // messages: of a longer path, requests are compared from there on
 const TABS = [["read", "What the model read"], ["cache", "Cache"], ["time", "Time and cost"]] as const;
+
+/** Keeps the selected answer in view. */
+function useInView(selected: string | undefined, shown: unknown): React.RefObject<HTMLDivElement | null> {
+  const list = useRef<HTMLDivElement>(null);
+  useEffect(() => void list.current?.querySelector(".here")?.scrollIntoView({ block: "nearest", inline: "nearest" }), [selected, shown]);
+  return list;
+}
 
 export default function Drawer({ store, context, to, selected, onSelect, onClose }: { store: SessionStore; context: ContextView; to?: string; selected?: string; onSelect: (id: string) => void; onClose: () => void }) {
   const [tab, setTab] = useState<(typeof TABS)[number][0]>("read");
@@ -39,6 +46,7 @@ function Read({ store, to, now, selected, onSelect }: { store: SessionStore; to?
     return () => abort.abort();
   }, [store, to]);
   const context = whole ?? now;
+  const list = useInView(selected, context);
   const most = Math.max(1, ...context.answers.map((one) => one.read + one.output));
   const extra = context.answers.reduce((sum, one) => sum + (one.extraCost ?? 0), 0);
   const high = (count: number) => `${(96 * count) / most}px`;
@@ -50,7 +58,7 @@ function Read({ store, to, now, selected, onSelect }: { store: SessionStore; to?
         {extra > 0 && <span className="loss weakened"><Icon name="weakened" />broken cache prefixes cost {cost(extra)} more</span>}
         {context.left > 0 && <span className="dim">{context.left} earlier messages were compacted and not read</span>}
       </p>
-      <div className="bars">
+      <div className="bars" ref={list}>
         {context.answers.map((one) => (
           <button key={one.entry} type="button" className={`abar ${one.entry === selected ? "here" : ""} ${one.broke !== undefined ? "broke" : ""}`} title={`message ${one.number}: ${tokens(one.read)} read, ${tokens(one.cacheRead)} from cache, ${tokens(one.output)} written${one.broke === undefined ? "" : `; prefix broken: ${one.broke}`}`} onClick={() => onSelect(one.entry)}>
             <span className="col"><i className="b-o" style={{ height: high(one.output) }} /><i className="b-f" style={{ height: high(one.fresh + one.cacheWrite) }} /><i className="b-c" style={{ height: high(one.cacheRead) }} /></span>
@@ -74,12 +82,13 @@ function Cache({ store, to, selected, onSelect }: { store: SessionStore; to?: st
     get<CacheView>(`/api/sessions/${store.key}/cache`, { to, last }, abort.signal).then(setView, (error: Error) => abort.signal.aborted || setProblem(error.message));
     return () => abort.abort();
   }, [store, to, whole]);
+  const list = useInView(selected, view);
   if (problem !== undefined) return <p className="err" role="alert"><Icon name="alert" />{problem}</p>;
   if (view === undefined) return <p className="dim">Comparing the requests…</p>;
   const path = store.tree.path(to);
   const most = Math.max(1, ...view.answers.map((one) => one.bytes));
   return (
-    <div className="cachelist" tabIndex={0} aria-label="requests and their shared prefixes">
+    <div className="cachelist" ref={list} tabIndex={0} aria-label="requests and their shared prefixes">
       {view.answers.map((one) => (
         <button key={one.entry} type="button" className={one.entry === selected ? "here" : ""} onClick={() => onSelect(one.entry)}>
           <span className="num">{store.tree.number(path, one.entry)}</span>

@@ -7,9 +7,9 @@ import { Dialog } from "./dialog";
 import { tree as filled } from "./filled";
 import { plural } from "./format";
 import { Icon } from "./icons";
-import { Button } from "./parts";
+import { Button, Loss } from "./parts";
 import { SessionStore } from "./store";
-import type { Find, Session, Tree } from "./types";
+import type { Find, Session, Tree, WireLoss } from "./types";
 
 /** Pictures are drawn by the page, from rows that the server has redacted like any other file. */
 const PICTURES = ["svg", "png"];
@@ -25,12 +25,23 @@ async function drawn(data: Blob, format: string): Promise<Blob> {
   return format === "svg" ? new Blob([svg.text], { type: "image/svg+xml" }) : pngOf(svg);
 }
 
+/** One of each kind, and how often it comes; a program's own records are no losses to a reader. */
+function grouped(losses: readonly WireLoss[]): [WireLoss, number][] {
+  const kinds = new Map<string, [WireLoss, number]>();
+  for (const loss of losses) {
+    const kind = `${loss.severity} ${loss.what} ${loss.why}`;
+    if (loss.severity !== "record") kinds.set(kind, [kinds.get(kind)?.[0] ?? loss, (kinds.get(kind)?.[1] ?? 0) + 1]);
+  }
+  return [...kinds.values()];
+}
+
 export default function Export({ store, path, onClose }: { store: SessionStore; path: readonly string[]; onClose: () => void }) {
   const [format, setFormat] = useState("html");
   const [all, setAll] = useState(true);
   const [formats, setFormats] = useState<{ id: string; label: string }[]>([]);
   const [finds, setFinds] = useState<Find[]>();
   const [hidden, setHidden] = useState<ReadonlySet<string>>(new Set());
+  const [losses, setLosses] = useState<[WireLoss, number][]>();
   const [problem, setProblem] = useState<string>();
   useEffect(() => {
     void get<{ wires: { id: string; label: string }[]; files: { id: string; label: string; canWrite: boolean }[] }>("/api/dialects").then((answer) =>
@@ -46,6 +57,14 @@ export default function Export({ store, path, onClose }: { store: SessionStore; 
       (error: Error) => setProblem(error.message),
     );
   }, [store, format, all]); // eslint-disable-line
+  const isDialect = formats.some((one) => one.id === format);
+  useEffect(() => {
+    setLosses(undefined);
+    if (!isDialect) return;
+    const abort = new AbortController();
+    post<{ losses?: WireLoss[] }>(`/api/sessions/${store.key}/export/losses`, { format, ...scope }).then((answer) => abort.signal.aborted || setLosses(grouped(answer.losses ?? [])), (error: Error) => abort.signal.aborted || setProblem(error.message));
+    return () => abort.abort();
+  }, [store, format, all, isDialect]); // eslint-disable-line
   const save = async () => {
     try {
       const file = await download(`/api/sessions/${store.key}/export`, { format: asked, ...scope, redact: [...hidden] });
@@ -75,7 +94,15 @@ export default function Export({ store, path, onClose }: { store: SessionStore; 
         <section aria-label="finds">
           <p>{finds.length === 0 ? "No keys, tokens or personal data found." : `${plural(finds.length, "possible secret")} found. Ticked ones are replaced.`}</p>
           <ul className="finds">{finds.map((find) => (
-            <li key={find.id}><label><input type="checkbox" checked={hidden.has(find.id)} onChange={() => toggle(find.id)} /><span className="chip warn">{find.kind}</span><code><span className="dim">{find.before}</span><mark>{find.text}</mark><span className="dim">{find.after}</span></code><span className="dim push">{find.where}</span></label></li>
+            <li key={find.id}><label><input type="checkbox" checked={hidden.has(find.id)} onChange={() => toggle(find.id)} /><span className="chip warn">{find.kind}</span><code><span className="dim">{find.before}</span><mark>{find.text}</mark><span className="dim">{find.after}</span></code><span className="path">{find.where}</span></label></li>
+          ))}</ul>
+        </section>
+      )}
+      {isDialect && (
+        <section aria-label="losses">
+          <p>{losses === undefined ? "Looking for what this format cannot hold…" : losses.length === 0 ? "Nothing is lost in this format." : "This format cannot hold everything:"}</p>
+          <ul className="finds">{losses?.map(([loss, count]) => (
+            <li key={loss.n}><div className="kind"><Loss severity={loss.severity}>{loss.severity}</Loss><p>{loss.what}: {loss.why}</p><span className="path">{count > 1 ? `${plural(count, "place")}, first ${loss.path}` : loss.path}</span></div></li>
           ))}</ul>
         </section>
       )}

@@ -40,10 +40,11 @@ export function Outline({ store, path, selected, onSelect, unseen = false }: { s
   }, [store, store.tree.version, path]); // eslint-disable-line
   const virtual = useVirtualizer({ count: lines.length, getScrollElement: () => scroller.current, estimateSize: () => (phone ? 44 : 28), overscan: 20 });
   const tree = useId();
-  const at = lines.findIndex((line) => line.row.id === selected);
+  const step = store.tree.step(selected);
+  const at = lines.findIndex((line) => line.row.id === step);
   useEffect(() => {
     if (at >= 0) virtual.scrollToIndex(at, { align: "auto" });
-  }, [selected]); // eslint-disable-line
+  }, [step, at >= 0 && store.loaded]); // eslint-disable-line
   return (
     <nav className={unseen ? "unseen" : "outline"} aria-label="outline">
       <header><b>Outline</b><span className="dim push">{plural(store.tree.leaves().length, "path")}</span></header>
@@ -54,7 +55,7 @@ export function Outline({ store, path, selected, onSelect, unseen = false }: { s
             const siblings = store.tree.siblings(row.id);
             const bad = row.error !== undefined || row.call?.error === true;
             return (
-              <li key={row.id} id={`${tree}-${item.index}`} role="treeitem" aria-level={depth + 1} aria-posinset={siblings.indexOf(row.id) + 1} aria-setsize={siblings.length} aria-selected={row.id === selected} aria-current={row.id === selected || undefined} className={off ? "off" : ""} style={{ position: "absolute", top: item.start, left: 0, right: 0 }} onClick={() => onSelect(row.id)}>
+              <li key={row.id} id={`${tree}-${item.index}`} role="treeitem" aria-level={depth + 1} aria-posinset={siblings.indexOf(row.id) + 1} aria-setsize={siblings.length} aria-selected={row.id === step} aria-current={row.id === step || undefined} className={off ? "off" : ""} style={{ position: "absolute", top: item.start, left: 0, right: 0 }} onClick={() => onSelect(row.id)}>
                 <i className={`far ${bad ? "bad" : kindOf(row)}`} />
                 <span className="unseen">{about(row, off ? undefined : store.tree.number(path, row.id), store.tree.length(path), store.tree.children.get(row.id)?.length ?? 0)}</span>
                 <span className="cut">{row.text || callSummary(row) || speaker(row)}</span>

@@ -9,27 +9,31 @@ import type { SessionStore } from "./store";
 import type { ContextView } from "./types";
 
 const Drawer = lazy(() => import("./drawer"));
-const BARS = 500;
+const BARS = 240; // across the whole window
 const LAST = 1000; // messages
 type Segment = ContextView["segments"][number];
 const KINDS: Record<string, string> = { user: "u", assistant: "as", toolResult: "t" };
 
-/** Neighbours as one bar, of the kind of the largest: of more than these no eye sees each. */
-function bars(segments: ContextView["segments"]): Pick<Segment, "kind" | "role" | "tokens">[] {
-  const size = Math.ceil(segments.length / BARS);
-  if (size <= 1) return segments;
-  return Array.from({ length: Math.ceil(segments.length / size) }, (_, at) => {
-    const part = segments.slice(at * size, (at + 1) * size);
-    const most = part.reduce((largest, one) => (one.tokens > largest.tokens ? one : largest));
-    return { ...most, tokens: part.reduce((sum, one) => sum + one.tokens, 0) };
-  });
+/** Neighbours that are too narrow to be seen become one bar, of the kind of the largest. */
+function bars(segments: readonly Segment[], whole: number): { tokens: number; largest: Segment }[] {
+  const found: { tokens: number; largest: Segment }[] = [];
+  for (const one of segments) {
+    const last = found.at(-1);
+    if (last === undefined || last.tokens >= whole / BARS) found.push({ tokens: one.tokens, largest: one });
+    else {
+      last.tokens += one.tokens;
+      if (one.tokens > last.largest.tokens) last.largest = one;
+    }
+  }
+  return found;
 }
 
 export function Ruler({ store, path, selected, open, onToggle, onSelect }: { store: SessionStore; path: readonly string[]; selected?: string; open: boolean; onToggle: () => void; onSelect: (id: string) => void }) {
   const [context, setContext] = useState<ContextView>();
   // The nearest answer at or after the selection is the one that read it.
   const here = selected === undefined ? -1 : path.indexOf(store.tree.anchor(selected) ?? selected);
-  const answer = path.slice(Math.max(0, here)).find((id) => store.tree.rows.get(id)?.role === "assistant") ?? path.at(-1);
+  const isAnswer = (id: string | undefined) => store.tree.rows.get(id ?? "")?.role === "assistant";
+  const answer = path.slice(Math.max(0, here)).find(isAnswer) ?? path.at(-1);
   useEffect(() => {
     if (answer === undefined || !store.loaded) return;
     const abort = new AbortController();
@@ -41,7 +45,7 @@ export function Ruler({ store, path, selected, open, onToggle, onSelect }: { sto
   const number = store.tree.number(path, selected);
   if (context === undefined) return <div className="ruler" />;
   const window_ = context.window ?? Math.max(context.total, 1);
-  const part = (count: number) => `${(100 * count) / window_}%`;
+  const part = (count: number) => `${Math.min(100, (100 * count) / window_)}%`;
   let before = 0;
   for (const one of context.segments) {
     if (one.entry === selected) break;
@@ -49,12 +53,12 @@ export function Ruler({ store, path, selected, open, onToggle, onSelect }: { sto
   }
   return (
     <>
-      {open && <Suspense fallback={<section className="drawer" />}><Drawer store={store} context={context} to={path.at(-1)} selected={selected} onSelect={onSelect} onClose={onToggle} /></Suspense>}
+      {open && <Suspense fallback={<section className="drawer" />}><Drawer store={store} context={context} to={path.at(-1)} selected={isAnswer(answer) ? answer : path.findLast(isAnswer)} onSelect={onSelect} onClose={onToggle} /></Suspense>}
       <button type="button" className="ruler" onClick={onToggle} aria-expanded={open} title="What the model read">
         <span><b>{context.exact ? "" : context.partial ? "more than " : "about "}{tokens(context.total)}</b> of {context.window === undefined ? "an unknown window" : `${tokens(context.window)} tokens`} read{number > 0 ? ` at message ${number}` : ""}</span>
         <span className="scale">
           <span className="bar">
-            {bars(context.segments).map((one, at) => <i key={at} className={one.kind === "message" ? (KINDS[one.role ?? ""] ?? "t") : "sy"} style={{ width: part(one.tokens) }} />)}
+            {bars(context.segments, window_).map(({ tokens, largest }, at) => <i key={at} className={largest.kind === "message" ? (KINDS[largest.role ?? ""] ?? "t") : "sy"} style={{ width: part(tokens) }} />)}
           </span>
           {context.cached !== undefined && context.cached > 0 && <i className="cachemark" style={{ width: part(context.cached) }} />}
           <i className="now" style={{ left: part(before) }} />

@@ -87,8 +87,10 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
     const now = place.get((selected === undefined ? undefined : tree.anchor(selected)) ?? "") ?? -1;
     return steps.findLastIndex((id) => place.get(id)! <= now);
   }, [path, steps, selected]);
+  const first = useRef(false); // to be selected when all rows are read: before, the first of them is not the first message
   const select = useCallback(
     (entry: string, block?: number) => {
+      first.current = false;
       const row = tree.rows.get(entry);
       if (row?.parent !== undefined) tree.visited.set(row.parent, entry);
       setQuery({ at: entry, block: block === undefined ? undefined : String(block) }, true);
@@ -160,6 +162,9 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
     if (!write || row?.role !== "assistant") return;
     void post(`/api/sessions/${store.key}/entries/${encodeURIComponent(row.id)}/notes`, { rating: row.rating === rating ? 0 : rating }).catch((error: Error) => store.fail(error));
   };
+  useEffect(() => {
+    if (store.loaded && first.current) step(steps[0]);
+  }, [store, store.loaded]); // eslint-disable-line
   const toggle = (wanted: Layer) => setLayer((now) => (now === wanted ? undefined : wanted));
   const step = (id: string | undefined) => id !== undefined && select(id);
   // Stopping what is being written asks once: the first Esc says so, the second does it.
@@ -182,7 +187,7 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
     { label: "Next sibling", keys: ["l", "ArrowRight"], icon: "right", run: () => sibling(1) },
     { label: "Previous fork", keys: ["["], icon: "branch", run: () => fork(-1) },
     { label: "Next fork", keys: ["]"], icon: "branch", run: () => fork(1) },
-    { label: "First message", keys: ["g"], icon: "up", run: () => step(steps[0]) },
+    { label: "First message", keys: ["g"], icon: "up", run: () => (store.loaded ? step(steps[0]) : (first.current = true)) },
     { label: "Last message", keys: ["G"], icon: "down", run: () => step(steps.at(-1)) },
     ...VIEWS.map(([view, label, icon], at) => ({ label, keys: [String(at + 1)], icon, run: () => go(view) })),
     { label: "Continue from here", keys: ["c", "m"], icon: "send", run: () => setLayer("continue") },
@@ -245,10 +250,11 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
 
   const branch = tree.branches.find((one) => path.includes(one.head));
   const totals = useMemo(() => {
-    const sum = { ms: 0, read: 0, cached: 0, out: 0, cost: 0, known: false, unknown: 0 };
+    const sum = { answers: 0, ms: 0, read: 0, cached: 0, out: 0, cost: 0, known: false, unknown: 0 };
     for (const entry of path) {
       const row = tree.rows.get(entry);
       if (row?.role !== "assistant") continue;
+      sum.answers += 1;
       sum.ms += row.ms ?? 0;
       if (row.usage !== undefined) {
         sum.read += row.usage.input + row.usage.cacheRead + row.usage.cacheWrite;
@@ -271,7 +277,7 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
       <header className="top">
         <div>
           <a href="/" aria-label="All sessions" onClick={(event) => { event.preventDefault(); navigate("/"); }}><Mark /></a>
-          <span className="crumb">{session?.project !== undefined && <><span className="dim">{session.project}</span><span className="sep">/</span></>}<span className="now cut">{session?.title ?? "…"}</span><span className="phoneonly dim cut">{place} · {totals.known ? spent(totals.cost, totals.unknown) : "cost unknown"}</span></span>
+          <span className="crumb">{session?.project !== undefined && <><span className="dim">{session.project}</span><span className="sep">/</span></>}<span className="now cut">{session?.title ?? "…"}</span><span className="phoneonly dim cut">{place} · {totals.answers === 0 ? "no answers" : totals.known ? spent(totals.cost, totals.unknown) : "cost unknown"}</span></span>
           {session?.live !== undefined && <span className="chip live"><i className="pulse" />Live</span>}
           {session?.readOnly && <span className="chip line">read-only</span>}
           {(session?.problems ?? 0) > 0 && <button type="button" className="chip warn" onClick={() => toggle("doctor")}>{plural(session?.problems ?? 0, "problem")}</button>}
@@ -317,7 +323,7 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
                 <Button icon="up" label="Previous message" kind="bare" small hideLabel onClick={() => steps[here - 1] !== undefined && select(steps[here - 1]!)} keys="k" />
                 <Button icon="down" label="Next message" kind="bare" small hideLabel onClick={() => steps[here + 1] !== undefined && select(steps[here + 1]!)} keys="j" />
               </div>
-              <Figures>{[duration(totals.ms || undefined), totals.read > 0 ? `${tokens(totals.read)} in, ${Math.round((100 * totals.cached) / totals.read)} % cached` : undefined, totals.out > 0 ? `${tokens(totals.out)} out` : undefined, totals.known ? <b key="c">{cost(totals.cost)}{totals.unknown > 0 ? ` and ${totals.unknown} unknown` : ""}</b> : "cost unknown"]}</Figures>
+              <Figures>{[duration(totals.ms || undefined), totals.read > 0 ? `${tokens(totals.read)} in, ${Math.round((100 * totals.cached) / totals.read)} % cached` : undefined, totals.out > 0 ? `${tokens(totals.out)} out` : undefined, totals.answers === 0 ? "no answers" : totals.known ? <b key="c">{cost(totals.cost)}{totals.unknown > 0 ? ` and ${totals.unknown} unknown` : ""}</b> : "cost unknown"]}</Figures>
             </header>}
             {!settled ? <div className="flow" /> : layer === "doctor" ? diagnosis : <Transcript store={store} version={store.version} path={path} selected={selected} block={block} narrow onSelect={select} onContinue={(entry) => { select(entry); setLayer("continue"); }} onRaw={raw} onNote={setNoting} noting={noting} write={write} agents={AGENTS} />}
             <Composer store={store} selected={selected} path={path} open={layer === "continue" || layer === "edit"} edit={layer === "edit"} write={write} onOpen={() => setLayer("continue")} onClose={() => setLayer(undefined)} onSelect={select} />

@@ -224,6 +224,7 @@ function Turn({ row, records, store, selected, block, on, onSelect, onContinue, 
           ) : (
             <div className="words txt">
               <Blocks content={entry.message.content} session={store.key} entry={row.id} results={results} />
+              {row.error === undefined && row.bad === undefined && entry.message.content.every((block) => block.type === "text" && block.text === "") && <p className="dim">No content.</p>}
             </div>
           )}
           {agents !== undefined && row.spawned?.map((key) => (

@@ -198,6 +198,13 @@ export class TreeModel {
     return row !== undefined && (!this.callers.has(id) || row.call?.error === true) && (!isRecord(row) || this.messages === 0);
   }
 
+  /** The step that shows an entry: its own, that of its call, or the one before a record. */
+  step(id: string | undefined): string | undefined {
+    let at = id === undefined ? undefined : this.anchor(id);
+    while (at !== undefined && !this.isStep(at)) at = this.callers.get(at) ?? this.rows.get(at)?.parent;
+    return at;
+  }
+
   /** The number of a message on a path, counted from one; of what is no message, that of the last one before it. */
   number(path: readonly string[], id: string | undefined): number {
     return this.#numbered(path).get((id === undefined ? undefined : this.anchor(id)) ?? "") ?? 0;
