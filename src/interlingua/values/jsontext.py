@@ -152,10 +152,13 @@ def _differs_in_type(a: Any, b: Any) -> bool:
         return False
     if isinstance(a, dict):
         for key, value in a.items():
-            if type(value) is not str:  # only a string equals a string
-                other = b[key]
-                if value is not other and _differs_in_type(value, other):
-                    return True
+            kind = value.__class__
+            if kind is str:  # only a string equals a string
+                continue
+            other = b[key]
+            is_plain = kind is other.__class__ and (not value or kind in _NUMBERS)
+            if value is not other and not is_plain and _differs_in_type(value, other):
+                return True
         return False
     if not isinstance(a, (list, tuple)):
         return type(a) is not type(b)
@@ -167,6 +170,7 @@ def _differs_in_type(a: Any, b: Any) -> bool:
 
 
 _LONG = 8  # items
+_NUMBERS = frozenset({int, float, bool})
 
 
 def clean(text: str) -> str:

@@ -85,19 +85,25 @@ def residual_of(
     if stem is None:
         return residual(wire, encoded)
     usual = default_fields(kind, at, stem)
-    if same(wire, {**usual, **encoded}):
-        return {}
-
-    def is_hidden(key: str, value: Any) -> bool:
-        if key == "status":
-            return kind in HIDDEN
-        return (value is None and key in NULLS) or (key in usual and same(value, usual[key]))
-
-    lean = {key: value for key, value in wire.items() if key in encoded or not is_hidden(key, value)}
-    if "arguments" in lean and not lean["arguments"]:
-        lean["arguments"] = encoded["arguments"]  # blank means none
-    extra_fields = residual(lean, encoded)
-    rest = residual(wire, {**usual, **lean})
+    named = {"id": wire["id"]} if "id" in wire and "id" in usual and "id" not in encoded else {}
+    if same(wire, {**usual, **encoded, **named}):  # most are: only the id is the provider's own
+        return {} if named == {"id": usual.get("id")} else named
+    sent: dict[str, Any] = {}
+    hidden: dict[str, Any] = {}
+    for key, value in wire.items():
+        if key in encoded:
+            sent[key] = value
+        elif key == "status":
+            (hidden if kind in HIDDEN else sent)[key] = value
+        elif (value is None and key in NULLS) or (key in usual and same(value, usual[key])):
+            hidden[key] = value
+        else:
+            sent[key] = value
+    expected = {key: value for key, value in usual.items() if key not in sent}
+    if "arguments" in sent and not sent["arguments"]:  # blank means none
+        hidden["arguments"], expected["arguments"] = sent["arguments"], encoded["arguments"]
+        sent["arguments"] = encoded["arguments"]
+    extra_fields, rest = residual(sent, encoded), residual(hidden, expected)
     return {**extra_fields, RESPONSE: rest} if rest else extra_fields
 
 
