@@ -189,8 +189,8 @@ class SSE(Framing):
                 frames.append(Frame(block[len(head) :], event))
                 continue
             name, _, data = block.partition(mark)
-            is_short = name.startswith(b"event: ") and len(name) <= _LONGEST_NAME_LINE
-            if data and is_short and eol not in name and eol not in data:
+            is_named = data and name.startswith(b"event: ") and block.count(eol) == 1
+            if is_named and len(name) <= _LONGEST_NAME_LINE:
                 head, event = name + mark, name[7:].decode("utf-8", "replace")
                 frames.append(Frame(data, event))
             elif block.startswith(_DATA) and eol not in block:
