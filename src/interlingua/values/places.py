@@ -12,19 +12,26 @@ from typing import Any
 
 def home(env: Mapping[str, str] | None = None) -> Path:
     """Returns the home folder: `$INTERLINGUA_HOME`, else `~/.interlingua`."""
-    if env is None:
-        given = os.environ.get("INTERLINGUA_HOME", "").strip() if is_set("INTERLINGUA_HOME") else ""
-        return _home(given, os.environ.get("HOME", "").strip())
+    raw = _raw_environment() if env is None else None
+    if raw is not None:
+        return _encoded_home(raw.get(_HOME_VARIABLES[0]), raw.get(_HOME_VARIABLES[1]))
+    env = os.environ if env is None else env
     return _home(env.get("INTERLINGUA_HOME", "").strip(), env.get("HOME", "").strip())
 
 
-def is_set(*names: str) -> bool:
-    """Whether the environment has one of these variables.
-
-    Faster than `os.environ`, which raises and catches an exception for each one that it has not: every call to a model
-    looks for eight.
+def _raw_environment() -> dict[Any, Any] | None:
+    """The dictionary behind `os.environ`, which takes an exception for each variable that is not set: every call to a
+    model looks for eight. Its keys and values are encoded for the operating system.
     """
-    raw = getattr(os.environ, "_data", None)  # a dictionary; its keys are encoded for the operating system
+    return getattr(os.environ, "_data", None)
+
+
+_HOME_VARIABLES = tuple(map(os.environ.encodekey, ("INTERLINGUA_HOME", "HOME")))
+
+
+def is_set(*names: str) -> bool:
+    """Whether the environment has one of these variables."""
+    raw = _raw_environment()
     if raw is None:
         return any(name in os.environ for name in names)
     return not raw.keys().isdisjoint(_encoded(names))
@@ -36,6 +43,10 @@ def _encoded(names: tuple[str, ...]) -> frozenset[Any]:
 
 
 @functools.lru_cache(maxsize=16)  # called several times per call
+def _encoded_home(*variables: Any) -> Path:
+    return _home(*("" if value is None else os.environ.decodevalue(value).strip() for value in variables))
+
+
 def _home(given: str, user: str) -> Path:
     if given:
         return Path(given).expanduser()
