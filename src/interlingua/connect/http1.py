@@ -103,6 +103,10 @@ class ChunkedBody:
     def feed(self, data: bytes) -> bytes:
         if self._rest:
             data, self._rest = self._rest + data, b""
+        elif not self._left and not self._is_last and data.endswith(b"\r\n"):
+            line = _CHUNK_LINE.match(data)
+            if line is not None and 0 < int(line[1], 16) == len(data) - line.end() - 2:
+                return data[line.end() : -2]  # one whole chunk, as most events arrive
         parts: list[bytes] = []
         at, end, left = 0, len(data), self._left
         while at < end and not self._is_last:
@@ -113,11 +117,10 @@ class ChunkedBody:
                         raise Malformed(f"not the length of a chunk: {data[at : at + 20]!r}", b"".join(parts))
                     self._rest = data[at:]
                     break
-                size, at = int(line[1], 16), line.end()
-                if not size:
-                    self._is_last = True
+                left, at = int(line[1], 16) + 2, line.end()
+                if left == 2:
+                    self._is_last, left = True, 0
                     break
-                left = size + 2
             border = at + left - 2
             if border > at:
                 parts.append(data[at:border])
@@ -125,7 +128,7 @@ class ChunkedBody:
                 left = 2 if border < end else left - (end - at)
                 self._rest = data[border:end]  # half a line break, or nothing
                 break
-            if data[border : border + 2] != b"\r\n":
+            if not data.startswith(b"\r\n", border):
                 raise Malformed("a chunk longer than its stated length", b"".join(parts))
             at, left = border + 2, 0
         self._left = left
