@@ -212,10 +212,11 @@ class Stream:
                 self._refilled = asyncio.Event()
             await self._refilled.wait()
             return
+        if self.message is not None:
+            return
         self._refilling = True
         try:
-            if self.message is None:
-                await self._refill()
+            await self._refill()
         finally:
             self._refilling = False
             if self._refilled is not None:
@@ -259,8 +260,8 @@ class Stream:
             if failure is not None:
                 failure.partial = self.message
                 self.failure = failure
-            self._report_end()
         if self.message is not None:
+            self._report_end()
             await self._batches.aclose()  # releases its resources now, not when it is collected
 
     def _report_end(self) -> None:
@@ -304,14 +305,14 @@ class Reader:
         return self
 
     async def __anext__(self) -> StreamEvent:
-        stream = self._stream
-        if stream._waiting:  # most events are: this is the shortest way
-            event = stream._latest = stream._waiting.popleft()
-            return event
-        following = await stream.next()
-        if following is None:
-            raise StopAsyncIteration
-        return following
+        stream = self._stream  # as `Stream.next`, without a call: the shortest way
+        waiting = stream._waiting
+        while not waiting:
+            if stream.message is not None:
+                raise StopAsyncIteration
+            await stream.more()
+        event = stream._latest = waiting.popleft()
+        return event
 
     def __del__(self) -> None:
         stream = self._stream
@@ -612,16 +613,18 @@ class Exchange:
             decoder = self._decoder
             # A decoder of a plugin may take one frame at a time only.
             feed_all = getattr(decoder, "feed_all", None) or functools.partial(_feed_each, decoder)
-            while chunk := self._head or await self._chunk(watch):
-                self._head, at = b"", 0
-                while at < len(chunk):
+            chunk, self._head = self._head or await self._chunk(watch), b""
+            while chunk:
+                at, length = 0, len(chunk)
+                while at < length:
                     end = at + size
-                    border = chunk.find(b"\n\n", end - 2, end + size)
-                    if border >= 0:  # the end of an event: a framing takes whole ones faster than parts
-                        end = border + 2
+                    if end < length and (border := chunk.find(b"\n\n", end - 2, end + size)) >= 0:
+                        end = border + 2  # the end of an event: a framing takes whole ones faster than parts
                     events: Batch = feed_all(frames.feed(chunk[at:end]))
-                    at, size = end, min(2 * size, _LARGEST_PIECE)
-                    self.is_ready = at < len(chunk)
+                    at = end
+                    if size < _LARGEST_PIECE:
+                        size *= 2
+                    self.is_ready = at < length
                     if not events:
                         continue
                     if isinstance(events[-1], TERMINAL):
@@ -631,6 +634,12 @@ class Exchange:
                     watch.pause()
                     yield events
                     watch.resume()
+                try:  # as `_chunk`, without a call for each event
+                    chunk = await reply.chunk()
+                except InterlinguaError as error:
+                    raise watch.why or error from None
+                if watch.why is not None:
+                    raise watch.why
             events = feed_all(frames.close())
             ended = bool(events) and isinstance(events[-1], TERMINAL)
             yield self._last(events if ended else events + decoder.close())
