@@ -75,16 +75,17 @@ def total(usage: Usage, rates: Rates, factor: float = 1.0) -> Cost | None:
     given, size = usage_detail(usage), usage.input + usage.cache_read + usage.cache_write
     sums: dict[str, float] = {}
     for bucket, names in _PARTS_OF.items():
-        tokens, charged = getattr(usage, bucket), 0.0
-        if tokens > 0:
-            parts = [(name, getattr(given, name)) for name in names] if given is not _NO_DETAIL else []
-            if bucket == "output" and usage.reasoning and "output_reasoning" in rates:
-                parts.insert(0, ("output_reasoning", usage.reasoning))
-            cost = _charged(tokens, parts, bucket, rates, size)
-            if cost is None:
-                return None
-            charged = cost * factor
-        sums[bucket] = charged
+        tokens = getattr(usage, bucket)
+        if tokens <= 0:
+            sums[bucket] = 0.0
+            continue
+        parts = [(name, getattr(given, name)) for name in names] if given is not _NO_DETAIL else []
+        if bucket == "output" and usage.reasoning and "output_reasoning" in rates:
+            parts.insert(0, ("output_reasoning", usage.reasoning))
+        cost = _charged(tokens, parts, bucket, rates, size)
+        if cost is None:
+            return None
+        sums[bucket] = cost * factor
     fees = _fees(given, rates)
     if fees is None:
         return None
@@ -98,8 +99,8 @@ def _charged(rest: int, parts: list[tuple[str, int]], bucket: str, rates: Rates,
     No part is larger than what is left: a wire that tells too much adds none.
     """
     millionths = 0.0
-    for name, given in (*parts, (bucket, rest)):
-        tokens = rest if name == bucket or given > rest else given
+    for name, given in parts:
+        tokens = min(given, rest)
         if tokens <= 0:
             continue
         rest -= tokens
@@ -110,6 +111,10 @@ def _charged(rest: int, parts: list[tuple[str, int]], bucket: str, rates: Rates,
         if rate is None:
             return None
         millionths += at_size(rate, size) * tokens
+    if rest > 0:
+        if bucket not in rates:
+            return None
+        millionths += at_size(rates[bucket], size) * rest
     return millionths / 1_000_000
 
 
@@ -125,9 +130,10 @@ def _fees(given: UsageDetail, rates: Rates) -> float | None:
 def at_size(rate: Rate, size: int) -> float:
     """Returns the rate for a request with so much input: a tier applies only above its threshold."""
     price = rate[0][1]
-    for start, stepped in rate[1:]:
-        if size > start:
-            price = stepped
+    if len(rate) > 1:
+        for start, stepped in rate[1:]:
+            if size > start:
+                price = stepped
     return price
 
 
