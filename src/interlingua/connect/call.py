@@ -463,10 +463,13 @@ class Attempts:
         """Selects the connector of the candidate, and what its failures and limits apply to: the base URL and the
         account.
         """
-        self.model = named(candidate.model)
-        self._target = Target(self.model.provider, self.model.id)
-        self._catalogue = await warm()
-        self._connector, self.model = self._find(candidate.model, self._catalogue)
+        try:
+            self._catalogue = await warm()
+            self._connector, self.model = self._find(candidate.model, self._catalogue)
+        except InterlinguaError:
+            self.model = named(candidate.model)
+            self._target = Target(self.model.provider, self.model.id)
+            raise
         model, options, connector = self.model, candidate.options, self._connector
         if isinstance(connector, HttpConnector):
             address = connector.address(model, options)

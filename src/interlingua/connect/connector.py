@@ -204,7 +204,8 @@ class HttpConnector:
             changed = await changed if inspect.isawaitable(changed) else changed
             body = body if changed is None else changed
         key = auth.api_key if auth is not None else None
-        secrets.append(key)
+        if key != secrets[0]:
+            secrets.append(key)
         if target.http.unpack_key is not None and key is not None:
             key, body = target.http.unpack_key(key, body)
         data = write(body)
