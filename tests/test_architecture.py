@@ -57,6 +57,14 @@ NOT_PRIVATE = {
     "_xoptions",
     "_recover_pending_workflows",
 }
+# Modules of a higher layer that are imported on first use, by a name in a string: the tools that need a host are in the
+# catalogue of the core tools, and a session opens its canvas.
+UPWARDS = {
+    ("tools.catalog", "host.session_tools"),
+    ("tools.catalog", "host.message_tool"),
+    ("sessions.session", "canvas.opened"),
+}
+ENTRY_POINTS = {"plugins"}  # a group of entry points, no module to import
 # Every wire's codec has these two: they are the contract of a dialect.
 CODEC = {"StreamDecoder", "StreamEncoder"}
 
@@ -154,6 +162,23 @@ def test_a_layer_imports_only_lower_layers() -> None:
         and (_package(one.target) in FACES or RANK[_package(one.target)] >= RANK[_package(one.source)])
     ]
     assert [] == wrong
+
+
+def test_upper_layers_are_named_as_text_only_where_listed() -> None:
+    """A module that is imported by a name in a string is an import too. Each of them exists, and the few that lead
+    upwards are known.
+    """
+    named = {
+        (module, found[1])
+        for module in modules()
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if (found := re.fullmatch(r"interlingua\.([a-z_.]+)(?::\w+)?", node.value))
+        if _package(found[1]) in RANK and found[1] not in ENTRY_POINTS
+    }
+    assert set() == {name for _, name in named if name not in modules()}
+    upwards = {(source, name) for source, name in named if RANK[_package(name)] > RANK[_package(source)]}
+    assert UPWARDS == upwards
 
 
 def test_there_is_no_import_cycle() -> None:
