@@ -563,15 +563,17 @@ class Attempts:
 
 def _shows(event: StreamEvent) -> bool:
     """Whether an event has content. Events without content can be held back, so that a fallback may still respond."""
-    match event:
-        case Start() | TextStart() | ThinkingStart() | ToolCallStart() | BlockStart():
-            return False
-        case TextDelta() | ThinkingDelta() | ToolCallDelta():
-            return bool(event.delta)
-        case TextEnd() | ThinkingEnd():
-            return bool(event.content)
-        case _:
-            return True
+    kind = type(event)  # as `match`, in a third of the time: every call takes this way
+    if kind in _STARTS:
+        return False
+    if kind in _DELTAS:
+        return bool(event.delta)  # type: ignore[union-attr]
+    return kind not in _ENDS or bool(event.content)  # type: ignore[union-attr]
+
+
+_STARTS = frozenset({Start, TextStart, ThinkingStart, ToolCallStart, BlockStart})
+_DELTAS = frozenset({TextDelta, ThinkingDelta, ToolCallDelta})
+_ENDS = frozenset({TextEnd, ThinkingEnd})
 
 
 def _error(model: ModelDescriptor, failure: InterlinguaError) -> Error:

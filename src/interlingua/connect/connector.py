@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 USER_AGENT = f"interlingua/{__version__}"
+_HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identity", "User-Agent": USER_AGENT}
 _MAX_COMPLETED = 64  # descriptions of models that a connector keeps
 
 
@@ -209,16 +210,14 @@ class HttpConnector:
         if target.http.unpack_key is not None and key is not None:
             key, body = target.http.unpack_key(key, body)
         data = write(body)
-        headers = {
-            "Content-Type": "application/json",
-            "Accept-Encoding": "identity",
-            "User-Agent": USER_AGENT,
+        given = {
             **self.row.headers,
             **(self.row.request_headers(request, key) if self.row.request_headers else {}),
             **(model.headers or {}),
             **(call.headers or {}),
         }
-        if not _names_key(headers):  # a key in the caller's headers takes precedence
+        headers = {**_HEADERS, **given}
+        if not _names_key(given):  # a key in the caller's headers takes precedence
             style = self.row.auth or target.http.auth
             if key is not None:
                 headers |= key_header(style, key, auth)
@@ -258,14 +257,7 @@ class HttpConnector:
         auth = await self._authorise(call, env)
         key = auth.api_key if auth is not None else None
         style = self.row.auth or target.http.auth
-        headers = {
-            "Content-Type": "application/json",
-            "Accept-Encoding": "identity",
-            "User-Agent": USER_AGENT,
-            **self.row.headers,
-            **(model.headers or {}),
-            **(call.headers or {}),
-        }
+        headers = {**_HEADERS, **self.row.headers, **(model.headers or {}), **(call.headers or {})}
         sign = None
         if not _names_key(headers):
             if key is not None and target.http.unpack_key is None:

@@ -196,7 +196,7 @@ class Registry(Mapping[str, _Value]):
         """The value, or None; without a search for similar names."""
         found = _registered.get(name) or _loaded.get(name)  # the usual case, in one step
         if isinstance(found, self._types):
-            return cast(_Value, found)
+            return found  # type: ignore[return-value]  # `cast` takes as long as the rest
         return cast(_Value, _find(name)) if name in self else default
 
     def __repr__(self) -> str:

@@ -40,7 +40,6 @@ Mint = Callable[[int], str]  # makes the id of the n-th call that has none
 
 
 _SCALARS = frozenset({str, int, float})  # equal ones of the same type are the same JSON
-_ABSENT: Any = object()
 
 
 def residual(wire: Mapping[str, Any], encoded: Mapping[str, Any]) -> dict[str, Any]:
@@ -50,10 +49,10 @@ def residual(wire: Mapping[str, Any], encoded: Mapping[str, Any]) -> dict[str, A
     extra_fields: dict[str, Any] = {}
     hints: dict[str, Any] = {}
     for key, value in wire.items():
-        other = encoded.get(key, _ABSENT)
-        if value is other:
-            continue  # most are: no call for those
-        if other is not _ABSENT:
+        if key in encoded:
+            other = encoded[key]
+            if value is other:
+                continue  # most are: no call for those
             kind = value.__class__
             if kind is other.__class__ and (value == other if kind in _SCALARS else not (value or other)):
                 continue

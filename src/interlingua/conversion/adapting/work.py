@@ -228,12 +228,14 @@ class Work:
 
     def has_markers(self) -> bool:
         """Whether anything has a cache marker."""
-        holders: list[Any] = [*(self.tools or ()), *(self.system if isinstance(self.system, tuple) else ())]
         for turn in self.turns:
-            holders += turn.blocks
-            if type(turn.message) is ToolResultMessage:
-                holders.append(turn.message)
-        return any(getattr(holder, "cache", None) is not None for holder in holders)
+            for block in turn.blocks:
+                if getattr(block, "cache", None) is not None:
+                    return True
+            if type(turn.message) is ToolResultMessage and turn.message.cache is not None:
+                return True
+        holders = (*(self.tools or ()), *(self.system if isinstance(self.system, tuple) else ()))
+        return bool(holders) and any(getattr(holder, "cache", None) is not None for holder in holders)
 
     def request(self) -> Request:
         source, context = self.source, self.source.context

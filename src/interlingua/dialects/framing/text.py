@@ -4,6 +4,7 @@
 """
 
 import abc
+import functools
 import re
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeAlias, TypeVar
@@ -188,10 +189,10 @@ class SSE(Framing):
             if block.startswith(head) and block.find(eol, len(head)) < 0:
                 frames.append(Frame(block[len(head) :], event))
                 continue
-            name, _, data = block.partition(mark)
-            is_named = data and name.startswith(b"event: ") and block.count(eol) == 1
-            if is_named and len(name) <= _LONGEST_NAME_LINE:
-                head, event = name + mark, name[7:].decode("utf-8", "replace")
+            line, _, data = block.partition(mark)
+            name = _event_name(line) if data and len(line) <= _LONGEST_NAME_LINE else None
+            if name is not None and eol not in data:
+                head, event = line + mark, name
                 frames.append(Frame(data, event))
             elif block.startswith(_DATA) and eol not in block:
                 head, event = _DATA, ""
@@ -252,6 +253,13 @@ class SSE(Framing):
         self._data.clear()
         self._event = b""
         self._at_border = False
+
+
+@functools.lru_cache(maxsize=256)  # a wire has a few names
+def _event_name(line: bytes) -> str | None:
+    """The name in the `event` line of an event; None for anything else."""
+    is_line = line.startswith(b"event: ") and _LF not in line and _CR not in line
+    return line[7:].decode("utf-8", "replace") if is_line else None
 
 
 def _line_end(chunk: bytes) -> bytes:
