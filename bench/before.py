@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import connectors
 from conversation import CASES, WIRES
-from participants import HERE, OURS, Worker
+from participants import HERE, OURS, Worker, pin
 
 ROOT = HERE.parent
 SLOWER = 1.10
@@ -100,6 +100,7 @@ def main() -> None:
     asked = parser.parse_args()
     rounds, seconds = (5, 0.03) if asked.quick else (7, 0.08)
     wires = tuple(asked.only) or (*OURS.request,)
+    pin(-1)
     with checked_out(asked.commit) as before, contextlib.ExitStack() as stack:
         compared = cells((before, ROOT), wires, seconds, stack)
         found = {}

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import participants
 from conversation import chunks
-from participants import HERE, OURS, PEERS, Participant, Worker
+from participants import HERE, OURS, PEERS, Participant, Worker, pin
 from report import TITLES, number, show_progress, table
 
 RESULTS = HERE / "results" / "connectors.json"
@@ -83,10 +83,12 @@ LIMITS = {"one at a time": (FLOOR, 1.1), "short answer": (ALONE, 2.5)}
 
 @contextlib.contextmanager
 def server() -> Iterator[str]:
-    """The address of a server that lives as long as this."""
+    """The address of a server that lives as long as this, on a processor of its own if there are two."""
+    pin(0)
     with subprocess.Popen(
         [sys.executable, "replay.py"], cwd=HERE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
+        pin(-1)
         assert process.stdin and process.stdout
         yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
         process.stdin.close()
@@ -98,6 +100,7 @@ def measure(wires: tuple[str, ...], rounds: int, seconds: float, many: int) -> d
     for of in owners.values():
         if of is not OURS:
             participants.prepare(of)
+    pin(-1)
     with contextlib.ExitStack() as stack:
         url = stack.enter_context(server())
         callers = {name: Worker(of.python, "calls.py") for name, of in owners.items()}

@@ -13,6 +13,7 @@ from conversation import WIRES
 HERE = Path(__file__).parent
 UV = Path(sys.executable).with_name("uv")
 ANSWER_TIMEOUT = 300  # seconds
+PROCESSORS = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 
 
 class Participant(NamedTuple):
@@ -123,6 +124,16 @@ def environment() -> dict[str, str]:
     """The environment of every measured process: no proxy, no download, no warnings."""
     inherited = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
     return inherited | {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "PYTHONWARNINGS": "ignore"}
+
+
+def pin(which: int) -> None:
+    """Keeps this process, and those that it starts from now on, on one processor: the first (0) or the last (-1).
+
+    Otherwise the scheduler decides whether a caller sleeps while its server works on another processor, or the two take
+    turns on one: the CPU time of a call then differs by half, whoever makes it.
+    """
+    if PROCESSORS:
+        os.sched_setaffinity(0, {PROCESSORS[which]})
 
 
 class Worker:
