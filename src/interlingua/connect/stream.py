@@ -639,7 +639,7 @@ class Exchange:
                 except InterlinguaError as error:
                     raise watch.why or error from None
                 if watch.why is not None:
-                    raise watch.why
+                    raise watch.why  # noqa: TRY301 - see above
             events = feed_all(frames.close())
             ended = bool(events) and isinstance(events[-1], TERMINAL)
             yield self._last(events if ended else events + decoder.close())
