@@ -1,7 +1,7 @@
 """Interlingua, as its users call it: a canonical request to bytes; bytes to all events and the final message."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import orjson
@@ -10,8 +10,10 @@ import interlingua as il
 import limits
 import worker
 from conversation import Assistant, Call, Chat, Image, Result, Text, Thinking, User
-from interlingua.values.messages import Message
 from limits import Decoded
+
+if TYPE_CHECKING:  # an earlier commit, measured by `before.py`, has other modules
+    from interlingua.values.messages import Message
 
 DIALECTS = {
     "anthropic": "anthropic-messages",
@@ -41,7 +43,7 @@ def canonical(chat: Chat, wire: str) -> il.Request:
     )
 
 
-def _message(message: Any, api: str) -> Message:
+def _message(message: Any, api: str) -> "Message":
     match message:
         case User():
             return il.UserMessage(content=tuple(map(_block, message.content)))
@@ -88,7 +90,7 @@ def by_hand_with_orjson(wire: str, chat: Chat) -> Callable[[], bytes]:
 def stream(wire: str, chunks: list[bytes]) -> Callable[[], il.AssistantMessage]:
     dialect = il.dialect(DIALECTS[wire])
 
-    def events() -> Iterator[il.events.StreamEvent]:
+    def events() -> "Iterator[il.events.StreamEvent]":
         frames, decoder = dialect.framing(), dialect.StreamDecoder()
         for chunk in chunks:
             for frame in frames.feed(chunk):
