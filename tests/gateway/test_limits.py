@@ -237,8 +237,8 @@ async def test_a_client_that_does_not_read_is_left(stream: bool) -> None:
             writer.write(head.encode() + body)
             assert b" 200 " in await reader.readline()
             async with asyncio.timeout(60):
-                while not seen.exchanges:
+                while not seen.exchanges or upstream.open_streams:
                     await asyncio.sleep(0.05)
-            assert gateway.open_exchanges == 0 and upstream.open_streams == 0
+            assert gateway.open_exchanges == 0
             writer.transport.abort()
     assert seen.exchanges[0].is_aborted
