@@ -72,7 +72,7 @@ async def constrained(checks: Checks, asking: Asking) -> None:
     checks.same("a tool is called", (None, "toolUse", ["weather"]), (failure, message.stop_reason, _names(calls)))
     checks.same("with arguments that fit, in pieces", (True, True), (_fits(calls), kinds.count("ToolCallDelta") > 1))
     if calls:
-        said = il.AssistantMessage(content=(il.TextBlock(text="Let me look."), calls[0]))  # it takes no bare call
+        said = il.AssistantMessage(content=(calls[0],))  # beside a bare call it takes an empty text, but not null
         result = il.ToolResultMessage(
             tool_call_id=calls[0].id, tool_name="weather", content="21 degrees", is_error=False
         )

@@ -812,13 +812,13 @@ def test_hosts_have_their_own_words_for_roles_names_and_thinking() -> None:
             id="m",
             reasoning=True,
             compat={"supportsDeveloperRole": True, "requiresToolResultName": True, "supportsStrictMode": False,
-                    "reasoningField": "reasoning"},
+                    "reasoningField": "reasoning", "requiresContent": True},
         ),
         context=Context(system="s", messages=(thought, result), tools=(ToolSpec(name="f", strict=True),)),
     )  # fmt: skip
     body = wire.encode_request(request).body
     assert body["messages"][0]["role"] == "developer"
-    assert body["messages"][1]["reasoning"] == "hm"
+    assert body["messages"][1]["reasoning"] == "hm" and body["messages"][1]["content"] == ""
     assert body["messages"][2]["name"] == "f"
     assert body["tools"][0]["function"] == {"name": "f"}
     assert {"$.systemRole", "$.tools[0].strict"} <= lost(request).keys()

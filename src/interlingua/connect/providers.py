@@ -591,7 +591,7 @@ ROWS: tuple[Provider, ...] = (
         api="openai-completions",
         base_url="http://127.0.0.1:8080/v1",
         keyless=True,
-        compat=_LOCAL,
+        compat={**_LOCAL, "requiresContent": True},  # llama-cpp-python's server refuses null beside tool calls
     ),
     Provider(
         id="vllm",

@@ -171,6 +171,7 @@ class Compat(Struct, frozen=True, kw_only=True, rename="camel"):
     max_tokens_field: str = "max_completion_tokens"
     seed_field: str = "seed"
     requires_tool_result_name: bool = False
+    requires_content: bool = False  # an empty text in place of null, beside tool calls
     # openai: reasoning_effort · openrouter: reasoning{effort, max_tokens, enabled} · zai: thinking{type}
     # deepseek: thinking{type} and reasoning_effort · qwen: enable_thinking · qwen-chat-template: the same, nested
     thinking_format: str = "openai"

@@ -248,7 +248,12 @@ def _encode_assistant(message: AssistantMessage, compat: Compat, report: Reporte
         emitted = _encode_simply(content, compat)
     if emitted is None:
         emitted = encode_assistant(content, extra_fields or {}, compat, report, answer=False)  # type: ignore[arg-type]
-    return put_back(emitted, extra_fields) if extra_fields else emitted
+    if extra_fields:
+        emitted = put_back(emitted, extra_fields)
+    if compat.requires_content and emitted.get("content") is None:
+        emitted["content"] = ""
+        report.lost("content", "this host requires a text", "record", field="content")
+    return emitted
 
 
 def _encode_simply(content: tuple[Block, ...], compat: Compat) -> dict[str, Any] | None:
