@@ -1,4 +1,4 @@
-/** Markdown with an allow-list: no HTML, no remote images, links that say where they lead. Math and highlighting load on demand. */
+/** Markdown with an allow-list: HTML as the text that it is, no remote images, links that say where they lead. Math and highlighting load on demand. */
 
 import { lazy, Suspense, type ReactNode } from "react";
 import ReactMarkdown, { type Components } from "react-markdown";
@@ -33,6 +33,20 @@ const COMPONENTS: Components = {
   },
 };
 
+type Node = { type: string; value?: string; children?: Node[] };
+const INLINE = new Set(["paragraph", "heading", "emphasis", "strong", "delete", "link", "linkReference", "tableCell"]);
+
+/** Tags are part of what was said, as in `<context>`: they are shown, line by line, and mean nothing. */
+function tagsAsText(node: Node): void {
+  if (node.children === undefined) return;
+  node.children = node.children.map((child) => {
+    if (child.type !== "html") tagsAsText(child);
+    else if (INLINE.has(node.type)) return { type: "text", value: child.value };
+    else return { type: "paragraph", children: (child.value ?? "").split("\n").flatMap((value, at) => [...(at > 0 ? [{ type: "break" }] : []), { type: "text", value }]) };
+    return child;
+  });
+}
+
 const MATH = /\$\$[\s\S]+?\$\$|\\\[[\s\S]+?\\\]|\\\([\s\S]+?\\\)/;
 
 export default function Markdown({ text }: { text: string }) {
@@ -43,7 +57,7 @@ export default function Markdown({ text }: { text: string }) {
 export function Plain({ text, plugins = [], rehype = [] }: { text: string; plugins?: never[]; rehype?: never[] }) {
   return (
     <ReactMarkdown
-      remarkPlugins={[remarkGfm, ...plugins]}
+      remarkPlugins={[remarkGfm, ...plugins, () => tagsAsText]}
       rehypePlugins={rehype}
       allowedElements={rehype.length > 0 ? undefined : ALLOWED}
       unwrapDisallowed
