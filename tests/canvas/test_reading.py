@@ -373,6 +373,11 @@ async def test_records_of_a_program_are_no_messages(tmp_path: Path) -> None:
         assert (2, [], 0) == (found["common"], found["rows"], found["a"]["after"])
         assert [2] == [one["number"] for one in (await browser.get("/api/sessions/own~main~one/context"))["answers"]]
         assert ["a"] == [one["entry"] for one in (await browser.get("/api/sessions/own~main~one/cache"))["answers"]]
+        wire = await browser.get("/api/sessions/own~main~one/wire?as=openai-completions")
+        assert [] == [one for one in wire["losses"] if one["severity"] == "dropped"] and wire["hidden"] >= 2
+        assert [] == (await browser.get("/api/sessions/own~main~one/doctor?model=openai/gpt-5")).get("findings", [])
+        read = await browser.post("/api/sessions/own~main~one/handover", {"models": ["debug/parrot-1"]})
+        assert (2, 0) == (read["reads"]["messages"], read["models"][0]["counts"].get("dropped", 0))
         canvas.finder.follow()
         hits = (await browser.get("/api/search?q=raining&in=own~main~one"))["hits"]
         assert {"q": 1, "a": 2} == {hit["entry"]: hit["number"] for hit in hits if "number" in hit}

@@ -44,7 +44,7 @@ from .shapes import (
     Side,
     SpanView,
 )
-from .targets import Sent, entry_of, origins, send, window_of
+from .targets import Sent, entry_of, is_of_record, origins, send, window_of
 from .trees import Tree, from_user
 from .views import totals_view
 
@@ -225,7 +225,8 @@ def doctor_view(tree: Tree, to: str | None, target: ModelDescriptor | None) -> D
     found = check(request, target=target)
     losses = structural_repairs(request) if target is None else adapt(request, target).losses
     views: list[FindingView] = []
-    for n, (finding, loss) in enumerate(zip(found, losses, strict=True), 1):
+    shown = (pair for pair in zip(found, losses, strict=True) if not is_of_record(pair[0].path, request))
+    for n, (finding, loss) in enumerate(shown, 1):
         entry, block = entry_of(finding.path, ids)
         effect = "refuses" if finding.severity == "error" else "drops" if loss.severity == "dropped" else "weakens"
         views.append(

@@ -20,6 +20,8 @@ from ..conversion.checks import check
 from ..dialects import WIRES, dialect
 from ..dialects.targets import family
 from ..serving.problems import HttpProblem
+from ..sessions.cards import is_record
+from ..sessions.tree import is_message
 from ..values import jsontext
 from ..values import tokens as budget
 from ..values.canonical import plain
@@ -248,7 +250,7 @@ def send(
         return Sent(target.api, encoded.body, encoded.losses, None)
     adapted = adapt(request, target, thinking=thinking)
     encoded = wire.encode_request(adapted.request)
-    return Sent(target.api, encoded.body, Losses(lambda: _joined(adapted, encoded.losses)), adapted)
+    return Sent(target.api, encoded.body, Losses(lambda: _joined(request, adapted, encoded.losses)), adapted)
 
 
 def wire_of(api: str) -> Any:
@@ -258,9 +260,15 @@ def wire_of(api: str) -> Any:
     return dialect(api)
 
 
-def _joined(adapted: Adapted, losses: Sequence[Loss]) -> tuple[Loss, ...]:
+def is_of_record(path: str, request: Request) -> bool:
+    """Whether a path leads to a program's record of its own work, which no model was ever to read."""
+    place = spot(path)
+    return place is not None and is_record(request.context.messages[place.message])
+
+
+def _joined(request: Request, adapted: Adapted, losses: Sequence[Loss]) -> tuple[Loss, ...]:
     """Returns the losses of adapting and encoding, each once, with their paths in the source."""
-    found = list(adapted.losses)
+    found = [replace(loss, severity="record") if is_of_record(loss.path, request) else loss for loss in adapted.losses]
     for loss in losses:
         path = adapted.source(loss.path)
         if path is not None:  # added by adapting: the source never had it
@@ -680,7 +688,7 @@ def handover_view(
         request, ids = replace(request, context=replace(request.context, messages=given)), [*ids, None]
     views = tuple(_model(request, ids, name, described(name), thinking) for name in models)
     return Handover(
-        reads=Reads(messages=len(request.context.messages), tokens=budget.taken(request.context)),
+        reads=Reads(messages=sum(map(is_message, request.context.messages)), tokens=budget.taken(request.context)),
         models=views,
         causes=tuple(_causes(views)),
     )
