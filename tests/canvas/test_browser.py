@@ -555,6 +555,9 @@ def test_paper_has_the_whole_path_unfolded(tab: Tab) -> None:
     printed = page.evaluate("window.printed")
     for text in "Since Tuesday", "The second peak starts", "43: line of the worker", "Done: a delivery":
         assert text in printed, text
+    page.emulate_media(media="print")
+    expect(page.get_by_role("button", name="Show less")).to_have_count(0)
+    page.emulate_media(media="screen")
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     expect(page.locator("article", has_text="43: line of the worker")).to_have_count(0)
 
@@ -997,6 +1000,26 @@ def test_a_title_is_shortened_after_the_name_of_its_file(chromium: Any, tmp_path
         title = page.locator(".crumb .now")
         expect(title).to_have_text("What was talked about here")
         assert title.evaluate("one => one.scrollWidth <= one.clientWidth")
+
+
+def test_tags_in_a_text_are_shown(chromium: Any, tmp_path: Path) -> None:
+    """Prompts are full of them: `<context>` and what stands in it is text, and no element of the page."""
+    text = (
+        "Read <b>this</b>:\n\n<context kind='x'>\nfirst line\nsecond line\n</context>\n\n> <note>quoted</note>\n\n$$x$$"
+    )
+    with Session.open("tags", home=tmp_path) as session:
+        session.append(il.UserMessage(content=text.partition("$$")[0]), id="q")
+        session.append(il.AssistantMessage(content=text, model="m"), id="a")
+    with Threaded(tmp_path) as server, Tab(chromium, server) as tab:
+        tab.go("/s/own~main~tags/transcript")
+        for id in "q", "a":
+            shown = tab.turn(id).locator(".prose")
+            expect(shown).to_contain_text("Read <b>this</b>:")
+            expect(shown.locator("p", has_text="first line")).to_have_text(
+                "<context kind='x'>\nfirst line\nsecond line\n</context>", use_inner_text=True
+            )
+            expect(shown.locator("blockquote")).to_contain_text("<note>quoted</note>")
+            expect(shown.locator("b, context, note")).to_have_count(0)
 
 
 def test_what_is_not_there_is_said(chromium: Any, tmp_path: Path) -> None:

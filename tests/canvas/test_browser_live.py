@@ -97,6 +97,9 @@ def test_an_answer_is_seen_while_it_is_written_and_can_be_stopped(tab: Tab, key:
     say(tab, "Go on", "local/stalls")
     expect(page.locator("[data-card]", has_text="writing")).to_contain_text("These")
     expect(page.locator("article.live")).to_contain_text("These")
+    expect(page.locator("article.live .caret")).to_be_hidden()  # it follows the last word instead
+    after = "one => getComputedStyle(one, '::after').width"
+    assert "2px" == page.locator("article.live .prose > p").last.evaluate(after)
     page.get_by_role("button", name="Stop").click()
     expect(page.locator("article.live")).to_have_count(0)
     expect(page.locator(".flow")).to_contain_text("Stopped before it was complete.")

@@ -258,6 +258,13 @@ def test_an_export_opens_from_disk_without_the_network(
             expect(alone.turn("outbox2")).to_be_visible()
             page.reload()
             expect(page.locator("article.here")).to_be_visible()
+            alone.press("g")
+            expect(page.locator(".title")).to_contain_text("$0.55 and 1 answer unknown")
+            page.set_viewport_size({"width": 390, "height": 844})
+            bar = page.locator("header.top").bounding_box()
+            for part in page.locator("header.top :is(.now, input, button)").all():
+                box = part.bounding_box()
+                assert bar["y"] <= box["y"] and box["y"] + box["height"] <= bar["y"] + bar["height"]
 
 
 def test_a_message_of_20_megabytes_leaves_the_page_usable(tab: Tab) -> None:
@@ -295,20 +302,24 @@ def test_a_line_of_1000_levels_leaves_the_page_usable(tab: Tab, server: Threaded
     ],
 )
 @pytest.mark.parametrize("colours", ["light", "dark"])
-def test_axe_finds_nothing_serious(chromium: Any, server: Threaded, path: str, colours: str) -> None:
-    """Names, roles, contrast: nothing of the impact serious or critical, in both themes."""
+@pytest.mark.parametrize("size", [(1440, 900), (390, 844)], ids=["desktop", "phone"])
+def test_axe_finds_nothing_serious(
+    chromium: Any, server: Threaded, path: str, colours: str, size: tuple[int, int]
+) -> None:
+    """Names, roles, contrast: nothing of the impact serious or critical, in both themes and sizes."""
     if not AXE.is_file():
         pytest.skip("!!!! axe-core is NOT INSTALLED: accessibility is not checked (make web)")
     # The page's policy forbids scripts from elsewhere; the tester's own is let in here alone.
-    with Tab(chromium, server, color_scheme=colours, bypass_csp=True) as tab:
+    viewport = {"width": size[0], "height": size[1]}
+    with Tab(chromium, server, viewport=viewport, color_scheme=colours, bypass_csp=True) as tab:
         page = tab.go(path)
-        ready = {"/canvas": "[data-card]", "/transcript": "article.turn .words", "/compare": ".cmp .row"}
+        ready = {"/canvas": "[role=treeitem]", "/transcript": "article.turn .words", "/compare": ".cmp .row"}
         ready |= {"/wire": ".json .ln", "#deleted": ".gonelist > li"}
         what = next((selector for name, selector in ready.items() if name in path), "a.row")
         expect(page.locator(what).first).to_be_visible()
         serious = findings(page)
         if "canvas" in path:
-            for key in "c", "d", "x", "?", "Control+k", "E", "M":
+            for key in "c", "d", "x", "?", "Control+k", "E", "M", "r", "/":
                 tab.press(key)
                 serious += findings(page)
                 tab.press("Escape")

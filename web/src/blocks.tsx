@@ -278,7 +278,7 @@ export function Lines({ text, ansi = false, diff = false }: { text: string; ansi
         <pre className="lines">{ansi && text.includes("\u001b") ? <Ansi text={shown.join("\n")} /> : visible(shown.join("\n"))}</pre>
       )}
       {(lines.length > LINES || long) && (
-        <button type="button" className="btn small bare" onClick={() => setAll(!all)}>
+        <button type="button" className={`btn small bare ${all ? "less" : ""}`} onClick={() => setAll(!all)}>
           {all ? "Show less" : long ? `Show ${(text.length - CHARS).toLocaleString()} more characters` : `Show ${plural(lines.length - LINES, "more line")}`}
         </button>
       )}

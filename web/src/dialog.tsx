@@ -10,7 +10,7 @@ export function Dialog({ title, onClose, children, wide }: { title: string; onCl
     const element = dialog.current;
     element?.showModal();
     // The browser would choose the button that closes it.
-    element?.querySelector<HTMLElement>(".dialogbody :is(input, textarea, select)")?.focus();
+    element?.querySelector<HTMLElement>(".dialogbody :is(input, textarea, select, pre)")?.focus();
     return () => element?.close();
   }, []);
   return (

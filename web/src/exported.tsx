@@ -3,7 +3,7 @@
 import { useEffect, useMemo, useState } from "react";
 
 import { tree as filled } from "./filled";
-import { cost, plural } from "./format";
+import { plural } from "./format";
 import { Icon, Mark } from "./icons";
 import { oneLine } from "./plain";
 import { pretty } from "./blocks";
@@ -57,7 +57,7 @@ function Reading({ data, blobs, agent, whole, title, onOpen }: { data: Part; blo
   const store = useMemo(() => {
     const made = new SessionStore(data.session.key);
     const read = filled({ ...data.tree, session: data.session });
-    made.session = read.session;
+    made.session = { ...read.session, cost: data.stats.cost, unpriced: data.stats.unpriced };
     made.tree.put(read.rows);
     made.tree.setHead(read.head, read.branches);
     made.loaded = true;
@@ -91,7 +91,7 @@ function Reading({ data, blobs, agent, whole, title, onOpen }: { data: Part; blo
       <header className="top">
         <div><Mark /><span className="crumb">{agent !== undefined && <><button type="button" className="btn small bare" onClick={() => onOpen(undefined)}>{oneLine(whole.session.title ?? "")}</button><span className="sep">/</span></>}<span className="now cut">{store.session?.title}</span></span></div>
         <div><label className="field"><Icon name="search" /><input value={query} onChange={(event) => setQuery(event.target.value)} placeholder="Search" aria-label="search" /></label></div>
-        <div className="end"><span className="dim">{plural(store.tree.messages, "message")} · {data.stats.cost === undefined ? "cost unknown" : cost(data.stats.cost)}</span><Button icon="sun" label="Theme" kind="bare" hideLabel onClick={toggleTheme} /></div>
+        <div className="end"><Button icon="sun" label="Theme" kind="bare" hideLabel onClick={toggleTheme} /></div>
       </header>
       <div className="work readwork">
         <Outline store={store} path={path} selected={selected} onSelect={select} />

@@ -17,7 +17,7 @@ export default function Raw({ session, entry, onClose }: { session: string; entr
   useEffect(() => void load(0), [session, entry]); // eslint-disable-line
   return (
     <Dialog title="Stored JSON" onClose={onClose} wide>
-      <pre className="lines rawjson">{visible(text)}</pre>
+      <pre className="lines rawjson" tabIndex={0}>{visible(text)}</pre>
       {text.length < total && <button type="button" className="btn small" onClick={() => void load(text.length)}>Show {(total - text.length).toLocaleString()} more characters</button>}
     </Dialog>
   );

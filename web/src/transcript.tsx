@@ -290,7 +290,7 @@ function Margin({ row }: { row: Row }) {
   const read = usage === undefined ? 0 : usage.input + usage.cacheRead + usage.cacheWrite;
   return (
     <aside className="margin">
-      <span>{[clock(row.at), duration(row.ms)].filter(Boolean).join(" · ")}</span>
+      {(row.at ?? row.ms) !== undefined && <span>{[clock(row.at), duration(row.ms)].filter(Boolean).join(" · ")}</span>}
       {usage !== undefined && (
         <>
           <span><b>{tokens(read)}</b> in · <b>{tokens(usage.output)}</b> out</span>
