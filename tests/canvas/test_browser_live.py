@@ -177,6 +177,33 @@ def test_several_models_answer_at_once_as_siblings(tab: Tab, key: str) -> None:
     assert boxes[0]["y"] == boxes[1]["y"] and boxes[0]["x"] != boxes[1]["x"]
 
 
+def test_models_are_chosen_by_keyboard(tab: Tab, key: str) -> None:
+    """Enter takes the first that is offered, arrows lead to the others, and the words are sent from any field."""
+    page = tab.go(f"/s/{key}/canvas")
+    expect(tab.card("a")).to_be_visible()
+    tab.press("c")
+    expect(page.locator(".picked .chip")).to_have_count(1)
+    page.get_by_label("your message").fill("Abc def")
+    field = page.get_by_label("find a model")
+    for _ in range(9):
+        tab.press("Tab")
+        if field.evaluate("one => one === document.activeElement"):
+            break
+    tab.press("Shift+Tab", "Enter")  # the one that was proposed is removed
+    expect(page.locator(".picked .chip")).to_have_count(0)
+    field.focus()
+    page.keyboard.type("parrot-1")
+    tab.press("Enter")
+    page.keyboard.type("upper-parrot-1")
+    expect(page.locator(".models .menu .row").first).to_contain_text("upper-parrot-1")
+    tab.press("ArrowDown", "Enter")
+    expect(page.locator(".picked .chip")).to_have_count(2)
+    expect(field).to_be_focused()
+    tab.press("Control+Enter")
+    expect(page.locator("[data-card]", has_text=re.compile("ABC DEF"))).to_have_count(1)
+    assert 2 == len(answers(tab, key, "Abc def"))
+
+
 def test_tools_are_lent_and_each_call_is_allowed_or_refused(chromium: Any, tmp_path: Path) -> None:
     """A canvas with tools lends them unless told not to; what changes something asks, and keys answer."""
     home, work = tmp_path / "home", tmp_path / "work"

@@ -7,12 +7,14 @@ import { pretty } from "./blocks";
 import { cost, plural, tokens } from "./format";
 import { Icon } from "./icons";
 import { hasSingleKeys } from "./keys";
+import { nextLink } from "./links";
 import { Button, Loss } from "./parts";
 import { oneLine, visible } from "./plain";
 import type { SessionStore } from "./store";
 import type { Approval, EntryView, Handover, Model, Run, Tool } from "./types";
 
 type Props = { store: SessionStore; selected?: string; path: readonly string[]; open: boolean; edit?: boolean; write: boolean; onOpen: () => void; onClose: () => void; onSelect: (id: string) => void };
+const OFFERED = ".menu button.row:not(:disabled)";
 type Attached = { sha256: string; mimeType: string; name: string };
 
 export function Composer({ store, selected, path, open, edit: wantsEdit = false, write, onOpen, onClose, onSelect }: Props) {
@@ -55,6 +57,12 @@ export function Composer({ store, selected, path, open, edit: wantsEdit = false,
     return () => window.clearTimeout(timer);
   }, [open, chosen, selected, thinking, edit, lends, tools]); // eslint-disable-line
 
+  const finder = useRef<HTMLInputElement>(null);
+  const add = (name: string) => {
+    setChosen([...new Set([...chosen, name])].slice(0, 8));
+    setFilter("");
+    finder.current?.focus(); // for the next one
+  };
   const refused = (handover?.models ?? []).filter((model) => model.refuses.length > 0 && chosen.includes(model.model));
   const send = async () => {
     if (chosen.length === 0 || sending || refused.length > 0) return;
@@ -145,28 +153,28 @@ export function Composer({ store, selected, path, open, edit: wantsEdit = false,
           <span className="btn go icon"><Icon name="send" /></span>
         </button>
       ) : (
-        <div className="sheet" role="form" aria-label="continue">
-          <textarea ref={area} className="t" value={text} rows={3} placeholder={edit ? "The edited message" : row?.role === "user" ? "Leave empty to answer this message again" : "Write a message"} onChange={(event) => setText(event.target.value)} onKeyDown={(event) => { if (event.key === "Enter" && (event.metaKey || event.ctrlKey)) void send(); }} aria-label="your message" />
+        <div className="sheet" role="form" aria-label="continue" onKeyDown={(event) => { if (event.key === "Enter" && (event.metaKey || event.ctrlKey) && !(event.target instanceof HTMLButtonElement)) void send(); }}>
+          <textarea ref={area} className="t" value={text} rows={3} placeholder={edit ? "The edited message" : row?.role === "user" ? "Leave empty to answer this message again" : "Write a message"} onChange={(event) => setText(event.target.value)} aria-label="your message" />
           <div className="f">
             <label className="btn small bare"><Icon name="attach" />Attach<input type="file" multiple hidden onChange={(event) => void attach(event.target.files)} /></label>
             {tools.length > 0 && <label className="opt" title={tools.map((tool) => tool.name).join(", ")}><input type="checkbox" checked={lends} onChange={(event) => setLends(event.target.checked)} />{plural(tools.length, "tool")}{tools.some((tool) => tool.asks) ? ", ask first" : ""}</label>}
             {files.map((file) => <span key={file.sha256} className="chip">{file.name}<button type="button" aria-label={`remove ${file.name}`} onClick={() => setFiles((now) => now.filter((one) => one !== file))}><Icon name="x" /></button></span>)}
             {row?.role === "user" && <label className="opt"><input type="checkbox" checked={edit} onChange={(event) => void editing(event.target.checked)} />edit message {number} and branch</label>}
           </div>
-          <div className="models">
+          <div className="models" onKeyDown={(event) => nextLink(event, `.models ${OFFERED}`)}>
             <div className="picked">
               {chosen.map((name) => <span key={name} className="chip branch" aria-current>{name}<button type="button" aria-label={`remove ${name}`} onClick={() => setChosen(chosen.filter((one) => one !== name))}><Icon name="x" /></button></span>)}
-              <input className="field" value={filter} onChange={(event) => setFilter(event.target.value)} placeholder={chosen.length > 0 ? "add a model" : "choose a model"} aria-label="find a model" />
+              <input className="field" value={filter} onChange={(event) => setFilter(event.target.value)} onKeyDown={(event) => { if (event.key === "Enter" && !event.ctrlKey && !event.metaKey) document.querySelector<HTMLElement>(`.models ${OFFERED}`)?.click(); }} ref={finder} placeholder={chosen.length > 0 ? "add a model" : "choose a model"} aria-label="find a model" />
             </div>
             {filter !== "" && (
               <ul className="menu">
                 {shown.map((model) => (
-                  <li key={model.name}><button type="button" className="row" disabled={!model.ready} onClick={() => { setChosen([...new Set([...chosen, model.name])].slice(0, 8)); setFilter(""); }}>
+                  <li key={model.name}><button type="button" className="row" disabled={!model.ready} onClick={() => add(model.name)}>
                     <b className="cut">{model.name}</b><span className="dim push">{model.ready ? [model.window === undefined ? undefined : tokens(model.window), model.price === undefined ? "price unknown" : `$${model.price.input} / $${model.price.output}`].filter(Boolean).join(" · ") : (model.why ?? "no key")}</span>
                   </button></li>
                 ))}
                 {/.\/./.test(filter) && !models.some((model) => model.name === filter) && (
-                  <li><button type="button" className="row" onClick={() => { setChosen([...new Set([...chosen, filter])].slice(0, 8)); setFilter(""); }}><b className="cut">{filter}</b><span className="dim push">use this name</span></button></li>
+                  <li><button type="button" className="row" onClick={() => add(filter)}><b className="cut">{filter}</b><span className="dim push">use this name</span></button></li>
                 )}
                 {shown.length === 0 && !filter.includes("/") && <li className="dim">No model matches.</li>}
               </ul>
