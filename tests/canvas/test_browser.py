@@ -746,6 +746,23 @@ def test_a_prompt_of_one_session_alone_is_compared(chromium: Any, tmp_path: Path
         expect(page.locator(".cmp select")).to_have_count(0)
 
 
+def test_what_is_compared_is_named_on_a_phone(chromium: Any, tmp_path: Path) -> None:
+    """Paths without a name are called by their last words, and leave room for their models."""
+    with Session.open("two", home=tmp_path) as session:
+        session.append(il.UserMessage(content="Hello"), id="q")
+        for id in "a", "b":
+            answer = il.AssistantMessage(
+                content=f"{id} long answer that has no name of its own", model=f"some-model-{id}"
+            )
+            session.append(answer, id=id, parent_id="q")
+    with Threaded(tmp_path) as server, Tab(chromium, server, viewport=PHONE) as tab:
+        page = tab.go("/s/own~main~two/compare?a=a&b=b")
+        for id in "a", "b":
+            model = page.locator(".pick .dim", has_text=f"some-model-{id}")
+            expect(model).to_be_visible()
+            assert model.evaluate("one => one.scrollWidth <= one.clientWidth")
+
+
 def test_a_session_is_compared_with_another(tab: Tab, server: Threaded) -> None:
     """Chosen by its title; both sides are drawn, and lead to their own session."""
     with Session.open("other", home=server.home) as session:
