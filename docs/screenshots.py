@@ -85,7 +85,7 @@ def main() -> None:
             leaves = [row["id"] for row in rows if row["id"] not in {one.get("parent") for one in rows}]
             for name, (theme, size, view, keys, ready) in SHOTS.items():
                 with Tab(chromium, server, viewport=size, color_scheme=theme) as tab:
-                    at = leaves[0] if view == "wire" else asked
+                    at = leaves[0] if view == "wire" else rows[0]["id"] if "phone-read" in name else asked
                     query = f"at={at}&to={leaves[0]}&as=anthropic-messages&a={leaves[1]}&b={leaves[2]}"
                     tab.go(f"/s/{KEY}/{view}?{query}")
                     expect(tab.page.locator(".top .now")).to_have_text("The first ten primes")
