@@ -145,8 +145,10 @@ class Journal(Generic[T]):
 
 
 def _try_lock(handle: int) -> bool:
-    import fcntl
-
+    try:
+        import fcntl
+    except ImportError:  # Windows: an entry that two processes adopt is still stored once, by its id
+        return True
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
