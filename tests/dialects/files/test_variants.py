@@ -1,5 +1,6 @@
 """Variants of session files that other versions and other programs write, and files that only look alike."""
 
+import html
 import json
 from typing import Any
 
@@ -484,3 +485,157 @@ def test_a_kind_that_is_no_text_spoils_nothing_else(odd: Any) -> None:
         il.decode([{"role": "user", "content": "Go"}, result], "openai-completions").request(), "anthropic-messages"
     )
     assert il.detect([{"kind": odd, "source": "user"}, {"kind": odd, "source": "agent"}]) is None
+
+
+# --- calls in the ways of chat programs ------------------------------------------------------------------------------
+
+
+def details(done: str, **fields: str) -> str:
+    attributes = "".join(f' {name}="{html.escape(value)}"' for name, value in fields.items())
+    return f'<details type="tool_calls" done="{done}"{attributes}>\n<summary>Tool Executed</summary>\n</details>\n'
+
+
+def test_calls_that_open_webui_shows_as_html_are_calls() -> None:
+    """With their results, where they were made; one that still ran has none, and thoughts stay as they are shown."""
+    thought = '<details type="reasoning" done="true">\n> Hm\n</details>\n'
+    read_a = details("true", id="c1", name="read", arguments=json.dumps('{"path": "a<b>"}'), result='"\\"12\\""')
+    read_b = details("true", id="c2", name="read", arguments='{"path": "b"}', result='{"n": 1}', files="")
+    runs = details("false", id="c3", name="wait", arguments='""')
+    content = f"{thought}Let me see.\n{read_a}{read_b}Twelve.\n{runs}"
+    messages = {
+        "u": {"id": "u", "parentId": None, "role": "user", "content": "How many?", "timestamp": 1},
+        "a": {"id": "a", "parentId": "u", "role": "assistant", "content": content, "model": "m", "timestamp": 2},
+    }
+    chat = {"title": "Eggs", "models": ["m"], "history": {"messages": messages, "currentId": "a"}}
+    conversation = returned(json.dumps({"chat": chat}).encode(), "open-webui")
+    assert outline(conversation) == [
+        "user: How many?",
+        f"assistant: {thought}Let me see.\n read()",
+        'read -> "12"',
+        "assistant:  read()",
+        'read -> {"n": 1}',
+        "assistant: Twelve.\n wait()",
+    ]
+    calls = [call for message in conversation.messages for call in getattr(message, "tool_calls", ())]
+    assert [("c1", {"path": "a<b>"}), ("c2", {"path": "b"}), ("c3", {})] == [(one.id, one.arguments) for one in calls]
+
+
+def test_html_of_open_webui_that_does_not_end_is_text() -> None:
+    """As it is while an answer arrives."""
+    content = 'See <details type="tool_calls" done="false" id="c" name="read">'
+    messages = {"a": {"id": "a", "parentId": None, "role": "assistant", "content": content}}
+    conversation = returned(json.dumps({"history": {"messages": messages, "currentId": "a"}}).encode(), "open-webui")
+    assert outline(conversation) == [f"assistant: {content}"]
+
+
+def test_a_call_that_goose_could_not_read_is_a_call() -> None:
+    """With its error, so that its result has one."""
+    failed = {"type": "toolRequest", "id": "c", "toolCall": {"status": "error", "error": "-32602: invalid arguments"}}
+    result = {"type": "toolResponse", "id": "c", "toolResult": {"status": "error", "error": "-32602: invalid"}}
+    wires = [goose("user", {"type": "text", "text": "Go"}), goose("assistant", failed), goose("user", result)]
+    conversation = returned(lines(*wires), "goose")
+    _, answer, outcome = conversation.messages
+    assert isinstance(answer, il.AssistantMessage) and isinstance(outcome, il.ToolResultMessage)
+    assert [("c", "-32602: invalid arguments")] == [(call.id, call.parse_error) for call in answer.tool_calls]
+    assert ("c", True) == (outcome.tool_call_id, outcome.is_error)
+
+
+@pytest.mark.parametrize("heading", ["[read_file for 'a'] Result:", "[read_file] Result:\n"])
+@pytest.mark.parametrize("is_apart", [True, False])
+def test_results_of_cline_may_be_text(heading: str, is_apart: bool) -> None:
+    """Under the name of the tool, of the call that has no result; what else the user gets stays where it is."""
+    calls = [
+        {"type": "tool_use", "id": id, "name": name, "input": {"path": "a"}}
+        for id, name in (("c1", "list_files"), ("c2", "read_file"))
+    ]
+    texts = [heading, "twelve"] if is_apart else [f"{heading}\ntwelve"]
+    blocks = [{"type": "text", "text": text} for text in (*texts, "<environment_details>\nx\n</environment_details>")]
+    wire = [
+        {"role": "user", "content": [{"type": "text", "text": "<task>\nCount\n</task>"}]},
+        {"role": "assistant", "content": calls},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "a"}, *blocks]},
+    ]
+    conversation = returned(json.dumps(wire).encode(), "cline")
+    results = [message for message in conversation.messages if isinstance(message, il.ToolResultMessage)]
+    assert [("c1", "a"), ("c2", "twelve")] == [(one.tool_call_id, one.text.strip()) for one in results]
+    last = conversation.messages[-1]
+    assert isinstance(last, il.UserMessage) and last.origin == "program" and "twelve" not in last.text
+
+
+CHUNKS = {
+    "beside": [{"role": "model", "functionCall": {"name": "read", "args": {"n": 1}}, "response": {"found": 12}}],
+    "apart": [
+        {"role": "model", "functionCall": {"name": "read", "parameters": {"n": 1}}},
+        {"role": "user", "functionResponse": {"name": "read", "response": {"found": 12}}},
+    ],
+    "in parts": [
+        {"role": "model", "parts": [{"functionCall": {"name": "read", "args": {"n": 1}}}]},
+        {"role": "user", "parts": [{"functionResponse": {"name": "read", "response": {"found": 12}}}]},
+    ],
+}
+
+
+@pytest.mark.parametrize("chunks", CHUNKS.values(), ids=CHUNKS)
+def test_calls_of_ai_studio_have_their_responses(chunks: list[Any]) -> None:
+    """In the chunk of the call, in one of their own, or in its parts."""
+    given = [{"role": "user", "text": "Count"}, *chunks, {"role": "model", "text": "Twelve"}]
+    prompt = {"runSettings": {"model": "models/gemini-x"}, "chunkedPrompt": {"chunks": given}}
+    conversation = returned(json.dumps(prompt).encode(), "aistudio")
+    assert outline(conversation) == [
+        "user: Count",
+        "assistant:  read()",
+        'read -> {"found":12}',
+        "assistant: Twelve",
+    ]
+    assert [{"n": 1}] == [call.arguments for call in conversation.messages[1].tool_calls]  # type: ignore[union-attr]
+
+
+STEPS = {
+    "steps": lambda steps: {"steps": steps},
+    "run_steps": lambda steps: {"run_steps": {"object": "list", "data": steps[::-1]}},
+    "runs": lambda steps: {"runs": [{"object": "thread.run", "id": "r", "steps": {"data": steps}}]},
+}
+
+
+@pytest.mark.parametrize("beside", STEPS.values(), ids=STEPS)
+def test_steps_of_runs_beside_the_messages_of_a_thread_are_calls(beside: Any) -> None:
+    """Before the answer of their run, also where they have its second."""
+    steps = [
+        {
+            "object": "thread.run.step",
+            "created_at": when,
+            "step_details": {
+                "type": "tool_calls",
+                "tool_calls": [
+                    {
+                        "id": f"c{when}",
+                        "type": "function",
+                        "function": {"name": "read", "arguments": f'{{"n": {when}}}', "output": "12"},
+                    }
+                ],
+            },
+        }
+        for when in (2, 3)
+    ]
+    messages = [
+        {"object": "thread.message", "id": f"m{when}", "created_at": when, "role": role, "content": text}
+        for when, role, text in ((3, "assistant", "Twelve"), (2, "user", "Count"))
+    ]
+    thread = {"object": "thread", "id": "t", "messages": {"object": "list", "data": messages}, **beside(steps)}
+    conversation = returned(json.dumps(thread).encode(), "openai-assistants")
+    calls = ["assistant:  read()", "read -> 12"]
+    assert outline(conversation) == ["user: Count", *calls, *calls, "assistant: Twelve"]
+    results = [one.tool_call_id for one in conversation.messages if isinstance(one, il.ToolResultMessage)]
+    assert ["c2", "c3"] == results
+
+
+def test_an_array_of_rows_with_messages_is_detected() -> None:
+    """One of a single row returns as such; of several, each is a conversation."""
+    row = {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yes"}], "id": 7}
+    assert outline(returned(json.dumps([row]).encode(), "openai-finetune")) == ["user: Hi", "assistant: Yes"]
+    detection = il.detect([row, row])
+    assert detection is not None and detection.dialect == "openai-finetune"
+    assert 2 == len(list(il.read(json.dumps([row, row]).encode())))
+    for other in ([], [{"messages": [{"role": "human", "text": "Hi"}]}], [{"messages": "x"}], [[]]):
+        found = il.detect(other)
+        assert found is None or found.dialect != "openai-finetune"

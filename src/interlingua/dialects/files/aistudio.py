@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from ...values import jsontext
 from ...values.errors import BadWire
 from ...values.losses import Encoded, SupportTable
 from ...values.messages import (
@@ -18,13 +19,12 @@ from ...values.messages import (
     OpaqueBlock,
     TextBlock,
     ThinkingBlock,
-    UserMessage,
 )
 from ...values.request import Conversation, Entry, ModelDescriptor, Options
 from ..residual import body_of, fields_of, number, optional, reading, whole
 from ..wire import FileFormat
 from . import records, templates
-from .reading import Pairing, rounds
+from .reading import Pairing, asked, rounds
 from .records import milliseconds
 
 API = "aistudio"
@@ -43,7 +43,7 @@ def _messages(chunks: list[Any], model: str | None) -> Iterator[Any]:
             if role == "model":
                 yield from rounds(run, timestamp=when, model=model)
             else:
-                yield UserMessage(content=tuple(run), timestamp=when)
+                yield from asked(run, timestamp=when)
             run, when = [], None
         if isinstance(chunk, dict):
             role = next_role
@@ -60,12 +60,25 @@ def _items(chunk: dict[str, Any], pairs: Pairing) -> Iterator[Any]:
             if isinstance(part, dict) and isinstance(part.get("text"), str):
                 thought = part.get("thought") is True or chunk.get("isThought") is True
                 yield ThinkingBlock(thinking=part["text"]) if thought else TextBlock(text=part["text"])
+            yield from _calls(fields_of(part), pairs)
+    yield from _calls(chunk, pairs)
+    yield from _files(chunk)
+
+
+def _calls(chunk: dict[str, Any], pairs: Pairing) -> Iterator[Any]:
+    """A call, with its response beside it or in a chunk of its own."""
     call = fields_of(chunk.get("functionCall"))
     if isinstance(call.get("name"), str):
         yield pairs.call(call.get("id"), call["name"], call.get("args") if "args" in call else call.get("parameters"))
-    if call and isinstance(chunk.get("response"), str):
-        yield pairs.result(call.get("id"), call.get("name"), chunk["response"])
-    yield from _files(chunk)
+    given = fields_of(chunk.get("functionResponse"))
+    if given:
+        yield pairs.result(given.get("id"), given.get("name"), _response(given.get("response")))
+    elif call and chunk.get("response") is not None:
+        yield pairs.result(call.get("id"), call.get("name"), _response(chunk["response"]))
+
+
+def _response(given: Any) -> str:
+    return given if isinstance(given, str) else "" if given is None else jsontext.compact(given)
 
 
 def _files(chunk: dict[str, Any]) -> Iterator[Block]:

@@ -8,6 +8,7 @@ answer, as an item of its own. `ui_messages.json` is what was shown, a list of `
 `tool` is a call whose outcome stands in the next request. Both are read; each returns to what it was.
 """
 
+import re
 import sys
 from typing import Any
 
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 from ...values import jsontext
 from ...values.errors import BadWire, FormatError
 from ...values.losses import Encoded, SupportTable
-from ...values.messages import AssistantMessage, Block, Message, TextBlock, ThinkingBlock, blocks_of
+from ...values.messages import AssistantMessage, Block, Message, TextBlock, ThinkingBlock, ToolCall, blocks_of
 from ...values.request import Conversation
 from ..residual import optional, reading
 from ..wire import FileFormat
@@ -47,6 +48,7 @@ FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 def _sent(items_sent: list[dict[str, Any]]) -> list[Message]:
     found: list[Message] = []
     thoughts: list[Block] = []  # of the next answer
+    calls: list[ToolCall] = []  # of the last one
     for item in items_sent:
         when = moment(item.get("ts"))
         if _is_thought(item):
@@ -62,9 +64,39 @@ def _sent(items_sent: list[dict[str, Any]]) -> list[Message]:
             if thoughts:
                 content, thoughts = (*thoughts, *blocks_of(content)), []
             found.append(AssistantMessage(content=content, model=model, usage=usage, timestamp=when))
+            calls = [block for block in blocks_of(content) if isinstance(block, ToolCall)]
         elif item.get("role") == "user":
-            found += user_messages(item.get("content"), when, program=_is_context(item.get("content")))
+            content, calls = _with_results(item.get("content"), calls), []
+            found += user_messages(content, when, program=_is_context(content))
     return [*found, *([AssistantMessage(content=tuple(thoughts))] if thoughts else [])]
+
+
+_HEADING = re.compile(r"\[(\w+)[^\n]*\] Result:\s*")
+
+
+def _with_results(content: Any, calls: list[ToolCall]) -> Any:
+    """Content in which the text of a result is one: a heading with the name of the tool, and what follows it."""
+    answered = {block.get("tool_use_id") for block in items(content)}
+    waiting = [call for call in calls if call.id not in answered]
+    if not waiting or not isinstance(content, list):
+        return content
+    found: list[Any] = []
+    result: list[Any] | None = None  # the content of the last result, which may follow its heading
+    for block in content:
+        text = optional(block.get("text")) or "" if isinstance(block, dict) else ""
+        heading = _HEADING.match(text)
+        call = next((call for call in waiting if heading is not None and call.name == heading[1]), None)
+        if call is not None and heading is not None:
+            waiting.remove(call)
+            rest = text[heading.end() :]
+            result = [{"type": "text", "text": rest}] if rest else []
+            found.append({"type": "tool_result", "tool_use_id": call.id, "name": call.name, "content": result})
+        elif result is not None and (not text or not (result or text.startswith("<environment_details>"))):
+            result.append(block)  # its text, or its pictures
+        else:
+            found.append(block)
+            result = None
+    return found
 
 
 def _is_context(content: Any) -> bool:

@@ -1,9 +1,9 @@
 """Goose's sessions: JSON lines behind a line about the session, an exported object, or rows of its database.
 
 A message has `role`, `created` (seconds) and `content` blocks: a call is a `toolRequest` whose `toolCall` has a status
-and a value, a result a `toolResponse` with the same id. `metadata.agentVisible: false` marks what the model does not
-read: at the beginning what a compaction took from it, elsewhere a notice to the user. `userVisible: false` is what the
-program put in and does not show.
+and a value, or the error of a call that could not be read; a result is a `toolResponse` with the same id.
+`metadata.agentVisible: false` marks what the model does not read: at the beginning what a compaction took from it,
+elsewhere a notice to the user. `userVisible: false` is what the program put in and does not show.
 """
 
 import sqlite3
@@ -13,7 +13,7 @@ from typing import Any
 
 from ...values.errors import BadWire
 from ...values.losses import Encoded, SupportTable
-from ...values.messages import AssistantMessage, Block, Message, Usage
+from ...values.messages import AssistantMessage, Block, Message, ToolCall, Usage
 from ...values.request import Conversation
 from ..residual import body_of, fields_of, optional, reading
 from ..wire import FileFormat
@@ -46,6 +46,9 @@ def _call(item: dict[str, Any]) -> Block | None:
     value = fields_of(inner(made, "value") if inner(made, "value") is not None else made)
     name = optional(value.get("name"))
     id = optional(item.get("id"))
+    failure = optional(inner(made, "error")) if inner(made, "status") == "error" else None
+    if id is not None and failure is not None:  # what the model wrote is not kept
+        return ToolCall(id=id, name=name or "", arguments={}, parse_error=failure)
     return None if id is None or name is None else a_call(id, name, value.get("arguments"))
 
 

@@ -1,22 +1,37 @@
 """Open WebUI: a chat with its `history`, a tree of messages by id with its head `currentId`.
 
 An export is a list of rows with the chat in `chat`; a downloaded chat is the row or the chat itself. `messages` repeats
-the path of the tree. What models thought and which tools ran stands as HTML inside the text of an answer, as the
-program shows it. `usage` is in the format of whichever provider served the model.
+the path of the tree. What models thought stands as HTML inside the text of an answer, as the program shows it. Calls of
+tools stand there, too, with their results: these are read as calls. `usage` is in the format of whichever provider
+served the model.
 """
 
+import html
+import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...values.errors import BadWire
 from ...values.losses import Encoded, SupportTable
-from ...values.messages import AssistantMessage, Block, SystemMessage, TextBlock, UserMessage
+from ...values.messages import Block, SystemMessage, TextBlock, UserMessage
 from ...values.request import Conversation, ModelDescriptor
 from ..residual import body_of, fields_of, optional, reading
 from ..wire import FileFormat
 from . import records, templates
-from .reading import Node, Pairing, ending, entries_of, image_of, kept_record, openai_usage, result_content, seconds
+from .reading import (
+    Node,
+    Pairing,
+    ending,
+    entries_of,
+    image_of,
+    kept_record,
+    openai_usage,
+    read_json,
+    result_content,
+    rounds,
+    seconds,
+)
 
 API = "open-webui"
 FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
@@ -28,36 +43,68 @@ def _nodes(messages: Iterable[tuple[str | None, Any]]) -> Iterable[Node]:
     for key, record in messages:
         if isinstance(record, dict):
             id = optional(record.get("id")) or key
-            yield id, optional(record.get("parentId")) if "parentId" in record else before, [_message(record, pairs)]
+            yield id, optional(record.get("parentId")) if "parentId" in record else before, _messages(record, pairs)
             before = id
 
 
-def _message(record: dict[str, Any], pairs: Pairing) -> Any:
+def _messages(record: dict[str, Any], pairs: Pairing) -> list[Any]:
     role, when = record.get("role"), seconds(record.get("timestamp"))
     content = record.get("content")
     if role == "tool":
-        return pairs.result(
-            record.get("tool_call_id"), record.get("name"), result_content(content, API), timestamp=when
-        )
+        given = result_content(content, API)
+        return [pairs.result(record.get("tool_call_id"), record.get("name"), given, timestamp=when)]
     blocks: list[Block] = [*_pictures(record), *_texts(content)]
     if role == "system":
-        return SystemMessage(content=tuple(blocks), timestamp=when)
+        return [SystemMessage(content=tuple(blocks), timestamp=when)]
     if role == "user":
         plain = isinstance(content, str) and len(blocks) == 1
-        return UserMessage(content=content if plain else tuple(blocks), timestamp=when)
+        return [UserMessage(content=content if plain else tuple(blocks), timestamp=when)]
     if role != "assistant":
-        return kept_record(API, str(role), record)
+        return [kept_record(API, str(role), record)]
+    items = [item for block in blocks for item in _shown_calls(block, pairs, when)]
     for call in record.get("tool_calls") or ():
         function = fields_of(fields_of(call).get("function"))
-        blocks.append(pairs.call(fields_of(call).get("id"), function.get("name"), function.get("arguments")))
+        items.append(pairs.call(fields_of(call).get("id"), function.get("name"), function.get("arguments")))
     failure = fields_of(record.get("error"))
-    return AssistantMessage(
-        content=tuple(blocks),
+    usage = openai_usage(record.get("usage") or record.get("info"))
+    return rounds(
+        items,
+        {} if usage is None else {"usage": usage},
         model=optional(record.get("model")) or None,
-        usage=openai_usage(record.get("usage") or record.get("info")),
         error_message=optional(failure.get("content")) or optional(failure.get("message")),
         timestamp=when,
     )
+
+
+_CALLS = re.compile(r'<details type="tool_calls"([^>]*)>')
+_ATTRIBUTE = re.compile(r'(\w+)="([^"]*)"')
+_END = "</details>"
+
+
+def _shown_calls(block: Block, pairs: Pairing, when: int | None) -> Iterator[Any]:
+    """A text, without the calls that are shown in it, which stand with their results where they were made."""
+    text, at = block.text if isinstance(block, TextBlock) else "", 0
+    while (begin := _CALLS.search(text, at)) is not None:
+        end = text.find(_END, begin.end())
+        if end < 0:
+            break
+        if text[at : begin.start()].strip():
+            yield TextBlock(text=text[at : begin.start()])
+        given = {name: html.unescape(value) for name, value in _ATTRIBUTE.findall(begin[1])}
+        arguments = read_json(given.get("arguments"))  # a JSON text in one, or the object
+        call = pairs.call(
+            given.get("id"), given.get("name"), given.get("arguments") if arguments is None else arguments
+        )
+        yield call
+        if given.get("done") != "false" and "result" in given:
+            result = read_json(given["result"])
+            shown = result if isinstance(result, str) else given["result"]
+            yield pairs.result(call.id, call.name, shown, timestamp=when)
+        at = end + len(_END) + text.startswith("\n", end + len(_END))
+    if not at:
+        yield block
+    elif text[at:].strip():
+        yield TextBlock(text=text[at:])
 
 
 def _texts(content: Any) -> Iterable[Block]:

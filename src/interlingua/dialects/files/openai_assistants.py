@@ -1,7 +1,7 @@
 """OpenAI's Assistants: the messages of a thread, as the API lists them or a thread with its `messages`.
 
-The API lists the newest first unless asked otherwise; the path is in the order of time. Run steps among the messages
-hold the calls of a run and their outputs. platform.openai.com/docs/api-reference/messages
+The API lists the newest first unless asked otherwise; the path is in the order of time. Run steps among the messages,
+or beside them, hold the calls of a run and their outputs. platform.openai.com/docs/api-reference/messages
 """
 
 import sys
@@ -91,17 +91,36 @@ def decode(data: Any) -> Conversation:
     listed = _listed(body)
     if listed is None:
         raise BadWire(API, "expected a list of `thread.message` objects", "$.data")
-    times = [seconds(record.get("created_at")) for record in listed]
-    known = [when for when in times if when is not None]
-    newest_first = len(known) > 1 and known[0] > known[-1]
-    order = sorted(enumerate(reversed(listed) if newest_first else listed), key=lambda pair: _when(pair[1], pair[0]))
+    steps = _steps_beside(body)
+    in_order = enumerate([*_oldest_first(listed), *_oldest_first(steps)])
+    order = sorted(in_order, key=lambda pair: _when(pair[1], pair[0], bool(steps)))
     pairs = Pairing()
     entries = tuple(Entry(message=message) for _, record in order for message in _messages(record, pairs))
     return templates.keep(Conversation(entries=entries), body, API)
 
 
-def _when(record: dict[str, Any], at: int) -> tuple[int, int]:
-    return seconds(record.get("created_at")) or 0, at
+def _oldest_first(listed: list[Any]) -> list[Any]:
+    known = [when for record in listed if (when := seconds(record.get("created_at"))) is not None]
+    return listed[::-1] if len(known) > 1 and known[0] > known[-1] else listed
+
+
+def _steps_beside(body: Any) -> list[Any]:
+    """The steps of runs beside the messages of a thread: in a list of their own, or in their runs."""
+    holders = [fields_of(body), *map(fields_of, _data(fields_of(body).get("runs")))]
+    found = [step for holder in holders for key in ("steps", "run_steps") for step in _data(holder.get(key))]
+    return [step for step in found if fields_of(step).get("object") == STEP]
+
+
+def _data(value: Any) -> list[Any]:
+    value = value.get("data") if isinstance(value, dict) else value
+    return value if isinstance(value, list) else []
+
+
+def _when(record: dict[str, Any], at: int, beside: bool) -> tuple[int, int, int]:
+    """The place of a record. Steps beside messages stand before the answer of their run, also in the same second."""
+    is_answer = record.get("object") == MESSAGE and record.get("role") == "assistant"
+    rank = 2 if is_answer else int(record.get("object") == STEP)
+    return seconds(record.get("created_at")) or 0, rank if beside else 0, at
 
 
 def encode(conversation: Conversation) -> Encoded:

@@ -43,6 +43,7 @@ QUIRKS = {"api": API}
 
 KEYS = ("messages", "tools", "parallel_tool_calls")  # of an example
 OUTPUTS = ("preferred_output", "non_preferred_output")
+ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 SET = "~set"  # of a conversation: it was the only one of a list
 PREFERENCE = "~preference"  # of a conversation: residual of the preference around its input
 BRANCH = "~branch"  # of an entry: which output it belongs to
@@ -391,13 +392,22 @@ def _is_row(value: Any) -> bool:
     return preference or (isinstance(value, dict) and isinstance(value.get("messages"), list))
 
 
+def _is_example(value: Any) -> bool:
+    messages = value.get("messages") if _is_row(value) else None
+    if not isinstance(messages, list):
+        return False
+    return all(isinstance(message, dict) and message.get("role") in ROLES for message in messages)
+
+
 def split(value: Any) -> list[Any] | None:
     """The examples of a set that is a JSON array."""
     return value if isinstance(value, list) and len(value) > 1 and all(map(_is_row, value)) else None
 
 
 def detect(value: Any) -> str | None:
-    """Whether a line is training data: a preference, or messages with a `weight`."""
+    """Whether a line is training data: a preference, or messages with a `weight`; or a list of rows."""
+    if type(value) is list and value and all(map(_is_example, value)):
+        return "a list of objects with `messages`"
     if not isinstance(value, dict):
         return None
     if isinstance(value.get("input"), dict) and all(isinstance(value.get(key), list) for key in OUTPUTS):
