@@ -26,6 +26,7 @@ from interlingua.conversion.checks import check, check_large
 from interlingua.conversion.large_encoding import encode_large
 from interlingua.conversion.large_sessions import LargeSession, open_large
 from interlingua.conversion.sources import Problem, Source, documents
+from interlingua.conversion.training import trainers
 from interlingua.dialects import FORMATS, WIRES
 from interlingua.dialects.files.joining import unlike
 
@@ -333,10 +334,10 @@ def test_generated_sessions_become_those_of_other_programs(tmp_path: Path, targe
     assert streamed == 5 or target in PICTURES_APART
 
 
-@pytest.mark.parametrize("wire", sorted(WIRES))
+@pytest.mark.parametrize("wire", [*sorted(WIRES), *trainers()])
 @pytest.mark.parametrize("seed", range(3))
-def test_generated_sessions_are_checked_for_a_wire(tmp_path: Path, wire: str, seed: int) -> None:
-    """With the findings of the whole, in their order."""
+def test_generated_sessions_are_checked_for_a_target(tmp_path: Path, wire: str, seed: int) -> None:
+    """A wire or a trainer, with the findings of the whole, in their order."""
     chance = random.Random(seed)
     path = tmp_path / "s.jsonl"
     for _ in range(3):
@@ -513,13 +514,13 @@ def test_show_prints_the_same(path: Path, monkeypatch: pytest.MonkeyPatch, optio
 
 
 @pytest.mark.parametrize(
-    "options", [[], ["--json"], *(["--for", wire] for wire in sorted(WIRES)), ["--for", "training"]], ids=" ".join
+    "options", [[], ["--json"], *(["--for", name] for name in (*sorted(WIRES), *trainers()))], ids=" ".join
 )
 def test_check_finds_the_same(path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]) -> None:
     """Of good files and of those with torn lines."""
     runner = CliRunner()
     streamed, whole = both(monkeypatch, lambda: outcome(runner.invoke(check_command, [str(path), *options])))
-    assert streamed == whole
+    assert streamed == whole and whole[1]
 
 
 @pytest.mark.parametrize("target", ["transcript", "interlingua"])
@@ -783,10 +784,11 @@ LONG_FILES: dict[str, Callable[[int], Iterator[Any]]] = {
     "gemini-cli": _long_gemini,
     "odd": _long_odd,
 }
+CHECKED = ("anthropic-messages", "ollama-chat", "training")
 WAYS: dict[str, tuple[Any, list[str]]] = {
     "show --json": (show, ["--json"]),
     "check": (check_command, []),
-    **{f"check --for {name}": (check_command, ["--for", name]) for name in ("anthropic-messages", "ollama-chat")},
+    **{f"check --for {name}": (check_command, ["--for", name]) for name in CHECKED},
     "convert -t transcript": (convert, ["-t", "transcript", "-j", "1"]),
     "convert -t codex-cli": (convert, ["-t", "codex-cli", "-j", "1"]),
     "convert --json": (convert, ["-t", "openai-completions", "--json", "-j", "1"]),

@@ -45,6 +45,8 @@ def check_command(inputs: tuple[str, ...], origin: str | None, target: str | Non
                 count, clean = 1, int(not found)
                 rows += [(source.name, found)] if found or as_json else []
                 faultless |= {source.name: (clean, count)} if len(problems) == before else {}
+                few = too_few(count, target)
+                rows += [] if few is None else [(source.name, (few,))]
                 continue
             for document in sources.documents(source, origin, problems, advance=advance):
                 found = check(document.data, origin or document.dialect, target)

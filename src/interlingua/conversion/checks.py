@@ -22,7 +22,7 @@ from ..values.compact import IdMap, IdNumbers, Ids
 from ..values.errors import DialectError, FormatError
 from ..values.losses import Loss
 from ..values.messages import AgentMessage, AssistantMessage, CustomMessage, Message, ToolResultMessage, UserMessage
-from ..values.request import Context, Conversation, Entry, ModelDescriptor, Request
+from ..values.request import Context, Conversation, Entry, ModelDescriptor, Request, is_aside
 from . import training
 from .adapting.adapter import adapt, structural_repairs
 from .adapting.pairing import UNANSWERED, UNASKED
@@ -131,6 +131,8 @@ def check_large(session: LargeSession, unnamed: bool, target: str | None = None)
     """
     if FORMATS[session.dialect].mistakes is not None:
         return None  # the format has rules of its own
+    if target is not None and training.rules_of(target) is not None:
+        return _check_large_row(session, unnamed, target)
     if target is not None:
         return _check_large_for(session, unnamed, target)
     mistakes = tuple(_line_mistakes(session.lines(), IdMap())) if session.dialect in _OURS else ()
@@ -164,8 +166,6 @@ def check_large(session: LargeSession, unnamed: bool, target: str | None = None)
 
 def _check_large_for(session: LargeSession, unnamed: bool, target: str) -> tuple[Finding, ...] | None:
     """The same with the rules of a wire; None if they concern the whole history."""
-    if target not in WIRES:
-        return None  # trainers look at a whole row
     mistakes = tuple(_line_mistakes(session.lines(), IdMap())) if session.dialect in _OURS else ()
     tree, survey, repairs = _BrokenTree(), Survey(), TargetRepairs()
 
@@ -189,6 +189,23 @@ def _check_large_for(session: LargeSession, unnamed: bool, target: str) -> tuple
     found = tuple(map(_finding, repairs.losses))
     found = _applicable(found, request, _End(), target, session.dialect, unnamed)
     return (*mistakes, *tree.findings(), *_without_described(found, mistakes))
+
+
+def _check_large_row(session: LargeSession, unnamed: bool, trainer: str) -> tuple[Finding, ...] | None:
+    """The same with the rules of a trainer."""
+    found = check_large(session, unnamed)
+    if found is None:
+        return None
+    outlines, asides = training.Outlines(), set[int]()
+
+    def visit(at: int, entry: Entry, is_next: bool) -> None:
+        outlines.add(entry.message)
+        if is_aside(entry):
+            asides.add(at)
+
+    on_path, parents = session.tree(visit)
+    row = outlines.row(session.about, on_path, parents, asides)
+    return (*found, *(Finding(*one) for one in training.findings(row, trainer)))
 
 
 def _without_described(findings: tuple[Finding, ...], mistakes: tuple[Finding, ...]) -> tuple[Finding, ...]:

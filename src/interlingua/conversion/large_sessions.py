@@ -190,6 +190,10 @@ class LargeSession:
 
         Returns the same as `path`. A conversation without branches is one line.
         """
+        return self.tree(visit)[0]
+
+    def tree(self, visit: Callable[[int, Entry, bool], None]) -> tuple[bytearray, "array[int]"]:
+        """The same, and the index of each entry's parent, or -1."""
         placer = Placer(places=IdNumbers())
         parents = array("i")
         last: int | None = None  # of the line
@@ -204,7 +208,7 @@ class LargeSession:
         while stand is not None and stand >= 0:
             flags[stand] = True
             stand = parents[stand]
-        return flags
+        return flags, parents
 
 
 def open_large(

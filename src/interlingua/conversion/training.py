@@ -4,15 +4,21 @@
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from array import array
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
+
+import msgspec
+from msgspec.structs import replace
 
 from ..dialects import FORMATS
 from ..dialects.files.templates import FILE
 from ..values.messages import (
+    AgentMessage,
     AssistantMessage,
     CustomMessage,
     ImageBlock,
+    OpaqueBlock,
     SystemMessage,
     TextBlock,
     ThinkingBlock,
@@ -33,13 +39,19 @@ class Place(NamedTuple):
 
     path: str
     message: Any
+    digest: int | None = None  # of the content, if the message is an outline
+
+    @property
+    def content(self) -> Any:
+        """What is the same for equal contents."""
+        return getattr(self.message, "content", self.message) if self.digest is None else self.digest
 
 
 class Row(NamedTuple):
     """A training row: the path to the head, and for a preference the other answers, from where they diverge."""
 
     conversation: Conversation
-    path: list[Place]
+    path: Sequence[Place]
     others: list[list[Place]]
 
     def answers(self) -> Iterator[Place]:
@@ -264,8 +276,8 @@ def _images_are_taken(row: Row) -> Found:
 
 def _answers_differ(row: Row) -> Found:
     for path in row.others:
-        chosen = [place.message.content for place in row.path[-len(path) :]]
-        if path and [place.message.content for place in path] == chosen:
+        chosen = [place.content for place in row.path[-len(path) :]]
+        if path and [place.content for place in path] == chosen:
             yield path[0].path, "the rejected answer is the chosen one"
     # If both are equal from the first message on, they were read as one path: the file still shows it.
     for kept in row.conversation.extra.values():
@@ -352,12 +364,115 @@ def trainers() -> list[str]:
     return [*_OTHERS, *(name for name, form in FORMATS.items() if form.training is not None)]
 
 
-def findings(conversation: Conversation, trainer: str) -> Iterator[tuple[str, Severity, str, str]]:
+def findings(row: Conversation | Row, trainer: str) -> Iterator[tuple[str, Severity, str, str]]:
     """Yields each violation of a trainer's rules: path, severity, problem and remedy."""
-    row = _row(conversation)
+    row = _row(row) if isinstance(row, Conversation) else row
     for name, severity in (rules_of(trainer) or {}).items():
         for path, message in RULES[name].find(row) if name in RULES else ():
             yield path, severity, f"{name}: {message}", RULES[name].remedy
+
+
+class Outlines:
+    """The messages of a large session as far as rules look at them; equal ones are stored once."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._known: list[Any] = []
+        self._at = array("I")
+        self._digests = array("q")
+
+    def add(self, message: AgentMessage) -> None:
+        made = _outline(message)
+        number = self._numbers.setdefault(repr(made), len(self._known))
+        if number == len(self._known):
+            self._known.append(made)
+        self._at.append(number)
+        self._digests.append(_digest(getattr(message, "content", message)))
+
+    def row(self, about: Conversation, on_path: bytearray, parents: "array[int]", is_aside: Container[int]) -> Row:
+        """The row of a session whose entries were added; `is_aside` are the indexes of those beside the tree."""
+        path = array("I", (at for at, flag in enumerate(on_path) if flag))
+        above = bytearray(len(on_path))  # of an entry
+        for parent in parents:
+            if parent >= 0:
+                above[parent] = True
+        others = []
+        for leaf in range(len(on_path)):
+            if above[leaf] or on_path[leaf] or leaf in is_aside:
+                continue
+            branch = array("I")
+            at = leaf
+            while at >= 0 and not on_path[at]:
+                branch.append(at)
+                at = parents[at]
+            others.append([self.place(f"$.entries[{at}].message", at) for at in reversed(branch)])
+        return Row(about, _Path(self, path), others)
+
+    def place(self, path: str, at: int) -> Place:
+        return Place(path, self._known[self._at[at]], self._digests[at])
+
+
+class _Path(Sequence[Place]):
+    """The places of a path, made when they are read."""
+
+    def __init__(self, outlines: Outlines, entries: "array[int]") -> None:
+        self._outlines, self._entries = outlines, entries
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __getitem__(self, at: Any) -> Any:
+        if isinstance(at, slice):
+            return [self[number] for number in range(*at.indices(len(self)))]
+        at = range(len(self))[at]
+        return self._outlines.place(f"$.messages[{at}]", self._entries[at])
+
+
+def _digest(content: Any) -> int:
+    try:
+        return hash(msgspec.json.encode(content, order="deterministic"))
+    except (TypeError, ValueError, OverflowError):  # values that JSON has and this encoder does not
+        return hash(repr(content))
+
+
+def _outline(message: AgentMessage) -> Any:
+    """A message without its texts, data and values."""
+    if isinstance(message, CustomMessage):
+        return CustomMessage(role=message.role, fields={})
+    kept = {
+        owner: found
+        for owner, residual in message.extra.items()
+        if isinstance(residual, dict)
+        and (found := {key: residual[key] for key in (*MASKS, "train_detail") if key in residual})
+    }
+    if any("train_detail" in found for found in kept.values()):
+        return replace(message, timestamp=None, extra=kept)  # its spans lie in the text
+    content: Any = tuple(map(_block_outline, blocks_of(message.content)))
+    match message:
+        case AssistantMessage():
+            return AssistantMessage(content=content, extra=kept)
+        case ToolResultMessage():
+            return ToolResultMessage(tool_call_id="", content=None, is_error=False, extra=kept)
+        case SystemMessage():
+            return SystemMessage(content=content, extra=kept)
+        case _:
+            return UserMessage(content=content, extra=kept)
+
+
+def _block_outline(block: Any) -> Any:
+    match block:
+        case TextBlock():
+            return TextBlock(text="x" if block.text.strip() else "")
+        case ThinkingBlock():
+            return ThinkingBlock(thinking="")
+        case ToolCall():
+            return ToolCall(
+                id="", name=block.name, arguments=dict.fromkeys(block.arguments), parse_error=block.parse_error
+            )
+        case ImageBlock():
+            return ImageBlock()
+        case _:
+            return OpaqueBlock(dialect="", value=None)
 
 
 def _row(conversation: Conversation) -> Row:
