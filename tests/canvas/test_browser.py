@@ -618,6 +618,29 @@ def test_case_36_numbers_in_arguments_are_shown_with_every_digit(chromium: Any, 
         expect(page.locator(".json")).to_contain_text(digits)
 
 
+def test_of_a_long_path_the_end_is_shown_first_and_then_the_whole(chromium: Any, tmp_path: Path) -> None:
+    """On the wire and in the ruler; requests are compared whole when that is asked for."""
+    with Session.open("long", home=tmp_path, sync="never") as session:
+        for number in range(1100):
+            session.append(il.UserMessage(content=f"question {number}"), id=f"q{number}")
+            session.append(il.AssistantMessage(content=f"answer {number}", model="m"), id=f"a{number}")
+    with Threaded(tmp_path) as server, Tab(chromium, server) as tab:
+        asked: list[str] = []
+        tab.page.on("request", lambda request: asked.append(request.url))
+        page = tab.go("/s/own~main~long/wire?at=a1099&as=anthropic-messages")
+        expect(page.locator(".whylist")).to_contain_text("only the last")
+        expect(page.locator(".whylist")).to_contain_text("earlier messages are sent as well, and not shown here.")
+        first, *_, last = [url for url in asked if "/api/sessions/own~main~long/wire?" in url]
+        assert "last=200" in first and "last=" not in last
+        page = tab.go("/s/own~main~long/transcript?at=a1099")
+        expect(page.locator("button.ruler")).to_contain_text("about")
+        tab.press("x")
+        page.get_by_role("button", name="Cache", exact=True).click()
+        page.get_by_role("button", name="Compare whole requests").click()
+        expect(page.locator(".cachelist button").first).to_be_visible()
+        expect(page.get_by_role("button", name="Compare whole requests")).to_have_count(0)
+
+
 def test_case_116_code_out_of_view_is_not_drawn(chromium: Any, tmp_path: Path) -> None:
     """Three hundred answers with code: only those near the view have elements, and only they are highlighted."""
     with Session.open("code", home=tmp_path) as session:

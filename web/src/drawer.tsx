@@ -42,7 +42,7 @@ function Read({ store, to, now, selected, onSelect }: { store: SessionStore; to?
   const [whole, setWhole] = useState<ContextView>();
   useEffect(() => {
     const abort = new AbortController();
-    inParts<ContextView>(`/api/sessions/${store.key}/context`, { to }, store.tree.path(to).length, 1000, abort.signal, setWhole).catch(() => undefined);
+    inParts<ContextView>(store, "context", { to }, 1000, abort.signal, setWhole).catch(() => undefined);
     return () => abort.abort();
   }, [store, to]);
   const context = whole ?? now;
@@ -78,7 +78,7 @@ function Cache({ store, to, selected, onSelect }: { store: SessionStore; to?: st
   const [whole, setWhole] = useState(false);
   useEffect(() => {
     const abort = new AbortController();
-    const last = !whole && store.tree.path(to).length > COMPARED ? COMPARED : undefined;
+    const last = whole ? undefined : COMPARED;
     get<CacheView>(`/api/sessions/${store.key}/cache`, { to, last }, abort.signal).then(setView, (error: Error) => abort.signal.aborted || setProblem(error.message));
     return () => abort.abort();
   }, [store, to, whole]);

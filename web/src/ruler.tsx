@@ -38,7 +38,7 @@ export function Ruler({ store, path, selected, open, onToggle, onSelect }: { sto
     if (answer === undefined || !store.loaded) return;
     const abort = new AbortController();
     const timer = window.setTimeout(() => {
-      inParts<ContextView>(`/api/sessions/${store.key}/context`, { to: answer }, path.length, LAST, abort.signal, setContext).catch(() => undefined);
+      inParts<ContextView>(store, "context", { to: answer }, LAST, abort.signal, setContext).catch(() => undefined);
     }, 80);
     return () => { window.clearTimeout(timer); abort.abort(); };
   }, [store, answer, store.loaded]);

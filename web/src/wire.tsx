@@ -40,8 +40,7 @@ export default function Wire({ store, path, selected }: { store: SessionStore; p
     const abort = new AbortController();
     setProblem(undefined);
     setChosen(undefined);
-    const length = to === undefined ? 0 : store.tree.path(to).length;
-    inParts<WireView>(`/api/sessions/${store.key}/wire`, { to, as, model, part, kept: 1 }, length, LAST, abort.signal, setView).catch((error: Error) => abort.signal.aborted || (setView(undefined), setProblem(error.message)));
+    inParts<WireView>(store, "wire", { to, as, model, part, kept: 1 }, LAST, abort.signal, setView).catch((error: Error) => abort.signal.aborted || (setView(undefined), setProblem(error.message)));
     return () => abort.abort();
   }, [store, to, as, model, part]);
   const losses = useMemo(() => (view?.losses ?? []).filter((loss) => loss.severity !== "record"), [view]);
