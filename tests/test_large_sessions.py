@@ -348,6 +348,30 @@ def test_generated_sessions_are_checked_for_a_target(tmp_path: Path, wire: str, 
         assert found == check(path.read_bytes(), target=wire)
 
 
+@pytest.mark.parametrize("trainer", trainers())
+def test_long_messages_are_told_apart_for_a_trainer(tmp_path: Path, trainer: str) -> None:
+    """Two answers of many calls that differ in the last one: unreadable arguments are found where they are."""
+    lines: list[Any] = [{"role": "session", "version": 1}]
+    for turn in range(2):
+        calls = [{"type": "toolCall", "id": f"c{turn}-{at}", "name": "look", "arguments": {}} for at in range(40)]
+        if turn:
+            calls[-1] |= {"rawArguments": "{", "parseError": "the end is missing"}
+        lines.append({"role": "user", "content": "Look"})
+        lines.append({"role": "assistant", "content": calls, "model": "m", "stopReason": "toolUse"})
+        for call in calls:
+            result = {"role": "toolResult", "toolCallId": call["id"], "toolName": "look", "content": "x"}
+            lines.append({**result, "isError": False})
+    lines.append({"role": "assistant", "content": "Yes", "model": "m", "stopReason": "stop"})
+    for at, line in enumerate(lines[1:]):
+        line |= {"id": f"e{at}", "parentId": f"e{at - 1}" if at else None}
+    path = tmp_path / "s.jsonl"
+    path.write_bytes(lines_of(lines))
+    session = open_large(Source(path), None, [])
+    assert session is not None
+    found = check_large(session, unnamed=True, target=trainer)
+    assert found == check(path.read_bytes(), target=trainer)
+
+
 PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 MEDIA = [
     {"type": "image", "data": PICTURE, "mimeType": "image/png"},
@@ -833,7 +857,9 @@ def test_memory_does_not_grow_with_the_file(
         path.write_bytes(lines_of([line for at in range(turns) for line in LONG_FILES[name](at)]))
         peaks.append(_peak(command, given, path))
         sizes.append(path.stat().st_size)
-    assert peaks[2] - peaks[1] < 0.3 * (sizes[2] - sizes[1])
+    limit = peaks[1] + 0.3 * (sizes[2] - sizes[1])
+    # Twice: Python sometimes builds its table of interned strings anew, which is some megabytes in a long test run.
+    assert peaks[2] < limit or _peak(command, given, path) < limit
 
 
 def test_strict_mode_names_a_loss_of_a_large_session(

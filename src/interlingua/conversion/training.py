@@ -13,6 +13,8 @@ from msgspec.structs import replace
 
 from ..dialects import FORMATS
 from ..dialects.files.templates import FILE
+from ..values import jsontext
+from ..values.canonical import plain
 from ..values.messages import (
     AgentMessage,
     AssistantMessage,
@@ -376,14 +378,14 @@ class Outlines:
     """The messages of a large session as far as rules look at them; equal ones are stored once."""
 
     def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
+        self._numbers: dict[bytes, int] = {}
         self._known: list[Any] = []
         self._at = array("I")
         self._digests = array("q")
 
     def add(self, message: AgentMessage) -> None:
         made = _outline(message)
-        number = self._numbers.setdefault(repr(made), len(self._known))
+        number = self._numbers.setdefault(_bytes_of(made), len(self._known))
         if number == len(self._known):
             self._known.append(made)
         self._at.append(number)
@@ -429,10 +431,15 @@ class _Path(Sequence[Place]):
 
 
 def _digest(content: Any) -> int:
+    return hash(_bytes_of(content))
+
+
+def _bytes_of(value: Any) -> bytes:
+    """Bytes that only an equal value has."""
     try:
-        return hash(msgspec.json.encode(content, order="deterministic"))
+        return msgspec.json.encode(value, order="deterministic")
     except (TypeError, ValueError, OverflowError):  # values that JSON has and this encoder does not
-        return hash(repr(content))
+        return jsontext.write(plain(value))
 
 
 def _outline(message: AgentMessage) -> Any:
