@@ -254,12 +254,11 @@ async def in_thread(call: Call, key: str, work: Callable[..., T], *values: Any) 
 async def inspected(call: Call, work: Callable[[], T], messages: int) -> T:
     """Calls a function that reads up to so many messages, in a thread.
 
-    Many messages are read for a few visitors at a time, and for none that has gone on: a page asks anew with every step
-    of the reader and drops what it asked before. Who asks for few does not wait for these.
+    They are read for a few visitors at a time, and for none that has gone on: a page asks anew with every step of the
+    reader and drops what it asked before. Who asks for few messages does not wait for those who ask for many.
     """
-    if messages <= FEW_MESSAGES:
-        return await asyncio.to_thread(work)
-    async with call.canvas.inspections:
+    canvas = call.canvas
+    async with canvas.short_inspections if messages <= FEW_MESSAGES else canvas.inspections:
         if call.request.transport is None:
             raise HttpProblem(503, "the connection was closed before its turn", remedy="ask again")
         return await asyncio.to_thread(work)

@@ -55,6 +55,7 @@ class CanvasState(OpenSessions):
         self.feeds = Feeds(self)
         self.streams = 0
         self.inspections = asyncio.Semaphore(MAX_INSPECTIONS)
+        self.short_inspections = asyncio.Semaphore(MAX_INSPECTIONS)
         self.watchers = [Watcher(library, given) for given in dict.fromkeys(watch)]
 
     def _all_runs(self, key: str | None = None) -> list[Run | ReportedRun]:

@@ -590,7 +590,7 @@ def add_key(
         concurrency=concurrency,
         budget=budget,
         budget_period=period,
-        expires=None if expires is None else _end(expires),
+        expires=None if expires is None else _expiry(expires),
         passthrough=passthrough,
     )
     click.echo(_keys(home, config).add(made))
@@ -608,7 +608,12 @@ def _end(given: str) -> float:
         except ValueError:
             raise click.UsageError(f"invalid time {given!r}; use 90d, 12h or 2027-01-31") from None
         end = (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp()
-    if end <= now:
+    return end
+
+
+def _expiry(given: str) -> float:
+    end = _end(given)
+    if end <= time.time():
         raise click.UsageError(
             f"{given!r} is not in the future, and the key could not be used; use 90d or a later date"
         )
