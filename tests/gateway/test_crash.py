@@ -121,8 +121,13 @@ async def ledger_ids(folder: Path, recovers: bool) -> list[str]:
 
 def answered(folder: Path) -> set[str]:
     """The requests in the access log that have an answer: it is written when they are with the recorder."""
-    lines = (folder / "access.log").read_bytes().split(b"\n")[:-1]
-    return {record["id"] for record in map(json.loads, lines) if record["status"] == 200 and not record.get("aborted")}
+    found = set()
+    for line in (folder / "access.log").read_bytes().split(b"\n"):
+        with contextlib.suppress(json.JSONDecodeError):  # a kill may cut a line
+            record = json.loads(line)
+            if record["status"] == 200 and not record.get("aborted"):
+                found.add(record["id"])
+    return found
 
 
 def recorded(folder: Path) -> dict[str, list[str]]:

@@ -24,6 +24,7 @@ from interlingua.connect import telemetry
 from interlingua.connect.client import Client
 from interlingua.connect.debug import DebugConnector
 from interlingua.connect.registry import ConnectorRegistry
+from interlingua.gateway.access_log import AccessLog
 from interlingua.gateway.accounts import NANO
 from interlingua.gateway.exchange import ClientKey
 from interlingua.gateway.keys import ClientKeys
@@ -184,6 +185,15 @@ async def test_health_and_readiness(tmp_path: Path) -> None:
         assert 503 == status and "secret" not in text
         assert 503 == (await ask(service))[0]
         service.ledger.failure = None
+
+
+def test_a_line_that_a_killed_gateway_cut_spoils_no_other(tmp_path: Path) -> None:
+    """The next gateway begins a line of its own; an empty or whole file stays as it is."""
+    for name, before, after in (("cut", b'{"id', b'{"id\n'), ("whole", b"{}\n", b"{}\n"), ("empty", b"", b"")):
+        path = tmp_path / name
+        path.write_bytes(before)
+        AccessLog(str(path)).close()
+        assert after == path.read_bytes()
 
 
 async def test_the_access_log_has_every_request_and_no_key(tmp_path: Path) -> None:

@@ -31,7 +31,12 @@ class AccessLog:
             return sys.stderr.buffer
         path = Path(self._where).expanduser()
         private_folder(path.parent)
-        return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600), "ab", buffering=0)
+        is_cut = _is_cut(path)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        file = os.fdopen(handle, "ab", buffering=0)
+        if is_cut:
+            file.write(b"\n")
+        return file
 
     def reopen(self) -> None:
         self.close()
@@ -54,6 +59,20 @@ class AccessLog:
             if not self._is_failing:
                 _log.error("the access log %s cannot be written: %s", self._where, error)
             self._is_failing = True
+
+
+def _is_cut(path: Path) -> bool:
+    """Whether a file ends in a part of a line, as a killed process may leave it: it would spoil the next one."""
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            if file.seek(0, os.SEEK_END) == 0:
+                return False
+            file.seek(-1, os.SEEK_END)
+            return file.read(1) != b"\n"
+    except OSError:  # it may be written, but not read
+        return False
 
 
 def record_of(exchange: Exchange) -> dict[str, Any]:
