@@ -184,6 +184,13 @@ async def test_conversations_keep_what_they_were_given(gateway: Gateway, upstrea
         for wrong in ({"limit": "0"}, {"limit": "x"}, {"order": "up"}, {"after": "item_9"}):
             with pytest.raises(openai.BadRequestError, match=next(iter(wrong))):
                 await client.conversations.items.list(made.id, extra_query=wrong)
+        for body, place in (
+            ({"items": [5]}, r"items\[0\]"),
+            ({"items": "x"}, "items"),
+            ({"metadata": [1]}, "metadata"),
+        ):
+            with pytest.raises(openai.BadRequestError, match=place):
+                await client.conversations.create(extra_body=body)
         await client.conversations.delete(made.id)
         with pytest.raises(openai.NotFoundError):
             await client.conversations.items.list(made.id)

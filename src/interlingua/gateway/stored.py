@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..values.errors import BadRequest
+from ..values.errors import BadRequest, DialectError
 from ..values.messages import Message
 from ..values.request import Context, ModelDescriptor, Request
 from .operations import GatewayOperation
@@ -103,7 +103,12 @@ def _metadata(body: Mapping[str, Any]) -> dict[str, Any]:
 
 def _given_items(asked: GatewayOperation, body: Mapping[str, Any]) -> tuple[Message, ...]:
     items = body.get("items") or []
-    return asked.wire.codec.decode_request({"model": "-", "input": items}).context.messages if items else ()
+    if not isinstance(items, list):
+        raise BadRequest(f"$.items: expected a list of items, got {type(items).__name__}", status=400)
+    try:
+        return asked.wire.codec.decode_request({"model": "-", "input": items}).context.messages if items else ()
+    except DialectError as error:
+        raise BadRequest(str(error).replace("$.input", "$.items"), status=400) from None
 
 
 def _items(asked: GatewayOperation, request: Request, messages: tuple[Message, ...]) -> list[dict[str, Any]]:
