@@ -1007,7 +1007,7 @@ def test_the_first_message_is_the_first_though_rows_are_still_read(chromium: Any
 
 def test_an_export_says_what_it_hides_and_what_it_loses(chromium: Any, tmp_path: Path) -> None:
     """Each find with its surroundings in full, on a phone too; each kind of loss before anything is written."""
-    secret = "sk-ant-api03-" + "a1B2" * 22
+    secret = "sk-ant-" + "api03-" + "a1B2" * 22
     with Session.open("kept", home=tmp_path) as session:
         session.append(il.UserMessage(content=f"My key is {secret}, and my door is open."), id="q")
         call = il.ToolCall(id="c", name="look", arguments={})
