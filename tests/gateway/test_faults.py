@@ -129,16 +129,20 @@ def test_fatal_faults_are_the_clients_own_errors(
         server.clear()
         server.say(TEXT, fault=fault)
         with closing(kind(quick_address if silent else address, upstream, stream=stream)) as client:
-            try:
-                answer = client.say("Hi")
-            except kind.errors as error:
-                assert not isinstance(error, CUT), f"{upstream}: the gateway broke the connection"
-                assert "Traceback" not in str(error)
-                assert "upstream-key" not in str(error)
-                assert server.requests, f"{upstream}: the fault was not tried: {error}"
-            else:
-                assert answer.text == TEXT, f"{upstream}: an answer of {answer.text!r} passed as a success"
-                assert not stream or isinstance(fault, faults.Corrupt), upstream
+            # On a busy machine the quick gateway may give up before the upstream has read the request.
+            for _ in range(4):
+                try:
+                    answer = client.say("Hi")
+                except kind.errors as error:
+                    assert not isinstance(error, CUT), f"{upstream}: the gateway broke the connection"
+                    assert "Traceback" not in str(error)
+                    assert "upstream-key" not in str(error)
+                else:
+                    assert answer.text == TEXT, f"{upstream}: an answer of {answer.text!r} passed as a success"
+                    assert not stream or isinstance(fault, faults.Corrupt), upstream
+                if server.requests or not silent:
+                    break
+            assert server.requests, f"{upstream}: the fault was not tried"
 
 
 EMPTY_STREAMS = {
