@@ -56,9 +56,6 @@ class Journal(Generic[T]):
         self._current: _File | None = None
         self._files: dict[str, _File] = {}  # by the id of an entry that is not done
 
-    def __contains__(self, id: str) -> bool:
-        return id in self._files
-
     def add(self, entry: T) -> None:
         """Writes an entry. Raises OSError."""
         file = self._current

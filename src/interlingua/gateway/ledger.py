@@ -150,6 +150,7 @@ class Ledger:
             name = hashlib.blake2b(self.where.encode(), digest_size=8).hexdigest()
             self._journal = Journal(journal, f"ledger-{name}", LedgerEntry)
         self._is_journaling = True
+        self._journaled: dict[str, LedgerEntry] = {}  # by id, of exchanges that are about to end
         self.failure: StateError | None = None
         self._waiting: list[LedgerEntry] = []
         self._attempted: list[asyncio.Future[None]] = []  # of those who wait for the next attempt to write
@@ -173,8 +174,10 @@ class Ledger:
         """Writes an exchange to the journal, if there is one."""
         if self._journal is None or not (exchange.attempts or exchange.usage is not None):
             return
+        entry = entry_of(exchange)
         try:
-            self._journal.add(entry_of(exchange))
+            self._journal.add(entry)
+            self._journaled[entry.id] = entry
             self._is_journaling = True
         except OSError as error:
             if self._is_journaling:
@@ -183,10 +186,13 @@ class Ledger:
 
     def note(self, exchange: Exchange) -> None:
         """Adds an exchange; it is written soon, together with others."""
-        if exchange.attempts or exchange.usage is not None:
-            if self._journal is not None and exchange.id not in self._journal:
-                self.before_end(exchange)
-            self._add(entry_of(exchange))
+        if not (exchange.attempts or exchange.usage is not None):
+            return
+        if exchange.id not in self._journaled:  # it has no end that the client was told
+            self.before_end(exchange)
+        entry = self._journaled.pop(exchange.id, None)
+        # A client may have left with the end of its response on the way.
+        self._add(entry if entry is not None and entry.aborted is exchange.is_aborted else entry_of(exchange))
 
     async def append(self, entry: LedgerEntry) -> None:
         """Writes an entry, together with concurrent ones."""
