@@ -45,7 +45,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 )
 RANK = {package: rank for rank, packages in enumerate(LAYERS) for package in packages}
 # Modules at the root: the public faces. They may import anything, and no package imports them.
-FACES = {"__init__", "events", "sync", "arrow", "clawtools"}
+FACES = {"__init__", "__main__", "events", "sync", "arrow", "clawtools"}
 # Public methods of named tuples, and what other libraries call private.
 NOT_PRIVATE = {
     "_field_defaults",
