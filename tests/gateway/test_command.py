@@ -25,7 +25,7 @@ from interlingua.gateway.exchange import ClientKey
 from interlingua.gateway.keys import ClientKeys
 from interlingua.gateway.ledger import Ledger
 
-MAIN = [sys.executable, "-c", "from interlingua.cli import main; main()", "serve"]
+MAIN = [sys.executable, "-m", "interlingua", "serve"]
 
 
 def invoke(home: Path, *arguments: str) -> Any:
@@ -131,9 +131,10 @@ def test_it_names_aliases_and_providers_when_it_starts(tmp_path: Path) -> None:
     assert re.search(r"models: \d+ \(fast\b.*\); always debug/… \(offline\)", output)  # and providers with a key
 
 
-def test_two_workers_serve_one_port_and_end_together(tmp_path: Path) -> None:
-    """They share keys and ledger; the address is printed when it answers."""
-    with running(tmp_path, "--port", "0", "--workers", "2") as (url, process):
+@pytest.mark.parametrize("name", [(), ("run",)], ids=["serve", "serve run"])
+def test_two_workers_serve_one_port_and_end_together(name: tuple[str, ...], tmp_path: Path) -> None:
+    """They share keys and ledger; the address is printed when it answers. `run` may be written or not."""
+    with running(tmp_path, *name, "--port", "0", "--workers", "2") as (url, process):
         for _ in range(10):
             post(url)
         process.send_signal(signal.SIGTERM)

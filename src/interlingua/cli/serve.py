@@ -330,15 +330,12 @@ class _Workers:
         return False
 
     def _start(self, at: int, folder: str) -> None:
-        arguments = [sys.executable, "-c", "from interlingua.cli import main; main()", *_without_workers(sys.argv[1:])]
+        given = _without_workers(sys.argv[1:])
+        place = given.index("serve") + 1
+        before, after = given[:place], given[place + 1 :] if given[place : place + 1] == ["run"] else given[place:]
         options = ["--worker", "--metrics-folder", folder, "--port", str(self._port)]
-        place = arguments.index("serve") + 1
-        if arguments[place : place + 1] == ["run"]:
-            place += 1
-        self._processes[at] = (
-            subprocess.Popen([*arguments[:place], "run", *options, *arguments[place:]]),
-            time.monotonic(),
-        )
+        command = [sys.executable, "-m", "interlingua", *before, "run", *options, *after]
+        self._processes[at] = (subprocess.Popen(command), time.monotonic())
 
     def _keep(self, folder: str) -> int:
         """Runs until all have ended after a signal. A worker that fails to start ends them all."""
