@@ -12,7 +12,8 @@ the process that serves (the kernel's work for it included), which other program
 are those of CPU. `all` adds the processes that it started: the recorder. Load generator, upstream, gateway and recorder
 share the machine's cores: on two of them, a recorder also takes calls per second from the load generator. `added` is
 what the first byte of a body takes beyond the upstream's own. In the rows `new` and `recording-new` each call is a
-conversation of its own. Tables go to `results/gateway.md`, from where `run.py --write-docs` takes them.
+conversation of its own. The rows `workers-N` are `interlingua serve --workers N`: compare their calls per second, as
+far as there are processors for all. Tables go to `results/gateway.md`, from where `run.py --write-docs` takes them.
 """
 
 import argparse
@@ -37,6 +38,8 @@ from typing import Any, NamedTuple
 import interlingua as il
 import participants
 from gateway_servers import HELD
+from interlingua.gateway.exchange import ClientKey
+from interlingua.gateway.keys import ClientKeys
 from interlingua.values.messages import Message
 from participants import HERE
 
@@ -69,6 +72,8 @@ ROWS = {
     "recording": Row("recording", CHAT, "translated"),
     "recording-new": Row("recording", CHAT, "new", is_new=True),
     "redis": Row("redis", CHAT, "translated"),
+    "workers-1": Row("workers-1", MESSAGES),
+    "workers-2": Row("workers-2", MESSAGES, "workers-1"),
     "litellm": Row("litellm", CHAT, "translated", 32),  # with more, its calls take half a minute
 }
 
@@ -318,7 +323,9 @@ class Servers:
             self._behind = (await self.get("upstream")).port
         if name not in self._running:
             port = free_port()
-            self._running[name] = server = self._litellm(port) if name == "litellm" else self._ours(name, port)
+            kind = name.partition("-")[0]
+            start = {"litellm": self._litellm, "workers": lambda port: self._workers(name, port)}.get(kind)
+            self._running[name] = server = start(port) if start is not None else self._ours(name, port)
             await server.ready()
             key = self._folder / f"{name}.key"
             if key.exists():
@@ -333,6 +340,20 @@ class Servers:
             self._running["redis-server"] = Server(command, at)
             env["GATEWAY_BENCH_REDIS"] = f"redis://127.0.0.1:{at}"
         return Server([sys.executable, str(SERVERS), name, str(port), str(self._behind)], port, env=env)
+
+    def _workers(self, name: str, port: int) -> Server:
+        home = self._folder / name
+        config = self._folder / f"{name}.toml"
+        config.write_text(
+            f'[providers.up]\napi = "anthropic-messages"\nbase_url = "http://127.0.0.1:{self._behind}"\n'
+            'api_keys = ["env:UPSTREAM_KEY"]\n[aliases]\nm = "up/m"\n'
+        )
+        # As in `gateway_servers.py`: limits that are counted and never reached.
+        limited = ClientKey(name="bench", requests_per_minute=10**9, tokens_per_minute=10**12, concurrency=10**6)
+        (self._folder / f"{name}.key").write_text(ClientKeys(home / "gateway" / "keys.json").add(limited))
+        command = [sys.executable, "-m", "interlingua", "serve", "run", "--config", str(config), "--home", str(home)]
+        count = name.removeprefix("workers-")
+        return Server([*command, "--port", str(port), "--workers", count], port, env={"UPSTREAM_KEY": "key"})
 
     def _litellm(self, port: int) -> Server:
         peer = participants.Participant("litellm-proxy", "", "")
@@ -449,7 +470,8 @@ def tables(results: dict[str, Any]) -> str:
             if of != kind:
                 continue
             beside = cells.get(f"{ROWS[row].beside} {kind} {level}")
-            share = f"{beside['cpu'] / cell['cpu']:.0%} of {ROWS[row].beside}" if beside else ""
+            by = "all" if row.startswith("workers") else "cpu"  # the first process of several serves nothing
+            share = f"{beside[by] / cell[by]:.0%} of {ROWS[row].beside}" if beside else ""
             extra = f"{cell['all']:.3f}" if cell["all"] > cell["cpu"] * 1.01 else ""
             numbers = [f"{cell['rate']:.0f}", f"{cell['cpu']:.3f}", share, extra]
             numbers += [f"{cell[name]:.2f}" for name in ("p50", "p99", "first")]
