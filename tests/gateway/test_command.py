@@ -133,12 +133,14 @@ def test_it_names_aliases_and_providers_when_it_starts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [(), ("run",)], ids=["serve", "serve run"])
 def test_two_workers_serve_one_port_and_end_together(name: tuple[str, ...], tmp_path: Path) -> None:
-    """They share keys and ledger; the address is printed when it answers. `run` may be written or not."""
+    """They share keys and ledger; once, the address is printed, and how to use it. `run` may be written or not."""
     with running(tmp_path, *name, "--port", "0", "--workers", "2") as (url, process):
         for _ in range(10):
             post(url)
         process.send_signal(signal.SIGTERM)
-        assert 0 == process.wait(timeout=60)
+        rest, output = process.communicate(timeout=60)
+        assert 0 == process.returncode and "" == rest
+        assert 1 == output.count(f"ANTHROPIC_BASE_URL={url}\n") == output.count("draining…")
     (row,) = json.loads(invoke(tmp_path, "usage", "--by", "model", "--json").output)
     assert 10 == row["calls"]
 

@@ -99,6 +99,7 @@ def command() -> None:
 )
 @click.option("--metrics-folder", type=click.Path(path_type=Path), hidden=True)
 @click.option("--worker", is_flag=True, hidden=True)
+@click.option("--speaks", is_flag=True, hidden=True, help="Of several workers, the one that prints what a user reads.")
 @HOME
 def run(
     program: tuple[str, ...],
@@ -107,6 +108,7 @@ def run(
     drain: float,
     metrics_folder: Path | None,
     worker: bool,
+    speaks: bool,
     home: Path | None,
     **given: Any,
 ) -> None:
@@ -126,7 +128,7 @@ def run(
 
         return Service(settings, folder / "gateway", config=config, metrics_folder=metrics_folder)
 
-    code = _run(lambda: _serve(made, program, drain, is_quiet=worker))
+    code = _run(lambda: _serve(made, program, drain, is_quiet=worker and not speaks))
     if code:
         sys.exit(code)
 
@@ -293,7 +295,6 @@ class _Workers:
             raise InterlinguaError("workers need a port that they can share; leave out --unix, or use one worker")
         self._count = count
         self._drain = drain
-        self._host = listen.host
         # Bound but not listening: it reserves the port for this user's processes.
         self._socket = socket.socket(socket.AF_INET6 if ":" in listen.host else socket.AF_INET)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -304,7 +305,6 @@ class _Workers:
                 f"cannot listen on {listen.host}:{listen.port}: {error.strerror}; choose another port"
             ) from None
         self._port = self._socket.getsockname()[1]
-        self._scheme = "https" if listen.tls_cert is not None else "http"
         self._processes: dict[int, tuple[subprocess.Popen[bytes], float]] = {}
         self._is_stopping = False
 
@@ -313,27 +313,14 @@ class _Workers:
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                 signal.signal(number, self._forward)
             for at in range(self._count):
-                self._start(at, folder)
-            if self._is_listening():
-                host = f"[{self._host}]" if ":" in self._host else self._host
-                click.echo(f"{self._scheme}://{host}:{self._port}")
-                sys.stdout.flush()
+                self._start(at, folder, *(["--speaks"] if at == 0 else []))
             return self._keep(folder)
 
-    def _is_listening(self) -> bool:
-        """Waits for the first worker; False if one ended instead."""
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self._host, self._host)
-        while all(process.poll() is None for process, _ in self._processes.values()):
-            with contextlib.suppress(OSError), socket.create_connection((host, self._port), 1):
-                return True
-            time.sleep(0.05)
-        return False
-
-    def _start(self, at: int, folder: str) -> None:
+    def _start(self, at: int, folder: str, *more: str) -> None:
         given = _without_workers(sys.argv[1:])
         place = given.index("serve") + 1
         before, after = given[:place], given[place + 1 :] if given[place : place + 1] == ["run"] else given[place:]
-        options = ["--worker", "--metrics-folder", folder, "--port", str(self._port)]
+        options = ["--worker", "--metrics-folder", folder, "--port", str(self._port), *more]
         command = [sys.executable, "-m", "interlingua", *before, "run", *options, *after]
         self._processes[at] = (subprocess.Popen(command), time.monotonic())
 
