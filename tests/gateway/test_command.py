@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from interlingua.gateway.keys import ClientKeys
 from interlingua.gateway.ledger import Ledger
 
 MAIN = [sys.executable, "-m", "interlingua", "serve"]
+HI = ({"role": "user", "content": "hi"},)
 
 
 def invoke(home: Path, *arguments: str) -> Any:
@@ -47,8 +48,8 @@ def running(home: Path, *arguments: str) -> Iterator[tuple[str, "subprocess.Pope
         process.stderr.close()
 
 
-def post(url: str, key: str = "x") -> dict[str, Any]:
-    body = {"model": "debug/echo", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
+def post(url: str, key: str = "x", messages: Sequence[dict[str, str]] = HI) -> dict[str, Any]:
+    body = {"model": "debug/echo", "max_tokens": 9, "messages": messages}
     request = urllib.request.Request(f"{url}/v1/messages", json.dumps(body).encode(), {"x-api-key": key})
     with urllib.request.urlopen(request, timeout=20) as reply:
         found: dict[str, Any] = json.loads(reply.read())
@@ -198,6 +199,33 @@ def test_a_program_is_started_and_pointed_at_the_gateway(tmp_path: Path) -> None
     )
     assert 7 == done.returncode, done.stderr
     assert "from a program" in done.stdout and "http://127.0.0.1:" in done.stdout
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the recorder needs Unix sockets")
+def test_a_recording_without_its_secrets_is_replayed_to_the_same_requests(tmp_path: Path) -> None:
+    """What was redacted when it was recorded is redacted in the requests, too, by the rules of the same settings."""
+    config = tmp_path / "gateway.toml"
+    config.write_text(f'[recording]\nenabled = true\nhome = "{tmp_path / "sessions"}"\npatterns = ["CASE-[0-9]+"]\n')
+    secret = "sk-ant-api03-" + "Kq3nV8sLw2Zx" * 4
+    questions = [f"My key is {secret}", "About CASE-1234, please", "Go on"]
+
+    def talk(url: str) -> list[str]:
+        messages: list[dict[str, str]] = []
+        for question in questions:
+            messages += [{"role": "user", "content": question}]
+            answer = post(url, messages=messages)["content"][0]["text"]
+            messages += [{"role": "assistant", "content": answer}]
+        return [message["content"] for message in messages if message["role"] == "assistant"]
+
+    with running(tmp_path, "--port", "0") as (url, process):
+        recorded = talk(url)
+        process.send_signal(signal.SIGTERM)
+        assert 0 == process.wait(timeout=60)
+    files = [path.read_text(errors="replace") for path in (tmp_path / "sessions").rglob("*") if path.is_file()]
+    assert files and not any(secret in text or "CASE-1234" in text for text in files)
+    with running(tmp_path, "replay", "--port", "0") as (url, process):
+        replayed = talk(url)
+    assert secret in recorded[0] and secret not in replayed[0] and recorded[2] == replayed[2]
 
 
 def test_the_program_gets_no_key_of_a_provider() -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..gateway.keys import ClientKeys
     from ..gateway.ledger import Column
     from ..gateway.service import Service
-    from ..gateway.settings_file import ServeSettings
+    from ..gateway.settings_file import RecordingSettings, ServeSettings
 
 PORT = 8321
 HOME = click.option("--home", type=click.Path(path_type=Path, file_okay=False), help="The directory of Interlingua.")
@@ -481,26 +481,40 @@ def _show_usage(rows: list[Any], columns: "list[Column]", as_json: bool) -> None
 @click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="The port.")
 @click.option("--store", help="sqlite:FILE or postgresql://… in place of files.")
 @click.option("--agent", default="gateway", show_default=True, help="Whose sessions: recordings are the gateway's.")
+@CONFIG
 @HOME
-def replay(sessions: tuple[str, ...], port: int, store: str | None, agent: str, home: Path | None) -> None:
+def replay(
+    sessions: tuple[str, ...], port: int, store: str | None, agent: str, config: Path | None, home: Path | None
+) -> None:
     """Serve recorded responses, offline: the same requests get the same responses, in any format.
 
-    Without SESSION, from all recorded sessions.
+    Without SESSION, from all recorded sessions. Requests are redacted as they were when they were recorded, by the
+    settings.
     """
-    _run(lambda: _replay(sessions, port, store, agent, home))
+    from ..gateway.settings_file import ServeSettings, load_settings, resolved_address
+
+    path = config or _home(home) / "gateway.toml"
+    recording = (load_settings(path) if config is not None or path.exists() else ServeSettings()).recording
+    if store is None and recording.store is not None:
+        store = resolved_address(recording.store)
+    where = _home(home if recording.home is None else Path(recording.home))
+    _run(lambda: _replay(sessions, port, store, agent, where, recording))
 
 
-async def _replay(ids: tuple[str, ...], port: int, store: str | None, agent: str, home: Path | None) -> int:
+async def _replay(
+    ids: tuple[str, ...], port: int, store: str | None, agent: str, home: Path, recording: "RecordingSettings"
+) -> int:
+    from ..gateway.recording import redactor_of
     from ..gateway.replay import Replay, replay_gateway
     from ..serving.listener import until_signalled
     from ..sessions import Session, store_at
 
-    place = store_at(store, _home(home) if store is None else None)
+    place = store_at(store, home if store is None else None)
     opened: list[Session] = []
     try:
         for id in ids or [info.id for info in place.sessions(agent)]:
             opened += [Session.open(id, agent=agent, store=place, create=False, read_only=True)]
-        answers = await asyncio.to_thread(Replay, opened)
+        answers = await asyncio.to_thread(Replay, opened, redactor_of(recording))
     finally:
         for session in opened:
             session.close()
