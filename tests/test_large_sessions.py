@@ -248,6 +248,34 @@ def test_sessions_of_other_programs_are_those_of_the_conversation(
         encodes_the_same(made, target)
 
 
+COPIED = sorted(name for name, form in FORMATS.items() if form.copy is not None)
+
+
+@pytest.mark.parametrize("path", [name for name in [*NAMES, *MADE] if name.startswith(tuple(COPIED))], indirect=True)
+@pytest.mark.parametrize("is_transcript", [False, True])
+@pytest.mark.parametrize("seed", range(6))
+def test_sessions_return_to_their_format_in_pieces(path: Path, tmp_path: Path, seed: int, is_transcript: bool) -> None:
+    """As they were, also of files with other lines; from a transcript, too, to which a message may have been added."""
+    name = next(found.dialect for found in [il.detect(path.read_bytes())] if found is not None)
+    chance = random.Random(seed)
+    lines = path.read_bytes().splitlines(keepends=True)
+    for number in range(10 if seed else 1):
+        changed = list(lines)
+        for _ in range(chance.randrange(1, 4) if seed else 0):
+            chance.choice(CHANGES)(changed, chance)
+        made = tmp_path / f"{number}.jsonl"
+        made.write_bytes(b"".join(changed))
+        if not is_transcript:
+            assert encodes_the_same(made, name) is (open_large(Source(made), None, []) is not None)
+            continue
+        problems: list[Problem] = []
+        (document,) = documents(Source(made), None, problems)
+        made.write_bytes(il.convert(document.data, "transcript", name).bytes())
+        added = {"role": "user", "content": "More", "id": "new", "parentId": None}
+        made.write_bytes(made.read_bytes() + lines_of([added] * chance.randrange(2)))
+        assert encodes_the_same(made, name) is (open_large(Source(made), None, []) is not None)
+
+
 def _session(chance: random.Random) -> bytes:
     """A transcript of some turns."""
     lines: list[Any] = [{"role": "session", "version": 1, "title": "T", "systemPrompt": "Be short."}]
@@ -815,6 +843,7 @@ WAYS: dict[str, tuple[Any, list[str]]] = {
     **{f"check --for {name}": (check_command, ["--for", name]) for name in CHECKED},
     "convert -t transcript": (convert, ["-t", "transcript", "-j", "1"]),
     "convert -t codex-cli": (convert, ["-t", "codex-cli", "-j", "1"]),
+    "convert -t claude-code": (convert, ["-t", "claude-code", "-j", "1"]),
     "convert --json": (convert, ["-t", "openai-completions", "--json", "-j", "1"]),
     "convert -t interlingua": (convert, ["-t", "interlingua", "-j", "1"]),
     "convert -t openclaw": (convert, ["-t", "openclaw", "-j", "1"]),
@@ -849,8 +878,8 @@ def test_memory_does_not_grow_with_the_file(
     """By the ids of the entries at most: a conversation in memory is four to five times as large as its file."""
     monkeypatch.setattr(large_sessions, "LARGE", 1)
     command, given = WAYS[way]
-    if command is convert and name == given[1] != "openclaw":
-        pytest.skip("a copy")
+    if command is convert and name == given[1] == "transcript":
+        pytest.skip("copied in other pieces")
     peaks, sizes = [], []
     for turns in (10, 100, 300):  # the first for what is loaded once
         path = tmp_path / f"{turns}.jsonl"

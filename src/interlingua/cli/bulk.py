@@ -245,7 +245,7 @@ def _is_streamed(source: Source, task: Task) -> bool:
         found = large_sessions.detect_large(source)
         name = found.dialect if found is not None else None
     form = FORMATS.get(name or "")
-    return form is not None and form.stream is not None and (form.name != task.target or form.writer is None)
+    return form is not None and form.stream is not None
 
 
 # --- converting ------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 The history is adapted in pieces (`adapting.pieces`), after a pass that collects what concerns all of it.
 """
 
+import contextlib
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -11,10 +12,11 @@ from msgspec.structs import replace
 
 from ..dialects import FORMATS, WIRES
 from ..dialects.files.new_sessions import Facts, unsupported
-from ..dialects.files.records import LINEAR
+from ..dialects.files.records import LINEAR, UNPLACED
 from ..dialects.wire import FileFormat, Wire
 from ..values import jsontext
 from ..values.compact import Ids, IdSet
+from ..values.errors import Unsupported
 from ..values.losses import QUIET, Encoded, Loss, Reporter, SupportTable, off_path, static_entry_losses
 from ..values.messages import (
     AgentMessage,
@@ -522,31 +524,71 @@ class LargeTree:
             yield jsontext.write(writer.entry(entry, QUIET)) + b"\n"
 
 
+class LargeCopy:
+    """A large session in the format that it was read from: `parts` reads its file again and yields the lines."""
+
+    def __init__(self, session: LargeSession, form: FileFormat) -> None:
+        self._session, self._form = session, form
+
+    def survey(self, report: Callable[[int, Loss], None]) -> None:
+        """Reads the file once, and reports the losses; raises Unsupported if messages were added since."""
+        reporter = Reporter()
+        for _ in self._lines(reporter):
+            pass
+        for loss in reporter.losses:
+            if loss.path.startswith(UNPLACED):
+                raise _NotLocal
+            report(ENCODING, loss)
+
+    def parts(self) -> Iterator[bytes]:
+        """The lines of the file."""
+        for line in self._lines(QUIET):
+            yield jsontext.write(line) + b"\n"
+
+    def _lines(self, reporter: Reporter) -> Iterator[dict[str, Any]]:
+        assert self._form.copy is not None
+        lines = self._form.copy(self._session.about, self._session.entries(), reporter)
+        if lines is None:
+            raise _NotLocal
+        return lines
+
+
 def encode_large(
     session: LargeSession, target: str, report: Callable[[int, Loss], None]
-) -> LargeEncoding | LargeBody | LargeRow | LargeTree | None:
+) -> LargeEncoding | LargeBody | LargeRow | LargeTree | LargeCopy | None:
     """Returns a session in another format, with its losses reported; None if it must be in memory for that."""
-    form, about = FORMATS.get(target), session.about
+    try:
+        return _encode_large(session, target, report)
+    except _NotLocal:
+        return None
+
+
+def _encode_large(
+    session: LargeSession, target: str, report: Callable[[int, Loss], None]
+) -> LargeEncoding | LargeBody | LargeRow | LargeTree | LargeCopy | None:
+    form, wire, about = FORMATS.get(target), WIRES.get(target), session.about
+    if form is not None and form.copy is not None and about.extra.get(form.name):
+        with contextlib.suppress(Unsupported):
+            copy = LargeCopy(session, form)
+            copy.survey(report)
+            return copy
+    elif form is not None and form.tree_writer is None and about.extra.get(form.name):
+        return None
     if form is not None and form.tree_writer is not None:
         tree = LargeTree(session, form, session.path())
         tree.survey(report)
         return tree
-    wire = WIRES.get(target)
-    if wire is not None:
-        if about.extra.get(wire.base) or about.extra.get(target):
-            return None
-    elif form is None or about.extra.get(form.name) or not (form.rows or form.writer):
+    if wire is not None and (about.extra.get(wire.base) or about.extra.get(target)):
+        return None
+    if wire is None and (form is None or not (form.rows or form.writer)):
         return None
     survey = Survey()
     on_path = session.walk(survey.add)
-    try:
-        encoding: LargeBody | LargeRow | LargeEncoding
-        if wire is not None:
-            encoding = LargeBody(session, wire, on_path, survey)
-        else:
-            assert form is not None
-            encoding = (LargeRow if form.rows else LargeEncoding)(session, form, on_path, survey)
-        encoding.survey(report)
-    except _NotLocal:
-        return None
+    encoding: LargeBody | LargeRow | LargeEncoding
+    if wire is not None:
+        encoding = LargeBody(session, wire, on_path, survey)
+    else:
+        assert form is not None
+        encoding = (LargeRow if form.rows else LargeEncoding)(session, form, on_path, survey)
+    encoding.survey(report)
     return encoding

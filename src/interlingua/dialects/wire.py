@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from ..values import jsontext
 from ..values.errors import InterlinguaError, ProviderError
 from ..values.events import StreamEvent
-from ..values.losses import Encoded, Loss, SupportTable
+from ..values.losses import Encoded, Loss, Reporter, SupportTable
 from ..values.messages import AgentMessage, AssistantMessage, Block, Usage
 from ..values.request import Conversation, Entry, ModelDescriptor, Request
 from .framing import Frame, write_sse
@@ -468,6 +468,8 @@ class FileFormat(Struct, frozen=True, kw_only=True):
       turn.
     - `tree_writer` is a class that writes the same as the codec entry by entry, with its branches (`TreeWriter` of
       `files.openclaw`).
+    - `copy` returns the lines that the codec encodes of a conversation of this format, given its entries one at a time;
+      None if only the codec can. Losses of messages are reported without their places.
     - `mistakes` yields violations of the format's rules in a document: path, message, remedy.
     - `line_reader` returns a reader of single lines, given the first lines of a file, for indexing large files and
       files that are appended to; None if only `decode` can read the file. The second argument is the state to resume
@@ -500,6 +502,7 @@ class FileFormat(Struct, frozen=True, kw_only=True):
     writer: Any = None
     rows: bool = False
     tree_writer: Any = None
+    copy: Callable[[Conversation, Iterable[Entry], Reporter], Iterator[dict[str, Any]] | None] | None = None
     mistakes: Callable[[Any], Iterable[tuple[str, str, str]]] | None = None
     line_reader: Callable[[Sequence[Any], dict[str, Any] | None], "LineReader | None"] | None = None
     read: Callable[[Iterable[bytes]], Conversation | None] | None = None

@@ -6,7 +6,7 @@ found by walking the source with that table, on access; losses that depend on th
 
 import functools
 import operator
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args, get_origin, overload
 
 from msgspec import Struct
@@ -181,6 +181,10 @@ class Reporter:
         """Reports a loss at any other path."""
         self.losses.append(Loss(path, what, why, severity))
 
+    def add(self, losses: Iterable[Loss]) -> None:
+        """Reports losses that have their paths."""
+        self.losses += losses
+
 
 class Lines(list[Any]):
     """The body of a line format: one JSON value per line. `problems` are the lines of a file that could not be read."""
@@ -198,6 +202,9 @@ class _Quiet(Reporter):
     __slots__ = ()
 
     def at(self, path: str, what: str, why: str, severity: Severity = "dropped") -> None:
+        pass
+
+    def add(self, losses: Iterable[Loss]) -> None:
         pass
 
 

@@ -40,7 +40,7 @@ from ...values.messages import (
     blocks_of,
     model_of,
 )
-from ...values.request import Conversation, Entry, ModelDescriptor
+from ...values.request import Conversation, Entry, ModelDescriptor, System
 from .. import dialect
 from ..residual import HINTS, JOINED, RESPONSE, optional, reading, residual_of, with_residual
 from ..wire import FileFormat, Relations, SessionStream
@@ -48,7 +48,19 @@ from . import claude_attachments, new_sessions
 from . import records as _records
 from .joining import NAMED, apart, join, joined, place, unlike
 from .line_readers import BaseLineReader
-from .records import FILE, IFLOW, Records, Shapes, lines_of, milliseconds, time_in, usual_milliseconds, with_time
+from .records import (
+    FILE,
+    IFLOW,
+    UNPLACED,
+    Records,
+    Shapes,
+    lines_of,
+    milliseconds,
+    time_in,
+    unreported,
+    usual_milliseconds,
+    with_time,
+)
 
 API = "claude-code"
 WIRE = "anthropic-messages"
@@ -774,13 +786,35 @@ def _total(lines: list[dict[str, Any]]) -> Usage | None:
 def encode(conversation: Conversation) -> Encoded:
     """The lines of a session file that was read."""
     envelope = conversation.extra.get(API, {})
-    stated = [system for entry in conversation.entries if (system := _system(getattr(entry.message, "fields", {})))]
-    lines, losses = _records_of().write(
-        replace(conversation, entries=tuple(apart(conversation.entries, API))), system=conversation.system in stated
-    )
+    stated = any(_states(entry, conversation.system) for entry in conversation.entries)
+    parts = replace(conversation, entries=tuple(apart(conversation.entries, API)))
+    lines, losses = _records_of().write(parts, system=stated)
     if WEB in envelope:
         return Encoded({**envelope[WEB], "loglines": lines}, tuple(losses))
     return Encoded(lines if ARRAY in envelope else Lines(lines), tuple(losses))
+
+
+def copy(about: Conversation, entries: Iterable[Entry], report: Reporter) -> Iterator[dict[str, Any]] | None:
+    """The same, given the entries one at a time; None if the file was not of lines."""
+    return None if {WEB, ARRAY} & about.extra[API].keys() else _copied(about, entries, report)
+
+
+def _copied(about: Conversation, entries: Iterable[Entry], report: Reporter) -> Iterator[dict[str, Any]]:
+    stated = False
+
+    def noted() -> Iterator[Entry]:
+        nonlocal stated
+        for entry in entries:
+            stated = stated or _states(entry, about.system)
+            yield entry
+
+    yield from _records_of().lines(((entry, UNPLACED) for entry in apart(noted(), API)), report)
+    report.add(unreported(about, stated))
+
+
+def _states(entry: Entry, system: System) -> bool:
+    """Whether an entry is the line that states the system text."""
+    return system is not None and _system(getattr(entry.message, "fields", {})) == system
 
 
 # Lines that no other program writes.
@@ -885,4 +919,5 @@ FORMAT = FileFormat(
     read=read,
     stream=stream,
     relations=relations,
+    copy=copy,
 )

@@ -46,7 +46,18 @@ from . import new_sessions
 from . import records as _records
 from .joining import apart, joined
 from .line_readers import BaseLineReader
-from .records import FILE, Records, Shapes, lines_of, milliseconds, time_in, usual_milliseconds, with_time
+from .records import (
+    FILE,
+    UNPLACED,
+    Records,
+    Shapes,
+    lines_of,
+    milliseconds,
+    time_in,
+    unreported,
+    usual_milliseconds,
+    with_time,
+)
 
 API = "codex-cli"
 WIRE = "openai-responses"
@@ -566,16 +577,32 @@ def _encode_header(system: str | None, old: bool) -> dict[str, Any]:
 def encode(conversation: Conversation) -> Encoded:
     """The lines of a rollout file that was read."""
     extra_fields = conversation.extra.get(API, {})
-    old = bool(extra_fields.get(OLD))
     parts = replace(conversation, entries=tuple(apart(conversation.entries, API)))
-    lines, losses = _records_of(old, _EVENTS).write(parts, system=True)
-    if HEADER in extra_fields:
-        system = None if conversation.system is None else text_of(conversation.system)
-        lines.insert(0, put_back(_encode_header(system, old), extra_fields[HEADER]))
+    lines, losses = _records_of(bool(extra_fields.get(OLD)), _EVENTS).write(parts, system=True)
+    lines = [*_header(conversation), *lines]
     if DOCUMENT in extra_fields:
         body = put_back({"session": lines[0], "items": lines[1:]}, extra_fields[DOCUMENT])
         return Encoded(body, tuple(losses))
     return Encoded(Lines(lines), tuple(losses))
+
+
+def copy(about: Conversation, entries: Iterable[Entry], report: Reporter) -> Iterator[dict[str, Any]] | None:
+    """The same, given the entries one at a time; None if the file was not of lines."""
+    extra_fields = about.extra[API]
+    if DOCUMENT in extra_fields:
+        return None
+    report.add(unreported(about, system=True))
+    records = _records_of(bool(extra_fields.get(OLD)), _EVENTS)
+    lines = records.lines(((entry, UNPLACED) for entry in apart(entries, API)), report)
+    return itertools.chain(_header(about), lines)
+
+
+def _header(about: Conversation) -> Iterator[dict[str, Any]]:
+    """The first line, if it was there."""
+    extra_fields = about.extra.get(API, {})
+    if HEADER in extra_fields:
+        system = None if about.system is None else text_of(about.system)
+        yield put_back(_encode_header(system, bool(extra_fields.get(OLD))), extra_fields[HEADER])
 
 
 def detect(value: Any) -> str | None:
@@ -687,4 +714,5 @@ FORMAT = FileFormat(
     read=read,
     stream=stream,
     relations=relations,
+    copy=copy,
 )

@@ -5,9 +5,10 @@ the entries that such lines were read as, `place` gives an entry another place i
 leave hints in the entry's `extra` by which `apart` gives back the entries of the records, in their order.
 """
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+import heapq
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, compress, pairwise
-from operator import attrgetter, is_not
+from operator import attrgetter, is_not, itemgetter
 from typing import Any
 
 from msgspec.structs import replace
@@ -121,10 +122,13 @@ def _differences(part: Sequence[Any], whole: Sequence[Any]) -> dict[str, Any]:
     }
 
 
-def apart(entries: Sequence[Entry], api: str) -> list[Entry]:
-    """The entries of the records, as they were before `join` and `place`."""
-    here: list[Entry] = []
-    there: dict[int, Entry] = {}
+def apart(entries: Iterable[Entry], api: str) -> Iterator[Entry]:
+    """The entries of the records, as they were before `join` and `place`.
+
+    Only parts of answers wait for their places, so that a long file need not be in memory.
+    """
+    waiting: list[tuple[int, int, Entry]] = []  # a heap of places, order and parts
+    at = count = 0
     for entry in entries:
         stated = entry.extra.get(api, {}).get(STATED) if entry.extra else None
         parts = entry.extra.get(api, {}).get(PARTS) if entry.extra else None
@@ -134,18 +138,16 @@ def apart(entries: Sequence[Entry], api: str) -> list[Entry]:
         if stated is not None and stated[0] == entry.parent_id:
             entry = replace(entry, parent_id=stated[1])
         entry = _without(entry, api) if not (stated is parts is named is None) else entry
+        for place, part in () if parts is None else _parts(entry, parts, api):
+            heapq.heappush(waiting, (place, count, part))
+            count += 1
+        while waiting and waiting[0][0] <= at:
+            yield heapq.heappop(waiting)[2]
+            at += 1
         if parts is None:
-            here.append(entry)
-        else:
-            there.update(_parts(entry, parts, api))
-    out: list[Entry] = []
-    waiting = iter(here)
-    for at in range(len(here) + len(there)):
-        found = there.pop(at, None)
-        found = next(waiting, None) if found is None else found
-        if found is not None:
-            out.append(found)
-    return [*out, *(there[at] for at in sorted(there)), *waiting]
+            yield entry
+            at += 1
+    yield from (part for _, _, part in sorted(waiting, key=itemgetter(0, 1)))
 
 
 def _without(entry: Entry, api: str) -> Entry:
@@ -153,13 +155,14 @@ def _without(entry: Entry, api: str) -> Entry:
     return replace(entry, extra={**entry.extra, api: rest})
 
 
-def _parts(entry: Entry, hints: Sequence[Mapping[str, Any]], api: str) -> dict[int, Entry]:
+def _parts(entry: Entry, hints: Sequence[Mapping[str, Any]], api: str) -> Iterator[tuple[int, Entry]]:
+    """The parts of an answer, each with its place."""
     message: Any = entry.message
     blocks = _divided(blocks_of(message.content), hints)
     counts = [1 if isinstance(hint["blocks"], str | dict) else hint["blocks"] or 0 for hint in hints]
     if blocks is None or sum(counts) != len(blocks):  # it was changed since: the last line says all of it
-        return {hints[-1]["at"]: entry}
-    out: dict[int, Entry] = {}
+        yield hints[-1]["at"], entry
+        return
     start, parent = 0, entry.parent_id
     for hint, size in zip(hints, counts, strict=True):
         content: Any = blocks[start : start + size]
@@ -173,12 +176,11 @@ def _parts(entry: Entry, hints: Sequence[Mapping[str, Any]], api: str) -> dict[i
         part = replace(message, content=content, **fields)
         if hint is hints[-1]:
             first = len(hints) == 1
-            out[hint["at"]] = replace(entry, message=part, parent_id=parent if first else hint.get("parent"))
+            yield hint["at"], replace(entry, message=part, parent_id=parent if first else hint.get("parent"))
         else:
             extra = {**{owner: kept for owner, kept in entry.extra.items() if owner != api}, api: hint["record"]}
             above = parent if hint is hints[0] else hint.get("parent")
-            out[hint["at"]] = Entry(message=part, id=hint.get("id"), parent_id=above, extra=extra)
-    return out
+            yield hint["at"], Entry(message=part, id=hint.get("id"), parent_id=above, extra=extra)
 
 
 def _divided(blocks: Sequence[Any], hints: Sequence[Mapping[str, Any]]) -> tuple[Any, ...] | None:

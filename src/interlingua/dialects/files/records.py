@@ -2,7 +2,7 @@
 
 import functools
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -111,6 +111,7 @@ def _line(value: Any, number: int, api: str) -> dict[str, Any]:
 RECORD = "~record"  # of an entry: a record of the file begins here
 FILE = "~file"  # of a conversation: it was a file of this format
 ROLES = ("user", "assistant", "toolResult", "system")
+UNPLACED = "$.entries"  # the path of messages whose places are not known: entries are given one at a time
 
 WHY = "is read and returned, not made from other formats"
 
@@ -294,19 +295,23 @@ class Records:
         """
         if not conversation.extra.get(self._api):
             raise Unsupported(self._api, f"a conversation of this format {WHY}")
-        losses = list(_unreported(conversation, system))
-        records = []
-        for group, where in self._groups(conversation):
-            report = Reporter(where)
-            records.append(self._written(group, report))
-            # A record says of a result which call it answers; the name stands in the call, which is elsewhere.
-            losses += [loss for loss in report.losses if not loss.path.endswith(".toolName")]
-        return records, losses
+        report = Reporter()
+        report.add(unreported(conversation, system))
+        records = list(self.lines(zip(conversation.entries, places(conversation), strict=True), report))
+        return records, report.losses
 
-    def _groups(self, conversation: Conversation) -> Iterator[tuple[list[Entry], str]]:
+    def lines(self, entries: Iterable[tuple[Entry, str]], report: Reporter) -> Iterator[dict[str, Any]]:
+        """The records of entries, each given with the path of its message."""
+        for group, where in self._groups(entries):
+            own = report if report is QUIET else Reporter(where)
+            yield self._written(group, own)
+            # A record says of a result which call it answers; the name stands in the call, which is elsewhere.
+            report.add(loss for loss in own.losses if not loss.path.endswith(".toolName"))
+
+    def _groups(self, entries: Iterable[tuple[Entry, str]]) -> Iterator[tuple[list[Entry], str]]:
         group: list[Entry] = []
         begun = ""
-        for entry, where in zip(conversation.entries, places(conversation), strict=True):
+        for entry, where in entries:
             extra_fields = entry.extra.get(self._api, {})
             if not (extra_fields.get(RECORD) or extra_fields.get(JOINED)):
                 raise Unsupported(self._api, f"a message of this format {WHY}", where)
@@ -324,7 +329,8 @@ class Records:
         return put_back({**self._place(group[-1].id, group[0].parent_id), **encoded}, group[0].extra.get(self._api, {}))
 
 
-def _unreported(conversation: Conversation, system: bool) -> Iterator[Loss]:
+def unreported(conversation: Conversation, system: bool) -> Iterator[Loss]:
+    """The fields of a call, which no record holds; `system` tells whether one holds the system text."""
     if conversation.system is not None and not system:
         yield Loss("$.system", "system", "a file of this format does not hold the system text", "dropped")
     if conversation.tools is not None:
