@@ -289,7 +289,7 @@ def _convert_session(session: large_sessions.LargeSession, name: str, task: Task
         if task.target == conversion.SELF:
             parts, result.is_body = session.json, True
         elif task.target != transcript.API:
-            encoding = encode_large(session, task.target, losses.add)
+            encoding = encode_large(session, task.target, losses)
             if encoding is None:
                 return False
             loss = losses.refused
@@ -315,8 +315,15 @@ class _Losses:
 
     def __init__(self, name: str, files: Sequence[IO[bytes] | None]) -> None:
         self._name, self._files = name, files
-        self._stages = [LossSummary() for _ in files]
+        self.clear()
+
+    def clear(self) -> None:
+        self._stages = [LossSummary() for _ in self._files]
         self._refused: dict[int, Loss] = {}
+        for file in self._files:
+            if file is not None:
+                file.seek(0)
+                file.truncate()
 
     def add(self, stage: int, loss: Loss) -> None:
         self._stages[stage].count(self._name, loss)

@@ -4,20 +4,23 @@ The history is adapted in pieces (`adapting.pieces`), after a pass that collects
 """
 
 import contextlib
+import itertools
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from msgspec.structs import replace
 
 from ..dialects import FORMATS, WIRES
+from ..dialects.comparison import NO_PLACE, OTHERWISE
 from ..dialects.files.new_sessions import Facts, unsupported
+from ..dialects.files.reading import REJECTED
 from ..dialects.files.records import LINEAR, UNPLACED
 from ..dialects.wire import FileFormat, Wire
 from ..values import jsontext
 from ..values.compact import Ids, IdSet
 from ..values.errors import Unsupported
-from ..values.losses import QUIET, Encoded, Loss, Reporter, SupportTable, off_path, static_entry_losses
+from ..values.losses import QUIET, UNCLEAN, Encoded, Loss, Reporter, SupportTable, off_path, static_entry_losses
 from ..values.messages import (
     AgentMessage,
     AssistantMessage,
@@ -39,6 +42,7 @@ from .adapting.pieces import (
     CallPlaces,
     adapt_pieces,
     count_totals,
+    marking_last,
     pieces,
     read_as,
     unchanged_pieces,
@@ -53,6 +57,17 @@ BRANCHES, ADAPTING, ENCODING = range(3)  # the order in which losses are reporte
 
 class _NotLocal(Exception):
     """A repair that concerns the whole history."""
+
+
+class _ReadOtherwise(Exception):
+    """Messages of a row are read together, or apart, that were not so."""
+
+
+class LossSink(Protocol):
+    """Receives losses, each with its stage; `clear` forgets those so far."""
+
+    def add(self, stage: int, loss: Loss) -> None: ...
+    def clear(self) -> None: ...
 
 
 class Survey:
@@ -406,16 +421,29 @@ def _around(body: Any, place: tuple[str, ...]) -> tuple[bytes, bytes]:
 class LargeRow:
     """A large session as a row of a data set, which is not adapted: `parts` reads its file again and yields the text.
 
-    The row has one list with the items of the messages. All else is the same for each piece of the history.
+    The row has one list with the items of the messages, or two (`Rows.beside`). All else is the same for each piece of
+    the history. `is_read_otherwise`: messages of the row are read together, or apart, that were not so; then they are
+    not compared with those that were written.
     """
 
-    def __init__(self, session: LargeSession, form: FileFormat, on_path: bytearray, survey: Survey) -> None:
-        self._session, self._form = session, form
+    def __init__(
+        self,
+        session: LargeSession,
+        form: FileFormat,
+        on_path: bytearray,
+        survey: Survey,
+        *,
+        is_read_otherwise: bool = False,
+    ) -> None:
+        assert form.rows is not None
+        self._session, self._form, self._rows = session, form, form.rows
         self._on_path, self._places, self._answered = on_path, survey.places, survey.answered
+        self._is_read_otherwise = is_read_otherwise
         self._place = _find_place(form.write or form.codec.encode)
         empty = self._encode([]).body
         self._known = _list_in(empty, self._place)  # the items before those of the messages
-        self._around = _around(empty, self._place)
+        self._frame = self._bare = _emptied(empty, self._place)  # the row without its items
+        self._fits = True
 
     def survey(self, report: Callable[[int, Loss], None]) -> None:
         """Reads the file once, for what concerns all of the row; reports the losses, each with its stage."""
@@ -426,57 +454,93 @@ class LargeRow:
         def visit(at: int, entry: Entry) -> None:
             nonlocal on_path
             if self._on_path[at]:
+                if entry.extra.get(self._form.name):  # of its record, which may be of several messages
+                    raise _NotLocal
                 bare = replace(entry, message=UserMessage(content=None))
                 losses = static_entry_losses(bare, at, f"$.messages[{on_path}]", support, self._form.name)
                 on_path += 1
             else:
+                if REJECTED.fullmatch(entry.id or ""):  # the row may have two answers
+                    raise _NotLocal
                 losses = [off_path(entry, at, self._answered, branches.why, branches.kind)]  # type: ignore[arg-type]
             for loss in losses:
                 report(BRANCHES, loss)
 
         of_model: list[Loss] = []  # a list names the model of its last answer
-
-        def encoded(first: int, piece: list[AgentMessage], losses: Sequence[Loss]) -> None:
-            nonlocal of_model
-            if not first or any(isinstance(message, AssistantMessage) and message.model for message in piece):
-                of_model = [loss for loss in losses if loss.path.startswith("$.model.")]
-            for loss in losses:
-                if loss.path.startswith("$.model."):
+        for piece in self._pieces(visit):
+            self._add_frame(piece)
+            has_model = any(isinstance(message, AssistantMessage) and message.model for message in piece.messages)
+            if not piece.first or has_model or self._rows.last_apart:
+                of_model = [loss for loss in piece.row.losses if loss.path.startswith("$.model.")]
+            for loss in piece.row.losses:
+                if loss.why == OTHERWISE and not self._is_read_otherwise:
+                    raise _ReadOtherwise
+                if self._is_void(loss, piece) or loss.path.startswith("$.model."):
                     continue
-                loss = shifted(loss, first)
+                loss = shifted(loss, piece.first)
                 if not loss.path.startswith("$.messages["):
                     if loss in seen:
                         continue
                     seen.add(loss)
                 report(ENCODING, loss)
-
-        for _ in self._items(visit, encoded):
-            pass
         for loss in of_model:
             report(ENCODING, loss)
+        if self._rows.beside in self._frame and not self._fits:
+            raise _NotLocal
+
+    def _is_void(self, loss: Loss, piece: "_RowPiece") -> bool:
+        """Whether a loss is of a comparison that the whole row does not allow, or of a message that is none of it."""
+        if not loss.path.startswith("$.messages["):
+            return False
+        is_compared = self._is_read_otherwise and loss.why not in (NO_PLACE, UNCLEAN)
+        return is_compared or loss.path.startswith(f"$.messages[{len(piece.messages)}]")
+
+    def _add_frame(self, piece: "_RowPiece") -> None:
+        """Adds what is around the items of a piece, which must be the same for all."""
+        body, beside = piece.row.body, self._rows.beside
+        frame = _emptied(body, self._place)
+        if beside is not None and beside in frame:
+            bare = {key: value for key, value in frame.items() if key != beside}
+            self._frame = frame = {**frame, beside: []}
+        else:
+            bare = frame
+        if self._rows.fits is not None:
+            self._fits = self._fits and self._rows.fits(body)
+        if self._rows.last_apart and piece.is_last:
+            self._frame = frame
+        elif bare != self._bare:
+            raise _NotLocal
 
     def parts(self) -> Iterator[bytes]:
         """The text of the row."""
-        separator, end = self._around
-        for item in self._items(_ignore, _ignore):
-            yield separator + jsontext.write(item)
-            separator = b","
+        beside = self._rows.beside
+        begin, end = _around(self._frame, self._place)
+        yield begin
+        yield from _separated(self._numbered())
+        if beside is not None and beside in self._frame:
+            rest = _around(self._frame, (beside,))[1]
+            yield end[: -len(rest)]
+            yield from _separated(item for piece in self._pieces(_ignore) for item in piece.row.body.get(beside, ()))
+            end = rest
         yield end
 
-    def _items(
-        self, visit: Callable[[int, Entry], None], report: Callable[[int, list[AgentMessage], Sequence[Loss]], None]
-    ) -> Iterator[Any]:
-        """Yields the items; `report` receives each piece, with the place of its first message and its losses."""
-        first, known = 0, self._known
-        yield from known
-        for piece in pieces(self._listed(visit), self._places):
-            row = self._encode(piece)
-            report(first, piece, row.losses)
-            found = _list_in(row.body, self._place)
-            if not found or found[: len(known)] != known or _around(row.body, self._place) != self._around:
+    def _numbered(self) -> Iterator[Any]:
+        """The items of the row."""
+        items = itertools.chain(self._known, (item for piece in self._pieces(_ignore) for item in piece.items))
+        number = self._rows.number
+        return items if number is None else (number(item, at) for at, item in enumerate(items))
+
+    def _pieces(self, visit: Callable[[int, Entry], None]) -> Iterator["_RowPiece"]:
+        """Encodes the pieces of the history."""
+        first, known = 0, len(self._known)
+        for messages, is_last in marking_last(pieces(self._listed(visit), self._places)):
+            goes_on = self._rows.last_apart and not is_last
+            row = self._encode([*messages, ASKED] if goes_on else messages)
+            items = _list_in(row.body, self._place)
+            if items[:known] != self._known:
                 raise _NotLocal
-            yield from found[len(known) :]
-            first += len(piece)
+            yield _RowPiece(first, messages, row, items[known : len(items) - goes_on], is_last)
+            first += len(messages)
 
     def _encode(self, messages: list[AgentMessage]) -> Encoded:
         entries = tuple(Entry(message=message) for message in messages)  # type: ignore[arg-type]
@@ -487,6 +551,28 @@ class LargeRow:
             visit(at, entry)
             if self._on_path[at]:
                 yield at, entry.message
+
+
+class _RowPiece(NamedTuple):
+    """A piece of a history, encoded: the index of its first message, the messages, the row of them and its items."""
+
+    first: int
+    messages: list[AgentMessage]
+    row: Encoded
+    items: list[Any]
+    is_last: bool
+
+
+def _emptied(body: Any, place: tuple[str, ...]) -> Any:
+    """Returns a body with nothing in the list at `place`."""
+    return {**body, place[0]: _emptied(body[place[0]], place[1:])} if place else []
+
+
+def _separated(items: Iterable[Any]) -> Iterator[bytes]:
+    separator = b""
+    for item in items:
+        yield separator + jsontext.write(item)
+        separator = b","
 
 
 class LargeTree:
@@ -553,19 +639,19 @@ class LargeCopy:
         return lines
 
 
-def encode_large(
-    session: LargeSession, target: str, report: Callable[[int, Loss], None]
-) -> LargeEncoding | LargeBody | LargeRow | LargeTree | LargeCopy | None:
+LargeSurveyed: TypeAlias = LargeEncoding | LargeBody | LargeRow | LargeTree | LargeCopy
+
+
+def encode_large(session: LargeSession, target: str, losses: LossSink) -> LargeSurveyed | None:
     """Returns a session in another format, with its losses reported; None if it must be in memory for that."""
     try:
-        return _encode_large(session, target, report)
+        return _encode_large(session, target, losses)
     except _NotLocal:
         return None
 
 
-def _encode_large(
-    session: LargeSession, target: str, report: Callable[[int, Loss], None]
-) -> LargeEncoding | LargeBody | LargeRow | LargeTree | LargeCopy | None:
+def _encode_large(session: LargeSession, target: str, losses: LossSink) -> LargeSurveyed | None:
+    report = losses.add
     form, wire, about = FORMATS.get(target), WIRES.get(target), session.about
     if form is not None and form.copy is not None and about.extra.get(form.name):
         with contextlib.suppress(Unsupported):
@@ -584,11 +670,20 @@ def _encode_large(
         return None
     survey = Survey()
     on_path = session.walk(survey.add)
-    encoding: LargeBody | LargeRow | LargeEncoding
     if wire is not None:
-        encoding = LargeBody(session, wire, on_path, survey)
-    else:
-        assert form is not None
-        encoding = (LargeRow if form.rows else LargeEncoding)(session, form, on_path, survey)
-    encoding.survey(report)
-    return encoding
+        body = LargeBody(session, wire, on_path, survey)
+        body.survey(report)
+        return body
+    assert form is not None
+    if form.rows is None:
+        encoding = LargeEncoding(session, form, on_path, survey)
+        encoding.survey(report)
+        return encoding
+    row = LargeRow(session, form, on_path, survey)
+    try:
+        row.survey(report)
+    except _ReadOtherwise:
+        losses.clear()
+        row = LargeRow(session, form, on_path, survey, is_read_otherwise=True)
+        row.survey(report)
+    return row

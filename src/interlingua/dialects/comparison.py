@@ -29,6 +29,8 @@ from ..values.request import Conversation, Entry, ModelDescriptor
 from .residual import same
 
 OTHER = Support("weakened", "the format writes it in another way")
+NO_PLACE = "the format has no place for such a message"
+OTHERWISE = "messages are read together, or apart, that were not so"
 BRANCH = "a list holds one path through the tree: this is not on the way to the head"
 
 
@@ -72,11 +74,10 @@ class _Comparison:
         for at, message in enumerate(before):
             if at not in encoded:
                 what = message.role if not isinstance(message, Struct) else type(message).__name__
-                yield Loss(f"$.messages[{at}]", what, "the format has no place for such a message", "dropped")
+                yield Loss(f"$.messages[{at}]", what, NO_PLACE, "dropped")
         if len(after) != len(encoded):
-            why = "messages are read together, or apart, that were not so"
-            yield Loss("$.messages", "messages", why, "weakened")
-            yield Loss("$.entries", "entries", why, "weakened")
+            yield Loss("$.messages", "messages", OTHERWISE, "weakened")
+            yield Loss("$.entries", "entries", OTHERWISE, "weakened")
             return
         for at, message in zip(encoded, after, strict=True):
             yield from self.value(before[at], message, f"$.messages[{at}]", "Context.messages")

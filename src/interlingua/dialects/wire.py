@@ -447,6 +447,21 @@ class Relations(NamedTuple):
     places: tuple[tuple[PurePath, str], ...] = ()
 
 
+class Rows(Struct, frozen=True, kw_only=True):
+    """How the encoded pieces of a history make one JSON value: their items follow one another in its list.
+
+    - `number` returns an item that names its place in the list, at another one.
+    - `last_apart`: an answer at the end of the history is not in the list.
+    - `beside`: the key of a second list, to whose items marks in those of the first refer by their order.
+    - `fits`: whether an encoded piece has as many marks as items beside.
+    """
+
+    number: Callable[[Any, int], Any] | None = None
+    last_apart: bool = False
+    beside: str | None = None
+    fits: Callable[[Any], bool] | None = None
+
+
 class FileFormat(Struct, frozen=True, kw_only=True):
     """A file format: holds conversations and makes no calls.
 
@@ -465,7 +480,7 @@ class FileFormat(Struct, frozen=True, kw_only=True):
       adapted for the wire `adapted_for`, if there is one.
     - `writer` is a class that writes the same as `write` message by message (`files.new_sessions.SessionWriter`).
     - `rows`: a conversation is a list of items or an object with one, and the items of each message depend on no other
-      turn.
+      turn, but for what the `Rows` state.
     - `tree_writer` is a class that writes the same as the codec entry by entry, with its branches (`TreeWriter` of
       `files.openclaw`).
     - `copy` returns the lines that the codec encodes of a conversation of this format, given its entries one at a time;
@@ -500,7 +515,7 @@ class FileFormat(Struct, frozen=True, kw_only=True):
     write: Callable[[Conversation], Encoded] | None = None
     adapted_for: str | None = None
     writer: Any = None
-    rows: bool = False
+    rows: Rows | None = None
     tree_writer: Any = None
     copy: Callable[[Conversation, Iterable[Entry], Reporter], Iterator[dict[str, Any]] | None] | None = None
     mistakes: Callable[[Any], Iterable[tuple[str, str, str]]] | None = None

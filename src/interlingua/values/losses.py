@@ -591,8 +591,11 @@ def _getter(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
     return _nothing
 
 
+UNCLEAN = "halves of surrogate pairs are no Unicode: written as U+FFFD"
+
+
 def _unclean(path: str) -> Loss:
-    return Loss(path, "text", "halves of surrogate pairs are no Unicode: written as U+FFFD", "weakened")
+    return Loss(path, "text", UNCLEAN, "weakened")
 
 
 _NO_ROLE = Support("dropped", "this wire has no such role")

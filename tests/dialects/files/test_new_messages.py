@@ -91,3 +91,10 @@ def test_a_file_that_was_read_comes_back_as_it_was(target: str) -> None:
     """What is made of other formats does not stand in for the file itself."""
     body = il.encode(il.decode(SOURCE), target).body
     assert body == il.encode(il.decode(body), target).body
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_a_conversation_without_messages_has_its_losses(name: str) -> None:
+    """Its body is of no format, and cannot be read again."""
+    assert not il.encode(il.Conversation(), name).losses
+    assert "$.title" in {loss.path for loss in il.encode(il.Conversation(title="Eggs"), name).losses}

@@ -225,7 +225,7 @@ def adapt_pieces(
     count = place = 0
     before: tuple[Message, ...] = ()
     waiting: list[AgentMessage] = []
-    for piece, is_last in _marking_last(cut):
+    for piece, is_last in marking_last(cut):
         waiting += piece
         following = end if is_last else (ASKED,)
         context = replace(request.context, messages=(*before, *waiting, *following))
@@ -284,7 +284,7 @@ def _is_asked(made: tuple[Message, ...]) -> bool:
     return bool(made) and made[-1] == replace(ASKED, extra=made[-1].extra)
 
 
-def _marking_last(cut: Iterable[T]) -> Iterator[tuple[T, bool]]:
+def marking_last(cut: Iterable[T]) -> Iterator[tuple[T, bool]]:
     """Yields each item, and whether it is the last."""
     iterator = iter(cut)
     for item in iterator:

@@ -61,7 +61,7 @@ from ..residual import (
     whole,
     with_residual,
 )
-from ..wire import FileFormat
+from ..wire import FileFormat, Rows
 from .message_rules import in_attocode
 from .records import LINEAR, NO_CALL, OWN, is_null
 
@@ -858,5 +858,5 @@ def detect(value: Any) -> str | None:
 
 
 FORMAT = FileFormat(
-    name="attocode", codec=sys.modules[__name__], detect=detect, calls_beside=True, rows=True, mistakes=in_attocode
+    name="attocode", codec=sys.modules[__name__], detect=detect, calls_beside=True, rows=Rows(), mistakes=in_attocode
 )

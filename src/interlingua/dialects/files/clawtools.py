@@ -82,7 +82,7 @@ from ..residual import (
     string,
     with_residual,
 )
-from ..wire import Evidence, FileFormat
+from ..wire import Evidence, FileFormat, Rows
 from .records import LINEAR, NO_CALL, OWN, is_null
 
 API = "clawtools"
@@ -915,7 +915,7 @@ FORMAT = FileFormat(
     name="clawtools",
     codec=sys.modules[__name__],
     detect=detect,
-    rows=True,
+    rows=Rows(),
     evidence=(
         Evidence(
             "plain",

@@ -13,7 +13,7 @@ from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Block, OpaqueBlock, SystemMessage, TextBlock, ThinkingBlock, Usage
 from ...values.request import Conversation, Entry, ModelDescriptor
 from ..residual import body_of, count, fields_of, optional, reading, whole
-from ..wire import FileFormat
+from ..wire import FileFormat, Rows
 from . import new_messages, records, templates
 from .reading import Pairing, anthropic_items, asked, image_of, kept_record, result_content
 
@@ -196,7 +196,7 @@ FORMAT = FileFormat(
     codec=sys.modules[__name__],
     detect=detect,
     split=split,
-    rows=True,
+    rows=Rows(),
     rank=25,
     write=lambda conversation: new_messages.langchain(conversation, decode),
 )

@@ -153,7 +153,8 @@ def otel(conversation: Conversation, decode: Callable[[Any], Conversation]) -> E
         ended = {} if last.stop_reason is None else {"finish_reason": last.stop_detail or last.stop_reason}
         body["gen_ai.output.messages"] = [{**_otel(last), **ended}]
         body |= {} if last.usage is None else _otel_usage(last.usage)
-    return _encoded(conversation, body, "otel", decode)
+    # Attributes without messages are of no format.
+    return _encoded(conversation, body, "otel", decode if messages else lambda body: Conversation())
 
 
 def _otel_usage(usage: Usage) -> dict[str, int]:

@@ -33,7 +33,7 @@ from ...values.request import Context, Conversation, Entry, ModelDescriptor, Opt
 from .. import dialect
 from ..residual import HINTS, an_object, body_of, put_back, reading, residual, with_residual
 from ..results import LABEL
-from ..wire import FileFormat
+from ..wire import FileFormat, Rows
 from .reading import rejected_in
 from .records import LINEAR, NO_CALL, Shapes
 
@@ -434,7 +434,7 @@ FORMAT = FileFormat(
     codec=sys.modules[__name__],
     detect=detect,
     split=split,
-    rows=True,
+    rows=Rows(),
     mask="weight",
     training=TRAINING,
     calls_beside=True,

@@ -28,7 +28,7 @@ from ...values.messages import (
 )
 from ...values.request import Conversation, Entry, ModelDescriptor
 from ..residual import fields_of, number, optional, reading, whole
-from ..wire import FileFormat
+from ..wire import FileFormat, Rows
 from . import new_messages, records, templates
 from .reading import Pairing, document_of, image_of, result_content
 from .records import milliseconds
@@ -506,4 +506,5 @@ FORMAT = FileFormat(
     lines=True,
     rank=25,
     write=lambda conversation: new_messages.otel(conversation, decode),
+    rows=Rows(last_apart=True),
 )

@@ -469,7 +469,7 @@ def preference(chosen: Sequence[Any], rejected: Sequence[Any] = ()) -> tuple[tup
     return tuple(entries), f"chosen-{len(chosen) - 1}" if chosen else None
 
 
-_REJECTED = re.compile(r"(rejected|non_preferred_output)(-\d+)?")
+REJECTED = re.compile(r"(rejected|non_preferred_output)(-\d+)?")
 
 
 def rejected_in(conversation: Conversation) -> list[int]:
@@ -482,7 +482,7 @@ def rejected_in(conversation: Conversation) -> list[int]:
     path = set(map(id, conversation.path()))
     beside = [at for at, entry in enumerate(conversation.entries) if id(entry) not in path]
     entries = [conversation.entries[at] for at in beside]
-    named = all(entry.id is not None and _REJECTED.fullmatch(entry.id) for entry in entries)
+    named = all(entry.id is not None and REJECTED.fullmatch(entry.id) for entry in entries)
     chained = all(one.id == other.parent_id for one, other in itertools.pairwise(entries))
     forks = {entry.parent_id for entry in conversation.path()}
     return beside if named and chained and entries and entries[0].parent_id in forks else []

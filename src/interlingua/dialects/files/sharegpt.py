@@ -48,7 +48,7 @@ from ..residual import (
     restored,
     with_residual,
 )
-from ..wire import FileFormat
+from ..wire import FileFormat, Rows
 from . import paired_turns, templates
 from .reading import MediaPlacer, has_media, rejected_in
 from .records import LINEAR, NO_CALL, OWN, ROLES
@@ -507,4 +507,17 @@ def detect(value: Any) -> str | None:
     return "turns with `from` and `value`" if are_turns else None
 
 
-FORMAT = FileFormat(name="sharegpt", codec=sys.modules[__name__], detect=detect, split=split, rows=True, mask="weight")
+def _fits(row: dict[str, Any]) -> bool:
+    """Whether the marks of the turns are those of the row's pictures, and none was in a text before."""
+    marks: int = sum(turn["value"].count(IMAGE) for turn in row["conversations"] if turn["from"] == "human")
+    return marks == len(row.get("images", ()))
+
+
+FORMAT = FileFormat(
+    name="sharegpt",
+    codec=sys.modules[__name__],
+    detect=detect,
+    split=split,
+    rows=Rows(beside="images", fits=_fits),
+    mask="weight",
+)

@@ -52,7 +52,7 @@ from ..residual import (
     with_residual,
 )
 from ..targets import CLAUDE
-from ..wire import FileFormat
+from ..wire import FileFormat, Rows
 from .records import LINEAR, NO_CALL, RECORD, Records
 
 API = "vercel-ui"
@@ -548,4 +548,9 @@ def _is_message(value: Any) -> bool:
     return isinstance(value, dict) and value.get("role") in ("user", "assistant", "system", "data")
 
 
-FORMAT = FileFormat(name="vercel-ui", codec=sys.modules[__name__], detect=detect)
+FORMAT = FileFormat(
+    name="vercel-ui",
+    codec=sys.modules[__name__],
+    detect=detect,
+    rows=Rows(number=lambda message, at: {**message, "id": f"msg-{at}"}),
+)
