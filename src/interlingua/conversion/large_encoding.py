@@ -7,6 +7,7 @@ import contextlib
 import itertools
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from msgspec.structs import replace
@@ -439,8 +440,11 @@ class LargeRow:
         self._session, self._form, self._rows = session, form, form.rows
         self._on_path, self._places, self._answered = on_path, survey.places, survey.answered
         self._is_read_otherwise = is_read_otherwise
-        self._place = _find_place(form.write or form.codec.encode)
-        empty = self._encode([]).body
+        self._about = replace(session.about, head=session.head)
+        self._facts = Facts(self._about)
+        key = form.rows.key
+        self._place = _find_place(form.write or form.codec.encode) if key is None else (key,)
+        empty = self._encoder()([]).body
         self._known = _list_in(empty, self._place)  # the items before those of the messages
         self._frame = self._bare = _emptied(empty, self._place)  # the row without its items
         self._fits = True
@@ -453,6 +457,8 @@ class LargeRow:
 
         def visit(at: int, entry: Entry) -> None:
             nonlocal on_path
+            if self._rows.encoder is not None:
+                self._facts.add(entry)
             if self._on_path[at]:
                 if entry.extra.get(self._form.name):  # of its record, which may be of several messages
                     raise _NotLocal
@@ -506,9 +512,9 @@ class LargeRow:
             bare = frame
         if self._rows.fits is not None:
             self._fits = self._fits and self._rows.fits(body)
-        if self._rows.last_apart and piece.is_last:
+        if piece.is_last and (self._rows.last_apart or self._rows.encoder is not None):
             self._frame = frame
-        elif bare != self._bare:
+        elif bare != self._bare and self._rows.encoder is None:
             raise _NotLocal
 
     def parts(self) -> Iterator[bytes]:
@@ -532,19 +538,26 @@ class LargeRow:
 
     def _pieces(self, visit: Callable[[int, Entry], None]) -> Iterator["_RowPiece"]:
         """Encodes the pieces of the history."""
-        first, known = 0, len(self._known)
+        first, known, encode = 0, len(self._known), self._encoder()
         for messages, is_last in marking_last(pieces(self._listed(visit), self._places)):
             goes_on = self._rows.last_apart and not is_last
-            row = self._encode([*messages, ASKED] if goes_on else messages)
+            row = encode([*messages, ASKED] if goes_on else messages)
             items = _list_in(row.body, self._place)
             if items[:known] != self._known:
                 raise _NotLocal
             yield _RowPiece(first, messages, row, items[known : len(items) - goes_on], is_last)
             first += len(messages)
 
-    def _encode(self, messages: list[AgentMessage]) -> Encoded:
-        entries = tuple(Entry(message=message) for message in messages)  # type: ignore[arg-type]
-        return encode_as(replace(self._session.about, entries=entries), self._form)
+    def _encoder(self) -> Callable[[list[AgentMessage]], Encoded]:
+        """Returns a function that encodes the pieces from the first one on."""
+        encoder = self._rows.encoder
+        encode = partial(encode_as, form=self._form) if encoder is None else encoder(self._about, self._facts)
+
+        def encode_piece(messages: list[AgentMessage]) -> Encoded:
+            entries = tuple(Entry(message=message) for message in messages)  # type: ignore[arg-type]
+            return encode(replace(self._session.about, entries=entries))
+
+        return encode_piece
 
     def _listed(self, visit: Callable[[int, Entry], None]) -> Iterator[tuple[int, AgentMessage]]:
         for at, entry in enumerate(self._session.entries()):

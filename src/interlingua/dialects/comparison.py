@@ -71,8 +71,9 @@ class _Comparison:
         yield from (loss for loss in static_losses(source, {}, self._api) if loss.what == "text")
 
     def _messages(self, before: Sequence[Any], encoded: Sequence[int], after: Sequence[Any]) -> Iterator[Loss]:
+        known = frozenset(encoded)
         for at, message in enumerate(before):
-            if at not in encoded:
+            if at not in known:
                 what = message.role if not isinstance(message, Struct) else type(message).__name__
                 yield Loss(f"$.messages[{at}]", what, NO_PLACE, "dropped")
         if len(after) != len(encoded):

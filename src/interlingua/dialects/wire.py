@@ -450,12 +450,17 @@ class Relations(NamedTuple):
 class Rows(Struct, frozen=True, kw_only=True):
     """How the encoded pieces of a history make one JSON value: their items follow one another in its list.
 
+    - `key`: that of the list, if more than the list differs between pieces.
+    - `encoder` returns a function that encodes the pieces one after the other, given the conversation and its `Facts`
+      (`files.new_sessions`); what is around the list is that of the last piece.
     - `number` returns an item that names its place in the list, at another one.
     - `last_apart`: an answer at the end of the history is not in the list.
     - `beside`: the key of a second list, to whose items marks in those of the first refer by their order.
     - `fits`: whether an encoded piece has as many marks as items beside.
     """
 
+    key: str | None = None
+    encoder: Callable[[Conversation, Any], Callable[[Conversation], Encoded]] | None = None
     number: Callable[[Any, int], Any] | None = None
     last_apart: bool = False
     beside: str | None = None

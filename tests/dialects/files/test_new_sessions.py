@@ -120,6 +120,51 @@ def test_ids_of_opencode_sort_as_the_messages_stand() -> None:
     assert states == ["completed", "error"]
 
 
+def test_calls_with_the_same_id_have_their_own_results_in_opencode() -> None:
+    """Some programs number the calls of each answer anew."""
+    messages: list[il.Message] = [il.UserMessage(content="Look")]
+    for text in ("one", "two"):
+        calls = tuple(il.ToolCall(id=id, name="ls", arguments={}) for id in ("0", "0", "1"))
+        messages.append(il.AssistantMessage(content=calls, stop_reason="toolUse"))
+        messages += [
+            il.ToolResultMessage(tool_call_id=id, tool_name="ls", content=f"{text} {at}", is_error=False)
+            for at, id in enumerate(("0", "0"))
+        ]
+    body = il.encode(messages, "opencode").body
+    states = [p["state"] for m in body["messages"] for p in m["parts"] if p["type"] == "tool"]
+    assert [state.get("output") for state in states] == ["one 0", "one 1", None, "two 0", "two 1", None]
+
+
+def test_what_opencode_has_no_place_for_is_reported() -> None:
+    """Branches, results without a call, blocks, records of a program, and the fields of a call."""
+    conversation = il.Conversation(
+        entries=(
+            il.Entry(message=il.UserMessage(content="Hi"), id="a"),
+            il.Entry(message=il.UserMessage(content="No"), id="b", parent_id="a"),
+            il.Entry(message=il.CustomMessage("note", {"text": "x"}), id="c", parent_id="a"),
+            il.Entry(
+                message=il.ToolResultMessage(tool_call_id="x", tool_name="ls", content="1", is_error=False),
+                id="d",
+                parent_id="c",
+            ),
+            il.Entry(
+                message=il.AssistantMessage(content=(il.OpaqueBlock(dialect="z", value=1),)), id="e", parent_id="d"
+            ),
+        ),
+        system="Be brief.",
+        options=il.Options(temperature=0),
+    )
+    lost = {loss.path for loss in il.encode(conversation, "opencode").losses if loss.severity != "record"}
+    assert lost == {
+        "$.entries[1]",
+        "$.messages[1]",
+        "$.messages[2]",
+        "$.messages[3].content",
+        "$.system",
+        "$.options.temperature",
+    }
+
+
 def test_a_session_that_was_continued_is_written_anew() -> None:
     """With the messages that were added since."""
     (conversation,) = il.read(WIRE / "opencode/session.json")

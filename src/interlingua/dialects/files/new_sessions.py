@@ -8,14 +8,16 @@ the first two are in the format of a wire, for which the conversation is adapted
 
 import hashlib
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
+from msgspec.structs import fields as struct_fields
 from msgspec.structs import replace
 
 from ...values.canonical import dump
-from ...values.losses import Encoded, Lines, Loss, Reporter
+from ...values.losses import Encoded, Lines, Loss, Reporter, SupportTable, bookkeeping, dropped, record, some
 from ...values.messages import (
+    AgentMessage,
     AssistantMessage,
     AudioBlock,
     Block,
@@ -32,9 +34,10 @@ from ...values.messages import (
     blocks_of,
     text_of,
 )
-from ...values.request import Conversation, Entry
+from ...values.request import Conversation, Entry, Options
 from .. import dialect
-from .records import iso
+from ..comparison import losses_of
+from .records import LINEAR, iso
 
 EPOCH = 1_735_689_600_000  # the first of January 2025, for messages without a timestamp
 FOLDERS = ("cwd", "directory", "workspaceDirectory", "working_dir", "workDir")  # programs' names for where they ran
@@ -68,7 +71,7 @@ class Facts:
         return self._hash.digest()
 
 
-def _facts_of(conversation: Conversation) -> Facts:
+def facts_of(conversation: Conversation) -> Facts:
     facts = Facts(conversation)
     for entry in conversation.entries:
         facts.add(entry)
@@ -78,12 +81,13 @@ def _facts_of(conversation: Conversation) -> Facts:
 class _Session:
     """The ids, times and folder of a session."""
 
-    def __init__(self, about: Conversation, facts: Facts) -> None:
+    def __init__(self, about: Conversation, facts: Facts, time: int | None = None) -> None:
+        """`time` is that of the message before."""
         self._seed = facts.seed
         self.id = self.uuid("session")
         self.cwd = facts.folder or "/"
         self.model = about.model.id if about.model is not None else ""
-        self._time: int | None = None
+        self.time = time
 
     def uuid(self, of: Any) -> str:
         """An id that nothing else in the session has, in the form of a random UUID."""
@@ -97,9 +101,9 @@ class _Session:
     def moment(self, message: Any) -> int:
         """Returns a message's timestamp; without one, a moment after the previous message."""
         stated = getattr(message, "timestamp", None)
-        if stated is None or (self._time is not None and stated < self._time):
-            stated = EPOCH if self._time is None else self._time + 1
-        self._time = stated
+        if stated is None or (self.time is not None and stated < self.time):
+            stated = EPOCH if self.time is None else self.time + 1
+        self.time = stated
         return int(stated)
 
 
@@ -138,7 +142,7 @@ def _messages(conversation: Conversation) -> list[Message]:
 
 
 def _written(conversation: Conversation, writer_of: type[SessionWriter]) -> Encoded:
-    writer = writer_of(conversation, _facts_of(conversation))
+    writer = writer_of(conversation, facts_of(conversation))
     lines, losses = Lines(writer.begin()), list(unsupported(conversation, *writer_of.UNSUPPORTED))
     for at, message in enumerate(_messages(conversation)):
         report = Reporter(f"$.messages[{at}]")
@@ -315,53 +319,71 @@ def _codex_usage(usage: Usage) -> dict[str, int]:
 OPENCODE_VERSION = "1.0.0"
 
 
-def opencode(conversation: Conversation) -> Encoded:
-    """An exported session: a message for each turn, and a tool part for each call with its result."""
-    session, report = _Session(conversation, _facts_of(conversation)), Reporter()
-    messages = _messages(conversation)
-    results = {message.tool_call_id: message for message in messages if isinstance(message, ToolResultMessage)}
-    writer = _OpencodeWriter(session, results, report)
-    for at, message in enumerate(messages):
-        report.message = at
-        if not isinstance(message, ToolResultMessage):
-            writer.add(message, at)
-    times = [entry["info"]["time"]["created"] for entry in writer.messages] or [EPOCH]
-    info = {
-        "id": writer.session,
-        "slug": session.word("slug", 8),
-        "projectID": "global",
-        "directory": session.cwd,
-        "title": conversation.title or "Imported session",
-        "version": OPENCODE_VERSION,
-        "time": {"created": times[0], "updated": times[-1]},
-    }
-    losses = (*report.losses, *unsupported(conversation, "system", "tools", "options"))
-    return Encoded({"info": info, "messages": writer.messages}, losses)
+OPENCODE = "opencode"
+_OWN = "the program that resumes the session has its own"
+_OPENCODE_SUPPORT: SupportTable = {
+    **bookkeeping(OPENCODE),
+    **LINEAR,
+    **dropped(" ".join(f"Options.{field.name}" for field in struct_fields(Options)), _OWN),
+    **dropped("Context.system Context.system_role Context.tools", _OWN),
+    **record("ModelDescriptor.id", "only an answer names its model"),
+    **some("UserMessage.content AssistantMessage.content", "what opencode has no part for is dropped"),
+}
 
 
-class _OpencodeWriter:
-    def __init__(self, session: _Session, results: dict[str, ToolResultMessage], report: Reporter) -> None:
-        self._session = session
-        self._results = results
-        self._report = report
-        self._count = 0
-        self.session = self._id("ses", EPOCH)
-        self.messages: list[dict[str, Any]] = []
+class OpencodeWriter:
+    """Encodes the pieces of a conversation one after the other as exported sessions of opencode.
+
+    A session has a message for each turn, and a tool part for each call with its result. The `info` of the last piece
+    is that of the whole. `decode` reads a session again.
+    """
+
+    def __init__(self, about: Conversation, facts: Facts, decode: Callable[[Any], Conversation]) -> None:
+        self._about, self._facts, self._decode = about, facts, decode
+        self._session, self._count = _Session(about, facts), 1
         self._asked = ""  # the message that the next answers belong to
+        self._times: tuple[int, int] | None = None  # of the first message and of the last
 
-    def _id(self, prefix: str, when: int) -> str:
+    def __call__(self, piece: Conversation) -> Encoded:
+        self._session = _Session(self._about, self._facts, self._session.time)  # there may be more facts
+        own = self._id("ses", EPOCH, 1)
+        results, answers = _paired(piece.messages)
+        encoded, messages = [], []
+        for at, message in enumerate(piece.messages):
+            if not isinstance(message, CustomMessage | ToolResultMessage):
+                messages.append(self._message(own, message, results.get(at, {})))
+            if not isinstance(message, CustomMessage | ToolResultMessage) or at in answers:
+                encoded.append(at)
+        created, updated = self._times or (EPOCH, EPOCH)
+        info = {
+            "id": own,
+            "slug": self._session.word("slug", 8),
+            "projectID": "global",
+            "directory": self._session.cwd,
+            "title": self._about.title or "Imported session",
+            "version": OPENCODE_VERSION,
+            "time": {"created": created, "updated": updated},
+        }
+        body = {"info": info, "messages": messages}
+        return Encoded(body, losses_of(piece, encoded, lambda: self._decode(body), _OPENCODE_SUPPORT, OPENCODE))
+
+    def _id(self, prefix: str, when: int, number: int | None = None) -> str:
         """Ids sort by time: six bytes of milliseconds and a counter, then what makes them unique."""
-        self._count += 1
-        return f"{prefix}_{((when << 12) + self._count) & (1 << 48) - 1:012x}{self._session.word(self._count, 14)}"
+        if number is None:
+            self._count += 1
+            number = self._count
+        return f"{prefix}_{((when << 12) + number) & (1 << 48) - 1:012x}{self._session.word(number, 14)}"
 
-    def add(self, message: Message, at: int) -> None:
+    def _message(self, session: str, message: Message, results: Mapping[int, ToolResultMessage]) -> dict[str, Any]:
+        """`results` are those of the calls, by the number of the block."""
         when = self._session.moment(message)
+        self._times = (when if self._times is None else self._times[0], when)
         own = self._id("msg", when)
         model = {
             "providerID": getattr(message, "provider", None) or "unknown",
             "modelID": self._session.model or "unknown",
         }
-        about: dict[str, Any] = {"id": own, "sessionID": self.session, "role": "user", "time": {"created": when}}
+        about: dict[str, Any] = {"id": own, "sessionID": session, "role": "user", "time": {"created": when}}
         if isinstance(message, AssistantMessage):
             usage = message.usage or Usage.of()
             about |= {"role": "assistant", "parentID": self._asked, "mode": "build", "agent": "build", "cost": 0}
@@ -372,50 +394,66 @@ class _OpencodeWriter:
         else:
             about |= {"agent": "build", "model": model}
             self._asked = own
-        parts = list(self._parts(message, when))
-        placed = [{"id": self._id("prt", when), "sessionID": self.session, "messageID": own, **part} for part in parts]
-        self.messages.append({"info": about, "parts": placed})
-
-    def _parts(self, message: Message, when: int) -> Iterator[dict[str, Any]]:
         put_in = {"synthetic": True} if not isinstance(message, AssistantMessage) and not _is_person(message) else {}
-        for at, block in enumerate(blocks_of(message.content)):
-            self._report.block = at
-            part = self._part(block, when)
-            if part is None:
-                self._report.lost(type(block).__name__, "opencode has no such part")
-            else:
-                yield {**part, **(put_in if part["type"] == "text" else {})}
-        self._report.block = None
+        parts = []
+        for number, block in enumerate(blocks_of(message.content)):
+            part = _opencode_part(block, when, results.get(number))
+            if part is not None:
+                place = {"id": self._id("prt", when), "sessionID": session, "messageID": own}
+                parts.append({**place, **part, **(put_in if part["type"] == "text" else {})})
+        return {"info": about, "parts": parts}
 
-    def _part(self, block: Block, when: int) -> dict[str, Any] | None:
-        times = {"start": when, "end": when}
-        match block:
-            case TextBlock():
-                return {"type": "text", "text": block.text}
-            case ThinkingBlock():
-                signed = {"metadata": {"anthropic": {"signature": block.thinking_signature}}}
-                return {
-                    "type": "reasoning",
-                    "text": block.thinking,
-                    "time": times,
-                    **(signed if block.thinking_signature else {}),
-                }
-            case ImageBlock() | AudioBlock() | DocumentBlock():
-                return _opencode_file(block)
-            case ToolCall():
-                return {"type": "tool", "callID": block.id, "tool": block.name, "state": self._state(block, times)}
-        return None
 
-    def _state(self, call: ToolCall, times: dict[str, int]) -> dict[str, Any]:
-        result = self._results.get(call.id)
-        if result is None:  # the program takes it for one that was interrupted
-            return {"status": "running", "input": call.arguments, "time": {"start": times["start"]}}
-        text = result.text
-        if result.is_error:
-            return {"status": "error", "input": call.arguments, "error": text, "time": times}
-        state = {"status": "completed", "input": call.arguments, "output": text, "title": call.name, "metadata": {}}
-        files = [file for block in blocks_of(result.content) if (file := _opencode_file(block)) is not None]
-        return {**state, "time": times, **({"attachments": files} if files else {})}
+def _paired(messages: Sequence[AgentMessage]) -> tuple[dict[int, dict[int, ToolResultMessage]], set[int]]:
+    """The results of calls, by the place of the answer and the number of the block; and the places of these results.
+
+    A result answers the last call before it with its id that has none, of an answer the first one.
+    """
+    results: dict[int, dict[int, ToolResultMessage]] = {}
+    places = set[int]()
+    waiting: dict[str, list[tuple[int, int]]] = {}
+    for at, message in enumerate(messages):
+        if isinstance(message, AssistantMessage):
+            for number, block in enumerate(blocks_of(message.content)):
+                if isinstance(block, ToolCall):
+                    waiting.setdefault(block.id, []).append((at, number))
+        elif isinstance(message, ToolResultMessage) and waiting.get(message.tool_call_id):
+            calls = waiting[message.tool_call_id]
+            call = max(calls, key=lambda call: call[0])
+            calls.remove(call)
+            results.setdefault(call[0], {})[call[1]] = message
+            places.add(at)
+    return results, places
+
+
+def _opencode_part(block: Block, when: int, result: ToolResultMessage | None) -> dict[str, Any] | None:
+    times = {"start": when, "end": when}
+    match block:
+        case TextBlock():
+            return {"type": "text", "text": block.text}
+        case ThinkingBlock():
+            signed = {"metadata": {"anthropic": {"signature": block.thinking_signature}}}
+            return {
+                "type": "reasoning",
+                "text": block.thinking,
+                "time": times,
+                **(signed if block.thinking_signature else {}),
+            }
+        case ImageBlock() | AudioBlock() | DocumentBlock():
+            return _opencode_file(block)
+        case ToolCall():
+            return {"type": "tool", "callID": block.id, "tool": block.name, "state": _state(block, times, result)}
+    return None
+
+
+def _state(call: ToolCall, times: dict[str, int], result: ToolResultMessage | None) -> dict[str, Any]:
+    if result is None:  # the program takes it for one that was interrupted
+        return {"status": "running", "input": call.arguments, "time": {"start": times["start"]}}
+    if result.is_error:
+        return {"status": "error", "input": call.arguments, "error": result.text, "time": times}
+    state = {"status": "completed", "input": call.arguments, "output": result.text, "title": call.name, "metadata": {}}
+    files = [file for block in blocks_of(result.content) if (file := _opencode_file(block)) is not None]
+    return {**state, "time": times, **({"attachments": files} if files else {})}
 
 
 def _is_person(message: Any) -> bool:

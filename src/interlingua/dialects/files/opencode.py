@@ -23,7 +23,7 @@ from ...values.losses import Encoded, SupportTable
 from ...values.messages import AssistantMessage, Block, Message, StopReason, TextBlock, ThinkingBlock, Usage
 from ...values.request import Conversation
 from ..residual import count, fields_of, optional, reading
-from ..wire import FileFormat, Relations
+from ..wire import FileFormat, Relations, Rows
 from . import new_sessions
 from . import records as _records
 from .program_content import (
@@ -341,12 +341,17 @@ def relations(conversation: Conversation, path: PurePath) -> Relations:
     return Relations(optional(info.get("id")), optional(info.get("parentID")))
 
 
+def _pieces(about: Conversation, facts: new_sessions.Facts) -> new_sessions.OpencodeWriter:
+    return new_sessions.OpencodeWriter(about, facts, decode)
+
+
 FORMAT = FileFormat(
     name=API,
     codec=sys.modules[__name__],
     detect=detect,
     archive=archive,
     database=database,
-    write=new_sessions.opencode,
+    write=lambda conversation: _pieces(conversation, new_sessions.facts_of(conversation))(conversation),
     relations=relations,
+    rows=Rows(key="messages", encoder=_pieces),
 )
