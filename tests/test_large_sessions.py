@@ -210,7 +210,7 @@ def test_so_are_those_of_a_file_with_other_lines(path: Path, tmp_path: Path, see
 
 
 SESSIONS = sorted(name for name, form in FORMATS.items() if form.writer is not None or form.tree_writer is not None)
-ROWS = sorted(name for name, form in FORMATS.items() if form.rows)
+ROWS = sorted(name for name, form in FORMATS.items() if form.rows or form.node_writer)
 TARGETS = [*SESSIONS, *sorted(WIRES), *ROWS]
 
 

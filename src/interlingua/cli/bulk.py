@@ -28,7 +28,7 @@ from .. import conversion
 from ..conversion import containers, large_sessions, sources
 from ..conversion.containers import SourceError
 from ..conversion.detection import detect_name
-from ..conversion.large_encoding import LargeBody, LargeRow, encode_large
+from ..conversion.large_encoding import LargeBody, LargeGraph, LargeRow, encode_large
 from ..conversion.sources import Document, Problem, Source, as_utf8
 from ..dialects import FORMATS, WIRES
 from ..dialects.files import transcript
@@ -236,8 +236,8 @@ def _is_copyable(source: Source, task: Task) -> bool:
 def _is_streamed(source: Source, task: Task) -> bool:
     """Whether a file is a large session, which is converted entry by entry."""
     to = FORMATS.get(task.target)
-    is_session = to is not None and (to.name == transcript.API or bool(to.writer or to.tree_writer))
-    is_written = is_session or task.target in (*WIRES, conversion.SELF) or (to is not None and to.rows)
+    is_written = task.target in (*WIRES, conversion.SELF, transcript.API)
+    is_written = is_written or (to is not None and bool(to.writer or to.tree_writer or to.node_writer or to.rows))
     if not is_written or task.columns or not large_sessions.is_large(source):
         return False
     name = task.origin
@@ -297,7 +297,7 @@ def _convert_session(session: large_sessions.LargeSession, name: str, task: Task
                 error = Unsupported(task.target, f"{loss.what}: {loss.why}", loss.path)
                 _reject(result, task, Problem(name, str(error)), None)
                 return True
-            parts, result.is_body = encoding.parts, isinstance(encoding, LargeBody | LargeRow)
+            parts, result.is_body = encoding.parts, isinstance(encoding, LargeBody | LargeRow | LargeGraph)
             result.losses = losses.summary()
         stack.pop_all()  # the files are closed when they have been read
     result.count, in_row = 1, task.rows and task.bodies

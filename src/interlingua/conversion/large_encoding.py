@@ -21,7 +21,17 @@ from ..dialects.wire import FileFormat, Wire
 from ..values import jsontext
 from ..values.compact import Ids, IdSet
 from ..values.errors import Unsupported
-from ..values.losses import QUIET, UNCLEAN, Encoded, Loss, Reporter, SupportTable, off_path, static_entry_losses
+from ..values.losses import (
+    QUIET,
+    UNCLEAN,
+    Encoded,
+    Loss,
+    Reporter,
+    SupportTable,
+    off_path,
+    static_entry_losses,
+    static_losses,
+)
 from ..values.messages import (
     AgentMessage,
     AssistantMessage,
@@ -623,6 +633,45 @@ class LargeTree:
             yield jsontext.write(writer.entry(entry, QUIET)) + b"\n"
 
 
+class LargeGraph:
+    """A large session in a format whose nodes name their children: `parts` reads its file again and yields the text."""
+
+    def __init__(self, session: LargeSession, form: FileFormat) -> None:
+        self._session, self._form = session, form
+        self._writer = form.node_writer(session.about)
+
+        def note(at: int, entry: Entry, is_next: bool) -> None:
+            if not self._writer.note(entry):
+                raise _NotLocal
+
+        self._on_path = session.walk(note)
+
+    def survey(self, report: Callable[[int, Loss], None]) -> None:
+        """Reads the file once, and reports the losses, each with its stage."""
+        support, name = self._form.codec.FIELD_SUPPORT, self._form.name
+        head, count = self._on_path.rfind(1), 0
+        for at, entry in enumerate(self._session.entries()):
+            place = f"$.messages[{count}]" if self._on_path[at] else f"$.entries[{at}].message"
+            count += self._on_path[at]
+            reporter = Reporter(place)
+            self._writer.look(at, entry, reporter, is_head=at == head)
+            for loss in reporter.losses:
+                report(ADAPTING, loss)
+            for loss in static_entry_losses(entry, at, place, support, name):
+                report(ENCODING, loss)
+        reporter = Reporter()
+        self._writer.close(reporter)
+        for loss in reporter.losses:
+            report(ADAPTING, loss)
+        for loss in static_losses(replace(self._session.about, head=self._session.head), support, name):
+            report(ENCODING, loss)
+
+    def parts(self) -> Iterator[bytes]:
+        """The text of the whole."""
+        parts: Iterator[bytes] = self._writer.parts(self._session.entries())
+        return parts
+
+
 class LargeCopy:
     """A large session in the format that it was read from: `parts` reads its file again and yields the lines."""
 
@@ -652,7 +701,7 @@ class LargeCopy:
         return lines
 
 
-LargeSurveyed: TypeAlias = LargeEncoding | LargeBody | LargeRow | LargeTree | LargeCopy
+LargeSurveyed: TypeAlias = LargeEncoding | LargeBody | LargeRow | LargeTree | LargeGraph | LargeCopy
 
 
 def encode_large(session: LargeSession, target: str, losses: LossSink) -> LargeSurveyed | None:
@@ -677,6 +726,10 @@ def _encode_large(session: LargeSession, target: str, losses: LossSink) -> Large
         tree = LargeTree(session, form, session.path())
         tree.survey(report)
         return tree
+    if form is not None and form.node_writer is not None:
+        graph = LargeGraph(session, form)
+        graph.survey(report)
+        return graph
     if wire is not None and (about.extra.get(wire.base) or about.extra.get(target)):
         return None
     if wire is None and (form is None or not (form.rows or form.writer)):

@@ -8,12 +8,16 @@ its model (`meta`).
 The system text is the first of a list of messages; on a canvas, the node that everything else hangs from.
 """
 
+import itertools
 import sys
-from collections.abc import Callable, Iterable
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from ...values import jsontext
+from ...values.compact import IdMap, IdNumbers, Ids, IdSet
 from ...values.errors import BadWire
 from ...values.losses import (
     QUIET,
@@ -338,11 +342,17 @@ def _encoded_message(message: Message, report: Reporter) -> dict[str, Any]:
 class _Encoded:
     """The messages encoded so far, each with the indexes of its entries."""
 
-    def __init__(self, entries: tuple[Entry, ...], report: Reporter) -> None:
+    def __init__(self, entries: tuple[Entry, ...], report: Reporter, ids: Ids | None = None) -> None:
+        """`ids`: those of a conversation that is too large for a `dict`."""
         self.messages: list[tuple[dict[str, Any], list[int]]] = []
-        self._entries = entries
+        self._entries: Mapping[int, Entry] = dict(enumerate(entries))
         self._report = report
-        self._names: dict[str, str] = {}
+        self._names: IdMap | dict[str, str] = {} if ids is None else IdMap(ids)
+
+    def encode_next(self, at: int, entry: Entry, report: Reporter) -> dict[str, Any] | None:
+        """Encodes an entry that no other one joins, and forgets it; None if the format cannot hold its message."""
+        self._entries, self._report = {at: entry}, report
+        return self.messages.pop()[0] if self.encode(at) else None
 
     def encode(self, at: int) -> bool:
         """Encodes an entry's message, if the format can hold it."""
@@ -447,7 +457,7 @@ def encode(conversation: Conversation) -> Encoded:
         if extra_fields.get(SINGLE) and len(body) == 1:
             body = body[0]
     if conversation.tools is not None:
-        report.at("$.tools", "tools", "a canvas does not hold the tools")
+        report.at("$.tools", "tools", _NO_TOOLS)
     return encoded(API, body, conversation, FIELD_SUPPORT, report.losses)
 
 
@@ -457,14 +467,10 @@ def _encode_list(conversation: Conversation, report: Reporter) -> list[dict[str,
     if conversation.system is not None:
         extra_fields = conversation.extra.get(API, {}).get(SYSTEM, {})
         first = [put_back(_system_message(conversation.system), extra_fields)]
-    for at, entry in enumerate(conversation.entries):
-        report.message = at
-        out.encode(at)
-        _report_bookkeeping(entry.message, report)
-        alone = not first and len(out.messages) == 1
-        if alone and isinstance(entry.message, SystemMessage) and _reads_as_system(out.messages[0][0]):
-            report.lost("system", "a first system message is read as the system text", "weakened")
-            report.at("$.system", "system", "the first message is read as it", "weakened")
+    for at, (entry, place) in enumerate(zip(conversation.entries, places(conversation), strict=True)):
+        report.root = place
+        wire = out.messages[-1][0] if out.encode(at) else None
+        _check_listed(entry, wire, report, is_first=not first and len(out.messages) == 1)
     for key in own_fields(conversation.extra.get(API)):
         report.at(f"$.extra.{API}.{key}", key, "a list has messages, nothing else")
     return first + [wire for wire, _ in out.messages]
@@ -474,10 +480,14 @@ def _reads_as_system(message: dict[str, Any]) -> bool:
     return message.get("role") == "system" and _is_system(_decode_content(message.get("content")))
 
 
-def _report_bookkeeping(message: Any, report: Reporter) -> None:
+def _check_listed(entry: Entry, wire: dict[str, Any] | None, report: Reporter, *, is_first: bool) -> None:
+    """Reports what a list does not say of a message; `is_first`: it has no other one yet."""
     for field in ("timestamp", "model"):
-        if getattr(message, field, None) is not None:
+        if getattr(entry.message, field, None) is not None:
             report.lost(field, "a list has no metadata of its messages", "record", field=field)
+    if is_first and isinstance(entry.message, SystemMessage) and wire is not None and _reads_as_system(wire):
+        report.lost("system", "a first system message is read as the system text", "weakened")
+        report.at("$.system", "system", "the first message is read as it", "weakened")
 
 
 # --- canvases --------------------------------------------------------------------------------------------------------
@@ -646,6 +656,40 @@ def _head(canvas: dict[str, Any], entries: Iterable[Entry]) -> str | None:
     return head if isinstance(head, str) and any(entry.id == head for entry in entries) else None
 
 
+_SAME_ID = "another node has this id"
+_NO_HEAD = "a canvas stands at its last node"
+_NO_TOOLS = "a canvas does not hold the tools"
+_ROOT_SYSTEM = "a system message that all else hangs from is read as the system text"
+
+
+def _check_place(at: int, entry: Entry, parent: str | None, root: str | None, report: Reporter) -> None:
+    if entry.id is None:
+        report.at(f"$.entries[{at}].id", "id", "every node has an id", "record")
+    if (entry.parent_id or root) != parent:
+        report.at(f"$.entries[{at}].parentId", "parent_id", "it hangs from the node before", "record")
+
+
+def _check_time(entry: Entry, last: Entry, report: Reporter) -> None:
+    """The time of a node is that of its `last` entry, to the precision of a float."""
+    message: Any = entry.message
+    shown = _with_meta(UserMessage(content=None), _meta(last.message)).timestamp
+    if getattr(message, "timestamp", None) != shown and not isinstance(message, CustomMessage):
+        report.lost("timestamp", "a node has one time, in seconds", "weakened", field="timestamp")
+
+
+def _system_node_of(id: str, children: list[str], system: System, about: Mapping[str, Any] = {}) -> dict[str, Any]:
+    """The node of the system text; `about` is what was kept of it."""
+    extra_fields = about.get("node", {})
+    node = {
+        "id": id,
+        "message": put_back(_system_message(system), about.get("message", {})),
+        "parent_id": None,
+        "child_ids": [*children, *extra_fields.get(MERGED, ())],
+        "meta": {**about.get("meta", {}), **extra_fields.get(META, {})} or None,
+    }
+    return put_back(node, extra_fields)
+
+
 class _Place(NamedTuple):
     """Where an entry stands on the canvas: its node, and that node's parent."""
 
@@ -696,7 +740,7 @@ class _Canvas:
             self._report.root = place
             parent = self._parent(entry, stands, before)
             if entry.id is not None and entry.id in stands:
-                self._report.lost("entry", "another node has this id")
+                self._report.lost("entry", _SAME_ID)
                 continue
             if not emitted.encode(at):
                 if entry.id is not None:
@@ -707,7 +751,7 @@ class _Canvas:
             before = generated[at]
             if entry.id is not None:
                 stands[entry.id] = entry.id
-            self._check_place(at, entry, parent)
+            _check_place(at, entry, parent, self._root, self._report)
         return [
             (wire, entries, _Place(generated[entries[-1]], parents[entries[0]])) for wire, entries in emitted.messages
         ]
@@ -717,12 +761,6 @@ class _Canvas:
             return stands.get(entry.parent_id, entry.parent_id)
         return self._root if entry.id is not None or before is None else before
 
-    def _check_place(self, at: int, entry: Entry, parent: str | None) -> None:
-        if entry.id is None:
-            self._report.at(f"$.entries[{at}].id", "id", "every node has an id", "record")
-        if (entry.parent_id or self._root) != parent:
-            self._report.at(f"$.entries[{at}].parentId", "parent_id", "it hangs from the node before", "record")
-
     def _nodes(self, groups: list[tuple[dict[str, Any], list[int], _Place]]) -> dict[str, Any]:
         children: dict[str | None, list[str]] = {}
         known = {place.node for _, _, place in groups} | {self._root}
@@ -731,7 +769,10 @@ class _Canvas:
                 children.setdefault(above, []).append(place.node)
         nodes: dict[str, Any] = {}
         if self._root is not None:
-            nodes[self._root] = self._system_node(children.get(self._root, []))
+            about = self._residual.get(SYSTEM, {})
+            nodes[self._root] = _system_node_of(
+                self._root, children.get(self._root, []), self._conversation.system, about
+            )
         for wire, entries, place in groups:
             entry = self._entries[entries[-1]]
             node = _node(place.node, place.parent, children.get(place.node, []), entry)
@@ -748,43 +789,24 @@ class _Canvas:
             self._report.at(f"$.entries[{at}].parents", "parents", "a parent must be a node, each named once")
         return emitted
 
-    def _system_node(self, children: list[str]) -> dict[str, Any]:
-        about = self._residual.get(SYSTEM, {})
-        extra_fields = about.get("node", {})
-        message = put_back(_system_message(self._conversation.system), about.get("message", {}))
-        node = {
-            "id": self._root,
-            "message": message,
-            "parent_id": None,
-            "child_ids": [*children, *extra_fields.get(MERGED, ())],
-            "meta": {**about.get("meta", {}), **extra_fields.get(META, {})} or None,
-        }
-        return put_back(node, extra_fields)
-
     def _check_meta(self, entries: list[int]) -> None:
-        """The time of a node is that of its last entry, to the precision of a float."""
-        last: Any = self._entries[entries[-1]].message
-        shown = _with_meta(UserMessage(content=None), _meta(last)).timestamp
         for at in entries:
-            message: Any = self._entries[at].message
-            if getattr(message, "timestamp", None) != shown and not isinstance(message, CustomMessage):
-                self._report.root = self._places[at]
-                self._report.lost("timestamp", "a node has one time, in seconds", "weakened", field="timestamp")
+            self._report.root = self._places[at]
+            _check_time(self._entries[at], self._entries[entries[-1]], self._report)
 
     def _check_system(self, nodes: dict[str, Any]) -> None:
         """A system message that everything hangs from is read as the system text."""
         system = _system_node(nodes)
         if system is None:
             return
-        why = "a system message that all else hangs from is read as the system text"
-        self._report.at("$.system", "system", why, "weakened")
+        self._report.at("$.system", "system", _ROOT_SYSTEM, "weakened")
         if len(nodes) == 1:
-            self._report.at("$.head", "head", why, "record")
+            self._report.at("$.head", "head", _ROOT_SYSTEM, "record")
         for at, (entry, place) in enumerate(zip(self._entries, self._places, strict=True)):
             if entry.id == system or (at == 0 and entry.id is None):
-                self._report.at(place, "system", why, "weakened")
+                self._report.at(place, "system", _ROOT_SYSTEM, "weakened")
             elif entry.parent_id == system:
-                self._report.at(f"$.entries[{at}].parentId", "parent_id", why, "record")
+                self._report.at(f"$.entries[{at}].parentId", "parent_id", _ROOT_SYSTEM, "record")
 
     def _check_head(self, groups: list[tuple[dict[str, Any], list[int], _Place]]) -> None:
         nodes = [place.node for _, _, place in groups]
@@ -792,7 +814,7 @@ class _Canvas:
         path = self._conversation.path()
         head = path[-1] if path else None
         if head is not None and (head.id or self._generated.get(id(head))) != stated:
-            self._report.at("$.head", "head", "a canvas stands at its last node")
+            self._report.at("$.head", "head", _NO_HEAD)
 
     def _about(self, nodes: dict[str, Any]) -> dict[str, Any]:
         """What a canvas says about itself, for one that was none."""
@@ -802,6 +824,166 @@ class _Canvas:
             "created_at": min(times, default=0.0),
             "last_updated": max(times, default=0.0),
         }
+
+
+class CanvasWriter:
+    """Writes the same as `encode` for a conversation that is too large to be in memory.
+
+    It takes three passes over the entries, since nodes name their children and a canvas its first and last time:
+    `note` each entry, then `look` at each and `close`, then the `parts` of the text.
+    """
+
+    def __init__(self, about: Conversation) -> None:
+        """`about` is the conversation; its entries are not used."""
+        self._about = about
+        self._ids = ids = Ids()
+        self._taken = IdSet(ids)
+        self._stands = IdNumbers(ids)  # as in `_Canvas._groups`, by the numbers of the ids
+        self._first, self._last = IdNumbers(ids), IdNumbers(ids)  # of the children of a node, as places in:
+        self._children, self._next = array("i"), array("i")
+        self._nodes, self._parents = array("i"), array("i")  # of each entry; -1 for none
+        self._encoder = _Encoded((), QUIET, ids)
+        self._root: str | None = None
+        self._before: str | None = None  # the node before
+        self._has_head = False
+        self._head: str | None = None  # the node, or else the id, of the entry at the head
+        self._times: tuple[float, float] | None = None
+        self._roots = self._count = 0
+        self._system: str | None = None  # the first node, if it may be read as the system text
+        self._read_as_system: list[tuple[str, str, Severity]] = []  # the losses if it is
+        self._is_placed = False  # whether there is a tree; else the messages are a list
+
+    def note(self, entry: Entry) -> bool:
+        """First pass. False for an entry that needs the others: of a canvas, or a merge."""
+        self._taken.add(entry.id)
+        self._is_placed = self._is_placed or entry.id is not None or entry.parent_id is not None
+        return not entry.extra.get(API) and not entry.parents
+
+    def look(self, at: int, entry: Entry, report: Reporter, *, is_head: bool) -> None:
+        """Second pass: finds the node of an entry, and reports what is lost of it."""
+        if not self._is_placed:
+            wire = self._encoder.encode_next(at, entry, report)
+            self._count += wire is not None
+            is_first = self._count == 1 and self._about.system is None
+            _check_listed(entry, wire, report, is_first=is_first)
+            return
+        if not at and self._about.system is not None:
+            self._root = self._mint("system")
+        parent = self._parent(entry)
+        node = self._node_of(at, entry, parent, report)
+        self._nodes.append(-1 if node is None else self._ids.number(node))
+        self._parents.append(-1 if parent is None else self._ids.number(parent))
+        if is_head:
+            self._has_head, self._head = True, entry.id or node
+        if node is not None:
+            self._add_child(parent, node)
+            _check_place(at, entry, parent, self._root, report)
+            _check_time(entry, entry, report)
+            self._add_time(entry)
+            self._before = node
+        if self._system is not None and (entry.id == self._system or (at == 0 and entry.id is None)):
+            self._read_as_system.append((report.root, "system", "weakened"))
+        elif self._system is not None and entry.parent_id == self._system:
+            self._read_as_system.append((f"$.entries[{at}].parentId", "parent_id", "record"))
+
+    def close(self, report: Reporter) -> None:
+        """Reports what is lost beside the entries, when all were looked at."""
+        if self._about.tools is not None:
+            report.at("$.tools", "tools", _NO_TOOLS)
+        if self._has_head and self._head != self._before:
+            report.at("$.head", "head", _NO_HEAD)
+        if self._system is not None and self._roots == 1:
+            report.at("$.system", "system", _ROOT_SYSTEM, "weakened")
+            if self._count == 1:
+                report.at("$.head", "head", _ROOT_SYSTEM, "record")
+            for path, what, severity in self._read_as_system:
+                report.at(path, what, _ROOT_SYSTEM, severity)
+
+    def parts(self, entries: Iterable[Entry]) -> Iterator[bytes]:
+        """The text of the canvas, or of the list."""
+        if not self._is_placed:
+            given = () if self._about.system is None else (_system_message(self._about.system),)
+            wires = (self._encoder.encode_next(0, entry, QUIET) for entry in entries)
+            yield b"["
+            for at, message in enumerate(itertools.chain(given, (wire for wire in wires if wire is not None))):
+                yield b"," * bool(at) + jsontext.write(message)
+            yield b"]"
+            return
+        first = self._root if self._root is not None else next((id for id in self._nodes if id >= 0), None)
+        name = self._ids.text(first) if isinstance(first, int) else first or ""
+        created, updated = self._times or (0.0, 0.0)
+        about = {"canvas_id": self._about.options.session_id or name, "created_at": created, "last_updated": updated}
+        yield jsontext.write(about)[:-1] + b',"nodes":{'
+        separator = b""
+        if self._root is not None:
+            yield _node_text(_system_node_of(self._root, [*self._children_of(self._root)], self._about.system))
+            separator = b","
+        for entry, node, parent in zip(entries, self._nodes, self._parents, strict=True):
+            wire = self._encoder.encode_next(0, entry, QUIET) if node >= 0 else None
+            if wire is not None:
+                id, above = self._ids.text(node), None if parent < 0 else self._ids.text(parent)
+                yield separator + _node_text({**_node(id, above, [*self._children_of(id)], entry), "message": wire})
+                separator = b","
+        yield b"}}"
+
+    def _mint(self, wanted: str) -> str:
+        while wanted in self._taken:
+            wanted += "_"
+        self._taken.add(wanted)
+        return wanted
+
+    def _parent(self, entry: Entry) -> str | None:
+        if entry.parent_id is not None:
+            stands = self._stands.get(entry.parent_id, -1)
+            return entry.parent_id if stands == -1 else None if stands is None else self._ids.text(stands)
+        return self._root if entry.id is not None or self._before is None else self._before
+
+    def _node_of(self, at: int, entry: Entry, parent: str | None, report: Reporter) -> str | None:
+        """The node of an entry, if it has one."""
+        if entry.id is not None and entry.id in self._stands:
+            report.lost("entry", _SAME_ID)
+            return None
+        wire = self._encoder.encode_next(at, entry, report)
+        if wire is None:
+            if entry.id is not None:
+                self._stands[entry.id] = None if parent is None else self._ids.number(parent)
+            return None
+        if entry.id is not None:
+            self._stands[entry.id] = self._ids.number(entry.id)
+        node = entry.id or self._mint(f"node_{at}")
+        if not self._count and self._about.system is None and _reads_as_system(wire):
+            self._system = node
+        self._count += 1
+        self._roots += parent is None
+        return node
+
+    def _add_child(self, parent: str | None, node: str) -> None:
+        if parent is None:
+            return
+        place, last = len(self._children), self._last.get(parent)
+        self._children.append(self._ids.number(node))
+        self._next.append(-1)
+        if last is None:
+            self._first[parent] = place
+        else:
+            self._next[last] = place
+        self._last[parent] = place
+
+    def _children_of(self, node: str) -> Iterator[str]:
+        place = self._first.get(node)
+        while place is not None and place >= 0:
+            yield self._ids.text(self._children[place])
+            place = self._next[place]
+
+    def _add_time(self, entry: Entry) -> None:
+        when = _meta(entry.message).get("timestamp")
+        if when is not None:
+            first, last = self._times or (when, when)
+            self._times = min(first, when), max(last, when)
+
+
+def _node_text(node: dict[str, Any]) -> bytes:
+    return jsontext.write(node["id"]) + b":" + jsontext.write(node)
 
 
 def detect(value: Any) -> str | None:
@@ -815,4 +997,10 @@ def detect(value: Any) -> str | None:
     return "`nodes` beside a `canvas_id`" if isinstance(canvas, dict) and "canvas_id" in canvas else None
 
 
-FORMAT = FileFormat(name="llm-canvas", codec=sys.modules[__name__], detect=detect, mistakes=in_canvas)
+FORMAT = FileFormat(
+    name="llm-canvas",
+    codec=sys.modules[__name__],
+    detect=detect,
+    node_writer=CanvasWriter,
+    mistakes=in_canvas,
+)
