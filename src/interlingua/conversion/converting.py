@@ -60,6 +60,9 @@ def decode(data: Any, dialect: str | None = None) -> Conversation:
             if found is not None:
                 return found
         value = text_of_file(data) if form.text and isinstance(data, bytes | str) else value_of(data)
+        torn = getattr(value, "problems", ())
+        if type(value) is Lines and len(value) == 1 and not form.lines:
+            (value,) = value  # a row, and not a set of one
         try:
             if type(value) is Lines:
                 with gc_paused(len(value)):
@@ -70,7 +73,6 @@ def decode(data: Any, dialect: str | None = None) -> Conversation:
             if not form.lines:
                 _refuse_several(value)
             raise
-        torn = getattr(value, "problems", ())
         return replace(conversation, problems=(*torn, *conversation.problems)) if torn else conversation
     kind = stream_kind(data)
     if kind is not None:

@@ -29,6 +29,17 @@ def test_an_array_of_one_row_comes_back_as_an_array(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(ROWS))
+@pytest.mark.parametrize("rest", ["", "\n", "\n\n", '\n{"torn'])
+def test_one_line_comes_back_as_one_row(name: str, rest: str) -> None:
+    """Also if a line after it cannot be read, which is reported."""
+    data = json.dumps(ROWS[name]).encode() + rest.encode()
+    decoded = il.decode(data, name)
+    assert ROWS[name] == il.encode(decoded, name).body
+    assert ("torn" in rest) is bool(decoded.problems)
+    assert all(ROWS[name] == il.encode(one, name).body for one in il.read(data, name))
+
+
+@pytest.mark.parametrize("name", sorted(ROWS))
 def test_an_array_of_rows_is_as_many_conversations(name: str) -> None:
     """Also where the format is named."""
     read = list(il.read(json.dumps([ROWS[name]] * 3).encode(), name))
