@@ -256,3 +256,20 @@ def test_values_are_the_same_when_their_json_says_the_same(one: Any, other: Any,
     Order of keys apart, and whatever Python calls equal.
     """
     assert expected == jsontext.same(one, other)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{,}", "object keys must be strings (byte 1)"),
+        ("nope", "invalid character (byte 4)"),
+        ("[1] 2", "trailing characters (byte 5)"),
+        (b"\xff", "invalid character (byte 0)"),
+        ("[1", "input data was truncated"),
+    ],
+)
+def test_text_that_is_not_json_is_refused_with_the_reason_and_the_place(text: Any, reason: str) -> None:
+    """Once, and in lower case."""
+    with pytest.raises(FormatError) as caught:
+        jsontext.read(text)
+    assert caught.value.message == f"not JSON: {reason}"

@@ -334,7 +334,7 @@ def _not_json(data: bytes) -> str | None:
     try:
         msgspec.json.decode(data)
     except msgspec.DecodeError as error:
-        return str(error)
+        return jsontext.reason_of(error)
     return None
 
 

@@ -381,7 +381,7 @@ def _json(body: bytes, api: str) -> Any:
     try:
         value = read(body)
     except FormatError as error:
-        raise BadWire(api, f"an answer of the batch API is not JSON: {error}") from None
+        raise BadWire(api, f"an answer of the batch API: {error.message}") from None
     if not isinstance(value, dict):
         raise BadWire(api, "an answer of the batch API is not an object")
     return value

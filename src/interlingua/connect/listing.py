@@ -75,7 +75,7 @@ def _page(body: bytes, provider: str) -> tuple[list[Any], dict[str, str]]:
     try:
         value = read(body)
     except FormatError as error:
-        raise BadWire(provider, f"the list of models is not JSON: {error}") from None
+        raise BadWire(provider, f"the list of models: {error.message}") from None
     if isinstance(value, list):  # Together AI
         return value, {}
     entries = (value.get("data") or value.get("models") or []) if isinstance(value, dict) else None

@@ -179,7 +179,7 @@ class OutputType(Generic[T]):
         try:
             value = jsontext.read(text)
         except FormatError as error:
-            reason = error.message.removeprefix("not JSON: ").removeprefix("JSON is malformed: ")
+            reason = error.message.removeprefix("not JSON: ")
             return Reading(problem=f"it is not JSON: {reason}.")
         if self.schema.schema is None:
             return Reading(value) if isinstance(value, dict) else Reading(problem="it is not a JSON object.")

@@ -220,9 +220,15 @@ def _read_repaired(data: bytes) -> Any:
     try:
         return _decode(repaired)
     except msgspec.DecodeError as error:
-        raise FormatError(f"not JSON: {error}", "$") from None
+        raise FormatError(f"not JSON: {reason_of(error)}", "$") from None
     except RecursionError:
         raise FormatError(f"nested deeper than {DEPTH_LIMIT} levels; flatten the value") from None
+
+
+def reason_of(error: msgspec.DecodeError) -> str:
+    """Why a text is not JSON, and where: `invalid character (byte 62)`."""
+    reason = str(error).removeprefix("JSON is malformed: ")
+    return reason[:1].lower() + reason[1:]
 
 
 def _valid_utf8(data: bytes) -> bytes:
