@@ -1,12 +1,17 @@
 """A streamed call through a connector, beside the vendors' packages, pydantic-ai and LiteLLM, over one local server.
 
-python bench/connectors.py                    everything; about seven minutes
-python bench/connectors.py --quick            fewer and shorter rounds; about two minutes
+python bench/connectors.py                    everything; about ten minutes
+python bench/connectors.py --quick            fewer and shorter rounds; about three minutes
+python bench/connectors.py --limits           only what a call costs above its floor, without peers; three minutes
 python bench/connectors.py --only gemini      one wire (may be given more than once)
 python bench/connectors.py --write            no measuring: the tables again from the last results
 
 Each participant runs in a process of its own, from its own lock file, and the server in another, so only the caller's
 work is counted. Tables go to `results/connectors.md`, from where `run.py --write-docs` takes them.
+
+The floor, aiohttp plus bare codecs, does less than a call: it adapts, retries, times out, prices and hides nothing. It
+has aiohttp's HTTP, though, and we have our own: a ratio below 1 is no mistake. One paced call differs from the next by
+a tenth and more, so the limits are judged by many rounds of one call each: a ratio is the median over those rounds.
 """
 
 import argparse
@@ -20,6 +25,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from operator import truediv
 from typing import Any, NamedTuple
 
 import participants
@@ -77,8 +83,24 @@ ROWS = (
 )
 OWN = ROWS[:2]
 CLOSE = (*OWN, FLOOR, ALONE)  # compared within a few per cent, so measured longer than the peers
-# What a call of ours may cost in the CPU of the floor, or of aiohttp alone, and who is beside it in a row of ratios.
+COMPARED = (OWN[0], FLOOR, ALONE)  # one after the other in every round, for ratios
+# What a call of ours may cost in the CPU of the floor, or of aiohttp alone.
 LIMITS = {"one at a time": (FLOOR, 1.1), "short answer": (ALONE, 2.5)}
+
+
+class Effort(NamedTuple):
+    """How long to measure: rounds of all rows and CPU seconds in each, rounds of the compared rows for each limit, and
+    how many calls to make before the memory is measured again.
+    """
+
+    rounds: int
+    seconds: float
+    compared: int
+    many: int
+
+
+FULL, QUICK = Effort(5, 0.2, 30, 50), Effort(2, 0.05, 12, 10)
+_ONE_CALL = 0.05  # seconds in a round of the compared rows: one paced call, or a hundred short ones
 
 
 @contextlib.contextmanager
@@ -94,53 +116,73 @@ def server() -> Iterator[str]:
         process.stdin.close()
 
 
-def measure(wires: tuple[str, ...], rounds: int, seconds: float, many: int) -> dict[str, Any]:
-    """Results of all cells; memory is measured after one call and after `many`."""
+def measure(wires: tuple[str, ...], effort: Effort) -> dict[str, Any]:
+    """Results of all cells."""
     owners = {row.of.name: row.of for row in ROWS if set(row.wires) & set(wires)}
     for of in owners.values():
         if of is not OURS:
             participants.prepare(of)
+    with _running(owners) as (callers, url):
+        found = {wire: {case: _cell(callers, url, wire, case, effort) for case in CASES} for wire in wires}
+        memory = {wire: _memory(url, wire, effort.many) for wire in wires}
+    return {"about": _about(owners, effort), "calls": found, "memory": memory}
+
+
+def measure_limits(wires: tuple[str, ...], effort: Effort) -> dict[str, Any]:
+    """Results of the cells that have a limit, without peers."""
+    with _running({OURS.name: OURS}) as (callers, url):
+        effort = effort._replace(rounds=0)
+        found = {wire: {case: _cell(callers, url, wire, case, effort) for case in LIMITS} for wire in wires}
+    return {"calls": found}
+
+
+@contextlib.contextmanager
+def _running(owners: dict[str, Participant]) -> Iterator[tuple[dict[str, Worker], str]]:
+    """A process of each participant, and the address of the server."""
     pin(-1)
     with contextlib.ExitStack() as stack:
         url = stack.enter_context(server())
         callers = {name: Worker(of.python, "calls.py") for name, of in owners.items()}
         for caller in callers.values():
             stack.callback(caller.close)
-        found = {wire: {case: _cell(callers, url, wire, case, rounds, seconds) for case in CASES} for wire in wires}
-        memory = {wire: _memory(url, wire, many) for wire in wires}
-    return {"about": _about(owners, rounds) | {"many": many}, "calls": found, "memory": memory}
+        yield callers, url
 
 
-def _about(owners: dict[str, Participant], rounds: int) -> dict[str, Any]:
+def _about(owners: dict[str, Participant], effort: Effort) -> dict[str, Any]:
     return {
         "date": datetime.date.today().isoformat(),
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
         "load": os.getloadavg()[0],
-        "rounds": rounds,
+        "rounds": effort.rounds,
+        "compared": effort.compared,
+        "many": effort.many,
         "versions": {name: participants.version(of) for name, of in owners.items()},
     }
 
 
-def _cell(
-    callers: dict[str, Worker], url: str, wire: str, case: str, rounds: int, seconds: float
-) -> dict[str, dict[str, float]]:
+def _cell(callers: dict[str, Worker], url: str, wire: str, case: str, effort: Effort) -> dict[str, dict[str, Any]]:
     """Medians over rounds in which the participants take turns, in an order that changes."""
-    rows = [row for row in ROWS if wire in row.wires]
     events = len(chunks(wire, CASES[case].removesuffix(".slowly")))
-    answers: dict[str, list[dict[str, float]]] = {row.label: [] for row in rows}
-    for turn in range(rounds):
-        show_progress(f"{wire}, {case}, round {turn + 1} of {rounds}")
+    turns = [([row for row in ROWS if wire in row.wires], effort.seconds)] * effort.rounds
+    turns += [([*COMPARED], _ONE_CALL)] * (effort.compared if case in LIMITS else 0)
+    answers: dict[str, list[dict[str, float]]] = {}
+    for turn, (rows, seconds) in enumerate(turns):
+        show_progress(f"{wire}, {case}, round {turn + 1} of {len(turns)}")
         for row in rows[turn % len(rows) :] + rows[: turn % len(rows)]:
             task = {"row": row.function, "wire": wire, "url": f"{url}/{wire}/{CASES[case]}", "memory": 0}
             answer = callers[row.of.name].do(**task, seconds=seconds if row in CLOSE else seconds / 2)
             if row is not ALONE and answer["seen"] < 0.9 * events - 8:
                 raise RuntimeError(f"{row.label} saw {answer['seen']} of {events} events of {wire}, {case}")
-            answers[row.label].append(answer)
-    return {
+            answers.setdefault(row.label, []).append(answer)
+    found: dict[str, dict[str, Any]] = {
         label: {"events": events, **{key: statistics.median(one[key] for one in taken) for key in ("cpu", "first")}}
         for label, taken in answers.items()
     }
+    ours, *others = ([one["cpu"] for one in answers[row.label]] for row in COMPARED)
+    ratios = [statistics.median(map(truediv, ours, other)) for other in others]
+    found[OWN[0].label]["ratios"] = dict(zip((row.label for row in COMPARED[1:]), ratios, strict=True))
+    return found
 
 
 def _memory(url: str, wire: str, many: int) -> dict[str, dict[str, float]]:
@@ -168,7 +210,8 @@ def tables(results: dict[str, Any]) -> str:
     parts = [_verdict(results), _overhead(results)]
     parts += [f"**{TITLES[wire]}**\n\n{_wire(results, wire)}" for wire in results["calls"]]
     parts.append(
-        f"Medians of {about['rounds']} interleaved rounds; memory in a fresh process, after answers of 200 pieces. "
+        f"Medians of {about['rounds']} interleaved rounds, and of {about['compared']} more where there is a limit; "
+        "memory in a fresh process, after answers of 200 pieces. "
         f"{about['date']}, Python {about['python']}, {about['machine']}, load {about['load']:.1f}. "
         f"Versions: {versions}."
     )
@@ -191,8 +234,8 @@ def _wire(results: dict[str, Any], wire: str) -> str:
         used = memory[row.label]
         rows.append([row.label, *cpu, first, f"{used['once']:.0f}, {used['many']:.0f}"])
     for other in (FLOOR, ALONE):
-        ratios = [cells[case][OWN[0].label]["cpu"] / cells[case][other.label]["cpu"] for case in CASES]
-        rows.append([f"interlingua : {other.label}", *map(number, ratios), "", ""])
+        beside = [cells[case][OWN[0].label]["ratios"][other.label] for case in CASES]
+        rows.append([f"interlingua : {other.label}", *map(number, beside), "", ""])
     for label, raw in (("best message : interlingua", False), ("best of all : interlingua", True)):
         ratios = [_ratio(cells[case], wire, raw=raw) for case in CASES]
         if any(ratios):
@@ -227,10 +270,7 @@ def _overhead(results: dict[str, Any]) -> str:
     """What a call costs above what it cannot do without, and whether its first event is the first of all."""
     rows = []
     for case, (other, limit) in LIMITS.items():
-        ratios = {
-            wire: cells[case][OWN[0].label]["cpu"] / cells[case][other.label]["cpu"]
-            for wire, cells in results["calls"].items()
-        }
+        ratios = {wire: cells[case][OWN[0].label]["ratios"][other.label] for wire, cells in results["calls"].items()}
         worst = max(ratios, key=ratios.__getitem__)
         within = "yes" if ratios[worst] <= limit else "no"
         rows.append([f"{case}: at most {limit} x {other.label}", f"{within}, {number(ratios[worst])}", TITLES[worst]])
@@ -238,6 +278,16 @@ def _overhead(results: dict[str, Any]) -> str:
         behind = [TITLES[wire] for wire, cells in results["calls"].items() if not _is_first(cells[case], wire)]
         rows.append([f"{case}: first event before all peers", "no" if behind else "yes", ", ".join(behind)])
     return table(["above the floor", "held", "worst at"], rows)
+
+
+def limits_table(results: dict[str, Any]) -> str:
+    """For each wire, what a call costs in the CPU of its floor and of aiohttp alone."""
+    header = ["x CPU", *(f"{case} : {other.label}" for case in LIMITS for other in COMPARED[1:])]
+    rows = []
+    for wire, cells in results["calls"].items():
+        ratios = [cells[case][OWN[0].label]["ratios"][other.label] for case in LIMITS for other in COMPARED[1:]]
+        rows.append([TITLES[wire], *map(number, ratios)])
+    return table(header, rows)
 
 
 def _is_first(cell: dict[str, Any], wire: str) -> bool:
@@ -256,12 +306,18 @@ def _worst(results: dict[str, Any], case: str, *, raw: bool) -> tuple[str, str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--limits", action="store_true")
     parser.add_argument("--only", action="append", choices=WIRES, default=[])
     parser.add_argument("--write", action="store_true")
     asked = parser.parse_args()
+    wires, effort = tuple(asked.only) or WIRES, QUICK if asked.quick else FULL
+    if asked.limits:
+        results = measure_limits(wires, effort)
+        show_progress("")
+        print(limits_table(results))
+        return
     if not asked.write:
-        wires = tuple(asked.only) or WIRES
-        results = measure(wires, 2, 0.05, 10) if asked.quick else measure(wires, 5, 0.2, 50)
+        results = measure(wires, effort)
         RESULTS.parent.mkdir(exist_ok=True)
         RESULTS.write_text(json.dumps(results, indent=1))
         show_progress("")

@@ -95,8 +95,9 @@ something else dominates:
 - *20 KB call* on Gemini and Ollama: the call is sent whole, in a response of two events: this is the short answer
   again.
 - *First event*: Interlingua reads 4 KB and decodes 2 KB first, delivers those events, and continues with larger pieces,
-  in sync calls as well. With one event at a time it waits for the first event with content, because until then another
-  attempt or model can replace the answer. These are wall times, and vary the most on a busy machine.
+  in sync calls as well. With one event at a time the first one is `start`, delivered when the provider's first event
+  has arrived. Only a call with fallbacks waits for content, because until then another model can replace the answer.
+  These are wall times, and vary the most on a busy machine.
 - *Ollama*: its package builds no message and has little of this overhead.
 
 ## Session files
