@@ -556,6 +556,35 @@ async def test_calls_that_share_a_timer_time_out_each_on_its_own() -> None:
     assert quick.why is None
 
 
+class _CountingLoop(asyncio.SelectorEventLoop):
+    """Counts what is scheduled on it."""
+
+    timers = callbacks = 0
+
+    def call_at(self, *given: Any, **named: Any) -> Any:
+        self.timers += 1
+        return super().call_at(*given, **named)
+
+    def call_soon(self, *given: Any, **named: Any) -> Any:
+        self.callbacks += 1
+        return super().call_soon(*given, **named)
+
+
+@pytest.mark.parametrize("api", [*WIRES])
+def test_an_event_wakes_its_reader_once_and_starts_no_timer(server: Server, api: str) -> None:
+    """Whatever else is scheduled belongs to the call, and is little."""
+    model = il.ModelDescriptor(id="m", provider="own", api=api, base_url=server.base_url(api))
+    server.say("Hello")
+    server.say("word" * 60, fault=Pace(0.001))
+    with asyncio.Runner(loop_factory=_CountingLoop) as runner:
+        loop: Any = runner.get_loop()
+        for _ in range(2):  # the first opens the connection
+            loop.timers = loop.callbacks = 0
+            events = runner.run(events_of(Client().stream(model, "Hi", api_key=KEY)))
+    assert isinstance(events[-1], Done) and len(events) >= 60
+    assert (loop.callbacks < 90, loop.timers < 10) == (True, True), (loop.callbacks, loop.timers)
+
+
 class _Canned:
     """A transport that responds to every request with the same bytes."""
 
