@@ -1,11 +1,11 @@
 """The agent: runs a model with tools until it is done, and emits events."""
 
 from ..connect.results import Result
-from .agent import Agent, AgentState
+from .agent import Agent
 from .batch import AfterCall, BeforeCall, Verdict
 from .compaction import Compacted, Compaction
 from .history import register_message
-from .loop import Limits
+from .loop import AgentState, Limits
 
 __all__ = [
     "AfterCall",

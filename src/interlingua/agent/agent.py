@@ -5,12 +5,10 @@ import contextlib
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
 from typing import Any, Generic, Literal, ParamSpec, TypeAlias, Unpack, get_args
-
-from msgspec import Struct
 
 from ..connect.call import ACCESS, AnswerOptions, Fallback, chain, named, options_of, parted, place_of
 from ..connect.results import OutputType, Result, T, total_usage
@@ -26,16 +24,7 @@ from ..tools.tool import Tool, ToolContext, ToolResult, as_tool
 from ..values.abort import Abort
 from ..values.canonical import message_of
 from ..values.errors import CannotCompact, FormatError, InterlinguaError
-from ..values.events import (
-    AgentEvent,
-    AgentStart,
-    MessageEnd,
-    MessageStart,
-    MessageUpdate,
-    ToolExecutionEnd,
-    ToolExecutionStart,
-    TurnEnd,
-)
+from ..values.events import AgentEvent
 from ..values.interop import describe, must_propagate, several
 from ..values.messages import (
     AgentMessage,
@@ -53,11 +42,10 @@ from ..values.validation import check_context, check_messages
 from .batch import UNKNOWN, AfterCall, BeforeCall, Rules
 from .compaction import Compacted, Compaction
 from .history import History, Memory, for_models, opened
-from .loop import Limits, Loop, Pending, Setup
+from .loop import AgentState, EventEmitter, Limits, Listener, Loop, Pending, Setup
 
 _log = logging.getLogger(__name__)
 
-Listener: TypeAlias = Callable[[AgentEvent], object]
 Prompt: TypeAlias = str | AgentMessage | Mapping[str, Any] | Sequence[AgentMessage | Mapping[str, Any]]
 Images: TypeAlias = ImageBlock | Source | Iterable[ImageBlock | Source]
 QueueMode: TypeAlias = Literal["one-at-a-time", "all"]
@@ -83,20 +71,6 @@ def hooks_of(given: Hooks[P], name: str = "hooks") -> tuple[Callable[P, Any], ..
         if not callable(one):
             raise FormatError(f"a hook must be a function, not {type(one).__name__}", f"{name}[{at}]")
     return hooks
-
-
-class AgentState(Struct):
-    """The current state of an agent. Read it at any time; only the agent writes it."""
-
-    is_streaming: bool = False
-    pending_tool_calls: set[str] = set()
-    error: str | None = None
-    latest: MessageStart | MessageUpdate | None = None
-
-    @property
-    def stream_message(self) -> AgentMessage | None:
-        """The message in progress, as far as it has been received."""
-        return self.latest.message if self.latest is not None else None
 
 
 class Agent(Generic[T]):
@@ -334,17 +308,18 @@ class Agent(Generic[T]):
     async def _run(self, prompts: Sequence[AgentMessage], *, poll: bool, signal: Abort | None) -> Result[T]:
         pending = self._pending()
         own = signal.child() if signal is not None else Abort()
+        state = AgentState(is_streaming=True)
         loop = Loop(
             self._setup,
             self.history,
-            emit=self._emit,
+            emit=EventEmitter(state, self._listeners, self._report),
             signal=own,
             steering=self._steering,
             follow_ups=self._follow_ups,
         )
         self._signal = own
         self._idle.clear()
-        self.state = AgentState(is_streaming=True)
+        self.state = state
         try:
             with agent_span(named(self._model), getattr(getattr(self.history, "session", None), "id", None)) as span:
                 reason = await _to_the_end(asyncio.ensure_future(loop.run(prompts, pending=pending, poll=poll)), own)
@@ -436,21 +411,6 @@ class Agent(Generic[T]):
     def signal(self) -> Abort | None:
         """The abort signal of the current run."""
         return self._signal
-
-    async def _emit(self, event: AgentEvent) -> None:
-        """Updates the state, then calls every listener."""
-        _follow(self.state, event)
-        for listener in [*self._listeners]:
-            if listener not in self._listeners:
-                continue  # it was unsubscribed during another call
-            try:
-                received = listener(event)
-                if isinstance(received, Awaitable):
-                    await received
-            except BaseException as error:
-                if must_propagate(error):
-                    raise
-                self._report(error)
 
     def _report(self, error: BaseException) -> None:
         try:
@@ -664,21 +624,3 @@ def _record_span(span: RunSpan, prompts: Sequence[AgentMessage], loop: Loop, rea
         span.set_usage(usage)
     if reason == "error":
         span.fail(type(loop.failure).__name__ if loop.failure is not None else "error")
-
-
-def _follow(state: AgentState, event: AgentEvent) -> None:
-    match event:
-        case AgentStart():
-            state.error = None
-        case MessageStart() | MessageUpdate():
-            state.latest = event
-        case MessageEnd():
-            state.latest = None
-        case ToolExecutionStart():
-            state.pending_tool_calls.add(event.tool_call_id)
-        case ToolExecutionEnd():
-            state.pending_tool_calls.discard(event.tool_call_id)
-        case TurnEnd():
-            state.error = getattr(event.message, "error_message", None)
-        case _:
-            pass

@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -40,10 +40,12 @@ from ..values.events import (
     TurnStart,
 )
 from ..values.interop import must_propagate
-from ..values.messages import AgentMessage, AssistantMessage, Message, TextBlock, ToolCall, ToolResultMessage
+from ..values.messages import AgentMessage, AssistantMessage, TextBlock, ToolCall, ToolResultMessage
 from ..values.request import Context, ModelDescriptor, ToolSpec
-from .batch import Batch, Emit, Rules
+from .batch import Batch, Rules
 from .history import History
+
+Listener: TypeAlias = Callable[[AgentEvent], object]
 
 _LIMIT = "limit: "
 
@@ -115,14 +117,34 @@ class Setup(Struct, frozen=True, kw_only=True):
     verify: Callable[[AssistantMessage], str | None] | None = None  # returns what is wrong with a final answer
 
 
-class EventEmitter:
-    """Delivers events in order, one at a time, to every listener."""
+class AgentState(Struct):
+    """The current state of an agent. Read it at any time; only the agent writes it."""
 
-    def __init__(self, emit: Emit) -> None:
-        self._emit = emit
+    is_streaming: bool = False
+    pending_tool_calls: set[str] = set()
+    error: str | None = None
+    latest: MessageStart | MessageUpdate | None = None
+
+    @property
+    def stream_message(self) -> AgentMessage | None:
+        """The message in progress, as far as it has been received."""
+        return self.latest.message if self.latest is not None else None
+
+
+class EventEmitter:
+    """Delivers the events of a run in order, one at a time: to the agent's state, then to every listener.
+
+    It also knows what is open, so that a run that fails can be closed. `report` is called with what a listener raises.
+    """
+
+    def __init__(
+        self, state: AgentState, listeners: Sequence[Listener], report: Callable[[BaseException], object]
+    ) -> None:
+        self._state = state
+        self._listeners = listeners
+        self._report = report
         self._order = asyncio.Lock()
         self._in_turn = False
-        self._message: MessageStart | MessageUpdate | None = None  # the latest version of a message that has not ended
         self._given = 0  # messages
         self._running: list[ToolExecutionStart] = []
         self._answer: AssistantMessage | None = None
@@ -131,28 +153,44 @@ class EventEmitter:
     async def __call__(self, event: AgentEvent) -> None:
         async with self._order:
             self._follow(event)
-            await self._emit(event)
+            for listener in [*self._listeners]:
+                if listener not in self._listeners:
+                    continue  # it was unsubscribed during another call
+                try:
+                    received = listener(event)
+                    if isinstance(received, Awaitable):
+                        await received
+                except BaseException as error:
+                    if must_propagate(error):
+                        raise
+                    self._report(error)
 
     def resume(self, answer: AssistantMessage) -> None:
         """Marks the current turn as belonging to a response of an earlier run."""
         self._answer = answer
 
     def _follow(self, event: AgentEvent) -> None:
+        state = self._state
         match event:
+            case AgentStart():
+                state.error = None
             case TurnStart():
                 self._in_turn, self._answer, self._results = True, None, []
             case TurnEnd():
                 self._in_turn = False
+                state.error = getattr(event.message, "error_message", None)
             case MessageStart() | MessageUpdate():
-                self._message = event
+                state.latest = event
             case MessageEnd():
-                self._message = None
+                state.latest = None
                 self._given += 1
                 self._encoded(event.message)
             case ToolExecutionStart():
                 self._running.append(event)
+                state.pending_tool_calls.add(event.tool_call_id)
             case ToolExecutionEnd():
                 self._running = [one for one in self._running if one.tool_call_id != event.tool_call_id]
+                state.pending_tool_calls.discard(event.tool_call_id)
             case _:
                 pass
 
@@ -173,7 +211,7 @@ class EventEmitter:
         for call in self._running:
             result = {"content": [{"type": "text", "text": "The run failed before this call ended."}]}
             yield ToolExecutionEnd(call.tool_call_id, call.tool_name, result, True)
-        opened = self._message.message if self._message is not None else None
+        opened = self._state.stream_message
         for message in kept[self._given :]:
             yield from self._whole(message, opened)
             opened = None
@@ -183,7 +221,7 @@ class EventEmitter:
             yield from self._whole(broken(opened if isinstance(opened, AssistantMessage) else None), opened)
         yield TurnEnd(self._answer, tuple(self._results))  # type: ignore[arg-type]
 
-    def _whole(self, message: AgentMessage, opened: Message | None) -> Iterator[AgentEvent]:
+    def _whole(self, message: AgentMessage, opened: AgentMessage | None) -> Iterator[AgentEvent]:
         if opened is None:
             yield MessageStart(message)  # type: ignore[arg-type]
         self._encoded(message)
@@ -198,7 +236,7 @@ class Loop:
         setup: Callable[[], Setup],
         history: History,
         *,
-        emit: Emit,
+        emit: EventEmitter,
         signal: Abort,
         steering: Queue,
         follow_ups: Queue,
@@ -206,7 +244,7 @@ class Loop:
         self._now = setup
         self._setup = setup()
         self._history = history
-        self._emit = EventEmitter(emit)
+        self._emit = emit
         self._signal = signal
         self._steering = steering
         self._follow_ups = follow_ups
