@@ -289,7 +289,7 @@ def test_an_index_of_another_user_is_not_believed(tmp_path: Path, monkeypatch: p
     right, place = views(path), path.with_suffix(".idx")
     monkeypatch.setenv("INTERLINGUA_HOME", str(tmp_path / "stranger"))
     log = files.FileLog(path)
-    for number in range(len(log._index)):
+    for number in range(log._index.lines):
         log._index._tail[number * 24 + 20] = 0  # every line is blank
     log._index._on_disk = 0
     place.unlink()

@@ -124,7 +124,7 @@ class FileLog:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        return len(self._index)
+        return self._index.lines
 
     @property
     def head(self) -> int:
@@ -176,7 +176,7 @@ class FileLog:
             if parse_place(self.line(number)).id == id:
                 return number
         at = position(id)
-        if at is None or at >= len(self._index):
+        if at is None or at >= self._index.lines:
             return None
         record = self._index[at]
         return at if record.kind >= ENTRY and not record.check else None
@@ -246,7 +246,7 @@ class FileLog:
                 if len(data) < chunk:
                     return size - self._index.covered
                 if chunk > _MAX_LINE:
-                    number = len(self._index) + 1
+                    number = self._index.lines + 1
                     raise SessionDamaged(f"{self.path}: line {number} has more than {_MAX_LINE >> 20} MB; cut it out")
                 chunk *= 2  # read a long line in few chunks
         return 0
@@ -275,7 +275,7 @@ class FileLog:
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def add(self, lines: Sequence[bytes], *, sync: bool) -> int:
-        first = len(self._index)
+        first = self._index.lines
         data = b"".join(line + b"\n" for line in lines)
         if self._group is not None:
             self._group.data += data
@@ -284,7 +284,7 @@ class FileLog:
             self._check_writable()
             if os.fstat(self._file).st_size != self._index.covered:
                 self.refresh()  # a writer without a lease has appended
-                first = len(self._index)
+                first = self._index.lines
             self._write_or_truncate(data, self._index.covered, sync)
         for line in lines:
             self._index_line(line)
@@ -384,7 +384,7 @@ class FileLog:
             return place
 
     def _report(self, message: str) -> None:
-        problem = Problem(len(self._index) + 1, message)
+        problem = Problem(self._index.lines + 1, message)
         if problem not in self.problems:
             self.problems.append(problem)
 
@@ -397,7 +397,7 @@ class FileLog:
 
     def _fsync(self) -> None:
         os.fsync(self._file)
-        if self._is_new and len(self._index):
+        if self._is_new and self._index.lines:
             sync_folder(self.path.parent)
             self._is_new = False
 
@@ -413,11 +413,11 @@ class FileLog:
 
     def close(self) -> None:
         if self._file >= 0:
-            if self._lease is not None and len(self._index) >= _INDEXED:
+            if self._lease is not None and self._index.lines >= _INDEXED:
                 self._save_index()
             os.close(self._file)
             self._file = -1
-            if self._is_new and not len(self._index):
+            if self._is_new and not self._index.lines:
                 with contextlib.suppress(OSError):
                     self.path.unlink()  # no line was ever written
         self._index.close()

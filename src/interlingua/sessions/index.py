@@ -135,11 +135,9 @@ class Index:
         self._tail_checks = bytearray()  # only their checksums: a new id is searched in all of them
         self._on_disk = 0  # bytes of records in the index file
         self._sealed = (0, bytes(_CODE))  # the bytes in whole segments, and the code of the last of them
-        self.covered = 0  # bytes of the session file that are indexed
+        self.lines = 0  # of the session file that are indexed
+        self.covered = 0  # and their bytes
         self.head = ROOT  # the head after the last line
-
-    def __len__(self) -> int:
-        return len(self._segments) * _COUNT + len(self._tail) // _SIZE
 
     def __getitem__(self, number: int) -> Record:
         at, within = divmod(number, _COUNT)
@@ -151,17 +149,18 @@ class Index:
             raise StaleIndex from None
 
     def _head(self) -> int:
-        if not len(self):
+        if not self.lines:
             return ROOT
-        last = self[len(self) - 1]
-        return head_after(len(self) - 1, last.kind, last.parent)
+        last = self[self.lines - 1]
+        return head_after(self.lines - 1, last.kind, last.parent)
 
     def add(self, length: int, parent: int, id: str | None, kind: int, flags: int = 0) -> None:
         """Adds the next line; `length` is without its newline."""
-        self.head = len(self) if kind >= ENTRY else parent
+        self.head = self.lines if kind >= ENTRY else parent
         check = check_of(id)
         self._tail += _RECORD.pack(self.covered, length, parent, check, kind, flags)
         self._tail_checks += _CHECK.pack(check)
+        self.lines += 1
         self.covered += length + 1
         if len(self._tail) == _SEGMENT:
             self._segments.append(_segment(self._tail, hashlib.blake2b(self._tail, digest_size=_CODE).digest()))
@@ -209,7 +208,7 @@ class Index:
 
     def leaves(self) -> list[int]:
         """The entries without children."""
-        is_leaf = bytearray(len(self))
+        is_leaf = bytearray(self.lines)
         number = 0
         tail = b"".join(self._tail[at : at + 4] for at in range(_PARENT_AT, len(self._tail), _SIZE))
         parts = ((segment.columns().parents, segment.kinds) for segment in self._segments)
@@ -258,7 +257,8 @@ class Index:
             if records is None:
                 return None
             loaded._load(records, key)
-        loaded.covered, loaded.head, loaded._on_disk = covered, loaded._head(), count * _SIZE
+        loaded.lines, loaded.covered, loaded._on_disk = count, covered, count * _SIZE
+        loaded.head = loaded._head()
         return loaded if _is_same(code, loaded._code(key)) else None
 
     def _load(self, records: bytearray, key: bytes) -> None:
@@ -310,7 +310,7 @@ class Index:
         try:
             for at, records in self._since(saved):
                 _write_at(handle, records, _HEADER.size + at)
-            given = (len(self), self.covered, os.fstat(file).st_mtime_ns, *_samples(file, self.covered))
+            given = (self.lines, self.covered, os.fstat(file).st_mtime_ns, *_samples(file, self.covered))
             raw = _HEADER.pack(_MAGIC, *given, self._code(key), bytes(_CODE))[:-_CODE]
             _write_at(handle, raw + _authenticated(key, raw), 0)
             if not saved:
@@ -324,7 +324,7 @@ class Index:
         self._on_disk = self._size
 
     def close(self) -> None:
-        self._segments, self._tail, self._tail_checks = [], bytearray(), bytearray()
+        self._segments, self._tail, self._tail_checks, self.lines = [], bytearray(), bytearray(), 0
 
 
 def discard(path: Path) -> None:
