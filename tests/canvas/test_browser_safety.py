@@ -216,6 +216,21 @@ def test_hostile_content_does_nothing_in_pictures_and_markdown(tab: Tab, format:
     unharmed(tab)
 
 
+def test_a_page_that_opens_the_canvas_has_no_hold_on_it(chromium: Any, server: Threaded) -> None:
+    """Neither from another site nor from another port of this machine."""
+    elsewhere = chromium.new_context()
+    page = elsewhere.new_page()
+    elsewhere.route("http://*:1/", lambda route: route.fulfill(body="<p>another page", content_type="text/html"))
+    for origin in ("http://localhost:1/", "http://127.0.0.1:1/"):
+        page.goto(origin)
+        with elsewhere.expect_page() as opened:
+            page.evaluate(f"() => {{ window.held = window.open('http://127.0.0.1:{server.port}/'); }}")
+        expect(opened.value.locator("h1")).to_be_visible()
+        assert opened.value.evaluate("window.opener === null")
+        assert page.evaluate("window.held.closed")
+    elsewhere.close()
+
+
 def test_media_are_served_so_that_they_cannot_run(tab: Tab) -> None:
     """A stored page or picture with a script in it, opened by its own address, runs nothing."""
     entries = tab.get("/api/sessions/own~main~hostile/entries?to=e16&last=50")["entries"]
