@@ -6,7 +6,7 @@ const USUAL = 7; // pixels, where the browser cannot measure
 /** The widths of ASCII characters in a font, each measured when it first occurs. */
 class Widths {
   readonly #known = new Float32Array(128);
-  readonly #context = document.createElement("canvas").getContext("2d");
+  readonly #context = new OffscreenCanvas(1, 1).getContext("2d");
 
   constructor(font: string) {
     if (this.#context !== null) this.#context.font = font;
@@ -25,10 +25,11 @@ export function linesOf(text: string, width: number, font: string, most: number)
   let lines = 1;
   let line = 0;
   let word = 0;
-  for (const character of text) {
-    const code = character.charCodeAt(0);
-    const wide = code < 128 ? known.of(code) : WIDE.test(character) || code >= 0xd800 ? 13 : 7.2;
-    if (character === " " || code > 0x2e7f) {
+  for (let at = 0; at < text.length; at += 1) {
+    const code = text.charCodeAt(at);
+    const wide = code < 128 ? known.of(code) : code >= 0xd800 || WIDE.test(text.charAt(at)) ? 13 : 7.2;
+    if (code >= 0xd800 && code < 0xdc00) at += 1;
+    if (code === 32 || code > 0x2e7f) {
       line += word + wide;
       word = 0;
       if (line > width) {

@@ -11,7 +11,7 @@ export function visible(text: string): string {
 
 /** One line for a card or a list: without terminal colours. */
 export function oneLine(text: string): string {
-  return visible(text.replace(ESCAPES, ""));
+  return text.search(HIDDEN) < 0 ? text : visible(text.replace(ESCAPES, ""));
 }
 
 /** The beginning of a line, with a sign where more follows. */

@@ -32,10 +32,10 @@ async function start(): Promise<void> {
 
 const FRAME = 100; // ms: a tab that is not shown has no frames
 
-/** Waits until what was drawn is on the screen. */
+/** Waits until what was drawn is on the screen: when the next frame begins. */
 function painted(): Promise<void> {
   return new Promise((done) => {
-    requestAnimationFrame(() => window.setTimeout(done));
+    requestAnimationFrame(() => requestAnimationFrame(() => window.setTimeout(done)));
     window.setTimeout(done, FRAME);
   });
 }
