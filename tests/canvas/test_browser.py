@@ -513,6 +513,34 @@ def test_a_sub_agent_opens_in_its_frame(chromium: Any, tmp_path: Path, monkeypat
         expect(page).to_have_url(re.compile(re.escape(child["key"])))
 
 
+@pytest.mark.parametrize(("file", "caller"), [("atif/sub_agent.json", "m1"), ("copilot-cli/events.jsonl", "e3")])
+def test_a_sub_agent_in_the_same_file_has_a_frame_beside_its_call(
+    chromium: Any, tmp_path: Path, file: str, caller: str
+) -> None:
+    """It has no other cards, begins no path of its own, and call and sub-agent lead to each other."""
+    wires = Path(__file__).parents[1] / "wire"
+    with Threaded(tmp_path) as server, Tab(chromium, server) as tab:
+        place = server.canvas.library.open_path(wires / file)[0][0]
+        rows = tab.get(f"/api/sessions/{place.key}/tree")["rows"]
+        (first,) = [row for row in rows if "caller" in row]
+        assert caller == first["caller"] and "parent" not in first
+        page = tab.go(f"/s/{place.key}/canvas?at={caller}")
+        expect(tab.card(caller)).to_be_visible()
+        frame = page.get_by_label("sub-agent")
+        expect(frame).to_have_count(1)
+        expect(page.locator(".react-flow [data-card]", has_text=first["text"])).to_have_count(0)
+        beside, called = frame.bounding_box(), tab.card(caller).bounding_box()
+        assert beside["x"] > called["x"] + called["width"] and abs(beside["y"] - called["y"]) < 2
+        frame.get_by_role("button", name="Open in place").click()
+        expect(frame.locator(".card", has_text=first["text"]).first).to_be_visible()
+        frame.get_by_role("button", name="Read").click()
+        expect(tab.turn(first["id"])).to_be_visible()
+        page.get_by_role("button", name="The call that started this sub-agent").click()
+        expect(tab.turn(caller)).to_be_visible()
+        page.get_by_role("button", name=re.compile("^Sub-agent: ")).click()
+        expect(tab.turn(first["id"])).to_be_visible()
+
+
 def test_an_export_has_the_sub_agents_in_it(chromium: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From disk, the call leads to the conversation that it started; search finds it, and there is a way back."""
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "claude"))

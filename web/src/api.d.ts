@@ -888,6 +888,7 @@ export type Row = {
   notes?: number;
   session?: string;
   spawned?: string[];
+  caller?: string;
   live?: string;
   bad?: string;
 };

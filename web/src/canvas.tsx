@@ -91,7 +91,7 @@ export function CanvasView({ store, version, path, selected, findings, folds, on
   const sized = useMemo(() => {
     const found: Sized[] = scene.rows.map((row) => ({ id: row.id, parent: scene.above.get(row.id), height: heightOf(row) }));
     for (const node of store.live.values()) if (!scene.hidden.has(above.get(node.node) ?? "")) found.push({ id: node.node, parent: above.get(node.node), height: LIVE_HEIGHT });
-    for (const row of scene.rows) for (const key of row.spawned ?? []) found.push({ id: `frame ${key}`, parent: row.id, height: frames.get(key)?.height ?? FRAME_HEIGHT, beside: true, lanes: frames.get(key)?.lanes });
+    for (const [id, keys] of scene.frames) for (const key of keys) found.push({ id: `frame ${key}`, parent: id, height: frames.get(key)?.height ?? FRAME_HEIGHT, beside: true, lanes: frames.get(key)?.lanes });
     return found;
   }, [scene, above, frames]); // eslint-disable-line
   const { placed, byY } = usePlaces(sized);
@@ -145,7 +145,7 @@ export function CanvasView({ store, version, path, selected, findings, folds, on
       if (one.x + CARD < left || one.x > right || one.y + one.height < top) continue;
       const position = { x: one.x, y: one.y };
       if (one.id.startsWith("frame ")) {
-        found.push({ id: one.id, type: "frame", position, draggable: false, selectable: false, data: { id: one.id.slice(6), size: frames.get(one.id.slice(6)), onSize: resize } });
+        found.push({ id: one.id, type: "frame", position, draggable: false, selectable: false, data: { id: one.id.slice(6), size: frames.get(one.id.slice(6)), onSize: resize, store, onSelect } });
         continue;
       }
       const row = rowOf.get(one.id);
@@ -171,7 +171,7 @@ export function CanvasView({ store, version, path, selected, findings, folds, on
   }, [store.entries.size, view, size, byY, rowOf, onPath, here, scene, findings, onSelect, store, named, above, steps, frames, resize]);
 
   useEffect(() => {
-    if (paint.current !== null && size !== undefined) paintStage(paint.current, { view, size, byY, placed, rowOf, above, card: scene.card, onPath, chips: named, selected: here, far: level.current === "far", ink });
+    if (paint.current !== null && size !== undefined) paintStage(paint.current, { view, size, byY, placed, rowOf, above, card: scene.card, frames: scene.frames, onPath, chips: named, selected: here, far: level.current === "far", ink });
   }, [view, size, byY, placed, rowOf, above, scene, onPath, named, here, ink]);
   const blocks = useMemo(() => paintBlocks({ byY, rowOf, bounds, ink }), [byY, rowOf, bounds, ink]);
   useEffect(() => {

@@ -4,7 +4,7 @@ import type { Node, Viewport } from "@xyflow/react";
 import { memo, type ReactNode } from "react";
 
 import { CardNode } from "./card";
-import { Frame, type FrameSize } from "./frame";
+import { Frame, type FrameProps } from "./frame";
 import { BranchChip } from "./parts";
 import type { Chip } from "./scene";
 import { Still, StillNode } from "./still";
@@ -14,8 +14,7 @@ const ChipNode = memo(function ChipNode({ data }: { data: ChipData }) {
   return <BranchChip name={data.chip.name} current={data.current} live={data.chip.live} onClick={() => data.pick(data.id)} />;
 });
 
-type FrameData = { id: string; size?: FrameSize; onSize: (id: string, size: FrameSize | undefined) => void };
-const FrameNode = memo(function FrameNode({ data }: { data: FrameData }) {
+const FrameNode = memo(function FrameNode({ data }: { data: FrameProps }) {
   return <Frame {...data} />;
 });
 

@@ -15,6 +15,7 @@ export type Scene = {
   rowOf: ReadonlyMap<string, Row>;
   above: ReadonlyMap<string, string>;
   card: ReadonlyMap<string, string>;
+  frames: ReadonlyMap<string, readonly string[]>;
   onPath: ReadonlySet<string>;
   chips: ReadonlyMap<string, Chip>;
   selected?: string;
@@ -99,7 +100,7 @@ export function paintStage(canvas: HTMLCanvasElement, scene: Scene): void {
       stroke(context, at, merged, one, end(merged), ink.merge, 1.25);
       context.setLineDash([]);
     }
-    for (const key of row.spawned ?? []) {
+    for (const key of scene.frames.get(one.id) ?? []) {
       const frame = placed.get(`frame ${key}`);
       if (frame !== undefined) aside(context, at(one.x + CARD, one.y + 20), at(frame.x, frame.y + 20), ink.merge);
     }

@@ -86,7 +86,7 @@ function lines(text: string, width: number, font: string, most: number): string[
 
 export function svgOf(store: SessionStore, title: string): { text: string; width: number; height: number } {
   const ink = colours();
-  const scene = shown(store, UNFOLDED);
+  const scene = shown(store, UNFOLDED, false);
   const places = layout(scene.rows.map((row) => ({ id: row.id, parent: scene.above.get(row.id), height: heightOf(row) })));
   let [width, height] = [320, 0];
   for (const one of places.values()) [width, height] = [Math.max(width, one.x + CARD), Math.max(height, one.y + one.height)];

@@ -11,6 +11,8 @@ export type Shown = {
   /** The card above, for edges and layout. */
   above: Map<string, string>;
   hidden: Map<string, number>;
+  /** The frames of sub-agents beside a card: keys of sessions, and `@` with the first entry for one in the same file. */
+  frames: Map<string, string[]>;
 };
 
 /** What is folded away: whole subtrees, straight runs of messages, and all tool loops. Saved with the session. */
@@ -40,12 +42,15 @@ function isStep(row: Row): boolean {
   return row.role === "toolResult" || (row.role === "assistant" && (row.calls?.length ?? 0) > 0);
 }
 
-export function shown({ tree }: { tree: TreeModel }, { folded, runs, loops }: Folds): Shown {
+/** `nested`: sub-agents in the same file are frames beside their calls, else trees beside the others. */
+export function shown({ tree }: { tree: TreeModel }, { folded, runs, loops }: Folds, nested = true): Shown {
   const rows: Row[] = [];
   const card = new Map<string, string>();
   const above = new Map<string, string>();
   const closed = new Set<string>(); // rows at and below a folded card
   const hidden = new Map<string, number>();
+  const frames = new Map<string, string[]>();
+  const agents = new Map<string, string>(); // rows of sub-agents, by the entry that started them
   const run = new Map<string, string>(); // rows of a folded run, by the card that it began with
   const heads = new Set(tree.branches.map((branch) => branch.head));
   // A run goes on through single children, and ends before a fork, the end of a path or the head of a branch.
@@ -55,6 +60,13 @@ export function shown({ tree }: { tree: TreeModel }, { folded, runs, loops }: Fo
     hidden.set(into, (hidden.get(into) ?? 0) + 1);
   };
   for (const row of tree.rows.values()) {
+    const caller = row.caller ?? agents.get(row.parent ?? "");
+    if (nested && caller !== undefined && card.has(caller)) {
+      agents.set(row.id, caller);
+      card.set(row.id, card.get(caller)!);
+      if (row.caller !== undefined) frames.set(card.get(caller)!, [...(frames.get(card.get(caller)!) ?? []), `@${row.id}`]);
+      continue;
+    }
     const parent = row.parent === undefined ? undefined : card.get(row.parent);
     const from = row.parent === undefined ? undefined : run.get(row.parent);
     const closes = row.parent !== undefined && parent !== undefined && (closed.has(row.parent) || folded.has(row.parent));
@@ -82,7 +94,8 @@ export function shown({ tree }: { tree: TreeModel }, { folded, runs, loops }: Fo
     while (up !== undefined && card.get(up) !== up) up = tree.rows.get(up)?.parent;
     if (up !== undefined) above.set(row.id, up);
   }
-  return { rows, card, above, hidden };
+  for (const row of rows) if (row.spawned !== undefined) frames.set(row.id, [...row.spawned, ...(frames.get(row.id) ?? [])]);
+  return { rows, card, above, hidden, frames };
 }
 
 export type Chip = { name: string; live: boolean; head: string };

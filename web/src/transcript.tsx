@@ -7,6 +7,7 @@ import { Blocks, Linked, Raw, Unfolded, type Results } from "./blocks";
 import { clock, cost, day, duration, plural, tokens } from "./format";
 import { Icon } from "./icons";
 import { Notes, Rating } from "./notes";
+import { beginning } from "./plain";
 import { BranchChip, Button, Figures, Glyph, kindOf, speaker } from "./parts";
 import type { SessionStore } from "./store";
 import { isRecord } from "./tree";
@@ -229,6 +230,10 @@ function Turn({ row, records, store, selected, block, on, onSelect, onContinue, 
           )}
           {agents !== undefined && row.spawned?.map((key) => (
             <button key={key} type="button" className="btn small subagent" onClick={(event) => { event.stopPropagation(); agents.open(key); }}><Icon name="agent" />Sub-agent{agents.title(key) === undefined ? "" : `: ${agents.title(key)!}`}</button>
+          ))}
+          {row.caller !== undefined && <button type="button" className="btn small subagent" onClick={(event) => { event.stopPropagation(); onSelect(row.caller!); }}><Icon name="up" />The call that started this sub-agent</button>}
+          {store.tree.threads.get(row.id)?.map((first) => (
+            <button key={first} type="button" className="btn small subagent" onClick={(event) => { event.stopPropagation(); onSelect(first); }}><Icon name="agent" />Sub-agent: {beginning(store.tree.rows.get(first)?.text ?? "", 60)}</button>
           ))}
           {entry !== undefined && <Notes store={store} entry={entry} write={write} writing={noting === row.id} onDone={() => onNote?.(undefined)} />}
           {row.error !== undefined && row.stop !== "aborted" && (

@@ -24,6 +24,8 @@ export class TreeModel {
   head?: string;
   branches: Branch[] = [];
   version = 0;
+  /** Sub-agents in the same file: the first entry of each, by the entry whose call started it. */
+  readonly threads = new Map<string, string[]>();
   /** The child last visited at each fork: where a path goes on when nothing else says so. */
   readonly visited = new Map<string, string>();
   /** The answer whose call a result belongs to, and the results of every call; see `#pair`. */
@@ -94,6 +96,7 @@ export class TreeModel {
     this.rows.clear();
     this.children.clear();
     this.beside.clear();
+    this.threads.clear();
     this.callers.clear();
     this.#results.clear();
     this.messages = 0;
@@ -104,6 +107,10 @@ export class TreeModel {
   }
 
   #attach(row: Row): void {
+    if (row.caller !== undefined) {
+      this.threads.set(row.caller, [...(this.threads.get(row.caller) ?? []), row.id]);
+      return;
+    }
     const parent = row.parent !== undefined && this.rows.has(row.parent) ? row.parent : undefined;
     if (isRecord(row)) {
       const others = this.beside.get(parent ?? "");
@@ -137,6 +144,7 @@ export class TreeModel {
 
   #detach(row: Row): void {
     if (isRecord(row) && this.#unbeside(row.id)) return;
+    if (row.caller !== undefined) return; // it has no parent that could change
     const siblings = row.parent !== undefined ? this.children.get(row.parent) : this.roots;
     const list = siblings ?? this.roots;
     const at = list.indexOf(row.id);
@@ -176,6 +184,17 @@ export class TreeModel {
     const towards = this.path(to !== undefined && this.rows.has(to) ? to : this.head);
     const from = selected === undefined ? undefined : this.anchor(selected);
     return from === undefined ? towards : this.path(this.leaf(from, new Set(towards)));
+  }
+
+  /** An entry and all that follow it. */
+  below(id: string): Row[] {
+    const found: Row[] = [];
+    for (const pending = [id]; pending.length > 0; ) {
+      const row = this.rows.get(pending.pop()!);
+      if (row !== undefined) found.push(row);
+      pending.push(...(this.children.get(row?.id ?? "") ?? []));
+    }
+    return found.sort((a, b) => a.seq - b.seq);
   }
 
   /** Entries without children, where paths end; looked for once per version. */
@@ -226,7 +245,8 @@ export class TreeModel {
   }
 
   siblings(id: string): string[] {
-    const parent = this.rows.get(id)?.parent;
+    const { parent, caller } = this.rows.get(id) ?? {};
+    if (caller !== undefined) return this.threads.get(caller) ?? [];
     return parent === undefined || !this.rows.has(parent) ? this.roots : (this.children.get(parent) ?? []);
   }
 

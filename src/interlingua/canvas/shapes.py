@@ -233,6 +233,7 @@ class Row(Shape, frozen=True, kw_only=True):
     notes: int = 0
     session: str | None = None
     spawned: tuple[str, ...] = ()
+    caller: str | None = None
     live: str | None = None
     bad: str | None = None
 

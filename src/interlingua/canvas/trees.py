@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from ..conversion.resizing import look
+from ..conversion.subagents import origin_of
 from ..serving.problems import HttpProblem
 from ..sessions import Branch, Session, SessionNotFound, compaction
 from ..sessions import Note as StoredNote
@@ -72,6 +73,9 @@ def row_of(entry: Entry, seq: int, **more: Any) -> Row:
     """Returns the row of an entry; `more` holds what only its session knows (label, notes, duration, …)."""
     message: AgentMessage = entry.message
     place = {"seq": seq, "id": entry.id or "", "parent": entry.parent_id, "parents": getattr(entry, "parents", ())}
+    caller = (origin_of(entry) or {}).get("entry")
+    if isinstance(caller, str):  # the sub-agent's own conversation begins here
+        place |= {"parent": None, "caller": caller}
     match message:
         case AssistantMessage():
             fields = _answer(message)

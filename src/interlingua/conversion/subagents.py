@@ -26,7 +26,7 @@ SPAWNED_BY = "~spawnedBy"  # in an entry's extra, under the name of its format
 
 def subagents_of(conversation: Conversation) -> tuple[Conversation, ...]:
     """Returns the conversations of the sub-agents in a file in start order, nested ones included."""
-    origins = [_origin(entry) for entry in conversation.entries]
+    origins = [origin_of(entry) for entry in conversation.entries]
     if not any(origin is not None for origin in origins):
         return ()
     tree = conversation.tree()
@@ -43,7 +43,8 @@ def subagents_of(conversation: Conversation) -> tuple[Conversation, ...]:
     return tuple(_alone(entries, origins[at] or {}) for at, entries in threads.items())
 
 
-def _origin(entry: Entry) -> dict[str, Any] | None:
+def origin_of(entry: Entry) -> dict[str, Any] | None:
+    """Returns the `entry` and the `callId` that started a sub-agent, as far as known, for its first entry in a file."""
     given = (fields.get(SPAWNED_BY) for fields in entry.extra.values() if isinstance(fields, dict))
     return next((origin for origin in given if isinstance(origin, dict)), None)
 

@@ -153,7 +153,7 @@ def test_a_sub_agent_is_a_thread_beside_the_path_that_names_its_call() -> None:
     entries = read("atif/sub_agent.json").entries
     (first,) = [entry for entry in entries if "~spawnedBy" in entry.extra.get("atif", {})]
     assert (first.parent_id, first.message.text) == (None, "Count them.")
-    assert first.extra["atif"]["~spawnedBy"] == {"entry": "m2", "callId": "c1"}
+    assert first.extra["atif"]["~spawnedBy"] == {"entry": "m1", "callId": "c1"}
 
 
 def test_calls_that_share_an_id_stay_apart() -> None:

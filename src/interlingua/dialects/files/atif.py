@@ -108,7 +108,7 @@ def _with_sub_agents(conversation: Conversation, document: dict[str, Any]) -> Co
     if not threads:
         return conversation
     entries: list[Entry] = []
-    started: dict[Any, dict[str, str | None]] = {}  # trajectory -> the result's entry and the call
+    started: dict[Any, dict[str, str | None]] = {}  # trajectory -> the entry with the call, and the call
     _place(entries, [entry.message for entry in conversation.entries], "m", started)
     head = entries[-1].id if entries else None
     for number, thread in enumerate(threads):
@@ -123,13 +123,17 @@ def _with_sub_agents(conversation: Conversation, document: dict[str, Any]) -> Co
 def _place(entries: list[Entry], messages: list[Message], prefix: str, started: dict[Any, Any]) -> None:
     """Adds a thread, each entry the parent of the next, and notes the sub-agents that its results name."""
     parent: str | None = None
+    callers: dict[str, str] = {}  # call -> the entry that has it
     for at, message in enumerate(messages):
         id = f"{prefix}{at}"
         entries.append(Entry(message=message, id=id, parent_id=parent))
         parent = id
-        if isinstance(message, ToolResultMessage):
+        if isinstance(message, AssistantMessage):
+            callers |= dict.fromkeys((call.id for call in message.tool_calls), id)
+        elif isinstance(message, ToolResultMessage):
             for named in items(message.details):
-                started[named.get("trajectory_id")] = {"entry": id, "callId": message.tool_call_id}
+                call = message.tool_call_id
+                started[named.get("trajectory_id")] = {"entry": callers.get(call, id), "callId": call}
 
 
 @reading(API)
