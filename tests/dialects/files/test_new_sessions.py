@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 import interlingua as il
 
@@ -171,6 +172,23 @@ def test_a_session_that_was_continued_is_written_anew() -> None:
     more = (*conversation.entries, il.Entry(message=il.UserMessage(content="And now?")))
     continued = il.Conversation(entries=more, extra=conversation.extra, title=conversation.title)
     assert facts(il.decode(il.encode(continued, "opencode").body, "opencode"))[0][-1] == "And now?"
+
+
+def test_a_record_whose_messages_no_longer_fit_together_is_written_anew() -> None:
+    """One line had two results; one of them is an answer now."""
+    calls = [{"type": "tool_use", "id": id, "name": "ls", "input": {}} for id in "cd"]
+    results = [{"type": "tool_result", "tool_use_id": id, "content": id} for id in "cd"]
+    answer = {"id": "m", "type": "message", "role": "assistant", "model": "x", "content": calls}
+    lines = [
+        {"type": "user", "uuid": "1", "parentUuid": None, "message": {"role": "user", "content": "Look"}},
+        {"type": "assistant", "uuid": "2", "parentUuid": "1", "message": {**answer, "stop_reason": "tool_use"}},
+        {"type": "user", "uuid": "3", "parentUuid": "2", "message": {"role": "user", "content": results}},
+    ]
+    conversation = il.decode(lines, "claude-code")
+    *first, last = conversation.entries
+    changed = structs.replace(last, message=il.AssistantMessage(content="No"))
+    again = il.encode(structs.replace(conversation, entries=(*first, changed)), "claude-code").body
+    assert "No" in [message.text for message in il.decode(again, "claude-code").messages]
 
 
 def test_what_the_program_says_itself_is_reported() -> None:

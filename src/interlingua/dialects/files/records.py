@@ -325,7 +325,10 @@ class Records:
 
     def _written(self, group: list[Entry], report: Reporter) -> dict[str, Any]:
         first: Any = group[0].message
-        encoded = dict(first.fields) if isinstance(first, CustomMessage) else self._encode(_messages_of(group), report)
+        try:
+            encoded = first.fields if isinstance(first, CustomMessage) else self._encode(_messages_of(group), report)
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError):  # they were one record before
+            raise Unsupported(self._api, f"a message of this format {WHY}", report.root or UNPLACED) from None
         return put_back({**self._place(group[-1].id, group[0].parent_id), **encoded}, group[0].extra.get(self._api, {}))
 
 
