@@ -503,7 +503,9 @@ def test_messages_of_the_system_are_in_their_place(tmp_path: Path, wire: str) ->
     """The first ones may be part of the system prompt, which is before all pieces."""
     lines: list[Any] = [{"role": "session", "version": 1, "systemPrompt": "Be short."}]
     for turn in range(4):
-        lines += [{"role": "system", "content": f"Rule {turn}"}, {"role": "user", "content": "Hi"}]
+        blocks = [{"type": "text", "text": f"Rule {turn}"}]
+        lines += [{"role": "system", "content": blocks}] * (turn % 2 == 0)
+        lines.append({"role": "user", "content": "Hi"})
         lines.append({"role": "assistant", "content": "Yes", "model": "m", "stopReason": "stop"})
     for at, line in enumerate(lines[1:]):
         line |= {"id": f"e{at}", "parentId": f"e{at - 1}" if at else None}

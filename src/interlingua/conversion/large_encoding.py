@@ -237,7 +237,8 @@ class LargeEncoding(_LargeHistory):
         """Reads the file once, for what concerns all lines; reports the losses, each with its stage."""
         session, note = self._session, self._noting(report)
         writer: Any = None
-        for first, messages, adapted in self._pieces(note, report, (ASKED,)):
+        for piece in self._pieces(note, report, (ASKED,)):
+            first, messages, adapted = piece
             if writer is None:
                 about = replace(Conversation.of(adapted.request), entries=())
                 kept = {"title": session.about.title, "options": session.about.options, "extra": session.about.extra}
@@ -255,7 +256,7 @@ class LargeEncoding(_LargeHistory):
                 given += losses.losses
             # The call options belong to the program that resumes the session.
             changed = dict.fromkeys(
-                loss for loss in adapted.losses if adapted.is_own(loss.path) and not loss.path.startswith("$.options")
+                loss for loss in adapted.losses if _is_of(piece, loss) and not loss.path.startswith("$.options")
             )
             for loss in changed:
                 note(ADAPTING, loss)
@@ -287,6 +288,14 @@ def _ignore(*given: Any) -> None:
     pass
 
 
+def _is_of(piece: AdaptedPiece, loss: Loss) -> bool:
+    """Whether a loss is of a piece, and not of the messages around it.
+
+    That of the system prompt is of the first one: messages of the system before all others are part of it there.
+    """
+    return piece.adapted.is_own(loss.path) and not (piece.first and loss.path.startswith("$.system"))
+
+
 class LargeBody(_LargeHistory):
     """A large session as the body of a request: `parts` reads its file again and yields the text.
 
@@ -308,11 +317,11 @@ class LargeBody(_LargeHistory):
             adapted = piece.adapted
             self._add_frame(adapted.request)
             called.update((call.name, None) for message in piece.messages for call in _calls_in(message))
-            changed = dict.fromkeys(loss for loss in adapted.losses if adapted.is_own(loss.path))
+            changed = dict.fromkeys(loss for loss in adapted.losses if _is_of(piece, loss))
             for loss in changed:
                 note(ADAPTING, loss)
             for loss in dict.fromkeys(encoded_losses(adapted, losses)):
-                if adapted.is_own(loss.path) and loss not in changed:
+                if _is_of(piece, loss) and loss not in changed:
                     note(ENCODING, loss)
 
         for _ in self._items(self._pieces(note, report, ()), encoded):
