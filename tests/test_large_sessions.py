@@ -118,6 +118,15 @@ TRANSCRIPT = [
     {"role": "user", "content": "No", "id": "c", "parentId": "a"},
     {"role": "head", "target": "b"},
 ]
+# Messages alone, as in the formal specification.
+PLAIN = [
+    {"role": "user", "content": "Look", "timestamp": 1},
+    {"role": "assistant", "content": [{"type": "toolCall", "id": "c", "name": "ls", "arguments": {}}], "model": "m"},
+    {"role": "toolResult", "toolCallId": "c", "toolName": "ls", "content": "12", "isError": False},
+    {"role": "note", "text": "x"},
+    {"role": "assistant", "content": "12", "stopReason": "stop", "model": "m"},
+    {"role": "user", "content": "Thanks"},
+]
 # Records that grow, a rewound turn, and a history that was set anew.
 GEMINI = [
     {"sessionId": "s", "projectHash": "p", "kind": "main"},
@@ -140,6 +149,22 @@ MADE = {
     "claude-code": CLAUDE,
     "codex-cli": CODEX,
     "transcript": TRANSCRIPT,
+    "transcript-plain": PLAIN,
+    "transcript-plain-titled": [TRANSCRIPT[0], *PLAIN],
+    "transcript-roots": [
+        TRANSCRIPT[0],
+        {"role": "toolResult", "toolCallId": "x", "content": "1", "isError": False, "id": "r", "parentId": None},
+        {"role": "user", "content": "Hi", "id": "s", "parentId": None},
+    ],
+    "transcript-mixed": [
+        {"role": "note", "text": "first"},
+        *TRANSCRIPT[1:3],
+        {"role": "summary", "text": "x"},
+        {"role": "journal", "kind": "end", "callId": "c", "result": {"content": "12"}},
+        {"role": "user", "content": "Anew", "id": "d", "parentId": None},
+        {"role": "user", "content": "No id", "parentId": None},
+        TRANSCRIPT[3],
+    ],
     "gemini-cli": GEMINI,
     "gemini-cli-set": GEMINI_SET,
     "gemini-cli-plain": [GEMINI[at] for at in (0, 1, 4, 3)],

@@ -137,20 +137,19 @@ def check_large(session: LargeSession, unnamed: bool, target: str | None = None)
         return _check_large_for(session, unnamed, target)
     mistakes = tuple(_line_mistakes(session.lines(), IdMap())) if session.dialect in _OURS else ()
     tree, first, repairs, end = _BrokenTree(), FirstPass(), StructuralRepairs(), _End()
-    count = 0
+    line = bytearray()
 
     def visit(at: int, entry: Entry, is_next: bool) -> None:
-        nonlocal count
+        line.append(is_next)
         tree.add(entry)
         piece = first.add(at, entry.message, is_listed=is_next)
         if piece is not None:
             repairs.add(piece)
         if is_next:
             end.add(entry.message)
-            count += 1
 
     on_path = session.walk(visit)
-    if first.is_valid and count == sum(on_path):  # the history is one line
+    if first.is_valid and line == on_path:
         repairs.add(first.close())
     else:
         repairs, end = StructuralRepairs(), _End()

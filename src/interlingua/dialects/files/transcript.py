@@ -324,21 +324,29 @@ def _place_of(entry: Entry) -> dict[str, Any]:
 
 
 class _Stream:
-    """The entries of a transcript one at a time, if every line states its place."""
+    """The entries of a transcript one at a time, if no line has an id or a parent by its position."""
 
     def __init__(self, lines: Callable[[], Iterable[dict[str, Any]]]) -> None:
         self._lines = lines
         self.head: str | None = None
         first = next(iter(lines()), {})
         self.about, self._first = _decode_session(first) if first.get("role") == "session" else (Conversation(), 0)
-        self.is_placed = all(
-            entry.id is not None and (at == 0 or entry.parent_id is not None) for at, entry in enumerate(self.entries())
-        )
+        is_placed = is_unnamed = is_first = True
+        for at, (entry, line) in enumerate(self._read()):
+            is_placed = is_placed and entry.id is not None and (at == 0 or entry.parent_id is not None)
+            is_unnamed = is_unnamed and not _may_need_name(entry, line, is_first)
+            is_first = is_first and is_aside(entry)
+        self.is_regular = is_placed or (is_unnamed and not any(_references([{"target": self.head}])))
 
     def entries(self) -> Iterator[Entry]:
+        return (entry for entry, _ in self._read())
+
+    def _read(self) -> Iterator[tuple[Entry, dict[str, Any]]]:
+        """The entries, each with its line."""
         lines = enumerate(itertools.islice(self._lines(), self._first, None), self._first + 1)
         before = next(lines, None)  # the last line may be no entry
-        for at, one in enumerate(itertools.chain(lines, (None,))):
+        is_first = True  # of the tree
+        for one in itertools.chain(lines, (None,)):
             if before is None:
                 return
             number, line = before
@@ -346,14 +354,26 @@ class _Stream:
                 self.head = line["target"]
                 return
             entry = decode_entry(line, number)
-            yield with_residual(entry, API, **{ROOT: True}) if at == 0 and _has_null_parent(line) else entry
+            is_root = _has_null_parent(line) and (is_first or entry.id is None)
+            yield (with_residual(entry, API, **{ROOT: True}) if is_root else entry), line
+            is_first = is_first and is_aside(entry)
             before = one
 
 
+def _may_need_name(entry: Entry, line: dict[str, Any], is_first: bool) -> bool:
+    """Whether a line is placed by its position and needs an id for its parent, names a position, or moves the head.
+
+    `is_first`: no entry of the tree is before it.
+    """
+    follows = entry.id is not None and "parentId" not in line
+    moves = is_aside(entry) and line["role"] in ("head", "session")
+    return any(_references([line])) or (not is_first and (follows or moves))
+
+
 def stream(lines: Callable[[], Iterable[dict[str, Any]]]) -> SessionStream | None:
-    """A transcript, one entry at a time; not one with lines that are placed by their order."""
+    """A transcript, one entry at a time; not one with lines that get their names from their positions."""
     found = _Stream(lines)
-    return found if found.is_placed else None
+    return found if found.is_regular else None
 
 
 # --- one line at a time, at C speed ----------------------------------------------------------------------------------
