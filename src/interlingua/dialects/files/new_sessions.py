@@ -327,6 +327,7 @@ _OPENCODE_SUPPORT: SupportTable = {
     **dropped(" ".join(f"Options.{field.name}" for field in struct_fields(Options)), _OWN),
     **dropped("Context.system Context.system_role Context.tools", _OWN),
     **record("ModelDescriptor.id", "only an answer names its model"),
+    **record(" ".join(f"Usage.{field.name}" for field in struct_fields(Usage)), "opencode writes no sums"),
     **some("UserMessage.content AssistantMessage.content", "what opencode has no part for is dropped"),
 }
 
