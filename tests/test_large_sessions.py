@@ -151,6 +151,7 @@ MADE = {
     "transcript": TRANSCRIPT,
     "transcript-plain": PLAIN,
     "transcript-plain-titled": [TRANSCRIPT[0], *PLAIN],
+    "transcript-ids": [{**line, "id": f"i{at}"} for at, line in enumerate(PLAIN)],
     "transcript-roots": [
         TRANSCRIPT[0],
         {"role": "toolResult", "toolCallId": "x", "content": "1", "isError": False, "id": "r", "parentId": None},

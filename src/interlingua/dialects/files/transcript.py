@@ -324,7 +324,7 @@ def _place_of(entry: Entry) -> dict[str, Any]:
 
 
 class _Stream:
-    """The entries of a transcript one at a time, if no line has an id or a parent by its position."""
+    """The entries of a transcript one at a time, if no line gets an id by its position."""
 
     def __init__(self, lines: Callable[[], Iterable[dict[str, Any]]]) -> None:
         self._lines = lines
@@ -346,6 +346,7 @@ class _Stream:
         lines = enumerate(itertools.islice(self._lines(), self._first, None), self._first + 1)
         before = next(lines, None)  # the last line may be no entry
         is_first = True  # of the tree
+        stand: str | None = None  # the id of the entry that the next one follows, if it is known
         for one in itertools.chain(lines, (None,)):
             if before is None:
                 return
@@ -354,18 +355,29 @@ class _Stream:
                 self.head = line["target"]
                 return
             entry = decode_entry(line, number)
-            is_root = _has_null_parent(line) and (is_first or entry.id is None)
-            yield (with_residual(entry, API, **{ROOT: True}) if is_root else entry), line
-            is_first = is_first and is_aside(entry)
+            if _has_null_parent(line) and (is_first or entry.id is None):
+                entry = with_residual(entry, API, **{ROOT: True})
+            if not is_first and stand is not None and _follows(entry, line):
+                entry = with_residual(replace(entry, parent_id=stand), API, **{OMITTED: ["parentId"]})
+            yield entry, line
+            if not is_aside(entry):
+                is_first, stand = False, entry.id
+            elif entry.parent_id is not None:
+                stand = None  # a journal may move to its parent
             before = one
 
 
+def _follows(entry: Entry, line: dict[str, Any]) -> bool:
+    """Whether a line with an id has its parent by its position."""
+    return entry.id is not None and "parentId" not in line and not is_aside(entry)
+
+
 def _may_need_name(entry: Entry, line: dict[str, Any], is_first: bool) -> bool:
-    """Whether a line is placed by its position and needs an id for its parent, names a position, or moves the head.
+    """Whether a line needs an id for its parent, names a position, or moves the head.
 
     `is_first`: no entry of the tree is before it.
     """
-    follows = entry.id is not None and "parentId" not in line
+    follows = _follows(entry, line) and entry.parent_id is None
     moves = is_aside(entry) and line["role"] in ("head", "session")
     return any(_references([line])) or (not is_first and (follows or moves))
 
