@@ -150,7 +150,6 @@ MADE = {
     "codex-cli": CODEX,
     "transcript": TRANSCRIPT,
     "transcript-plain": PLAIN,
-    "transcript-plain-titled": [TRANSCRIPT[0], *PLAIN],
     "transcript-ids": [{**line, "id": f"i{at}"} for at, line in enumerate(PLAIN)],
     "transcript-roots": [
         TRANSCRIPT[0],
