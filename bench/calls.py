@@ -6,6 +6,7 @@ final message, it is asked for.
 """
 
 import asyncio
+import functools
 import gc
 import json
 import logging
@@ -14,6 +15,7 @@ import statistics
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from operator import truediv
 from pathlib import Path
 from typing import Any
 
@@ -355,15 +357,36 @@ def litellm(wire: str, url: str) -> Call:
 
 
 def measured(call: Call, seconds: float, known: dict[Call, tuple[float, float]]) -> dict[str, float]:
-    """CPU seconds of one call (all threads), the seconds until its first event, and how many events it had.
+    """CPU seconds of one call (all threads), the seconds until its first event, and how many events it had."""
+    return _spent(call, _times(call, seconds, known))
 
-    It calls as often as fits in `seconds` of CPU time and `_WAITING` times that of wall time, but at least once.
+
+def compared(calls: list[Call], rounds: int, seconds: float, known: dict[Call, tuple[float, float]]) -> list[float]:
+    """What the first call takes in the CPU of each other one: the median over rounds in which they take turns.
+
+    One call differs from the next by a tenth and more; those of one round meet the machine in the same state.
     """
+    times = min(_times(call, seconds, known) for call in calls)
+    spent: list[list[float]] = [[] for _ in calls]
+    gc.collect()
+    for turn in range(rounds):
+        for at in [*range(len(calls))[turn % len(calls) :], *range(turn % len(calls))]:
+            began = time.process_time()
+            for _ in range(times):
+                calls[at]()
+            spent[at].append(time.process_time() - began)
+    first, *others = spent
+    return [statistics.median(map(truediv, first, other)) for other in others]
+
+
+def _times(call: Call, seconds: float, known: dict[Call, tuple[float, float]]) -> int:
+    """How often to call: as fits in `seconds` of CPU time and `_WAITING` times that of wall time, but at least once."""
     if call not in known:
         call()
-        known[call] = min(_timed(call) for _ in range(3))  # one may have been interrupted
+        cpus, walls = zip(*(_timed(call) for _ in range(5)), strict=True)
+        known[call] = min(cpus), min(walls)  # what an idle machine takes
     cpu, wall = known[call]
-    return _spent(call, max(1, min(200, round(seconds / cpu), round(_WAITING * seconds / wall))))
+    return max(1, min(200, round(seconds / cpu), round(_WAITING * seconds / wall)))
 
 
 def _timed(call: Call) -> tuple[float, float]:
@@ -402,17 +425,23 @@ def remembered(call: Call, times: int) -> dict[str, float]:
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a library prints is no answer
-    calls: dict[tuple[str, str, str], Call] = {}
     known: dict[Call, tuple[float, float]] = {}
+
+    @functools.cache
+    def prepared(row: str, wire: str, url: str) -> Call:
+        call: Call = globals()[row](wire, url)
+        return call
+
     for line in sys.stdin:
         task = json.loads(line)
-        key = task["row"], task["wire"], task["url"]
-        if key not in calls:
-            calls[key] = globals()[task["row"]](task["wire"], task["url"])
+        rows = [prepared(row, task["wire"], task["url"]) for row in (task["row"], *task.get("beside", ()))]
+        answer: Any
         if task["memory"]:
-            answer = remembered(calls[key], task["memory"])
+            answer = remembered(rows[0], task["memory"])
+        elif len(rows) > 1:
+            answer = compared(rows, task["rounds"], task["seconds"], known)
         else:
-            answer = measured(calls[key], task["seconds"], known)
+            answer = measured(rows[0], task["seconds"], known)
         print(json.dumps(answer), file=answers, flush=True)
 
 

@@ -10,8 +10,8 @@ Each participant runs in a process of its own, from its own lock file, and the s
 work is counted. Tables go to `results/connectors.md`, from where `run.py --write-docs` takes them.
 
 The floor, aiohttp plus bare codecs, does less than a call: it adapts, retries, times out, prices and hides nothing. It
-has aiohttp's HTTP, though, and we have our own: a ratio below 1 is no mistake. One paced call differs from the next by
-a tenth and more, so the limits are judged by many rounds of one call each: a ratio is the median over those rounds.
+has aiohttp's HTTP, though, and we have our own: a ratio below 1 is no mistake. Ratios to it are medians over many more
+rounds, in which the two take turns within one process: see `calls.compared`.
 """
 
 import argparse
@@ -25,7 +25,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from operator import truediv
 from typing import Any, NamedTuple
 
 import participants
@@ -89,8 +88,8 @@ LIMITS = {"one at a time": (FLOOR, 1.1), "short answer": (ALONE, 2.5)}
 
 
 class Effort(NamedTuple):
-    """How long to measure: rounds of all rows and CPU seconds in each, rounds of the compared rows for each limit, and
-    how many calls to make before the memory is measured again.
+    """How long to measure: rounds of all rows and CPU seconds in each, rounds of the compared rows, and how many calls
+    to make before the memory is measured again.
     """
 
     rounds: int
@@ -99,8 +98,8 @@ class Effort(NamedTuple):
     many: int
 
 
-FULL, QUICK = Effort(5, 0.2, 30, 50), Effort(2, 0.05, 12, 10)
-_ONE_CALL = 0.05  # seconds in a round of the compared rows: one paced call, or a hundred short ones
+FULL, QUICK = Effort(5, 0.2, 40, 50), Effort(2, 0.05, 15, 10)
+_FEW_CALLS = 0.01  # seconds in a round of the compared rows: one paced call, or twenty short ones
 
 
 @contextlib.contextmanager
@@ -124,16 +123,15 @@ def measure(wires: tuple[str, ...], effort: Effort) -> dict[str, Any]:
             participants.prepare(of)
     with _running(owners) as (callers, url):
         found = {wire: {case: _cell(callers, url, wire, case, effort) for case in CASES} for wire in wires}
+        ratios = {wire: {case: _ratios(callers, url, wire, case, effort) for case in CASES} for wire in wires}
         memory = {wire: _memory(url, wire, effort.many) for wire in wires}
-    return {"about": _about(owners, effort), "calls": found, "memory": memory}
+    return {"about": _about(owners, effort), "calls": found, "ratios": ratios, "memory": memory}
 
 
 def measure_limits(wires: tuple[str, ...], effort: Effort) -> dict[str, Any]:
-    """Results of the cells that have a limit, without peers."""
+    """Ratios of the cases that have a limit, without peers."""
     with _running({OURS.name: OURS}) as (callers, url):
-        effort = effort._replace(rounds=0)
-        found = {wire: {case: _cell(callers, url, wire, case, effort) for case in LIMITS} for wire in wires}
-    return {"calls": found}
+        return {wire: {case: _ratios(callers, url, wire, case, effort) for case in LIMITS} for wire in wires}
 
 
 @contextlib.contextmanager
@@ -161,28 +159,37 @@ def _about(owners: dict[str, Participant], effort: Effort) -> dict[str, Any]:
     }
 
 
-def _cell(callers: dict[str, Worker], url: str, wire: str, case: str, effort: Effort) -> dict[str, dict[str, Any]]:
+def _cell(callers: dict[str, Worker], url: str, wire: str, case: str, effort: Effort) -> dict[str, dict[str, float]]:
     """Medians over rounds in which the participants take turns, in an order that changes."""
+    rows = [row for row in ROWS if wire in row.wires]
     events = len(chunks(wire, CASES[case].removesuffix(".slowly")))
-    turns = [([row for row in ROWS if wire in row.wires], effort.seconds)] * effort.rounds
-    turns += [([*COMPARED], _ONE_CALL)] * (effort.compared if case in LIMITS else 0)
-    answers: dict[str, list[dict[str, float]]] = {}
-    for turn, (rows, seconds) in enumerate(turns):
-        show_progress(f"{wire}, {case}, round {turn + 1} of {len(turns)}")
+    answers: dict[str, list[dict[str, float]]] = {row.label: [] for row in rows}
+    for turn in range(effort.rounds):
+        show_progress(f"{wire}, {case}, round {turn + 1} of {effort.rounds}")
         for row in rows[turn % len(rows) :] + rows[: turn % len(rows)]:
-            task = {"row": row.function, "wire": wire, "url": f"{url}/{wire}/{CASES[case]}", "memory": 0}
-            answer = callers[row.of.name].do(**task, seconds=seconds if row in CLOSE else seconds / 2)
+            seconds = effort.seconds if row in CLOSE else effort.seconds / 2
+            answer = callers[row.of.name].do(**_task(row, url, wire, case), seconds=seconds)
             if row is not ALONE and answer["seen"] < 0.9 * events - 8:
                 raise RuntimeError(f"{row.label} saw {answer['seen']} of {events} events of {wire}, {case}")
-            answers.setdefault(row.label, []).append(answer)
-    found: dict[str, dict[str, Any]] = {
+            answers[row.label].append(answer)
+    return {
         label: {"events": events, **{key: statistics.median(one[key] for one in taken) for key in ("cpu", "first")}}
         for label, taken in answers.items()
     }
-    ours, *others = ([one["cpu"] for one in answers[row.label]] for row in COMPARED)
-    ratios = [statistics.median(map(truediv, ours, other)) for other in others]
-    found[OWN[0].label]["ratios"] = dict(zip((row.label for row in COMPARED[1:]), ratios, strict=True))
-    return found
+
+
+def _ratios(callers: dict[str, Worker], url: str, wire: str, case: str, effort: Effort) -> dict[str, float]:
+    """What our call takes in the CPU of the floor, and of aiohttp alone."""
+    show_progress(f"{wire}, {case}, ratios")
+    ours, *others = COMPARED
+    beside = [row.function for row in others]
+    rounds = effort.compared if case == "one at a time" else 5 * effort.compared  # the others are shorter
+    task = _task(ours, url, wire, case) | {"beside": beside, "rounds": rounds, "seconds": _FEW_CALLS}
+    return dict(zip((row.label for row in others), callers[OURS.name].do(**task), strict=True))
+
+
+def _task(row: Row, url: str, wire: str, case: str) -> dict[str, Any]:
+    return {"row": row.function, "wire": wire, "url": f"{url}/{wire}/{CASES[case]}", "memory": 0}
 
 
 def _memory(url: str, wire: str, many: int) -> dict[str, dict[str, float]]:
@@ -210,8 +217,8 @@ def tables(results: dict[str, Any]) -> str:
     parts = [_verdict(results), _overhead(results)]
     parts += [f"**{TITLES[wire]}**\n\n{_wire(results, wire)}" for wire in results["calls"]]
     parts.append(
-        f"Medians of {about['rounds']} interleaved rounds, and of {about['compared']} more where there is a limit; "
-        "memory in a fresh process, after answers of 200 pieces. "
+        f"Medians of {about['rounds']} interleaved rounds, ratios to aiohttp of {about['compared']}; memory in a fresh "
+        "process, after answers of 200 pieces. "
         f"{about['date']}, Python {about['python']}, {about['machine']}, load {about['load']:.1f}. "
         f"Versions: {versions}."
     )
@@ -234,7 +241,7 @@ def _wire(results: dict[str, Any], wire: str) -> str:
         used = memory[row.label]
         rows.append([row.label, *cpu, first, f"{used['once']:.0f}, {used['many']:.0f}"])
     for other in (FLOOR, ALONE):
-        beside = [cells[case][OWN[0].label]["ratios"][other.label] for case in CASES]
+        beside = [results["ratios"][wire][case][other.label] for case in CASES]
         rows.append([f"interlingua : {other.label}", *map(number, beside), "", ""])
     for label, raw in (("best message : interlingua", False), ("best of all : interlingua", True)):
         ratios = [_ratio(cells[case], wire, raw=raw) for case in CASES]
@@ -270,7 +277,7 @@ def _overhead(results: dict[str, Any]) -> str:
     """What a call costs above what it cannot do without, and whether its first event is the first of all."""
     rows = []
     for case, (other, limit) in LIMITS.items():
-        ratios = {wire: cells[case][OWN[0].label]["ratios"][other.label] for wire, cells in results["calls"].items()}
+        ratios = {wire: found[case][other.label] for wire, found in results["ratios"].items()}
         worst = max(ratios, key=ratios.__getitem__)
         within = "yes" if ratios[worst] <= limit else "no"
         rows.append([f"{case}: at most {limit} x {other.label}", f"{within}, {number(ratios[worst])}", TITLES[worst]])
@@ -280,13 +287,13 @@ def _overhead(results: dict[str, Any]) -> str:
     return table(["above the floor", "held", "worst at"], rows)
 
 
-def limits_table(results: dict[str, Any]) -> str:
+def limits_table(ratios: dict[str, Any]) -> str:
     """For each wire, what a call costs in the CPU of its floor and of aiohttp alone."""
     header = ["x CPU", *(f"{case} : {other.label}" for case in LIMITS for other in COMPARED[1:])]
     rows = []
-    for wire, cells in results["calls"].items():
-        ratios = [cells[case][OWN[0].label]["ratios"][other.label] for case in LIMITS for other in COMPARED[1:]]
-        rows.append([TITLES[wire], *map(number, ratios)])
+    for wire, found in ratios.items():
+        beside = [found[case][other.label] for case in LIMITS for other in COMPARED[1:]]
+        rows.append([TITLES[wire], *map(number, beside)])
     return table(header, rows)
 
 
@@ -312,9 +319,9 @@ def main() -> None:
     asked = parser.parse_args()
     wires, effort = tuple(asked.only) or WIRES, QUICK if asked.quick else FULL
     if asked.limits:
-        results = measure_limits(wires, effort)
+        ratios = measure_limits(wires, effort)
         show_progress("")
-        print(limits_table(results))
+        print(limits_table(ratios))
         return
     if not asked.write:
         results = measure(wires, effort)
