@@ -204,9 +204,8 @@ async def test_a_window_that_another_page_opens_is_separated_from_it(
 ) -> None:
     """A user who opens the page has no such window: then the browser need not start another process for it."""
     marks = {} if site is None else {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "navigate"}
-    async with browsing(home) as (canvas, browser):
-        async with browser.http.get(canvas.address + "/", headers=marks) as response:
-            assert separated == (response.headers.get("Cross-Origin-Opener-Policy") == "same-origin")
+    async with browsing(home) as (canvas, browser), browser.http.get(canvas.address + "/", headers=marks) as response:
+        assert separated == (response.headers.get("Cross-Origin-Opener-Policy") == "same-origin")
 
 
 @pytest.mark.parametrize(

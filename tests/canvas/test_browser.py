@@ -730,6 +730,72 @@ def test_all_cards_are_shown_beside_the_panels(
             assert left >= 0 and abs(lines - round(lines)) < 0.1, (lines, left)
 
 
+@pytest.fixture(scope="module")
+def wide_and_tall(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Threaded]:
+    """A question with ten answers, two of them named, and a path of 600 messages."""
+    home = tmp_path_factory.mktemp("wide")
+    with Session.open("wide", home=home) as session:
+        session.append(il.UserMessage(content="Which way?"), id="q")
+        for number in range(10):
+            answer = il.AssistantMessage(content=f"Way {number}", model="m", stop_reason="stop")
+            session.append(answer, id=f"a{number}", parent_id="q")
+            session.append(il.UserMessage(content="And then?"), id=f"b{number}", parent_id=f"a{number}")
+        for name, number in (("left", 0), ("middle", 1), ("right", 9)):
+            session.set_branch(name, f"b{number}")
+    with Session.open("tall", home=home) as session:
+        for number in range(600):
+            session.append(il.UserMessage(content=f"{number} and so on"), id=f"t{number}")
+    with Threaded(home) as server:
+        yield server
+
+
+@pytest.mark.parametrize("width", [900, 1000, 1130, 1280, 1440])
+def test_no_panel_covers_the_selected_card(chromium: Any, wide_and_tall: Threaded, width: int) -> None:
+    """Neither where the page opens nor when another card is chosen; a narrow one shows its branches when asked."""
+    with Tab(chromium, wide_and_tall, viewport={"width": width, "height": 600}) as tab:
+
+        def covered(id: str) -> list[Any]:
+            panels = [one.bounding_box() for one in tab.page.locator(".stage > .float").all()]
+            assert 2 == len(panels)
+            return [panel for panel in panels if _overlap(tab.card(id).bounding_box(), panel)]
+
+        for id in "q", "a1", "b2", "a9":
+            page = tab.go(f"/s/own~main~wide/canvas?at={id}")
+            expect(tab.card(id)).to_have_attribute("aria-pressed", "true")
+            expect(page.get_by_role("region", name="branches")).to_be_visible()
+            assert [] == covered(id), id
+        page = tab.go("/s/own~main~wide/canvas?at=a0")
+        expect(tab.card("a0")).to_have_attribute("aria-pressed", "true")
+        for number in range(1, 10):
+            tab.press("l")
+            expect(tab.card(f"a{number}")).to_have_attribute("aria-pressed", "true")
+            expect(tab.card(f"a{number}")).to_be_in_viewport(ratio=1)
+            assert [] == covered(f"a{number}"), number
+        branches = page.get_by_role("region", name="branches")
+        if branches.get_by_text("right").count() == 0:
+            branches.get_by_role("button", name="3 branches").click()
+        branches.get_by_role("button", name="left").click()
+        expect(tab.card("b0")).to_have_attribute("aria-pressed", "true")
+
+
+def test_the_whole_of_a_tall_tree_is_shown(chromium: Any, wide_and_tall: Threaded) -> None:
+    """`z` zooms out as far as the tree needs."""
+    with Tab(chromium, wide_and_tall) as tab:
+        page = tab.go("/s/own~main~tall/canvas?at=t599")
+        expect(tab.card("t599")).to_be_visible()
+        view = """() => {
+            const style = getComputedStyle(document.querySelector(".react-flow__viewport"));
+            const {f, d} = new DOMMatrix(style.transform);
+            return [f, d];
+        }"""
+        stage, last = page.locator(".stage").bounding_box(), tab.card("t599").bounding_box()
+        end = last["y"] + last["height"] - stage["y"] - page.evaluate(view)[0]
+        tab.press("z")
+        tab.until("() => document.querySelector('.stage').dataset.level === 'far'")
+        y, zoom = page.evaluate(view)
+        assert y >= 0 and end * zoom + y <= stage["height"]
+
+
 def _overlap(one: Any, other: Any) -> bool:
     return bool(
         one["x"] < other["x"] + other["width"]

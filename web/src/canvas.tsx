@@ -8,9 +8,9 @@ import { lazy, Suspense, useCallback, useEffect, useLayoutEffect, useMemo, useRe
 
 import { heightOf, LIVE_HEIGHT, middleLines, resultsOf, type CardData, type CardState } from "./card";
 import { FRAME_HEIGHT, type FrameSize } from "./frame";
-import { CARD, fitted, type Placed, type Sized } from "./layout";
+import { CARD, fitted, isBeneath, type Box, type Placed, type Sized } from "./layout";
 import { StillNodes } from "./nodes";
-import { keepView, MIN_HEIGHT, openingView, UNMOVED } from "./opening";
+import { keepView, MIN_HEIGHT, NARROW, openingView, UNMOVED } from "./opening";
 import { colours, MAP, mapScale, paintBlocks, paintMap, paintStage, within } from "./paint";
 import { Button, BranchChip } from "./parts";
 import { usePhone } from "./phone";
@@ -23,6 +23,7 @@ import type { Row } from "./types";
 const FAR = 0.35;
 const NEAR = 0.8;
 const ROOM = 120; // pixels below the selected card, where an answer is about to stand
+const FARTHEST = 0.02; // the smallest zoom; a tree that does not fit then is zoomed out further
 const MARGIN = 300; // pixels around the view in which cards are ready
 
 // The first cards do not wait for the flow library.
@@ -183,28 +184,31 @@ export function CanvasView({ store, version, path, selected, findings, folds, on
     if (flow === undefined) setView(to);
     else void flow.setViewport(to, { duration: still ? 0 : 240 });
   }, [flow]);
-  const fit = useCallback(() => {
-    if (size === undefined) return;
+  const panels = useCallback((): Box[] => {
     const origin = host.current!.getBoundingClientRect();
-    const panels = [...host.current!.querySelectorAll(":scope > .float")].flatMap((panel) => {
+    return [...host.current!.querySelectorAll(":scope > .float")].flatMap((panel) => {
       const box = panel.getBoundingClientRect();
       return box.width === 0 ? [] : { left: box.left - origin.left, top: box.top - origin.top, right: box.right - origin.left, bottom: box.bottom - origin.top };
     });
-    move(fitted(byY, bounds, size, panels));
-  }, [byY, bounds, move, size]);
+  }, []);
+  const fit = useCallback(() => {
+    if (size !== undefined) move(fitted(byY, bounds, size, panels()));
+  }, [byY, bounds, move, panels, size]);
+  const minZoom = size === undefined ? FARTHEST : Math.min(FARTHEST, (0.5 * size.width) / bounds.width, (0.5 * size.height) / bounds.height);
   const show = useCallback(
     (one: Placed, first: boolean) => {
       if (size === undefined) return;
       const now = viewport.current;
       if (first) {
         if (size.height < MIN_HEIGHT) return fit();
-        return setView(openingView(store.key, one, byY, size));
+        return setView(openingView(store.key, one, byY, size, store.tree.branches.length));
       }
       const [left, top] = [one.x * now.zoom + now.x, one.y * now.zoom + now.y];
-      if (left > 0 && top > 0 && left + CARD * now.zoom < size.width && top + one.height * now.zoom < size.height - ROOM) return;
+      const inside = left > 0 && top > 0 && left + CARD * now.zoom < size.width && top + one.height * now.zoom < size.height - ROOM;
+      if (inside && !panels().some((panel) => isBeneath(one, now, panel))) return;
       move({ x: size.width / 2 - (one.x + CARD / 2) * now.zoom, y: size.height / 2 - (one.y + one.height / 2) * now.zoom, zoom: now.zoom });
     },
-    [byY, fit, move, size, store],
+    [byY, fit, move, panels, size, store],
   );
   // The view follows what was chosen, and nothing else: what is born elsewhere leaves it where it is.
   const last = useRef<string>(undefined);
@@ -262,20 +266,21 @@ export function CanvasView({ store, version, path, selected, findings, folds, on
   }, [fit, flow, scaleTo]);
 
   const phone = usePhone();
+  const narrow = size !== undefined && size.width < NARROW;
   return (
     <div className="stage" ref={host} onClick={pickFar} data-level={level.current} data-tight={grow(view.zoom) > 1.4 || undefined} style={{ "--grow": grow(view.zoom) } as React.CSSProperties}>
       <canvas className="paint" ref={paint} aria-hidden="true" />
       <div className="cards">
-        <Suspense fallback={null}><Flow nodes={flow === undefined ? NO_NODES : nodes} view={view} onView={setView} onReady={setFlow} onDrawn={onDrawn} /></Suspense>
+        <Suspense fallback={null}><Flow nodes={flow === undefined ? NO_NODES : nodes} view={view} minZoom={minZoom} onView={setView} onReady={setFlow} onDrawn={onDrawn} /></Suspense>
         {!drawn && <StillNodes nodes={nodes} view={view} />}
       </div>
       {store.loaded && store.tree.rows.size === 0 && store.live.size === 0 && <p className="empty">No messages yet. {phone ? "Write the first one with the button below." : "Write the first one, or press c."}</p>}
-      {store.tree.branches.length > 1 && <Branches store={store} path={steps} onSelect={onSelect} onCompare={onCompare} onMerge={onMerge} />}
+      {store.tree.branches.length > 1 && <Branches key={String(narrow)} store={store} path={steps} folded={narrow} onSelect={onSelect} onCompare={onCompare} onMerge={onMerge} />}
       <section className="map float" aria-label="map" hidden={store.loaded && store.tree.rows.size === 0}>
         <canvas ref={map} width={MAP.width} height={MAP.height} onPointerDown={jump} onPointerMove={jump} aria-hidden="true" />
         <div className="ctl">
           <Button icon="minus" label="Zoom out" kind="bare" small hideLabel onClick={() => scaleTo(1 / 1.25)} keys="−" />
-          <span>{Math.round(view.zoom * 100)} %</span>
+          <span>{view.zoom < 0.01 ? (view.zoom * 100).toPrecision(1) : Math.round(view.zoom * 100)} %</span>
           <Button icon="plus" label="Zoom in" kind="bare" small hideLabel onClick={() => scaleTo(1.25)} keys="+" />
           <Button icon="fit" label="Show everything" kind="bare" small hideLabel onClick={fit} keys="z" />
         </div>
@@ -290,11 +295,15 @@ function picturesOf(store: SessionStore, row: Row): string[] | undefined {
   return store.entries.get(row.id)?.message.content.flatMap((block) => (block.type === "image" && block.src !== undefined ? [block.src] : []));
 }
 
-function Branches({ store, path, onSelect, onCompare, onMerge }: { store: SessionStore; path: ReadonlySet<string>; onSelect: (id: string) => void; onCompare: () => void; onMerge: () => void }) {
+function Branches({ store, path, folded, onSelect, onCompare, onMerge }: { store: SessionStore; path: ReadonlySet<string>; folded: boolean; onSelect: (id: string) => void; onCompare: () => void; onMerge: () => void }) {
   const { branches } = store.tree;
+  const [open, setOpen] = useState(!folded);
+  const count = plural(branches.length, "branch", "branches");
+  if (!open)
+    return <section className="heads float folded" aria-label="branches"><Button icon="branch" label={count} kind="bare" small onClick={() => setOpen(true)} /></section>;
   return (
     <section className="heads float" aria-label="branches">
-      <header><b>{plural(branches.length, "branch", "branches")}</b><span><Button icon="merge" label="Merge" kind="bare" small onClick={onMerge} /><Button icon="compare" label="Compare" kind="bare" small onClick={onCompare} /></span></header>
+      <header>{folded ? <Button icon="up" label={count} kind="bare" small onClick={() => setOpen(false)} /> : <b>{count}</b>}<span><Button icon="merge" label="Merge" kind="bare" small onClick={onMerge} /><Button icon="compare" label="Compare" kind="bare" small onClick={onCompare} /></span></header>
       <ul>
         {branches.slice(0, 8).map((branch) => {
           const to = store.tree.path(branch.head);

@@ -28,7 +28,7 @@ export function drawFirst(root: Element, page: Tree, query: URLSearchParams): vo
   if (size.height < MIN_HEIGHT) return;
   const here = scene.card.get(selected ?? "");
   const one = placed.get(here ?? "");
-  const view = one === undefined ? UNMOVED : openingView(page.session.key, one, [...placed.values()], size);
+  const view = one === undefined ? UNMOVED : openingView(page.session.key, one, [...placed.values()], size, tree.branches.length);
   if (view.zoom !== 1) return; // other levels have other cards
   const [steps, onPath] = [new Set(path), new Set(path.map((id) => scene.card.get(id)))];
   const seen = ({ x, y, height }: Placed) => x + view.x < size.width && x + view.x + CARD > 0 && y + view.y < size.height && y + view.y + height > 0;

@@ -19,9 +19,9 @@ const TYPES = Object.fromEntries(Object.entries(NODE_TYPES).map(([name, content]
 const NO_EDGES: never[] = [];
 const NOTHING = () => undefined;
 
-export type FlowProps = { nodes: Node[]; view: Viewport; onView: (view: Viewport) => void; onReady: (flow: ReactFlowInstance) => void; onDrawn: () => void };
+export type FlowProps = { nodes: Node[]; view: Viewport; minZoom: number; onView: (view: Viewport) => void; onReady: (flow: ReactFlowInstance) => void; onDrawn: () => void };
 
-export default function Flow({ nodes, view, onView, onReady, onDrawn }: FlowProps) {
+export default function Flow({ nodes, view, minZoom, onView, onReady, onDrawn }: FlowProps) {
   return (
     <Drawn.Provider value={onDrawn}>
       <ReactFlow
@@ -31,7 +31,7 @@ export default function Flow({ nodes, view, onView, onReady, onDrawn }: FlowProp
         viewport={view}
         onViewportChange={onView}
         onInit={onReady}
-        minZoom={0.02}
+        minZoom={minZoom}
         maxZoom={2}
         zoomOnDoubleClick={false}
         nodesDraggable={false}

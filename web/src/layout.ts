@@ -35,7 +35,7 @@ export function fitted(cards: readonly Placed[], bounds: { width: number; height
       for (const bottom of bottoms) {
         const [width, height] = [right - 2 * EDGE, bottom - top - 2 * EDGE];
         if (width < 40 || height < 40) continue;
-        const zoom = Math.max(0.02, Math.min(width / bounds.width, height / bounds.height, 1));
+        const zoom = Math.min(width / bounds.width, height / bounds.height, 1);
         if (best !== undefined && zoom <= best.zoom) continue;
         const y = top + EDGE + Math.max(0, (height - bounds.height * zoom) / 2);
         for (const x of [(right - bounds.width * zoom) / 2, EDGE])
@@ -44,11 +44,12 @@ export function fitted(cards: readonly Placed[], bounds: { width: number; height
             if (!cards.some((card) => panels.some((panel) => isBeneath(card, view, panel)))) best = view;
           }
       }
-  const zoom = Math.max(0.02, Math.min((size.width - 2 * EDGE) / bounds.width, (size.height - 2 * EDGE) / bounds.height, 1));
+  const zoom = Math.min((size.width - 2 * EDGE) / bounds.width, (size.height - 2 * EDGE) / bounds.height, 1);
   return best ?? { x: (size.width - bounds.width * zoom) / 2, y: Math.max(EDGE, (size.height - bounds.height * zoom) / 2), zoom };
 }
 
-function isBeneath(card: Placed, view: { x: number; y: number; zoom: number }, panel: Box): boolean {
+/** Whether a card at this view is beneath a panel, or as near to it as beside it. */
+export function isBeneath(card: Placed, view: { x: number; y: number; zoom: number }, panel: Box): boolean {
   const [left, top] = [card.x * view.zoom + view.x, card.y * view.zoom + view.y];
   const [right, bottom] = [left + CARD * view.zoom, top + card.height * view.zoom];
   return left < panel.right + BESIDE && right > panel.left - BESIDE && top < panel.bottom + BESIDE && bottom > panel.top - BESIDE;

@@ -8,6 +8,11 @@ type Size = { width: number; height: number };
 
 export const UNMOVED: View = { x: 40, y: 24, zoom: 1 };
 export const MIN_HEIGHT = 300; // a lower stage, as a phone's map, shows the whole tree
+export const NARROW = 832; // pixels: on a narrower stage the list of branches would cover a card in the middle
+// The panels at the right edge, which are drawn after the first cards, as app.css has them.
+const BRANCHES = { width: 282, header: 56, row: 28, rows: 8 };
+const MAP_HEIGHT = 179;
+const BESIDE = 10; // pixels between a card and a panel
 
 const viewKey = (session: string) => `view ${session}`;
 
@@ -34,10 +39,15 @@ function isSeen(card: Placed, view: View, size: Size): boolean {
   return left < size.width && top < size.height && left + CARD * view.zoom > 0 && top + card.height * view.zoom > 0;
 }
 
-/** Lanes begin at the left edge; a tree that is taller than the view opens at the selection. */
-export function openingView(session: string, selected: Placed, cards: readonly Placed[], size: Size): View {
+/** Lanes begin at the left edge; a tree that is taller than the view opens at the selection, which no panel covers. */
+export function openingView(session: string, selected: Placed, cards: readonly Placed[], size: Size, branches: number): View {
   const kept = currentRoute().query.has("at") ? undefined : keptView(session);
   if (kept !== undefined && cards.some((card) => isSeen(card, kept, size))) return kept;
   const x = selected.x + CARD + 80 < size.width ? UNMOVED.x : (size.width - CARD) / 2 - selected.x;
-  return { x, y: Math.min(UNMOVED.y, size.height * 0.72 - selected.y - selected.height), zoom: 1 };
+  const bottom = Math.min(size.height * 0.72, size.height - MAP_HEIGHT - BESIDE);
+  const y = Math.min(UNMOVED.y, bottom - selected.y - selected.height);
+  const beneath = branches > 1 && x + selected.x + CARD > size.width - BRANCHES.width - BESIDE;
+  const rows = size.width < NARROW ? 0 : Math.min(branches, BRANCHES.rows + 1);
+  const top = BRANCHES.header + rows * BRANCHES.row + BESIDE;
+  return { x, y: beneath ? Math.max(y, Math.min(top, bottom - selected.height) - selected.y) : y, zoom: 1 };
 }
