@@ -191,9 +191,10 @@ def test_models_are_chosen_by_keyboard(tab: Tab, key: str) -> None:
             break
     tab.press("Shift+Tab", "Enter")  # the one that was proposed is removed
     expect(page.locator(".picked .chip")).to_have_count(0)
-    field.focus()
-    page.keyboard.type("parrot-1")
+    expect(field).to_be_focused()
+    page.keyboard.type("debug/parrot-1")  # another provider's name ends in these words, too
     tab.press("Enter")
+    expect(page.locator(".picked .chip")).to_have_text(["debug/parrot-1"])
     page.keyboard.type("upper-parrot-1")
     expect(page.locator(".models .menu .row").first).to_contain_text("upper-parrot-1")
     tab.press("ArrowDown", "Enter")
@@ -202,6 +203,19 @@ def test_models_are_chosen_by_keyboard(tab: Tab, key: str) -> None:
     tab.press("Control+Enter")
     expect(page.locator("[data-card]", has_text=re.compile("ABC DEF"))).to_have_count(1)
     assert 2 == len(answers(tab, key, "Abc def"))
+
+
+def test_a_file_is_attached_by_keyboard(tab: Tab, key: str, tmp_path: Path) -> None:
+    """From the message to the button, which opens the browser's own choice of files."""
+    path = tmp_path / "notes.txt"
+    path.write_text("Up is north.")
+    tab.page.on("filechooser", lambda chooser: chooser.set_files(path))
+    page = tab.go(f"/s/{key}/canvas")
+    expect(tab.card("a")).to_be_visible()
+    tab.press("c")
+    expect(page.get_by_label("your message")).to_be_focused()
+    tab.press("Tab", "Enter")
+    expect(page.locator(".say-next .chip", has_text="notes.txt")).to_be_visible()
 
 
 def test_tools_are_lent_and_each_call_is_allowed_or_refused(chromium: Any, tmp_path: Path) -> None:

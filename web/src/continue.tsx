@@ -58,6 +58,7 @@ export function Composer({ store, selected, path, open, edit: wantsEdit = false,
   }, [open, chosen, selected, thinking, edit, lends, tools]); // eslint-disable-line
 
   const finder = useRef<HTMLInputElement>(null);
+  const picker = useRef<HTMLInputElement>(null);
   const add = (name: string) => {
     setChosen([...new Set([...chosen, name])].slice(0, 8));
     setFilter("");
@@ -120,8 +121,8 @@ export function Composer({ store, selected, path, open, edit: wantsEdit = false,
     window.addEventListener("keydown", key);
     return () => window.removeEventListener("keydown", key);
   }, [store]);
-  const attach = async (list: FileList | null) => {
-    for (const file of list ?? []) {
+  const attach = async (list: readonly File[]) => {
+    for (const file of list) {
       try {
         const kept = await upload<{ sha256: string; mimeType: string }>(`/api/uploads?type=${encodeURIComponent(file.type)}`, file);
         setFiles((before) => [...before, { ...kept, name: file.name }]);
@@ -131,7 +132,12 @@ export function Composer({ store, selected, path, open, edit: wantsEdit = false,
     }
   };
   const answer = (one: Approval, given: { allow: boolean; always?: boolean }) => void post(`/api/runs/${one.run}/approve`, { callId: one.callId, ...given }).catch((error: Error) => store.fail(error));
-  const shown = useMemo(() => models.filter((model) => model.name.toLowerCase().includes(filter.toLowerCase())).slice(0, 60), [models, filter]);
+  // A name that begins with the words comes before one that only has them: Enter takes the first.
+  const shown = useMemo(() => {
+    const words = filter.toLowerCase();
+    const place = ({ name }: Model) => (name.toLowerCase() === words ? 0 : name.toLowerCase().startsWith(words) ? 1 : 2);
+    return models.filter((model) => model.name.toLowerCase().includes(words)).sort((a, b) => place(a) - place(b)).slice(0, 60);
+  }, [models, filter]);
 
   return (
     <div className={`say-next ${open ? "open" : ""}`}>
@@ -156,14 +162,15 @@ export function Composer({ store, selected, path, open, edit: wantsEdit = false,
         <div className="sheet" role="form" aria-label="continue" onKeyDown={(event) => { if (event.key === "Enter" && (event.metaKey || event.ctrlKey) && !(event.target instanceof HTMLButtonElement)) void send(); }}>
           <textarea ref={area} className="t" value={text} rows={3} placeholder={edit ? "The edited message" : row?.role === "user" ? "Leave empty to answer this message again" : "Write a message"} onChange={(event) => setText(event.target.value)} aria-label="your message" />
           <div className="f">
-            <label className="btn small bare"><Icon name="attach" />Attach<input type="file" multiple hidden onChange={(event) => void attach(event.target.files)} /></label>
+            <Button icon="attach" label="Attach" kind="bare" small onClick={() => picker.current?.click()} />
+            <input ref={picker} type="file" multiple hidden aria-label="attach files" onChange={(event) => { void attach([...(event.target.files ?? [])]); event.target.value = ""; }} />
             {tools.length > 0 && <label className="opt" title={tools.map((tool) => tool.name).join(", ")}><input type="checkbox" checked={lends} onChange={(event) => setLends(event.target.checked)} />{plural(tools.length, "tool")}{tools.some((tool) => tool.asks) ? ", ask first" : ""}</label>}
             {files.map((file) => <span key={file.sha256} className="chip">{file.name}<button type="button" aria-label={`remove ${file.name}`} onClick={() => setFiles((now) => now.filter((one) => one !== file))}><Icon name="x" /></button></span>)}
             {row?.role === "user" && <label className="opt"><input type="checkbox" checked={edit} onChange={(event) => void editing(event.target.checked)} />edit message {number} and branch</label>}
           </div>
           <div className="models" onKeyDown={(event) => nextLink(event, `.models ${OFFERED}`)}>
             <div className="picked">
-              {chosen.map((name) => <span key={name} className="chip branch" aria-current>{name}<button type="button" aria-label={`remove ${name}`} onClick={() => setChosen(chosen.filter((one) => one !== name))}><Icon name="x" /></button></span>)}
+              {chosen.map((name) => <span key={name} className="chip branch" aria-current>{name}<button type="button" aria-label={`remove ${name}`} onClick={() => { setChosen(chosen.filter((one) => one !== name)); finder.current?.focus(); }}><Icon name="x" /></button></span>)}
               <input className="field" value={filter} onChange={(event) => setFilter(event.target.value)} onKeyDown={(event) => { if (event.key === "Enter" && !event.ctrlKey && !event.metaKey) document.querySelector<HTMLElement>(`.models ${OFFERED}`)?.click(); }} ref={finder} placeholder={chosen.length > 0 ? "add a model" : "choose a model"} aria-label="find a model" />
             </div>
             {filter !== "" && (
