@@ -1,9 +1,11 @@
 """Seeing: the page in Chromium, with sessions of every dialect, in every view, by mouse and by keyboard alone."""
 
+import http.server
 import json
 import re
 import struct
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -571,6 +573,90 @@ def test_an_export_has_the_sub_agents_in_it(chromium: Any, tmp_path: Path, monke
         page.get_by_label("search").fill("count the tests")
         page.locator(".hit", has_text="sub-agent").first.click()
         expect(page).to_have_url(re.compile("agent=agent-1"))
+
+
+@pytest.fixture
+def served_page() -> Iterator[Callable[[str], str]]:
+    """Serves a page on a port of its own, as a notebook is; returns its address."""
+    pages: list[bytes] = []
+
+    class Page(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200 if self.path == "/" else 404)
+            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.end_headers()
+            self.wfile.write(pages[-1] if self.path == "/" else b"")
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+
+        def serve(text: str) -> str:
+            pages.append(text.encode())
+            return f"http://127.0.0.1:{server.server_port}/"
+
+        yield serve
+        server.shutdown()
+        thread.join()
+
+
+def test_a_frame_in_a_notebook_is_read_and_searched(
+    chromium: Any, tmp_path: Path, served_page: Callable[[str], str]
+) -> None:
+    """Without storage and clipboard; its theme changes, and it offers no link, which would hold the frame's key."""
+    courier(tmp_path)
+    with Session.open("courier", home=tmp_path, read_only=True) as session:
+        canvas = session.open_canvas(browser=False)
+    with canvas, Tab(chromium) as tab:
+        tab.base = "http://127.0.0.1:"
+        tab.page.goto(served_page(f"<p>In [1]</p>{canvas._repr_html_()}"))
+        frame = tab.page.frame_locator("iframe")
+        expect(frame.locator("article.turn", has_text="Done: a delivery").first).to_be_visible()
+        frame.locator(".chip.branch", has_text="outbox").first.click()
+        expect(frame.locator("article.turn", has_text="Take the outbox").first).to_be_visible()
+        frame.get_by_label("search").fill("advisory")
+        frame.locator(".hit").first.click()
+        expect(frame.locator("article.turn", has_text="advisory lock").first).to_be_visible()
+        for theme in "light", "dark", None:
+            frame.get_by_role("button", name="Theme").click()
+            assert theme == frame.locator("html").get_attribute("data-theme")
+        expect(frame.get_by_role("button", name=re.compile("link"))).to_have_count(0)
+        saved = tmp_path / "notebook.html"
+        saved.write_text(canvas._repr_html_())
+        tab.foreign.clear()
+        tab.page.goto(saved.as_uri())
+        expect(frame.locator("article.turn", has_text="Done: a delivery").first).to_be_visible()
+        tab.foreign.remove(saved.as_uri())
+
+
+def test_a_link_of_an_export_leads_to_its_message(chromium: Any, tmp_path: Path) -> None:
+    """From disk; the button says that the link is copied, where the browser has no newer clipboard, too."""
+    courier(tmp_path)
+    path = tmp_path / "export.html"
+    with Threaded(tmp_path) as server, Tab(chromium, server) as tab:
+        csrf = tab.get("/api/me")["csrf"]
+        answer = tab.page.request.post(
+            f"{tab.base}/api/sessions/{KEY}/export", data={"format": "html", "all": True},
+            headers={"X-Canvas-CSRF": csrf, "Origin": tab.base},
+        )  # fmt: skip
+        path.write_bytes(answer.body())
+    with Tab(chromium, offline=True) as alone:
+        alone.context.add_init_script(
+            "delete Navigator.prototype.clipboard;"
+            "document.addEventListener('copy', () => { window.copied = document.activeElement.value; });"
+        )
+        page = alone.page
+        page.goto(path.as_uri())
+        alone.turn("a2").hover()
+        alone.turn("a2").get_by_role("button", name="Copy a link to this message").click()
+        expect(alone.turn("a2").get_by_role("button", name="Copied")).to_be_visible()
+        link = page.evaluate("window.copied")
+        page.goto("about:blank")
+        page.goto(link)
+        expect(alone.turn("a2")).to_have_class(re.compile("here"))
 
 
 def test_paper_has_the_whole_path_unfolded(tab: Tab) -> None:

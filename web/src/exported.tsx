@@ -19,14 +19,16 @@ type Blobs = Record<string, { mimeType: string; data: string }>;
 type Part = { session: Session; tree: Pick<Tree, "rows" | "head" | "branches">; entries: Record<string, EntryView>; stats: Totals };
 type Data = Part & { blobs: Blobs; agents?: Record<string, Part> };
 
+// A frame's address has the key that lets it in: it is not for others.
+const FRAMED = window.parent !== window;
+const hashOf = (agent: string | undefined, at: string | undefined) => `#${new URLSearchParams({ ...(agent === undefined ? {} : { agent }), ...(at === undefined ? {} : { at }) }).toString()}`;
 const readPlace = () => new URLSearchParams(window.location.hash.slice(1));
 
 /** The conversation, or one of its sub-agents: `#agent=NAME&at=ENTRY` says which. */
 export function Exported({ data }: { data: Data }) {
   const [agent, setAgent] = useState(() => readPlace().get("agent") ?? undefined);
   const open = (next: string | undefined, at?: string) => {
-    const place = new URLSearchParams({ ...(next === undefined ? {} : { agent: next }), ...(at === undefined ? {} : { at }) });
-    window.history.pushState(null, "", `#${place.toString()}`);
+    window.history.pushState(null, "", hashOf(next, at));
     setAgent(next);
   };
   useEffect(() => {
@@ -70,7 +72,7 @@ function Reading({ data, blobs, agent, whole, title, onOpen }: { data: Part; blo
   const [raw, setRaw] = useState<string>();
   const path = useMemo(() => store.tree.through(selected, data.tree.head), [store, selected, data]);
   const hits = useMemo(() => search(whole, query), [query, whole]);
-  const select = (id: string) => { const row = store.tree.rows.get(id); if (row?.parent !== undefined) store.tree.visited.set(row.parent, id); window.history.replaceState(null, "", `#${new URLSearchParams({ ...(agent === undefined ? {} : { agent }), at: id }).toString()}`); setSelected(id); };
+  const select = (id: string) => { const row = store.tree.rows.get(id); if (row?.parent !== undefined) store.tree.visited.set(row.parent, id); window.history.replaceState(null, "", hashOf(agent, id)); setSelected(id); };
   useEffect(() => {
     document.title = store.session?.title ?? "Conversation";
     const key = (event: KeyboardEvent) => {
@@ -86,6 +88,7 @@ function Reading({ data, blobs, agent, whole, title, onOpen }: { data: Part; blo
     window.addEventListener("keydown", key);
     return () => window.removeEventListener("keydown", key);
   }, [store, path, selected]); // eslint-disable-line
+  const linkTo = (at: string) => new URL(hashOf(agent, at), window.location.href).href;
   return (
     <div className="app exported">
       <header className="top">
@@ -96,7 +99,7 @@ function Reading({ data, blobs, agent, whole, title, onOpen }: { data: Part; blo
       <div className="work readwork">
         <Outline store={store} path={path} selected={selected} onSelect={select} />
         {query.trim() === "" ? (
-          <Transcript store={store} version={0} path={path} selected={selected} onSelect={select} onContinue={select} onRaw={setRaw} agents={{ title, open: (name) => onOpen(name) }} />
+          <Transcript store={store} version={0} path={path} selected={selected} onSelect={select} onContinue={select} onRaw={setRaw} agents={{ title, open: (name) => onOpen(name) }} link={FRAMED ? null : linkTo} />
         ) : (
           <div className="read"><p className="dim">{plural(hits.length, "message")}</p>{hits.map((hit) => <button key={`${hit.agent ?? ""} ${hit.entry.id}`} type="button" className="hit" onClick={() => { setQuery(""); if (hit.agent === agent) select(hit.entry.id); else onOpen(hit.agent, hit.entry.id); }}><span className={`far ${hit.entry.message.role === "toolResult" ? "tool" : hit.entry.message.role}`} /><span className="path"><b>{hit.entry.message.role}</b>{hit.agent !== undefined && <span className="dim">sub-agent: {title(hit.agent)}</span>}</span><span /><span className="snip">{hit.text}</span></button>)}</div>
         )}

@@ -4,6 +4,7 @@ import { useVirtualizer } from "@tanstack/react-virtual";
 import { useContext, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
 
 import { Blocks, Linked, Raw, Unfolded, type Results } from "./blocks";
+import { CopyButton } from "./copy";
 import { clock, cost, day, duration, plural, tokens } from "./format";
 import { Icon } from "./icons";
 import { Notes, Rating } from "./notes";
@@ -32,6 +33,8 @@ export type TranscriptProps = {
   onNote?: (id: string | undefined) => void;
   noting?: string; // the message that a note is written for
   agents?: Agents;
+  /** The address of a message or block; `null` where it has none that others could open. */
+  link?: ((entry: string, block?: number) => string) | null;
   write?: boolean;
 };
 
@@ -182,7 +185,7 @@ function linkedBlock(store: SessionStore, selected: string | undefined, block: n
   return at < 0 ? undefined : { entry: caller, block: at };
 }
 
-function Turn({ row, records, store, selected, block, on, onSelect, onContinue, onRaw, onNote, noting, write, narrow, agents, first, last }: TranscriptProps & { row: Row; records?: readonly Row[]; on: ReadonlySet<string>; first: boolean; last: boolean }) {
+function Turn({ row, records, store, selected, block, on, onSelect, onContinue, onRaw, onNote, noting, write, narrow, agents, link = linkTo, first, last }: TranscriptProps & { row: Row; records?: readonly Row[]; on: ReadonlySet<string>; first: boolean; last: boolean }) {
   const results = resultsOf(store, row.id, on);
   const entry = store.entries.get(row.id);
   const siblings = store.tree.siblings(row.id);
@@ -216,7 +219,7 @@ function Turn({ row, records, store, selected, block, on, onSelect, onContinue, 
               {write && <Button icon="branch" label="Continue from here" kind="bare" small hideLabel onClick={() => onContinue(row.id)} keys="c" />}
               {write && row.role === "assistant" && <Rating store={store} row={row} />}
               {write && <Button icon="note" label="Note" kind="bare" small hideLabel onClick={() => onNote?.(row.id)} keys="N" />}
-              <Button icon="link" label={here && block !== undefined ? "Copy a link to this block" : "Copy a link to this message"} kind="bare" small hideLabel onClick={() => copyLink(row.id, here ? block : undefined)} />
+              {link !== null && <CopyButton icon="link" label={here && block !== undefined ? "Copy a link to this block" : "Copy a link to this message"} kind="bare" hideLabel text={() => link(row.id, here ? block : undefined)} />}
               <Button icon="wire" label="Raw JSON" kind="bare" small hideLabel onClick={() => onRaw(row.id)} keys="r" />
             </span>
           </div>
@@ -320,12 +323,12 @@ function share(part: number, whole: number): number {
   return whole === 0 ? 0 : (100 * part) / whole;
 }
 
-function copyLink(entry: string, block: number | undefined): void {
+function linkTo(entry: string, block?: number): string {
   const url = new URL(window.location.href);
   url.searchParams.set("at", entry);
   if (block === undefined) url.searchParams.delete("block");
   else url.searchParams.set("block", String(block));
-  void navigator.clipboard?.writeText(url.href);
+  return url.href;
 }
 
 /** The number of the block that was clicked. */

@@ -3,6 +3,7 @@
 import { useVirtualizer, type Virtualizer } from "@tanstack/react-virtual";
 import { useCallback, useEffect, useMemo, useRef, useState, type RefObject } from "react";
 
+import { CopyButton } from "./copy";
 import { get } from "./http";
 import { bytes, plural } from "./format";
 import { Icon } from "./icons";
@@ -96,7 +97,7 @@ export default function Wire({ store, path, selected }: { store: SessionStore; p
         <span className="push" />
         <LossMarks dropped={counted(losses, "dropped")} weakened={counted(losses, "weakened")} />
         {view !== undefined && view.hidden > 0 && <span className="dim wide"><Icon name="record" className="xs" /> {plural(view.hidden, "record")}, hidden</span>}
-        {view?.curl !== undefined && <Button icon="copy" label="Copy as curl" small onClick={() => void navigator.clipboard?.writeText(view.curl!)} />}
+        {view?.curl !== undefined && <CopyButton icon="copy" label="Copy as curl" text={() => view.curl!} />}
       </div>
       {problem !== undefined && <p className="err" role="alert"><Icon name="alert" />{problem}</p>}
       <div className="heads">

@@ -634,7 +634,8 @@ def _chat(conversation: Conversation) -> list[Any]:
 
 FRAME_POLICY = (
     "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline';"
-    " img-src data: blob:; media-src data: blob:; form-action 'none'; base-uri 'none'; frame-ancestors *"
+    " img-src data: blob:; media-src data: blob:; form-action 'none'; base-uri 'none';"
+    " frame-ancestors * file: vscode-webview: vscode-file:"  # `*` is for HTTP only: notebooks are files, and in VS Code
 )
 
 
