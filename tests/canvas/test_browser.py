@@ -537,6 +537,7 @@ def test_a_sub_agent_in_the_same_file_has_a_frame_beside_its_call(
         expect(frame.locator(".card", has_text=first["text"]).first).to_be_visible()
         frame.get_by_role("button", name="Read").click()
         expect(tab.turn(first["id"])).to_be_visible()
+        expect(page.get_by_role("navigation", name="outline")).to_contain_text("1 path")
         page.get_by_role("button", name="The call that started this sub-agent").click()
         expect(tab.turn(caller)).to_be_visible()
         page.get_by_role("button", name=re.compile("^Sub-agent: ")).click()

@@ -47,7 +47,7 @@ export function Outline({ store, path, selected, onSelect, unseen = false }: { s
   }, [step, at >= 0 && store.loaded]); // eslint-disable-line
   return (
     <nav className={unseen ? "unseen" : "outline"} aria-label="outline">
-      <header><b>Outline</b><span className="dim push">{plural(store.tree.leaves().length, "path")}</span></header>
+      <header><b>Outline</b><span className="dim push">{plural(store.tree.paths, "path")}</span></header>
       <div className="tree" ref={scroller} tabIndex={0} role="tree" aria-label={`conversation, ${plural(store.tree.messages, "message")}`} aria-activedescendant={at < 0 ? undefined : `${tree}-${at}`}>
         <ul style={{ height: virtual.getTotalSize(), position: "relative" }} role="group">
           {virtual.getVirtualItems().map((item) => {

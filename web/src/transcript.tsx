@@ -287,7 +287,7 @@ function Title({ store }: { store: SessionStore }) {
   return (
     <header className="title">
       <h1>{session.title}</h1>
-      <Figures>{[session.writtenAs, first === undefined ? undefined : `${day(first)}, ${clock(first)}`, plural(Math.max(1, tree.leaves().length), "path"), plural(store.loaded ? tree.messages : session.messages, "message"), session.cost === undefined ? "cost unknown" : `${cost(session.cost)}${(session.unpriced ?? 0) > 0 ? ` and ${plural(session.unpriced ?? 0, "answer")} unknown` : ""}`]}</Figures>
+      <Figures>{[session.writtenAs, first === undefined ? undefined : `${day(first)}, ${clock(first)}`, plural(Math.max(1, tree.paths), "path"), plural(store.loaded ? tree.messages : session.messages, "message"), session.cost === undefined ? "cost unknown" : `${cost(session.cost)}${(session.unpriced ?? 0) > 0 ? ` and ${plural(session.unpriced ?? 0, "answer")} unknown` : ""}`]}</Figures>
       {store.problems.length > 0 && <div className="err"><Icon name="alert" /><div><b>{plural(store.problems.length, "line")} could not be read</b>{store.problems.slice(0, 5).map((one, at) => <p key={at}>{one.line === undefined ? "" : `line ${one.line}: `}{one.message}</p>)}{store.problems.length > 5 && <p>{store.problems.length - 5} more: see the doctor (d)</p>}</div></div>}
     </header>
   );

@@ -26,6 +26,7 @@ export class TreeModel {
   version = 0;
   /** Sub-agents in the same file: the first entry of each, by the entry whose call started it. */
   readonly threads = new Map<string, string[]>();
+  readonly #ofAgents = new Set<string>(); // entries of these sub-agents
   /** The child last visited at each fork: where a path goes on when nothing else says so. */
   readonly visited = new Map<string, string>();
   /** The answer whose call a result belongs to, and the results of every call; see `#pair`. */
@@ -97,6 +98,7 @@ export class TreeModel {
     this.children.clear();
     this.beside.clear();
     this.threads.clear();
+    this.#ofAgents.clear();
     this.callers.clear();
     this.#results.clear();
     this.messages = 0;
@@ -107,6 +109,7 @@ export class TreeModel {
   }
 
   #attach(row: Row): void {
+    if (row.caller !== undefined || this.#ofAgents.has(row.parent ?? "")) this.#ofAgents.add(row.id);
     if (row.caller !== undefined) {
       this.threads.set(row.caller, [...(this.threads.get(row.caller) ?? []), row.id]);
       return;
@@ -202,6 +205,11 @@ export class TreeModel {
     if (this.#leaves?.version !== this.version)
       this.#leaves = { version: this.version, ids: [...this.rows.values()].filter((row) => !isRecord(row) && (this.children.get(row.id)?.length ?? 0) === 0).map((row) => row.id) };
     return this.#leaves.ids;
+  }
+
+  /** How many paths there are; those of sub-agents in the same file are none of this conversation. */
+  get paths(): number {
+    return this.leaves().filter((id) => !this.#ofAgents.has(id)).length;
   }
 
   /** The nearest entry on a path: for a record that no message follows, the one before it. */
