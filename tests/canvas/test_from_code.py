@@ -1,6 +1,7 @@
 """The canvas from code: agents that are watched, sessions that open themselves, frames for notebooks."""
 
 import asyncio
+import os
 import re
 import urllib.request
 from collections.abc import Iterator
@@ -15,6 +16,8 @@ from canvas.test_live import Viewer
 from interlingua.canvas.client import AsyncCanvasClient
 from interlingua.canvas.opened import OpenCanvas, open_canvas
 from interlingua.sessions import Session
+from interlingua.tools.core.canvas import canvas_tool
+from interlingua.tools.tool import ToolContext
 
 
 @pytest.fixture
@@ -96,6 +99,31 @@ def test_a_session_opens_itself_and_is_a_frame_in_a_notebook(tmp_path: Path) -> 
                 assert b"Hello there" in response.read()
             assert re.match(rf"{re.escape(canvas.address)}/s/own~main~s/canvas\?token=", canvas.link())
             assert session.open_canvas(browser=False) is canvas
+
+
+async def test_the_canvas_tool_shows_any_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its id or its key, the oldest of many, too; what this canvas cannot do is refused with what it can."""
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    for number in range(1003):
+        path = tmp_path / "agents" / "main" / "sessions" / f"s{number}.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text('{"role":"user","content":"Hello","timestamp":1}\n')
+        os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
+    with open_canvas(tmp_path) as canvas:
+        tool = canvas_tool(ToolContext(canvas=canvas))
+        for target in "s0", "own~main~s1002":
+            result = await tool.execute("c", {"action": "present", "target": target})
+            assert '"ok": true' in result.text and f"~{target.rpartition('~')[2]}/canvas?token=" in opened[-1]
+        await tool.execute("c", {"action": "present"})
+        assert opened[-1].startswith(f"{canvas.address}/?token=")
+        refused = {"navigate": ("s1003", "no session"), "present": ("https://spy.invalid", "only sessions")}
+        for action, (target, why) in refused.items():
+            with pytest.raises(il.ToolInputError, match=why):
+                await tool.execute("c", {"action": action, "target": target})
+        with pytest.raises(il.ToolInputError, match="not possible on this canvas; present a session"):
+            await tool.execute("c", {"action": "snapshot"})
+        assert 3 == len(opened)
 
 
 def test_a_session_file_anywhere_can_be_shown(tmp_path: Path) -> None:

@@ -142,14 +142,24 @@ class OpenCanvas:
         target = str(params.get("url") or "")
         if ":" in target.partition("/")[0]:
             raise ToolInputError("canvas: this canvas shows only sessions; give a session id")
-        found = await asyncio.to_thread(self.ask, "GET", "/api/sessions?limit=1000")
-        keys = [one["key"] for one in found["sessions"] if target in (one["key"], one["key"].rpartition("~")[2])]
-        if target and not keys:
+        key = await asyncio.to_thread(self._find, target) if target else None
+        if target and key is None:
             raise ToolInputError(f"canvas: no session {target!r}")
-        self._key = keys[0] if keys else None
+        self._key = key
         link = await asyncio.to_thread(self.link)
         await asyncio.to_thread(webbrowser.open, link)
         return {"ok": True}
+
+    def _find(self, target: str) -> str | None:
+        """Returns the key of a session, given its key or id: the latest, if several agents have one of this id."""
+        page: str | None = ""
+        while page is not None:
+            found = self.ask("GET", f"/api/sessions?limit=1000{page}")
+            for one in found["sessions"]:
+                if target in (one["key"], one["key"].rpartition("~")[2]):
+                    return str(one["key"])
+            page = f"&cursor={quote(found['next'], safe='')}" if found.get("next") else None
+        return None
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         """Sends a request to the server as this user's program."""
