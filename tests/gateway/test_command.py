@@ -243,6 +243,8 @@ def test_the_program_gets_no_key_of_a_provider() -> None:
         (["--config", "/nonexistent.toml"], "no such file"),
         (["--host", "0.0.0.0"], "make one first"),
         (["--", "no-such-program-here"], "no program"),
+        (["--unix", "/nonexistent/gateway.sock"], "No such file or directory; choose another path"),
+        (["--unix", "x" * 200], "path too long; choose another path"),
         (["replay"], "nothing is recorded"),
     ],
 )
@@ -253,6 +255,20 @@ def test_what_cannot_be_done_is_one_line(tmp_path: Path, arguments: list[str], m
     done = subprocess.run([*MAIN, *given], capture_output=True, text=True, timeout=60)
     assert 1 == done.returncode
     assert message in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_unix_socket_is_not_taken_from_a_gateway_that_serves_it(tmp_path: Path) -> None:
+    """One that was killed leaves its file, which does not matter; one that ends removes it."""
+    given = ["--unix", str(tmp_path / "gateway.sock")]
+    with running(tmp_path, *given):
+        second = subprocess.run([*MAIN, *given, "--home", str(tmp_path)], capture_output=True, text=True, timeout=60)
+        assert 1 == second.returncode and "in use; choose another path" in second.stderr
+    assert (tmp_path / "gateway.sock").exists()
+    with running(tmp_path, *given) as (url, process):
+        assert f"unix:{tmp_path}/gateway.sock" == url
+        process.send_signal(signal.SIGTERM)
+        assert 0 == process.wait(timeout=30)
+    assert not (tmp_path / "gateway.sock").exists()
 
 
 def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:

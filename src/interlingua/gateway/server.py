@@ -5,12 +5,15 @@ async with Gateway(Settings(listen=Listen(port=0))) as gateway:
 """
 
 import asyncio
+import contextlib
 import logging
+import os
 import random
 import re
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Self, TypeAlias, TypeVar
 from urllib.parse import quote, unquote
 
@@ -27,7 +30,7 @@ from ..dialects import WIRES
 from ..dialects.provider_errors import as_provider_error, status_of
 from ..dialects.wire import JSON, Wire
 from ..serving import guard
-from ..serving.listener import is_loopback
+from ..serving.listener import is_loopback, listen_error, refuse_socket_in_use
 from ..serving.problems import HttpProblem
 from ..values import jsontext
 from ..values.errors import (
@@ -103,6 +106,7 @@ class Gateway:
         self.breaker = Breaker()
         self._router = Router(settings, self._client, self.breaker)
         self._listener: asyncio.Server | None = None
+        self._socket_file: os.stat_result | None = None  # of a Unix socket
         self._front: Front | None = None
         self._address = ""
         self.recall = Recall(settings.recall_bytes) if recall is None else recall
@@ -145,7 +149,9 @@ class Gateway:
         loop = asyncio.get_running_loop()
         try:
             if listen.unix is not None:
+                refuse_socket_in_use(listen.unix)
                 self._listener = await loop.create_unix_server(front, listen.unix, ssl=tls)
+                self._socket_file = Path(listen.unix).stat()
                 self._address = f"unix:{listen.unix}"
             else:
                 reuse = listen.reuse_port or None
@@ -156,15 +162,16 @@ class Gateway:
                 port = self._listener.sockets[0].getsockname()[1]
                 self._address = f"http{'s' if tls else ''}://{host}:{port}"
         except OSError as error:
-            where = listen.unix or f"{listen.host}:{listen.port}"
-            raise InterlinguaError(f"cannot listen on {where}: {error.strerror}; choose another port") from None
+            if listen.unix is not None:
+                raise listen_error(listen.unix, error, "path") from None
+            raise listen_error(f"{listen.host}:{listen.port}", error) from None
         self._front = front
 
     async def drain(self, seconds: float) -> None:
         """Accepts no new connections, and waits for active exchanges, up to a timeout."""
         if self._listener is None:
             return
-        self._listener.close()
+        self._close_listener(self._listener)
         deadline = time.monotonic() + seconds
         while self.open_exchanges and time.monotonic() < deadline:
             await asyncio.sleep(0.02)
@@ -173,7 +180,7 @@ class Gateway:
     async def stop(self) -> None:
         """Ends open exchanges after a short grace period, then closes the listener."""
         if self._listener is not None:
-            self._listener.close()
+            self._close_listener(self._listener)
             self._listener = None
         if self._front is not None:
             await asyncio.sleep(0)  # what came before is under way now, not unused
@@ -182,6 +189,15 @@ class Gateway:
         await self._flush_ended()
         if self._own_transport is not None:
             await self._own_transport.aclose()
+
+    def _close_listener(self, listener: asyncio.Server) -> None:
+        """Closes the listener, and removes the file of its Unix socket, unless it is another's by now."""
+        listener.close()
+        if self.settings.listen.unix is not None and self._socket_file is not None:
+            path = Path(self.settings.listen.unix)
+            with contextlib.suppress(OSError):
+                if os.path.samestat(self._socket_file, path.stat()):
+                    path.unlink()
 
     async def reload(self, settings: Settings) -> None:
         """Applies other settings to new exchanges; active ones keep the old."""

@@ -25,6 +25,27 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def listen_error(where: str, error: OSError, kind: str = "address") -> InterlinguaError:
+    """Returns the error for an address, or the path of a socket, on which a server cannot listen."""
+    is_port = kind == "address" and error.errno in (errno.EADDRINUSE, errno.EACCES)
+    known = error.errno is not None and error.errno > 0  # asyncio repeats the address in `strerror`
+    why = os.strerror(error.errno or 0) if known else error.strerror or str(error)
+    return InterlinguaError(f"cannot listen on {where}: {why}; choose another {'port' if is_port else kind}")
+
+
+def refuse_socket_in_use(path: str) -> None:
+    """Raises if a server listens on this Unix socket, whose place asyncio would take; the file alone is not in use."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(path)
+        except BlockingIOError:  # it listens, and its queue is full
+            pass
+        except OSError:
+            return  # nobody listens, or it is no socket: `bind` reports that
+    raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+
+
 class Listener:
     """One application on one port. `port` 0 takes any free one; with `fallback`, so does a port in use."""
 
@@ -65,8 +86,7 @@ class Listener:
                 bound.close()
                 if error.errno == errno.EADDRINUSE and port and self._fallback:
                     continue
-                why = error.strerror or str(error)
-                raise InterlinguaError(f"cannot listen on {self._host}:{port}: {why}; choose another port") from None
+                raise listen_error(f"{self._host}:{port}", error) from None
             return bound
         raise InterlinguaError(f"cannot listen on {self._host}: no port is free")
 
