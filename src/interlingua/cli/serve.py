@@ -24,6 +24,7 @@ from rich.text import Text
 from ..values.errors import InterlinguaError
 from ..values.places import has_plugins
 from ..values.places import home as default_home
+from ..values.spelling import unknown
 from . import output
 from .groups import Group
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from ..gateway.keys import ClientKeys
     from ..gateway.ledger import Column
     from ..gateway.service import Service
+    from ..gateway.settings import Listen
     from ..gateway.settings_file import RecordingSettings, ServeSettings
 
 PORT = 8321
@@ -64,11 +66,34 @@ KEY_VARIABLES = (
 
 
 class _Serve(Group):
-    """Runs `run`, unless the first argument is a command."""
+    """Runs `run`, unless a command is given. Options of `run` may precede its name."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
-        given = args if args and args[0] in (*self.commands, "--help", "-h") else ["run", *args]
-        return super().parse_args(context, given)
+        is_help = args[:1] in (["--help"], ["-h"])
+        return super().parse_args(context, args if is_help else self._command_first(context, args))
+
+    def _command_first(self, context: click.Context, args: list[str]) -> list[str]:
+        try:
+            found, _, _ = self.commands["run"].make_parser(context).parse_args(list(args))
+        except click.UsageError:
+            return ["run", *args]  # which reports it
+        program = found.get("program")
+        at = len(args) - (len(program) if isinstance(program, tuple | list) else 0)
+        if at == len(args) or "--" in args[:at]:
+            return ["run", *args]
+        if args[at] in self.commands:
+            return [args[at], *args[:at], *args[at + 1 :]]
+        if shutil.which(args[at]) is None:
+            listed = f"`{context.command_path} --help` lists them; a program follows `--`"
+            context.fail(unknown("command", args[at], self.commands, listed=listed))
+        return ["run", *args]
+
+    def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        run = self.commands["run"]
+        records = [record for one in run.get_params(context) if (record := one.get_help_record(context))]
+        with formatter.section("Options of run"):
+            formatter.write_dl(records)
+        self.format_commands(context, formatter)
 
 
 @click.group("serve", cls=_Serve)
@@ -83,7 +108,7 @@ def command() -> None:
 # --- run -------------------------------------------------------------------------------------------------------------
 
 
-@command.command("run", context_settings={"ignore_unknown_options": False})
+@command.command("run", context_settings={"allow_interspersed_args": False})  # a program's options are its own
 @click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="[-- PROGRAM [ARGUMENTS]…]")
 @CONFIG
 @click.option("--host", help="The address to listen on, default 127.0.0.1; other than local needs keys.")
@@ -118,17 +143,20 @@ def run(
     settings = _settings(config, given, is_private=bool(program), reuse_port=worker)
     if home is not None:
         os.environ["INTERLINGUA_HOME"] = str(folder)
+    if program and settings.gateway.listen.unix is not None:
+        raise click.UsageError("a program is configured with a URL; omit --unix")
     if workers > 1 and not worker:
         if program:
             raise click.UsageError("a program is served by one worker; omit --workers")
-        sys.exit(_Workers(workers, settings, drain).run())
+        sys.exit(_Workers(workers, settings.gateway.listen, _options_of_worker(click.get_current_context())).run())
 
     def made() -> "Service":
         from ..gateway.service import Service
 
         return Service(settings, folder / "gateway", config=config, metrics_folder=metrics_folder)
 
-    code = _run(lambda: _serve(made, program, drain, is_quiet=worker and not speaks))
+    ready = _ready_file(metrics_folder, os.getpid()) if metrics_folder is not None else None
+    code = _run(lambda: _serve(made, program, drain, is_quiet=worker and not speaks, ready=ready))
     if code:
         sys.exit(code)
 
@@ -167,7 +195,9 @@ def _run(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
         return runner.run(main())
 
 
-async def _serve(made: "Callable[[], Service]", program: Sequence[str], drain: float, *, is_quiet: bool) -> int:
+async def _serve(
+    made: "Callable[[], Service]", program: Sequence[str], drain: float, *, is_quiet: bool, ready: Path | None
+) -> int:
     from ..gateway.service import relax_gc
     from ..serving.listener import until_signalled
 
@@ -190,6 +220,8 @@ async def _serve(made: "Callable[[], Service]", program: Sequence[str], drain: f
                 return await _run_program(service, program)
             if not is_quiet:
                 _print_pointers(service)
+            if ready is not None:
+                ready.touch()
             await stop.wait()
             if not is_quiet:
                 click.echo("draining…", err=True)
@@ -275,88 +307,126 @@ async def _run_program(service: "Service", program: Sequence[str]) -> int:
     environment = program_environment(url, secret, dict(os.environ))
     if Path(program[0]).name == "claude":  # with a key of its own it would ask the user which one to use
         environment.pop("ANTHROPIC_API_KEY")
+    stop = asyncio.Event()
+    # The terminal sends Ctrl-C to the program, too, which decides what it means; the gateway ends with the program.
+    for number, handler in ((signal.SIGINT, lambda: None), (signal.SIGTERM, stop.set)):
+        with contextlib.suppress(NotImplementedError, ValueError):
+            asyncio.get_running_loop().add_signal_handler(number, handler)
     process = await asyncio.create_subprocess_exec(*program_arguments(program, url), env=environment)
+    ending, stopping = asyncio.ensure_future(process.wait()), asyncio.ensure_future(stop.wait())
     try:
-        return await process.wait()
-    except asyncio.CancelledError:
-        process.terminate()
-        raise
+        await asyncio.wait((ending, stopping), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopping.cancel()
+        with contextlib.suppress(ProcessLookupError):
+            if process.returncode is None:
+                process.terminate()
+    code = await ending
+    return code if code >= 0 else 128 - code  # ended by a signal: as shells report it
 
 
 # --- workers ---------------------------------------------------------------------------------------------------------
 
 
 class _Workers:
-    """Several processes on one port. The kernel distributes the connections; a process that ends is restarted."""
+    """Several processes on one port. The kernel distributes the connections; a process that ends is replaced.
 
-    def __init__(self, count: int, settings: "ServeSettings", drain: float) -> None:
-        listen = settings.gateway.listen
+    The first worker starts alone: if it cannot serve, none can, and its error is printed once. Later, one that cannot
+    start is tried again, while the others serve.
+    """
+
+    def __init__(self, count: int, listen: "Listen", options: list[str]) -> None:
         if listen.unix is not None or not hasattr(socket, "SO_REUSEPORT"):
             raise InterlinguaError("workers need a port that they can share; leave out --unix, or use one worker")
         self._count = count
-        self._drain = drain
-        # Bound but not listening: it reserves the port for this user's processes.
-        self._socket = socket.socket(socket.AF_INET6 if ":" in listen.host else socket.AF_INET)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        try:
-            self._socket.bind((listen.host, listen.port))
-        except OSError as error:
-            raise InterlinguaError(
-                f"cannot listen on {listen.host}:{listen.port}: {error.strerror}; choose another port"
-            ) from None
-        self._port = self._socket.getsockname()[1]
-        self._processes: dict[int, tuple[subprocess.Popen[bytes], float]] = {}
+        self._options = options
+        self._socket = _reserved_port(listen.host, listen.port)
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._due = {0: 0.0}  # workers to start, and when
         self._is_stopping = False
 
     def run(self) -> int:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, self._forward)
         with tempfile.TemporaryDirectory(prefix="interlingua-workers-") as folder:
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-                signal.signal(number, self._forward)
-            for at in range(self._count):
-                self._start(at, folder, *(["--speaks"] if at == 0 else []))
-            return self._keep(folder)
+            return self._keep(Path(folder))
 
-    def _start(self, at: int, folder: str, *more: str) -> None:
-        given = _without_workers(sys.argv[1:])
-        place = given.index("serve") + 1
-        before, after = given[:place], given[place + 1 :] if given[place : place + 1] == ["run"] else given[place:]
-        options = ["--worker", "--metrics-folder", folder, "--port", str(self._port), *more]
-        command = [sys.executable, "-m", "interlingua", *before, "run", *options, *after]
-        self._processes[at] = (subprocess.Popen(command), time.monotonic())
-
-    def _keep(self, folder: str) -> int:
-        """Runs until all have ended after a signal. A worker that fails to start ends them all."""
-        while self._processes:
-            for at, (process, started) in list(self._processes.items()):
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    code = process.wait(0.1)
-                    del self._processes[at]
-                    if self._is_stopping:
-                        continue
-                    if code and time.monotonic() - started < 2:
-                        self._forward(signal.SIGTERM)
-                        return self._keep(folder) or code
-                    self._start(at, folder)
+    def _keep(self, folder: Path) -> int:
+        """Runs until all have ended after a signal, or the first could not start."""
+        is_up = False
+        while self._processes or not self._is_stopping:
+            for at, process in list(self._processes.items()):
+                is_ready = _ready_file(folder, process.pid).exists()
+                if is_ready and not is_up:
+                    is_up = True
+                    self._due |= dict.fromkeys(range(1, self._count), 0.0)
+                if process.poll() is None:
+                    continue
+                del self._processes[at]
+                if not is_up and not self._is_stopping:
+                    return process.returncode or 1
+                self._due[at] = 0.0 if is_ready else time.monotonic() + _RETRY
+            for at in [at for at, when in self._due.items() if when <= time.monotonic() and not self._is_stopping]:
+                del self._due[at]
+                self._start(at, folder, *([] if is_up else ["--speaks"]))
+            time.sleep(0.1)
         return 0
+
+    def _start(self, at: int, folder: Path, *more: str) -> None:
+        port = self._socket.getsockname()[1]
+        options = [*self._options, "--worker", "--metrics-folder", str(folder), "--port", str(port), *more]
+        self._processes[at] = subprocess.Popen([sys.executable, "-m", "interlingua", "serve", "run", *options])
 
     def _forward(self, number: int, _: Any = None) -> None:
         self._is_stopping = self._is_stopping or number != signal.SIGHUP
-        for process, _started in self._processes.values():
+        for process in self._processes.values():
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(number)
 
 
-def _without_workers(arguments: list[str]) -> list[str]:
-    """Returns the command line for one worker: the parent decides on their number and port."""
-    kept, skip = [], False
-    for argument in arguments:
-        if skip:
-            skip = False
-        elif argument in ("--workers", "--port"):
-            skip = True
-        elif not argument.startswith(("--workers=", "--port=")):
-            kept.append(argument)
-    return kept
+_RETRY = 5.0  # seconds until a worker that could not start is started again
+
+
+def _ready_file(folder: Path, pid: int) -> Path:
+    """Returns the file that a worker creates when it serves."""
+    return folder / f"worker-{pid}.ready"
+
+
+def _reserved_port(host: str, port: int) -> socket.socket:
+    """Returns a socket that reserves the port for this gateway's processes: bound, but not listening.
+
+    Sockets of one user share a port if all of them ask for it, so the workers of two gateways would share one. The
+    first socket does not ask, and finds the port in use.
+    """
+    from ..serving.listener import listen_error
+
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    reserved = socket.socket(family)
+    try:
+        with socket.socket(family) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # not in use by connections that have ended
+            probe.bind((host, port))
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        reserved.bind((host, port))
+    except OSError as error:
+        reserved.close()
+        raise listen_error(f"{host}:{port}", error) from None
+    return reserved
+
+
+def _options_of_worker(context: click.Context) -> list[str]:
+    """Returns the given options of `run`, except the number of workers and the port, which the parent decides."""
+    options: list[str] = []
+    for parameter in context.command.params:
+        value = context.params.get(parameter.name or "")
+        given = context.get_parameter_source(parameter.name or "") is click.core.ParameterSource.COMMANDLINE
+        if not given or not isinstance(parameter, click.Option) or parameter.name in ("workers", "port"):
+            continue
+        if parameter.is_flag:
+            options.append((parameter.opts if value else parameter.secondary_opts)[-1])
+        else:
+            options += [parameter.opts[-1], str(value)]
+    return options
 
 
 # --- check, usage, replay --------------------------------------------------------------------------------------------
