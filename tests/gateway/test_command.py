@@ -82,9 +82,21 @@ def test_keys_are_added_listed_rotated_and_revoked(tmp_path: Path) -> None:
     assert 0 == invoke(tmp_path, "keys", "revoke", "ci").exit_code
     assert "no key 'ci'" in str(invoke(tmp_path, "keys", "revoke", "ci").exception)
     assert 2 == invoke(tmp_path, "keys", "add", "x", "--expires", "soon").exit_code
+    assert 2 == invoke(tmp_path, "keys", "add", "x", "--period", "day").exit_code  # of no budget
     for past in ("2020-01-31", "0d"):
         refused = invoke(tmp_path, "keys", "add", "x", "--expires", past)
         assert 2 == refused.exit_code and f"'{past}' is not in the future" in refused.output
+
+
+def test_the_list_of_keys_has_all_that_a_key_may_do(tmp_path: Path) -> None:
+    """Passthrough paths, and a former secret that is still accepted; times in JSON are milliseconds."""
+    invoke(tmp_path, "keys", "add", "ci", "--passthrough", "--expires", "2099-01-31")
+    assert re.search(r"2099-01-31 00:00 +passthrough\s*$", invoke(tmp_path, "keys", "list").output)
+    invoke(tmp_path, "keys", "rotate", "ci", "--grace", "2098-12-31")
+    listed = " ".join(invoke(tmp_path, "keys", "list").output.split())
+    assert "passthrough, former key until 2098-12-3" in listed
+    (plain,) = json.loads(invoke(tmp_path, "keys", "list", "--json").output)
+    assert 4073500800000 == plain["expires"] > plain["former_until"] > plain["created"] > 1_700_000_000_000
 
 
 def test_usage_is_a_table_or_json(tmp_path: Path) -> None:
@@ -103,7 +115,8 @@ def test_usage_is_a_table_or_json(tmp_path: Path) -> None:
     assert ("ci", "debug/test-model", 2, 0.125) == (row["key"], row["model"], row["calls"], row["cost"])
     assert "nothing was used" in invoke(tmp_path, "usage", "--since", "2999-01-01").output
     assert 2 == invoke(tmp_path, "usage", "--by", "hour").exit_code
-    assert 2 == invoke(tmp_path, "usage", "--since", "yesterday").exit_code
+    for day in ("yesterday", "2026-02-30", "20260131"):
+        assert 2 == invoke(tmp_path, "usage", "--since", day).exit_code
 
 
 def test_check_reports_and_fails_for_what_cannot_be_used(tmp_path: Path) -> None:
@@ -117,6 +130,16 @@ def test_check_reports_and_fails_for_what_cannot_be_used(tmp_path: Path) -> None
     (tmp_path / "gateway.toml").write_text("[aliases]\na = 'nowhere/x'\nb = 'debug/echo'\n")
     bad = invoke(tmp_path, "check")
     assert "1 targets cannot be used" in str(bad.exception) and "debug/echo" in bad.output
+
+
+@pytest.mark.parametrize(
+    "text", ["[state]\nlimits = 'mysql://x'", "[state]\nledger = 'redis://x'", "[recording]\nstore = 'folder'"]
+)
+def test_check_refuses_an_address_that_no_gateway_can_open(text: str, tmp_path: Path) -> None:
+    """As `serve` would at its start."""
+    (tmp_path / "gateway.toml").write_text(text)
+    checked = invoke(tmp_path, "check")
+    assert 1 == checked.exit_code and "unknown kind of address" in str(checked.exception)
 
 
 def test_with_no_configuration_it_serves_and_tells_how_to_use_it(tmp_path: Path) -> None:

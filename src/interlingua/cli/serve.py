@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -432,6 +432,10 @@ def _options_of_worker(context: click.Context) -> list[str]:
 # --- check, usage, replay --------------------------------------------------------------------------------------------
 
 
+_DATABASES = ("sqlite", "postgresql", "postgres")
+_CACHES = ("redis", "rediss", "unix", "memory")
+
+
 @command.command("check")
 @CONFIG
 @JSON
@@ -447,9 +451,16 @@ def check(config: Path | None, as_json: bool, home: Path | None) -> None:
     if is_default:
         click.echo(f"no {path}: the defaults; every model whose key is found, and debug/… (offline)", err=True)
     state = settings.state
-    for address in (state.limits, state.ledger, state.recall, settings.recording.store, settings.log.metrics_token):
-        if address is not None:
-            resolved_address(address)
+    for name, address, schemes in (
+        ("[state] limits", state.limits, (*_DATABASES, *_CACHES)),
+        ("[state] ledger", state.ledger, _DATABASES),
+        ("[state] recall", state.recall, (*_DATABASES, *_CACHES)),
+        ("[recording] store", settings.recording.store, _DATABASES),
+        ("[log] metrics_token", settings.log.metrics_token, None),
+    ):
+        scheme = None if address is None else resolved_address(address).partition(":")[0]
+        if scheme is not None and schemes is not None and scheme not in schemes:
+            raise InterlinguaError(f"{path}: {name}: unknown kind of address {scheme!r}; use {', '.join(schemes)}")
     found = asyncio.run(check_settings(settings.gateway))
     if as_json:
         import msgspec
@@ -505,7 +516,7 @@ def usage(
         if name not in COLUMNS:
             raise click.UsageError(f"unknown column {name!r}; choose from {', '.join(COLUMNS)}")
     for day in (since, until):
-        if day is not None and not re.fullmatch(r"\d{4}-\d{2}-\d{2}", day):
+        if day is not None and not _is_day(day):
             raise click.UsageError(f"invalid day {day!r}; use 2026-01-31")
     folder = _home(home)
     config = config or (folder / "gateway.toml" if (folder / "gateway.toml").exists() else None)
@@ -521,6 +532,13 @@ def usage(
             await ledger.close()
 
     _show_usage(asyncio.run(rows()), columns, as_json)
+
+
+def _is_day(given: str) -> bool:
+    try:
+        return date.fromisoformat(given).isoformat() == given  # not 20260131, which would be compared as a text
+    except ValueError:
+        return False
 
 
 def _show_usage(rows: list[Any], columns: "list[Column]", as_json: bool) -> None:
@@ -627,7 +645,7 @@ def _keys(home: Path | None, config: Path | None) -> "ClientKeys":
 @click.option("--tpm", type=click.IntRange(1), help="Tokens a minute.")
 @click.option("--concurrency", type=click.IntRange(1), help="Open requests.")
 @click.option("--budget", type=click.FloatRange(0), help="Dollars, in a --period.")
-@click.option("--period", type=click.Choice(["day", "month", "total"]), default="total", help="Of the budget.")
+@click.option("--period", type=click.Choice(["day", "month", "total"]), help="Of the budget; default: total.")
 @click.option("--expires", metavar="WHEN", help="A duration (90d, 12h) or a date (2027-01-31, UTC).")
 @click.option("--passthrough", is_flag=True, help="May use passthrough paths, such as embeddings.")
 @CONFIG
@@ -649,6 +667,8 @@ def add_key(
     """Create a key and print it, once: only its digest is stored."""
     from ..gateway.exchange import ClientKey
 
+    if period is not None and budget is None:
+        raise click.UsageError("--period is that of a budget; give one with --budget")
     made = ClientKey(
         name=name,
         models=models or None,
@@ -657,7 +677,7 @@ def add_key(
         tokens_per_minute=tpm,
         concurrency=concurrency,
         budget=budget,
-        budget_period=period,
+        budget_period=period or "total",
         expires=None if expires is None else _expiry(expires),
         passthrough=passthrough,
     )
@@ -698,16 +718,28 @@ def list_keys(config: Path | None, as_json: bool, home: Path | None) -> None:
 
     found = _keys(home, config).keys()
     if as_json:
-        output.print_json([{**msgspec.to_builtins(key.client), "created": int(key.created * 1000)} for key in found])
+        output.print_json(
+            [
+                {
+                    **msgspec.to_builtins(key.client),
+                    "expires": None if key.client.expires is None else int(key.client.expires * 1000),
+                    "created": int(key.created * 1000),
+                    "former_until": int(key.former_until * 1000) or None,
+                }
+                for key in found
+            ]
+        )
         return
     if not found:
         output.console().print("no keys")
         return
     table = Table(box=None)
-    for title in ("name", "models", "losses", "rpm", "tpm", "open", "budget", "expires"):
+    for title in ("name", "models", "losses", "rpm", "tpm", "open", "budget", "expires", ""):
         table.add_column(title)
     for key in found:
         client = key.client
+        notes = ["passthrough"] if client.passthrough else []
+        notes += [f"former key until {_minute(key.former_until)}"] if key.former_until > time.time() else []
         numbers = (client.requests_per_minute, client.tokens_per_minute, client.concurrency)
         table.add_row(
             Text(client.name),
@@ -715,9 +747,14 @@ def list_keys(config: Path | None, as_json: bool, home: Path | None) -> None:
             client.max_losses,
             *("" if number is None else f"{number:,}" for number in numbers),
             "" if client.budget is None else f"${client.budget:,.2f} {client.budget_period}",
-            "" if client.expires is None else time.strftime("%Y-%m-%d %H:%M", time.gmtime(client.expires)),
+            "" if client.expires is None else _minute(client.expires),
+            Text(", ".join(notes), "dim"),
         )
     output.console().print(table)
+
+
+def _minute(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.gmtime(at))
 
 
 @keys.command("rotate")
