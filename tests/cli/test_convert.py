@@ -55,6 +55,20 @@ def test_standard_input_and_output_are_the_default() -> None:
     assert done.json["messages"] == BODY["messages"]
 
 
+def test_a_dash_is_standard_output(tmp_path: Path) -> None:
+    """And not a file of that name."""
+    done = run("convert", "-t", "openai-completions", "-o", "-", given=LINE.encode(), cwd=tmp_path)
+    assert done.json["messages"] == BODY["messages"] and not list(tmp_path.iterdir())
+
+
+def test_a_file_that_is_named_twice_is_one_file_in_a_folder(tmp_path: Path) -> None:
+    """Not two bodies in one `.json`."""
+    path, out = written(tmp_path / "in.json", LINE), tmp_path / "out"
+    assert run("convert", path, path, "-t", "openai-completions", "-o", out).code == 0
+    (made,) = out.iterdir()
+    assert json.loads(made.read_bytes())["messages"] == BODY["messages"]
+
+
 def test_each_line_may_be_a_conversation(tmp_path: Path) -> None:
     """A file of request bodies becomes a file of converted bodies, line for line."""
     done = run("convert", written(tmp_path / "in.jsonl", f"{LINE}\n\n{LINE}\n"), "-t", "openai-completions")
@@ -139,6 +153,7 @@ TROUBLE = {
     "broken zstd": (b"\x28\xb5\x2f\xfd" + b"x" * 50, "damaged archive"),
     "ten thousand levels": (b"[" * 10_000 + b"]" * 10_000, "nested deeper"),
     "a number": (b"42", "no known format"),
+    "null": (b"null", "no known format"),
     "no conversation": (b'{"a": 1}', "no known format"),
     "NaN": (b'{"messages": [NaN]}', "not JSON"),
     "not a message": (b'{"model": "claude", "max_tokens": 1, "system": "x", "messages": [5]}', "messages[0]"),

@@ -165,7 +165,9 @@ def test_a_folder_is_installed_replaced_and_removed(tmp_path: Path, home: Path) 
     assert 0 == run("install", "-U", folder)[0]
     assert "2" == json.loads((place / "interlingua.plugin.json").read_text())["version"]
     assert not (place / "extra.txt").exists() and ["echo"] == [path.name for path in place.parent.iterdir()]
-    assert 1 == run("uninstall", "echo")[0] and place.exists()  # nobody said yes
+    with pytest.raises(InterlinguaError, match="not confirmed without a terminal; add --yes"):
+        run("uninstall", "echo")
+    assert place.exists()
     assert 0 == run("uninstall", "-y", "echo")[0] and not place.exists()
     assert folder.exists()
     with pytest.raises(InterlinguaError, match="no plugin 'echo' is installed"):

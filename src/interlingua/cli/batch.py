@@ -183,7 +183,14 @@ def _counts(progress: "Progress") -> str:
 
 @command.command("results")
 @click.argument("name", shell_complete=complete_batches)
-@click.option("-o", "--output", "target", type=click.Path(path_type=Path), help="The output file.")
+@click.option(
+    "-o",
+    "--output",
+    "target",
+    type=click.Path(path_type=Path),
+    callback=output.or_standard_output,
+    help="The output file; standard output by default.",
+)
 @click.option("-t", "--to", "dialect", metavar="DIALECT", help="Answers in this format instead of our messages.")
 @click.option("--wait", is_flag=True, help="Wait until the batch has ended.")
 @click.option("--every", type=click.FloatRange(0.01), default=POLL, help="Seconds between polls.", show_default=True)
@@ -260,9 +267,7 @@ async def _delete(name: str, key: str | None, *, only_here: bool, yes: bool) -> 
 
     batch = Batch.open(name, default_client())
     if not yes:
-        if not sys.stdin.isatty():
-            raise InterlinguaError(f"cannot confirm the deletion of batch {name!r} without a terminal; add --yes")
-        click.confirm(f"delete the batch {name!r} with its requests and answers permanently?", abort=True, err=True)
+        output.confirm(f"delete the batch {name!r} with its requests and answers permanently?")
     with batch.locked():
         await batch.delete(CallOptions(api_key=key), only_here=only_here)
 

@@ -80,6 +80,7 @@ TARGETS = Registered(lambda: (*DIALECTS, conversion.SELF), writable=True)
     "--output",
     "place",
     type=click.Path(),
+    callback=output.or_standard_output,
     help="A file (.gz and .zst are packed, .parquet and .arrow have columns), or a folder for many inputs.",
 )
 @click.option(
@@ -136,6 +137,8 @@ def command(
     model = None if model is None else _full_name(model)
     out = Path(place) if place is not None else None
     folder = out if out is not None and (len(found) > 1 or out.is_dir() or str(place).endswith(os.sep)) else None
+    if folder is not None:
+        found = list(dict.fromkeys(found))  # a file that was named twice is one file in the folder
     if out is not None and folder is None:
         local_files.refuse_inputs(out, (source.path for source in found))
     if on_error == "keep" and out is None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import click
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.table import Table
@@ -19,7 +20,7 @@ from rich.text import Text
 
 from ..chat.terminal import LOOK_ALIKES, behind, safe_console
 from ..conversion.sources import Problem, Source
-from ..values.errors import FormatError
+from ..values.errors import FormatError, InterlinguaError
 from ..values.losses import Loss
 
 if TYPE_CHECKING:
@@ -189,6 +190,18 @@ def typed_in(*, line: bool = False) -> str:
         raise FormatError(
             f"standard input is not UTF-8 (byte {error.start:,}); convert it first, for example with iconv", "-"
         ) from None
+
+
+def confirm(question: str) -> None:
+    """Asks on the terminal; raises after a no, and where nobody can answer."""
+    if not sys.stdin.isatty():
+        raise InterlinguaError(f"{question} not confirmed without a terminal; add --yes")
+    click.confirm(question, abort=True, err=True)
+
+
+def or_standard_output(_context: click.Context, _parameter: click.Parameter, place: Any) -> Any:
+    """`-o -` is standard output, as without -o."""
+    return None if str(place) == "-" else place
 
 
 def print_json(value: Any) -> None:

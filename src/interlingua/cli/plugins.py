@@ -142,8 +142,8 @@ def uninstall_command(names: tuple[str, ...], yes: bool) -> None:
         if folder is None and package is None:
             raise InterlinguaError(f"no plugin {name!r} is installed; `interlingua plugins list` shows them")
         what = str(folder) if folder is not None else f"the package {package}"
-        if not yes and not click.confirm(f"Remove {what}?", err=True):
-            raise click.Abort
+        if not yes:
+            output.confirm(f"remove {what}?")
         if folder is not None:
             shutil.rmtree(folder)
         else:

@@ -272,7 +272,14 @@ def import_(where: Where, inputs: tuple[str, ...], origin: str | None, new_id: s
 @click.argument("name", metavar="SESSION", shell_complete=complete_sessions)
 @_about_sessions
 @click.option("-t", "--to", "target", type=NAMES, required=True, help="The format to write.")
-@click.option("-o", "--output", "out", type=click.Path(dir_okay=False), help="A file; standard output by default.")
+@click.option(
+    "-o",
+    "--output",
+    "out",
+    type=click.Path(dir_okay=False),
+    callback=output.or_standard_output,
+    help="A file; standard output by default.",
+)
 @click.option("--context", "as_context", is_flag=True, help="The model's view, after compaction.")
 @click.option("--report", is_flag=True, help="Show what was lost, on standard error.")
 @click.option("--strict", is_flag=True, help="Fail if anything would be lost.")
@@ -375,7 +382,7 @@ def delete(
     last = None if before is None else datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=before)
     ids = operations.find_sessions(names or None, before=last, **where)
     if len(ids) > 1 and not yes:
-        _confirm(f"delete {len(ids):,} sessions of agent {where['agent']!r}?")
+        output.confirm(f"delete {len(ids):,} sessions of agent {where['agent']!r}?")
     until, problems = operations.delete_sessions(ids, purge=purge, **where)
     if as_json:
         rows = [{"id": id, "undoUntil": at} for id, at in until.items()]
@@ -389,12 +396,6 @@ def delete(
     output.report_problems(problems)
     if problems:
         sys.exit(1)
-
-
-def _confirm(question: str) -> None:
-    if not sys.stdin.isatty():
-        raise SessionError(f"{question} not confirmed without a terminal; add --yes")
-    click.confirm(question, abort=True, err=True)
 
 
 def _name_of(where: Where) -> str:

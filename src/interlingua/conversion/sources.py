@@ -662,6 +662,8 @@ def _whole(source: Source, data: bytes, problems: list[Problem]) -> Any:
     except FormatError as error:
         problems.append(Problem(source.name, error.message))
         return None
+    if value is None:
+        problems.append(Problem(source.name, "no known format: the file is `null`"))
     return _noted(source, value, problems)
 
 
