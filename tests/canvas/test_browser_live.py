@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import interlingua as il
+from canvas.sample import courier
 from canvas.tabs import Served, Tab, Threaded, expect, needs_chromium
 from canvas.test_runs import served
 from interlingua.canvas.runs import Toolbox
@@ -203,6 +204,58 @@ def test_models_are_chosen_by_keyboard(tab: Tab, key: str) -> None:
     tab.press("Control+Enter")
     expect(page.locator("[data-card]", has_text=re.compile("ABC DEF"))).to_have_count(1)
     assert 2 == len(answers(tab, key, "Abc def"))
+
+
+def test_the_whole_way_is_gone_by_keyboard(chromium: Any, tmp_path: Path) -> None:
+    """Open, fork at a message, ask two models, compare their answers, export, and read that from disk, offline."""
+    courier(tmp_path)
+    with Threaded(tmp_path) as server, Tab(chromium, server) as tab:
+        page = tab.page
+
+        def reach(what: str) -> None:
+            """Goes from control to control until one has these words."""
+            words = "() => `${document.activeElement.ariaLabel ?? ''} ${document.activeElement.textContent}`"
+            for _ in range(80):
+                tab.press("Tab")
+                if what in page.evaluate(words):
+                    return
+            raise AssertionError(f"{what} is not reached")
+
+        expect(page.get_by_role("link", name=re.compile("Duplicate"))).to_be_visible()
+        reach("Duplicate")
+        tab.press("Enter")
+        expect(tab.card("lease4")).to_have_attribute("aria-pressed", "true")
+        tab.press("[")
+        expect(tab.card("a2")).to_have_attribute("aria-pressed", "true")
+        tab.press("c")
+        expect(page.get_by_label("your message")).to_be_focused()
+        page.keyboard.type("Abc def")
+        expect(page.locator(".picked .chip")).to_have_count(1)
+        reach("remove ")
+        tab.press("Enter")
+        for model in "debug/parrot-1", "debug/upper-parrot-1":
+            page.keyboard.type(model)
+            tab.press("Enter")
+        expect(page.locator(".picked .chip")).to_have_text(["debug/parrot-1", "debug/upper-parrot-1"])
+        tab.press("Control+Enter")
+        expect(page.locator("[data-card]", has_text=re.compile("ABC DEF"))).to_have_count(1)
+        expect(page.locator("[data-card]", has_text=re.compile("Abc def"))).to_have_count(2)
+        tab.press("G", "3")
+        expect(page.locator(".cmp .row[data-differs]")).to_contain_text(["ABC DEF"])
+        expect(page.locator(".cmp .row[data-differs]")).to_contain_text(["Abc def"])
+        tab.press("E")
+        expect(page.get_by_role("dialog", name="Export")).to_contain_text("found")
+        reach("Save")
+        with page.expect_download() as saved:
+            tab.press("Enter")
+        saved.value.save_as(tmp_path / "export.html")
+    with Tab(chromium, offline=True) as alone:
+        alone.page.goto((tmp_path / "export.html").as_uri())
+        last = alone.page.locator("article.turn").last
+        expect(last).to_contain_text(re.compile("abc def", re.I))
+        is_upper = "ABC DEF" in last.inner_text()
+        alone.press("h" if is_upper else "l")
+        expect(last).to_contain_text("Abc def" if is_upper else "ABC DEF")
 
 
 def test_a_file_is_attached_by_keyboard(tab: Tab, key: str, tmp_path: Path) -> None:
