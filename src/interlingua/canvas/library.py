@@ -50,7 +50,7 @@ from .shapes import FileProblem, Source
 OWN = "transcript"
 LINES = (".jsonl", ".ndjson")  # suffixes of files that grow line by line
 _CUTS = 20  # lines dropped at the end of a truncated document until the rest can be read
-_VERSION = 2  # version of the cache: incremented when reading changes
+_VERSION = 3  # version of the cache: incremented when reading changes
 
 
 class Imported(Struct, frozen=True, kw_only=True, omit_defaults=True):
