@@ -3,10 +3,16 @@
 const WIDE = /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6]/;
 const USUAL = 7; // pixels, where the browser cannot measure
 
+/** What measures text; where there is no other, an element, which takes longer. */
+function measuring(): OffscreenCanvasRenderingContext2D | CanvasRenderingContext2D | null {
+  const isKnown = typeof OffscreenCanvas === "function";
+  return isKnown ? new OffscreenCanvas(1, 1).getContext("2d") : document.createElement("canvas").getContext("2d");
+}
+
 /** The widths of ASCII characters in a font, each measured when it first occurs. */
 class Widths {
   readonly #known = new Float32Array(128);
-  readonly #context = new OffscreenCanvas(1, 1).getContext("2d");
+  readonly #context = measuring();
 
   constructor(font: string) {
     if (this.#context !== null) this.#context.font = font;
