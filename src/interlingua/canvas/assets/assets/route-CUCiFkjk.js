@@ -1,1 +1,0 @@
-import{i as e,t}from"./react-sySUN5R7.js";import{_t as n,ht as r}from"./index-CV3lJcS_.js";var i=e(t(),1),a=``,o=r();function s(){return(0,i.useSyncExternalStore)(n,()=>(window.location.href!==a&&(a=window.location.href,o=r()),o))}export{s as t};
