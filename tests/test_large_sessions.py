@@ -745,16 +745,21 @@ def test_convert_writes_the_same_file(tmp_path: Path, monkeypatch: pytest.Monkey
     assert streamed == whole and whole[0][0] == 1
 
 
-@pytest.mark.parametrize("target", ["anthropic-messages", "openai-completions", *ROWS])
-@pytest.mark.parametrize("name", ["-", "out.json", "out.jsonl.gz", "out.jsonl.zst", "out.parquet", "folder/"])
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        (name, target)
+        for name in ("-", "out.json", "out.jsonl.gz", "out.jsonl.zst", "out.parquet", "folder/")
+        for target in ("anthropic-messages", "openai-completions", *ROWS)
+        if not (name.endswith(".parquet") and target in ("langchain", "vercel-ui"))  # a list has no columns
+    ],
+)
 def test_convert_writes_the_same_bodies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, target: str
 ) -> None:
     """A file, also packed or as a row; a line for each of two sessions, or a file for each in a folder."""
     if name.endswith(".parquet"):
         pytest.importorskip("pyarrow")
-        if target in ("langchain", "vercel-ui"):
-            pytest.skip("a list has no columns")
     sources = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"][: 1 if name.startswith("out") else 2]
     for source in sources:
         source.write_bytes(lines_of(CLAUDE))
@@ -970,6 +975,8 @@ def _peak(command: Any, given: list[str], path: Path) -> int:
         for way in WAYS
         for name in LONG_FILES
         if name in ("transcript", "odd") or way.split()[-1] not in (*WIRES, *ROWS)
+        if not (name == "transcript" and way == "convert -t transcript")  # copied in other pieces
+        if (wire := WIRES.get(way.split()[-1])) is None or wire.base == wire.api
     ],
 )
 def test_memory_does_not_grow_with_the_file(
@@ -978,8 +985,6 @@ def test_memory_does_not_grow_with_the_file(
     """By the ids of the entries at most: a conversation in memory is four to five times as large as its file."""
     monkeypatch.setattr(large_sessions, "LARGE", 1)
     command, given = WAYS[way]
-    if command is convert and name == given[1] == "transcript":
-        pytest.skip("copied in other pieces")
     peaks, sizes = [], []
     for turns in (10, 100, 300):  # the first for what is loaded once
         path = tmp_path / f"{turns}.jsonl"
