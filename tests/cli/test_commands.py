@@ -1,14 +1,18 @@
 """The other commands: what they show, and what programs get from them."""
 
+import contextlib
 import json
 import os
+import signal
+import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import interlingua as il
-from cli.running import run
+from cli.running import COMMAND, run
 from interlingua.cli import COMMANDS
 from interlingua.dialects import DIALECTS
 from interlingua.sessions.archive_index import Stamp
@@ -46,6 +50,20 @@ def test_show_folds_thinking_and_puts_results_with_their_calls(path: Path) -> No
     assert "▸ thinking (11 characters)" in shown and "Let me see." not in shown
     assert shown.index("→ read") < shown.index("← x = 1") < shown.index("It sets **x**")
     assert "Let me see." in run("show", path, "--thinking").out
+
+
+def test_ctrl_c_ends_a_command_as_shells_report_it() -> None:
+    """Exit code 130, and nothing to read about it."""
+    with subprocess.Popen([*COMMAND, "stats", "-"], stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None and process.stderr is not None
+        process.stdin.write(b" " * (1 << 20))  # more than a pipe holds: the command is reading
+        deadline = time.monotonic() + 60
+        while process.poll() is None and time.monotonic() < deadline:
+            process.send_signal(signal.SIGINT)  # Python misses one that comes just before it waits for input
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=5)
+        process.kill()
+        assert 130 == process.returncode and b"Aborted" not in process.stderr.read()
 
 
 def test_show_gives_our_own_json_to_programs(path: Path) -> None:

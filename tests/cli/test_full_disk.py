@@ -25,6 +25,11 @@ CASES = {
     ("batch", "submit", "in.jsonl", "-m", "debug/echo", "--jobs", "2", "--name", "b"): (3000, "b/journal.jsonl"),
     ("sessions", "import", "in.json"): (1000, "home/agents/main/sessions/"),
     ("plugins", "new", "plug"): (64, "plug/"),
+    ("serve", "keys", "add", "x"): (64, "home/gateway/keys.json"),
+    ("serve", "usage"): (1000, "home/gateway/gateway.db"),
+    ("serve", "--port", "0"): (1000, "home/gateway/gateway.db"),
+    ("canvas", "keys", "add", "x"): (64, "home/canvas/"),
+    ("canvas", "--no-open", "--port", "0"): (16, "home/canvas/"),
 }
 # Forks for each command, so that Python and the package are loaded once.
 DRIVER = """

@@ -283,6 +283,9 @@ def test_what_is_no_database_is_a_typed_error(tmp_path: Path) -> None:
     with pytest.raises(StateError, match="not usable as the gateway's database"):
         Ledger(f"sqlite:{path}")
     assert before == path.read_bytes()
+    with pytest.raises(StateError, match="is a file, not a folder") as refused:  # it is the folder that is wrong
+        Ledger(f"sqlite:{path}/folder/gateway.db")
+    assert "move it away" not in str(refused.value)
 
 
 @pytest.mark.parametrize("address", ["", "mysql://user:secret@host/x", "redis://user:secret@host/0", "nonsense"])

@@ -57,7 +57,10 @@ _WITHOUT_PLUGINS = (
 
 @contextlib.contextmanager
 def _one_line_errors() -> Iterator[None]:
-    """Prints a wrong option or argument in one line, and where its help is; click prints the usage in four."""
+    """Prints a wrong option or argument in one line, and where its help is; click prints the usage in four.
+
+    Ctrl-C ends the command with the exit code of shells.
+    """
     try:
         yield
     except click.exceptions.NoArgsIsHelpError:
@@ -69,6 +72,8 @@ def _one_line_errors() -> Iterator[None]:
             message = f"{message} (see {context.command_path} --help)"
         print(f"interlingua: {message[:1].lower()}{message[1:]}", file=sys.stderr)
         sys.exit(error.exit_code)
+    except KeyboardInterrupt:  # click would print "Aborted!" and exit with 1
+        sys.exit(130)
 
 
 class _Group(click.Group):
@@ -138,8 +143,6 @@ def main(arguments: list[str] | None = None) -> Any:
     except OSError as error:
         where = error.filename or ("standard output" if is_writing(error) else None)
         fail(reason(error) if where is None else f"{where}: {reason(error)}")
-    except KeyboardInterrupt:
-        sys.exit(130)
 
 
 def _open_closed_streams() -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from ..values.errors import InterlinguaError, Overloaded
 from ..values.places import private_folder
-from ..values.regular import private_database
+from ..values.regular import private_database, reason
 
 if TYPE_CHECKING:
     import psycopg
@@ -171,8 +171,11 @@ class SqliteFile:
         except sqlite3.Error as error:
             raise self._unusable(error) from None
 
-    def _unusable(self, error: Exception) -> StateError:
-        return StateError(f"{self.path}: not usable as the gateway's database: {error}; move it away or repair it")
+    def _unusable(self, error: sqlite3.Error | OSError) -> StateError:
+        if isinstance(error, OSError):
+            where, why = str(error.filename or self.path), reason(error)
+            return StateError(why if where in why else f"{where}: {why}")
+        return StateError(f"{self.path}: not usable as the gateway's database: {error}; {_remedy(error)}")
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=STORE_TIMEOUT)

@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from ..values.errors import InterlinguaError
 from ..values.places import private_folder
-from ..values.regular import read_regular
+from ..values.regular import naming, read_regular
 from .problems import HttpProblem
 
 try:
@@ -249,23 +249,27 @@ def digest_of(value: str) -> str:
     return hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+
+
 def write_private(path: Path, data: bytes) -> None:
     """Replaces a file that only its owner can read."""
     private_folder(path.parent)
     part = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.part")
-    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(handle, "wb") as stream:
-        stream.write(data)
-    part.replace(path)
+    try:
+        with naming(path), os.fdopen(os.open(part, _NEW, 0o600), "wb") as stream:
+            stream.write(data)
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
 
 
 def _load_secret(path: Path) -> bytes:
     """Returns the secret in a file, created if missing; servers that start concurrently get the same one."""
     private_folder(path.parent)
-    with contextlib.suppress(FileExistsError):
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(secrets.token_bytes(32))
+    with contextlib.suppress(FileExistsError), naming(path), os.fdopen(os.open(path, _NEW, 0o600), "wb") as stream:
+        stream.write(secrets.token_bytes(32))
     found = read_regular(path)
     if len(found) != 32:  # the other server is writing it, or a disk was full
         path.unlink(missing_ok=True)
