@@ -1,5 +1,6 @@
 """Calls and results in another wire's values, at every entrance: read as what they mean, and said to be mistaken."""
 
+import contextlib
 import json
 import logging
 from pathlib import Path
@@ -11,6 +12,7 @@ import interlingua as il
 from agent.making import noted
 from interlingua import clawtools
 from interlingua.conversion.adapting.work import NO_RESULT
+from interlingua.dialects import DIALECTS
 from interlingua.testing import Server
 from interlingua.values.errors import FormatError
 from interlingua.values.messages import AssistantMessage, CustomMessage, ImageBlock, ToolResultMessage, UserMessage
@@ -236,3 +238,24 @@ def test_every_loss_of_a_message_in_other_words_has_a_place() -> None:
     request = il.decode([USER, TOOL_CALLS, RESULT], "clawtools").request()
     losses = il.adapt(request, il.ModelDescriptor(id="gemini-3-pro", api="google-generative-ai")).losses
     assert [] == [loss.path for loss in losses if not loss.path.startswith("$")]
+
+
+FOREIGN = {
+    "request": {
+        "model": "m",
+        "messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}],
+    },
+    "gemini": {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]},
+    "rows": [{"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello"}]}],
+}
+
+
+@pytest.mark.parametrize("sample", FOREIGN)
+@pytest.mark.parametrize("name", sorted(DIALECTS))
+def test_a_file_of_another_format_is_never_read_as_empty(name: str, sample: str) -> None:
+    """Where its format is named wrongly, it is refused with the one that it looks like, or its messages are there."""
+    data = json.dumps(FOREIGN[sample]).encode()
+    for read in (lambda: [il.decode(data, name)], lambda: list(il.read(data, name))):
+        with contextlib.suppress(il.InterlinguaError):
+            for found in read():
+                assert [entry for entry in found.entries if not isinstance(entry.message, CustomMessage)]

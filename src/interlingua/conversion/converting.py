@@ -20,7 +20,7 @@ from ..values.canonical import build, plain
 from ..values.errors import BadWire, InterlinguaError, Unsupported
 from ..values.folding import fold
 from ..values.losses import Encoded, Lines, Loss, Losses, answered_calls, extra_losses, off_path
-from ..values.messages import AssistantMessage, UserMessage
+from ..values.messages import AssistantMessage, CustomMessage, UserMessage
 from ..values.request import Conversation, Entry, ModelDescriptor, Request
 from .adapting import adapter
 from .compacted import Compacted, compacted
@@ -41,12 +41,34 @@ from .inputs import Given, conversation_of
 
 def decode(data: Any, dialect: str | None = None) -> Conversation:
     """Returns the conversation in `data`: JSON values, text or bytes, in the named dialect or the detected one."""
+    if dialect is not None:
+        conversation = _decode(data, canonical(dialect))
+        if not _has_messages(conversation):
+            _refuse_another_format(data, canonical(dialect))
+        return conversation
+    dialect = detect_name(data)
     if dialect is None:
-        dialect = detect_name(data)
-        if dialect is None:
-            _refuse_several(value_of(data))  # raises a precise error if it is not even JSON
-            raise BadWire("detect", "no known format; name one (`interlingua dialects` lists them)")
-    dialect = canonical(dialect)
+        _refuse_several(value_of(data))  # raises a precise error if it is not even JSON
+        raise BadWire("detect", "no known format; name one (`interlingua dialects` lists them)")
+    return _decode(data, canonical(dialect))
+
+
+def _has_messages(conversation: Conversation) -> bool:
+    return any(not isinstance(entry.message, CustomMessage) for entry in conversation.entries)
+
+
+def _refuse_another_format(data: Any, dialect: str) -> None:
+    """Refuses what has no message in the named dialect, and messages in the detected one."""
+    found = None
+    with contextlib.suppress(InterlinguaError):
+        found = detect_name(data)
+        if found is not None and not _has_messages(_decode(data, canonical(found))):
+            found = None
+    if found is not None and canonical(found) != dialect:
+        raise BadWire(dialect, f"no message of this format in it; it looks like {found}")
+
+
+def _decode(data: Any, dialect: str) -> Conversation:
     if dialect == SELF:
         value = value_of(data)
         _refuse_several(value)
