@@ -1,7 +1,9 @@
 """Whatever an upstream does, the client's package sees one valid answer or its own error, never an empty success."""
 
 import asyncio
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import fields
 from typing import Any
@@ -143,6 +145,31 @@ def test_fatal_faults_are_the_clients_own_errors(
                 if server.requests or not silent:
                     break
             assert server.requests, f"{upstream}: the fault was not tried"
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("kind", CLIENTS, ids=lambda kind: kind.wire)
+def test_a_gateway_that_stops_tells_the_clients_that_wait(kind: type[Client], stream: bool, server: Server) -> None:
+    """
+    When the time to drain is over, an open answer ends in the client's own error, on its wire and on others.
+    """
+    for upstream in (kind.wire, "google-generative-ai" if kind.wire == "ollama-chat" else "ollama-chat"):
+        server.clear()
+        server.say(TEXT, fault=faults.Stall(after_events=2 if stream else 0))
+        thread = LoopThread("gateway-under-test")
+        gateway = Gateway(settings_for(server))
+        thread.start(gateway.start())
+        with ThreadPoolExecutor(1) as pool, closing(kind(gateway.url, upstream, stream=stream)) as client:
+            answering = pool.submit(client.say, "Hi")
+            while not server.requests and not answering.done():
+                time.sleep(0.01)
+            thread.run(gateway.drain(0.2))
+            thread.run(gateway.stop())
+            with pytest.raises(kind.errors) as raised:
+                answering.result(30)
+        thread.stop()
+        assert not isinstance(raised.value, CUT), f"{upstream}: the gateway broke the connection"
+        assert "the gateway is stopping" in str(raised.value), upstream
 
 
 EMPTY_STREAMS = {

@@ -463,11 +463,15 @@ class Front:
     def is_full(self) -> bool:
         return len(self.connections) + self.server.count > self.limits().connections
 
-    async def shutdown(self, seconds: float) -> None:
-        """Closes idle connections; active ones have a timeout."""
+    def close_idle(self) -> None:
+        """Closes idle connections; active ones when their request has been answered."""
         self.server.pre_shutdown()
         for connection in list(self.connections):
             connection.close()
+
+    async def shutdown(self, seconds: float) -> None:
+        """Closes all connections; active ones have a timeout."""
+        self.close_idle()
         handed = asyncio.ensure_future(self.server.shutdown(seconds))
         tasks = [one.task for one in self.connections if one.task is not None]
         if tasks:

@@ -72,6 +72,7 @@ Handler: TypeAlias = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 _KEY_HEADERS = ("x-api-key", "x-goog-api-key", "api-key")
 _SESSION_HEADERS = ("session_id", "conversation_id", "x-session-id", "x-claude-code-session-id")
 _SHUTDOWN = 3.0  # seconds that open exchanges have when the gateway stops
+_ENDING = 1.0  # seconds that clients then have to receive the error
 _BACKLOG = 1000  # ended exchanges that are not yet settled
 _HEARTBEAT = 30.0  # seconds between two pings of a WebSocket
 LEFT = "the client left"
@@ -111,7 +112,9 @@ class Gateway:
         self._address = ""
         self.recall = Recall(settings.recall_bytes) if recall is None else recall
         self._prompts = SentPrompts(settings.recall_bytes // 4) if settings.recall_bytes > 0 else None
-        self.open_exchanges = 0
+        self._active: set[asyncio.Task[Any]] = set()  # each with an open exchange
+        self._grace = _SHUTDOWN
+        self._is_stopping = False
         self._ended: list[tuple[Exchange, Reservation | None]] = []  # not yet settled
         self._closing: asyncio.Task[None] | None = None
         self._turns = Turns()
@@ -172,19 +175,30 @@ class Gateway:
         if self._listener is None:
             return
         self._close_listener(self._listener)
-        deadline = time.monotonic() + seconds
-        while self.open_exchanges and time.monotonic() < deadline:
-            await asyncio.sleep(0.02)
+        await self._none_open(seconds)
+        self._grace = 0.0  # it is over
         await self._flush_ended()
 
+    async def _none_open(self, seconds: float) -> None:
+        """Waits until no exchange is open, up to a timeout."""
+        deadline = time.monotonic() + seconds
+        while self._active and time.monotonic() < deadline:
+            await asyncio.sleep(0.02)
+
     async def stop(self) -> None:
-        """Ends open exchanges after a short grace period, then closes the listener."""
+        """Closes the listener; after a short grace period, open exchanges end with an error in the client's wire."""
         if self._listener is not None:
             self._close_listener(self._listener)
             self._listener = None
         if self._front is not None:
             await asyncio.sleep(0)  # what came before is under way now, not unused
-            await self._front.shutdown(_SHUTDOWN)
+            self._front.close_idle()
+            await self._none_open(self._grace)
+            self._is_stopping = True
+            for task in self._active:
+                task.cancel()
+            await self._none_open(_ENDING)
+            await self._front.shutdown(max(self._grace, _ENDING))
             self._front = None
         await self._flush_ended()
         if self._own_transport is not None:
@@ -211,6 +225,11 @@ class Gateway:
 
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
+
+    @property
+    def open_exchanges(self) -> int:
+        """The number of exchanges that have not ended."""
+        return len(self._active)
 
     @property
     def url(self) -> str:
@@ -357,7 +376,9 @@ class Gateway:
                 size = taken(given) if is_small else await asyncio.to_thread(taken, given)
         plan = await self._router.plan(exchange.asked_model, exchange.key, incoming.request, http.headers, size)
         reservation = await self._admit(exchange, plan, incoming.request, size)
-        self.open_exchanges += 1
+        task = asyncio.current_task()
+        assert task is not None
+        self._active.add(task)
         longest, clock = self.settings.limits.total, None
         try:
             try:
@@ -374,6 +395,9 @@ class Gateway:
                 message = f"the exchange took longer than {longest or 0:g} s; ask for less at once"
                 await reply.fail(TimedOut(message) if too_long else self._typed(exchange, error, _secret(http)))
         except (asyncio.CancelledError, ConnectionError) as left:  # the client's: those of the provider are typed
+            if self._is_stopping and isinstance(left, asyncio.CancelledError):
+                with contextlib.suppress(ConnectionError):
+                    await reply.fail(_stopping())
             if not reply.ended:  # a client may leave as soon as it has the end
                 exchange.is_aborted = True
                 exchange.error = exchange.error or Aborted(LEFT)
@@ -381,7 +405,7 @@ class Gateway:
                 raise
         finally:
             reply.stop()
-            self.open_exchanges -= 1
+            self._active.discard(task)
             self._close(exchange, reservation)
 
     async def _body(self, http: ClientRequest) -> bytes:
@@ -505,6 +529,10 @@ class Gateway:
                 except InterlinguaError as error:
                     failure = _cleaned(error, place)
                 except (Exception, asyncio.CancelledError) as error:
+                    if self._is_stopping and isinstance(error, asyncio.CancelledError):
+                        await _break_off(attempt, exchange, str(_stopping()))
+                        await reply.fail(_stopping(), attempt.encoder if reply.begun else None)
+                        raise
                     if isinstance(error, ConnectionError | asyncio.CancelledError):
                         await _break_off(attempt, exchange, LEFT, aborted=True)
                         raise
@@ -941,6 +969,11 @@ def highest_cost(place: Place, input_tokens: int, output_tokens: int | None) -> 
         return None
     # Writing to a cache costs more than reading fresh input.
     return (input_tokens * max(prices.input, prices.cache_write) + output_tokens * prices.output) / 1e6
+
+
+def _stopping() -> Overloaded:
+    """What a client is told whose exchange is open when the gateway stops."""
+    return Overloaded("the gateway is stopping; send the request again", status=503, code="stopping")
 
 
 def _cleaned(error: InterlinguaError, place: Place) -> InterlinguaError:
