@@ -55,6 +55,12 @@ def test_standard_input_and_output_are_the_default() -> None:
     assert done.json["messages"] == BODY["messages"]
 
 
+def test_an_archive_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    """Lines in a file called .zip would not be one."""
+    done = run("convert", "-t", "openai-completions", "-o", "out.zip", given=LINE.encode(), cwd=tmp_path)
+    assert 2 == done.code and "use .gz or .zst" in done.err and [] == list(tmp_path.iterdir())
+
+
 def test_a_dash_is_standard_output(tmp_path: Path) -> None:
     """And not a file of that name."""
     done = run("convert", "-t", "openai-completions", "-o", "-", given=LINE.encode(), cwd=tmp_path)

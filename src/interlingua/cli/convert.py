@@ -69,6 +69,7 @@ def is_writable(name: str) -> bool:
 
 NAMES = Registered(lambda: (*DIALECTS, conversion.SELF))
 TARGETS = Registered(lambda: (*DIALECTS, conversion.SELF), writable=True)
+_OTHER_ARCHIVES = (".zip", ".tar", ".tgz", ".bz2", ".xz", ".7z", ".rar")
 
 
 @click.command("convert")
@@ -141,6 +142,8 @@ def command(
         found = list(dict.fromkeys(found))  # a file that was named twice is one file in the folder
     if out is not None and folder is None:
         local_files.refuse_inputs(out, (source.path for source in found))
+        if out.suffix in _OTHER_ARCHIVES:
+            raise click.UsageError(f"{out.suffix} cannot be written; use .gz or .zst, or a folder")
     if on_error == "keep" and out is None:
         raise click.UsageError("--on-error keep needs -o; failed inputs are written beside the output")
     packing = out.suffix if out is not None and folder is None and out.suffix in PACKED else None

@@ -84,7 +84,9 @@ class KeyFile(Generic[K]):
     def insert(self, key: K) -> None:
         with self.changing() as keys:
             if any(one.name == key.name for one in keys):
-                raise InterlinguaError(f"key {key.name!r} already exists; remove it first, or choose another name")
+                raise InterlinguaError(
+                    f"key {key.name!r} already exists; choose another name, or delete that key first"
+                )
             keys.append(key)
 
     def remove(self, name: str) -> bool:
