@@ -1,6 +1,7 @@
 """Large session files are read entry by entry, with the same result as their conversation."""
 
 import contextlib
+import gc
 import gzip
 import json
 import random
@@ -958,6 +959,8 @@ WAYS: dict[str, tuple[Any, list[str]]] = {
 
 def _peak(command: Any, given: list[str], path: Path) -> int:
     """The largest size of the Python values in memory, in bytes."""
+    gc.collect()
+    gc.disable()  # in a long test run it comes too late for cycles: there must be none that hold messages
     tracemalloc.start()
     try:
         out = path.with_suffix(".out").open("w")
@@ -966,6 +969,7 @@ def _peak(command: Any, given: list[str], path: Path) -> int:
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
+        gc.enable()
 
 
 @pytest.mark.parametrize(

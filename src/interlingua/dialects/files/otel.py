@@ -155,20 +155,18 @@ def _typed(value: Any) -> Any:
 
 def _flat(attributes: dict[str, Any]) -> dict[str, Any]:
     """Nested attributes under joined names; lists of messages stay as they are."""
-    found: dict[str, Any] = {}
+    return dict(_leaves("", attributes))
 
-    def walk(prefix: str, value: Any) -> None:
-        if isinstance(value, dict) and prefix not in _WHOLE and value:
-            for key, item in value.items():
-                walk(f"{prefix}.{key}" if prefix else str(key), item)
-        elif isinstance(value, list) and prefix.endswith(("_messages", "tool_calls", "message.contents")):
-            for at, item in enumerate(value):
-                walk(f"{prefix}.{at}", item)
-        else:
-            found[prefix] = value
 
-    walk("", attributes)
-    return found
+def _leaves(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict) and prefix not in _WHOLE and value:
+        for key, item in value.items():
+            yield from _leaves(f"{prefix}.{key}" if prefix else str(key), item)
+    elif isinstance(value, list) and prefix.endswith(("_messages", "tool_calls", "message.contents")):
+        for at, item in enumerate(value):
+            yield from _leaves(f"{prefix}.{at}", item)
+    else:
+        yield prefix, value
 
 
 _WHOLE = ("gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions")
