@@ -4,10 +4,12 @@ For file formats, where this is simpler than reporting each loss. Wires report w
 losses of every exchange, and decoding each body again would cost more than encoding it.
 """
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import FieldInfo
 from msgspec.structs import fields as struct_fields
 
 from ..values.folding import parse_arguments
@@ -106,7 +108,7 @@ class _Comparison:
                 yield self._lost(path, name.partition(".")[2], self._support.get(name, OTHER))
 
     def _fields(self, before: Any, after: Any, path: str, but: tuple[str, ...] = ()) -> Iterator[Loss]:
-        for field in struct_fields(type(before)):
+        for field in _fields_of(type(before)):
             one, other, inner = getattr(before, field.name), getattr(after, field.name), f"{path}.{field.encode_name}"
             if field.name == "extra":
                 yield from self._extra(one, other, inner)
@@ -127,6 +129,8 @@ class _Comparison:
         return Loss(path, what, support.why or OTHER.why, severity)
 
 
+_fields_of: Callable[[type[Struct]], tuple[FieldInfo, ...]]
+_fields_of = functools.cache(struct_fields)  # msgspec reads all annotations of a class each time
 _PLACELESS = Entry(message=UserMessage(content=None))  # an entry without ids, as in a list
 
 
