@@ -213,7 +213,7 @@ QUESTIONS = (
     Query(text="lease", project="none"),
     Query(role="a\0b"),
     Query(text="lease", sessions=(("search", "one"),)),
-    Query(text="lease", limit=1),
+    Query(text="lease", sessions=(("search", "two"),), limit=1),  # of hits of the same time, any may be the first
 )
 
 
