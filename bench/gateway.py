@@ -13,7 +13,9 @@ are those of CPU. `all` adds the processes that it started: the recorder. Load g
 share the machine's cores: on two of them, a recorder also takes calls per second from the load generator. `added` is
 what the first byte of a body takes beyond the upstream's own. In the rows `new` and `recording-new` each call is a
 conversation of its own. The rows `workers-N` are `interlingua serve --workers N`: compare their calls per second, as
-far as there are processors for all. Tables go to `results/gateway.md`, from where `run.py --write-docs` takes them.
+far as there are processors for all; they translate, before an upstream that writes a stream in four pieces, so that on
+a small machine most of the work is the gateway's. Tables go to `results/gateway.md`, from where `run.py --write-docs`
+takes them.
 """
 
 import argparse
@@ -72,8 +74,8 @@ ROWS = {
     "recording": Row("recording", CHAT, "translated"),
     "recording-new": Row("recording", CHAT, "new", is_new=True),
     "redis": Row("redis", CHAT, "translated"),
-    "workers-1": Row("workers-1", MESSAGES),
-    "workers-2": Row("workers-2", MESSAGES, "workers-1"),
+    "workers-1": Row("workers-1", CHAT),
+    "workers-2": Row("workers-2", CHAT, "workers-1"),
     "litellm": Row("litellm", CHAT, "translated", 32),  # with more, its calls take half a minute
 }
 
@@ -315,37 +317,35 @@ class Servers:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._running: dict[str, Server] = {}
-        self._behind = 0
 
     async def get(self, name: str) -> Server:
-        if not self._behind:
-            self._behind = -1
-            self._behind = (await self.get("upstream")).port
         if name not in self._running:
             port = free_port()
             kind = name.partition("-")[0]
-            start = {"litellm": self._litellm, "workers": lambda port: self._workers(name, port)}.get(kind)
-            self._running[name] = server = start(port) if start is not None else self._ours(name, port)
+            upstream = "upstream-quarters" if kind == "workers" else "upstream"
+            behind = 0 if kind == "upstream" else (await self.get(upstream)).port
+            start = {"litellm": self._litellm, "workers": self._workers}.get(kind, self._ours)
+            self._running[name] = server = start(name, port, behind)
             await server.ready()
             key = self._folder / f"{name}.key"
             if key.exists():
                 server.key = key.read_text()
         return self._running[name]
 
-    def _ours(self, name: str, port: int) -> Server:
+    def _ours(self, name: str, port: int, behind: int) -> Server:
         env = {"GATEWAY_BENCH_KEY": str(self._folder / f"{name}.key")}
         if name == "redis":
             at = free_port()
             command = ["redis-server", "--port", str(at), "--save", "", "--appendonly", "no"]
             self._running["redis-server"] = Server(command, at)
             env["GATEWAY_BENCH_REDIS"] = f"redis://127.0.0.1:{at}"
-        return Server([sys.executable, str(SERVERS), name, str(port), str(self._behind)], port, env=env)
+        return Server([sys.executable, str(SERVERS), name, str(port), str(behind)], port, env=env)
 
-    def _workers(self, name: str, port: int) -> Server:
+    def _workers(self, name: str, port: int, behind: int) -> Server:
         home = self._folder / name
         config = self._folder / f"{name}.toml"
         config.write_text(
-            f'[providers.up]\napi = "anthropic-messages"\nbase_url = "http://127.0.0.1:{self._behind}"\n'
+            f'[providers.up]\napi = "anthropic-messages"\nbase_url = "http://127.0.0.1:{behind}"\n'
             'api_keys = ["env:UPSTREAM_KEY"]\n[aliases]\nm = "up/m"\n'
         )
         # As in `gateway_servers.py`: limits that are counted and never reached.
@@ -355,10 +355,10 @@ class Servers:
         count = name.removeprefix("workers-")
         return Server([*command, "--port", str(port), "--workers", count], port, env={"UPSTREAM_KEY": "key"})
 
-    def _litellm(self, port: int) -> Server:
+    def _litellm(self, _: str, port: int, behind: int) -> Server:
         peer = participants.Participant("litellm-proxy", "", "")
         participants.prepare(peer, HERE.parent / "interop" / "litellm.lock")
-        parameters = {"model": "anthropic/m", "api_key": "none", "api_base": f"http://127.0.0.1:{self._behind}"}
+        parameters = {"model": "anthropic/m", "api_key": "none", "api_base": f"http://127.0.0.1:{behind}"}
         config = {
             "model_list": [{"model_name": "m", "litellm_params": parameters}],
             "general_settings": {"master_key": "sk-bench"},

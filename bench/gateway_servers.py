@@ -2,7 +2,8 @@
 
 python bench/gateway_servers.py NAME PORT UPSTREAM-PORT
 
-`upstream` speaks Anthropic's wire and answers from memory, each event of a stream as an HTTP chunk of its own.
+`upstream` speaks Anthropic's wire and answers from memory, each event of a stream as an HTTP chunk of its own, written
+alone; `upstream-quarters` writes a quarter of the stream at a time, and so takes little of the processors.
 `bare` passes bytes on with aiohttp on both sides: the limit for Python. `codec` is the same with our codecs between,
 for clients of OpenAI Chat, and nothing around them. The others are the gateway as `interlingua serve` runs it: a key
 with limits, a ledger, metrics.
@@ -54,7 +55,7 @@ class Upstream(asyncio.Protocol):
         self._received = b""
 
     @classmethod
-    def prepare(cls) -> None:
+    def prepare(cls, writes: int | None) -> None:
         codec = il.wire(WIRE).codec
         whole = codec.encode_response(ANSWER).bytes()
         cls.plain = cls.head % (b"application/json", b"Content-Length: %d" % len(whole)) + whole
@@ -62,7 +63,9 @@ class Upstream(asyncio.Protocol):
         frames = [frame for event in unfold(ANSWER, size=5) if (frame := encoder.feed(event))]
         head = cls.head % (b"text/event-stream", b"Transfer-Encoding: chunked")
         chunks = [b"%x\r\n%s\r\n" % (len(frame), frame) for frame in frames]
-        cls.events = (head + chunks[0], *chunks[1:-1], chunks[-1] + b"0\r\n\r\n")
+        chunks = [head + chunks[0], *chunks[1:-1], chunks[-1] + b"0\r\n\r\n"]
+        size = -(-len(chunks) // writes) if writes else 1
+        cls.events = tuple(b"".join(chunks[at : at + size]) for at in range(0, len(chunks), size))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport: Any = transport
@@ -84,15 +87,15 @@ class Upstream(asyncio.Protocol):
             self._transport.write(self.plain)
 
     def _send(self, at: int) -> None:
-        """One event at a time: what arrives together is for the machine to decide."""
+        """One write at a time: what arrives together is for the machine to decide."""
         if not self._transport.is_closing():
             self._transport.write(self.events[at])
             if at + 1 < self._last:
                 self._loop.call_soon(self._send, at + 1)
 
 
-async def upstream(port: int, _: int) -> None:
-    Upstream.prepare()
+async def upstream(port: int, _: int, *, writes: int | None = None) -> None:
+    Upstream.prepare(writes)
     await asyncio.get_running_loop().create_server(Upstream, "127.0.0.1", port, backlog=4096)
     await asyncio.Event().wait()
 
@@ -161,6 +164,7 @@ async def gateway(port: int, behind: int, *, records: bool = False, limits: str 
 
 SERVERS: dict[str, Callable[[int, int], Coroutine[Any, Any, None]]] = {
     "upstream": upstream,
+    "upstream-quarters": lambda port, behind: upstream(port, behind, writes=4),
     "bare": lambda port, behind: proxy(port, behind, translates=False),
     "codec": lambda port, behind: proxy(port, behind, translates=True),
     "gateway": gateway,
