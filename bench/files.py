@@ -9,6 +9,7 @@ memory for a larger file: what a line costs, and how much memory the process too
 the first lines of the file, so that what starting costs is not counted.
 """
 
+import argparse
 import itertools
 import json
 import os
@@ -274,13 +275,18 @@ def scale(sizes: list[float]) -> None:
 
 
 def main() -> None:
-    if sys.argv[1:2] == ["--scale"]:
-        scale([float(size) for size in sys.argv[2:]] or [10, 100, 1000])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("megabytes", type=float, nargs="?", default=20)
+    parser.add_argument("formats", nargs="*", metavar="FORMAT")
+    parser.add_argument("--read", action="store_true", help="do not convert")
+    parser.add_argument("--scale", type=float, nargs="*", metavar="MEGABYTES")
+    asked = parser.parse_args()
+    if asked.scale is not None:
+        scale(asked.scale or [10, 100, 1000])
         return
-    given = [argument for argument in sys.argv[1:] if argument != "--read"]
-    reading = len(given) < len(sys.argv) - 1
-    megabytes = float(given[0]) if given else 20
-    names = given[1:] or list(FORMATS)
+    megabytes, reading, names = asked.megabytes, asked.read, asked.formats or list(FORMATS)
+    if unknown := set(names) - FORMATS.keys():
+        parser.error(f"unknown formats: {', '.join(sorted(unknown))}; known: {', '.join(FORMATS)}")
     print(f"{megabytes:g} MB of each; load {os.getloadavg()[0]:.1f} at the start.")
     print("CPU seconds for reading, wall seconds for converting (start included).\n")
     heads = ["bare MB/s", "read MB/s", "× bare", "µs a line", "peak MB"]
