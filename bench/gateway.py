@@ -25,6 +25,7 @@ import itertools
 import json
 import os
 import platform
+import re
 import resource
 import signal
 import socket
@@ -58,10 +59,22 @@ class Row(NamedTuple):
     """One way to ask: which server, by which path, beside which row."""
 
     server: str
-    path: str
+    path: str = ""
     beside: str = ""
     most: int = 1000  # callers at once
     is_new: bool = False  # each call is a conversation of its own; else all ask the same
+    wire: str = ""  # instead of a path: what is asked, and where, is the wire's
+
+    def asks(self, *, stream: bool) -> tuple[str, Any]:
+        if not self.wire:
+            return self.path, {**ASK, "stream": stream}
+        wire = il.wire(self.wire)
+        request = il.Request(
+            model=il.ModelDescriptor(id="m", api=self.wire),
+            context=il.Context(messages=(il.UserMessage(content="Hello"),)),
+            options=il.Options(max_tokens=100, stream=stream),
+        )
+        return wire.http.base + wire.codec.path("m", stream), json.loads(wire.codec.encode_request(request).bytes())
 
 
 ROWS = {
@@ -78,6 +91,18 @@ ROWS = {
     "workers-2": Row("workers-2", CHAT, "workers-1"),
     "litellm": Row("litellm", CHAT, "translated", 32),  # with more, its calls take half a minute
 }
+# The same wire on both sides, for the wires besides Anthropic's.
+WIRES = {
+    "chat": "openai-completions",
+    "responses": "openai-responses",
+    "google": "google-generative-ai",
+    "bedrock": "bedrock-converse-stream",
+    "ollama": "ollama-chat",
+}
+for _name, _wire in WIRES.items():
+    ROWS[f"bare-{_name}"] = Row(f"bare@{_wire}", wire=_wire)
+    ROWS[f"same-{_name}"] = Row(f"gateway@{_wire}", beside=f"bare-{_name}", wire=_wire)
+ROWS["sglang"] = Row("sglang@openai-completions", beside="same-chat", wire="openai-completions")
 
 
 # --- asking ----------------------------------------------------------------------------------------------------------
@@ -321,10 +346,11 @@ class Servers:
     async def get(self, name: str) -> Server:
         if name not in self._running:
             port = free_port()
-            kind = name.partition("-")[0]
-            upstream = "upstream-quarters" if kind == "workers" else "upstream"
+            kind, (_, at, wire) = re.split("[-@]", name)[0], name.partition("@")
+            upstream = "upstream-quarters" if kind == "workers" else f"upstream{at}{wire}"
             behind = 0 if kind == "upstream" else (await self.get(upstream)).port
-            start = {"litellm": self._litellm, "workers": self._workers}.get(kind, self._ours)
+            others = {"litellm": self._litellm, "sglang": self._sglang, "workers": self._workers}
+            start = others.get(kind, self._ours)
             self._running[name] = server = start(name, port, behind)
             await server.ready()
             key = self._folder / f"{name}.key"
@@ -370,6 +396,14 @@ class Servers:
         env = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "PATH": f"{peer.python.parent}:{os.environ['PATH']}"}
         return Server([*command, "--port", str(port), "--num_workers", "1"], port, "sk-bench", env)
 
+    def _sglang(self, _: str, port: int, behind: int) -> Server:
+        peer = participants.Participant("sglang-router", "", "")
+        participants.prepare(peer)
+        command = [str(peer.python.parent / "sglang-router"), "launch", "--host", "127.0.0.1", "--port", str(port)]
+        command += ["--backend", "openai", "--worker-urls", f"http://127.0.0.1:{behind}", "--policy", "round_robin"]
+        command += ["--history-backend", "none", "--disable-health-check", "--prometheus-port", str(free_port())]
+        return Server(command, port)
+
     def stop(self) -> None:
         for server in reversed(self._running.values()):
             server.stop()
@@ -392,7 +426,7 @@ async def compare(rows: list[str], levels: list[int], rounds: int, seconds: floa
     results: dict[str, Any] = {"load": os.getloadavg()[0], "python": platform.python_version(), "cells": {}}
     with servers() as running:
         for row in rows:
-            await measure(await running.get(ROWS[row].server), ROWS[row].path, ASK, 4, 0.3)
+            await measure(await running.get(ROWS[row].server), *ROWS[row].asks(stream=False), 4, 0.3)
         for concurrency in levels:
             for stream in (False, True):
                 found: dict[str, list[Measured]] = {row: [] for row in rows}
@@ -401,10 +435,8 @@ async def compare(rows: list[str], levels: list[int], rounds: int, seconds: floa
                         if concurrency > ROWS[row].most:
                             continue
                         server = await running.get(ROWS[row].server)
-                        body = {**ASK, "stream": stream}
-                        found[row].append(
-                            await measure(server, ROWS[row].path, body, concurrency, seconds, is_new=ROWS[row].is_new)
-                        )
+                        asks = ROWS[row].asks(stream=stream)
+                        found[row].append(await measure(server, *asks, concurrency, seconds, is_new=ROWS[row].is_new))
                 kind = "stream" if stream else "plain"
                 for row, measured in found.items():
                     if not measured:
