@@ -6,14 +6,14 @@ from typing import Any
 
 import aiohttp
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import interlingua as il
 from gateway.conftest import WIRES, settings_for
 from interlingua.gateway import Alias, Exchange, Gateway, ProviderSettings, Rule, Settings, Target
-from interlingua.gateway.rewriting import Cutter, Renaming, frames, with_option
+from interlingua.gateway.rewriting import Cutter, FrameRenaming, Renaming, frames, with_option
 from interlingua.gateway.routing import Slots
 from interlingua.testing import Server, faults
 from interlingua.values.messages import blocks_of
@@ -263,6 +263,31 @@ def test_renaming_changes_what_it_should_and_nothing_else(documents: list[Any], 
     for form in frames_of:
         stream = b"".join(form % json.dumps(document).encode() for document in documents)
         assert rename(stream) == b"".join(form % json.dumps(renamed(document)).encode() for document in documents)
+
+
+@given(
+    documents=st.lists(st.dictionaries(_KEYS, _VALUES, max_size=4), min_size=1, max_size=5),
+    sizes=st.lists(st.integers(1, 3), max_size=5),
+)
+@example([{"model": "old", "a": {}}, {"model": "old", "a": {"model": "old"}}], [1, 1])
+@example([{"a": {}, "model": "old"}, {"a": {"model": "old"}}, {"b": {"a": {}, "model": "old"}}], [1, 1, 1])
+@example([{"model": "old", "a": "x"}, {"b": {"model": "old"}}, {"model": "old", "a": "y"}], [1, 2])
+def test_the_frames_of_a_stream_are_renamed_as_documents_are(documents: list[Any], sizes: list[int]) -> None:
+    """
+    However many arrive together, and whatever the frames before looked like.
+    """
+    for form in (b"event: e\ndata: %s\n\n", b"data: %s\r\n\r\n", b"%s\n"):
+        given = [form % json.dumps(document).encode() for document in documents]
+        wanted = [
+            form
+            % json.dumps(document | {"model": "new"} if isinstance(document.get("model"), str) else document).encode()
+            for document in documents
+        ]
+        rename, at, found = FrameRenaming(Renaming((("model",),), "new")), 0, b""
+        for size in (*sizes, len(given)):
+            found += rename(b"".join(given[at : at + size]))
+            at += size
+        assert found == b"".join(wanted)
 
 
 def test_frames_are_cut_where_they_end() -> None:

@@ -256,8 +256,11 @@ class Http(Struct, frozen=True, kw_only=True):
     rate_headers: Callable[[Mapping[str, Any]], dict[str, str]] | None = None
     # Key paths of the model name in a response or a stream event.
     model_paths: tuple[tuple[str, ...], ...] = ()
-    # The option that requests usage in a stream, if it is optional; and a function that removes usage from a frame (all
-    # of the frame, if it has nothing else).
+    # Keys in stream events whose values differ from event to event, and of which only the last counts: counters,
+    # times, padding.
+    varying: tuple[str, ...] = ()
+    # The option that requests usage in a stream, if it is optional; and a function that removes usage from frames (all
+    # of a frame, if it has nothing else).
     usage_option: tuple[str, str] | None = None
     without_usage: Callable[[bytes], bytes] | None = None
     request_headers: tuple[str, ...] = ()  # client headers that a gateway passes on to the same wire

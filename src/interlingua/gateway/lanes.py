@@ -38,7 +38,7 @@ from ..connect.transport import Reply as Upstream
 from ..conversion.adapting.adapter import Adapted
 from ..dialects.framing import actual_type
 from ..dialects.provider_errors import failure_of
-from ..dialects.wire import AWS, JSON, Variant, Wire
+from ..dialects.wire import AWS, JSON, SSE, Variant, Wire
 from ..values import jsontext
 from ..values.abort import Abort
 from ..values.errors import BadRequest, BadWire, InterlinguaError, TransportError
@@ -62,7 +62,7 @@ from .fast_frames import FrameDecoder
 from .handover import joined, shifted
 from .recall import reference_id
 from .replying import Reply
-from .rewriting import Cutter, frames, renaming, valid_text, with_option, without_repeats
+from .rewriting import Cutter, FrameRenaming, renaming, valid_text, with_option, without_repeats
 from .routing import Place
 from .state import StateError
 from .turns import Turns
@@ -631,9 +631,10 @@ class Attempt:
         """Forwards the bytes of a stream as they arrive, in whole frames; each is decoded first."""
         decoder, reply, exchange = self._decoder(made), self._reply, self._exchange
         watch, upstream, facts = self._watch, self._upstream, self._incoming.wire.http
-        fast = self._frames = FrameDecoder(framing, decoder)
+        border = b"\n\n" if facts.content_type == SSE else b"\n"
+        fast = self._frames = FrameDecoder(framing, decoder, varying=facts.varying, border=border)
         assert watch is not None and upstream is not None
-        rename = renaming(facts.model_paths, exchange.asked_model)
+        rename = FrameRenaming(renaming(facts.model_paths, exchange.asked_model))
         hidden = facts.without_usage if made.hides_usage else None
         cutter, begun = Cutter(facts.content_type), set[bytes]()
         chunk, ended, last = head, False, b""
@@ -647,10 +648,11 @@ class Attempt:
             if data:
                 events: Batch = []
                 if facts.content_type == AWS:
-                    for message in frames(data, AWS):  # one by one: a damaged one raises before any is forwarded
-                        for frame in framing.feed(message):
-                            _refuse_odd_bytes(frame.data, exchange.wire.api)  # checksums hold: nothing can be replaced
-                            events += decoder.feed(frame)
+                    messages = framing.feed(data)
+                    framing.feed(b"")  # raises if one is damaged, before any is forwarded
+                    for message in messages:
+                        _refuse_odd_bytes(message.data, exchange.wire.api)  # checksums hold: nothing can be replaced
+                    events, fresh = fast.feed_frames(messages)
                 else:
                     events, fresh = fast.feed(data)
                 if fresh:
@@ -659,7 +661,7 @@ class Attempt:
                     fresh = True
                     ended = self._observe(events, ended, data)
                 if hidden is not None:
-                    data = b"".join(map(hidden, frames(data, facts.content_type)))
+                    data = hidden(data)
                 out.append(rename(data))
             if out and not self._holds:
                 data = b"".join(out)

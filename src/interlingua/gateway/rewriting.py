@@ -65,6 +65,9 @@ _STRING = re.compile(rb'"[^"\\\n]*(?:\\.[^"\\\n]*)*"')
 _NO_SHAPE = bytes(set(range(256)) - set(b'{}[]":'))
 _VALUE = re.compile(rb'\s*:\s*("(?:[^"\\]|\\.)*")', re.DOTALL)
 _DATA = re.compile(rb"data: ?\{")
+# A key of the outermost object of a line: nothing else is open before it, or nothing else is closed after it.
+_EARLY = rb'\n((?:data: ?)?\{[^{}\n]*?(?<!\\)%b[ \t]*:[ \t]*)"(?:[^"\\\n]|\\.)*"()'
+_LATE = rb'(?<!\\)(%b[ \t]*:[ \t]*)"(?:[^"\\\n]|\\.)*"([^{}\n]*\}[ \t\r]*\n)'
 _QUOTE, _COLON = b'":'
 
 
@@ -72,21 +75,23 @@ class Renaming:
     """Replaces the model's name in JSON text: in a document, or in whole frames of a stream."""
 
     def __init__(self, paths: Sequence[tuple[str, ...]], name: str) -> None:
-        self._name = jsontext.write(name)
+        self.name = jsontext.write(name)
         self._paths = [[None, *map(jsontext.write, path[:-1])] for path in paths]
         self._keys = sorted({jsontext.write(path[-1]) for path in paths})
-        self._key = self._keys[0] if len(self._keys) == 1 and [None] in self._paths else None
+        self.key = self._keys[0] if len(self._keys) == 1 and [None] in self._paths else None
+        forms = (_EARLY, _LATE) if self.key is not None and self._paths == [[None]] else ()
+        self.usual = tuple(re.compile(form % re.escape(self.key or b"")) for form in forms)
 
     def __call__(self, text: bytes) -> bytes:
-        if self._key is not None and text[:1] == b"{":
-            at = text.find(self._key)
-            end = at + len(self._key)
+        if self.key is not None and text[:1] == b"{":
+            at = text.find(self.key)
+            end = at + len(self.key)
             if at < 0:
                 return text
             # The usual document: the key is in it once, and nothing but the document is open there.
-            if text.find(self._key, end) < 0 and text.count(b"{", 0, at) == 1 and text[at - 1 : at] != b"\\":
+            if text.find(self.key, end) < 0 and text.count(b"{", 0, at) == 1 and text[at - 1 : at] != b"\\":
                 value = _VALUE.match(text, end)
-                return text if value is None else text[: value.start(1)] + self._name + text[value.end(1) :]
+                return text if value is None else text[: value.start(1)] + self.name + text[value.end(1) :]
         places = self._places(text)
         if not places:
             return text
@@ -96,7 +101,7 @@ class Renaming:
             # An opening quote is never behind a backslash: others are part of a text.
             value = _VALUE.match(text, end) if text[at - 1 : at] != b"\\" else None
             if value is not None and scan.keys(text, at) in self._paths:
-                parts += (text[done : value.start(1)], self._name)
+                parts += (text[done : value.start(1)], self.name)
                 done = value.end(1)
         return b"".join((*parts, text[done:])) if parts else text
 
@@ -109,6 +114,40 @@ class Renaming:
                 found.append((at, at + len(key)))
                 at = text.find(key, at + len(key))
         return found if len(self._keys) < 2 else sorted(found)
+
+
+class FrameRenaming:
+    """Replaces the model's name in the frames of one stream.
+
+    The name mostly stands in the same place of every frame: what surrounds it is replaced, up to the beginning or the
+    end of the line. Quotes in texts have backslashes, so none looks like it.
+    """
+
+    def __init__(self, rename: "Renaming") -> None:
+        self._rename = rename
+        self._old = self._new = b""
+
+    def __call__(self, data: bytes) -> bytes:
+        key = self._rename.key
+        if key is None or not self._rename.usual:
+            return self._rename(data)
+        count = data.count(key)
+        if not count:
+            return data
+        data = b"\n" + data
+        if not self._old or data.count(self._old) != count:
+            self._learn(data)
+        if self._old and data.count(self._old) == count:
+            return data.replace(self._old, self._new)[1:]
+        return self._rename(data[1:])
+
+    def _learn(self, data: bytes) -> None:
+        self._old = self._new = b""
+        for usual in self._rename.usual:
+            if found := usual.search(data):
+                self._old = found[0]
+                self._new = found[0][: found.end(1) - found.start()] + self._rename.name + found[2]
+                return
 
 
 class _Scan:
@@ -209,8 +248,10 @@ class Cutter:
         data = self._rest + chunk if self._rest else chunk
         if data.endswith(b"\n\n") and self._kind == SSE:
             end = len(data)
-        else:
+        elif self._kind == SSE:
             end = sum(map(len, frames(data, self._kind)))
+        else:
+            end = _aws_end(data) if self._kind == AWS else data.rfind(b"\n") + 1
         self._rest = data[end:]
         return data[:end]
 
@@ -221,9 +262,7 @@ class Cutter:
 
 
 def frames(data: bytes, content_type: str) -> list[bytes]:
-    """The complete frames at the beginning of what came of a stream."""
-    if content_type == AWS:
-        return list(_aws(data))
+    """The complete frames of text at the beginning of what came of a stream."""
     ends = [found.end() for found in (_BORDER if content_type == SSE else _LINE).finditer(data)]
     return [data[start:end] for start, end in pairwise([0, *ends])]
 
@@ -232,14 +271,14 @@ _BORDER = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _LINE = re.compile(rb"\n")
 
 
-def _aws(data: bytes) -> Iterator[bytes]:
-    at = 0
-    while at + 4 <= len(data):
+def _aws_end(data: bytes) -> int:
+    """Returns where the complete messages at the beginning end."""
+    at, size = 0, len(data)
+    while at + 4 <= size:
         length = int.from_bytes(data[at : at + 4])
-        if length < 16:  # no frame is shorter: garbage, which the decoder names
-            yield data[at:]
-            return
-        if at + length > len(data):
-            return
-        yield data[at : at + length]
+        if length < 16:  # no message is shorter: garbage, which the decoder names
+            return size
+        if at + length > size:
+            break
         at += length
+    return at

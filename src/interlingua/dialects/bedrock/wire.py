@@ -152,6 +152,7 @@ BEDROCK = Wire(
         route_rank=45,
         streaming="converse-stream",
         ping=b"",  # the wire has no keep-alive event
+        varying=("p",),  # padding
         embeddings=_EMBEDDINGS,
         **BEDROCK_HTTP,
     ),

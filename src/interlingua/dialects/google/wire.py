@@ -175,6 +175,7 @@ GOOGLE = Wire(
         request_id="x-goog-request-id",
         embeddings=_EMBEDDINGS,
         model_paths=(("modelVersion",),),
+        varying=("candidatesTokenCount", "thoughtsTokenCount", "totalTokenCount"),
         count=Count(
             route=r"/((?:models|tunedModels)/[^:]+?):countTokens",
             # ai.google.dev/api/tokens: the contents alone, or a whole request under `generateContentRequest`.

@@ -125,6 +125,7 @@ OLLAMA = Wire(
         error_event=lambda error, sent, body: write_ndjson(jsontext.write(body)),
         embeddings=_EMBEDDINGS,
         model_paths=(("model",),),
+        varying=("created_at",),
         rephrased=Rephrased(route=r"/api/generate", request=_of_generate, answer=_as_generated),
         fixed={"GET /api/version": lambda names, body: {"version": "0.12.0"}, "POST /api/show": _show},
     ),

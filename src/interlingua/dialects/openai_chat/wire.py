@@ -17,16 +17,22 @@ from .facts import Compat, decode_usage
 _ROLES = frozenset(("system", "developer", "user", "assistant", "tool", "function"))
 
 
-def _without_usage(frame: bytes) -> bytes:
-    """A frame without usage, as if `include_usage` was not set: no `usage: null`, no chunk with usage only."""
-    if b'"usage"' not in frame:
-        return frame
-    if _USAGE_NULL in frame:
-        return frame.replace(_USAGE_NULL, b"", 1)
-    return b"" if re.search(rb'"choices"\s*:\s*\[\s*\]', frame) else frame
+def _without_usage(frames: bytes) -> bytes:
+    """Frames without usage, as if `include_usage` was not set: no `usage: null`, no chunk with usage only."""
+    if b'"usage"' not in frames:
+        return frames
+    frames = _USAGE_NULL.sub(b"", frames)
+    return _FRAME.sub(_unless_usage_only, frames) if b'"usage"' in frames else frames
 
 
-_USAGE_NULL = b',"usage":null'
+def _unless_usage_only(frame: re.Match[bytes]) -> bytes:
+    return b"" if b'"usage"' in frame[0] and _NO_CHOICES.search(frame[0]) else frame[0]
+
+
+# In the text of a response, quotes have backslashes.
+_USAGE_NULL = re.compile(rb',\s*"usage"\s*:\s*null')
+_NO_CHOICES = re.compile(rb'"choices"\s*:\s*\[\s*\]')
+_FRAME = re.compile(rb"(?:[^\r\n]+(?:\r\n|\n|\r))+(?:\r\n|\n|\r)")
 
 
 # A message has content in one of these fields. One with none of them holds its text under a name of another format.
@@ -159,6 +165,7 @@ OPENAI_CHAT = Wire(
         rate_headers=rate_headers,
         model_paths=(("model",),),
         usage_option=("stream_options", "include_usage"),
+        varying=("obfuscation",),
         without_usage=_without_usage,
         request_headers=OPENAI_HEADERS,
     ),

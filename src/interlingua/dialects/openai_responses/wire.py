@@ -108,6 +108,7 @@ OPENAI_RESPONSES = Wire(
         complete_body=_request_encrypted_reasoning,
         rate_headers=rate_headers,
         model_paths=(("model",), ("response", "model")),
+        varying=("sequence_number", "obfuscation"),
         request_headers=OPENAI_HEADERS,
         opening_event=b"response.output_item.added",  # the OpenAI SDK refuses a second one with the same index
         stored_route=r"/responses/([^/]+)(?:/(input_items|cancel))?",
