@@ -24,7 +24,7 @@ from interlingua.testing.threads import LoopThread
 
 TEXT = "Hello, dear friend of mine, and a very good morning to you!"
 CUT = (openai.APIConnectionError, anthropic.APIConnectionError)  # no answer, or one that did not end
-QUICK = Timeouts(first=0.25, idle=0.25)
+QUICK = Timeouts(first=0.25, idle=0.25)  # for faults that would keep a gateway waiting
 HARMLESS = [
     faults.Split(size=1),
     faults.Split(size=100_000),
@@ -72,22 +72,17 @@ def running(server: Server, **settings: Any) -> Iterator[str]:
     thread = LoopThread("gateway-under-test")
     gateway = Gateway(settings_for(server, **settings))
     thread.start(gateway.start())
-    yield gateway.url
-    thread.run(gateway.stop())
-    thread.stop()
+    try:
+        yield gateway.url
+    finally:
+        thread.run(gateway.stop())
+        thread.stop()
 
 
 @pytest.fixture
 def address(server: Server) -> Iterator[str]:
     """A gateway for one test: with one for all, the circuits of all upstreams would soon be open."""
     with running(server) as url:
-        yield url
-
-
-@pytest.fixture
-def quick_address(server: Server) -> Iterator[str]:
-    """A gateway that soon gives up waiting: for faults that would keep it waiting."""
-    with running(server, timeouts=QUICK) as url:
         yield url
 
 
@@ -121,30 +116,31 @@ def test_harmless_faults_change_nothing(kind: type[Client], fault: faults.Fault,
 @pytest.mark.parametrize("fault", FATAL, ids=name_of)
 @pytest.mark.parametrize("kind", CLIENTS, ids=lambda kind: kind.wire)
 def test_fatal_faults_are_the_clients_own_errors(
-    kind: type[Client], fault: faults.Fault, stream: bool, server: Server, address: str, quick_address: str
+    kind: type[Client], fault: faults.Fault, stream: bool, server: Server
 ) -> None:
     """
     The package raises; where the fault spares an answer in one piece, it is whole.
     """
     silent = isinstance(fault, faults.Stall | faults.SlowHeaders)
-    for upstream in WIRES:
-        server.clear()
-        server.say(TEXT, fault=fault)
-        with closing(kind(quick_address if silent else address, upstream, stream=stream)) as client:
-            # On a busy machine the quick gateway may give up before the upstream has read the request.
-            for _ in range(4):
-                try:
-                    answer = client.say("Hi")
-                except kind.errors as error:
-                    assert not isinstance(error, CUT), f"{upstream}: the gateway broke the connection"
-                    assert "Traceback" not in str(error)
-                    assert "upstream-key" not in str(error)
-                else:
-                    assert answer.text == TEXT, f"{upstream}: an answer of {answer.text!r} passed as a success"
-                    assert not stream or isinstance(fault, faults.Corrupt), upstream
-                if server.requests or not silent:
-                    break
-            assert server.requests, f"{upstream}: the fault was not tried"
+    with running(server, **({"timeouts": QUICK} if silent else {})) as address:
+        for upstream in WIRES:
+            server.clear()
+            server.say(TEXT, fault=fault)
+            with closing(kind(address, upstream, stream=stream)) as client:
+                # On a busy machine the quick gateway may give up before the upstream has read the request.
+                for _ in range(4):
+                    try:
+                        answer = client.say("Hi")
+                    except kind.errors as error:
+                        assert not isinstance(error, CUT), f"{upstream}: the gateway broke the connection"
+                        assert "Traceback" not in str(error)
+                        assert "upstream-key" not in str(error)
+                    else:
+                        assert answer.text == TEXT, f"{upstream}: an answer of {answer.text!r} passed as a success"
+                        assert not stream or isinstance(fault, faults.Corrupt), upstream
+                    if server.requests or not silent:
+                        break
+                assert server.requests, f"{upstream}: the fault was not tried"
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
