@@ -8,6 +8,7 @@ either: one of them is trusted instead of some 140, which each client of a vendo
 """
 
 import atexit
+import gc
 import os
 import shutil
 import tempfile
@@ -36,3 +37,9 @@ _LAST_LINE = "-----END CERTIFICATE-----\n"
 _AUTHORITY = Path(_HOME, "authority.pem")
 _AUTHORITY.write_text(Path(certifi.where()).read_text().partition(_LAST_LINE)[0] + _LAST_LINE)
 os.environ["SSL_CERT_FILE"] = str(_AUTHORITY)
+
+
+def pytest_collection_finish() -> None:
+    """Keeps the million values of modules and collected tests out of every later garbage collection (0.5 s each)."""
+    gc.collect()
+    gc.freeze()
