@@ -868,7 +868,7 @@ def test_a_line_that_is_there_many_times_takes_linear_time() -> None:
 
 # --- memory ----------------------------------------------------------------------------------------------------------
 
-LONG = "let x = 1; // words\n" * 1000
+LONG = "let x = 1; // words\n" * 3000
 
 
 def _long_claude(at: int) -> Iterator[Any]:
@@ -990,7 +990,7 @@ def test_memory_does_not_grow_with_the_file(
     monkeypatch.setattr(large_sessions, "LARGE", 1)
     command, given = WAYS[way]
     peaks, sizes = [], []
-    for turns in (10, 100, 300):  # the first for what is loaded once
+    for turns in (10, 40, 100):  # the first for what is loaded once
         path = tmp_path / f"{turns}.jsonl"
         path.write_bytes(lines_of([line for at in range(turns) for line in LONG_FILES[name](at)]))
         peaks.append(_peak(command, given, path))
@@ -1006,7 +1006,7 @@ def test_strict_mode_names_a_loss_of_a_large_session(
     """Without the session in memory; nothing is written."""
     monkeypatch.setattr(large_sessions, "LARGE", 1)
     peaks, sizes = [], []
-    for turns in (10, 100, 300):
+    for turns in (10, 40, 100):
         path = tmp_path / f"{turns}.jsonl"
         lines = [line for at in range(turns) for line in _long_transcript(at)]
         lines[1]["content"].insert(0, {"type": "thinking", "thinking": "Hm"})
