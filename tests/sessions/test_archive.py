@@ -197,7 +197,7 @@ def test_nothing_is_left_of_a_removed_file(archive: Archive, tmp_path: Path) -> 
     path.unlink()
     archive.update()
     database = sqlite3.connect(archive.home / "canvas" / "search.db")
-    tables = ("files", "sessions", "texts", "kept", "usage", "words_docsize")
+    tables = ("files", "sessions", "texts", "kept", "usage", "terms_docsize")
     assert [0] * 6 == [database.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0] for table in tables]
 
 

@@ -204,7 +204,7 @@ class ArchiveIndex(TextIndex):
             ((n, session, 0, part_of(text), text.at, text.cost) for n, (text, _) in enumerate(tagged, first)),
         )
         database.executemany(
-            "INSERT INTO words (rowid, body, tags) VALUES (?, ?, ?)",
+            "INSERT INTO terms (rowid, body, tags) VALUES (?, ?, ?)",
             ((n, spaced(text.text), tags) for n, (text, tags) in enumerate(tagged, first)),
         )
         for block in _blocks(tagged):
@@ -251,7 +251,7 @@ class ArchiveIndex(TextIndex):
             blocks = database.execute("SELECT n, count, data FROM kept WHERE session = ?", (session,)).fetchall()
             for first, count, data in blocks:
                 database.executemany(
-                    "INSERT INTO words (words, rowid, body, tags) VALUES ('delete', ?, ?, ?)",
+                    "INSERT INTO terms (terms, rowid, body, tags) VALUES ('delete', ?, ?, ?)",
                     ((n, spaced(text.text), tags) for n, (text, tags) in enumerate(self._unpacked(data), first)),
                 )
                 database.execute("DELETE FROM texts WHERE n BETWEEN ? AND ?", (first, first + count - 1))

@@ -35,7 +35,7 @@ from .tree import ENTRY
 
 _log = logging.getLogger(__name__)
 
-VERSION = 4
+VERSION = 5
 BATCH_LINES = 800
 BATCH_CHARS = 4 << 20
 PENDING = 16 << 20  # bytes of terms that FTS5 buffers: more than a batch has, so that each is one segment
@@ -66,9 +66,9 @@ CREATE TABLE usage (
     output INTEGER, cache_read INTEGER, cache_write INTEGER, reasoning INTEGER, cost REAL);
 CREATE INDEX usage_session ON usage (session);
 CREATE TABLE names (n INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
-CREATE VIRTUAL TABLE words USING fts5 (body, tags, content = '', tokenize = 'unicode61 remove_diacritics 2');
-INSERT INTO words (words, rank) VALUES ('hashsize', {PENDING});
-INSERT INTO words (words, rank) VALUES ('automerge', {SEGMENTS});
+CREATE VIRTUAL TABLE terms USING fts5 (body, tags, content = '', tokenize = 'unicode61 remove_diacritics 2');
+INSERT INTO terms (terms, rank) VALUES ('hashsize', {PENDING});
+INSERT INTO terms (terms, rank) VALUES ('automerge', {SEGMENTS});
 PRAGMA user_version = {VERSION};
 """
 
@@ -207,7 +207,7 @@ class TextIndex:
                 ((n, number, line, part_of(text), text.at, text.cost) for n, (line, text) in numbered),
             )
             database.executemany(
-                "INSERT INTO words (rowid, body, tags) VALUES (?, ?, ?)",
+                "INSERT INTO terms (rowid, body, tags) VALUES (?, ?, ?)",
                 ((n, spaced(text.text), self._tags(database, name, number, text)) for n, (_, text) in numbered),
             )
             add_usage(database, number, used)
@@ -219,7 +219,7 @@ class TextIndex:
 
     def _next_row(self, database: sqlite3.Connection) -> int:
         """Returns the number of the next row: also above rows without a session."""
-        last = "MAX((SELECT COALESCE(MAX(n), 0) FROM texts), (SELECT COALESCE(MAX(id), 0) FROM words_docsize))"
+        last = "MAX((SELECT COALESCE(MAX(n), 0) FROM texts), (SELECT COALESCE(MAX(id), 0) FROM terms_docsize))"
         return int(database.execute(f"SELECT {last} + 1").fetchone()[0])
 
     def _state(self, number: int) -> CardState:
@@ -318,9 +318,9 @@ class TextIndex:
                 if number != line:
                     return  # the lines have changed since: the rows stay, without a session
                 values = (n, spaced(text.text), self._tags(database, store, known.n, text))
-                database.execute("INSERT INTO words (words, rowid, body, tags) VALUES ('delete', ?, ?, ?)", values)
+                database.execute("INSERT INTO terms (terms, rowid, body, tags) VALUES ('delete', ?, ?, ?)", values)
             database.execute("DELETE FROM texts WHERE session = ?", (known.n,))
-            database.execute("INSERT INTO words (words) VALUES ('optimize')")  # overwrites the deleted terms
+            database.execute("INSERT INTO terms (terms) VALUES ('optimize')")  # overwrites the deleted terms
 
     def _forget(self, number: int) -> None:
         with self._writing() as database:
@@ -335,7 +335,7 @@ class TextIndex:
             if database.execute("PRAGMA application_id").fetchone()[0] != LEFT_ROWS:
                 return
             rows = database.execute("SELECT COUNT(*) FROM texts").fetchone()[0]
-            indexed = database.execute("SELECT COUNT(*) FROM words_docsize").fetchone()[0]
+            indexed = database.execute("SELECT COUNT(*) FROM terms_docsize").fetchone()[0]
         if indexed > 1000 and rows < indexed * (1 - STALE_SHARE):
             self.delete()
 
@@ -377,7 +377,7 @@ class TextIndex:
             names = database.execute("SELECT n, name FROM names ORDER BY name").fetchall() if stores else []
             found: dict[str, list[str]] = {"r": [], "t": [], "m": []}
             # Terms of removed sessions stay until the index is rebuilt; their rows in `texts` do not.
-            exists = "SELECT 1 FROM words CROSS JOIN texts ON texts.n = words.rowid WHERE words MATCH ? LIMIT 1"
+            exists = "SELECT 1 FROM terms CROSS JOIN texts ON texts.n = terms.rowid WHERE terms MATCH ? LIMIT 1"
             for number, name in names:
                 for letter, known in found.items():
                     matching = f"tags : {letter}{number} AND tags : {stores}"
@@ -392,20 +392,20 @@ class TextIndex:
                 return Results([], 0, 0, None)
             where, values = _conditions(query)
             rows = database.execute(
-                "SELECT texts.n, texts.session, texts.line, texts.part FROM words CROSS JOIN texts"
-                f" ON texts.n = words.rowid WHERE words MATCH ? {where} ORDER BY words.rowid DESC LIMIT ? OFFSET ?",
+                "SELECT texts.n, texts.session, texts.line, texts.part FROM terms CROSS JOIN texts"
+                f" ON texts.n = terms.rowid WHERE terms MATCH ? {where} ORDER BY terms.rowid DESC LIMIT ? OFFSET ?",
                 (matching, *values, query.limit + 1, query.offset),
             ).fetchall()
-            joined = f"words CROSS JOIN texts ON texts.n = words.rowid WHERE words MATCH ? {where}"
+            joined = f"terms CROSS JOIN texts ON texts.n = terms.rowid WHERE terms MATCH ? {where}"
             sessions = database.execute(
                 f"SELECT COUNT(DISTINCT session) FROM (SELECT texts.session FROM {joined} LIMIT ?)",
                 (matching, *values, COUNTED_SESSIONS),
             ).fetchone()[0]
             # The join is most of the time of counting, and only needed where rows have no session or are filtered.
             is_whole = not where and database.execute("PRAGMA application_id").fetchone()[0] != LEFT_ROWS
-            counted = "words WHERE words MATCH ?" if is_whole else joined
+            counted = "terms WHERE terms MATCH ?" if is_whole else joined
             total = database.execute(
-                f"SELECT COUNT(*) FROM (SELECT words.rowid FROM {counted} LIMIT ?)", (matching, *values, COUNTED)
+                f"SELECT COUNT(*) FROM (SELECT terms.rowid FROM {counted} LIMIT ?)", (matching, *values, COUNTED)
             ).fetchone()[0]
             names = {
                 n: tuple(rest)

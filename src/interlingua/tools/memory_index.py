@@ -25,7 +25,7 @@ from ..values.errors import ToolInputError
 from ..values.regular import private_database
 from ..values.word_breaks import UNSPACED, spaced
 
-VERSION = 1
+VERSION = 2
 MAX_FILE_BYTES = 4_000_000
 
 _CHUNK_CHARS = 1200
@@ -38,14 +38,14 @@ _SCHEMA = f"""
 CREATE TABLE files (path TEXT PRIMARY KEY, mtime INTEGER, size INTEGER, hash BLOB, read INTEGER);
 CREATE TABLE chunks (id INTEGER PRIMARY KEY, path TEXT NOT NULL, first INTEGER, last INTEGER, text TEXT);
 CREATE INDEX chunks_by_path ON chunks (path);
-CREATE VIRTUAL TABLE words USING fts5 (heading, body, tokenize = 'porter unicode61 remove_diacritics 2');
+CREATE VIRTUAL TABLE terms USING fts5 (heading, body, tokenize = 'porter unicode61 remove_diacritics 2');
 PRAGMA user_version = {VERSION};
 """
 _MATCHED = """
-SELECT words.rowid, -bm25(words, 2.0, 1.0), chunks.path, chunks.first, chunks.last, chunks.text
-FROM words JOIN chunks ON chunks.id = words.rowid
-WHERE words MATCH ? AND chunks.path IN (SELECT value FROM json_each(?))
-ORDER BY bm25(words, 2.0, 1.0), chunks.path, chunks.first LIMIT ?
+SELECT terms.rowid, -bm25(terms, 2.0, 1.0), chunks.path, chunks.first, chunks.last, chunks.text
+FROM terms JOIN chunks ON chunks.id = terms.rowid
+WHERE terms MATCH ? AND chunks.path IN (SELECT value FROM json_each(?))
+ORDER BY bm25(terms, 2.0, 1.0), chunks.path, chunks.first LIMIT ?
 """
 
 
@@ -258,7 +258,7 @@ def _shares(db: sqlite3.Connection, terms: list[str], ids: list[int]) -> dict[in
     places = ",".join("?" * len(ids))
     for term in terms:
         for (found,) in db.execute(
-            f"SELECT rowid FROM words WHERE words MATCH ? AND rowid IN ({places})", (term, *ids)
+            f"SELECT rowid FROM terms WHERE terms MATCH ? AND rowid IN ({places})", (term, *ids)
         ):
             counts[found] += 1
     return {at: count / len(terms) for at, count in counts.items()}
@@ -327,7 +327,7 @@ def _delete(where: Path) -> None:
 
 
 def _forget(db: sqlite3.Connection, path: str) -> None:
-    db.execute("DELETE FROM words WHERE rowid IN (SELECT id FROM chunks WHERE path = ?)", (path,))
+    db.execute("DELETE FROM terms WHERE rowid IN (SELECT id FROM chunks WHERE path = ?)", (path,))
     db.execute("DELETE FROM chunks WHERE path = ?", (path,))
     db.execute("DELETE FROM files WHERE path = ?", (path,))
 
@@ -363,6 +363,6 @@ def _add(db: sqlite3.Connection, path: str, text: str) -> None:
             (path, chunk.first, chunk.last, chunk.text),
         )
         db.execute(
-            "INSERT INTO words (rowid, heading, body) VALUES (?, ?, ?)",
+            "INSERT INTO terms (rowid, heading, body) VALUES (?, ?, ?)",
             (made.lastrowid, spaced(f"{Path(path).stem} {chunk.heading}"), spaced(chunk.text)),
         )
