@@ -31,6 +31,7 @@ JOINED = "~joined"  # whether a message shares its wire message with the one bef
 MESSAGE = "~message"  # residual of a wire message that is decoded as several messages, on the first of them
 RESPONSE = "~response"  # residual of the envelope of an answer; never sent in a request
 BARE = "~bare"  # the wire was a bare list of messages
+ENCODED = "said"  # of a hint: what the encoder writes; the key is in stored sessions
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -66,7 +67,7 @@ def residual(wire: Mapping[str, Any], encoded: Mapping[str, Any]) -> dict[str, A
     if not encoded.keys() <= wire.keys():
         for key, value in encoded.items():
             if key not in wire:
-                hints[key] = {"said": value}
+                hints[key] = {ENCODED: value}
     if hints:
         extra_fields[HINTS] = hints
     return extra_fields
@@ -76,7 +77,7 @@ def _hint(wire: Any, encoded: Any) -> dict[str, Any] | None:
     if isinstance(wire, dict) and isinstance(encoded, dict):
         inner = residual(wire, encoded)
         return {"in": inner} if inner else None
-    return None if same(wire, encoded) else {"said": encoded, "wire": wire}
+    return None if same(wire, encoded) else {ENCODED: encoded, "wire": wire}
 
 
 def restored(encoded: dict[str, Any], extra: Extra, api: str) -> dict[str, Any]:
@@ -96,9 +97,9 @@ def put_back(encoded: dict[str, Any], extra_fields: Mapping[str, Any]) -> dict[s
         if "in" in hint:
             if isinstance(encoded.get(key), dict):
                 encoded[key] = put_back(dict(encoded[key]), hint["in"])
-        elif "said" not in hint:
+        elif ENCODED not in hint:
             encoded.setdefault(key, hint["wire"])
-        elif key in encoded and same(encoded[key], hint["said"]):
+        elif key in encoded and same(encoded[key], hint[ENCODED]):
             if "wire" in hint:
                 encoded[key] = hint["wire"]
             else:

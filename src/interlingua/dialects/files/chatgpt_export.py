@@ -32,6 +32,7 @@ from ...values.messages import (
 )
 from ...values.request import Conversation, Entry, ModelDescriptor
 from ..residual import (
+    ENCODED,
     an_object,
     body_of,
     keeping,
@@ -270,7 +271,7 @@ def _usual(node: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
         hints["author"] = {"in": {key: author[key] for key in names}}
     moment = round(created * 1000)
     if moment / 1000 != created:
-        hints["create_time"] = {"said": moment / 1000, "wire": created}
+        hints["create_time"] = {ENCODED: moment / 1000, "wire": created}
     blocks = tuple(TextBlock(text=part) for part in parts)
     message: Any
     if role == "user":

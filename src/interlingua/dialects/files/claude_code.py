@@ -42,7 +42,7 @@ from ...values.messages import (
 )
 from ...values.request import Conversation, Entry, ModelDescriptor, System
 from .. import dialect
-from ..residual import HINTS, JOINED, RESPONSE, optional, reading, residual_of, with_residual
+from ..residual import ENCODED, HINTS, JOINED, RESPONSE, optional, reading, residual_of, with_residual
 from ..wire import FileFormat, Relations, SessionStream
 from . import claude_attachments, new_sessions
 from . import records as _records
@@ -119,7 +119,7 @@ def _without_ids(message: Any, made: set[str]) -> Any:
 
     def unwritten(value: Any, key: str, id: str) -> Any:
         hints = residual_of(value.extra, WIRE).get(HINTS, {})
-        return with_residual(value, WIRE, **{HINTS: {**hints, key: {"said": id}}}) if id in made else value
+        return with_residual(value, WIRE, **{HINTS: {**hints, key: {ENCODED: id}}}) if id in made else value
 
     if isinstance(message, ToolResultMessage):
         return unwritten(message, "tool_use_id", message.tool_call_id)
@@ -367,11 +367,11 @@ def _usual_answer(inner: dict[str, Any], when: int) -> Any:
     if reason == "error":
         return None
     kept: dict[str, Any] = {key: inner[key] for key in others}
-    hints: dict[str, Any] = {} if encoded == word else {"stop_reason": {"said": encoded, "wire": word}}
+    hints: dict[str, Any] = {} if encoded == word else {"stop_reason": {ENCODED: encoded, "wire": word}}
     if inner.get("stop_sequence") is not None:
-        hints["stop_sequence"] = {"said": None, "wire": inner["stop_sequence"]}
+        hints["stop_sequence"] = {ENCODED: None, "wire": inner["stop_sequence"]}
     elif "stop_sequence" not in inner:
-        hints["stop_sequence"] = {"said": None}
+        hints["stop_sequence"] = {ENCODED: None}
     if hints:
         kept[HINTS] = hints
     return replace(

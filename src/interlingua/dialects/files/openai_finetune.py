@@ -31,7 +31,7 @@ from ...values.messages import (
 )
 from ...values.request import Context, Conversation, Entry, ModelDescriptor, Options, Request, ToolSpec, is_aside
 from .. import dialect
-from ..residual import HINTS, an_object, body_of, put_back, reading, residual, with_residual
+from ..residual import ENCODED, HINTS, an_object, body_of, put_back, reading, residual, with_residual
 from ..results import LABEL
 from ..wire import FileFormat, Rows
 from .reading import rejected_in
@@ -209,7 +209,7 @@ def _usual_answer(message: dict[str, Any], content: Any, names: dict[str, str]) 
         return None
     kept: dict[str, Any] = {"weight": message["weight"]} if "weight" in message else {}
     if "content" not in message:
-        kept[HINTS] = {"content": {"said": None}}
+        kept[HINTS] = {"content": {ENCODED: None}}
     return replace(_ANSWER, content=tuple(blocks), extra={API: kept} if kept else {})
 
 

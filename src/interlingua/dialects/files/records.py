@@ -25,7 +25,7 @@ from ...values.messages import (
     ToolResultMessage,
 )
 from ...values.request import Conversation, Entry, Options
-from ..residual import HINTS, JOINED, put_back, residual, same, with_residual
+from ..residual import ENCODED, HINTS, JOINED, put_back, residual, same, with_residual
 
 # What the conversation formats share: lines of JSON, and what files say nothing about, as rows for their tables.
 
@@ -348,11 +348,11 @@ def _messages_of(group: list[Entry]) -> tuple[Message, ...]:
 
 def _copies(extra_fields: Mapping[str, Any]) -> bool:
     """Whether a residual holds a whole list a second time, which is no way to keep what it says."""
-    for hint in extra_fields.get("~", {}).values():
+    for hint in extra_fields.get(HINTS, {}).values():
         if "in" in hint:
             if _copies(hint["in"]):
                 return True
-        elif isinstance(hint.get("wire"), list) and isinstance(hint.get("said"), list):
+        elif isinstance(hint.get("wire"), list) and isinstance(hint.get(ENCODED), list):
             return True
     return False
 

@@ -21,7 +21,7 @@ from ...values.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from ..residual import HINTS, an_object, each, optional, put_back, residual, restored
+from ..residual import ENCODED, HINTS, an_object, each, optional, put_back, residual, restored
 from ..results import Layout, encoded, gathered
 from .assistant import decode_assistant, encode_assistant, is_detail
 from .content import Pairing, decode_cache, decode_part, encode_call, encode_part, put_cache, real_id
@@ -125,7 +125,7 @@ def _decode_simply(wire: dict[str, Any], content: Any) -> tuple[tuple[Block, ...
         return None
     extra_fields: dict[str, Any] = {"weight": wire["weight"]} if "weight" in wire else {}
     if "content" not in wire:
-        extra_fields[HINTS] = {"content": {"said": None}}
+        extra_fields[HINTS] = {"content": {ENCODED: None}}
     return tuple(blocks), extra_fields
 
 
