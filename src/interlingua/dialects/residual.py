@@ -31,6 +31,7 @@ JOINED = "~joined"  # whether a message shares its wire message with the one bef
 MESSAGE = "~message"  # residual of a wire message that is decoded as several messages, on the first of them
 RESPONSE = "~response"  # residual of the envelope of an answer; never sent in a request
 BARE = "~bare"  # the wire was a bare list of messages
+GENERATED = "~minted"  # of a call or a result: the wire had no id; the key is in stored sessions
 ENCODED = "said"  # of a hint: what the encoder writes; the key is in stored sessions
 
 P = ParamSpec("P")

@@ -22,8 +22,8 @@ from ...values.messages import (
     ToolCall,
     ToolResultMessage,
 )
-from ..residual import Ids, encode_blocks, given_arguments, media_type, optional, residual_of, string, whole
-from .facts import API, CODE, FAILED_OUTCOMES, GENERATED, PART, PART_NAMES, URL_SAFE, camel, keeping, restored
+from ..residual import GENERATED, Ids, encode_blocks, given_arguments, media_type, optional, residual_of, string, whole
+from .facts import API, CODE, FAILED_OUTCOMES, PART, PART_NAMES, URL_SAFE, camel, keeping, restored
 
 # --- wire to ours ----------------------------------------------------------------------------------------------------
 

@@ -157,7 +157,6 @@ RESPONSE_SUPPORT: SupportTable = {
 # Hints of this wire in `extra[API]`.
 URL_SAFE = "~urlSafe"  # the data was URL-safe base64
 SNAKE = "~snake"  # paths of names in snake_case
-GENERATED = "~minted"  # the id is generated
 PART = "~part"  # the kind of part of a built-in call or result
 KEY = "~key"  # the key of the content in a function response; null: the whole response
 AS_JSON = "~json"  # text of a tool result that the wire has as a JSON value

@@ -23,10 +23,23 @@ from ...values.messages import (
     UserMessage,
     blocks_of,
 )
-from ..residual import JOINED, MESSAGE, Ids, Mint, S, an_object, each, put_back, residual, residual_of, with_residual
+from ..residual import (
+    GENERATED,
+    JOINED,
+    MESSAGE,
+    Ids,
+    Mint,
+    S,
+    an_object,
+    each,
+    put_back,
+    residual,
+    residual_of,
+    with_residual,
+)
 from ..results import Layout, encoded, gathered, mark_joined, split_results
 from .content import DATA, decode_block, encode_block, encode_content, is_generated, listed
-from .facts import ALONE, API, AS_JSON, GENERATED, KEY, PART_NAMES, camel, keeping, restored
+from .facts import ALONE, API, AS_JSON, KEY, PART_NAMES, camel, keeping, restored
 
 LAYOUT = Layout(API)
 

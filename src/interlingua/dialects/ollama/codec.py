@@ -67,6 +67,7 @@ from ..codec import (
 from ..framing import NDJSON, Frame, Framing, framing_for, write_ndjson
 from ..provider_errors import as_provider_error, error_text, joined_text, provider_error, status_of
 from ..residual import (
+    GENERATED,
     RESPONSE,
     Ids,
     Mint,
@@ -177,7 +178,6 @@ FIELD_SUPPORT: SupportTable = {
 }
 
 # Hints of this wire in `extra[API]`.
-GENERATED = "~minted"  # the id is generated
 TEXT = "~text"  # the arguments were text
 FIELD = "~field"  # the field of thinking, if it is not `thinking`
 PROMPT = "~system"  # residual of the system message that is the system prompt

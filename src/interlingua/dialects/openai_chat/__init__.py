@@ -11,7 +11,7 @@ How a host differs is data (`Compat`); no code asks for the name of a host. Diff
 Hints on messages: `~parts` (content was a list although a string would do), `~moved` (media of a result that were sent
 after the results: see `results`), `~repeats` (fields that repeat the text of the details). On blocks: `~part` (one of
 the parts of `content`), `~fields` and `~detail` (where thinking was), `~as`, `~plain`, `~prefix` and `~split` (spelling
-of media and thinking), `~object` and `~custom` (the form of a call), `~minted` (a generated id).
+of media and thinking), `~object` and `~custom` (the form of a call).
 
 In reading order: `facts`, `content`, `assistant`, `messages`, `requests`, `answers`, `accumulators`, `decoding`,
 `encoding`; `wire` makes the `Wire` of them.

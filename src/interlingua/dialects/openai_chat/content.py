@@ -22,8 +22,8 @@ from ...values.messages import (
     ToolCall,
 )
 from ..openai_shared import data_url, odd_prefix, read_data_url
-from ..residual import RESPONSE, keeping, optional, put_back, residual, restored, string, whole
-from .facts import API, AS, BREAKPOINT, CACHE, CUSTOM, FLAT, GENERATED, MEDIA_RULE, OBJECT, PART, PLAIN, PREFIX, SPLIT
+from ..residual import GENERATED, RESPONSE, keeping, optional, put_back, residual, restored, string, whole
+from .facts import API, AS, BREAKPOINT, CACHE, CUSTOM, FLAT, MEDIA_RULE, OBJECT, PART, PLAIN, PREFIX, SPLIT
 
 # --- parts of a content list -----------------------------------------------------------------------------------------
 

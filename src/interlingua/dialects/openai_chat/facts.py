@@ -37,7 +37,6 @@ SPLIT = "~split"  # of thinking: the lengths of its chunks
 OBJECT = "~object"  # of a call: arguments that are an object, not JSON text
 CUSTOM = "~custom"  # of a call: it calls a custom tool, with free text
 FLAT = "~flat"  # of a call that has no `function`: the key of its arguments
-GENERATED = "~minted"  # of a call or a result: the wire had no id
 CHOICE = "~choice"  # of an answer: further fields of the choice
 CHOICES = "~choices"  # of an answer: the choices after the first
 NONE = "~none"  # of an answer: it has no choice

@@ -21,11 +21,11 @@ from ...values.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from ..residual import ENCODED, HINTS, an_object, each, optional, put_back, residual, restored
+from ..residual import ENCODED, GENERATED, HINTS, an_object, each, optional, put_back, residual, restored
 from ..results import Layout, encoded, gathered
 from .assistant import decode_assistant, encode_assistant, is_detail
 from .content import Pairing, decode_cache, decode_part, encode_call, encode_part, put_cache, real_id
-from .facts import API, GENERATED, PARTS, Compat
+from .facts import API, PARTS, Compat
 
 LAYOUT = Layout(API)
 M = TypeVar("M", UserMessage, SystemMessage, ToolResultMessage)

@@ -28,6 +28,7 @@ from ...values.messages import (
 )
 from ..openai_shared import data_url, read_data_url
 from ..residual import (
+    GENERATED,
     HINTS,
     JOINED,
     MESSAGE,
@@ -49,7 +50,6 @@ from .facts import (
     CONTENT,
     CUSTOM,
     FORM,
-    GENERATED,
     HIDDEN,
     NULLS,
     PARTS,

@@ -7,11 +7,11 @@ from ...values import jsontext
 from ...values.folding import arguments_text
 from ...values.messages import Block, Extra, OpaqueBlock, TextBlock, ThinkingBlock, ToolCall
 from ..framing import Frame
-from ..residual import JOINED, optional, string, whole
+from ..residual import GENERATED, JOINED, optional, string, whole
 from ..streaming import Decoder
 from .answers import decode_answer, decode_envelope
 from .content import NAMES, decode_item, kind_of, with_extra
-from .facts import API, CUSTOM, FORM, GENERATED, decode_error
+from .facts import API, CUSTOM, FORM, decode_error
 
 
 class _Item:

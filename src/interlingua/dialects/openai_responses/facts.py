@@ -84,7 +84,6 @@ ITEM = "~item"  # of a user message: its block is an item, not a part
 INPUT = "~input"  # of a request: the input was a string
 TEXT = "~text"  # of a request: fields of `text` beside the format
 FORM = "~type"  # of a tool choice or a call: the less common of two forms
-GENERATED = "~minted"  # of a call: the wire had no id
 
 # Fields that differ between streamed and whole answers: none.
 UNEVEN: tuple[str, ...] = ()
