@@ -69,7 +69,7 @@ class _Loops:
             loop.close()
 
     def forked(self) -> None:
-        """In the child, where the lock may be held by a thread that does not exist."""
+        """In the child, where the lock may be locked by a thread that does not exist."""
         self._lock = threading.Lock()
 
 

@@ -562,7 +562,7 @@ class Attempts:
 
 
 def _shows(event: StreamEvent) -> bool:
-    """Whether an event has content. Events without content can be held back, so that a fallback may still respond."""
+    """Whether an event has content. Events without content can be delayed, so that a fallback may still respond."""
     kind = type(event)  # as `match`, in a third of the time: every call takes this way
     if kind in _STARTS:
         return False

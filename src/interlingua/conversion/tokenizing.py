@@ -117,7 +117,7 @@ def _hugging_face(path: str) -> Count:
     def count(text: str) -> int:
         try:
             return len(tokenizer.encode(text, add_special_tokens=False).ids)
-        except Exception as error:  # the only type that it raises: a token for unknown words is missing
+        except Exception as error:  # the only type that it raises: a token for unknown text is missing
             raise InterlinguaError(f"tokenizer {path!r}: {error}") from None
 
     return count

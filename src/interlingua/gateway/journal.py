@@ -114,7 +114,7 @@ class Journal(Generic[T]):
             try:
                 entry = self._decode(line) if line else None
             except msgspec.MsgspecError as error:
-                # Nobody was told of it: the process ended, or the disk was full, while it was written.
+                # No client received its end: the process ended, or the disk was full, while it was written.
                 _log.warning("%s: an entry is not whole: %s", path, error)
                 continue
             if entry is not None:

@@ -188,7 +188,7 @@ class Ledger:
         """Adds an exchange; it is written soon, together with others."""
         if not (exchange.attempts or exchange.usage is not None):
             return
-        if exchange.id not in self._journaled:  # it has no end that the client was told
+        if exchange.id not in self._journaled:  # the client received no end
             self.before_end(exchange)
         entry = self._journaled.pop(exchange.id, None)
         # A client may have left with the end of its response on the way.

@@ -972,7 +972,7 @@ def highest_cost(place: Place, input_tokens: int, output_tokens: int | None) -> 
 
 
 def _stopping() -> Overloaded:
-    """What a client is told whose exchange is open when the gateway stops."""
+    """The error for a client whose exchange is open when the gateway stops."""
     return Overloaded("the gateway is stopping; send the request again", status=503, code="stopping")
 
 

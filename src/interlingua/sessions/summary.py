@@ -67,7 +67,7 @@ def _name(log: Log) -> str | None:
 
 
 def _first_text(log: Log) -> str | None:
-    """The first words of a person; of a program, where nobody else wrote."""
+    """The first text of a person; of a program, where nobody else wrote."""
     injected = None
     for number in log.numbers(USER, first=5):
         line = _value(log, [number])

@@ -574,7 +574,7 @@ class _Look:
 
 
 def _is_plain(annotation: Any) -> bool:
-    """Whether values of a type cannot have losses: numbers, truth values, None, and words of a fixed set."""
+    """Whether values of a type cannot have losses: numbers, truth values, None, and strings of a fixed set."""
     if get_origin(annotation) is Literal:
         return True
     members = get_args(annotation)

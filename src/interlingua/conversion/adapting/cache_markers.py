@@ -295,7 +295,7 @@ def place_markers(work: Work) -> None:
     """Turns `cache_retention` into markers, where the provider caches only what is marked.
 
     Markers go after the tools, the system text, the last message, and the message that ended the previous request: a
-    provider looks back only a few blocks for an earlier prefix, and one turn may hold more. A text that carried a
+    provider looks back only a few blocks for an earlier prefix, and one turn may hold more. A text that had a
     marker keeps its shape after the marker has moved, so that the same prefix gives the same bytes.
     """
     retention = work.options.cache_retention

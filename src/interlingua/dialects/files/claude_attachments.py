@@ -127,7 +127,7 @@ def encode(kind: str, blocks: Iterable[Block]) -> dict[str, Any]:
 
 
 def _place(at: int, texts: Sequence[_Text]) -> int:
-    """The text that a block is of if nothing else is said: one block each, and the rest are of the last."""
+    """The text that a block is of by default: one block each, and the rest are of the last."""
     return min(at, len(texts) - 1)
 
 

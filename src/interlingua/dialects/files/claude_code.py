@@ -69,7 +69,7 @@ SPAWNED_BY = "~spawnedBy"  # of the first entry of a sub-agent: the `entry` and 
 ATTACHED = "~attached"  # of a message: it stood in a line of the type `attachment`, as this kind
 QUEUED = "queued_command"
 COMMAND = "local_command"  # a command of the user and its output; sent with the next prompt
-RENDERED = "rendered"  # of such a line: what was sent, in the words in which it was sent
+RENDERED = "rendered"  # of such a line: the text that was sent
 WEB = "~web"  # of a conversation: what stands around the lines in an export from the web
 ARRAY = "~array"  # of a conversation: the lines were the items of one list
 

@@ -122,7 +122,7 @@ def _usage(wire: Any) -> Usage | None:
 
 
 def _stated(wire: dict[str, Any]) -> Usage | None:
-    """What the provider stated, which older versions kept alone: in the words of OpenAI, or of Anthropic."""
+    """The provider's own numbers, which older versions kept alone: with OpenAI's field names, or Anthropic's."""
     read = count(fields_of(wire.get("prompt_tokens_details")), "cached_tokens")
     if "prompt_tokens" in wire:
         return Usage.of(max(count(wire, "prompt_tokens") - read, 0), count(wire, "completion_tokens"), cache_read=read)

@@ -1,7 +1,7 @@
 """NextChat (ChatGPT-Next-Web): a backup, its store `chat-next-web-store` with `sessions`, or one of them.
 
 A session has a `topic`, `messages` of a role and content, and a `mask` with the model and messages that precede the
-chat. Dates are in the words of the browser's language, and are not read. github.com/ChatGPTNextWeb/NextChat
+chat. Dates are written in the browser's language, and are not read. github.com/ChatGPTNextWeb/NextChat
 """
 
 import sys

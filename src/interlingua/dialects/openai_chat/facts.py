@@ -51,7 +51,7 @@ MEDIA_RULE = "a part has one source: data with its type, a URL or, for files, an
 
 STRINGS = frozenset({*THOUGHTS, "content", "refusal"})
 
-# platform.openai.com/docs/api-reference/chat/object, `finish_reason`; and words of hosts: `model_length` (Mistral),
+# platform.openai.com/docs/api-reference/chat/object, `finish_reason`; and values of hosts: `model_length` (Mistral),
 # `insufficient_system_resource` (DeepSeek), `sensitive`, `network_error` and `model_context_window_exceeded` (Z.AI).
 STOP_REASONS: dict[str, StopReason] = {
     "stop": "stop",
