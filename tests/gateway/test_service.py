@@ -322,6 +322,17 @@ async def test_it_listens_on_a_unix_socket_and_with_tls(tmp_path: Path) -> None:
         assert 200 == reply.status
 
 
+async def test_a_socket_at_the_place_of_a_drained_gateway_stays(tmp_path: Path) -> None:
+    """The next gateway may listen there while the last exchanges end; its file may have the same inode number."""
+    path = tmp_path / "s.sock"
+    async with serving(tmp_path, ServeSettings(gateway=Settings(listen=Listen(unix=str(path))))) as service:
+        (tmp_path / "next.sock").hardlink_to(path)
+        await service.drain(0)
+        assert not path.exists()
+        (tmp_path / "next.sock").rename(path)
+    assert path.exists()
+
+
 async def test_traffic_is_recorded_and_answers_again_in_another_format(tmp_path: Path) -> None:
     """Recorded from an Anthropic client, replayed to an OpenAI client; what is not recorded is a 404 of its wire."""
     settings = ServeSettings(

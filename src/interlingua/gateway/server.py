@@ -207,10 +207,11 @@ class Gateway:
     def _close_listener(self, listener: asyncio.Server) -> None:
         """Closes the listener, and removes the file of its Unix socket, unless it is another's by now."""
         listener.close()
-        if self.settings.listen.unix is not None and self._socket_file is not None:
+        own, self._socket_file = self._socket_file, None  # removed once: a later file may get the same inode number
+        if self.settings.listen.unix is not None and own is not None:
             path = Path(self.settings.listen.unix)
             with contextlib.suppress(OSError):
-                if os.path.samestat(self._socket_file, path.stat()):
+                if os.path.samestat(own, path.stat()):
                     path.unlink()
 
     async def reload(self, settings: Settings) -> None:
