@@ -29,6 +29,7 @@ from . import output
 from .groups import Group
 
 if TYPE_CHECKING:
+    from ..gateway.checking import TargetReport
     from ..gateway.keys import ClientKeys
     from ..gateway.ledger import Column
     from ..gateway.service import Service
@@ -138,9 +139,8 @@ def run(
     **given: Any,
 ) -> None:
     """Start the gateway. Prints how to configure SDKs and programs for it."""
-    folder = _home(home)
-    config = config or (folder / "gateway.toml" if (folder / "gateway.toml").exists() else None)
-    settings = _settings(config, given, is_private=bool(program), reuse_port=worker)
+    folder, config = _home(home), _config(config, home)
+    settings = _overridden(_loaded(config, home), given, is_private=bool(program), reuse_port=worker)
     if home is not None:
         os.environ["INTERLINGUA_HOME"] = str(folder)
     if program and settings.gateway.listen.unix is not None:
@@ -165,13 +165,23 @@ def _home(home: Path | None) -> Path:
     return home.expanduser().absolute() if home is not None else default_home()
 
 
-def _settings(
-    config: Path | None, given: dict[str, Any], *, is_private: bool, reuse_port: bool = False
-) -> "ServeSettings":
-    """Returns the file's settings, overridden by the command line."""
+def _config(config: Path | None, home: Path | None) -> Path | None:
+    """Returns the file of the settings: the given one, or that in home, if there is one."""
+    own = _home(home) / "gateway.toml"
+    return config or (own if own.exists() else None)
+
+
+def _loaded(config: Path | None, home: Path | None) -> "ServeSettings":
     from ..gateway.settings_file import ServeSettings, load_settings
 
-    settings = load_settings(config) if config is not None else ServeSettings()
+    path = _config(config, home)
+    return load_settings(path) if path is not None else ServeSettings()
+
+
+def _overridden(
+    settings: "ServeSettings", given: dict[str, Any], *, is_private: bool, reuse_port: bool
+) -> "ServeSettings":
+    """Returns the settings with those of the command line."""
     listen: dict[str, Any] = {"reuse_port": reuse_port}
     listen |= {name: given[name] for name in ("host", "port") if given.get(name) is not None}
     listen |= {name: str(given[name]) for name in ("unix", "tls_cert", "tls_key") if given.get(name) is not None}
@@ -443,13 +453,26 @@ _CACHES = ("redis", "rediss", "unix", "memory")
 def check(config: Path | None, as_json: bool, home: Path | None) -> None:
     """Check the settings: every alias, its price and fallbacks, and the losses between formats."""
     from ..gateway.checking import check_settings
-    from ..gateway.settings_file import ServeSettings, load_settings, resolved_address
 
     path = config or _home(home) / "gateway.toml"
-    is_default = config is None and not path.exists()
-    settings = ServeSettings() if is_default else load_settings(path)
-    if is_default:
+    if _config(config, home) is None:
         click.echo(f"no {path}: the defaults; every model whose key is found, and debug/… (offline)", err=True)
+    settings = _loaded(config, home)
+    _check_addresses(settings, path)
+    found = asyncio.run(check_settings(settings.gateway))
+    if as_json:
+        import msgspec
+
+        output.print_json([msgspec.to_builtins(report) for report in found])
+    elif found:
+        _show_targets(found)
+    if any(report.problem for report in found):
+        raise InterlinguaError(f"{path}: {sum(report.problem is not None for report in found)} targets cannot be used")
+
+
+def _check_addresses(settings: "ServeSettings", path: Path) -> None:
+    from ..gateway.settings_file import resolved_address
+
     state = settings.state
     for name, address, schemes in (
         ("[state] limits", state.limits, (*_DATABASES, *_CACHES)),
@@ -461,31 +484,26 @@ def check(config: Path | None, as_json: bool, home: Path | None) -> None:
         scheme = None if address is None else resolved_address(address).partition(":")[0]
         if scheme is not None and schemes is not None and scheme not in schemes:
             raise InterlinguaError(f"{path}: {name}: unknown kind of address {scheme!r}; use {', '.join(schemes)}")
-    found = asyncio.run(check_settings(settings.gateway))
-    if as_json:
-        import msgspec
 
-        output.print_json([msgspec.to_builtins(report) for report in found])
-    elif found:
-        table = Table(box=None)
-        for title in ("alias", "target", "role", "format", "context", "price", "problem"):
-            table.add_column(title)
-        for report in found:
-            table.add_row(
-                Text(report.alias),
-                Text(report.target),
-                report.role,
-                report.wire or "?",
-                f"{report.context_window:,}" if report.context_window else "?",
-                "known" if report.has_price else "unknown",
-                Text(report.problem or "", "red"),
-            )
-        output.console().print(table)
-        for report in found:
-            for wire, fields in report.losses.items():
-                output.console().print(Text(f"{report.target}: from {wire} loses {', '.join(fields)}", "dim"))
-    if any(report.problem for report in found):
-        raise InterlinguaError(f"{path}: {sum(report.problem is not None for report in found)} targets cannot be used")
+
+def _show_targets(found: "Sequence[TargetReport]") -> None:
+    table = Table(box=None)
+    for title in ("alias", "target", "role", "format", "context", "price", "problem"):
+        table.add_column(title)
+    for report in found:
+        table.add_row(
+            Text(report.alias),
+            Text(report.target),
+            report.role,
+            report.wire or "?",
+            f"{report.context_window:,}" if report.context_window else "?",
+            "known" if report.has_price else "unknown",
+            Text(report.problem or "", "red"),
+        )
+    output.console().print(table)
+    for report in found:
+        for wire, fields in report.losses.items():
+            output.console().print(Text(f"{report.target}: from {wire} loses {', '.join(fields)}", "dim"))
 
 
 @command.command("usage")
@@ -518,9 +536,7 @@ def usage(
     for day in (since, until):
         if day is not None and not _is_day(day):
             raise click.UsageError(f"invalid day {day!r}; use 2026-01-31")
-    folder = _home(home)
-    config = config or (folder / "gateway.toml" if (folder / "gateway.toml").exists() else None)
-    address = _settings(config, {}, is_private=False).state.ledger
+    folder, address = _home(home), _loaded(config, home).state.ledger
 
     async def rows() -> list[Any]:
         database = f"sqlite:{folder / 'gateway' / 'gateway.db'}"
@@ -579,10 +595,9 @@ def replay(
     Without SESSION, from all recorded sessions. Requests are redacted as they were when they were recorded, by the
     settings.
     """
-    from ..gateway.settings_file import ServeSettings, load_settings, resolved_address
+    from ..gateway.settings_file import resolved_address
 
-    path = config or _home(home) / "gateway.toml"
-    recording = (load_settings(path) if config is not None or path.exists() else ServeSettings()).recording
+    recording = _loaded(config, home).recording
     if store is None and recording.store is not None:
         store = resolved_address(recording.store)
     where = _home(home if recording.home is None else Path(recording.home))
@@ -631,10 +646,8 @@ def keys() -> None:
 def _keys(home: Path | None, config: Path | None) -> "ClientKeys":
     from ..gateway.keys import ClientKeys
 
-    folder = _home(home)
-    config = config or (folder / "gateway.toml" if (folder / "gateway.toml").exists() else None)
-    own = _settings(config, {}, is_private=False).state.keys
-    return ClientKeys(Path(own).expanduser() if own is not None else folder / "gateway" / "keys.json")
+    own = _loaded(config, home).state.keys
+    return ClientKeys(Path(own).expanduser() if own is not None else _home(home) / "gateway" / "keys.json")
 
 
 @keys.command("add")
@@ -687,16 +700,13 @@ def add_key(
 def _end(given: str) -> float:
     """Returns the time of a duration or a date, in seconds since 1970."""
     duration = re.fullmatch(r"(\d{1,6})([smhdw])", given)
-    now = time.time()
     if duration is not None:
-        end = now + int(duration[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}[duration[2]]
-    else:
-        try:
-            found = datetime.fromisoformat(given)
-        except ValueError:
-            raise click.UsageError(f"invalid time {given!r}; use 90d, 12h or 2027-01-31") from None
-        end = (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp()
-    return end
+        return time.time() + int(duration[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}[duration[2]]
+    try:
+        found = datetime.fromisoformat(given)
+    except ValueError:
+        raise click.UsageError(f"invalid time {given!r}; use 90d, 12h or 2027-01-31") from None
+    return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp()
 
 
 def _expiry(given: str) -> float:
