@@ -28,7 +28,7 @@ from .. import conversion
 from ..conversion import containers, large_sessions, sources
 from ..conversion.containers import SourceError
 from ..conversion.detection import detect_name
-from ..conversion.large_encoding import LargeBody, LargeGraph, LargeRow, encode_large
+from ..conversion.large_encoding import encode_large
 from ..conversion.sources import Document, Problem, Source, as_utf8
 from ..dialects import FORMATS, WIRES
 from ..dialects.files import transcript
@@ -297,7 +297,7 @@ def _convert_session(session: large_sessions.LargeSession, name: str, task: Task
                 error = Unsupported(task.target, f"{loss.what}: {loss.why}", loss.path)
                 _reject(result, task, Problem(name, str(error)), None)
                 return True
-            parts, result.is_body = encoding.parts, isinstance(encoding, LargeBody | LargeRow | LargeGraph)
+            parts, result.is_body = encoding.parts, encoding.is_body
             result.losses = losses.summary()
         stack.pop_all()  # the files are closed when they have been read
     result.count, in_row = 1, task.rows and task.bodies

@@ -8,7 +8,7 @@ import itertools
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
@@ -226,6 +226,8 @@ class _LargeHistory:
 class LargeEncoding(_LargeHistory):
     """A large session in another format: `parts` reads its file again and yields the lines."""
 
+    is_body = False
+
     def __init__(self, session: LargeSession, form: FileFormat, on_path: bytearray, survey: Survey) -> None:
         assert form.adapted_for is not None
         super().__init__(session, form.adapted_for, on_path, survey)
@@ -274,18 +276,26 @@ class LargeEncoding(_LargeHistory):
         """The lines of the new file."""
         assert self._about is not None
         writer = self._form.writer(self._about, self._facts)
-        for line in writer.begin():
-            yield jsontext.write(line) + b"\n"
+        yield from _lines(writer.begin())
         for first, messages, _ in self._adapted(_ignore, _ignore, (ASKED,)):
             for at, message in enumerate(messages, first):
-                for line in writer.message(at, message, QUIET):
-                    yield jsontext.write(line) + b"\n"
-        for line in writer.end():
-            yield jsontext.write(line) + b"\n"
+                yield from _lines(writer.message(at, message, QUIET))
+        yield from _lines(writer.end())
 
 
 def _ignore(*given: Any) -> None:
     pass
+
+
+def _lines(values: Iterable[Any]) -> Iterator[bytes]:
+    return (jsontext.write(value) + b"\n" for value in values)
+
+
+def _separated(items: Iterable[Any]) -> Iterator[bytes]:
+    separator = b""
+    for item in items:
+        yield separator + jsontext.write(item)
+        separator = b","
 
 
 def _is_of(piece: AdaptedPiece, loss: Loss) -> bool:
@@ -301,6 +311,8 @@ class LargeBody(_LargeHistory):
 
     The body has one list with the items of the messages. All else is the same for each piece of the history.
     """
+
+    is_body = True
 
     def __init__(self, session: LargeSession, wire: Wire, on_path: bytearray, survey: Survey) -> None:
         super().__init__(session, wire.api, on_path, survey)
@@ -336,10 +348,9 @@ class LargeBody(_LargeHistory):
     def parts(self) -> Iterator[bytes]:
         """The text of the body."""
         assert self._frame is not None
-        separator, end = _around(self._encode(_with(self._frame, messages=(ASKED,))).body, self._place)
-        for item in self._items(self._adapted(_ignore, _ignore, ()), _ignore):
-            yield separator + jsontext.write(item)
-            separator = b","
+        begin, end = _around(self._encode(_with(self._frame, messages=(ASKED,))).body, self._place)
+        yield begin
+        yield from _separated(self._items(self._adapted(_ignore, _ignore, ()), _ignore))
         yield end
 
     def _items(
@@ -445,6 +456,8 @@ class LargeRow:
     the history. `is_read_otherwise`: messages of the row are read together, or apart, that were not so; then they are
     not compared with those that were written.
     """
+
+    is_body = True
 
     def __init__(
         self,
@@ -600,15 +613,18 @@ def _emptied(body: Any, place: tuple[str, ...]) -> Any:
     return {**body, place[0]: _emptied(body[place[0]], place[1:])} if place else []
 
 
-def _separated(items: Iterable[Any]) -> Iterator[bytes]:
-    separator = b""
-    for item in items:
-        yield separator + jsontext.write(item)
-        separator = b","
+def _placed(session: LargeSession, on_path: bytearray) -> Iterator[tuple[int, Entry, Reporter]]:
+    """Yields the entries of a tree, each with its index and a reporter for its message."""
+    count = 0
+    for at, entry in enumerate(session.entries()):
+        yield at, entry, Reporter(f"$.messages[{count}]" if on_path[at] else f"$.entries[{at}].message")
+        count += on_path[at]
 
 
 class LargeTree:
     """A large session in a format with branches: `parts` reads its file again and yields the lines."""
+
+    is_body = False
 
     def __init__(self, session: LargeSession, form: FileFormat, on_path: bytearray) -> None:
         self._session, self._form, self._on_path = session, form, on_path
@@ -616,15 +632,11 @@ class LargeTree:
     def survey(self, report: Callable[[int, Loss], None]) -> None:
         """Reads the file once, and reports the losses, each with its stage."""
         writer = self._form.tree_writer(self._session.about, Ids())
-        count = 0
-        for at, entry in enumerate(self._session.entries()):
-            place = f"$.messages[{count}]" if self._on_path[at] else f"$.entries[{at}].message"
-            count += self._on_path[at]
-            reporter = Reporter(place)
+        for at, entry, reporter in _placed(self._session, self._on_path):
             writer.entry(entry, reporter)
             for loss in reporter.losses:
                 report(ADAPTING, loss)
-            for loss in writer.entry_losses(entry, at, place):
+            for loss in writer.entry_losses(entry, at, reporter.root):
                 report(ENCODING, loss)
         reporter = Reporter()
         writer.end(self._session.head, reporter)
@@ -636,14 +648,14 @@ class LargeTree:
     def parts(self) -> Iterator[bytes]:
         """The lines of the new file."""
         writer = self._form.tree_writer(self._session.about, Ids())
-        for line in writer.begin():
-            yield jsontext.write(line) + b"\n"
-        for entry in self._session.entries():
-            yield jsontext.write(writer.entry(entry, QUIET)) + b"\n"
+        yield from _lines(writer.begin())
+        yield from _lines(writer.entry(entry, QUIET) for entry in self._session.entries())
 
 
 class LargeGraph:
     """A large session in a format whose nodes name their children: `parts` reads its file again and yields the text."""
+
+    is_body = True
 
     def __init__(self, session: LargeSession, form: FileFormat) -> None:
         self._session, self._form = session, form
@@ -658,15 +670,12 @@ class LargeGraph:
     def survey(self, report: Callable[[int, Loss], None]) -> None:
         """Reads the file once, and reports the losses, each with its stage."""
         support, name = self._form.codec.FIELD_SUPPORT, self._form.name
-        head, count = self._on_path.rfind(1), 0
-        for at, entry in enumerate(self._session.entries()):
-            place = f"$.messages[{count}]" if self._on_path[at] else f"$.entries[{at}].message"
-            count += self._on_path[at]
-            reporter = Reporter(place)
+        head = self._on_path.rfind(1)
+        for at, entry, reporter in _placed(self._session, self._on_path):
             self._writer.look(at, entry, reporter, is_head=at == head)
             for loss in reporter.losses:
                 report(ADAPTING, loss)
-            for loss in static_entry_losses(entry, at, place, support, name):
+            for loss in static_entry_losses(entry, at, reporter.root, support, name):
                 report(ENCODING, loss)
         reporter = Reporter()
         self._writer.close(reporter)
@@ -684,13 +693,15 @@ class LargeGraph:
 class LargeCopy:
     """A large session in the format that it was read from: `parts` reads its file again and yields the lines."""
 
+    is_body = False
+
     def __init__(self, session: LargeSession, form: FileFormat) -> None:
         self._session, self._form = session, form
 
     def survey(self, report: Callable[[int, Loss], None]) -> None:
         """Reads the file once, and reports the losses; raises Unsupported if messages were added since."""
         reporter = Reporter()
-        for _ in self._lines(reporter):
+        for _ in self._copied(reporter):
             pass
         for loss in reporter.losses:
             if loss.path.startswith(UNPLACED):
@@ -699,10 +710,9 @@ class LargeCopy:
 
     def parts(self) -> Iterator[bytes]:
         """The lines of the file."""
-        for line in self._lines(QUIET):
-            yield jsontext.write(line) + b"\n"
+        return _lines(self._copied(QUIET))
 
-    def _lines(self, reporter: Reporter) -> Iterator[dict[str, Any]]:
+    def _copied(self, reporter: Reporter) -> Iterator[dict[str, Any]]:
         assert self._form.copy is not None
         lines = self._form.copy(self._session.about, self._session.entries(), reporter)
         if lines is None:
@@ -710,10 +720,19 @@ class LargeCopy:
         return lines
 
 
-LargeSurveyed: TypeAlias = LargeEncoding | LargeBody | LargeRow | LargeTree | LargeGraph | LargeCopy
+class LargeEncoded(Protocol):
+    """A large session in another format. `is_body`: it is one JSON value, not lines."""
+
+    is_body: bool
+
+    def survey(self, report: Callable[[int, Loss], None]) -> None:
+        """Reads the file once, and reports the losses, each with its stage."""
+
+    def parts(self) -> Iterator[bytes]:
+        """The text; reads the file again."""
 
 
-def encode_large(session: LargeSession, target: str, losses: LossSink) -> LargeSurveyed | None:
+def encode_large(session: LargeSession, target: str, losses: LossSink) -> LargeEncoded | None:
     """Returns a session in another format, with its losses reported; None if it must be in memory for that."""
     try:
         return _encode_large(session, target, losses)
@@ -721,24 +740,17 @@ def encode_large(session: LargeSession, target: str, losses: LossSink) -> LargeS
         return None
 
 
-def _encode_large(session: LargeSession, target: str, losses: LossSink) -> LargeSurveyed | None:
-    report = losses.add
+def _encode_large(session: LargeSession, target: str, losses: LossSink) -> LargeEncoded | None:
     form, wire, about = FORMATS.get(target), WIRES.get(target), session.about
     if form is not None and form.copy is not None and about.extra.get(form.name):
         with contextlib.suppress(Unsupported):
-            copy = LargeCopy(session, form)
-            copy.survey(report)
-            return copy
+            return _surveyed(LargeCopy(session, form), losses)
     elif form is not None and form.tree_writer is None and about.extra.get(form.name):
         return None
     if form is not None and form.tree_writer is not None:
-        tree = LargeTree(session, form, session.path())
-        tree.survey(report)
-        return tree
+        return _surveyed(LargeTree(session, form, session.path()), losses)
     if form is not None and form.node_writer is not None:
-        graph = LargeGraph(session, form)
-        graph.survey(report)
-        return graph
+        return _surveyed(LargeGraph(session, form), losses)
     if wire is not None and (about.extra.get(wire.base) or about.extra.get(target)):
         return None
     if wire is None and (form is None or not (form.rows or form.writer)):
@@ -746,19 +758,17 @@ def _encode_large(session: LargeSession, target: str, losses: LossSink) -> Large
     survey = Survey()
     on_path = session.walk(survey.add)
     if wire is not None:
-        body = LargeBody(session, wire, on_path, survey)
-        body.survey(report)
-        return body
+        return _surveyed(LargeBody(session, wire, on_path, survey), losses)
     assert form is not None
     if form.rows is None:
-        encoding = LargeEncoding(session, form, on_path, survey)
-        encoding.survey(report)
-        return encoding
-    row = LargeRow(session, form, on_path, survey)
+        return _surveyed(LargeEncoding(session, form, on_path, survey), losses)
     try:
-        row.survey(report)
+        return _surveyed(LargeRow(session, form, on_path, survey), losses)
     except _ReadOtherwise:
         losses.clear()
-        row = LargeRow(session, form, on_path, survey, is_read_otherwise=True)
-        row.survey(report)
-    return row
+        return _surveyed(LargeRow(session, form, on_path, survey, is_read_otherwise=True), losses)
+
+
+def _surveyed(encoded: LargeEncoded, losses: LossSink) -> LargeEncoded:
+    encoded.survey(losses.add)
+    return encoded
