@@ -58,13 +58,13 @@ def _has_messages(conversation: Conversation) -> bool:
 
 
 def _refuse_another_format(data: Any, dialect: str) -> None:
-    """Refuses what has no message in the named dialect, and messages in the detected one."""
+    """Refuses what has no message in the named dialect, and is of another one, unless it has none there either."""
     found = None
     with contextlib.suppress(InterlinguaError):
         found = detect_name(data)
-        if found is not None and not _has_messages(_decode(data, canonical(found))):
-            found = None
-    if found is not None and canonical(found) != dialect:
+        if found is None or canonical(found) == dialect or not _has_messages(_decode(data, canonical(found))):
+            return
+    if found is not None:
         raise BadWire(dialect, f"no message of this format in it; it looks like {found}")
 
 
