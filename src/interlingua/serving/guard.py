@@ -150,8 +150,9 @@ async def add_headers(request: web.Request, response: web.StreamResponse) -> Non
     # window; without the header the browser keeps its process, and the page is shown earlier.
     if request.headers.get("Sec-Fetch-Site") in ("none", "same-origin"):
         omitted.add("Cross-Origin-Opener-Policy")
-    for name in HEADERS.keys() - omitted:
-        response.headers.setdefault(name, HEADERS[name])
+    for name, value in HEADERS.items():
+        if name not in omitted:
+            response.headers.setdefault(name, value)
     response.headers.setdefault("Content-Security-Policy", API_POLICY if is_private(request) else PAGE_POLICY)
     response.headers.setdefault("Cache-Control", "no-store")
     response.headers.pop("Server", None)
