@@ -690,6 +690,14 @@ def _system_node_of(id: str, children: list[str], system: System, about: Mapping
     return put_back(node, extra_fields)
 
 
+def _new_id(wanted: str, taken: set[str] | IdSet) -> str:
+    """An id that no node has yet, added to those that are `taken`."""
+    while wanted in taken:
+        wanted += "_"
+    taken.add(wanted)
+    return wanted
+
+
 class _Place(NamedTuple):
     """Where an entry stands on the canvas: its node, and that node's parent."""
 
@@ -711,13 +719,7 @@ class _Canvas:
         about = self._residual.get(SYSTEM, {})
         self._root: str | None = None
         if conversation.system is not None:
-            self._root = about["id"] if about.get("id") not in (None, *self._taken) else self._mint("system")
-
-    def _mint(self, wanted: str) -> str:
-        while wanted in self._taken:
-            wanted += "_"
-        self._taken.add(wanted)
-        return wanted
+            self._root = about["id"] if about.get("id") not in (None, *self._taken) else _new_id("system", self._taken)
 
     def body(self) -> dict[str, Any]:
         groups = self._groups()
@@ -746,7 +748,7 @@ class _Canvas:
                 if entry.id is not None:
                     stands[entry.id] = parent
                 continue
-            generated[at] = self._generated[id(entry)] = entry.id or self._mint(f"node_{at}")
+            generated[at] = self._generated[id(entry)] = entry.id or _new_id(f"node_{at}", self._taken)
             parents[at] = parent
             before = generated[at]
             if entry.id is not None:
@@ -868,7 +870,7 @@ class CanvasWriter:
             _check_listed(entry, wire, report, is_first=is_first)
             return
         if not at and self._about.system is not None:
-            self._root = self._mint("system")
+            self._root = _new_id("system", self._taken)
         parent = self._parent(entry)
         node = self._node_of(at, entry, parent, report)
         self._nodes.append(-1 if node is None else self._ids.number(node))
@@ -909,8 +911,7 @@ class CanvasWriter:
                 yield b"," * bool(at) + jsontext.write(message)
             yield b"]"
             return
-        first = self._root if self._root is not None else next((id for id in self._nodes if id >= 0), None)
-        name = self._ids.text(first) if isinstance(first, int) else first or ""
+        name = self._root or next((self._ids.text(node) for node in self._nodes if node >= 0), "")
         created, updated = self._times or (0.0, 0.0)
         about = {"canvas_id": self._about.options.session_id or name, "created_at": created, "last_updated": updated}
         yield jsontext.write(about)[:-1] + b',"nodes":{'
@@ -925,12 +926,6 @@ class CanvasWriter:
                 yield separator + _node_text({**_node(id, above, [*self._children_of(id)], entry), "message": wire})
                 separator = b","
         yield b"}}"
-
-    def _mint(self, wanted: str) -> str:
-        while wanted in self._taken:
-            wanted += "_"
-        self._taken.add(wanted)
-        return wanted
 
     def _parent(self, entry: Entry) -> str | None:
         if entry.parent_id is not None:
@@ -950,7 +945,7 @@ class CanvasWriter:
             return None
         if entry.id is not None:
             self._stands[entry.id] = self._ids.number(entry.id)
-        node = entry.id or self._mint(f"node_{at}")
+        node = entry.id or _new_id(f"node_{at}", self._taken)
         if not self._count and self._about.system is None and _reads_as_system(wire):
             self._system = node
         self._count += 1
