@@ -518,28 +518,8 @@ class Gateway:
                     encoder=encoder if before is not None else None,
                 )
                 sent = reply.sent
-                try:
-                    self.breaker.check(place.target)
-                    if more:
-                        self.breaker.check_wait(place.target)
-                    if place.slots is None:
-                        await attempt.run()
-                    else:
-                        async with place.turn():
-                            await attempt.run()
-                except InterlinguaError as error:
-                    failure = _cleaned(error, place)
-                except (Exception, asyncio.CancelledError) as error:
-                    if self._is_stopping and isinstance(error, asyncio.CancelledError):
-                        await _break_off(attempt, exchange, str(_stopping()))
-                        await reply.fail(_stopping(), attempt.encoder if reply.begun else None)
-                        raise
-                    if isinstance(error, ConnectionError | asyncio.CancelledError):
-                        await _break_off(attempt, exchange, LEFT, aborted=True)
-                        raise
-                    failure = self._typed(exchange, error, *place.secrets)
-                else:
-                    self.breaker.succeeded(place.target)
+                failure = await self._try(attempt, place, exchange, reply, may_wait=not more)
+                if failure is None:
                     return
                 encoder = attempt.encoder
                 await _break_off(attempt, exchange, str(failure))
@@ -573,6 +553,36 @@ class Gateway:
                 )
         assert failure is not None
         await reply.fail(failure, encoder if reply.begun else None)
+
+    async def _try(
+        self, attempt: Attempt, place: Place, exchange: Exchange, reply: Reply, *, may_wait: bool
+    ) -> InterlinguaError | None:
+        """Runs an attempt; returns its failure, if it failed.
+
+        It is broken off if the client leaves or the gateway stops. `may_wait`: no other candidate could answer sooner.
+        """
+        try:
+            self.breaker.check(place.target)
+            if not may_wait:
+                self.breaker.check_wait(place.target)
+            if place.slots is None:
+                await attempt.run()
+            else:
+                async with place.turn():
+                    await attempt.run()
+        except InterlinguaError as error:
+            return _cleaned(error, place)
+        except (Exception, asyncio.CancelledError) as error:
+            if self._is_stopping and isinstance(error, asyncio.CancelledError):
+                await _break_off(attempt, exchange, str(_stopping()))
+                await reply.fail(_stopping(), attempt.encoder if reply.begun else None)
+                raise
+            if isinstance(error, ConnectionError | asyncio.CancelledError):
+                await _break_off(attempt, exchange, LEFT, aborted=True)
+                raise
+            return self._typed(exchange, error, *place.secrets)
+        self.breaker.succeeded(place.target)
+        return None
 
     def _remember(self, exchange: Exchange, answer: AssistantMessage, id: str) -> None:
         """Keeps an answer: to be put back, and under its id where the client may refer to it."""
