@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from .. import conversion
 from ..conversion import sources
+from ..serving.access import write_private
 from ..serving.problems import HttpProblem
 from ..sessions import Session, SessionInfo, SessionNotFound, Store, save, store_at
 from ..sessions.files import ENDING, FileStore
@@ -34,7 +35,6 @@ from ..values.errors import InterlinguaError
 from ..values.messages import CustomMessage
 from ..values.numbers import natural
 from ..values.places import home as default_home
-from ..values.places import private_folder
 from ..values.regular import read_regular
 from ..values.request import Conversation, Entry
 from .shapes import FileProblem, Source
@@ -109,14 +109,14 @@ class Cache:
         found = self._import(data, agent, str(path.absolute()), path.name, dialect, state.st_size, state.st_mtime_ns)
         if unfinished is not None:
             found = ImportedFile(found.conversations, (*found.problems, unfinished))
-        _write_about(about, found)
+        write_private(about, msgspec.json.encode(found))
         return found
 
     def open_data(self, data: bytes, agent: str, name: str, dialect: str | None = None) -> ImportedFile:
         """Returns the conversations of a file's bytes; the same bytes give the same conversations."""
         where = f"upload:{hashlib.sha256(data).hexdigest()[:32]}/{name}"
         found = self._import(sources.unpacked(data), agent, where, name, dialect, len(data), 0)
-        _write_about(self._about(agent, where), found)
+        write_private(self._about(agent, where), msgspec.json.encode(found))
         return found
 
     def known(self, agent: str) -> Iterator[ImportedFile]:
@@ -135,7 +135,7 @@ class Cache:
                 continue
             left = tuple(one for one in found.conversations if one.id != id)
             if left:
-                _write_about(path, ImportedFile(left, found.problems))
+                write_private(path, msgspec.json.encode(ImportedFile(left, found.problems)))
             else:
                 path.unlink(missing_ok=True)
         self.store.delete(agent, id)
@@ -187,9 +187,8 @@ class Cache:
         lines[:1] = [_header(lines[0] if lines else b"{}", agent, one, conversation)]
         fresh = _appended(read_regular(path).splitlines(keepends=True), lines) if path.exists() else None
         if fresh is None:
-            private_folder(path.parent)
             path.with_suffix(".idx").unlink(missing_ok=True)
-            _write(path, b"".join(lines))
+            write_private(path, b"".join(lines))
         elif fresh:
             with path.open("ab") as stream:
                 stream.write(b"".join(fresh))
@@ -199,14 +198,13 @@ class Cache:
     def _write_own(self, data: bytes, agent: str, one: Imported) -> None:
         """Writes our own lines unchanged, invalid ones too."""
         path = self.store.path(agent, one.id)
-        private_folder(path.parent)
         lines = data if data.endswith(b"\n") else data + b"\n"
         if path.exists() and lines.startswith(before := read_regular(path)):
             with path.open("ab") as stream:
                 stream.write(lines[len(before) :])
             return
         self.store.delete(agent, one.id)
-        _write(path, lines)
+        write_private(path, lines)
 
 
 def _with_free_places(entry: Entry) -> Entry:
@@ -366,26 +364,9 @@ def _read_about(path: Path) -> ImportedFile | None:
         return None
 
 
-def _write_about(path: Path, found: ImportedFile) -> None:
-    private_folder(path.parent)
-    _write(path, msgspec.json.encode(found))
-
-
 def _remove(path: Path) -> None:
     for one in (path, path.with_suffix(".idx"), path.with_suffix(".lock")):
         one.unlink(missing_ok=True)
-
-
-def _write(path: Path, data: bytes) -> None:
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(handle, "wb") as stream:
-        stream.write(data)
-    part.replace(path)
-
-
-def session_of(cache: Cache, agent: str, one: Imported) -> Session:
-    return Session.open(one.id, agent=agent, store=cache.store, read_only=True, create=False)
 
 
 # --- the library -----------------------------------------------------------------------------------------------------
