@@ -8,8 +8,6 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from msgspec.structs import replace
-
 from ..sessions import Session, SessionInfo
 from ..sessions.cards import Card, card_of
 from ..sessions.sql import SqlStore
@@ -359,7 +357,3 @@ def searched(view: SessionView, message: str) -> bool:
     """Whether every word is in the title, the group or a model of a session."""
     text = " ".join((view.title, view.group, view.project or "", view.written_as, *view.models)).lower()
     return all(word in text for word in message.lower().split())
-
-
-def without_shape(view: SessionView) -> SessionView:
-    return replace(view, shape=())

@@ -51,9 +51,6 @@ from .shapes import (
 )
 from .views import message_view
 
-FRAME = 1 / 30  # seconds between deltas under high traffic
-SLOW_FRAME = 0.12  # under low traffic: the overhead of a delta must not outweigh it
-ENOUGH = 256  # characters that justify a frame
 PROGRESS_SHOWN = 2_000  # characters of a tool's progress
 
 

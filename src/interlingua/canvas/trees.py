@@ -345,10 +345,6 @@ class Tree:
                 return found[0]
             raise _no_entry(id)
 
-    def number_of(self, id: str) -> int:
-        """The `seq` of an entry's row."""
-        return self.row(id).seq
-
     # --- entries -----------------------------------------------------------------------------------------------------
 
     def _find(self, id: str) -> tuple[int, int]:

@@ -51,7 +51,6 @@ _PARTS_OF = {
     "cache_write": ("cache_write_1h",),
     "output": ("output_audio", "output_image"),
 }
-FEES = ("web_search", "request")  # dollars per thousand
 
 # Words for the ordinary service, which change no price.
 ORDINARY_TIERS = frozenset({"", "default", "auto", "standard", "standard_only", "on_demand"})

@@ -6,7 +6,6 @@ async with Gateway(Settings(listen=Listen(port=0))) as gateway:
 
 import asyncio
 import contextlib
-import logging
 import os
 import random
 import re
@@ -62,8 +61,6 @@ from .settings import Settings
 from .state import StateError, unavailable
 from .stored import conversation_answer, response_answer
 from .turns import Turns
-
-_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 ClientRequest: TypeAlias = web.BaseRequest | PlainRequest

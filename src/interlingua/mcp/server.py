@@ -5,7 +5,6 @@ import functools
 import hmac
 import inspect
 import ipaddress
-import logging
 import socket
 import uuid
 import warnings
@@ -29,8 +28,6 @@ from ..values.errors import InterlinguaError
 from .offering import Prompt, Resource, content_of, prompt_handlers, resource_handlers
 
 PATH = "/mcp"
-
-_log = logging.getLogger(__name__)
 
 
 def make_server(

@@ -20,7 +20,6 @@ from .access import Access, Visitor
 from .problems import HttpProblem, problem_of
 
 CSRF_HEADER = "X-Canvas-CSRF"
-VISITOR = "visitor"  # request key of the visitor
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; media-src 'self' blob:;"

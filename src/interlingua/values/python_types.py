@@ -25,14 +25,6 @@ _SETS = (set, frozenset, AbstractSet)
 _MAPPINGS = (dict, Mapping, MutableMapping)
 # JSON Schema keywords of `annotated_types` constraints (pydantic's Field uses the same).
 _BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
-_KINDS: dict[type, str] = {
-    bool: "a boolean",
-    int: "a number",
-    float: "a number",
-    str: "a string",
-    list: "an array",
-    dict: "an object",
-}
 _NO_DEFAULT: Any = object()
 
 
