@@ -317,6 +317,15 @@ def test_the_program_gets_no_key_of_a_provider() -> None:
     assert ["claude", "-p"] == program_arguments(["claude", "-p"], "http://x")
 
 
+@pytest.mark.parametrize("name", ["NO_PROXY", "no_proxy"])
+def test_a_program_uses_no_proxy_for_the_gateway(name: str) -> None:
+    """Whichever spelling the user has, and whichever the program reads."""
+    made = program_environment("http://127.0.0.1:1", "il-own", {"http_proxy": "http://proxy", name: "corp.example"})
+    for read in ("NO_PROXY", "no_proxy"):
+        exempt = {"no": made[read]}
+        assert all(urllib.request.proxy_bypass_environment(host, exempt) for host in ("127.0.0.1:1", "a.corp.example"))  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -292,12 +292,10 @@ def _print_pointers(service: "Service") -> None:
 def program_environment(url: str, secret: str, environment: dict[str, str]) -> dict[str, str]:
     """Returns the environment of a program that uses the gateway: its URL, and its key instead of the providers'."""
     addresses = {name: value.format(url=url) for _, variables in POINTERS for name, value in variables.items()}
-    return {**environment, **addresses, **dict.fromkeys(KEY_VARIABLES, secret), "NO_PROXY": _no_proxy(environment)}
-
-
-def _no_proxy(environment: dict[str, str]) -> str:
-    given = environment.get("NO_PROXY") or environment.get("no_proxy") or ""
-    return ",".join(filter(None, [given, "127.0.0.1", "localhost"]))
+    # Programs read either spelling first.
+    names = ("NO_PROXY", "no_proxy")
+    exempt = ",".join(dict.fromkeys(filter(None, (*map(environment.get, names), "127.0.0.1", "localhost"))))
+    return {**environment, **addresses, **dict.fromkeys(KEY_VARIABLES, secret), **dict.fromkeys(names, exempt)}
 
 
 def program_arguments(program: Sequence[str], url: str) -> list[str]:
