@@ -10,6 +10,7 @@ import interlingua as il
 from interlingua.conversion.detection import holds
 from interlingua.dialects import FORMATS
 from interlingua.values.errors import BadWire, Unsupported
+from interlingua.values.messages import text_of
 
 WIRE = Path(__file__).parents[2] / "wire"
 
@@ -224,7 +225,66 @@ def test_sessions_are_read_from_the_database_of_crush(tmp_path: Path) -> None:
     )
     (conversation,) = il.read(path)
     assert " ".join(map(letters, conversation.messages)) == "u hc r"
-    assert (conversation.title, buckets(conversation.usage)[:2]) == ("Counting", (30, 5))
+    assert (conversation.title, conversation.usage) == ("Counting", None)  # the counters are of the last response
+    assert buckets(conversation.messages[1].usage)[:2] == (30, 5)  # type: ignore[union-attr]
+
+
+CRUSH = (
+    "CREATE TABLE sessions (id TEXT PRIMARY KEY, parent_session_id TEXT, title TEXT, prompt_tokens INTEGER,"
+    " completion_tokens INTEGER, created_at INTEGER, summary_message_id TEXT)",
+    "CREATE TABLE messages (id TEXT PRIMARY KEY, session_id TEXT, role TEXT, parts TEXT, model TEXT, provider TEXT,"
+    " created_at INTEGER)",
+)
+
+
+def test_messages_of_crush_in_one_second_keep_the_order_of_their_rows(tmp_path: Path) -> None:
+    """Their times are whole seconds and their ids are random."""
+    path = database(
+        tmp_path / "crush.db",
+        *CRUSH,
+        "INSERT INTO sessions VALUES ('s', NULL, 'Sums', 0, 0, 1754104814, NULL)",
+        """INSERT INTO messages VALUES
+           ('9', 's', 'user', '[{"type":"text","data":{"text":"8 + 8"}}]', '', NULL, 1754104814),
+           ('5', 's', 'assistant', '[{"type":"text","data":{"text":"16"}},{"type":"finish","data":{"reason":"error",
+             "message":"Provider Error","details":"cut off"}}]', 'm-1', 'acme', 1754104814),
+           ('7', 's', 'user', '[{"type":"shell_command","data":{"command":"date","output":"Monday","exit_code":0}}]',
+             '', NULL, 1754104814),
+           ('1', 's', 'assistant', '[{"type":"reasoning","data":{"thinking":"","signature":""}},
+             {"type":"reasoning","data":{"thinking":"Look.","signature":"x=="}},
+             {"type":"tool_call","data":{"id":"c","name":"view","input":"{}","finished":true}},
+             {"type":"finish","data":{"reason":"canceled"}}]', 'm-1', 'acme', 1754104814),
+           ('3', 's', 'tool', '[{"type":"tool_result","data":{"tool_call_id":"c","content":"Seen.","data":"AAAA",
+             "mime_type":"image/png"}}]', '', 'acme', 1754104814)""",
+    )
+    (conversation,) = il.read(path)
+    asked, failed, command, stopped, result = conversation.messages
+    texts = [text_of(one.content) for one in (asked, failed, command)]
+    assert texts == ["8 + 8", "16", "$ date\nMonday\n(exit code 0)"]
+    assert (asked.origin, command.origin, asked.timestamp) == (None, "program", 1754104814000)
+    assert (failed.provider, failed.model, failed.stop_reason) == ("acme", "m-1", "error")
+    assert failed.error_message == "Provider Error: cut off"
+    assert stopped.stop_reason == "aborted"
+    assert [(b.thinking, b.thinking_signature) for b in stopped.content if b.type == "thinking"] == [("Look.", "x==")]
+    assert [block.type for block in result.content] == ["text", "image"]
+
+
+def test_a_session_of_crush_continues_from_its_summary(tmp_path: Path) -> None:
+    """The model reads the summary as the user's; what it replaced stays in the tree."""
+    path = database(
+        tmp_path / "crush.db",
+        *CRUSH,
+        "INSERT INTO sessions VALUES ('s', NULL, 'Sums', 9, 2, 1754104814, 'c')",
+        """INSERT INTO messages VALUES
+           ('a', 's', 'user', '[{"type":"text","data":{"text":"8 + 8"}}]', '', NULL, 1754104814),
+           ('b', 's', 'assistant', '[{"type":"text","data":{"text":"16"}}]', 'm-1', 'acme', 1754104815),
+           ('c', 's', 'assistant', '[{"type":"text","data":{"text":"We added."}}]', 'm-1', 'acme', 1754104816),
+           ('d', 's', 'user', '[{"type":"text","data":{"text":"And 9?"}}]', '', NULL, 1754104817),
+           ('e', 's', 'assistant', '[{"type":"text","data":{"text":"25"}}]', 'm-1', 'acme', 1754104818)""",
+    )
+    (conversation,) = il.read(path)
+    assert [text_of(message.content) for message in conversation.messages] == ["We added.", "And 9?", "25"]
+    assert [getattr(message, "origin", None) for message in conversation.messages] == ["program", None, None]
+    assert len(conversation.entries) == 5
 
 
 def test_sessions_are_read_from_the_database_of_goose(tmp_path: Path) -> None:

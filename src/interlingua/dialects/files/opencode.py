@@ -47,7 +47,7 @@ FIELD_SUPPORT: SupportTable = _records.FIELD_SUPPORT
 
 _ENDS: dict[str, StopReason] = {
     "stop": "stop", "end_turn": "stop", "tool-calls": "toolUse", "tool_use": "toolUse", "length": "length",
-    "max_tokens": "length", "error": "error", "content-filter": "error",
+    "max_tokens": "length", "error": "error", "content-filter": "error", "content_filter": "error",
 }  # fmt: skip
 
 
@@ -183,7 +183,7 @@ def decode(data: Any) -> Conversation:
         if reverted is not None and about.get("id") == reverted and taken_back is None:
             taken_back = len(tree.path)
         if about.get("role") == "user":
-            if _is_compaction(at, messages):
+            if about.get("summary") is True or _is_compaction(at, messages):
                 tree.cut(0)
                 taken_back = None if taken_back is None else 0
             found = _asked(about, parts)
@@ -242,34 +242,42 @@ _CRUSH_RESULT = ("tool_result", "tool-result")
 
 
 def _crush_sessions(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
-    sessions = list(rows_of(connection, "SELECT * FROM sessions ORDER BY created_at, id"))
+    sessions = list(rows_of(connection, "SELECT * FROM sessions ORDER BY created_at, rowid"))
     for row in sessions:
-        found = list(
-            rows_of(connection, "SELECT * FROM messages WHERE session_id = ? ORDER BY created_at, id", row["id"])
-        )
-        rows = [(message, items(read_json(message.get("parts")))) for message in found]
+        # Times are whole seconds and ids are random: among equal times, the order is that of the rows.
+        query = "SELECT * FROM messages WHERE session_id = ? ORDER BY created_at, rowid"
+        rows = [(message, items(read_json(message.get("parts")))) for message in rows_of(connection, query, row["id"])]
         results = {
             inner(part, "data", "tool_call_id"): fields_of(part.get("data"))
             for _, parts in rows
             for part in parts
             if part.get("type") in _CRUSH_RESULT
         }
-        tokens = {"input": row.get("prompt_tokens"), "output": row.get("completion_tokens")}
-        info: dict[str, Any] = {"id": row["id"], "title": row.get("title"), "tokens": tokens}
+        info: dict[str, Any] = {"id": row["id"], "title": row.get("title")}
         if row.get("parent_session_id") is not None:
             info["parentID"] = row["parent_session_id"]
         messages = [_crush_message(message, parts, results) for message, parts in rows if message.get("role") != "tool"]
+        for message in messages:  # the model reads a summary as the first message of the user
+            if message["info"]["id"] == row.get("summary_message_id"):
+                message["info"] |= {"role": "user", "summary": True}
+                message["parts"] = [{**part, "synthetic": True} for part in message["parts"]]
+        last = next((message["info"] for message in reversed(messages) if message["info"]["role"] == "assistant"), None)
+        if last is not None:  # the counters are those of the last response
+            last["tokens"] = {"input": row.get("prompt_tokens"), "output": row.get("completion_tokens")}
         yield {"info": info, "messages": messages}
 
 
 def _crush_message(row: dict[str, Any], parts: list[dict[str, Any]], results: dict[Any, Any]) -> dict[str, Any]:
-    about = {"id": row["id"], "role": row.get("role"), "time": {"created": row.get("created_at")}}
-    named = {"modelID": row["model"]} if row.get("model") else {}
-    ended = next((inner(part, "data", "reason") for part in parts if part.get("type") == "finish"), None)
-    return {
-        "info": {**about, **named, **({"finish": ended} if ended else {})},
-        "parts": [same for part in parts for same in _crush_part(part, results)],
-    }
+    info: dict[str, Any] = {"id": row["id"], "role": row.get("role"), "time": {"created": row.get("created_at")}}
+    info |= {new: row[old] for old, new in (("model", "modelID"), ("provider", "providerID")) if row.get(old)}
+    finish = next((fields_of(part.get("data")) for part in parts if part.get("type") == "finish"), {})
+    if finish.get("reason"):
+        info["finish"] = finish["reason"]
+    if finish.get("reason") in ("error", "canceled"):
+        reason = ": ".join(finish[key] for key in ("message", "details") if optional(finish.get(key)))
+        name = "MessageAbortedError" if finish["reason"] == "canceled" else "UnknownError"
+        info["error"] = {"name": name, "data": {"message": reason} if reason else {}}
+    return {"info": info, "parts": [same for part in parts for same in _crush_part(part, results)]}
 
 
 def _crush_part(part: dict[str, Any], results: dict[Any, Any]) -> Iterator[dict[str, Any]]:
@@ -279,12 +287,16 @@ def _crush_part(part: dict[str, Any], results: dict[Any, Any]) -> Iterator[dict[
         case "text":
             yield {"type": "text", "text": data.get("text")}
         case "reasoning" | "thinking":
-            yield {"type": "reasoning", "text": data.get("thinking")}
+            signed = {"metadata": {"anthropic": {"signature": data["signature"]}}} if data.get("signature") else {}
+            if data.get("thinking") or signed:
+                yield {"type": "reasoning", "text": data.get("thinking"), **signed}
+        case "shell_command":  # a command of the user's own, which the model reads with its output
+            shown = f"$ {data.get('command')}\n{data.get('output')}\n(exit code {data.get('exit_code')})"
+            yield {"type": "text", "text": shown, "synthetic": True}
         case "image_url":
             yield {"type": "file", "mime": "image/*", "url": data.get("url")}
         case "binary":
-            mime = optional(data.get("MIMEType")) or "application/octet-stream"
-            yield {"type": "file", "mime": mime, "url": f"data:{mime};base64,{data.get('Data')}"}
+            yield _crush_file(data.get("MIMEType"), data.get("Data"))
         case "tool_call":
             state: dict[str, Any] = {"status": "pending", "input": read_json(data.get("input"))}
             result = results.get(data.get("id"))
@@ -292,7 +304,14 @@ def _crush_part(part: dict[str, Any], results: dict[Any, Any]) -> Iterator[dict[
                 state |= {"status": "error", "error": result.get("content")}
             elif result is not None:
                 state |= {"status": "completed", "output": result.get("content")}
+                if result.get("data"):
+                    state["attachments"] = [_crush_file(result.get("mime_type"), result["data"])]
             yield {"type": "tool", "tool": data.get("name"), "callID": data.get("id"), "state": state}
+
+
+def _crush_file(mime: Any, data: Any) -> dict[str, Any]:
+    named = optional(mime) or "application/octet-stream"
+    return {"type": "file", "mime": named, "url": f"data:{named};base64,{data}"}
 
 
 def archive(members: Mapping[str, bytes]) -> Iterable[Any] | None:
