@@ -2,7 +2,9 @@
 
 import io
 import json
+import sqlite3
 import zipfile
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ import interlingua as il
 from dialects.files.samples import outline, read, sample
 from interlingua.dialects import FORMATS, dialect
 from interlingua.values.errors import BadWire
+from interlingua.values.messages import text_of
 
 
 def zipped(**members: Any) -> bytes:
@@ -187,3 +190,29 @@ def test_a_change_that_the_file_has_no_place_for_is_reported(name: str) -> None:
     body, losses = dialect(name).encode(replace(conversation, entries=tuple(changed)))
     assert body == sample(f"{name}/{FILES[name]}.json")
     assert any(loss.path.endswith(".timestamp") for loss in losses)
+
+
+def test_the_database_of_open_webui_holds_the_chats_of_its_export(tmp_path: Path) -> None:
+    """In the order of their creation; the copy that was shared is no second chat, and an old one is a list."""
+    row = sample("open-webui/export.json")[0]
+    old = {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello.", "model": "m"}]}
+    with sqlite3.connect(tmp_path / "webui.db") as connection:
+        connection.execute(
+            "CREATE TABLE chat (id TEXT, user_id TEXT, title TEXT, created_at INTEGER, chat JSON, meta JSON)"
+        )
+        for id, user, title, when, chat in (
+            ("a", "u", "Counting", 2, row["chat"]),
+            ("b", "shared-a", "Counting", 3, row["chat"]),
+            ("c", "u", "Greeting", 1, old),
+        ):
+            given = (id, user, title, when, json.dumps(chat), "{}")
+            connection.execute("INSERT INTO chat VALUES (?, ?, ?, ?, ?, ?)", given)
+    connection.close()
+    greeting, counting = il.read(tmp_path / "webui.db")
+    assert (greeting.title, [text_of(message.content) for message in greeting.messages]) == (
+        "Greeting",
+        ["Hi", "Hello."],
+    )
+    assert counting.messages == read("open-webui/export.json").messages
+    body = il.encode(counting, "open-webui").body
+    assert (body["id"], body["chat"], body["meta"]) == ("a", row["chat"], {})

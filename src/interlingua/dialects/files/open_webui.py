@@ -1,14 +1,16 @@
 """Open WebUI: a chat with its `history`, a tree of messages by id with its head `currentId`.
 
 An export is a list of rows with the chat in `chat`; a downloaded chat is the row or the chat itself. `messages` repeats
-the path of the tree. What models thought stands as HTML inside the text of an answer, as the program shows it. Calls of
+the path of the tree. The program's database, `webui.db`, has the same rows in its table `chat`. What models thought stands as HTML inside the text of an answer, as the program shows it. Calls of
 tools stand there, too, with their results: these are read as calls. `usage` is in the format of whichever provider
 served the model.
 """
 
 import html
 import re
+import sqlite3
 import sys
+from array import array
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -22,6 +24,7 @@ from . import records, templates
 from .reading import (
     Node,
     Pairing,
+    columns_of,
     ending,
     entries_of,
     image_of,
@@ -31,6 +34,7 @@ from .reading import (
     result_content,
     rounds,
     seconds,
+    values_at,
 )
 
 API = "open-webui"
@@ -129,7 +133,16 @@ def _chat_of(value: Any) -> dict[str, Any] | None:
         return None
     chat = value["chat"] if isinstance(value.get("chat"), dict) else value
     history = chat.get("history")
+    if history is None and chat is not value and "user_id" in value:
+        return chat if isinstance(chat.get("messages"), list) else None
     return chat if isinstance(history, dict) and isinstance(history.get("messages"), dict) else None
+
+
+def _records(chat: dict[str, Any]) -> Iterable[tuple[str, Any]]:
+    """The messages of the tree by id; a chat from before there were trees has them in a list alone."""
+    if chat.get("history") is not None:
+        return chat["history"]["messages"].items()
+    return ((str(at), record) for at, record in enumerate(chat["messages"]))
 
 
 def split(value: Any) -> list[Any] | None:
@@ -147,13 +160,13 @@ def decode(data: Any) -> Conversation:
     chat = _chat_of(row)
     if chat is None:
         raise BadWire(API, "expected a chat whose `history` has `messages` by id", "$.history")
-    entries = entries_of(_nodes(chat["history"]["messages"].items()))
+    entries = entries_of(_nodes(_records(chat)))
     title = optional(chat.get("title")) if "title" in chat else optional(row.get("title"))
     models = chat.get("models")
     model = models[0] if isinstance(models, list) and models and isinstance(models[0], str) else None
     conversation = Conversation(
         entries=entries,
-        head=ending(entries, chat["history"].get("currentId")),
+        head=ending(entries, fields_of(chat.get("history")).get("currentId")),
         title=title,
         system=optional(fields_of(chat.get("params")).get("system")) or optional(chat.get("system")) or None,
         model=ModelDescriptor(id=model) if model else None,
@@ -175,4 +188,20 @@ def detect(value: Any) -> str | None:
     return None
 
 
-FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, split=split, writable=False, rank=20)
+def database(connection: sqlite3.Connection) -> Iterable[Any] | None:
+    """The chats of a `webui.db`, each as the program exports it."""
+    return _rows(connection) if {"user_id", "title", "chat"} <= columns_of(connection, "chat") else None
+
+
+def _rows(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
+    # A chat that was shared has a second row, a copy that belongs to no user.
+    query = "SELECT rowid FROM chat WHERE user_id NOT LIKE 'shared-%' ORDER BY created_at, rowid"
+    for row in values_at(
+        connection, "SELECT * FROM chat WHERE rowid = ?", array("q", (n for (n,) in connection.execute(query)))
+    ):
+        yield {**row, "chat": read_json(row["chat"]), **({"meta": read_json(row["meta"])} if "meta" in row else {})}
+
+
+FORMAT = FileFormat(
+    name=API, codec=sys.modules[__name__], detect=detect, split=split, database=database, writable=False, rank=20
+)
