@@ -1,9 +1,9 @@
 """Open WebUI: a chat with its `history`, a tree of messages by id with its head `currentId`.
 
-An export is a list of rows with the chat in `chat`; a downloaded chat is the row or the chat itself. `messages` repeats
-the path of the tree. The program's database, `webui.db`, has the same rows in its table `chat`. What models thought stands as HTML inside the text of an answer, as the program shows it. Calls of
-tools stand there, too, with their results: these are read as calls. `usage` is in the format of whichever provider
-served the model.
+An export is a list of rows with the chat in `chat`, and so is the table `chat` of the program's database, `webui.db`; a
+downloaded chat is the row or the chat itself. `messages` repeats the path of the tree. What models thought stands as
+HTML inside the text of an answer, as the program shows it. Calls of tools stand there, too, with their results: these
+are read as calls. `usage` is in the format of whichever provider served the model.
 """
 
 import html
@@ -138,11 +138,12 @@ def _chat_of(value: Any) -> dict[str, Any] | None:
     return chat if isinstance(history, dict) and isinstance(history.get("messages"), dict) else None
 
 
-def _records(chat: dict[str, Any]) -> Iterable[tuple[str, Any]]:
+def _records(chat: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """The messages of the tree by id; a chat from before there were trees has them in a list alone."""
     if chat.get("history") is not None:
-        return chat["history"]["messages"].items()
-    return ((str(at), record) for at, record in enumerate(chat["messages"]))
+        yield from chat["history"]["messages"].items()
+    else:
+        yield from ((str(at), record) for at, record in enumerate(chat["messages"]))
 
 
 def split(value: Any) -> list[Any] | None:
