@@ -62,6 +62,39 @@ SHAPES: list[tuple[Any, str]] = [
 ]
 
 
+LOOK_ALIKES: list[Any] = [
+    {"candidates": {"first": {"status": "fail"}}},
+    {"candidates": [{"id": "D1", "kind": "a duplicate"}]},
+    {"run": 1, "candidates": []},
+    {"promptFeedback": "good"},
+    {"response": "the candidates"},
+    {"request": "table of contents"},
+    {"contents": [{"name": "a.py"}]},
+    {"contents": "text"},
+    {"version": "6", "dialect": "turso", "entries": []},
+    {"entries": [{"message": "disk full", "level": "error"}]},
+    {"entries": ["a message"]},
+    {"input": {"seed": 1}},
+    {"output": "text", "stopReason": "done"},
+    {"message": "ok", "done": True},
+    {"choices": [{"id": 1, "text": "Paris"}]},
+    {"question": "Which?", "choices": []},
+    {"messages": [{"role": "user", "text": "Hi"}, {"role": "assistant", "text": "Hello.", "tool_calls": []}]},
+    [
+        {"role": "user", "content": "Hi"},
+        {"type": "tool_call", "tool": "git"},
+        {"type": "tool_result", "result": "On main"},
+    ],
+    [{"type": "tool_call", "attrs": {"args": "{}"}}, {"type": "agent_response", "attrs": {"response": "[]"}}],
+]
+
+
+@pytest.mark.parametrize("data", LOOK_ALIKES)
+def test_an_object_of_another_program_is_no_dialect(data: Any) -> None:
+    """A key that a wire has, too, does not make it one: what it says would vanish."""
+    assert il.detect(data) is None
+
+
 @pytest.mark.parametrize(("data", "name"), SHAPES)
 def test_a_shape_tells_its_dialect(data: Any, name: str) -> None:
     """

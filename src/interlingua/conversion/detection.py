@@ -17,7 +17,7 @@ from ..dialects.wire import SSE as EVENT_STREAM
 from ..values import jsontext
 from ..values.errors import FormatError, InterlinguaError
 from ..values.losses import Lines, Text
-from ..values.request import Problem
+from ..values.request import Conversation, Problem
 
 _log = logging.getLogger(__name__)
 
@@ -363,10 +363,15 @@ def _all_hold(test: Callable[[Any], Any], values: list[Any]) -> bool:
 
 
 _WHOLE: tuple[Shape, ...] = ("response", "request", "plain")
+_FIELDS = frozenset(Conversation.__struct_encode_fields__)
 _OWN: tuple[tuple[str, Callable[[Any], Any]], ...] = (
     (
         "an object with `entries`",
-        lambda v: isinstance(v["entries"], list) and all("message" in e for e in v["entries"]),
+        lambda v: (
+            isinstance(v["entries"], list)
+            and all(isinstance(e["message"], dict) for e in v["entries"])
+            and (len(v["entries"]) > 0 or v.keys() <= _FIELDS)
+        ),
     ),
     ("a `model` beside a `context`", lambda v: isinstance(v["context"]["messages"], list) and "model" in v),
 )

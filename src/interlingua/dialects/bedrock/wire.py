@@ -158,7 +158,12 @@ BEDROCK = Wire(
     ),
     evidence=(
         Evidence("frame", 20, "AWS frames", lambda frame: True),
-        Evidence("response", 50, "an answer with `stopReason` beside `output`", shapes.has("output", "stopReason")),
+        Evidence(
+            "response",
+            50,
+            "an answer with `stopReason` beside `output`",
+            lambda v: isinstance(v["output"], dict) and "stopReason" in v,
+        ),
         Evidence("request", 40, "content blocks without `type`", _is_request),
     ),
     telemetry="aws.bedrock",

@@ -26,9 +26,25 @@ def _models(names: Sequence[str]) -> dict[str, Any]:
     return {"models": entries}
 
 
+_CONTENT = frozenset(("parts", "role"))
+_CANDIDATE = frozenset(("content", "finishReason", "safetyRatings", "tokenCount", "index"))
+_BESIDE_CANDIDATES = frozenset(("usageMetadata", "modelVersion", "responseId", "promptFeedback"))
+
+
+def _is_response(value: Any) -> bool:
+    """An answer with `candidates`; other programs have candidates for other things."""
+    found = value["candidates"] if isinstance(value, dict) else None
+    if not isinstance(found, list):
+        return False
+    if not found:
+        return len(value) == 1 or shapes.has_any(value, _BESIDE_CANDIDATES)
+    return all(shapes.has_any(one, _CANDIDATE) for one in found)
+
+
 def _is_request(value: Any) -> bool:
     if isinstance(value, dict):
-        return "contents" in value
+        found = value["contents"]
+        return isinstance(found, list) and all(shapes.has_any(one, _CONTENT) for one in found)
     return any(isinstance(message.get("parts"), list) and "id" not in message for message in shapes.messages(value))
 
 
@@ -47,9 +63,14 @@ def _token_and_project(key: str, body: dict[str, Any]) -> tuple[str, dict[str, A
 def _evidence(rank: int) -> tuple[Evidence, ...]:
     return (
         Evidence("event", rank, "chunks that have `candidates`", lambda v: v.keys() & {"candidates", "promptFeedback"}),
-        Evidence("chunk", rank, "an array of chunks that have `candidates`", shapes.has("candidates")),
-        Evidence("response", rank - 30, "an answer with `candidates`", shapes.has("candidates")),
-        Evidence("response", rank - 30, "an answer with `promptFeedback`", shapes.has("promptFeedback")),
+        Evidence("chunk", rank, "an array of chunks that have `candidates`", _is_response),
+        Evidence("response", rank - 30, "an answer with `candidates`", _is_response),
+        Evidence(
+            "response",
+            rank - 30,
+            "an answer with `promptFeedback`",
+            lambda v: isinstance(v, dict) and isinstance(v["promptFeedback"], dict),
+        ),
         Evidence("request", rank - 30, "`contents` with `parts`", _is_request),
     )
 
@@ -219,8 +240,10 @@ GEMINI_CLI = GOOGLE.variant(
         "embeddings": None,
     },
     evidence=(
-        Evidence("event", 40, "an envelope around `candidates`", lambda v: "candidates" in v["response"]),
-        Evidence("response", 10, "an envelope around `candidates`", lambda v: "candidates" in v["response"]),
-        Evidence("request", 10, "an envelope with `request.contents`", lambda v: "contents" in v["request"]),
+        Evidence("event", 40, "an envelope around `candidates`", lambda v: _is_response(v["response"])),
+        Evidence("response", 10, "an envelope around `candidates`", lambda v: _is_response(v["response"])),
+        Evidence(
+            "request", 10, "an envelope with `request.contents`", lambda v: isinstance(v["request"]["contents"], list)
+        ),
     ),
 )

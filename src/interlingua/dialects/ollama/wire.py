@@ -67,6 +67,10 @@ def _show(names: Sequence[str], body: Any) -> Any:
     return {"details": details, "model_info": {}, "capabilities": ["completion", "tools", "vision", "thinking"]}
 
 
+def _is_response(value: Any) -> bool:
+    return isinstance(value["message"], dict) and "done" in value
+
+
 def _is_request(value: Any) -> bool:
     if isinstance(value, dict) and ("keep_alive" in value or isinstance(value.get("options"), dict)):
         return "messages" in value
@@ -130,8 +134,8 @@ OLLAMA = Wire(
         fixed={"GET /api/version": lambda names, body: {"version": "0.12.0"}, "POST /api/show": _show},
     ),
     evidence=(
-        Evidence("chunk", 60, "lines with `message` and `done`", shapes.has("message", "done")),
-        Evidence("response", 70, "an answer with `done` beside `message`", shapes.has("message", "done")),
+        Evidence("chunk", 60, "lines with `message` and `done`", _is_response),
+        Evidence("response", 70, "an answer with `done` beside `message`", _is_response),
         Evidence("request", 70, "Ollama's `options`, `images` or arguments as objects", _is_request),
         Evidence(
             "plain",

@@ -39,12 +39,13 @@ _FRAME = re.compile(rb"(?:[^\r\n]+(?:\r\n|\n|\r))+(?:\r\n|\n|\r)")
 _CONTENT_FIELDS = frozenset(
     ("content", "tool_calls", "function_call", "refusal", "audio", "reasoning_content", "reasoning")
 )
+_OTHER_TEXT = frozenset(("text", "message", "parts"))  # where other programs have what a message says
 
 
 def _is_request(value: Any) -> bool:
     has_content = False
     for message in shapes.messages(value):
-        if message.get("role") not in _ROLES:
+        if message.get("role") not in _ROLES or ("content" not in message and not _OTHER_TEXT.isdisjoint(message)):
             return False
         has_content = (
             has_content or "content" in message or len(message) == 1 or not _CONTENT_FIELDS.isdisjoint(message)
@@ -53,12 +54,17 @@ def _is_request(value: Any) -> bool:
 
 
 def _is_response(value: Any) -> bool:
-    """An answer's `choices` are objects; those of a question in a test set are texts."""
-    return (
-        isinstance(value, dict)
-        and isinstance(value.get("choices"), list)
-        and all(isinstance(choice, dict) for choice in value["choices"])
-    )
+    """An answer's `choices` are objects of its own; those of a question in a test set are texts, or other objects."""
+    choices = value.get("choices") if isinstance(value, dict) else None
+    if not isinstance(choices, list):
+        return False
+    if not choices:
+        return len(value) == 1 or shapes.has_any(value, _BESIDE)
+    return all(shapes.has_any(choice, _CHOICE) for choice in choices)
+
+
+_CHOICE = frozenset(("message", "delta", "finish_reason", "index", "logprobs"))
+_BESIDE = frozenset(("object", "usage", "model"))
 
 
 # The forms of the amount of reasoning, by `thinkingFormat` in `compat`.

@@ -14,7 +14,7 @@ from ..wire import NDJSON as LINES
 from ..wire import Count, Evidence, Http, Wire
 from .answers import item_blocks
 
-_ITEM = re.compile(r".*_call(_output)?|reasoning|item_reference|compaction|additional_tools")
+_ITEM = re.compile(r"(?!tool_call).*_call(_output)?|reasoning|item_reference|compaction|additional_tools")
 _PARTS = ("input_text", "output_text", "input_image", "input_file")
 
 
@@ -35,13 +35,16 @@ def _is_request(value: Any) -> bool:
     if isinstance(value, dict):
         if "messages" in value or "output" in value:  # a row of a log, with the answer beside what was asked
             return False
-        return "input" in value or (isinstance(value.get("prompt"), dict) and "id" in value["prompt"])
+        return isinstance(value.get("input"), list | str) or (
+            isinstance(value.get("prompt"), dict) and "id" in value["prompt"]
+        )
     items = shapes.messages(value)
     if any("role" in item and "content" not in item for item in items):  # another program's messages
         return False
-    return any("role" not in item and _ITEM.fullmatch(str(item.get("type"))) for item in items) or any(
-        part.get("type") in _PARTS for part in shapes.parts(value)
-    )
+    if any(part.get("type") in _PARTS for part in shapes.parts(value)):
+        return True
+    others = [str(item.get("type")) for item in items if "role" not in item]
+    return bool(others) and all(map(_ITEM.fullmatch, others))
 
 
 def _request_encrypted_reasoning(request: Request, body: dict[str, Any]) -> dict[str, Any]:
