@@ -90,6 +90,7 @@ _FORMATS: dict[str, str] = {
     "next-chat": "files.next_chat:FORMAT",
     "typing-mind": "files.typing_mind:FORMAT",
     "chatbox": "files.chatbox:FORMAT",
+    "lobe-chat": "files.lobe_chat:FORMAT",
     "hugging-chat": "files.hugging_chat:FORMAT",
     "le-chat": "files.le_chat:FORMAT",
     "gptme": "files.gptme:FORMAT",

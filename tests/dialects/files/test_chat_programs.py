@@ -21,6 +21,8 @@ PATHS = {
     "next-chat/backup.json": [ASKED, TWELVE],
     "typing-mind/export.json": [ASKED, CALLED, COUNTED, TWELVE],
     "chatbox/export.json": [ASKED, CALLED, 'count -> {"eggs":12}', TWELVE],
+    "lobe-chat/older.json": [ASKED, CALLED, COUNTED, TWELVE],
+    "lobe-chat/export.json": [ASKED, CALLED, COUNTED, TWELVE],
     "hugging-chat/conversations.json": [ASKED, TWELVE],
     "le-chat/chat.json": [ASKED, TWELVE],
     "gptme/conversation.jsonl": [
@@ -85,6 +87,8 @@ def test_every_answered_call_keeps_its_result(name: str, wire: str) -> None:
         ("next-chat/backup.json", "Eggs in the basket", "gpt-4o", "You count things."),
         ("typing-mind/export.json", "Eggs in the basket", "gpt-4.1", "You count things."),
         ("chatbox/export.json", "Eggs in the basket", "GPT-4o", "You count things."),
+        ("lobe-chat/older.json", "Eggs in the basket", "gpt-4o", "You count things."),
+        ("lobe-chat/export.json", "Eggs in the basket", "claude-3-7-sonnet", "You count things."),
         ("hugging-chat/conversations.json", "Eggs in the basket", "meta-llama/Llama-3.3-70B-Instruct", None),
         ("gptme/conversation.jsonl", None, None, "You count things."),
         ("hermes/session.json", None, "claude-sonnet-4-6", "You count things."),
@@ -107,6 +111,8 @@ def test_title_model_and_system_prompt_are_read(name: str, title: Any, model: An
     [
         ("typing-mind/export.json", il.Usage.of(30, 3)),
         ("chatbox/export.json", il.Usage.of(20, 8, cache_read=10)),
+        ("lobe-chat/older.json", il.Usage.of(25, 8, cache_read=10, cache_write=5)),
+        ("lobe-chat/export.json", il.Usage.of(20, 8, cache_read=10)),
         ("gptme/conversation.jsonl", il.Usage.of(30, 5, cache_read=10)),
         ("llm-logs/logs.json", il.Usage.of(20, 5)),
     ],
@@ -150,6 +156,28 @@ def test_an_export_has_many_chats(name: str, places: tuple[str, ...]) -> None:
     assert [outline(one) for one in il.read(json.dumps(chats[0]).encode())] == [PATHS[name]]
     with pytest.raises(BadWire, match="take one"):
         dialect(name.partition("/")[0]).decode(export)
+
+
+@pytest.mark.parametrize(("name", "key"), [("lobe-chat/older.json", "state"), ("lobe-chat/export.json", "data")])
+def test_every_topic_of_a_lobechat_export_is_a_chat(name: str, key: str) -> None:
+    """With its own messages; what failed has no text, and messages without a topic are a chat of their session."""
+    export = sample(name)
+    failure = {"type": "OllamaBizError", "body": {"error": {"message": "Failed to fetch"}}}
+    asked, failed = {"id": "x", "role": "user", "content": "Hi"}, {"id": "y", "role": "assistant", "content": "..."}
+    export[key]["messages"] += [
+        {**asked, "topicId": "t2", "createdAt": 1},
+        {**failed, "topicId": "t2", "createdAt": 2, "error": failure},
+        {**asked, "sessionId": "inbox", "createdAt": 3},
+    ]
+    export[key]["topics"].append({"id": "t2", "title": "Greeting"})
+    eggs, greeting, inbox = il.read(json.dumps(export).encode())
+    assert [outline(one) for one in (eggs, inbox)] == [PATHS[name], ["user: Hi"]]
+    assert (greeting.title, outline(greeting)) == ("Greeting", ["user: Hi", "assistant: "])
+    answer = greeting.messages[-1]
+    assert (answer.stop_reason, answer.error_message) == ("error", "Failed to fetch")
+    assert len(il.encode(greeting, "lobe-chat").body[key]["messages"]) == 2
+    with pytest.raises(BadWire, match="take one"):
+        dialect("lobe-chat").decode(export)
 
 
 def test_every_session_of_a_chatbox_export_is_read() -> None:

@@ -1,0 +1,172 @@
+"""LobeChat: an export of its tables, among them `messages`, `topics` and `sessions`.
+
+An older export has them in `state` beside `exportType`, a newer one in `data` beside `schemaHash`. The messages of one
+topic, or of a thread of it, are a conversation, in the order of their times; those without a topic are that of their
+session. A call is in `tools` of an answer, its result a message of role `tool`; the call that it answers is named in
+the message, or in `messagePlugins`. An answer that failed has three dots as its text. The assistant's `systemRole` and
+model are in the session's `config`, or in `agents`. github.com/lobehub/lobe-chat
+"""
+
+import sys
+from typing import Any
+
+from ...values.errors import BadWire
+from ...values.losses import Encoded, SupportTable
+from ...values.messages import Block, Message, SystemMessage, TextBlock, ThinkingBlock, Usage
+from ...values.request import Conversation
+from ..residual import body_of, fields_of, optional, reading, whole
+from ..wire import FileFormat
+from . import records, templates
+from .program_content import conversation_of, first, inner, items, moment, user
+from .reading import Pairing, image_of, rounds
+
+API = "lobe-chat"
+FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
+
+_FORMS = (
+    ("exportType", "state"),
+    ("schemaHash", "data"),
+)  # a key that only this program writes, and where the tables are
+_PLACEHOLDER = "..."
+
+
+def _tables(value: Any) -> tuple[str, dict[str, Any]] | None:
+    """Where the tables of an export are, and the tables."""
+    for mark, key in _FORMS:
+        if isinstance(value, dict) and mark in value:
+            found = inner(value, key, "messages")
+            if isinstance(found, list) and found and all(isinstance(one, dict) and "role" in one for one in found):
+                return key, value[key]
+    return None
+
+
+def _chats(messages: list[dict[str, Any]]) -> dict[Any, list[dict[str, Any]]]:
+    """The messages of each chat, by its topic and thread, or by its session."""
+    found: dict[Any, list[dict[str, Any]]] = {}
+    for message in messages:
+        topic = message.get("topicId")
+        owner = message.get("sessionId") if topic is None else None
+        found.setdefault((owner, topic, message.get("threadId")), []).append(message)
+    return found
+
+
+def split(value: Any) -> list[Any] | None:
+    """An export of each chat, if there are several: its messages, with the session and all else as it was."""
+    given = _tables(value)
+    chats = _chats(given[1]["messages"]) if given is not None else {}
+    if given is None or len(chats) < 2:
+        return None
+    key, tables = given
+    topics, plugins = (_by_id(tables.get(name)) for name in ("topics", "messagePlugins"))
+    parts = []
+    for (_, topic, _), messages in chats.items():
+        own = {"messages": messages, "topics": [topics[topic]] if topic in topics else []}
+        if plugins:
+            own["messagePlugins"] = [plugins[one["id"]] for one in messages if one.get("id") in plugins]
+        parts.append({**value, key: {**tables, **own}})
+    return parts
+
+
+def _by_id(rows: Any) -> dict[Any, dict[str, Any]]:
+    return {id: row for row in items(rows) if isinstance(id := row.get("id"), str)}
+
+
+@reading(API)
+def decode(data: Any) -> Conversation:
+    """The one chat of an export."""
+    body = body_of(data, API)
+    given = _tables(body)
+    if given is None:
+        raise BadWire(API, "expected an export with `messages` in `state` or `data`")
+    _, tables = given
+    chats = _chats(tables["messages"])
+    if len(chats) > 1:
+        raise BadWire(API, f"an export of {len(chats)} chats: take one of them")
+    (((owner, id, _), messages),) = chats.items()
+    topic = _by_id(tables.get("topics")).get(id, {})
+    session_id = owner or optional(messages[0].get("sessionId")) or topic.get("sessionId")
+    session = _by_id(tables.get("sessions")).get(session_id, {})
+    title = optional(topic.get("title")) or optional(session.get("title")) or optional(inner(session, "meta", "title"))
+    config = fields_of(session.get("config")) or _agent(tables, session_id)
+    plugins, pairs = _by_id(tables.get("messagePlugins")), Pairing()
+    ordered = sorted(messages, key=lambda message: moment(message.get("createdAt")) or 0)
+    found = [one for message in ordered for one in _messages(message, plugins.get(message.get("id"), {}), pairs)]
+    system = optional(config.get("systemRole")) or None
+    return templates.keep(conversation_of(found, title=title, model=config.get("model"), system=system), body, API)
+
+
+def _agent(tables: dict[str, Any], session: Any) -> dict[str, Any]:
+    """The assistant of a session."""
+    named = [row.get("agentId") for row in items(tables.get("agentsToSessions")) if row.get("sessionId") == session]
+    return _by_id(tables.get("agents")).get(named[0], {}) if named else {}
+
+
+def _messages(record: dict[str, Any], plugin: dict[str, Any], pairs: Pairing) -> list[Message]:
+    role, when = record.get("role"), moment(record.get("createdAt"))
+    text = optional(record.get("content")) or ""
+    plugin = plugin or fields_of(record.get("plugin"))
+    if role in ("tool", "function"):
+        id = optional(record.get("tool_call_id")) or optional(plugin.get("toolCallId"))
+        failed = bool(record.get("pluginError") or plugin.get("error"))
+        return [pairs.result(id, plugin.get("apiName"), text, failed, timestamp=when)]
+    if role == "system":
+        return [SystemMessage(content=text, timestamp=when)]
+    blocks: list[Block] = [TextBlock(text=text)] if text else []
+    for image in items(record.get("imageList")):
+        blocks += [found] if (found := image_of(image.get("url"))) else []
+    if role == "user":
+        return [user(tuple(blocks), when)]
+    return _answer(record, blocks, pairs, when) if role == "assistant" else []
+
+
+def _answer(record: dict[str, Any], blocks: list[Block], pairs: Pairing, when: int | None) -> list[Message]:
+    failure, extra = fields_of(record.get("error")), fields_of(record.get("extra"))
+    if failure and record.get("content") == _PLACEHOLDER:
+        blocks = blocks[1:]
+    thought = fields_of(record.get("reasoning"))
+    if thought.get("content") or thought.get("signature"):
+        signature = optional(thought.get("signature"))
+        blocks = [ThinkingBlock(thinking=optional(thought.get("content")) or "", thinking_signature=signature), *blocks]
+    calls = [
+        pairs.call(call.get("id"), call.get("apiName"), call.get("arguments")) for call in items(record.get("tools"))
+    ]
+    reason = optional(inner(failure, "body", "error", "message")) or optional(failure.get("message"))
+    return rounds(
+        [*blocks, *calls],
+        model=optional(record.get("model")) or optional(extra.get("fromModel")),
+        provider=optional(record.get("provider")) or optional(extra.get("fromProvider")),
+        usage=_usage(fields_of(record.get("metadata"))),
+        stop_reason="error" if failure else None,
+        error_message=reason if failure else None,
+        timestamp=when,
+    )
+
+
+_USAGE = (  # each under its newer name, then its older one
+    ("totalInputTokens", "inputTokens"),
+    ("totalOutputTokens", "outputTokens"),
+    ("inputCachedTokens", "cachedTokens"),
+    ("inputWriteCacheTokens",),
+)
+
+
+def _usage(metadata: dict[str, Any]) -> Usage | None:
+    """The input includes what was read from the cache or written to it."""
+    given = fields_of(metadata.get("usage")) or metadata
+    total, output, read, written = (max(whole(first(given, *keys)) or 0, 0) for keys in _USAGE)
+    if not total and not output:
+        return None
+    return Usage.of(max(total - read - written, 0), output, cache_read=read, cache_write=written)
+
+
+def encode(conversation: Conversation) -> Encoded:
+    """The chat as it stood in the export."""
+    return templates.give_back(conversation, API, decode)
+
+
+def detect(value: Any) -> str | None:
+    """Whether a value is an export that has messages."""
+    return "tables of an export, with `messages`" if _tables(value) is not None else None
+
+
+FORMAT = FileFormat(name=API, codec=sys.modules[__name__], detect=detect, split=split, writable=False, rank=20)
