@@ -195,6 +195,7 @@ TABLES = {
         "tool_calls (id, response_id)",
         "tool_results (id, response_id)",
     ],
+    "open-webui": ["chat (id, user_id, title, chat, created_at, meta)"],
     "opencode": ["session (id, time_created)", "message (id, session_id)", "part (id, session_id)"],
     "zed": ["threads (id, data_type, data, updated_at)"],
 }
