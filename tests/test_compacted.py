@@ -71,6 +71,18 @@ def test_pi_s_summary_stands_in_the_place_of_what_it_summarises(target: str) -> 
     assert PI == il.encode(conversation, "openclaw").body
 
 
+def test_the_first_version_of_pi_names_the_first_kept_line_by_its_number() -> None:
+    """Lines have no ids there, and the header is line 0; a tree that has ids ignores the number, as pi does."""
+    old = Lines({k: v for k, v in line.items() if k not in ("version", "parentId")} for line in PI)
+    for line in old[1:]:
+        del line["id"]
+    old[5] = {"type": "compaction", "summary": "It began.", "firstKeptEntryIndex": 3}
+    bodies = [il.encode(il.decode(lines, "openclaw"), "openai-completions").body for lines in (old, PI)]
+    assert bodies[0] == bodies[1]
+    numbered = Lines([*PI[:5], {**old[5], "id": "e", "parentId": "d"}, PI[6]])
+    assert len(il.encode(il.decode(numbered, "openclaw"), "openai-completions").body["messages"]) == 2
+
+
 def test_codex_keeps_what_the_user_asked_and_the_summary() -> None:
     """As the program does; the answers before are what the summary stands for."""
     encoded = il.encode(il.decode(codex()), "anthropic-messages")

@@ -84,6 +84,9 @@ class Compaction:
         self.first: tuple[AgentMessage, ...] = ()
         self.last: tuple[AgentMessage, ...] = ()
         self._first_kept = first_kept_of(message)
+        self._lines: Any = message.fields.get(
+            "firstKeptEntryIndex"
+        )  # pi's version 1: lines have no ids; 0 is the header
         self._is_kept = False
         self._kinds: tuple[type, ...] = ()
         if message.role == ROLE:
@@ -98,6 +101,9 @@ class Compaction:
         """Whether the model reads the next entry before the compaction."""
         if self.first and self._first_kept is not None:
             self._is_kept = self._is_kept or entry.id == self._first_kept
+        elif self.first and entry.id is None and isinstance(self._lines, int) and self._lines > 0:
+            self._lines -= 1
+            self._is_kept = self._lines == 0
         return self._is_kept or isinstance(entry.message, self._kinds)
 
 
