@@ -312,6 +312,15 @@ def test_a_history_of_aider_holds_a_conversation_for_each_start() -> None:
     assert il.encode(first, "aider").body + il.encode(second, "aider").body == both
 
 
+def test_an_edit_is_part_of_the_answer_in_a_history_of_aider() -> None:
+    """It ends in `>>>>>>> REPLACE`, which is no line of the program's; nor is a small heading the user's."""
+    answer = "a.py\n```\n<<<<<<< SEARCH\n1\n=======\n2\n>>>>>>> REPLACE\n```\n##### Done\n\nThat is all."
+    text = f"# aider chat started at 2025-01-01 10:00:00\n\n#### Edit\n####\n\n{answer}\n\n> Applied edit to a.py\n>\n"
+    (conversation,) = il.read(text.encode())
+    assert [text_of(message.content) for message in conversation.messages] == ["Edit\n", answer]
+    assert il.encode(conversation, "aider").body == text
+
+
 def test_every_agent_format_is_registered() -> None:
     """Under the name that its samples have."""
     assert {name.split("/")[0] for name in PATHS} <= FORMATS.keys()

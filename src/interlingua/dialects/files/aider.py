@@ -1,8 +1,9 @@
 """Aider's chat history (`.aider.chat.history.md`): Markdown, with a section appended per session.
 
-A session begins with `# aider chat started at …`. Lines that begin with `####` are the user's (a command such as `/ask`
-is written once as it was typed and once as it was sent), lines that begin with `>` are the program's, and all else is
-the answer of the model. The program names its models at the start; nothing else has a time or an id.
+A session begins with `# aider chat started at …`. Lines that begin with `####` and a space are the user's (a command
+such as `/ask` is written once as it was typed and once as it was sent), lines that begin with `>` and a space are the
+program's, and all else is the answer of the model, among it edits that end in `>>>>>>> REPLACE`. The program names its
+models at the start; nothing else has a time or an id.
 """
 
 import re
@@ -37,9 +38,10 @@ def _text(data: Any) -> str:
 
 
 def _kind(line: str) -> str:
-    if line.startswith("####"):
+    # `#####` is a heading in an answer, `>>>>>>> REPLACE` the end of an edit in it.
+    if line.startswith(("#### ", "####\t")) or line.rstrip() == "####":
         return "user"
-    if line.startswith(">"):
+    if line.startswith("> ") or line.rstrip() == ">":
         return "program"
     return "start" if _STARTED.match(line) else "answer" if line.strip() else "blank"
 
