@@ -91,6 +91,7 @@ _FORMATS: dict[str, str] = {
     "typing-mind": "files.typing_mind:FORMAT",
     "chatbox": "files.chatbox:FORMAT",
     "lobe-chat": "files.lobe_chat:FORMAT",
+    "qodo": "files.qodo:FORMAT",
     "hugging-chat": "files.hugging_chat:FORMAT",
     "le-chat": "files.le_chat:FORMAT",
     "gptme": "files.gptme:FORMAT",

@@ -31,6 +31,7 @@ PATHS = {
         "program: Ran command: 12",
         TWELVE,
     ],
+    "qodo/thread.json": [ASKED, CALLED, COUNTED, TWELVE],
     "hermes/session.json": [ASKED, CALLED, COUNTED, TWELVE],
     "hermes/session.jsonl": [ASKED, CALLED, COUNTED, TWELVE],
     "zed/thread.json": ["user: How many eggs?a dozen", CALLED, COUNTED, TWELVE],
@@ -91,6 +92,7 @@ def test_every_answered_call_keeps_its_result(name: str, wire: str) -> None:
         ("lobe-chat/export.json", "Eggs in the basket", "claude-3-7-sonnet", "You count things."),
         ("hugging-chat/conversations.json", "Eggs in the basket", "meta-llama/Llama-3.3-70B-Instruct", None),
         ("gptme/conversation.jsonl", None, None, "You count things."),
+        ("qodo/thread.json", None, "Claude 3.7 Sonnet", None),
         ("hermes/session.json", None, "claude-sonnet-4-6", "You count things."),
         ("zed/thread.json", "Eggs in the basket", "claude-sonnet-4-6", None),
         ("zed/older.json", "Eggs in the basket", "claude-3-7-sonnet", None),
@@ -178,6 +180,29 @@ def test_every_topic_of_a_lobechat_export_is_a_chat(name: str, key: str) -> None
     assert len(il.encode(greeting, "lobe-chat").body[key]["messages"]) == 2
     with pytest.raises(BadWire, match="take one"):
         dialect("lobe-chat").decode(export)
+
+
+def test_the_database_of_qodo_holds_its_threads(tmp_path: Path) -> None:
+    """Those with messages, each in the order of its rows; a text, a file and a command are shown."""
+    with sqlite3.connect(tmp_path / "history.sqlite") as connection:
+        connection.execute("CREATE TABLE chat_threads (id TEXT PRIMARY KEY, createdAt)")
+        connection.execute(
+            "CREATE TABLE chat_messages"
+            " (messageID TEXT PRIMARY KEY, threadID, createdAt, role, data, modelLabel, command, userInput)"
+        )
+        connection.executemany("INSERT INTO chat_threads VALUES (?, ?)", [("b", 2), ("a", 1), ("empty", 3)])
+        file = {"type": "code_implementation", "content": "1", "artifactAttributes": {"language": "js"}}
+        for row in (
+            ("9", "a", 5, "user", None, None, '{"command": "improve"}', "this"),
+            ("1", "a", 5, "assistant", json.dumps([file]), "o3-mini", None, None),
+            ("8", "b", 6, "user", None, None, '{"command": "chat"}', "Hi"),
+            ("2", "b", 6, "assistant", json.dumps("Hello."), "o3-mini", None, None),
+        ):
+            connection.execute("INSERT INTO chat_messages VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+    connection.close()
+    first, second = il.read(tmp_path / "history.sqlite")
+    assert outline(first) == ["user: /improve this", "assistant: ```js\n1\n```"]
+    assert outline(second) == ["user: Hi", "assistant: Hello."]
 
 
 def test_every_session_of_a_chatbox_export_is_read() -> None:
