@@ -75,6 +75,7 @@ LOOK_ALIKES: list[Any] = [
     {"entries": [{"message": "disk full", "level": "error"}]},
     {"entries": ["a message"]},
     {"input": {"seed": 1}},
+    {"model": "text-embedding-3-small", "input": ["a text", "another"]},
     {"output": "text", "stopReason": "done"},
     {"message": "ok", "done": True},
     {"choices": [{"id": 1, "text": "Paris"}]},

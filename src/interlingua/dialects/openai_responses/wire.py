@@ -35,9 +35,10 @@ def _is_request(value: Any) -> bool:
     if isinstance(value, dict):
         if "messages" in value or "output" in value:  # a row of a log, with the answer beside what was asked
             return False
-        return isinstance(value.get("input"), list | str) or (
-            isinstance(value.get("prompt"), dict) and "id" in value["prompt"]
-        )
+        given = value.get("input")
+        if isinstance(given, list):  # the texts of a request for embeddings are no items
+            return all(isinstance(item, dict) for item in given)
+        return isinstance(given, str) or (isinstance(value.get("prompt"), dict) and "id" in value["prompt"])
     items = shapes.messages(value)
     if any("role" in item and "content" not in item for item in items):  # another program's messages
         return False
