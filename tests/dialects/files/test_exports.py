@@ -108,6 +108,13 @@ def test_chunks_of_the_model_in_a_row_are_one_answer_of_ai_studio() -> None:
     assert (conversation.system, conversation.options.top_k) == ("Be brief.", 64)
 
 
+def test_a_message_of_claude_ai_may_name_its_role() -> None:
+    """As some copies of an export do: the question is not an answer."""
+    messages = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}]
+    (conversation,) = il.read(json.dumps([{"uuid": "c", "name": "Eggs", "chat_messages": messages}]).encode())
+    assert outline(conversation) == ["user: Hi", "assistant: Hello."]
+
+
 def test_open_webui_stands_at_its_current_message() -> None:
     """Other answers are branches; the usage is in the words of whoever served the model."""
     conversation = read("open-webui/export.json")

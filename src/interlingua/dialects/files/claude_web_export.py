@@ -45,7 +45,7 @@ def _messages(record: dict[str, Any], pairs: Pairing, model: str | None) -> list
     empty = not text and bool(items)  # an answer that ends with a result, say
     if isinstance(text, str) and not empty and not any(isinstance(item, TextBlock) and item.text for item in items):
         items = [item for item in items if not isinstance(item, TextBlock)] + [TextBlock(text=text)]
-    if record.get("sender") == "human":
+    if record.get("sender", record.get("role")) in ("human", "user"):  # tools that copy an export write `role`
         return asked([*_attached(record), *items], timestamp=when)
     return rounds(items, timestamp=when, model=optional(record.get("model")) or model)
 
