@@ -458,3 +458,31 @@ _VALUES = st.recursive(
 def test_the_fast_check_for_nothing_to_redact_misses_nothing(value: Any) -> None:
     """A further text that never occurs makes the scan take the long way."""
     assert redaction.scan(value, also=("\0 never",)) == redaction.scan(value)
+
+
+@pytest.mark.parametrize(("file", "caller"), [("atif/sub_agent.json", "m1"), ("copilot-cli/events.jsonl", "e3")])
+def test_a_sub_agent_in_the_same_file_stays_with_its_call(tmp_path: Path, file: str, caller: str) -> None:
+    """In the page, in what pictures are drawn from, and in Markdown: it is no branch from the beginning."""
+    library = Library(tmp_path)
+    place = library.open_path(Path(__file__).parents[1] / "wire" / file)[0][0]
+    view = Describer(library, Finder(library)).view(place)
+    tree = Tree(library, place)
+    (first,) = [row for row in tree.rows(0, tree.total) if row.caller is not None]
+
+    def exported(format: str, **chosen: Any) -> bytes:
+        choice = Choice(format=format, **chosen)
+        return write(material_of(tree, view, choice), view, choice).data
+
+    for rows in (
+        page_data(exported("html", all=True))["tree"]["rows"],
+        json.loads(exported("rows", all=True))["tree"]["rows"],
+    ):
+        found = {row["id"]: row for row in rows}[first.id]
+        assert caller == found["caller"] and "parent" not in found
+    text = exported("markdown", all=True).decode()
+    assert 1 == text.count("# A sub-agent of ") and "# A branch from the beginning" not in text
+    alone = json.loads(exported("rows", to=first.id))["tree"]["rows"]  # its call need not be in the file
+    assert first.id == alone[-1]["id"] and {row["caller"] for row in alone if "caller" in row} <= {
+        row["id"] for row in alone
+    }
+    tree.close()

@@ -10,7 +10,7 @@ import { CARD, LANE, layout, type Sized } from "./layout";
 import { navigate } from "./route";
 import { liveRow, shown, UNFOLDED } from "./scene";
 import { SessionStore, useStore } from "./store";
-import { TreeModel } from "./tree";
+import { isMessage, type TreeModel } from "./tree";
 import type { LiveNode, Row, Session } from "./types";
 
 export const FRAME_HEIGHT = 118;
@@ -50,14 +50,9 @@ function Spawned({ id, size, onSize }: FrameProps) {
 /** A sub-agent in the same file as the call. */
 function Thread({ id, first, size, onSize, store, onSelect }: FrameProps & { first: string }) {
   const rows = store.tree.below(first);
-  const tree = useMemo(() => {
-    const own = new TreeModel();
-    own.put(rows.map((row) => ({ ...row, caller: undefined })));
-    own.setHead(rows.at(-1)?.id);
-    return own;
-  }, [rows.length, store.tree.version]); // eslint-disable-line
+  const tree = useMemo(() => store.tree.thread(first), [rows.length, store.tree.version]); // eslint-disable-line
   const costs = rows.flatMap((row) => row.cost ?? []);
-  const about = { title: rows[0]?.text ?? "", messages: tree.messages, model: rows.find((row) => row.model !== undefined)?.model, cost: costs.length > 0 ? costs.reduce((sum, one) => sum + one, 0) : undefined };
+  const about = { title: rows[0]?.text ?? "", messages: rows.filter(isMessage).length, model: rows.find((row) => row.model !== undefined)?.model, cost: costs.length > 0 ? costs.reduce((sum, one) => sum + one, 0) : undefined };
   return (
     <Shell id={id} size={size} onSize={onSize} about={about} label="Read" onGo={() => navigate(`/s/${store.key}/transcript?at=${encodeURIComponent(first)}`)}>
       {size !== undefined && <Inside id={id} size={size} onSize={onSize} tree={tree} live={NONE} loaded onPick={onSelect} />}
@@ -72,9 +67,9 @@ function Shell({ id, size, onSize, about, missing = false, label, onGo, children
   const width = open ? size.lanes * LANE - (LANE - CARD) : CARD;
   return (
     <section className={`frame ${open ? "opened" : ""}`} style={{ width, height: open ? size.height : FRAME_HEIGHT }} aria-label="sub-agent">
-      <header><span className="role agent"><Icon name="assistant" /></span><b>sub-agent</b><span className="cut dim">{open ? about?.title : ""}</span><span className="figs push">{about === undefined ? "" : cost(about.cost)}</span></header>
-      {!open && <p className="cut"><i className="far user" />{missing ? "its session cannot be found" : (about?.title ?? "…")}</p>}
-      {!open && <p className="cut"><i className="far tool" />{about === undefined ? "" : `${plural(about.messages, "message")}, ${about.model ?? "model unknown"}`}</p>}
+      <header><span className="role agent"><Icon name="assistant" /></span><b>sub-agent</b><span className="cut dim" dir="auto">{open ? about?.title : ""}</span><span className="figs push">{about === undefined ? "" : cost(about.cost)}</span></header>
+      {!open && <p><i className="far user" /><span className="cut" dir="auto" title={about?.title}>{missing ? "its session cannot be found" : (about?.title ?? "…")}</span></p>}
+      {!open && <p><i className="far tool" /><span className="cut">{about === undefined ? "" : `${plural(about.messages, "message")}, ${about.model ?? "model unknown"}`}</span></p>}
       {children}
       <div className="do">
         <button type="button" className="btn small bare" disabled={about === undefined} aria-expanded={open} onClick={(event) => { event.stopPropagation(); onSize(id, open ? undefined : { height: FRAME_HEIGHT + HEAD, lanes: 1 }); }}><Icon name={open ? "fold" : "unfold"} />{open ? "Close" : "Open in place"}</button>

@@ -5,18 +5,21 @@
  * script and no image.
  */
 
-import { CARD, layout, type Placed } from "./layout";
+import { CARD, LANE, layout, type Placed, type Sized } from "./layout";
 import { figures, heightOf, MAX_CALLS } from "./card";
 import { duration } from "./format";
 import { kindOf, speaker } from "./parts";
 import { oneLine } from "./plain";
-import { chips, shown, UNFOLDED } from "./scene";
+import { chips, shown, UNFOLDED, type Chip } from "./scene";
 import type { SessionStore } from "./store";
+import type { TreeModel } from "./tree";
 import type { Row } from "./types";
 
 const SVG = "http://www.w3.org/2000/svg";
 const PAD = 32;
 const HEAD = 40; // of the title
+const FRAME = { top: 36, pad: 12 }; // around the cards of a sub-agent
+const NO_CHIPS: ReadonlyMap<string, Chip> = new Map();
 const TEXT = 38; // where the text of a card begins
 const SANS = "system-ui, -apple-system, 'Segoe UI', sans-serif";
 const MONO = "ui-monospace, Menlo, Consolas, monospace";
@@ -84,30 +87,59 @@ function lines(text: string, width: number, font: string, most: number): string[
   return found.slice(0, most);
 }
 
+/** A tree at its places. The sub-agents of the same file stand in frames beside their calls, with all of their cards. */
+type Drawing = { tree: TreeModel; scene: ReturnType<typeof shown>; places: ReadonlyMap<string, Placed>; frames: ReadonlyMap<string, Drawing>; width: number; height: number };
+
+function drawing(tree: TreeModel): Drawing {
+  const scene = shown({ tree }, UNFOLDED);
+  const sized: Sized[] = scene.rows.map((row) => ({ id: row.id, parent: scene.above.get(row.id), height: heightOf(row) }));
+  const frames = new Map<string, Drawing>();
+  for (const [card, keys] of scene.frames)
+    for (const key of keys.filter((one) => one.startsWith("@"))) {
+      const inside = drawing(tree.thread(key.slice(1)));
+      frames.set(key, inside);
+      sized.push({ id: key, parent: card, height: inside.height + FRAME.top + FRAME.pad, beside: true, lanes: Math.ceil((inside.width + 2 * FRAME.pad) / LANE) });
+    }
+  const places = layout(sized);
+  let [width, height] = [CARD, 0];
+  for (const one of places.values()) [width, height] = [Math.max(width, one.x + (frames.has(one.id) ? frames.get(one.id)!.width + 2 * FRAME.pad : CARD)), Math.max(height, one.y + one.height)];
+  return { tree, scene, places, frames, width, height };
+}
+
 export function svgOf(store: SessionStore, title: string): { text: string; width: number; height: number } {
   const ink = colours();
-  const scene = shown(store, UNFOLDED, false);
-  const places = layout(scene.rows.map((row) => ({ id: row.id, parent: scene.above.get(row.id), height: heightOf(row) })));
-  let [width, height] = [320, 0];
-  for (const one of places.values()) [width, height] = [Math.max(width, one.x + CARD), Math.max(height, one.y + one.height)];
-  [width, height] = [width + 2 * PAD, height + 2 * PAD + HEAD];
+  const whole = drawing(store.tree);
+  const [width, height] = [Math.max(whole.width, 320) + 2 * PAD, whole.height + 2 * PAD + HEAD];
   const root = document.createElementNS(SVG, "svg");
   for (const [name, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}`, role: "img" })) root.setAttribute(name, String(value));
   add(root, "title", {}, title);
   add(root, "rect", { width, height, fill: ink.ground });
   add(root, "text", { x: PAD, y: PAD + 12, "font-family": SANS, "font-size": 17, "font-weight": 600, fill: ink.ink }, cut(title, width - 2 * PAD, `600 17px ${SANS}`));
   const stage = add(root, "g", { transform: `translate(${PAD} ${PAD + HEAD})`, "font-family": SANS, "font-size": 12 });
-  const path = new Set(store.tree.path(store.tree.head).map((id) => scene.card.get(id) ?? id));
+  draw(stage, whole, chips(store), ink);
+  return { text: new XMLSerializer().serializeToString(root), width, height };
+}
+
+function draw(stage: Element, { tree, scene, places, frames }: Drawing, named: ReadonlyMap<string, Chip>, ink: Ink): void {
+  const path = new Set(tree.path(tree.head).map((id) => scene.card.get(id) ?? id));
   edges(stage, scene, places, path, ink);
-  const named = chips(store);
+  for (const [caller, keys] of scene.frames)
+    for (const key of keys) {
+      const [from, at, inside] = [places.get(caller), places.get(key), frames.get(key)];
+      if (from === undefined || at === undefined || inside === undefined) continue;
+      add(stage, "path", { d: `M${from.x + CARD} ${at.y + 18}H${at.x}`, stroke: ink["line-3"], "stroke-width": 1.5, "stroke-dasharray": "1.5 4", "stroke-linecap": "round" });
+      const frame = add(stage, "g", { transform: `translate(${at.x} ${at.y})`, "data-agent": key.slice(1) });
+      add(frame, "rect", { width: inside.width + 2 * FRAME.pad, height: at.height, rx: 8, fill: ink.panel, stroke: ink["line-3"], "stroke-dasharray": "4 3" });
+      add(frame, "text", { x: FRAME.pad, y: 22, "font-weight": 600, fill: ink["ink-2"] }, "sub-agent");
+      draw(add(frame, "g", { transform: `translate(${FRAME.pad} ${FRAME.top})` }), inside, NO_CHIPS, ink);
+    }
   for (const row of scene.rows) {
     const at = places.get(row.id);
     if (at === undefined) continue;
     const chip = named.get(row.id);
     if (chip !== undefined && scene.above.has(row.id)) add(stage, "text", { x: at.x + 32, y: at.y - 10, "font-size": 11, "font-weight": 500, fill: path.has(row.id) ? ink.petrol : ink["ink-2"] }, cut(chip.name, CARD - 40, `500 11px ${SANS}`));
-    card(stage, store, row, at, path.has(row.id), ink);
+    card(stage, tree, row, at, path.has(row.id), ink);
   }
-  return { text: new XMLSerializer().serializeToString(root), width, height };
 }
 
 function edges(stage: Element, scene: ReturnType<typeof shown>, places: ReadonlyMap<string, Placed>, path: ReadonlySet<string>, ink: Ink): void {
@@ -134,7 +166,7 @@ function edges(stage: Element, scene: ReturnType<typeof shown>, places: Readonly
   for (const from of forks.values()) add(stage, "circle", { cx: from.x + 20, cy: from.y + from.height + 14, r: 4.5, fill: ink.card, stroke: path.has(from.id) ? ink.petrol : ink["ink-3"], "stroke-width": 2 });
 }
 
-function card(stage: Element, store: SessionStore, row: Row, at: Placed, on: boolean, ink: Ink): void {
+function card(stage: Element, tree: TreeModel, row: Row, at: Placed, on: boolean, ink: Ink): void {
   const g = add(stage, "g", { transform: `translate(${at.x} ${at.y})` });
   const failed = row.call?.error === true || row.error !== undefined;
   const mono = row.role === "toolResult";
@@ -159,7 +191,7 @@ function card(stage: Element, store: SessionStore, row: Row, at: Placed, on: boo
   if (wrong !== undefined) say(wrong, ink.brick, `12px ${SANS}`, 12, SANS, 2);
   const calls = row.calls ?? [];
   calls.slice(0, MAX_CALLS).forEach((call, n) => {
-    const result = store.tree.result(row.id, call.id, calls.slice(0, n).filter((one) => one.id === call.id).length);
+    const result = tree.result(row.id, call.id, calls.slice(0, n).filter((one) => one.id === call.id).length);
     const bad = call.bad === true || result?.call?.error === true;
     const end = call.bad ? "malformed" : bad ? "failed" : (duration(result?.ms) ?? "");
     const top = y + 7 + 24 * n;

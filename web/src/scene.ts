@@ -42,8 +42,8 @@ function isStep(row: Row): boolean {
   return row.role === "toolResult" || (row.role === "assistant" && (row.calls?.length ?? 0) > 0);
 }
 
-/** `nested`: sub-agents in the same file are frames beside their calls, else trees beside the others. */
-export function shown({ tree }: { tree: TreeModel }, { folded, runs, loops }: Folds, nested = true): Shown {
+/** Sub-agents in the same file are frames beside their calls. */
+export function shown({ tree }: { tree: TreeModel }, { folded, runs, loops }: Folds): Shown {
   const rows: Row[] = [];
   const card = new Map<string, string>();
   const above = new Map<string, string>();
@@ -61,7 +61,7 @@ export function shown({ tree }: { tree: TreeModel }, { folded, runs, loops }: Fo
   };
   for (const row of tree.rows.values()) {
     const caller = row.caller ?? agents.get(row.parent ?? "");
-    if (nested && caller !== undefined && card.has(caller)) {
+    if (caller !== undefined && card.has(caller)) {
       agents.set(row.id, caller);
       card.set(row.id, card.get(caller)!);
       if (row.caller !== undefined) frames.set(card.get(caller)!, [...(frames.get(card.get(caller)!) ?? []), `@${row.id}`]);

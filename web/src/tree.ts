@@ -200,6 +200,20 @@ export class TreeModel {
     return found.sort((a, b) => a.seq - b.seq);
   }
 
+  /** The conversation of a sub-agent in the same file, by its first entry. Sub-agents of its own stay beside their calls. */
+  thread(first: string): TreeModel {
+    const own = new TreeModel();
+    const rows: Row[] = [];
+    for (const pending = [first]; pending.length > 0; ) {
+      const found = this.below(pending.pop()!);
+      rows.push(...found);
+      for (const row of found) pending.push(...(this.threads.get(row.id) ?? []));
+    }
+    own.put(rows.sort((a, b) => a.seq - b.seq).map((row) => (row.id === first ? { ...row, caller: undefined } : row)));
+    own.setHead(this.below(first).at(-1)?.id);
+    return own;
+  }
+
   /** Entries without children, where paths end; looked for once per version. */
   leaves(): readonly string[] {
     if (this.#leaves?.version !== this.version)

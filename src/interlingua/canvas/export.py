@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import re
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -22,6 +22,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from .. import conversion
+from ..conversion.subagents import origin_of
 from ..dialects import DIALECTS
 from ..serving import redaction
 from ..serving.problems import HttpProblem
@@ -89,8 +90,8 @@ _RUNS = re.compile(
 )
 
 
-def markdown_of(title: str, conversation: Conversation) -> str:
-    """Returns the whole document."""
+def markdown_of(title: str, conversation: Conversation, callers: Mapping[str, str] = {}) -> str:
+    """Returns the whole document. `callers` has the entry that started a sub-agent, by the sub-agent's first entry."""
     path = conversation.path()
     on_path = {entry.id for entry in path}
     parts = [f"# {_line(title)}"]
@@ -102,7 +103,9 @@ def markdown_of(title: str, conversation: Conversation) -> str:
         branch = _beside(conversation, leaf, on_path)
         on_path |= {entry.id for entry in branch}
         if branch:
-            parts += ["---", f"# A branch from {_name(conversation, branch[0].parent_id)}"]
+            caller = callers.get(branch[0].id or "")
+            what = "A branch from" if caller is None else "A sub-agent of"
+            parts += ["---", f"# {what} {_name(conversation, caller or branch[0].parent_id)}"]
             parts += [part for entry in branch for part in _section(entry)]
     return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
 
@@ -246,7 +249,8 @@ class Written(NamedTuple):
 class Material(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The exported data, as JSON values. `numbers` are the row numbers of the entries.
 
-    `spawned` has, by entry, the sub-agents that it started; `agents` holds the conversations of all of them.
+    `spawned` has, by entry, the sub-agents that it started; `agents` holds the conversations of all of them. `callers`
+    has, by the first entry of a sub-agent within the same file, the entry that started it.
     """
 
     title: str
@@ -258,6 +262,7 @@ class Material(Struct, frozen=True, kw_only=True, omit_defaults=True):
     numbers: dict[str, dict[str, int]] = {}
     spawned: dict[str, list[str]] = {}
     agents: "dict[str, Material]" = {}
+    callers: dict[str, str] = {}
 
 
 def check_format(name: str) -> None:
@@ -299,13 +304,14 @@ def material_of(tree: Tree, view: SessionView, choice: Choice, describer: Descri
 def _material(tree: Tree, view: SessionView, choice: Choice) -> Material:
     check_format(choice.format)
     ids = _ids(tree, choice)
-    entries = [_shown(tree.session_at(id).entry(id), choice) for id in ids]
+    chosen = set(ids)
+    found = [tree.session_at(id).entry(id) for id in ids]
+    entries = [_shown(entry, choice) for entry in found]
     session = tree.session_at(choice.to) if choice.to is not None else tree.session
     head = choice.to if choice.to is not None else tree.head()
     base = session.base if _with_extra(choice.format) else _bare(session.base)
-    conversation = replace(base, entries=tuple(entries), head=head if head in set(ids) else None)
+    conversation = replace(base, entries=tuple(entries), head=head if head in chosen else None)
     about = [_about(tree, id) for id in ids] if choice.format in (PAGE, PREFERENCES, ROWS) else []
-    chosen = set(ids)
     rows = (
         {row.id: row for row in tree.rows(0, tree.total) if row.id in chosen} if choice.format in (PAGE, ROWS) else {}
     )
@@ -315,12 +321,17 @@ def _material(tree: Tree, view: SessionView, choice: Choice) -> Material:
         labels={id: label for id, (label, _, _) in zip(ids, about, strict=False) if label is not None},
         notes={id: notes for id, (_, _, notes) in zip(ids, about, strict=False) if notes},
         ratings={id: rating for id, (_, rating, _) in zip(ids, about, strict=False) if rating is not None},
-        branches=[_json(branch) for branch in tree.branches() if branch.head in set(ids)],
+        branches=[_json(branch) for branch in tree.branches() if branch.head in chosen],
         numbers={
             id: {"seq": row.seq, "version": row.version, **({"ms": row.ms} if row.ms is not None else {})}
             for id, row in rows.items()
         },
         spawned={id: list(row.spawned) for id, row in rows.items() if row.spawned},
+        callers={
+            entry.id: caller
+            for entry in found
+            if entry.id is not None and (caller := (origin_of(entry) or {}).get("entry")) in chosen
+        },
     )
 
 
@@ -457,7 +468,7 @@ def write(material: Material, view: SessionView, choice: Choice) -> Written:
         case "html":
             return _file(_page(material, conversation, view), "html")
         case "markdown":
-            return _file(markdown_of(material.title, conversation).encode("utf-8", "replace"), "md")
+            return _file(markdown_of(material.title, conversation, material.callers).encode("utf-8", "replace"), "md")
         case "json":
             return _file(jsontext.write(plain(conversation)) + b"\n", "json")
         case "preferences":
@@ -554,8 +565,9 @@ def _tree(material: Material, conversation: Conversation) -> dict[str, Any]:
 def _row(entry: Entry, number: int, material: Material) -> Any:
     id = entry.id or ""
     about = material.numbers.get(id, {})
+    caller = material.callers.get(id)
     return row_of(
-        entry,
+        entry if caller is None else replace(entry, parent_id=None),
         about.get("seq", number),
         ms=about.get("ms"),
         version=about.get("version", 0),
@@ -563,6 +575,7 @@ def _row(entry: Entry, number: int, material: Material) -> Any:
         rating=material.ratings.get(id),
         notes=sum("text" in note for note in material.notes.get(id, ())),
         spawned=tuple(material.spawned.get(id, ())),
+        caller=caller,
     )
 
 
