@@ -196,3 +196,25 @@ def test_the_demo_ends_with_a_canvas_where_a_terminal_is(tmp_path: Path) -> None
         os.close(control)
     done = run("demo", cwd=tmp_path)
     assert done.code == 0 and "token=" not in done.out
+
+
+def test_a_format_that_does_not_exist_has_a_remedy(tmp_path: Path) -> None:
+    """As `convert` says it: the nearest names, or all of them. Aliases are formats, too."""
+    path = tmp_path / "chat.json"
+    path.write_text(json.dumps(MESSAGES))
+    given = ("canvas", "export", path, "-o", tmp_path / "out", "--home", tmp_path / "home")
+    near, far = run(*given, "-t", "markdwn"), run(*given, "-t", "nosuch")
+    assert (2, 2) == (near.code, far.code) and not (tmp_path / "out").exists()
+    assert "unknown format 'markdwn'; did you mean 'markdown'?" in near.err
+    assert all(name in far.err for name in ("html", "preferences", "openai-responses"))
+    assert run(*given, "-t", "anthropic").code == 0
+
+
+def test_preferences_without_ratings_are_no_empty_file(tmp_path: Path) -> None:
+    """It says so, and what to do; nothing is written."""
+    path = tmp_path / "chat.json"
+    path.write_text(json.dumps(MESSAGES))
+    out = tmp_path / "out.jsonl"
+    done = run("canvas", "export", path, "-o", out, "-t", "preferences", "--home", tmp_path / "home")
+    assert done.code == 1 and not out.exists()
+    assert "rated differently, nothing was written; rate some in a canvas" in done.err

@@ -51,11 +51,19 @@ export default function Export({ store, path, onClose }: { store: SessionStore; 
   const scope = all ? { all: true } : { to: path.at(-1) };
   const asked = PICTURES.includes(format) ? "rows" : format;
   useEffect(() => {
+    const abort = new AbortController(); // the finds of another format say nothing about this one
     setFinds(undefined);
-    post<{ finds: Find[] }>(`/api/sessions/${store.key}/export/scan`, { format: asked, ...scope }).then(
-      (answer) => { setFinds(answer.finds); setHidden(new Set(answer.finds.filter((find) => find.suggested).map((find) => find.id))); },
-      (error: Error) => setProblem(error.message),
+    setProblem(undefined);
+    post<{ finds: Find[]; bytes: number }>(`/api/sessions/${store.key}/export/scan`, { format: asked, ...scope }).then(
+      (answer) => {
+        if (abort.signal.aborted) return;
+        if (answer.bytes === 0) return setProblem(format === "preferences" ? "There are no pairs: no two answers to the same message are rated differently." : "There is nothing to save.");
+        setFinds(answer.finds);
+        setHidden(new Set(answer.finds.filter((find) => find.suggested).map((find) => find.id)));
+      },
+      (error: Error) => abort.signal.aborted || setProblem(error.message),
     );
+    return () => abort.abort();
   }, [store, format, all]); // eslint-disable-line
   const isDialect = formats.some((one) => one.id === format);
   useEffect(() => {

@@ -13,11 +13,13 @@ from rich.table import Table
 from rich.text import Text
 
 from ..conversion import local_files
+from ..dialects import DIALECTS
 from ..tools.registry import PROFILES
 from ..values.errors import InterlinguaError
 from ..values.numbers import natural
 from ..values.places import home as default_home
 from . import output
+from .convert import Registered
 from .groups import Group
 
 if TYPE_CHECKING:
@@ -191,7 +193,12 @@ def _session(library: "Library", given: str) -> "Place | None":
 @click.argument("given", metavar="FILE|SESSION")
 @click.option("-o", "--output", "out", type=click.Path(dir_okay=False, path_type=Path), required=True, help="The file.")
 @click.option(
-    "-t", "--to", "format", help="html, markdown, json, preferences or a dialect; default: by the file extension."
+    "-t",
+    "--to",
+    "format",
+    type=Registered(lambda: ("html", "markdown", "json", "preferences", *DIALECTS), writable=True),
+    metavar="FORMAT",
+    help="html, markdown, json, preferences or a dialect; default: by the file extension.",
 )
 @click.option("--at", help="The last entry of the path; default: the head.")
 @click.option("--path", "path_alone", is_flag=True, help="Only the path to the head, without other branches.")
@@ -226,7 +233,7 @@ def export(
     until you decide what to replace.
     """
     from ..canvas.catalog import Describer, Finder
-    from ..canvas.export import Choice, finds_of, material_of, redacted, write
+    from ..canvas.export import PREFERENCES, Choice, finds_of, material_of, redacted, write
     from ..canvas.library import Library
 
     library = Library(home.expanduser().absolute() if home is not None else None, store)
@@ -250,6 +257,10 @@ def export(
         written = write(material, view, chosen)
     finally:
         tree.close()
+    if chosen.format == PREFERENCES and not written.data:
+        raise InterlinguaError(
+            f"{given}: no two answers to one message are rated differently, nothing was written; rate some in a canvas"
+        )
     if place.where is not None:
         local_files.refuse_inputs(out, [Path(place.where)])
     with local_files.atomic(out) as stream:
