@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import gc
 import hashlib
 import json
 import re
@@ -15,6 +16,7 @@ import interlingua as il
 from canvas.driving import browsing
 from canvas.histories import claude
 from interlingua.canvas import reading_routes, server
+from interlingua.canvas.reading_routes import CollectorPause
 from interlingua.sessions import Session
 from interlingua.sessions.compaction import cut, finished
 from interlingua.sessions.view_files import view_path
@@ -728,3 +730,21 @@ async def test_two_entries_of_one_moment_have_no_duration(tmp_path: Path) -> Non
         rows = (await browser.get(f"/api/sessions/{found['sessions'][0]['key']}/tree"))["rows"]
         assert (1000, None) == (rows[1]["ms"], rows[2].get("ms"))
         assert "leak" == rows[1]["calls"][0]["arg"]  # what is looked for tells more than where
+
+
+def test_the_collector_rests_while_long_paths_are_read() -> None:
+    """Until the last of several readers is done, whatever became of them; a program's own choice stays."""
+    pause = CollectorPause()
+    assert gc.isenabled()
+    with pause:
+        with pytest.raises(ValueError, match="unreadable"), pause:
+            raise ValueError("unreadable")
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with pause:
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
