@@ -3,10 +3,10 @@
 import { lazy, Suspense, useEffect, useRef, useState } from "react";
 
 import { get } from "./http";
-import { bytes, cost, tokens } from "./format";
+import { bytes, cost, plural, tokens } from "./format";
 import { Icon } from "./icons";
 import { inParts } from "./long";
-import { Button } from "./parts";
+import { Busy, Button } from "./parts";
 import { visible } from "./plain";
 import type { SessionStore } from "./store";
 import type { CacheView, ContextView } from "./types";
@@ -76,16 +76,21 @@ function Cache({ store, to, selected, onSelect }: { store: SessionStore; to?: st
   const [view, setView] = useState<CacheView>();
   const [problem, setProblem] = useState<string>();
   const [whole, setWhole] = useState(false);
+  const [busy, setBusy] = useState(true);
   useEffect(() => {
     const abort = new AbortController();
     const last = whole ? undefined : COMPARED;
-    get<CacheView>(`/api/sessions/${store.key}/cache`, { to, last }, abort.signal).then(setView, (error: Error) => abort.signal.aborted || setProblem(error.message));
+    setBusy(true);
+    get<CacheView>(`/api/sessions/${store.key}/cache`, { to, last }, abort.signal)
+      .then(setView, (error: Error) => abort.signal.aborted || setProblem(error.message))
+      .finally(() => abort.signal.aborted || setBusy(false));
     return () => abort.abort();
   }, [store, to, whole]);
   const list = useInView(selected, view);
   if (problem !== undefined) return <p className="err" role="alert"><Icon name="alert" />{problem}</p>;
-  if (view === undefined) return <p className="dim">Comparing the requests…</p>;
+  if (view === undefined) return <Busy text="Comparing the requests" />;
   const path = store.tree.path(to);
+  const asked = path.filter((id) => store.tree.rows.get(id)?.role === "assistant").length;
   const most = Math.max(1, ...view.answers.map((one) => one.bytes));
   return (
     <div className="cachelist" ref={list} tabIndex={0} aria-label="requests and their shared prefixes">
@@ -102,7 +107,9 @@ function Cache({ store, to, selected, onSelect }: { store: SessionStore; to?: st
         </button>
       ))}
       {view.answers.length === 0 && <p className="dim">No answer on this path yet.</p>}
-      {view.partial && <p className="dim">Compared from the last {COMPARED} messages of the path on. <Button label="Compare whole requests" small onClick={() => { setView(undefined); setWhole(true); }} /></p>}
+      {!view.partial && view.answers.length < asked && <p className="dim">The last {view.answers.length} of {plural(asked, "answer")}: their requests are long.</p>}
+      {busy && whole && <Busy text={`Comparing whole requests of ${plural(path.length, "message")}`} />}
+      {view.partial && !whole && <p className="dim">Compared from the last {COMPARED} messages of the path on. <Button label="Compare whole requests" small onClick={() => setWhole(true)} /></p>}
     </div>
   );
 }

@@ -1,6 +1,6 @@
 /** Small signs that every view shares: role glyphs, chips, figures, losses. */
 
-import type { ReactNode } from "react";
+import { useEffect, useState, type ReactNode } from "react";
 
 import { Icon, isIcon } from "./icons";
 import { visible } from "./plain";
@@ -101,6 +101,16 @@ export function Loss({ severity, children }: { severity: string; children: React
       {children}
     </span>
   );
+}
+
+/** What is being worked on and for how long: nobody knows how much is left. Comes late, so that what is quick does not flash. */
+export function Busy({ text }: { text: string }) {
+  const [seconds, setSeconds] = useState(0);
+  useEffect(() => {
+    const timer = window.setInterval(() => setSeconds((now) => now + 1), 1000);
+    return () => window.clearInterval(timer);
+  }, []);
+  return <p className="busy dim" role="status"><i className="pulse" /><span>{text}…</span>{seconds > 0 && <span className="num" aria-hidden>{seconds} s</span>}</p>;
 }
 
 export function BranchChip({ name, current, live, onClick }: { name: string; current?: boolean; live?: boolean; onClick?: () => void }) {

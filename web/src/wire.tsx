@@ -9,7 +9,7 @@ import { bytes, plural } from "./format";
 import { Icon } from "./icons";
 import { inParts } from "./long";
 import { ModelField } from "./models";
-import { BranchChip, Button, Glyph, Loss, LossMarks, speaker } from "./parts";
+import { BranchChip, Busy, Button, Glyph, Loss, LossMarks, speaker } from "./parts";
 import { oneLine, visible } from "./plain";
 import { setQuery, useRoute } from "./route";
 import { summary, type Stored } from "./stored";
@@ -34,6 +34,7 @@ export default function Wire({ store, path, selected }: { store: SessionStore; p
   const [view, setView] = useState<WireView>();
   const [problem, setProblem] = useState<string>();
   const [chosen, setChosen] = useState<number>();
+  const [busy, setBusy] = useState(true);
   useEffect(() => {
     void get<{ wires: { id: string; label: string }[] }>("/api/dialects").then(setDialects, () => undefined);
   }, []);
@@ -41,7 +42,10 @@ export default function Wire({ store, path, selected }: { store: SessionStore; p
     const abort = new AbortController();
     setProblem(undefined);
     setChosen(undefined);
-    inParts<WireView>(store, "wire", { to, as, model, part, kept: 1 }, LAST, abort.signal, setView).catch((error: Error) => abort.signal.aborted || (setView(undefined), setProblem(error.message)));
+    setBusy(true);
+    inParts<WireView>(store, "wire", { to, as, model, part, kept: 1 }, LAST, abort.signal, setView)
+      .catch((error: Error) => abort.signal.aborted || (setView(undefined), setProblem(error.message)))
+      .finally(() => abort.signal.aborted || setBusy(false));
     return () => abort.abort();
   }, [store, to, as, model, part]);
   const losses = useMemo(() => (view?.losses ?? []).filter((loss) => loss.severity !== "record"), [view]);
@@ -91,7 +95,7 @@ export default function Wire({ store, path, selected }: { store: SessionStore; p
         <span>As</span>
         <select className="field" value={as ?? view?.dialect ?? ""} onChange={(event) => setQuery({ as: event.target.value, model: undefined })} aria-label="dialect">{dialects.wires.map((one) => <option key={one.id} value={one.id}>{one.label}</option>)}</select>
         <label className="wide">for <ModelField label="model" value={model} placeholder={view?.model ?? "any model"} onChange={(name) => setQuery({ model: name, as: undefined })} /></label>
-        <span className="wide">at message {store.tree.number(path, to)} of</span>
+        <span className="wide">{store.loaded ? `at message ${store.tree.number(path, to)} of` : "on"}</span>
         <span className="wide"><BranchChip name={branch?.name ?? "this path"} current /></span>
         <span className="seg" role="group" aria-label="part">{PARTS.map((one) => <button key={one} type="button" aria-pressed={part === one} onClick={() => setQuery({ part: one === "request" ? undefined : one })}>{one.charAt(0).toUpperCase() + one.slice(1)}</button>)}</span>
         <span className="push" />
@@ -100,11 +104,12 @@ export default function Wire({ store, path, selected }: { store: SessionStore; p
         {view?.curl !== undefined && <CopyButton icon="copy" label="Copy as curl" text={() => view.curl!} />}
       </div>
       {problem !== undefined && <p className="err" role="alert"><Icon name="alert" />{problem}</p>}
+      {busy && <Busy key={`${to} ${as} ${model} ${part}`} text={view?.partial ? "The end is shown; encoding the whole request" : "Encoding the request"} />}
       <div className="heads">
         <div><b>Interlingua</b><span className="dim">what is stored</span></div>
         <div className="between dim">adapt, encode</div>
         <div><b>{view?.dialect ?? as}</b><span className="dim">what is sent{view === undefined ? "" : `, ${bytes(view.bytes)}${view.mediaBytes > 0 ? ` and ${bytes(view.mediaBytes)} of media` : ""}`}</span><span className="push" /><label className="opt"><input type="checkbox" checked={differences} onChange={(event) => setQuery({ differences: event.target.checked ? "1" : undefined })} />differences only</label></div>
-        <div><b>{plural(counted(losses), "loss", "losses")}</b><span className="dim push">n, p</span></div>
+        <div><b>{view === undefined ? "Losses" : plural(counted(losses), "loss", "losses")}{view?.partial ? " so far" : ""}</b><span className="dim push">n, p</span></div>
       </div>
       <div className="cols">
         <StoredPane lines={stored} pane={storedPane} box={left} store={store} chosen={chosen} onChoose={setChosen} />
