@@ -512,3 +512,20 @@ def test_a_file_that_is_only_read_goes_on_in_a_linked_fork(tab: Tab, server: Thr
     expect(page.locator(".top")).to_contain_text("read-only")
     say(tab, "Continued here", "debug/parrot-1")
     expect(page.locator("[data-card]", has_text="Continued here")).to_have_count(2)
+
+
+@pytest.mark.parametrize("view", ["canvas", "transcript"])
+def test_writing_goes_on_after_the_answer_to_what_was_asked(tab: Tab, server: Threaded, view: str) -> None:
+    """The selection stays at the question, but the next message follows its answer, unless the question is chosen."""
+    key = begun(server.home, f"goes_on_in_{view}")
+    page = tab.go(f"/s/{key}/{view}")
+    expect(page.get_by_role("button", name="Continue from message 2")).to_be_visible()
+    say(tab, "First question", "debug/parrot-1")
+    expect(page.get_by_role("button", name="Continue from message 4")).to_be_visible()
+    (answer,) = answers(tab, key, "First question")
+    say(tab, "Second question", "debug/parrot-1")
+    expect(page.get_by_role("button", name="Continue from message 6")).to_be_visible()
+    (asked,) = [row for row in rows(tab, key) if row["role"] == "user" and row["text"] == "Second question"]
+    assert answer["id"] == asked["parent"]
+    page.locator(f'[data-card="{asked["id"]}"], article[data-entry="{asked["id"]}"]').first.click()
+    expect(page.get_by_role("button", name="Continue from message 5")).to_be_visible()

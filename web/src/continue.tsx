@@ -13,7 +13,7 @@ import { oneLine, visible } from "./plain";
 import type { SessionStore } from "./store";
 import type { Approval, EntryView, Handover, Model, Run, Tool } from "./types";
 
-type Props = { store: SessionStore; selected?: string; path: readonly string[]; open: boolean; edit?: boolean; write: boolean; onOpen: () => void; onClose: () => void; onSelect: (id: string) => void };
+type Props = { store: SessionStore; /** Where it goes on. */ selected?: string; path: readonly string[]; open: boolean; edit?: boolean; write: boolean; onOpen: () => void; onClose: () => void; onSelect: (id: string) => void };
 const OFFERED = ".menu button.row:not(:disabled)";
 type Attached = { sha256: string; mimeType: string; name: string };
 
@@ -83,7 +83,10 @@ export function Composer({ store, selected, path, open, edit: wantsEdit = false,
       setFiles([]);
       setEdit(false);
       onClose();
-      if (answer.prompt !== undefined) onSelect(answer.prompt);
+      if (answer.prompt !== undefined) {
+        onSelect(answer.prompt);
+        if (chosen.length === 1) store.sent.add(answer.prompt);
+      }
     } catch (error) {
       setProblem((error as Error).message);
     } finally {
@@ -136,8 +139,8 @@ export function Composer({ store, selected, path, open, edit: wantsEdit = false,
   const shown = useMemo(() => {
     const words = filter.toLowerCase();
     const place = ({ name }: Model) => (name.toLowerCase() === words ? 0 : name.toLowerCase().startsWith(words) ? 1 : 2);
-    return models.filter((model) => model.name.toLowerCase().includes(words)).sort((a, b) => place(a) - place(b)).slice(0, 60);
-  }, [models, filter]);
+    return models.filter((model) => model.name.toLowerCase().includes(words) && !chosen.includes(model.name)).sort((a, b) => place(a) - place(b)).slice(0, 60);
+  }, [models, filter, chosen]);
 
   return (
     <div className={`say-next ${open ? "open" : ""}`}>
@@ -154,13 +157,13 @@ export function Composer({ store, selected, path, open, edit: wantsEdit = false,
       ))}
       {runs.map((run) => <Running key={run.id} run={run} />)}
       {!open ? (
-        <button type="button" className="box closed" onClick={onOpen} disabled={!write} title={write ? undefined : "this key has read access only"}>
-          <span className="dim">{write ? (row === undefined ? "Write the first message" : `Continue from message ${number}, or edit it and branch`) : "Read-only"}</span>
+        <button type="button" className="box closed" onClick={onOpen} disabled={!write || (row === undefined && !store.loaded)} title={write ? undefined : "this key has read access only"}>
+          <span className="dim">{write ? (row === undefined ? (store.loaded ? "Write the first message" : "Loading…") : `Continue from message ${number}, or edit it and branch`) : "Read-only"}</span>
           <span className="btn go icon"><Icon name="send" /></span>
         </button>
       ) : (
         <div className="sheet" role="form" aria-label="continue" onKeyDown={(event) => { if (event.key === "Enter" && (event.metaKey || event.ctrlKey) && !(event.target instanceof HTMLButtonElement)) void send(); }}>
-          <textarea ref={area} className="t" value={text} rows={3} placeholder={edit ? "The edited message" : row?.role === "user" ? "Leave empty to answer this message again" : "Write a message"} onChange={(event) => setText(event.target.value)} aria-label="your message" />
+          <textarea ref={area} className="t" dir="auto" value={text} rows={3} placeholder={edit ? "The edited message" : row?.role === "user" ? "Leave empty to answer this message again" : "Write a message"} onChange={(event) => setText(event.target.value)} aria-label="your message" />
           <div className="f">
             <Button icon="attach" label="Attach" kind="bare" small onClick={() => picker.current?.click()} />
             <input ref={picker} type="file" multiple hidden aria-label="attach files" onChange={(event) => { void attach([...(event.target.files ?? [])]); event.target.value = ""; }} />

@@ -20,7 +20,7 @@ import { storedFolds, type Folds } from "./scene";
 import { Splitter, usePanelWidth } from "./splitter";
 import { part, removeSession, restoreSession } from "./removing";
 import { SessionStore, useStore } from "./store";
-import type { Session } from "./types";
+import type { Run, Session } from "./types";
 import { toggleTheme } from "./theme";
 import { Printing, Transcript } from "./transcript";
 
@@ -40,6 +40,8 @@ const PHONE: [View, string, string][] = [["transcript", "Read", "transcript"], [
 type Layer = "continue" | "edit" | "branch" | "doctor" | "context" | "find" | "raw" | "keys" | "export" | "outline" | "merge" | "commands" | "rename";
 const AGENTS = { title: () => undefined, open: (key: string) => navigate(`/s/${key}/transcript`) };
 const MODAL: ReadonlySet<Layer> = new Set(["find", "branch", "raw", "export", "keys", "merge", "commands", "rename"]);
+
+const isActive = (run: Run) => run.state === "running" || run.state === "waiting" || run.state === "starting";
 
 export function SessionPage({ id, write }: { id: string; write: boolean }) {
   const store = useMemo(() => new SessionStore(id), [id]);
@@ -91,12 +93,20 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
   const select = useCallback(
     (entry: string, block?: number) => {
       first.current = false;
+      if (store.sent.delete(entry)) store.changed();
       const row = tree.rows.get(entry);
       if (row?.parent !== undefined) tree.visited.set(row.parent, entry);
       setQuery({ at: entry, block: block === undefined ? undefined : String(block) }, true);
     },
     [tree],
   );
+  // What was just asked has been answered: writing goes on after the answer, though the selection stays at the question.
+  const answered = selected === undefined || !store.sent.has(selected) || [...store.runs.values()].some(isActive) ? undefined : path.findLast((id) => tree.isStep(id));
+  const onward = tree.rows.get(answered ?? "")?.role === "assistant" ? answered : selected;
+  const goOn = () => {
+    if (onward !== undefined && onward !== selected) select(onward);
+    setLayer("continue");
+  };
   useLayoutEffect(() => setFolds(storedFolds(store.view)), [store, store.view]);
   const refold = useCallback(
     (change: (before: Folds) => Partial<Folds>) => setFolds((before) => {
@@ -168,7 +178,7 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
   const toggle = (wanted: Layer) => setLayer((now) => (now === wanted ? undefined : wanted));
   const step = (id: string | undefined) => id !== undefined && select(id);
   // Stopping what is being written asks once: the first Esc says so, the second does it.
-  const running = [...store.runs.values()].filter((run) => run.mine && (run.state === "running" || run.state === "waiting" || run.state === "starting"));
+  const running = [...store.runs.values()].filter((run) => run.mine && isActive(run));
   const stop = () => {
     setAsking(false);
     for (const run of running) void post(`/api/runs/${run.id}/stop`).catch((error: Error) => store.fail(error));
@@ -190,7 +200,7 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
     { label: "First message", keys: ["g"], icon: "up", run: () => (store.loaded ? step(steps[0]) : (first.current = true)) },
     { label: "Last message", keys: ["G"], icon: "down", run: () => step(steps.at(-1)) },
     ...VIEWS.map(([view, label, icon], at) => ({ label, keys: [String(at + 1)], icon, run: () => go(view) })),
-    { label: "Continue from here", keys: ["c", "m"], icon: "send", run: () => setLayer("continue") },
+    { label: "Continue from here", keys: ["c", "m"], icon: "send", run: goOn },
     { label: "Edit and branch", keys: ["e"], icon: "edit", run: () => setLayer("edit") },
     { label: "Name the branch", keys: ["b"], icon: "branch", run: () => setLayer("branch") },
     { label: "Merge branches", keys: ["M"], icon: "merge", run: () => setLayer("merge") },
@@ -277,7 +287,7 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
       <header className="top">
         <div>
           <a href="/" aria-label="All sessions" onClick={(event) => { event.preventDefault(); navigate("/"); }}><Mark /></a>
-          <span className="crumb">{session?.project !== undefined && <><span className="dim">{session.project}</span><span className="sep">/</span></>}<span className="now cut">{session?.title ?? "…"}</span><span className="phoneonly dim cut">{place} · {totals.answers === 0 ? "no answers" : totals.known ? spent(totals.cost, totals.unknown) : "cost unknown"}</span></span>
+          <span className="crumb">{session?.project !== undefined && <><span className="dim">{session.project}</span><span className="sep">/</span></>}<span className="now cut" dir="auto" title={session?.title}>{session?.title ?? "…"}</span><span className="phoneonly dim cut">{[place, !store.loaded ? undefined : totals.answers === 0 ? "no answers" : totals.known ? spent(totals.cost, totals.unknown) : "cost unknown"].filter(Boolean).join(" · ")}</span></span>
           {session?.live !== undefined && <span className="chip live"><i className="pulse" />Live</span>}
           {session?.readOnly && <span className="chip line">read-only</span>}
           {(session?.problems ?? 0) > 0 && <button type="button" className="chip warn" onClick={() => toggle("doctor")}>{plural(session?.problems ?? 0, "problem")}</button>}
@@ -323,10 +333,10 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
                 <Button icon="up" label="Previous message" kind="bare" small hideLabel onClick={() => steps[here - 1] !== undefined && select(steps[here - 1]!)} keys="k" />
                 <Button icon="down" label="Next message" kind="bare" small hideLabel onClick={() => steps[here + 1] !== undefined && select(steps[here + 1]!)} keys="j" />
               </div>
-              <Figures>{[duration(totals.ms || undefined), totals.read > 0 ? `${tokens(totals.read)} in, ${Math.round((100 * totals.cached) / totals.read)} % cached` : undefined, totals.out > 0 ? `${tokens(totals.out)} out` : undefined, totals.answers === 0 ? "no answers" : totals.known ? <b key="c">{cost(totals.cost)}{totals.unknown > 0 ? ` and ${totals.unknown} unknown` : ""}</b> : "cost unknown"]}</Figures>
+              <Figures>{[duration(totals.ms || undefined), totals.read > 0 ? `${tokens(totals.read)} in, ${Math.round((100 * totals.cached) / totals.read)} % cached` : undefined, totals.out > 0 ? `${tokens(totals.out)} out` : undefined, !store.loaded ? undefined : totals.answers === 0 ? "no answers" : totals.known ? <b key="c">{cost(totals.cost)}{totals.unknown > 0 ? ` and ${totals.unknown} unknown` : ""}</b> : "cost unknown"]}</Figures>
             </header>}
             {!settled ? <div className="flow" /> : layer === "doctor" ? diagnosis : <Transcript store={store} version={store.version} path={path} selected={selected} block={block} narrow onSelect={select} onContinue={(entry) => { select(entry); setLayer("continue"); }} onRaw={raw} onNote={setNoting} noting={noting} write={write} agents={AGENTS} />}
-            <Composer store={store} selected={selected} path={path} open={layer === "continue" || layer === "edit"} edit={layer === "edit"} write={write} onOpen={() => setLayer("continue")} onClose={() => setLayer(undefined)} onSelect={select} />
+            <Composer store={store} selected={layer === "continue" || layer === "edit" ? selected : onward} path={path} open={layer === "continue" || layer === "edit"} edit={layer === "edit"} write={write} onOpen={goOn} onClose={() => setLayer(undefined)} onSelect={select} />
           </aside>}
         </div>
       )}
@@ -336,7 +346,7 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
           <Printing.Provider value={printing}><Transcript store={store} version={store.version} path={path} selected={selected} block={block} onSelect={select} onContinue={(entry) => { select(entry); setLayer("continue"); }} onRaw={raw} onNote={setNoting} noting={noting} write={write} agents={AGENTS} /></Printing.Provider>
           <div className="foot">
             <Ruler store={store} path={path} selected={selected} open={layer === "context"} onToggle={() => setLayer(layer === "context" ? undefined : "context")} onSelect={select} />
-            <Composer store={store} selected={selected} path={path} open={layer === "continue" || layer === "edit"} edit={layer === "edit"} write={write} onOpen={() => setLayer("continue")} onClose={() => setLayer(undefined)} onSelect={select} />
+            <Composer store={store} selected={layer === "continue" || layer === "edit" ? selected : onward} path={path} open={layer === "continue" || layer === "edit"} edit={layer === "edit"} write={write} onOpen={goOn} onClose={() => setLayer(undefined)} onSelect={select} />
           </div>
         </div>
       )}
@@ -357,7 +367,7 @@ function Opened({ store, write }: { store: SessionStore; write: boolean }) {
       {layer === "keys" && <KeySheet onClose={close("keys")} />}
       <nav className="tabs" aria-label="view">
         {PHONE.map(([view, label, icon]) => <button key={view} type="button" aria-current={route.view === view ? "page" : undefined} onClick={() => go(view)}><Icon name={icon} />{label}</button>)}
-        <button type="button" className="new" aria-label="Continue" onClick={() => { go("transcript"); setLayer("continue"); }}><Icon name="plus" /></button>
+        <button type="button" className="new" aria-label="Continue" onClick={() => { go("transcript"); goOn(); }}><Icon name="plus" /></button>
       </nav>
     </div>
   );

@@ -35,6 +35,7 @@ export class SessionStore {
   live = new Map<string, LiveNode>();
   runs = new Map<string, Run>();
   waiting = new Map<string, Approval>();
+  readonly sent = new Set<string>(); // messages that were written here for one model, until one is chosen by hand
   readonly drafts = new Map<string, { text: string; saving: boolean }>(); // of notes
   progress = new Map<string, { state: string; text?: string; ms?: number }>();
   connection: Connection = "connecting";
