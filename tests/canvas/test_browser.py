@@ -1177,6 +1177,7 @@ def test_the_first_message_is_the_first_though_rows_are_still_read(chromium: Any
         tab.page.route("**/tree?since=*", lambda route: held.append(route))
         page = tab.go(f"/s/{key}/canvas")
         expect(page.locator(".side > header")).to_contain_text("loading")
+        expect(page.locator(".side > header")).not_to_contain_text("no answers")
         tab.press("g")
         while not held:
             page.wait_for_timeout(10)
@@ -1403,3 +1404,149 @@ def test_a_plugin_says_how_its_tools_are_drawn(chromium: Any, tmp_path: Path) ->
         tab.turn("a").locator("button.call", has_text="Weather service").click()
         expect(tab.turn("a").locator(".output strong")).to_have_text("cold")
         assert page.evaluate("window.hurt") is None
+
+
+def test_each_text_is_written_in_its_own_direction(chromium: Any, tmp_path: Path) -> None:
+    """Arabic and Hebrew begin at the right, in cards, rows and paragraphs, and are cut at their end; code does not."""
+    arabic = "هل يمكنك شرح كيفية عمل الشبكات العصبية؟ " * 6
+    with Session.open("rtl", home=tmp_path) as session:
+        session.label(None, "שלום עולם")
+        session.append(il.UserMessage(content=arabic), id="q")
+        content = f"{arabic}\n\n1. {arabic}\n\nIn English.\n\n```python\nprint(1)\n```"
+        session.append(il.AssistantMessage(content=content, model="m"), id="a")
+    direction = "(one) => getComputedStyle(one).direction"
+    with Threaded(tmp_path) as server, Tab(chromium, server) as tab:
+        assert "rtl" == tab.page.locator("a.row .t b").evaluate(direction)
+        page = tab.go("/s/own~main~rtl/canvas")
+        expect(tab.card("q")).to_be_visible()
+        assert "rtl" == tab.card("q").locator(".say").evaluate(direction)
+        page = tab.go("/s/own~main~rtl/transcript")
+        expect(tab.turn("a").locator("pre")).to_be_visible()
+        assert "rtl" == page.locator(".outline [role=treeitem] > .cut").first.evaluate(direction)
+        prose = tab.turn("a").locator(".prose")
+        assert ["rtl", "ltr"] == [prose.locator("> p").nth(at).evaluate(direction) for at in (0, 1)]
+        assert "rtl" == prose.locator("ol").evaluate(direction)
+        assert "ltr" == prose.locator("pre").evaluate(direction)
+
+
+def test_a_wide_fork_shows_the_siblings_around_the_one_that_is_read(chromium: Any, tmp_path: Path) -> None:
+    """A screen of chips before every answer is no way to read; the rest are counted, and one click away."""
+    with Session.open("wide", home=tmp_path) as session:
+        session.append(il.UserMessage(content="Name a colour."), id="q")
+        for at in range(40):
+            session.append(il.AssistantMessage(content=f"Colour {at}", model="m"), id=f"a{at}", parent_id="q")
+    with Threaded(tmp_path) as server, Tab(chromium, server) as tab:
+        page = tab.go("/s/own~main~wide/transcript?at=a20")
+        bar = page.get_by_role("navigation", name="siblings")
+        expect(bar.locator(".chip")).to_have_count(12)
+        expect(bar.locator(".chip[aria-current]")).to_have_text("21 of 40")
+        expect(bar.get_by_role("button", name="14 earlier")).to_be_visible()
+        bar.get_by_role("button", name="14 more").click()
+        expect(bar.locator(".chip")).to_have_count(40)
+
+
+def test_a_tree_that_fits_opens_whole(chromium: Any, tmp_path: Path) -> None:
+    """Three lanes have room beside each other; of a wider tree no half of the view is empty."""
+    with Session.open("lanes", home=tmp_path) as session:
+        session.append(il.UserMessage(content="Name a colour."), id="q")
+        for at in range(3):
+            session.append(il.AssistantMessage(content=f"Colour {at}", model="m"), id=f"a{at}", parent_id="q")
+    with Session.open("wider", home=tmp_path) as session:
+        session.append(il.UserMessage(content="Name a colour."), id="q")
+        for at in range(9):
+            session.append(il.AssistantMessage(content=f"Colour {at}", model="m"), id=f"a{at}", parent_id="q")
+    with Threaded(tmp_path) as server, Tab(chromium, server) as tab:
+        page = tab.go("/s/own~main~lanes/canvas?at=a2")
+        stage = page.locator(".stage").bounding_box()
+        for id in ("q", "a0", "a1", "a2"):
+            box = tab.card(id).bounding_box()
+            assert box["x"] >= stage["x"] and box["x"] + box["width"] <= stage["x"] + stage["width"]
+        tab.go("/s/own~main~wider/canvas?at=a8")
+        expect(tab.card("a8")).to_be_visible()
+        for id in ("a6", "a7", "a8"):
+            assert tab.card(id).bounding_box()["x"] >= stage["x"]
+
+
+def test_the_composer_stands_below_the_words(tab: Tab) -> None:
+    """In the transcript it has the column of what was said."""
+    tab.go(f"/s/{KEY}/transcript?at=lease4")
+    words, box = tab.turn("lease4").locator(".main").bounding_box(), tab.page.locator(".foot .box").bounding_box()
+    assert abs(words["x"] - box["x"]) <= 1 and abs(words["width"] - box["width"]) <= 1
+
+
+def test_a_picture_has_sub_agents_of_the_same_file_beside_their_calls(chromium: Any, tmp_path: Path) -> None:
+    """In a dashed frame, level with the card of the call, as on the page."""
+    with Threaded(tmp_path / "home") as server, Tab(chromium, server) as tab:
+        place = server.canvas.library.open_path(Path(__file__).parents[1] / "wire" / "atif/sub_agent.json")[0][0]
+        (first,) = [row for row in tab.get(f"/api/sessions/{place.key}/tree")["rows"] if "caller" in row]
+        page = tab.go(f"/s/{place.key}/canvas?at=m1")
+        expect(tab.card("m1")).to_be_visible()
+        tab.press("E")
+        page.get_by_label("format").select_option("svg")
+        expect(page.get_by_label("finds")).to_be_visible()
+        with page.expect_download() as waiting:
+            page.get_by_role("button", name="Save").click()
+        waiting.value.save_as(tmp_path / "picture")
+    root = ElementTree.fromstring((tmp_path / "picture").read_bytes())
+    (frame,) = [one for one in root.iter() if one.get("data-agent") == first["id"]]
+    assert first["text"] in " ".join(frame.itertext()) and first["text"] not in " ".join(
+        text
+        for one in root.iter()
+        if one is not frame and "data-agent" not in one.attrib
+        for text in [one.text or ""]
+        if one not in list(frame.iter())
+    )
+    x, y = map(float, re.findall(r"[\d.]+", frame.get("transform") or ""))
+    cards = [
+        one.get("transform") or "" for one in root.iter() if (one.get("transform") or "").startswith("translate(0 ")
+    ]
+    assert x >= 268 and f"translate(0 {y:g})" in cards
+
+
+def test_preferences_without_ratings_are_not_saved(chromium: Any, tmp_path: Path) -> None:
+    """The dialog says that there are none; another format is saved as ever."""
+    with Session.open("plain", home=tmp_path) as session:
+        session.append(il.UserMessage(content="Hello"), id="q")
+    with Threaded(tmp_path) as server, Tab(chromium, server) as tab:
+        page = tab.go("/s/own~main~plain/canvas")
+        expect(tab.card("q")).to_be_visible()
+        tab.press("E")
+        page.get_by_label("format").select_option("preferences")
+        expect(page.get_by_role("alert")).to_contain_text("There are no pairs")
+        expect(page.get_by_role("button", name="Save")).to_be_disabled()
+        page.get_by_label("format").select_option("markdown")
+        expect(page.get_by_role("button", name="Save")).to_be_enabled()
+        expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def test_what_takes_long_says_that_it_is_being_done(chromium: Any, tmp_path: Path) -> None:
+    """The wire, and whole requests of the cache view, which stand there in part until they are compared."""
+    with Session.open("long", home=tmp_path) as session:
+        for at in range(260):
+            session.append(il.UserMessage(content=f"Question {at}"))
+            session.append(il.AssistantMessage(content=f"Answer {at}", model="m", usage=il.Usage.of(9, 9)))
+    held: list[Any] = []
+    with Threaded(tmp_path) as server, Tab(chromium, server) as tab:
+        page = tab.page
+        page.route("**/wire?*", lambda route: held.append(route))
+        tab.go("/s/own~main~long/wire")
+        expect(page.get_by_role("status").filter(has_text="Encoding the request")).to_be_visible()
+        while not held:
+            page.wait_for_timeout(10)
+        held.pop().continue_()
+        expect(page.locator(".ln").first).to_be_visible()
+        expect(page.locator(".busy")).to_have_count(0)
+        tab.go("/s/own~main~long/transcript")
+        expect(page.locator(".turn").first).to_be_visible()
+        tab.press("x")
+        page.get_by_role("button", name="Cache", exact=True).click()
+        expect(page.locator(".cachelist > button").first).to_be_visible()
+        page.route("**/cache?*", lambda route: held.append(route))
+        page.get_by_role("button", name="Compare whole requests").click()
+        expect(page.locator(".busy")).to_contain_text("Comparing whole requests of 520 messages")
+        expect(page.locator(".cachelist > button").first).to_be_visible()
+        while not held:
+            page.wait_for_timeout(10)
+        held.pop().continue_()
+        expect(page.locator(".busy")).to_have_count(0)
+        expect(page.locator(".cachelist")).to_contain_text("of 260 answers")

@@ -58,7 +58,7 @@ export function Card({ row, state, live, results }: { row: Row; state: CardState
   if (state.lines !== undefined)
     return (
       <div className={`card node mid ${state.folded === undefined ? "" : "stack"} ${state.onPath ? "" : "off"} ${state.selected ? "sel" : ""}`} style={{ width: CARD, height: live === undefined ? heightOf(row) : LIVE_HEIGHT }}>
-        <header><Glyph row={row} /><span className="first" style={{ WebkitLineClamp: state.lines }}>{row.text || callSummary(row)}</span><span className={`figs ${failed ? "failed" : ""}`}>{live !== undefined ? <i className="pulse" /> : failed ? "failed" : figures(row).split(" · ").at(-1)}</span></header>
+        <header><Glyph row={row} /><span className="first" dir="auto" style={{ WebkitLineClamp: state.lines }}>{row.text || callSummary(row)}</span><span className={`figs ${failed ? "failed" : ""}`}>{live !== undefined ? <i className="pulse" /> : failed ? "failed" : figures(row).split(" · ").at(-1)}</span></header>
         {state.folded !== undefined && <span className="folds">{state.folded} folded</span>}
         {(state.findings ?? 0) > 0 && <span className="flag">{state.findings}</span>}
       </div>
@@ -72,7 +72,7 @@ export function Card({ row, state, live, results }: { row: Row; state: CardState
         {row.version !== undefined && <span className="dim">edited</span>}
         <span className="figs">{live !== undefined ? <><i className="pulse" /> writing</> : failed ? <>{row.ms !== undefined && <span>{duration(row.ms)}</span>}<span className="failed">failed</span></> : figures(row)}</span>
       </header>
-      {row.text !== "" && <p className={`say ${row.role === "toolResult" ? "mono" : ""} ${row.call?.error ? "failed" : ""}`}>{row.text}</p>}
+      {row.text !== "" && <p className={`say ${row.role === "toolResult" ? "mono" : ""} ${row.call?.error ? "failed" : ""}`} dir="auto">{row.text}</p>}
       {(row.images ?? 0) > 0 && <div className="strip">{(state.pictures ?? []).slice(0, 3).map((source) => <img key={source} src={source} alt="" loading="lazy" decoding="async" />)}{(state.pictures ?? []).length === 0 && <span className="dim"><Icon name="image" className="xs" /> {plural(row.images ?? 0, "image")}</span>}</div>}
       {(row.error ?? row.bad) !== undefined && <p className={`say two ${stopped ? "dim" : "failed"}`}>{stopped ? "Stopped before it was complete" : (row.error ?? row.bad)}</p>}
       {calls.length > 0 && (

@@ -225,7 +225,7 @@ function Text({ spans, side, kind, mono }: { spans: readonly Span[]; side: "a" |
   let left = TEXT;
   const shown = cut ? mine.flatMap((span) => { const text = span.text.slice(0, left); left -= text.length; return text === "" ? [] : [{ ...span, text }]; }) : mine;
   return (
-    <p className={mono ? "txt mono" : "txt"}>
+    <p className={mono ? "txt mono" : "txt"} dir="auto">
       {kind === "changed" ? <Words spans={shown} side={side} /> : shown.map((span) => visible(span.text)).join("")}
       {cut && <>… <button type="button" className="btn small" onClick={() => setWhole(true)}>Show {(length - TEXT).toLocaleString()} more characters</button></>}
     </p>

@@ -92,7 +92,7 @@ function Reading({ data, blobs, agent, whole, title, onOpen }: { data: Part; blo
   return (
     <div className="app exported">
       <header className="top">
-        <div><Mark /><span className="crumb">{agent !== undefined && <><button type="button" className="btn small bare" onClick={() => onOpen(undefined)}>{oneLine(whole.session.title ?? "")}</button><span className="sep">/</span></>}<span className="now cut">{store.session?.title}</span></span></div>
+        <div><Mark /><span className="crumb">{agent !== undefined && <><button type="button" className="btn small bare" onClick={() => onOpen(undefined)}>{oneLine(whole.session.title ?? "")}</button><span className="sep">/</span></>}<span className="now cut" dir="auto">{store.session?.title}</span></span></div>
         <div><label className="field"><Icon name="search" /><input value={query} onChange={(event) => setQuery(event.target.value)} placeholder="Search" aria-label="search" /></label></div>
         <div className="end"><Button icon="sun" label="Theme" kind="bare" hideLabel onClick={toggleTheme} /></div>
       </header>
@@ -101,7 +101,7 @@ function Reading({ data, blobs, agent, whole, title, onOpen }: { data: Part; blo
         {query.trim() === "" ? (
           <Transcript store={store} version={0} path={path} selected={selected} onSelect={select} onContinue={select} onRaw={setRaw} agents={{ title, open: (name) => onOpen(name) }} link={FRAMED ? null : linkTo} />
         ) : (
-          <div className="read"><p className="dim">{plural(hits.length, "message")}</p>{hits.map((hit) => <button key={`${hit.agent ?? ""} ${hit.entry.id}`} type="button" className="hit" onClick={() => { setQuery(""); if (hit.agent === agent) select(hit.entry.id); else onOpen(hit.agent, hit.entry.id); }}><span className={`far ${hit.entry.message.role === "toolResult" ? "tool" : hit.entry.message.role}`} /><span className="path"><b>{hit.entry.message.role}</b>{hit.agent !== undefined && <span className="dim">sub-agent: {title(hit.agent)}</span>}</span><span /><span className="snip">{hit.text}</span></button>)}</div>
+          <div className="read"><p className="dim">{plural(hits.length, "message")}</p>{hits.map((hit) => <button key={`${hit.agent ?? ""} ${hit.entry.id}`} type="button" className="hit" onClick={() => { setQuery(""); if (hit.agent === agent) select(hit.entry.id); else onOpen(hit.agent, hit.entry.id); }}><span className={`far ${hit.entry.message.role === "toolResult" ? "tool" : hit.entry.message.role}`} /><span className="path"><b>{hit.entry.message.role}</b>{hit.agent !== undefined && <span className="dim">sub-agent: {title(hit.agent)}</span>}</span><span /><span className="snip" dir="auto">{hit.text}</span></button>)}</div>
         )}
       </div>
       {raw !== undefined && <Dialog title="Stored JSON" onClose={() => setRaw(undefined)} wide><pre className="lines rawjson">{pretty(data.entries[raw]?.message)}</pre></Dialog>}

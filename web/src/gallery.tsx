@@ -192,7 +192,7 @@ export function Gallery({ me }: { me: Me }) {
                 <div className="livegrid">
                   {running.slice(0, 6).map((one) => (
                     <a key={one.key} className={`card lv ${one.live?.state === "waiting" ? "asks" : ""}`} href={`/s/${one.key}/${view}`} onClick={follow}>
-                      <span className="h"><i className="pulse" /><b className="cut">{one.title}</b><span className="push num">{cost(one.cost)}</span></span>
+                      <span className="h"><i className="pulse" /><b className="cut" dir="auto">{one.title}</b><span className="push num">{cost(one.cost)}</span></span>
                       <Shape lanes={one.shape ?? []} />
                       <span className="now cut">{one.live?.state === "waiting" ? <><Icon name="lock" className="s" /> waiting for your approval</> : (one.live?.doing ?? one.live?.model ?? "running")}</span>
                     </a>
@@ -207,7 +207,7 @@ export function Gallery({ me }: { me: Me }) {
                     <div key={one.key} className="line">
                       <a className="row" href={`/s/${one.key}/${view}`} onClick={follow} onKeyDown={(event) => { if (event.key === "Delete" && write && one.source !== "watch") remove(one); }}>
                         <Shape lanes={one.shape ?? []} />
-                        <span className="t"><b className="cut" title={one.title}>{one.title}</b>{one.live !== undefined && <i className="pulse" />}{(one.problems ?? 0) > 0 && <span className="chip warn">{plural(one.problems ?? 0, "problem")}</span>}</span>
+                        <span className="t"><b className="cut" dir="auto" title={one.title}>{one.title}</b>{one.live !== undefined && <i className="pulse" />}{(one.problems ?? 0) > 0 && <span className="chip warn">{plural(one.problems ?? 0, "problem")}</span>}</span>
                         <span className="src cut dim" title={one.project ?? one.group}>{one.project ?? one.group}</span>
                         <span className="cut two">{one.models[0] ?? <span className="dim"><span className="phoneonly">model </span>unknown</span>}{one.models.length > 1 && <span className="dim"> +{one.models.length - 1}</span>}</span>
                         <span className="cut dim">{one.writtenAs}</span>

@@ -33,7 +33,7 @@ const COMPONENTS: Components = {
   },
 };
 
-type Node = { type: string; value?: string; children?: Node[] };
+type Node = { type: string; value?: string; tagName?: string; properties?: Record<string, unknown>; children?: Node[] };
 const INLINE = new Set(["paragraph", "heading", "emphasis", "strong", "delete", "link", "linkReference", "tableCell"]);
 
 /** Tags are part of what was said, as in `<context>`: they are shown, line by line, and mean nothing. */
@@ -47,6 +47,14 @@ function tagsAsText(node: Node): void {
   });
 }
 
+const BLOCKS = /^(p|h[1-6]|ul|ol|blockquote|table)$/;
+
+/** Each block is written in the direction of its own words. */
+function directed(node: Node): void {
+  if (node.type === "element" && BLOCKS.test(node.tagName ?? "")) node.properties = { ...node.properties, dir: "auto" };
+  node.children?.forEach(directed);
+}
+
 const MATH = /\$\$[\s\S]+?\$\$|\\\[[\s\S]+?\\\]|\\\([\s\S]+?\\\)/;
 
 export default function Markdown({ text }: { text: string }) {
@@ -58,7 +66,7 @@ export function Plain({ text, plugins = [], rehype = [] }: { text: string; plugi
   return (
     <ReactMarkdown
       remarkPlugins={[remarkGfm, ...plugins, () => tagsAsText]}
-      rehypePlugins={rehype}
+      rehypePlugins={[...rehype, () => directed]}
       allowedElements={rehype.length > 0 ? undefined : ALLOWED}
       unwrapDisallowed
       skipHtml

@@ -12,6 +12,7 @@ export const NARROW = 832; // pixels: on a narrower stage the list of branches w
 // The panels at the right edge, which are drawn after the first cards, as app.css has them.
 const BRANCHES = { width: 282, header: 56, row: 28, rows: 8 };
 const MAP_HEIGHT = 179;
+const EDGE = 24;
 const BESIDE = 10; // pixels between a card and a panel
 
 const viewKey = (session: string) => `view ${session}`;
@@ -43,7 +44,9 @@ function isSeen(card: Placed, view: View, size: Size): boolean {
 export function openingView(session: string, selected: Placed, cards: readonly Placed[], size: Size, branches: number): View {
   const kept = currentRoute().query.has("at") ? undefined : keptView(session);
   if (kept !== undefined && cards.some((card) => isSeen(card, kept, size))) return kept;
-  const x = selected.x + CARD + 80 < size.width ? UNMOVED.x : (size.width - CARD) / 2 - selected.x;
+  // A tree that is wider than the view is shown around the selection, with no empty half beside its last lane.
+  const wide = cards.reduce((most, card) => Math.max(most, card.x + CARD), 0);
+  const x = selected.x + CARD + UNMOVED.x + EDGE <= size.width ? UNMOVED.x : Math.max((size.width - CARD) / 2 - selected.x, size.width - EDGE - wide);
   const bottom = Math.min(size.height * 0.72, size.height - MAP_HEIGHT - BESIDE);
   const y = Math.min(UNMOVED.y, bottom - selected.y - selected.height);
   const beneath = branches > 1 && x + selected.x + CARD > size.width - BRANCHES.width - BESIDE;

@@ -58,7 +58,7 @@ export function Outline({ store, path, selected, onSelect, unseen = false }: { s
               <li key={row.id} id={`${tree}-${item.index}`} role="treeitem" aria-level={depth + 1} aria-posinset={siblings.indexOf(row.id) + 1} aria-setsize={siblings.length} aria-selected={row.id === step} aria-current={row.id === step || undefined} className={off ? "off" : ""} style={{ position: "absolute", top: item.start, left: 0, right: 0 }} onClick={() => onSelect(row.id)}>
                 <i className={`far ${bad ? "bad" : kindOf(row)}`} />
                 <span className="unseen">{about(row, off ? undefined : store.tree.number(path, row.id), store.tree.length(path), store.tree.children.get(row.id)?.length ?? 0)}</span>
-                <span className="cut">{row.text || callSummary(row) || speaker(row)}</span>
+                <span className="cut" dir="auto">{row.text || callSummary(row) || speaker(row)}</span>
                 <span className="n">{row.cost === undefined ? "" : cost(row.cost)}</span>
               </li>
             );

@@ -55,7 +55,7 @@ export function Ruler({ store, path, selected, open, onToggle, onSelect }: { sto
     <>
       {open && <Suspense fallback={<section className="drawer" />}><Drawer store={store} context={context} to={path.at(-1)} selected={isAnswer(answer) ? answer : path.findLast(isAnswer)} onSelect={onSelect} onClose={onToggle} /></Suspense>}
       <button type="button" className="ruler" onClick={onToggle} aria-expanded={open} title="What the model read">
-        <span><b>{context.exact ? "" : context.partial ? "more than " : "about "}{tokens(context.total)}</b> of {context.window === undefined ? "an unknown window" : `${tokens(context.window)} tokens`} read{number > 0 ? ` at message ${number}` : ""}</span>
+        <span><b>{context.exact ? "" : context.partial ? "more than " : "about "}{tokens(context.total)}</b>{context.window === undefined ? " tokens read" : ` of ${tokens(context.window)} tokens read`}{number > 0 && <span className="at"> at message {number}</span>}{context.window === undefined && ", window unknown"}</span>
         <span className="scale">
           <span className="bar">
             {bars(context.segments, window_).map(({ tokens, largest }, at) => <i key={at} className={largest.kind === "message" ? (KINDS[largest.role ?? ""] ?? "t") : "sy"} style={{ width: part(tokens) }} />)}

@@ -86,9 +86,9 @@ export function HitLine({ hit, titled }: { hit: Hit; titled: boolean }) {
   return (
     <>
       <Glyph row={{ role: hit.role, call: hit.tool === undefined ? undefined : { id: "", name: hit.tool } }} />
-      <span className="path">{titled && <b className="cut">{hit.title}</b>}<span className="dim cut">{about.filter(Boolean).join(" · ")}</span></span>
+      <span className="path">{titled && <b className="cut" dir="auto">{hit.title}</b>}<span className="dim cut">{about.filter(Boolean).join(" · ")}</span></span>
       <span className="dim num">{hit.at === undefined ? "" : date(hit.at)}</span>
-      <span className={`snip ${hit.kind === "result" || hit.kind === "arguments" ? "mono" : ""}`}>{hit.snippet.map((part, at) => (part.hit ? <mark key={at}>{part.text}</mark> : <span key={at}>{part.text}</span>))}</span>
+      <span dir="auto" className={`snip ${hit.kind === "result" || hit.kind === "arguments" ? "mono" : ""}`}>{hit.snippet.map((part, at) => (part.hit ? <mark key={at}>{part.text}</mark> : <span key={at}>{part.text}</span>))}</span>
     </>
   );
 }
@@ -125,10 +125,10 @@ function Preview({ hit }: { hit: Hit }) {
   const row = { role: hit.role, model: hit.model, call: hit.tool === undefined ? undefined : { id: "", name: hit.tool } };
   return (
     <aside className="preview card" aria-label="preview">
-      <header><b className="cut">{hit.title}</b><a className="btn small bare" href={placeOf(hit).replace("/transcript?", "/canvas?")} onClick={follow}><Icon name="canvas" />Canvas</a><a className="btn small" href={placeOf(hit)} onClick={follow}>Open<kbd>↵</kbd></a></header>
+      <header><b className="cut" dir="auto">{hit.title}</b><a className="btn small bare" href={placeOf(hit).replace("/transcript?", "/canvas?")} onClick={follow}><Icon name="canvas" />Canvas</a><a className="btn small" href={placeOf(hit)} onClick={follow}>Open<kbd>↵</kbd></a></header>
       <div className="body">
         <div className="who"><Glyph row={row} /><b className="cut">{speaker(row)}</b></div>
-        {entry === undefined ? <p className="txt">{hit.snippet.map((part) => part.text).join("")}</p> : <div className="words txt"><Blocks content={entry.message.content} session={hit.key} entry={hit.entry} /></div>}
+        {entry === undefined ? <p className="txt" dir="auto">{hit.snippet.map((part) => part.text).join("")}</p> : <div className="words txt"><Blocks content={entry.message.content} session={hit.key} entry={hit.entry} /></div>}
       </div>
     </aside>
   );

@@ -199,12 +199,7 @@ function Turn({ row, records, store, selected, block, on, onSelect, onContinue, 
   return (
     <>
       {siblings.length > 1 && (
-        <nav className="forkbar" aria-label="siblings">
-          <i className="spur" /><i className="spot" />
-          {siblings.map((id, at) => (
-            <BranchChip key={id} name={store.tree.branches.find((branch) => store.tree.path(branch.head).includes(id))?.name ?? `${at + 1} of ${siblings.length}`} current={id === row.id} onClick={() => onSelect(id)} />
-          ))}
-        </nav>
+        <ForkBar store={store} siblings={siblings} here={row.id} onSelect={onSelect} />
       )}
       <article className={`turn ${mine ? "mine" : ""} ${here ? "here" : ""} ${first ? "first" : ""} ${last ? "last" : ""}`} data-entry={row.id} onClick={(event) => onSelect(row.id, blockOf(event))}>
         <Glyph row={row} />
@@ -224,7 +219,7 @@ function Turn({ row, records, store, selected, block, on, onSelect, onContinue, 
             </span>
           </div>
           {entry === undefined ? (
-            <p className="txt">{row.text}{row.chars !== undefined && row.chars > row.text.length ? "…" : ""}</p>
+            <p className="txt" dir="auto">{row.text}{row.chars !== undefined && row.chars > row.text.length ? "…" : ""}</p>
           ) : (
             <div className="words txt">
               <Blocks content={entry.message.content} session={store.key} entry={row.id} results={results} />
@@ -250,6 +245,25 @@ function Turn({ row, records, store, selected, block, on, onSelect, onContinue, 
         {!narrow && <Margin row={row} />}
       </article>
     </>
+  );
+}
+
+const SIBLINGS = 12; // of a wide fork: those around the one that is read
+
+/** All siblings of a fork, in order of birth. */
+function ForkBar({ store, siblings, here, onSelect }: { store: SessionStore; siblings: readonly string[]; here: string; onSelect: (id: string) => void }) {
+  const [whole, setWhole] = useState(false);
+  const first = whole || siblings.length <= SIBLINGS ? 0 : Math.max(0, Math.min(siblings.indexOf(here) - SIBLINGS / 2, siblings.length - SIBLINGS));
+  const some = whole ? siblings : siblings.slice(first, first + SIBLINGS);
+  const after = siblings.length - first - some.length;
+  const named = useMemo(() => new Map(store.tree.branches.flatMap((branch) => store.tree.path(branch.head).map((id) => [id, branch.name] as const)).reverse()), [store, store.tree.version]); // eslint-disable-line
+  return (
+    <nav className="forkbar" aria-label="siblings">
+      <i className="spur" /><i className="spot" />
+      {first > 0 && <button type="button" className="btn small bare" onClick={() => setWhole(true)}>{first} earlier</button>}
+      {some.map((id, at) => <BranchChip key={id} name={named.get(id) ?? `${first + at + 1} of ${siblings.length}`} current={id === here} onClick={() => onSelect(id)} />)}
+      {after > 0 && <button type="button" className="btn small bare" onClick={() => setWhole(true)}>{after} more</button>}
+    </nav>
   );
 }
 
@@ -286,7 +300,7 @@ function Title({ store }: { store: SessionStore }) {
   const first = tree.rows.get(tree.roots[0] ?? "")?.at;
   return (
     <header className="title">
-      <h1>{session.title}</h1>
+      <h1 dir="auto">{session.title}</h1>
       <Figures>{[session.writtenAs, first === undefined ? undefined : `${day(first)}, ${clock(first)}`, plural(Math.max(1, tree.paths), "path"), plural(store.loaded ? tree.messages : session.messages, "message"), session.cost === undefined ? "cost unknown" : `${cost(session.cost)}${(session.unpriced ?? 0) > 0 ? ` and ${plural(session.unpriced ?? 0, "answer")} unknown` : ""}`]}</Figures>
       {store.problems.length > 0 && <div className="err"><Icon name="alert" /><div><b>{plural(store.problems.length, "line")} could not be read</b>{store.problems.slice(0, 5).map((one, at) => <p key={at}>{one.line === undefined ? "" : `line ${one.line}: `}{one.message}</p>)}{store.problems.length > 5 && <p>{store.problems.length - 5} more: see the doctor (d)</p>}</div></div>}
     </header>
