@@ -1367,6 +1367,13 @@ def test_controls_of_a_phone_are_large_enough(chromium: Any, server: Threaded) -
         )
         assert sizes and all(size["height"] >= 44 and size["right"] <= 390 for size in sizes)
         assert 1 == tab.page.locator("article.turn .acts:visible").count()
+        high = "all => Math.min(...all.map(o => o.getBoundingClientRect().height))"
+        for name, controls in ("Commands", ".commands .row"), ("Export", "select, header .btn, footer .btn, .opt"):
+            tab.page.get_by_role("button", name=name).click()
+            found = tab.page.get_by_role("dialog").locator(controls)
+            expect(found.first).to_be_visible()
+            assert found.evaluate_all(high) >= 44
+            tab.press("Escape")
 
 
 def test_what_a_program_put_in_is_not_drawn_as_a_person(chromium: Any, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ const SVG = "http://www.w3.org/2000/svg";
 const PAD = 32;
 const HEAD = 40; // of the title
 const FRAME = { top: 36, pad: 12 }; // around the cards of a sub-agent
+const NOWHERE: ReadonlySet<string> = new Set();
 const NO_CHIPS: ReadonlyMap<string, Chip> = new Map();
 const TEXT = 38; // where the text of a card begins
 const SANS = "system-ui, -apple-system, 'Segoe UI', sans-serif";
@@ -116,13 +117,14 @@ export function svgOf(store: SessionStore, title: string): { text: string; width
   add(root, "rect", { width, height, fill: ink.ground });
   add(root, "text", { x: PAD, y: PAD + 12, "font-family": SANS, "font-size": 17, "font-weight": 600, fill: ink.ink }, cut(title, width - 2 * PAD, `600 17px ${SANS}`));
   const stage = add(root, "g", { transform: `translate(${PAD} ${PAD + HEAD})`, "font-family": SANS, "font-size": 12 });
-  draw(stage, whole, chips(store), ink);
+  draw(stage, whole, chips(store), true, ink);
   return { text: new XMLSerializer().serializeToString(root), width, height };
 }
 
-function draw(stage: Element, { tree, scene, places, frames }: Drawing, named: ReadonlyMap<string, Chip>, ink: Ink): void {
+/** `chosen`: the path to the head is marked, as of the conversation itself. */
+function draw(stage: Element, { tree, scene, places, frames }: Drawing, named: ReadonlyMap<string, Chip>, chosen: boolean, ink: Ink): void {
   const path = new Set(tree.path(tree.head).map((id) => scene.card.get(id) ?? id));
-  edges(stage, scene, places, path, ink);
+  edges(stage, scene, places, chosen ? path : NOWHERE, ink);
   for (const [caller, keys] of scene.frames)
     for (const key of keys) {
       const [from, at, inside] = [places.get(caller), places.get(key), frames.get(key)];
@@ -131,7 +133,7 @@ function draw(stage: Element, { tree, scene, places, frames }: Drawing, named: R
       const frame = add(stage, "g", { transform: `translate(${at.x} ${at.y})`, "data-agent": key.slice(1) });
       add(frame, "rect", { width: inside.width + 2 * FRAME.pad, height: at.height, rx: 8, fill: ink.panel, stroke: ink["line-3"], "stroke-dasharray": "4 3" });
       add(frame, "text", { x: FRAME.pad, y: 22, "font-weight": 600, fill: ink["ink-2"] }, "sub-agent");
-      draw(add(frame, "g", { transform: `translate(${FRAME.pad} ${FRAME.top})` }), inside, NO_CHIPS, ink);
+      draw(add(frame, "g", { transform: `translate(${FRAME.pad} ${FRAME.top})` }), inside, NO_CHIPS, false, ink);
     }
   for (const row of scene.rows) {
     const at = places.get(row.id);
