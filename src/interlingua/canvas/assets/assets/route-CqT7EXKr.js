@@ -1,1 +1,0 @@
-import{i as e,t}from"./react-sySUN5R7.js";import{gt as n,vt as r}from"./index-wdmucVc4.js";var i=e(t(),1),a=``,o=n();function s(){return(0,i.useSyncExternalStore)(r,()=>(window.location.href!==a&&(a=window.location.href,o=n()),o))}export{s as t};
