@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client.parser import text_string_to_metric_families
 
-from gateway.stores import redis_server
+from gateway.stores import redis_server, used
 from interlingua.connect import telemetry
 from interlingua.connect.client import Client
 from interlingua.connect.debug import DebugConnector
@@ -28,6 +28,7 @@ from interlingua.gateway.access_log import AccessLog
 from interlingua.gateway.accounts import NANO
 from interlingua.gateway.exchange import ClientKey
 from interlingua.gateway.keys import ClientKeys
+from interlingua.gateway.ledger import Ledger
 from interlingua.gateway.metrics import Metrics
 from interlingua.gateway.replay import Replay, replay_gateway
 from interlingua.gateway.service import Service
@@ -264,6 +265,54 @@ async def test_other_settings_count_without_cutting_a_stream(tmp_path: Path, cap
         assert 200 == (await ask(service, model="name"))[0]
         slow.go.set()
         assert "the end" == (await asking)[1]["content"][0]["text"]
+
+
+@pytest.mark.parametrize("looks_first", [False, True], ids=["signal first", "file first"])
+async def test_an_edit_and_a_signal_are_one_reload(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, looks_first: bool
+) -> None:
+    """The log tells of other settings once, whoever comes first: the signal, or the look at the file."""
+    from interlingua.gateway import service as module
+
+    monkeypatch.setattr(module, "_WATCH", 0.01)
+    caplog.set_level(logging.WARNING)
+    config = tmp_path / "gateway.toml"
+    config.write_text("[listen]\nport = 0\n")
+    async with serving(tmp_path, load_settings(config), config=config) as service:
+        config.write_text("[listen]\nport = 0\n[aliases]\nname = 'debug/echo'\n")
+        while looks_first and "name" not in service.gateway.models():
+            await asyncio.sleep(0.01)
+        assert await service.reload()  # as SIGHUP does
+        await asyncio.sleep(0.1)  # several looks
+    assert 1 == caplog.text.count("the settings were read again")
+    assert looks_first == ("the settings have not changed" in caplog.text)
+
+
+async def test_entries_of_a_killed_gateway_are_adopted_by_one_that_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A recorder that a killed gateway was starting may hold the lock of its journal while the next gateways start."""
+    from interlingua.gateway import service as module
+
+    fcntl = pytest.importorskip("fcntl")
+    monkeypatch.setattr(module, "_RECOVER", (0.01,))
+    killed = Ledger(f"sqlite:{tmp_path / 'gateway.db'}", tmp_path)
+    for number in range(3):
+        killed.before_end(used(ClientKey(name="ci"), f"ended{number}", 1.0))
+    await killed.close()
+    (left,) = tmp_path.glob("*.journal")
+    with left.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        async with serving(tmp_path) as first, serving(tmp_path) as second:
+            first.ledger.before_end(used(ClientKey(name="ci"), "running", 1.0))
+            await asyncio.sleep(0.1)  # several looks
+            assert [] == await second.ledger.usage(())
+            file.close()
+            while left.exists():
+                await asyncio.sleep(0.01)
+            assert [3] == [row.calls for row in await second.ledger.usage(())]
+            await first.ledger.observe(used(ClientKey(name="ci"), "running", 1.0))
+            assert [4] == [row.calls for row in await first.ledger.usage(())]
 
 
 async def test_what_the_command_line_says_stays(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

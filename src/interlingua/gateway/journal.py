@@ -1,7 +1,7 @@
 """A journal of entries that outlive the process: what has been written is in the system's memory, whatever ends it.
 
 Each process appends to a file of its own, which it keeps locked. A file that nobody locks belonged to a process that
-was killed, and is adopted by the next one that looks. A file is deleted when all of its entries are done.
+was killed, and is adopted by the next one that looks: at its start, and now and then while it runs. A file is deleted when all of its entries are done.
 """
 
 import contextlib
@@ -90,17 +90,22 @@ class Journal(Generic[T]):
     def adopt(self) -> list[T]:
         """Takes over the files of processes that were killed, and returns their entries."""
         found: list[T] = []
-        for path in sorted(self._folder.glob(f"{self._name}-*.journal")):
+        own = {file.path for file in (self._current, *self._files.values()) if file is not None}
+        for path in sorted(set(self._folder.glob(f"{self._name}-*.journal")) - own):
+            handle = None
             try:
                 handle = open_regular(path, os.O_RDWR)
-                if not (_try_lock(handle) and _is_at(handle, path)):  # its process lives, or another was faster
-                    os.close(handle)
-                    continue
-                entries = self._entries(path)
+                is_ours = _try_lock(handle) and _is_at(handle, path)  # else its process lives, or another was faster
+                entries = self._entries(path) if is_ours else None
             except OSError as error:
+                entries = None
                 if not isinstance(error, FileNotFoundError):
                     _log.error("%s: cannot be adopted: %s", path, error)
+            if entries is None:
+                if handle is not None:
+                    os.close(handle)
                 continue
+            assert handle is not None
             file = _File(path, handle, open=len(entries))
             if not entries:
                 file.delete()

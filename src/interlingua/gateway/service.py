@@ -5,6 +5,7 @@ import contextlib
 import gc
 import hmac
 import ipaddress
+import itertools
 import logging
 import time
 from pathlib import Path
@@ -33,6 +34,8 @@ from .state import StateError, StateStore, open_state
 
 DRAIN = 30.0  # seconds that open exchanges have after SIGTERM
 _WATCH = 1.0  # seconds between two looks at the settings file
+# Seconds until the ledger adopts journals again: first those that a starting process of a killed gateway still locked.
+_RECOVER = (5.0, 300.0)
 _PROBE = 1.0  # seconds for which the store's answer to a probe counts
 
 _log = logging.getLogger(__name__)
@@ -110,7 +113,7 @@ class Service:
         }
         self._is_draining = False
         self._probed: tuple[float, str | None] = (0.0, None)
-        self._watcher: asyncio.Task[None] | None = None
+        self._watchers: list[asyncio.Task[None]] = []
 
     def _unrecorded(self) -> int:
         return self.recorder.waiting if self.recorder is not None else 0
@@ -120,8 +123,9 @@ class Service:
     async def start(self) -> None:
         self.ledger.recover()
         await self.gateway.start()
+        self._watchers.append(asyncio.ensure_future(self._recover()))
         if self._config is not None:
-            self._watcher = asyncio.ensure_future(self._watch())
+            self._watchers.append(asyncio.ensure_future(self._watch()))
 
     async def drain(self, seconds: float = DRAIN) -> None:
         """Accepts no new connections, and waits for active exchanges."""
@@ -129,9 +133,9 @@ class Service:
         await self.gateway.drain(seconds)
 
     async def stop(self) -> None:
-        if self._watcher is not None:
-            self._watcher.cancel()
-            await asyncio.gather(self._watcher, return_exceptions=True)
+        for watcher in self._watchers:
+            watcher.cancel()
+        await asyncio.gather(*self._watchers, return_exceptions=True)
         await self.gateway.stop()
         if self.recorder is not None:
             await self.recorder.close()
@@ -151,6 +155,11 @@ class Service:
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
+    async def _recover(self) -> None:
+        for pause in itertools.chain(_RECOVER, itertools.repeat(_RECOVER[-1])):
+            await asyncio.sleep(pause)
+            self.ledger.recover()
+
     # --- other settings ----------------------------------------------------------------------------------------------
 
     async def reload(self) -> bool:
@@ -163,6 +172,7 @@ class Service:
                 self._log.reopen()
         if self._config is None:
             return False
+        self._config_seen = _changed(self._config)
         try:
             read = load_settings(self._config)
             gateway = replace(read.gateway, listen=self.settings.gateway.listen)
@@ -175,17 +185,16 @@ class Service:
         fixed += ["listen"] if read.gateway.listen != before.gateway.listen else []
         if fixed:
             _log.warning("changes of %s count after a restart", ", ".join(f"[{name}]" for name in fixed))
+        is_new = read != self._in_file
         self._in_file = read
         self.settings = replace(self.settings, gateway=gateway)
-        _log.warning("the settings were read again")
+        _log.warning("the settings were read again" if is_new else "the settings have not changed")
         return True
 
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(_WATCH)
-            seen = _changed(self._config)
-            if seen != self._config_seen:
-                self._config_seen = seen
+            if _changed(self._config) != self._config_seen:
                 await self.reload()
 
     # --- how it is ---------------------------------------------------------------------------------------------------
