@@ -486,6 +486,73 @@ async def test_bad_bodies_are_the_clients_fault(path: str, body: bytes, gateway:
         assert isinstance(await response.json(), dict)
 
 
+DOORS = {  # path, path of a stream, the field of what is asked, a message in it
+    "openai-completions": ("/v1/chat/completions", "/v1/chat/completions", "messages", {"role": "user"}),
+    "openai-responses": ("/v1/responses", "/v1/responses", "input", {"role": "user"}),
+    "anthropic-messages": ("/v1/messages", "/v1/messages", "messages", {"role": "user"}),
+    "google-generative-ai": (
+        "/v1beta/models/{}:generateContent",
+        "/v1beta/models/{}:streamGenerateContent",
+        "contents",
+        {"role": "user"},
+    ),
+    "bedrock-converse-stream": ("/model/{}/converse", "/model/{}/converse-stream", "messages", {"role": "user"}),
+    "ollama-chat": ("/api/chat", "/api/chat", "messages", {"role": "user"}),
+    "generate": ("/api/generate", "/api/generate", "prompt", None),
+}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("model", ["openai-completions", "anthropic-messages", "debug/echo"])
+@pytest.mark.parametrize("door", DOORS)
+async def test_a_request_that_asks_nothing_is_refused(
+    door: str, model: str, stream: bool, gateway: Gateway, upstream: Server
+) -> None:
+    """
+    Whether the field is missing, empty or of a wrong type: status 400 that names it, and no provider is called.
+    """
+    whole, streaming, field, message = DOORS[door]
+    path = (streaming if stream else whole).format(model.replace("/", "%2F"))
+    values: list[Any] = [None, [], 5, [5], [None], [[]]]
+    if message is None:
+        values += [""]
+    elif not model.startswith("debug"):  # those read whatever they are given
+        values += [{}, [message], [message | {"role": "zebra"}], [message | {"content": []}]]
+        # What only the client's own wire knows, a provider of that wire judges itself.
+        values += [[message | {"content": [{}]}], [message | {"content": [{"text": 5}]}]] if door != model else []
+    for given in ({}, {"a": 1}, *({field: value} for value in values)):
+        body = {"model": model, "stream": stream, "max_tokens": 9, **given}
+        status, answer = await asked(gateway, "POST", path, body)
+        assert status == 400, (given, answer)
+        assert field in json.dumps(answer) or "$.messages" in json.dumps(answer), (given, answer)
+    assert [] == upstream.requests
+
+
+@pytest.mark.parametrize("path", COUNTS)
+async def test_nothing_is_not_counted(path: str, gateway: Gateway) -> None:
+    """
+    A count of a request without messages is refused, as the request itself is.
+    """
+    for body in ({"model": "m"}, {"model": "m", "input": {"converse": {}}}, {"contents": []}):
+        status, answer = await asked(gateway, "POST", path, body)
+        assert status == 400, answer
+
+
+async def test_a_system_text_among_messages_or_a_stored_history_is_enough(gateway: Gateway, upstream: Server) -> None:
+    """
+    A system message alone, an input that is only a reference, and no input after a stored response are requests.
+    """
+    system = [{"role": "system", "content": "Say hello."}]
+    for path in ("/v1/chat/completions", "/api/chat"):
+        body = {"model": "anthropic-messages", "stream": False, "messages": system}
+        assert 200 == (await asked(gateway, "POST", path, body))[0]
+    _, first = await asked(gateway, "POST", "/v1/responses", {"model": "ollama-chat", "input": system})
+    again = {"model": "anthropic-messages", "previous_response_id": first["id"]}
+    assert 200 == (await asked(gateway, "POST", "/v1/responses", again))[0]
+    item = {"model": "openai-completions", "input": [{"type": "item_reference", "id": first["output"][0]["id"]}]}
+    assert 200 == (await asked(gateway, "POST", "/v1/responses", item))[0]
+
+
 async def test_only_background_responses_can_be_cancelled(gateway: Gateway, upstream: Server) -> None:
     """
     A finished response says why it cannot be cancelled; one that does not exist is not found.

@@ -213,6 +213,7 @@ class Rephrased(Struct, frozen=True, kw_only=True):
     """A second endpoint for the same calls, with functions that convert its request body and each response value."""
 
     route: str
+    input_field: str
     request: Callable[[Any], Any]
     answer: Callable[[Any], Any]
 
@@ -227,6 +228,7 @@ class Http(Struct, frozen=True, kw_only=True):
     """
 
     route: str
+    input_field: str = "messages"  # of a request: what the model is asked
     route_rank: int = 50  # among wires whose routes match the same part of a path, lowest first
     base: str = ""
     model_prefixes: tuple[str, ...] = ()  # prefixes of the model name in a path

@@ -1,7 +1,8 @@
 """A journal of entries that outlive the process: what has been written is in the system's memory, whatever ends it.
 
 Each process appends to a file of its own, which it keeps locked. A file that nobody locks belonged to a process that
-was killed, and is adopted by the next one that looks: at its start, and now and then while it runs. A file is deleted when all of its entries are done.
+was killed, and is adopted by the next one that looks: at its start, and now and then while it runs. A file is deleted
+when all of its entries are done.
 """
 
 import contextlib

@@ -130,6 +130,8 @@ def outgoing(place: Place, incoming: Incoming, stream: bool) -> Outgoing:
             _refuse_references(request, incoming.wire.base)
         request, lost = _in_foreground(request, incoming.wire.base)
     adapted = place.adapt(request)
+    if adapted.places == (None,):
+        _refuse_placeholder(incoming, adapted)
     is_unchanged = incoming.body is not None and has_items and not (incoming.as_array or lost)
     if is_unchanged and is_same_wire(incoming.wire, target_wire):
         if adapted.request != request:
@@ -145,6 +147,16 @@ def outgoing(place: Place, incoming: Incoming, stream: bool) -> Outgoing:
     body, restore, losses = connector.body(target_wire, request, adapted)
     losses = (*lost, *without_records(losses))
     return Outgoing(lane="translated", body=jsontext.write(body), restore=restore, losses=losses)
+
+
+def _refuse_placeholder(incoming: Incoming, adapted: Adapted) -> None:
+    """Refuses a request of which nothing is left that the target could read: it would answer a placeholder."""
+    given = incoming.request.context
+    if given.system and not given.messages:
+        return
+    dropped = "; ".join(f"{loss.path}: {loss.why}" for loss in adapted[1] if loss.severity == "dropped")
+    nothing = f"`{incoming.wire.http.input_field}` holds nothing that this model can read"
+    raise BadRequest(f"{nothing}{f' ({dropped})' if dropped else ''}; send a text in it", status=400)
 
 
 def _in_foreground(request: Request, api: str) -> tuple[Request, tuple[Loss, ...]]:

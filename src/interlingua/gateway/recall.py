@@ -419,7 +419,8 @@ def reference_id(block: Block, api: str) -> str | None:
     """The id of an item that is only the id of what was stored; None of any other."""
     item = block.value if isinstance(block, OpaqueBlock) and block.dialect == api else None
     if isinstance(item, dict) and item.get("type", "item_reference") == "item_reference":
-        return str(item.get("id"))
+        id = item.get("id")
+        return id if isinstance(id, str) else None
     return None
 
 

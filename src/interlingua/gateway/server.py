@@ -444,6 +444,8 @@ class Gateway:
             request, expanded = await self._with_history(exchange, request)
         if self.recall.shared is not None:
             await self.recall.fetch_answers(exchange.key.name, request)
+        if not request.context.messages:
+            _refuse_empty(asked, request)
         decoded = request
         request, changed = self.recall.restore(exchange.key.name, client_wire, request)
         exchange.request = request
@@ -1076,6 +1078,21 @@ def _decoded(asked: GatewayOperation, body: Any) -> Request:
     return request
 
 
+def _refuse_empty(asked: GatewayOperation, request: Request) -> None:
+    """Refuses a request without messages, unless what its wire has in their place is sent: a system text among them, or
+    a prompt that the provider stores. A model would be asked nothing, and adapting would invent a message.
+    """
+    facts, context = asked.wire.http, request.context
+    if asked.kind == "rephrased" and facts.rephrased is not None:
+        field = facts.rephrased.input_field
+    else:
+        field = facts.input_field
+        is_among = asked.wire.limits.later_system and (field == "messages" or context.system_role is not None)
+        if (context.system and is_among) or request.extra.get(asked.wire.base, {}).get("prompt"):
+            return
+    raise BadRequest(f"`{field}` is missing or empty; send at least one message in it", status=400)
+
+
 def _decoded_and_measured(asked: GatewayOperation, body: bytes) -> tuple[Request, int]:
     request = _decoded(asked, body)
     return request, taken(request.context)
@@ -1097,6 +1114,8 @@ def _counted(asked: GatewayOperation, body: bytes) -> int:
         request = _decoded(asked, asked.wire.http.count.request(_object(body)))
     except (KeyError, TypeError, AttributeError) as error:
         raise BadRequest(f"the body holds no request to count: {error!r}", status=400) from None
+    if not request.context.messages:
+        _refuse_empty(asked, request)
     return taken(request.context)
 
 

@@ -182,6 +182,7 @@ GOOGLE = Wire(
     refinements=(Refinement(r"gemini-3", {"unsigned_call": "skip_thought_signature_validator", "result_media": True}),),
     vendor="gemini",
     http=Http(
+        input_field="contents",
         ping=b"",  # no keep-alive: google-genai parses comments as JSON and fails
         route=rf"/((?:models|tunedModels)/[^:]+?):({_VERBS})",
         route_rank=30,

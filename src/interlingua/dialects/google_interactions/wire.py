@@ -94,6 +94,7 @@ GOOGLE_INTERACTIONS = Wire(
     ),
     vendor="gemini",
     http=Http(
+        input_field="input",
         route=r"/interactions",
         base="/v1beta",
         auth="x-goog-api-key",

@@ -44,10 +44,11 @@ class _TextAnswer(Struct):
 
 # docs.ollama.com/api/generate: a prompt instead of messages, and `response` instead of a message in the answer.
 def _of_generate(body: Any) -> Any:
-    system, prompt, images = body.get("system"), body.get("prompt", ""), body.get("images")
-    user = {"role": "user", "content": prompt, **({"images": images} if images else {})}
+    system, prompt, images = body.get("system"), body.get("prompt"), body.get("images")
+    user = {"role": "user", "content": "" if prompt is None else prompt, **({"images": images} if images else {})}
     rest = {name: value for name, value in body.items() if name not in ("system", "prompt", "images", "context", "raw")}
-    return {**rest, "messages": [*([{"role": "system", "content": system}] if system else ()), user]}
+    users = [user] if user["content"] != "" or images else []
+    return {**rest, "messages": [*([{"role": "system", "content": system}] if system and users else ()), *users]}
 
 
 def _as_generated(value: Any) -> Any:
@@ -130,7 +131,7 @@ OLLAMA = Wire(
         embeddings=_EMBEDDINGS,
         model_paths=(("model",),),
         varying=("created_at",),
-        rephrased=Rephrased(route=r"/api/generate", request=_of_generate, answer=_as_generated),
+        rephrased=Rephrased(route=r"/api/generate", input_field="prompt", request=_of_generate, answer=_as_generated),
         fixed={"GET /api/version": lambda names, body: {"version": "0.12.0"}, "POST /api/show": _show},
     ),
     evidence=(

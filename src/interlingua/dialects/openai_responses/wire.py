@@ -100,6 +100,7 @@ OPENAI_RESPONSES = Wire(
     limits=_LIMITS,
     vendor="openai",
     http=Http(
+        input_field="input",
         route=r"/responses",
         route_rank=90,
         base="/v1",
