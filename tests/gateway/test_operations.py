@@ -317,6 +317,84 @@ async def test_responses_are_created_over_a_websocket(gateway: Gateway, upstream
             assert "response.output_text.delta" in kinds
 
 
+async def test_pings_of_a_websocket_are_answered_while_a_model_thinks(gateway: Gateway, upstream: Server) -> None:
+    """
+    A client that pings does not give up the socket before the response.
+    """
+    upstream.say("Good morning.", fault=faults.Stall(3, seconds=1.0))
+    async with (
+        aiohttp.ClientSession() as session,
+        session.ws_connect(f"{gateway.url}/v1/responses", heartbeat=0.2) as socket,
+    ):
+        await socket.send_json({"type": "response.create", "model": "anthropic-messages", "input": "Hi"})
+        kinds = [(await socket.receive_json())["type"]]
+        while kinds[-1] != "response.completed":
+            kinds.append((await socket.receive_json())["type"])
+
+
+@pytest.mark.parametrize("at", [0, 3], ids=["before the answer", "within it"])
+async def test_a_websocket_that_is_closed_ends_its_response(gateway: Gateway, upstream: Server, at: int) -> None:
+    """
+    The provider's stream is closed with the socket, not when it has ended, and what was used is in the ledger.
+    """
+    ended: list[Exchange] = []
+    gateway.observers.append(_Ended(ended))
+    upstream.say("Good morning.", fault=faults.Stall(at, seconds=30.0))
+    async with aiohttp.ClientSession() as session, asyncio.timeout(10):
+        socket = await session.ws_connect(f"{gateway.url}/v1/responses")
+        for _ in range(2):  # the second waits for the first, and is never asked
+            await socket.send_json({"type": "response.create", "model": "anthropic-messages", "input": "Hi"})
+        while not upstream.open_streams:
+            await asyncio.sleep(0.01)
+        closing = asyncio.ensure_future(socket.close())  # waits for the gateway's own close
+        while gateway.open_exchanges or upstream.open_streams or not ended:
+            await asyncio.sleep(0.01)
+        await closing
+    assert [(True, 1)] == [(one.is_aborted, one.attempts) for one in ended]
+    assert 1 == len(upstream.requests)
+
+
+@pytest.mark.parametrize("model", ["openai-responses", "anthropic-messages"])
+async def test_a_websocket_continues_its_latest_response(model: str, gateway: Gateway, upstream: Server) -> None:
+    """
+    Also one that is not stored, which another socket does not know, and one that was only prepared, which no provider
+    was asked for.
+    """
+
+    async def create(socket: aiohttp.ClientWebSocketResponse, **given: Any) -> Any:
+        await socket.send_json({"type": "response.create", "model": model, "store": False, **given})
+        while (event := await socket.receive_json())["type"] not in ("response.completed", "error"):
+            pass
+        return event
+
+    async with (
+        aiohttp.ClientSession() as session,
+        session.ws_connect(f"{gateway.url}/v1/responses") as socket,
+        session.ws_connect(f"{gateway.url}/v1/responses") as other,
+    ):
+        prepared = await create(socket, input=[], instructions="Be brief.", generate=False)
+        assert ("response.completed", []) == (prepared["type"], prepared["response"]["output"])
+        assert [] == upstream.requests
+        assert "error" == (await create(socket, input="Hi", model="nothing", generate=False))["type"]
+        upstream.say("Hello.")
+        first = await create(socket, input="Hi", previous_response_id=prepared["response"]["id"])
+        assert "error" == (await create(other, input="And?", previous_response_id=first["response"]["id"]))["type"]
+        upstream.say("Well.")
+        second = await create(socket, input="And?", previous_response_id=first["response"]["id"])
+        assert "response.completed" == second["type"]
+    sent = [request.body.decode() for request in upstream.requests]
+    assert [1, 1] == [sum(text in body for body in sent[1:]) for text in ("Hello.", "And?")]
+    assert 2 == len(sent) and '"generate"' not in "".join(sent)
+
+
+class _Ended:
+    def __init__(self, ended: list[Exchange]) -> None:
+        self._ended = ended
+
+    async def observe(self, exchange: Exchange) -> None:
+        self._ended.append(exchange)
+
+
 async def test_other_paths_are_passed_on_where_the_key_may(upstream: Server) -> None:
     """
     Embeddings reach the provider of their model; a key without the permission finds nothing there.

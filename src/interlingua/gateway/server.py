@@ -44,6 +44,7 @@ from ..values.errors import (
     RateLimited,
     TimedOut,
 )
+from ..values.folding import unfold
 from ..values.messages import AssistantMessage, Message, Usage
 from ..values.request import Context, ModelDescriptor, Request
 from ..values.tokens import estimate, taken
@@ -72,6 +73,7 @@ _SHUTDOWN = 3.0  # seconds that open exchanges have when the gateway stops
 _ENDING = 1.0  # seconds that clients then have to receive the error
 _BACKLOG = 1000  # ended exchanges that are not yet settled
 _HEARTBEAT = 30.0  # seconds between two pings of a WebSocket
+_WAITING = 4  # messages of a WebSocket that wait for the response before them; after that it is not read
 LEFT = "the client left"
 _DEFAULTS = Settings()
 
@@ -444,7 +446,7 @@ class Gateway:
             request, expanded = await self._with_history(exchange, request)
         if self.recall.shared is not None:
             await self.recall.fetch_answers(exchange.key.name, request)
-        if not request.context.messages:
+        if not request.context.messages and "prepares" not in exchange.extra:
             _refuse_empty(asked, request)
         decoded = request
         request, changed = self.recall.restore(exchange.key.name, client_wire, request)
@@ -592,9 +594,8 @@ class Gateway:
         residual = request.extra.get(exchange.wire.base, {})
         if exchange.wire.http.stored_route is None:
             return
+        stored = _keep_latest(exchange, id, request, answer)
         if residual.get("store") is not False:
-            given = exchange.extra.get("given", request.context.messages)
-            stored = StoredResponse(request=request, given=given, answer=answer, created=exchange.started)
             self.recall.store(key, id, stored)
             if exchange.wire.http.item_blocks is not None:
                 items = exchange.wire.http.item_blocks(replace(answer, response_id=id))
@@ -613,15 +614,17 @@ class Gateway:
         if previous is not None and conversation is not None:
             raise BadRequest("`previous_response_id` and `conversation` exclude each other; send one", status=400)
         if previous is not None:
-            await self._fetch(key, "response", str(previous))
-            stored = self.recall.stored(key, str(previous))
+            stored = exchange.extra.get("latest", {}).get(previous)
+            if stored is None:
+                await self._fetch(key, "response", str(previous))
+                stored = self.recall.stored(key, str(previous))
             if stored is None:
                 raise BadRequest(
                     f"previous response with id {previous!r} not found; send the whole input instead",
                     status=400,
                     code="previous_response_not_found",
                 )
-            before = (*stored.request.context.messages, stored.answer)
+            before = (*stored.request.context.messages, *((stored.answer,) if stored.answer.content else ()))
         elif conversation is not None:
             id = str(conversation.get("id") if isinstance(conversation, dict) else conversation)
             await self._fetch(key, "conversation", id)
@@ -693,22 +696,44 @@ class Gateway:
             raise unavailable(f"stored {kind}s cannot be read", error) from None
 
     async def _socket(self, http: web.BaseRequest, asked: GatewayOperation, exchange: Exchange) -> web.StreamResponse:
-        """Requests over a WebSocket, one after another: each message `response.create` is answered with its events."""
+        """Requests over a WebSocket, one after another: each message `response.create` is answered with its events.
+
+        The socket is read all the time: pings are answered, and a client that closes it ends its response. Its latest
+        response can be continued on it, also with `store` = false
+        (developers.openai.com/api/docs/guides/websocket-mode).
+        """
         socket = web.WebSocketResponse(max_msg_size=self.settings.limits.body, heartbeat=_HEARTBEAT)
         await socket.prepare(http)
-        async for message in socket:
-            if message.type is WSMsgType.ERROR:  # too large, or no WebSocket any more: it has been closed
-                break
-            one = replace(exchange, id=_new_id(), started=time.time(), extra={})
-            reply = Reply(SocketChannel(http, socket), one, before_end=self._before_end)
-            try:
-                await self._message(http, message.data, asked, one, reply)
-            except ConnectionError:
-                break
-            except Exception as error:
-                failure = self._typed(one, error, _secret(http))
-                await self._refuse(one, failure)
-                await reply.fail(failure)
+        waiting: asyncio.Queue[Any] = asyncio.Queue(_WAITING)
+        latest: dict[str, StoredResponse] = {}
+
+        async def receive() -> None:
+            async for message in socket:
+                if message.type is WSMsgType.ERROR:  # too large, or no WebSocket any more: it has been closed
+                    return
+                await waiting.put(message.data)
+
+        async def answer() -> None:
+            while True:
+                data = await waiting.get()
+                one = replace(exchange, id=_new_id(), started=time.time(), extra={"latest": latest})
+                reply = Reply(SocketChannel(http, socket), one, before_end=self._before_end)
+                try:
+                    await self._message(http, data, asked, one, reply)
+                except ConnectionError:
+                    return
+                except Exception as error:
+                    failure = self._typed(one, error, _secret(http))
+                    await self._refuse(one, failure)
+                    await reply.fail(failure)
+
+        tasks = [asyncio.ensure_future(receive()), asyncio.ensure_future(answer())]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
         return socket
 
     async def _message(
@@ -721,9 +746,31 @@ class Gateway:
             raise BadRequest(f"unknown message type {given.get('type')!r}; send response.create", status=400)
         nested = given.get("response")
         own = nested if isinstance(nested, dict) else given
-        body = {name: value for name, value in own.items() if name != "type"} | {"stream": True}
+        body = {name: value for name, value in own.items() if name not in ("type", "generate")} | {"stream": True}
+        if own.get("generate") is False:
+            exchange.extra["prepares"] = True
         incoming = await self._read(http, jsontext.write(body), GatewayOperation("call", asked.wire), exchange)
-        await self._answer(http, incoming, exchange, reply)
+        if own.get("generate") is False:
+            await self._prepare(http, incoming, exchange, reply)
+        else:
+            await self._answer(http, incoming, exchange, reply)
+
+    async def _prepare(self, http: web.BaseRequest, incoming: Incoming, exchange: Exchange, reply: Reply) -> None:
+        """Answers a request that is not to be generated: the next one continues it by its id. No provider is called."""
+        await self._router.plan(exchange.asked_model, exchange.key, incoming.request, http.headers, 0)
+        id = exchange.id.replace("req_", "resp_")
+        answer = AssistantMessage(
+            content=(),
+            model=exchange.asked_model,
+            response_id=id,
+            usage=Usage.of(0, 0),
+            stop_reason="stop",
+            timestamp=int(exchange.started * 1000),
+        )
+        _keep_latest(exchange, id, incoming.request, answer)
+        encoder = incoming.wire.codec.StreamEncoder(request=incoming.request)
+        await reply.end(b"".join(map(encoder.feed, unfold(answer))) + encoder.close())
+        self._close(exchange, None)
 
     async def _pass_on(self, http: web.BaseRequest, exchange: Exchange, channel: Channel) -> web.StreamResponse:
         """A path that the gateway only passes on, to the provider of the model that the path or the body names."""
@@ -946,6 +993,17 @@ def _exchange(asked: GatewayOperation) -> Exchange:
         is_stream=False,
         started=time.time(),
     )
+
+
+def _keep_latest(exchange: Exchange, id: str, request: Request, answer: AssistantMessage) -> StoredResponse:
+    """Returns a response as it is stored. The connection of a WebSocket keeps its latest one."""
+    given = exchange.extra.get("given", request.context.messages)
+    stored = StoredResponse(request=request, given=given, answer=answer, created=exchange.started)
+    latest = exchange.extra.get("latest")
+    if latest is not None:
+        latest.clear()
+        latest[id] = stored
+    return stored
 
 
 def longest_answer(place: Place, request: Request) -> int | None:
