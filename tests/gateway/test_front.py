@@ -256,3 +256,69 @@ async def test_a_slow_reader_gets_all_of_a_stream() -> None:
         status, body = await answer(reader)
         assert 200 == status and body.count(b"word") >= 400_000 and b"message_stop" in body
         writer.close()
+
+
+async def test_a_client_that_waits_with_its_body_is_told_to_send_it(gateway: Gateway) -> None:
+    """`Expect: 100-continue` is answered before the body, once the request has a key."""
+    reader, writer = await connected(gateway)
+    head, _, body = post(gateway, more="Expect: 100-continue\r\n").partition(b"\r\n\r\n")
+    writer.write(head + b"\r\n\r\n")
+    assert b"HTTP/1.1 100 Continue\r\n\r\n" == await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+    writer.write(body)
+    status, received = await answer(reader)
+    assert 200 == status and b"Hi" in received
+    writer.close()
+
+
+@pytest.mark.parametrize(("path", "status"), [("/v1/models", 200), ("/v1/responses/abc", 404)])
+async def test_a_head_is_a_get_without_its_body(gateway: Gateway, path: str, status: int) -> None:
+    """Whoever only asks whether something is there gets the same status and length."""
+    reader, writer = await connected(gateway)
+    host = gateway.url.removeprefix("http://")
+    writer.write("".join(f"{method} {path} HTTP/1.1\r\nHost: {host}\r\n\r\n" for method in ("HEAD", "GET")).encode())
+    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+    got, body = await answer(reader)
+    assert (status, status) == (int(head.split()[1]), got)
+    assert f"content-length: {len(body)}\r\n" in head.decode().lower()
+    writer.close()
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "says"),
+    [
+        (("Version: 13", "Version: 12"), 400, b"version 13"),
+        (("Key: dGhl", "Key: d"), 400, b"handshake"),
+        (("/v1/responses", "/v1/responses/abc"), 404, b"'abc' not found"),
+    ],
+)
+async def test_what_is_no_websocket_is_the_clients_fault(
+    gateway: Gateway, caplog: pytest.LogCaptureFixture, change: tuple[str, str], status: int, says: bytes
+) -> None:
+    """The wire's own error, and nothing in the log."""
+    reader, writer = await connected(gateway)
+    asked = f"""GET /v1/responses HTTP/1.1
+Host: {gateway.url.removeprefix("http://")}
+Connection: Upgrade
+Upgrade: websocket
+Sec-WebSocket-Version: 13
+Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==
+
+"""
+    writer.write(asked.replace(*change).replace("\n", "\r\n").encode())
+    got, body = await answer(reader)
+    assert status == got and says in body
+    assert "" == caplog.text
+    writer.close()
+
+
+async def test_a_body_that_is_not_packed_as_it_says_is_the_clients_fault(
+    gateway: Gateway, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One error, and no traceback in the log."""
+    reader, writer = await connected(gateway)
+    writer.write(post(gateway, more="Content-Encoding: gzip\r\n"))
+    status, body = await answer(reader)
+    assert 400 == status and b"it is not gzip" in body
+    assert b"" == await asyncio.wait_for(reader.read(), 10)  # it is closed: nobody knows where the next request begins
+    assert "" == caplog.text
+    writer.close()

@@ -389,6 +389,10 @@ class _Handler(web.RequestHandler):
         self._line = _REQUEST_LINE.match(data) or self._line
         super().data_received(data)
 
+    def log_exception(self, *args: Any, **options: Any) -> None:
+        if not isinstance(options.get("exc_info"), web.RequestPayloadError):  # of which the client was told
+            super().log_exception(*args, **options)
+
     def handle_error(
         self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
     ) -> web.StreamResponse:

@@ -255,7 +255,7 @@ class Gateway:
         path = http.rel_url.raw_path
         if http.method == "HEAD" and path == "/":
             return web.Response()
-        asked = operation_of(http.method, path, http.headers)
+        asked = operation_of(_read_method(http), path, http.headers)
         exchange = _exchange(asked)
         is_surplus = self._front is not None and http.protocol in self._front.server.surplus
         channel = HttpChannel(http, closes=is_surplus)
@@ -287,7 +287,7 @@ class Gateway:
     async def _served(
         self, http: web.BaseRequest, asked: GatewayOperation, exchange: Exchange, channel: HttpChannel
     ) -> web.StreamResponse:
-        own = self.routes.get((http.method, http.rel_url.raw_path))
+        own = self.routes.get((_read_method(http), http.rel_url.raw_path))
         if own is not None:
             return await own(http)
         if channel.closes:
@@ -301,7 +301,8 @@ class Gateway:
         if asked.kind in ("call", "rephrased"):
             await self._converse(http, asked, exchange, channel)
             return channel.response
-        if asked.wire.http.stored_route is not None and http.headers.get("Upgrade", "").lower() == "websocket":
+        is_upgrade = http.method == "GET" and http.headers.get("Upgrade", "").lower() == "websocket"
+        if is_upgrade and asked.wire.http.stored_route is not None and _is_call(http.rel_url.raw_path):
             return await self._socket(http, asked, exchange)
         if asked.kind == "other":
             return await self._pass_on(http, exchange, channel)
@@ -413,6 +414,10 @@ class Gateway:
         try:
             if isinstance(http, web.BaseRequest) and http.content.is_eof():  # the body is already complete
                 return await http.read()
+            if isinstance(http, web.BaseRequest) and http.headers.get("Expect", "").lower() == "100-continue":
+                # The client waits for it with its body (RFC 9110, 10.1.1); aiohttp sends it only for its own routes.
+                await http.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                http.writer.output_size = 0  # the response has not begun
             async with asyncio.timeout(limits.body_timeout):
                 return await http.read()
         except web.HTTPRequestEntityTooLarge:
@@ -421,8 +426,10 @@ class Gateway:
             ) from None
         except TimeoutError:
             raise BadRequest(f"the body did not arrive within {limits.body_timeout:g} s", status=408) from None
-        except web.RequestPayloadError as error:
-            raise BadRequest(f"the body cannot be read: {error}", status=400) from None
+        except web.RequestPayloadError:
+            packed = http.headers.get("Content-Encoding")
+            what = f"it is not {packed}" if packed else "its pieces do not fit together"
+            raise BadRequest(f"the body cannot be read: {what}", status=400) from None
 
     async def _read(self, http: ClientRequest, body: bytes, asked: GatewayOperation, exchange: Exchange) -> Incoming:
         """Decodes the client's request; a large one in a thread, so that other streams are not blocked."""
@@ -671,7 +678,7 @@ class Gateway:
             return facts.count.answer(await _aside(len(body), _counted, asked, body))
         kind = "conversation" if asked.kind == "conversation" else "response"
         await self._fetch(key.name, kind, asked.id)
-        method, query = http.method, http.query
+        method, query = _read_method(http), http.query
         if asked.kind == "conversation":
             await self._fetch(key.name, "facts", asked.id)
             given = _object(body) if body else {}
@@ -703,7 +710,10 @@ class Gateway:
         (developers.openai.com/api/docs/guides/websocket-mode).
         """
         socket = web.WebSocketResponse(max_msg_size=self.settings.limits.body, heartbeat=_HEARTBEAT)
-        await socket.prepare(http)
+        try:
+            await socket.prepare(http)
+        except web.HTTPException as error:
+            raise BadRequest(f"no WebSocket handshake: {error.text}; send version 13 and a key", status=400) from None
         waiting: asyncio.Queue[Any] = asyncio.Queue(_WAITING)
         latest: dict[str, StoredResponse] = {}
 
@@ -1134,6 +1144,15 @@ def _decoded(asked: GatewayOperation, body: Any) -> Request:
     except (FormatError, DialectError) as error:
         raise BadRequest(str(error), status=400) from None
     return request
+
+
+def _read_method(http: web.BaseRequest) -> str:
+    """The method of a request, where HEAD is a GET whose response has no body (RFC 9110, 9.3.2)."""
+    return "GET" if http.method == "HEAD" else http.method
+
+
+def _is_call(path: str) -> bool:
+    return operation_of("POST", path, {}).kind == "call"
 
 
 def _refuse_empty(asked: GatewayOperation, request: Request) -> None:
