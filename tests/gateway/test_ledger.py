@@ -86,15 +86,6 @@ async def test_what_reached_no_provider_is_not_in_the_ledger(tmp_path: Path) -> 
     await ledger.close()
 
 
-async def test_what_the_provider_says_it_charges_counts_before_the_price_list(tmp_path: Path) -> None:
-    """OpenRouter tells the cost with the usage."""
-    ledger = at(tmp_path)
-    usage = Usage.of(1, 1, extra={"openai-completions": {"cost": 0.25}})
-    await ledger.observe(used(KEY, "a", 0.5, usage=usage))
-    assert [0.25] == [row.cost for row in await ledger.usage(())]
-    await ledger.close()
-
-
 @given(
     st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9), st.integers(0, 10**6), st.none() | st.floats(0, 5)))
 )

@@ -4,6 +4,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,13 +17,140 @@ from msgspec.structs import replace
 import interlingua as il
 from gateway.conftest import settings_for
 from gateway.test_routing import BODY, Seen, chained, posted
-from interlingua.gateway import LOCAL, ClientLimits, Exchange, Gateway, Listen, Settings, server
+from interlingua.gateway import (
+    LOCAL,
+    Alias,
+    ClientLimits,
+    Exchange,
+    Gateway,
+    Listen,
+    ProviderSettings,
+    Settings,
+    Target,
+    server,
+)
 from interlingua.gateway.metrics import Metrics
 from interlingua.gateway.server import highest_cost, longest_answer
+from interlingua.gateway.service import Service
+from interlingua.gateway.settings_file import ServeSettings
 from interlingua.testing import Server, faults
+from interlingua.values.messages import AssistantMessage, TextBlock, Usage
 from interlingua.values.request import ModelCost
 
 ECHO = {"model": "debug/echo", "max_tokens": 50, "messages": [{"role": "user", "content": "Hi"}]}
+
+
+def priced_chain(first: Server, second: Server) -> Settings:
+    """Two priced targets, of two providers whose requests have fields of their own."""
+    return Settings(
+        listen=Listen(port=0),
+        providers=(
+            ProviderSettings(id="anthropic", base_url=first.base_url("anthropic-messages"), api_keys=("one",)),
+            ProviderSettings(
+                id="openai",
+                api="openai-completions",
+                base_url=second.base_url("openai-completions"),
+                api_keys=("two",),
+            ),
+        ),
+        aliases=(
+            Alias(
+                name="chain",
+                targets=(Target(model="anthropic/claude-sonnet-4-5"),),
+                fallbacks=(Target(model="openai/gpt-4o"),),
+                retries=0,
+            ),
+        ),
+    )
+
+
+async def test_a_reported_cost_is_added_to_that_of_earlier_attempts(tmp_path: Path) -> None:
+    """
+    Each attempt is charged as its own provider says or lists, once; ledger and metrics have the same sum.
+    """
+    usage = Usage.of(3, 4, extra={"openai-completions": {"cost": 0.25}})
+    seen = Seen()
+    with Server(strict=True, chunk=4) as first, Server(strict=True) as second:
+        first.say("Nobody sees this.", fault=faults.Cut(after_events=2))
+        second.answer(AssistantMessage(content=(TextBlock(text="Good morning."),), usage=usage))
+        settings = ServeSettings(gateway=priced_chain(first, second))
+        async with Service(settings, tmp_path) as service:
+            service.gateway.observers.append(seen)
+            for stream in (True, False):
+                await posted(service.gateway, "/v1/messages", {**BODY, "stream": stream})
+            (row,) = await service.ledger.usage(())
+            shown = service.metrics.exposition().decode()
+    streamed, whole = (exchange.cost for exchange in seen.exchanges)
+    ((_, lost),) = seen.exchanges[0].discarded
+    assert lost.input > 0 and whole == 0.25
+    assert streamed is not None and 0.25 < streamed < 0.26
+    (cost,) = (line.split()[-1] for line in shown.splitlines() if line.startswith("interlingua_gateway_cost_dollars"))
+    assert row.cost == float(cost) == pytest.approx(streamed + whole, abs=1e-9)
+
+
+@pytest.mark.parametrize("tier", [None, "priority"])
+async def test_a_service_tier_has_its_own_price(tier: str | None) -> None:
+    """
+    What a faster tier costs is in the ledger, and counts for the budget.
+    """
+    seen = Seen()
+    with Server(strict=True) as first, Server(strict=True) as second:
+        second.answer(AssistantMessage(content=(TextBlock(text="Good morning."),), usage=Usage.of(1000, 1000)))
+        async with Gateway(priced_chain(first, second), observers=[seen]) as gateway:
+            asked = {**BODY, "model": "openai/gpt-4o", **({"service_tier": tier} if tier else {})}
+            await posted(gateway, "/v1/chat/completions", asked)
+    (exchange,) = seen.exchanges
+    assert exchange.cost is not None
+    assert (tier is not None) == (exchange.cost > (1000 * 2.5 + 1000 * 10) / 1e6)
+
+
+@pytest.mark.parametrize("asks", [False, True])
+async def test_usage_of_a_chat_stream_is_requested_whoever_asks_for_it(asks: bool) -> None:
+    """
+    Also where the provider's requests have fields of their own, so that the client's bytes are not sent on. A client
+    that did not ask for usage does not get it.
+    """
+    seen = Seen()
+    with Server(strict=True) as first, Server(strict=True) as second:
+        second.answer(AssistantMessage(content=(TextBlock(text="Good morning."),), usage=Usage.of(30, 40)))
+        async with Gateway(priced_chain(first, second), observers=[seen]) as gateway:
+            option = {"stream_options": {"include_usage": True}} if asks else {}
+            asked = {**BODY, "model": "openai/gpt-4o", "stream": True, **option}
+            _, text = await posted(gateway, "/v1/chat/completions", asked)
+    (exchange,) = seen.exchanges
+    assert exchange.lane == "translated"
+    assert (exchange.usage, exchange.is_estimated) == (Usage.of(30, 40), False)
+    assert asks == ("prompt_tokens" in str(text))
+
+
+async def test_a_stream_that_fails_is_an_error_and_one_that_is_left_is_not(tmp_path: Path) -> None:
+    """
+    The sums of the ledger say so, although the client had the status 200.
+    """
+    with Server(strict=True, chunk=4) as first, Server(strict=True) as second:
+        async with (
+            Service(ServeSettings(gateway=chained(first, second)), tmp_path) as service,
+            aiohttp.ClientSession() as session,
+        ):
+            first.say("A long answer that breaks.", fault=faults.Cut(after_events=6))
+            for _ in range(2):
+                status, _ = await posted(service.gateway, "/v1/messages", {**BODY, "stream": True})
+                assert 200 == status
+            for stream in (True, False):
+                first.clear()
+                first.say("A long answer.", fault=faults.Stall(6, 30.0) if stream else faults.SlowHeaders(30.0))
+                body = {**BODY, "stream": stream}
+                asking = asyncio.ensure_future(session.post(f"{service.gateway.url}/v1/messages", json=body))
+                if stream:
+                    (await asking).close()
+                else:
+                    while not first.requests:
+                        await asyncio.sleep(0.01)
+                    asking.cancel()
+                while service.gateway.open_exchanges:
+                    await asyncio.sleep(0.01)
+            (row,) = await service.ledger.usage(())
+    assert (4, 2, 2) == (row.calls, row.errors, row.aborted)
 
 
 async def test_what_a_discarded_attempt_used_is_counted() -> None:

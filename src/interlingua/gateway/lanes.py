@@ -145,6 +145,11 @@ def outgoing(place: Place, incoming: Incoming, stream: bool) -> Outgoing:
         if passed is not None:
             return passed
     body, restore, losses = connector.body(target_wire, request, adapted)
+    option = target_wire.http.usage_option
+    if option is not None and stream and _reports_usage(place):
+        # Chat clients need not ask for usage; its chunk is not encoded for one that did not.
+        given = body.get(option[0])
+        body = {**body, option[0]: {**(given if isinstance(given, dict) else {}), option[1]: True}}
     losses = (*lost, *without_records(losses))
     return Outgoing(lane="translated", body=jsontext.write(body), restore=restore, losses=losses)
 
@@ -243,12 +248,17 @@ def _passed(place: Place, incoming: Incoming, request: Request, adapted: Adapted
     if target_wire.http.streaming is None:
         body = renaming((("model",),), place.model.id)(body)
     option = target_wire.http.usage_option
-    if option is not None and stream and (place.model.compat or {}).get("supportsUsageInStreaming") is not False:
+    if option is not None and stream and _reports_usage(place):
         given = jsontext.read(body).get(option[0])
         hides_usage = not (isinstance(given, dict) and given.get(option[1]) is True)
         if hides_usage:
             body = with_option(body, *option)
     return Outgoing(lane="same", body=body, losses=adapted.warnings, hides_usage=hides_usage)
+
+
+def _reports_usage(place: Place) -> bool:
+    """Whether a host knows the option that requests usage in a stream."""
+    return (place.model.compat or {}).get("supportsUsageInStreaming") is not False
 
 
 def _without(body: Any) -> Any:

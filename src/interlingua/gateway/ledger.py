@@ -21,7 +21,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from ..connect.prices import reported_cost
+from ..dialects.provider_errors import as_provider_error, status_of
 from ..values.messages import Usage
 from .accounts import NANO, Spent
 from .exchange import Exchange
@@ -69,7 +69,9 @@ class LedgerEntry(Struct, frozen=True, kw_only=True):
 
 
 class UsageRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A sum. `cost` in dollars, of the calls with a known price; `unpriced` counts the others."""
+    """A sum. `cost` in dollars, of the calls with a known price; `unpriced` counts the others. `errors` are calls that
+    failed, also within their stream; those whose client left are `aborted`.
+    """
 
     day: str | None = None
     key: str | None = None
@@ -88,10 +90,8 @@ class UsageRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def charged_cost(exchange: Exchange) -> int | None:
-    """Returns billionths of a dollar: the provider's reported cost, else by the price list; None: unknown."""
-    reported = reported_cost(exchange.usage) if exchange.usage is not None else None
-    cost = exchange.cost if reported is None else reported.total
-    return None if cost is None else round(cost * NANO)
+    """Returns billionths of a dollar; None: unknown."""
+    return None if exchange.cost is None else round(exchange.cost * NANO)
 
 
 def entry_of(exchange: Exchange) -> LedgerEntry:
@@ -106,7 +106,7 @@ def entry_of(exchange: Exchange) -> LedgerEntry:
         model=f"{model.provider}/{model.id}" if model is not None else exchange.asked_model,
         asked=exchange.asked_model,
         wire=exchange.wire.api,
-        status=exchange.status,
+        status=_outcome(exchange),
         attempts=exchange.attempts,
         cost=charged_cost(exchange),
         estimated=exchange.is_estimated,
@@ -118,6 +118,13 @@ def entry_of(exchange: Exchange) -> LedgerEntry:
         cache_write=used.cache_write,
         reasoning=used.reasoning or 0,
     )
+
+
+def _outcome(exchange: Exchange) -> int:
+    """The status of an exchange: of a stream that failed after it began, that of the failure."""
+    if exchange.error is None or exchange.status >= 400:
+        return exchange.status
+    return status_of(as_provider_error(exchange.error))
 
 
 @functools.lru_cache(maxsize=8)
@@ -132,9 +139,9 @@ _INSERT = (
     f"INSERT INTO gateway_ledger ({', '.join(_FIELDS)}) VALUES ({', '.join('?' * len(_FIELDS))})"
     " ON CONFLICT (id) DO NOTHING"
 )
-_SUMS = """count(*), sum(CASE WHEN status >= 400 OR status = 0 THEN 1 ELSE 0 END), sum(input), sum(output),
-    sum(cache_read), sum(cache_write), sum(reasoning), sum(cost), sum(CASE WHEN cost IS NULL THEN 1 ELSE 0 END),
-    sum(estimated), sum(aborted)"""
+_SUMS = """count(*), sum(CASE WHEN aborted = 0 AND (status >= 400 OR status = 0) THEN 1 ELSE 0 END),
+    sum(input), sum(output), sum(cache_read), sum(cache_write), sum(reasoning), sum(cost),
+    sum(CASE WHEN cost IS NULL THEN 1 ELSE 0 END), sum(estimated), sum(aborted)"""
 
 
 class Ledger:

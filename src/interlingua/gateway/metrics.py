@@ -16,7 +16,9 @@ from msgspec import Struct, field
 
 from ..serving.access import write_private
 from ..values.regular import read_regular
+from .accounts import NANO
 from .exchange import Exchange
+from .ledger import charged_cost
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)  # seconds
@@ -106,7 +108,7 @@ class _Totals(Struct):
     output: int = 0
     cache_read: int = 0
     cache_write: int = 0
-    cost: float | None = None
+    cost: int | None = None  # billionths of a dollar, as in the ledger: sums do not depend on their order
 
 
 class Metrics:
@@ -147,8 +149,9 @@ class Metrics:
             totals.output += usage.output
             totals.cache_read += usage.cache_read
             totals.cache_write += usage.cache_write
-        if exchange.cost is not None:
-            totals.cost = (totals.cost or 0.0) + exchange.cost
+        cost = charged_cost(exchange)
+        if cost is not None:
+            totals.cost = (totals.cost or 0) + cost
         if exchange.losses:
             severities = [loss.severity for loss in exchange.losses]
             for severity in set(severities):
@@ -222,7 +225,8 @@ def _lines(numbers: Numbers) -> Iterable[str]:
         yield f"# HELP {_PREFIX}_{name} {text}\n# TYPE {_PREFIX}_{name} {kind}\n"
         if kind == "counter":
             for labels, amount in numbers.counters.get(name, {}).items():
-                yield f"{_PREFIX}_{name}{_text(_LABELS[name], labels)} {amount:.17g}\n"
+                value = amount / NANO if name == "cost_dollars_total" else amount
+                yield f"{_PREFIX}_{name}{_text(_LABELS[name], labels)} {value:.17g}\n"
         else:
             for labels, histogram in numbers.histograms.get(name, {}).items():
                 yield from _histogram(name, labels, histogram)

@@ -6,6 +6,7 @@ async with Gateway(Settings(listen=Listen(port=0))) as gateway:
 
 import asyncio
 import contextlib
+import math
 import os
 import random
 import re
@@ -963,18 +964,22 @@ class Gateway:
         exchange.usage = charged[-1][1]
         for _, used in charged[:-1]:
             exchange.usage = _sum(exchange.usage, used)
-        catalogue, total = self._router.catalogue, 0.0
-        if catalogue is None:
-            return
+        tier = request.options.service_tier if request is not None else None
         try:
-            for model, used in charged:
-                cost = used.cost or catalogue.cost(used, model)
-                if cost is None:
-                    return
-                total += cost.total
+            costs = [self._cost(model, used, answer if used is usage else None, tier) for model, used in charged]
         except InterlinguaError:  # a broken price list must not cost the answer
             return
-        exchange.cost = total
+        exchange.cost = None if None in costs else math.fsum(cost for cost in costs if cost is not None)
+
+    def _cost(
+        self, model: ModelDescriptor, used: Usage, answer: AssistantMessage | None, tier: str | None
+    ) -> float | None:
+        """Returns dollars: as the provider reports them, else by the price list and the service tier."""
+        if self._router.catalogue is None:
+            return None
+        message = AssistantMessage(content=(), usage=used) if answer is None else replace(answer, usage=used)
+        priced = self._router.catalogue.priced(message, model, tier).usage
+        return None if priced is None or priced.cost is None else priced.cost.total
 
 
 def _sum(usage: Usage, other: Usage) -> Usage:
