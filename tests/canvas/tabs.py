@@ -1,12 +1,13 @@
 """What browser tests share: canvases to look at, and tabs that notice every error and every foreign request."""
 
+import contextlib
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -150,6 +151,25 @@ class Tab:
 
     def turn(self, id: str) -> Any:
         return self.page.locator(f'article[data-entry="{id}"]')
+
+    def box(self, place: Any) -> Any:
+        """Where something is, once it is drawn."""
+        while (found := place.bounding_box()) is None:
+            self.page.wait_for_timeout(10)
+        return found
+
+    @contextlib.contextmanager
+    def holding(self, pattern: str) -> Iterator[list[Any]]:
+        """Holds such requests of the page until the end of the block; there is at least one."""
+        held: list[Any] = []
+        is_open = False
+        self.page.route(pattern, lambda route: route.continue_() if is_open else held.append(route))
+        yield held
+        while not held:
+            self.page.wait_for_timeout(10)
+        is_open = True
+        for one in held:
+            one.continue_()
 
     def until(self, condition: str, argument: Any = None) -> Any:
         """Waits for a condition in the page: a function in JavaScript."""

@@ -93,15 +93,13 @@ def test_a_session_of_every_dialect_opens(chromium: Any, tmp_path: Path) -> None
 
 def test_the_first_cards_do_not_wait_for_the_flow_library(tab: Tab) -> None:
     """They are drawn, and can be chosen, before it is loaded; then it takes their place, each card once."""
-    held: list[Any] = []
-    tab.page.route("**/assets/flow-*.js", lambda route: held.append(route))
-    page = tab.go(f"/s/{KEY}/canvas?at=q")
-    expect(page.locator("[data-card]").first).to_be_visible()
-    ids = page.locator("[data-card]").evaluate_all("all => all.map(one => one.dataset.card)")
-    page.locator("[data-card]").nth(1).click()
-    tab.until("id => location.search.includes(`at=${id}`)", ids[1])
-    assert 0 == page.locator(".react-flow").count() and 1 == len(held)
-    held[0].continue_()
+    with tab.holding("**/assets/flow-*.js"):
+        page = tab.go(f"/s/{KEY}/canvas?at=q")
+        expect(page.locator("[data-card]").first).to_be_visible()
+        ids = page.locator("[data-card]").evaluate_all("all => all.map(one => one.dataset.card)")
+        page.locator("[data-card]").nth(1).click()
+        tab.until("id => location.search.includes(`at=${id}`)", ids[1])
+        assert 0 == page.locator(".react-flow").count()
     expect(page.locator(f'.react-flow [data-card="{ids[0]}"]')).to_be_visible()
     drawn = page.locator("[data-card]").evaluate_all("all => all.map(one => one.dataset.card)")
     assert len(drawn) == len(set(drawn)) and {*ids} <= {*drawn}
@@ -113,22 +111,17 @@ def test_the_first_cards_do_not_wait_for_the_flow_library(tab: Tab) -> None:
 
 def test_the_first_cards_are_drawn_before_the_page_is_loaded(tab: Tab) -> None:
     """Without a request for their rows; a card chosen then is the page's selection, at the same place."""
-    held: list[Any] = []
     asked: list[str] = []
-    tab.page.route("**/assets/main-*.js", lambda route: held.append(route))
     tab.page.on("request", lambda request: asked.append(request.url) if "/tree" in request.url else None)
-    tab.page.goto(f"{tab.base}/s/{KEY}/canvas?at=q", wait_until="commit")
-    expect(tab.page.locator("[data-card]").first).to_be_visible()
-    assert [] == asked
-    second = tab.page.locator("[data-card]").nth(1)
-    id, early = second.get_attribute("data-card"), second.bounding_box()
-    markup = second.inner_html()
-    second.click()
-    tab.until("() => document.querySelectorAll('[data-card][aria-pressed=true]').length === 1")
-    while not held:
-        tab.page.wait_for_timeout(10)
-    for one in held:
-        one.continue_()
+    with tab.holding("**/assets/main-*.js"):
+        tab.page.goto(f"{tab.base}/s/{KEY}/canvas?at=q", wait_until="commit")
+        expect(tab.page.locator("[data-card]").first).to_be_visible()
+        assert [] == asked
+        second = tab.page.locator("[data-card]").nth(1)
+        id, early = second.get_attribute("data-card"), second.bounding_box()
+        markup = second.inner_html()
+        second.click()
+        tab.until("() => document.querySelectorAll('[data-card][aria-pressed=true]').length === 1")
     expect(tab.page.locator("header.top a")).to_be_visible()
     chosen = tab.page.locator(f'.react-flow [data-card="{id}"]')
     expect(chosen).to_be_visible()
@@ -201,15 +194,10 @@ def test_a_subtree_folds_and_stays_folded(tab: Tab) -> None:
 
 def test_a_key_pressed_before_the_page_is_loaded_is_kept(tab: Tab) -> None:
     """The first cards look like the page: what is pressed then is done, once, when the page listens."""
-    held: list[Any] = []
-    tab.page.route("**/assets/main-*.js", lambda route: held.append(route))
-    tab.page.goto(f"{tab.base}/s/{KEY}/canvas?at=q", wait_until="commit")
-    expect(tab.page.locator("[data-card]").first).to_be_visible()
-    tab.press("j", "E")
-    while not held:
-        tab.page.wait_for_timeout(10)
-    for one in held:
-        one.continue_()
+    with tab.holding("**/assets/main-*.js"):
+        tab.page.goto(f"{tab.base}/s/{KEY}/canvas?at=q", wait_until="commit")
+        expect(tab.page.locator("[data-card]").first).to_be_visible()
+        tab.press("j", "E")
     expect(tab.page.get_by_role("dialog", name="Export")).to_be_visible()
     path = tab.get(f"/api/sessions/{KEY}/tree?path=1000")["rows"]
     ids = [row["id"] for row in path]
@@ -1172,17 +1160,12 @@ def test_the_end_of_a_long_path_is_selected_in_every_list(chromium: Any, tmp_pat
 def test_the_first_message_is_the_first_though_rows_are_still_read(chromium: Any, tmp_path: Path) -> None:
     """`g` waits for all rows: the page begins with the last ones."""
     with Threaded(tmp_path) as server, Tab(chromium, server) as tab:
-        held: list[Any] = []
         key = _answers(tmp_path, "long", 80)
-        tab.page.route("**/tree?since=*", lambda route: held.append(route))
-        page = tab.go(f"/s/{key}/canvas")
-        expect(page.locator(".side > header")).to_contain_text("loading")
-        expect(page.locator(".side > header")).not_to_contain_text("no answers")
-        tab.press("g")
-        while not held:
-            page.wait_for_timeout(10)
-        for one in held:
-            one.continue_()
+        with tab.holding("**/tree?since=*"):
+            page = tab.go(f"/s/{key}/canvas")
+            expect(page.locator(".side > header")).to_contain_text("loading")
+            expect(page.locator(".side > header")).not_to_contain_text("no answers")
+            tab.press("g")
         expect(page.locator(".side > header")).to_contain_text("message 1 of 240")
         expect(tab.card("q0")).to_be_visible()
 
@@ -1464,14 +1447,13 @@ def test_a_tree_that_fits_opens_whole(chromium: Any, tmp_path: Path) -> None:
             session.append(il.AssistantMessage(content=f"Colour {at}", model="m"), id=f"a{at}", parent_id="q")
     with Threaded(tmp_path) as server, Tab(chromium, server) as tab:
         page = tab.go("/s/own~main~lanes/canvas?at=a2")
-        stage = page.locator(".stage").bounding_box()
+        stage = tab.box(page.locator(".stage"))
         for id in ("q", "a0", "a1", "a2"):
-            box = tab.card(id).bounding_box()
+            box = tab.box(tab.card(id))
             assert box["x"] >= stage["x"] and box["x"] + box["width"] <= stage["x"] + stage["width"]
         tab.go("/s/own~main~wider/canvas?at=a8")
-        expect(tab.card("a8")).to_be_visible()
         for id in ("a6", "a7", "a8"):
-            assert tab.card(id).bounding_box()["x"] >= stage["x"]
+            assert tab.box(tab.card(id))["x"] >= stage["x"]
 
 
 def test_the_composer_stands_below_the_words(tab: Tab) -> None:
@@ -1532,15 +1514,11 @@ def test_what_takes_long_says_that_it_is_being_done(chromium: Any, tmp_path: Pat
         for at in range(260):
             session.append(il.UserMessage(content=f"Question {at}"))
             session.append(il.AssistantMessage(content=f"Answer {at}", model="m", usage=il.Usage.of(9, 9)))
-    held: list[Any] = []
     with Threaded(tmp_path) as server, Tab(chromium, server) as tab:
         page = tab.page
-        page.route("**/wire?*", lambda route: held.append(route))
-        tab.go("/s/own~main~long/wire")
-        expect(page.get_by_role("status").filter(has_text="Encoding the request")).to_be_visible()
-        while not held:
-            page.wait_for_timeout(10)
-        held.pop().continue_()
+        with tab.holding("**/wire?*"):
+            tab.go("/s/own~main~long/wire")
+            expect(page.get_by_role("status").filter(has_text="Encoding the request")).to_be_visible()
         expect(page.locator(".ln").first).to_be_visible()
         expect(page.locator(".busy")).to_have_count(0)
         tab.go("/s/own~main~long/transcript")
@@ -1548,12 +1526,9 @@ def test_what_takes_long_says_that_it_is_being_done(chromium: Any, tmp_path: Pat
         tab.press("x")
         page.get_by_role("button", name="Cache", exact=True).click()
         expect(page.locator(".cachelist > button").first).to_be_visible()
-        page.route("**/cache?*", lambda route: held.append(route))
-        page.get_by_role("button", name="Compare whole requests").click()
-        expect(page.locator(".busy")).to_contain_text("Comparing whole requests of 520 messages")
-        expect(page.locator(".cachelist > button").first).to_be_visible()
-        while not held:
-            page.wait_for_timeout(10)
-        held.pop().continue_()
+        with tab.holding("**/cache?*"):
+            page.get_by_role("button", name="Compare whole requests").click()
+            expect(page.locator(".busy")).to_contain_text("Comparing whole requests of 520 messages")
+            expect(page.locator(".cachelist > button").first).to_be_visible()
         expect(page.locator(".busy")).to_have_count(0)
         expect(page.locator(".cachelist")).to_contain_text("of 260 answers")
