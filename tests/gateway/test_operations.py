@@ -580,6 +580,26 @@ DOORS = {  # path, path of a stream, the field of what is asked, a message in it
 }
 
 
+LOADING = {"ollama-chat": "message", "generate": "response"}  # doors where an empty request loads the model
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("door", LOADING)
+async def test_a_model_is_loaded_by_an_empty_request(
+    door: str, stream: bool, gateway: Gateway, upstream: Server
+) -> None:
+    """
+    As `ollama run` begins: an answer of nothing, and no provider is called. An unknown model is not found.
+    """
+    path, _, field, _ = DOORS[door]
+    for given in ({}, {field: "" if door == "generate" else []}):
+        status, answer = await asked(gateway, "POST", path, {"model": "openai-completions", "stream": stream, **given})
+        assert status == 200 and answer["done"] and answer["done_reason"] == "load"
+        assert answer[LOADING[door]] in ("", {"role": "assistant", "content": ""})
+    assert (await asked(gateway, "POST", path, {"model": "nosuch", "stream": stream}))[0] == 404
+    assert [] == upstream.requests
+
+
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("model", ["openai-completions", "anthropic-messages", "debug/echo"])
 @pytest.mark.parametrize("door", DOORS)
@@ -599,6 +619,8 @@ async def test_a_request_that_asks_nothing_is_refused(
         # What only the client's own wire knows, a provider of that wire judges itself.
         values += [[message | {"content": [{}]}], [message | {"content": [{"text": 5}]}]] if door != model else []
     for given in ({}, {"a": 1}, *({field: value} for value in values)):
+        if door in LOADING and given.get(field) in (None, [], ""):
+            continue
         body = {"model": model, "stream": stream, "max_tokens": 9, **given}
         status, answer = await asked(gateway, "POST", path, body)
         assert status == 400, (given, answer)

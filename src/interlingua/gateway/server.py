@@ -364,7 +364,10 @@ class Gateway:
             rephrased=rephrased,
             before_end=self._before_end,
         )
-        await self._answer(http, incoming, exchange, reply)
+        if "prepares" in exchange.extra:
+            await self._prepare(http, incoming, exchange, reply)
+        else:
+            await self._answer(http, incoming, exchange, reply)
 
     async def _answer(self, http: ClientRequest, incoming: Incoming, exchange: Exchange, reply: Reply) -> None:
         """Handles one exchange, from the checks to the settlement."""
@@ -455,7 +458,10 @@ class Gateway:
         if self.recall.shared is not None:
             await self.recall.fetch_answers(exchange.key.name, request)
         if not request.context.messages and "prepares" not in exchange.extra:
-            _refuse_empty(asked, request)
+            if client_wire.http.empty_loads and not request.context.system:
+                exchange.extra["prepares"] = True
+            else:
+                _refuse_empty(asked, request)
         decoded = request
         request, changed = self.recall.restore(exchange.key.name, client_wire, request)
         exchange.request = request
@@ -761,13 +767,15 @@ class Gateway:
         if own.get("generate") is False:
             exchange.extra["prepares"] = True
         incoming = await self._read(http, jsontext.write(body), GatewayOperation("call", asked.wire), exchange)
-        if own.get("generate") is False:
+        if "prepares" in exchange.extra:
             await self._prepare(http, incoming, exchange, reply)
         else:
             await self._answer(http, incoming, exchange, reply)
 
-    async def _prepare(self, http: web.BaseRequest, incoming: Incoming, exchange: Exchange, reply: Reply) -> None:
-        """Answers a request that is not to be generated: the next one continues it by its id. No provider is called."""
+    async def _prepare(self, http: ClientRequest, incoming: Incoming, exchange: Exchange, reply: Reply) -> None:
+        """Answers a request that is not to be generated, without a provider: a model to be loaded, or a response that
+        the next request continues by its id.
+        """
         await self._router.plan(exchange.asked_model, exchange.key, incoming.request, http.headers, 0)
         id = exchange.id.replace("req_", "resp_")
         answer = AssistantMessage(
@@ -776,11 +784,15 @@ class Gateway:
             response_id=id,
             usage=Usage.of(0, 0),
             stop_reason="stop",
+            stop_detail="load" if incoming.wire.http.empty_loads else None,
             timestamp=int(exchange.started * 1000),
         )
         _keep_latest(exchange, id, incoming.request, answer)
-        encoder = incoming.wire.codec.StreamEncoder(request=incoming.request)
-        await reply.end(b"".join(map(encoder.feed, unfold(answer))) + encoder.close())
+        if exchange.is_stream:
+            encoder = incoming.wire.codec.StreamEncoder(request=incoming.request)
+            await reply.end(b"".join(map(encoder.feed, unfold(answer))) + encoder.close())
+        else:
+            await reply.whole(incoming.wire.codec.encode_response(answer, request=incoming.request).bytes(), ())
         self._close(exchange, None)
 
     async def _pass_on(self, http: web.BaseRequest, exchange: Exchange, channel: Channel) -> web.StreamResponse:

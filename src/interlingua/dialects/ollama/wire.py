@@ -131,6 +131,7 @@ OLLAMA = Wire(
         embeddings=_EMBEDDINGS,
         model_paths=(("model",),),
         varying=("created_at",),
+        empty_loads=True,  # github.com/ollama/ollama, docs/api.md, "Load a model"
         rephrased=Rephrased(route=r"/api/generate", input_field="prompt", request=_of_generate, answer=_as_generated),
         fixed={"GET /api/version": lambda names, body: {"version": "0.12.0"}, "POST /api/show": _show},
     ),
