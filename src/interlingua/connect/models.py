@@ -412,14 +412,27 @@ class Catalogue:
         usage = message.usage
         if usage is None or usage.cost is not None:
             return message
-        found = pricing.reported_cost(usage)
-        if found is None:
-            at, tier = message.timestamp, pricing.service_tier(message) or service_tier
-            found = self.cost(usage, model, at=at, service_tier=tier)
-            if found is None and message.response_model and not self._is_known(model.provider, model.id):
-                # A router's own name (`auto`) has no price; the model that it chose has.
-                found = self.cost(usage, message.response_model, model.provider, at, service_tier=tier)
+        found = self.charged(usage, model, message, service_tier)
         return message if found is None else replace(message, usage=replace(usage, cost=found))
+
+    def charged(
+        self, usage: Usage, model: ModelDescriptor, message: AssistantMessage | None, service_tier: str | None = None
+    ) -> Cost | None:
+        """Returns the cost of a response, or of a part of one: as reported, else by its tier; None if unknown."""
+        if usage.cost is not None:
+            return usage.cost
+        if (found := pricing.reported_cost(usage)) is not None:
+            return found
+        if message is None and not usage.extra:
+            return self.cost(usage, model, service_tier=service_tier)
+        if message is None or message.usage is not usage:
+            message = AssistantMessage(content=(), usage=usage) if message is None else replace(message, usage=usage)
+        at, tier = message.timestamp, pricing.service_tier(message) or service_tier
+        found = self.cost(usage, model, at=at, service_tier=tier)
+        if found is None and message.response_model and not self._is_known(model.provider, model.id):
+            # A router's own name (`auto`) has no price; the model that it chose has.
+            found = self.cost(usage, message.response_model, model.provider, at, service_tier=tier)
+        return found
 
     # --- where a model's facts and prices are ---
 

@@ -989,9 +989,8 @@ class Gateway:
         """Returns dollars: as the provider reports them, else by the price list and the service tier."""
         if self._router.catalogue is None:
             return None
-        message = AssistantMessage(content=(), usage=used) if answer is None else replace(answer, usage=used)
-        priced = self._router.catalogue.priced(message, model, tier).usage
-        return None if priced is None or priced.cost is None else priced.cost.total
+        cost = self._router.catalogue.charged(used, model, answer, tier)
+        return None if cost is None else cost.total
 
 
 def _sum(usage: Usage, other: Usage) -> Usage:
