@@ -580,6 +580,17 @@ DOORS = {  # path, path of a stream, the field of what is asked, a message in it
 }
 
 
+@pytest.mark.parametrize("field", ["previous_response_id", "conversation"])
+@pytest.mark.parametrize("value", [5, True, "", "x", [1], {}, {"id": [1]}, {"id": {}}])
+async def test_a_reference_of_any_type_is_refused(field: str, value: Any, gateway: Gateway) -> None:
+    """
+    With the status of one that is not found.
+    """
+    body = {"model": "debug/echo", "input": "Hi", field: value}
+    status, answer = await asked(gateway, "POST", "/v1/responses", body)
+    assert status == (400 if field == "previous_response_id" else 404) and "not found" in answer["error"]["message"]
+
+
 LOADING = {"ollama-chat": "message", "generate": "response"}  # doors where an empty request loads the model
 
 

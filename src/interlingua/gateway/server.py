@@ -628,7 +628,7 @@ class Gateway:
         if previous is not None and conversation is not None:
             raise BadRequest("`previous_response_id` and `conversation` exclude each other; send one", status=400)
         if previous is not None:
-            stored = exchange.extra.get("latest", {}).get(previous)
+            stored = exchange.extra.get("latest", {}).get(str(previous))
             if stored is None:
                 await self._fetch(key, "response", str(previous))
                 stored = self.recall.stored(key, str(previous))

@@ -170,10 +170,12 @@ def test_every_topic_of_a_lobechat_export_is_a_chat(name: str, key: str) -> None
         {**asked, "topicId": "t2", "createdAt": 1},
         {**failed, "topicId": "t2", "createdAt": 2, "error": failure},
         {**asked, "sessionId": "inbox", "createdAt": 3},
+        {**asked, "sessionId": "inbox", "createdAt": 4, "role": "supervisor", "content": "Next"},
     ]
     export[key]["topics"].append({"id": "t2", "title": "Greeting"})
     eggs, greeting, inbox = il.read(json.dumps(export).encode())
-    assert [outline(one) for one in (eggs, inbox)] == [PATHS[name], ["user: Hi"]]
+    assert outline(eggs) == PATHS[name]
+    assert [(one.role, one.text) for one in inbox.messages] == [("user", "Hi"), ("supervisor", "Next")]
     assert (greeting.title, outline(greeting)) == ("Greeting", ["user: Hi", "assistant: "])
     answer = greeting.messages[-1]
     assert (answer.stop_reason, answer.error_message) == ("error", "Failed to fetch")

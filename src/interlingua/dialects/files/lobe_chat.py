@@ -12,7 +12,7 @@ from typing import Any
 
 from ...values.errors import BadWire
 from ...values.losses import Encoded, SupportTable
-from ...values.messages import Block, Message, SystemMessage, TextBlock, ThinkingBlock, Usage
+from ...values.messages import Block, CustomMessage, Message, SystemMessage, TextBlock, ThinkingBlock, Usage
 from ...values.request import Conversation
 from ..residual import body_of, fields_of, optional, reading, whole
 from ..wire import FileFormat
@@ -116,7 +116,10 @@ def _messages(record: dict[str, Any], plugin: dict[str, Any], pairs: Pairing) ->
         blocks += [found] if (found := image_of(image.get("url"))) else []
     if role == "user":
         return [user(tuple(blocks), when)]
-    return _answer(record, blocks, pairs, when) if role == "assistant" else []
+    if role == "assistant":
+        return _answer(record, blocks, pairs, when)
+    fields = {name: value for name, value in record.items() if name != "role"}
+    return [CustomMessage(str(role), fields)]  # type: ignore[list-item]
 
 
 def _answer(record: dict[str, Any], blocks: list[Block], pairs: Pairing, when: int | None) -> list[Message]:
