@@ -175,7 +175,7 @@ def test_every_topic_of_a_lobechat_export_is_a_chat(name: str, key: str) -> None
     export[key]["topics"].append({"id": "t2", "title": "Greeting"})
     eggs, greeting, inbox = il.read(json.dumps(export).encode())
     assert outline(eggs) == PATHS[name]
-    assert [(one.role, one.text) for one in inbox.messages] == [("user", "Hi"), ("supervisor", "Next")]
+    assert [one.role for one in inbox.messages] == ["user", "lobe-chat:supervisor"]
     assert (greeting.title, outline(greeting)) == ("Greeting", ["user: Hi", "assistant: "])
     answer = greeting.messages[-1]
     assert (answer.stop_reason, answer.error_message) == ("error", "Failed to fetch")

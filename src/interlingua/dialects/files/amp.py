@@ -27,6 +27,7 @@ from .program_content import (
     usage_of,
     user,
 )
+from .reading import kept_record
 from .templates import give_back, keep
 
 API = "amp"
@@ -58,7 +59,7 @@ def _message(wire: dict[str, Any]) -> list[Message]:
         case "info":
             texts = [inner(item, "summary", "summary") for item in items(content) if item.get("type") == "summary"]
             return [user(text, when, program=True) for text in texts if isinstance(text, str)]
-    return []
+    return [kept_record(API, str(wire.get("role")), wire)]
 
 
 def _result(item: dict[str, Any], when: int | None) -> Message | None:

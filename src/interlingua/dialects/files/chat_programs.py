@@ -24,7 +24,7 @@ from .program_content import (
     moment,
     user,
 )
-from .reading import Pairing, openai_usage, rounds
+from .reading import Pairing, kept_record, openai_usage, rounds
 
 ROLES = {"user": "user", "human": "user", "assistant": "assistant", "bot": "assistant", "model": "assistant"}
 _CONTENT = ("contentParts", "contentChunks", "content", "text")
@@ -102,7 +102,7 @@ def turn(
         usage = usage_in(record)
         named = optional(first(record, "model", "modelId", "modelName")) or model
         return rounds(parts, {"usage": usage} if usage else {}, model=named, timestamp=when)
-    return [user(tuple(parts), when)] if role == "user" else []
+    return [user(tuple(parts), when)] if role == "user" else [kept_record("chat", name, dict(record))]
 
 
 def _parts(record: Mapping[str, Any], pairs: Pairing) -> Iterator[Any]:

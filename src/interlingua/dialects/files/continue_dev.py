@@ -38,6 +38,7 @@ from .program_content import (
     thinking_of,
     user,
 )
+from .reading import kept_record
 from .templates import give_back, keep
 
 API = "continue"
@@ -119,6 +120,10 @@ def messages_of(history: list[dict[str, Any]]) -> list[Message]:
                     found.append(a_result(wire["toolCallId"], wire.get("content")))
             case "system":
                 found.append(SystemMessage(content=content_of(wire.get("content"))))
+            case "thinking":
+                pass  # part of the next answer
+            case role:
+                found.append(kept_record(API, str(role), wire))
         thoughts = _thoughts(wire) if wire.get("role") == "thinking" else []
     if thoughts:  # a turn that was broken off while the model thought
         found.append(AssistantMessage(content=tuple(thoughts)))

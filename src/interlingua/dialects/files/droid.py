@@ -35,7 +35,7 @@ from .program_content import (
     user,
     user_messages,
 )
-from .reading import Pairing
+from .reading import Pairing, kept_record
 from .records import lines_of
 from .templates import give_back, keep
 
@@ -82,7 +82,7 @@ def _message(line: dict[str, Any]) -> list[Message]:
             rest = [item for item in content if not _is_reminder(item)]
             found: list[Message] = [user(reminders, when, program=True)] if reminders else []
             return [*found, *user_messages(rest, when)] if rest or not found else found
-    return []
+    return [kept_record(API, str(inner(wire, "role")), wire)]
 
 
 _ROLES = ("user", "assistant")

@@ -78,7 +78,7 @@ def _messages(wire: dict[str, Any], model: str | None) -> list[Message]:
     if wire.get("role") == "assistant":
         return [AssistantMessage(content=tuple(blocks), model=model, timestamp=when), *results]
     if wire.get("role") != "user":
-        return []
+        return [kept_record(API, str(wire.get("role")), wire)]
     hidden = inner(wire, "metadata", "userVisible") is False
     return [*results, user(tuple(blocks), when, program=hidden)] if blocks or not results else results
 

@@ -40,6 +40,7 @@ from .program_content import (
     user,
     user_messages,
 )
+from .reading import kept_record
 from .records import lines_of
 from .templates import give_back, keep
 
@@ -115,6 +116,8 @@ class _Log:
             # Reminders are put in when a session is opened, which may be long before anybody speaks.
             for message in user_messages(content, None if program else when, program=program):
                 self.tree.add(message)
+        else:
+            self.tree.add(kept_record(API, str(wire.get("role")), wire))
 
     def _event(self, event: dict[str, Any], when: int | None) -> None:
         match event.get("type"):

@@ -12,13 +12,13 @@ from typing import Any
 
 from ...values.errors import BadWire
 from ...values.losses import Encoded, SupportTable
-from ...values.messages import Block, CustomMessage, Message, SystemMessage, TextBlock, ThinkingBlock, Usage
+from ...values.messages import Block, Message, SystemMessage, TextBlock, ThinkingBlock, Usage
 from ...values.request import Conversation
 from ..residual import body_of, fields_of, optional, reading, whole
 from ..wire import FileFormat
 from . import records, templates
 from .program_content import conversation_of, first, inner, items, moment, user
-from .reading import Pairing, image_of, rounds
+from .reading import Pairing, image_of, kept_record, rounds
 
 API = "lobe-chat"
 FIELD_SUPPORT: SupportTable = records.FIELD_SUPPORT
@@ -118,8 +118,7 @@ def _messages(record: dict[str, Any], plugin: dict[str, Any], pairs: Pairing) ->
         return [user(tuple(blocks), when)]
     if role == "assistant":
         return _answer(record, blocks, pairs, when)
-    fields = {name: value for name, value in record.items() if name != "role"}
-    return [CustomMessage(str(role), fields)]  # type: ignore[list-item]
+    return [kept_record(API, str(role), record)]
 
 
 def _answer(record: dict[str, Any], blocks: list[Block], pairs: Pairing, when: int | None) -> list[Message]:

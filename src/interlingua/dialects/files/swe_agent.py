@@ -29,6 +29,7 @@ from .program_content import (
     usage_of,
     user,
 )
+from .reading import kept_record
 from .templates import give_back, keep
 
 API = "swe-agent"
@@ -79,8 +80,8 @@ def _message(item: dict[str, Any], waiting: list[ToolCall]) -> list[Message]:
             return [a_result(id, item.get("content"), name=names.get(id), when=when) for id in ids]
         case "exit":  # mini-swe-agent's own last word; no model reads it
             return []
-        case _:
-            return []
+        case role:
+            return [kept_record(API, str(role), item)]
 
 
 def _total(document: dict[str, Any]) -> Usage | None:
