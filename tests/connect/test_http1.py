@@ -416,3 +416,24 @@ async def test_a_connection_that_was_closed_while_the_loop_was_blocked_is_not_us
     thread.join(60)
     await transport.aclose()
     listener.close()
+
+
+@given(
+    contents=st.lists(
+        st.one_of(st.binary(min_size=1, max_size=40), st.sampled_from([b"\r\n", b"1\r\n2", b"0\r\n\r\n"]))
+    ),
+    sizes=st.lists(st.integers(1, 60)),
+    form=st.sampled_from([b"%x\r\n%b\r\n", b"%X\r\n%b\r\n", b"0%x;a=b\r\n%b\r\n"]),
+    rest=st.sampled_from([b"", b"HTTP/1.1 200 OK\r\n1\r\n2\r\n3\r\n4\r\n"]),
+)
+def test_chunks_are_read_however_they_arrive(contents: list[bytes], sizes: list[int], form: bytes, rest: bytes) -> None:
+    """
+    One by one, in halves or hundreds together, whatever is in them; what follows the last is not part of the body.
+    """
+    data = b"".join(form % (len(content), content) for content in contents) + b"0\r\n\r\n" + rest
+    body, found, at = ChunkedBody(), b"", 0
+    for size in (*sizes, len(data)):
+        found += body.feed(data[at : at + size]) if data[at : at + size] and not body.ended else b""
+        at += size
+    assert found == b"".join(contents) and body.ended
+    assert rest.startswith(body.surplus)
