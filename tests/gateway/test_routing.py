@@ -1,6 +1,7 @@
 """Where requests go, and what passes unchanged."""
 
 import asyncio
+import itertools
 import json
 from typing import Any
 
@@ -13,7 +14,7 @@ from msgspec.structs import replace
 import interlingua as il
 from gateway.conftest import WIRES, settings_for
 from interlingua.gateway import Alias, Exchange, Gateway, ProviderSettings, Rule, Settings, Target
-from interlingua.gateway.rewriting import Cutter, FrameRenaming, Renaming, frames, with_option
+from interlingua.gateway.rewriting import Cutter, FrameRenaming, Renaming, with_option, without_repeats
 from interlingua.gateway.routing import Slots
 from interlingua.testing import Server, faults
 from interlingua.values.messages import blocks_of
@@ -283,11 +284,13 @@ def test_the_frames_of_a_stream_are_renamed_as_documents_are(documents: list[Any
             % json.dumps(document | {"model": "new"} if isinstance(document.get("model"), str) else document).encode()
             for document in documents
         ]
-        rename, at, found = FrameRenaming(Renaming((("model",),), "new")), 0, b""
-        for size in (*sizes, len(given)):
-            found += rename(b"".join(given[at : at + size]))
-            at += size
-        assert found == b"".join(wanted)
+        for paths, border in itertools.product(((("model",),), (("model",), ("no", "model"))), (b"", b"\n\n")):
+            border = border[:1] if form == b"%s\n" else border
+            rename, at, found = FrameRenaming(Renaming(paths, "new"), border), 0, b""
+            for size in (*sizes, len(given)):
+                found += rename(b"".join(given[at : at + size]))
+                at += size
+            assert found == b"".join(wanted)
 
 
 def test_frames_are_cut_where_they_end() -> None:
@@ -298,13 +301,22 @@ def test_frames_are_cut_where_they_end() -> None:
     for size in (1, 3, 100):
         cutter = Cutter("text/event-stream")
         cut = [cutter.feed(data[at : at + size]) for at in range(0, len(data), size)]
-        assert frames(b"".join(cut), "text/event-stream") == [
-            b"event: a\ndata: 1\n\n",
-            b"data: 2\r\n\r\n",
-            b": ping\n\n",
-        ]
+        assert b"".join(cut) == b"event: a\ndata: 1\n\ndata: 2\r\n\r\n: ping\n\n"
         assert all(piece == b"" or piece.endswith((b"\n\n", b"\r\n\r\n")) for piece in cut)
         assert cutter.close() == b"data: 3"
+
+
+@pytest.mark.parametrize("border", [b"\n\n", b"\r\n\r\n", b"\r\r"])
+def test_an_opening_event_that_comes_twice_is_sent_once(border: bytes) -> None:
+    """
+    Whatever is between the two, also in another piece of the stream; texts that name the event stay.
+    """
+    opening = b'event: item.added\rdata: {"type":"item.added","index":0}'.replace(b"\r", border[:-1][-1:]) + border
+    other = b'data: {"type":"delta","delta":"item.added, \\"type\\":\\"item.added\\""}' + border
+    seen = set[bytes]()
+    first = without_repeats(other + opening + other + opening + other, "text/event-stream", b"item.added", seen)
+    assert first == other + opening + other + other
+    assert other + other == without_repeats(other + opening + other, "text/event-stream", b"item.added", seen)
 
 
 HALF = "The first half of a sentence"

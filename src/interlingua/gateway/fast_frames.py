@@ -13,10 +13,14 @@ from ..dialects.framing import Frame
 from ..values.events import StreamEvent, TextDelta, ThinkingDelta, ToolCallDelta
 
 # Characters of a JSON string that mean themselves, and escapes that do not depend on what follows.
-_PIECE = re.compile(rb'(?:[ !#-\[\]-~]|\\["\\/bfnrt])*')
+_PIECE = re.compile(rb'[ !#-\[\]-~]*+(?:\\["\\/bfnrt][ !#-\[\]-~]*+)*+')
 _PLAIN = re.compile(rb"[ !#-\[\]-~]+")
 _VALUE = re.compile(rb'\d{1,15}|"[ !#-\[\]-~]*"')
+# The same for many, with line breaks between them, which none of them has.
+_MANY = {one: re.compile(rb"(?:(?:%b)\n)*+" % one.pattern) for one in (_PIECE, _VALUE)}
 _TRIES = 8  # consecutive frames that are checked one by one; if none repeats, the rest is decoded together
+_RUNS = 4  # runs of frames in one piece of a stream that are checked together
+_RUN = 4  # frames at least
 
 
 class FrameDecoder:
@@ -27,7 +31,8 @@ class FrameDecoder:
     """
 
     __slots__ = (
-        "_border", "_decoder", "_envelope", "_first", "_framing", "_pieces", "_rest", "_text_at", "_values", "_varying"
+        "_between", "_border", "_decoder", "_envelope", "_first", "_framing", "_pieces", "_rest", "_text_at", "_values",
+        "_varying",
     )  # fmt: skip
 
     def __init__(self, framing: Any, decoder: Any, *, varying: tuple[str, ...] = (), border: bytes = b"\n\n") -> None:
@@ -38,6 +43,7 @@ class FrameDecoder:
         # The last decoded frame, split at its text and its varying values; empty if it had other content.
         self._first = b""
         self._rest: list[tuple[re.Pattern[bytes], bytes]] = []
+        self._between = b""  # from the last value of such a frame to the first one of the next
         self._values: list[bytes] = []  # of the last deferred frame
         self._text_at = 0
         self._pieces: list[bytes] = []
@@ -46,8 +52,10 @@ class FrameDecoder:
     def feed(self, data: bytes) -> tuple[list[StreamEvent], bool]:
         """Returns the events of these frames and of deferred ones before them; and whether text was deferred."""
         events: list[StreamEvent] = []
-        at, end, was_left, tries = 0, len(data), False, _TRIES
+        at, end, was_left, tries, runs = 0, len(data), False, _TRIES, _RUNS
         while at < end:
+            if self._first and runs and data.startswith(self._first, at):
+                at, runs = self._all_but_last(data, at), runs - 1
             if self._first and (following := self._repeats(data, at)):
                 at, was_left, tries = following, True, _TRIES
                 continue
@@ -115,6 +123,28 @@ class FrameDecoder:
         self._pieces.append(values[self._text_at])
         return start
 
+    def _all_but_last(self, data: bytes, at: int) -> int:
+        """Defers the frames of a run that begins here, without the last one; returns where that begins."""
+        rest = data[at + len(self._first) :].split(self._between)
+        last = rest.pop()
+        if len(rest) < _RUN:
+            return at
+        columns = []
+        for _, literal in self._rest[:-1]:
+            cells = [value.partition(literal) for value in rest]
+            columns.append([value for value, _, _ in cells])
+            rest = [value for _, found, value in cells if found]
+            if len(rest) < len(cells):
+                return at
+        columns.append(rest)
+        for (pattern, _), column in zip(self._rest, columns, strict=True):
+            text = b"\n".join((*column, b""))
+            if text.count(b"\n") > len(column) or not _MANY[pattern].fullmatch(text):
+                return at
+        self._values = [column[-1] for column in columns]
+        self._pieces += columns[self._text_at]
+        return len(data) - len(last) - len(self._first)
+
     def _size(self, data: bytes, at: int) -> int:
         """Returns the length of the frame that begins here; 0 if it does not end in the usual way."""
         border = data.find(self._border, at)
@@ -146,6 +176,7 @@ class FrameDecoder:
         rest = [(pattern, frame[stop:end]) for (_, stop, pattern), end in zip(spans, ends, strict=True)]
         if all(literal for _, literal in rest):
             self._first, self._rest = frame[: spans[0][0]], rest
+            self._between = rest[-1][1] + self._first
             self._text_at = [span[0] for span in spans].index(start)
 
 

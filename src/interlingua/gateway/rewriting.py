@@ -1,9 +1,9 @@
 """In-place edits of JSON text: everything else stays byte-identical, spaces included."""
 
 import functools
+import itertools
 import re
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 
 from ..dialects.wire import AWS, SSE
 from ..values import jsontext
@@ -69,6 +69,7 @@ _DATA = re.compile(rb"data: ?\{")
 _EARLY = rb'\n((?:data: ?)?\{[^{}\n]*?(?<!\\)%b[ \t]*:[ \t]*)"(?:[^"\\\n]|\\.)*"()'
 _LATE = rb'(?<!\\)(%b[ \t]*:[ \t]*)"(?:[^"\\\n]|\\.)*"([^{}\n]*\}[ \t\r]*\n)'
 _QUOTE, _COLON = b'":'
+_SHORT = 4096  # bytes: most frames are shorter
 
 
 class Renaming:
@@ -89,14 +90,22 @@ class Renaming:
             if at < 0:
                 return text
             # The usual document: the key is in it once, and nothing but the document is open there.
-            if text.find(self.key, end) < 0 and text.count(b"{", 0, at) == 1 and text[at - 1 : at] != b"\\":
+            opened = text.count(b"{", 0, at) - text.count(b"{}", 0, at)
+            if text.find(self.key, end) < 0 and opened == 1 and text[at - 1 : at] != b"\\":
                 value = _VALUE.match(text, end)
                 return text if value is None else text[: value.start(1)] + self.name + text[value.end(1) :]
+        return self._replaced(text, b"")
+
+    def frames(self, text: bytes, border: bytes) -> bytes:
+        """The same for whole frames of a stream, each a document, with `border` between them."""
+        return self._replaced(text, border)
+
+    def _replaced(self, text: bytes, border: bytes) -> bytes:
         places = self._places(text)
         if not places:
             return text
         parts: list[bytes] = []
-        done, scan = 0, _Scan()
+        done, scan = 0, _Scan(border)
         for at, end in places:
             # An opening quote is never behind a backslash: others are part of a text.
             value = _VALUE.match(text, end) if text[at - 1 : at] != b"\\" else None
@@ -123,37 +132,51 @@ class FrameRenaming:
     end of the line. Quotes in texts have backslashes, so none looks like it.
     """
 
-    def __init__(self, rename: "Renaming") -> None:
+    def __init__(self, rename: "Renaming", border: bytes = b"") -> None:
         self._rename = rename
+        self._border = border
         self._old = self._new = b""
 
     def __call__(self, data: bytes) -> bytes:
         key = self._rename.key
         if key is None or not self._rename.usual:
-            return self._rename(data)
+            return self._rename.frames(data, self._border)
         count = data.count(key)
         if not count:
             return data
-        data = b"\n" + data
-        if not self._old or data.count(self._old) != count:
-            self._learn(data)
-        if self._old and data.count(self._old) == count:
-            return data.replace(self._old, self._new)[1:]
-        return self._rename(data[1:])
+        text = b"\n" + data
+        if not self._old or self._old not in text:
+            self._learn(text)
+        parts = text.split(self._old) if self._old else []
+        if len(parts) == count + 1 or (parts and self._rename_others(parts, key)):
+            return self._new.join(parts)[1:]
+        return self._rename.frames(data, self._border)
+
+    def _rename_others(self, parts: list[bytes], key: bytes) -> bool:
+        """Replaces the name in other frames between those that were split; False if it is elsewhere."""
+        for at, part in enumerate(parts):
+            if key in part:
+                # What precedes a border belongs to the frame that was split.
+                head, border, frames = part.partition(self._border or part) if at else (part[:1], b"", part[1:])
+                if key in head:
+                    return False
+                parts[at] = head + border + self._rename.frames(frames, self._border)
+        return True
 
     def _learn(self, data: bytes) -> None:
         self._old = self._new = b""
-        for usual in self._rename.usual:
-            if found := usual.search(data):
+        for end, usual in itertools.product((_SHORT, len(data)), self._rename.usual):
+            if found := usual.search(data, 0, end):
                 self._old = found[0]
                 self._new = found[0][: found.end(1) - found.start()] + self._rename.name + found[2]
                 return
 
 
 class _Scan:
-    """Tracks the structure of JSON text, as far as needed."""
+    """Tracks the structure of JSON text, as far as needed. `border` ends a document, if there are several."""
 
-    def __init__(self) -> None:
+    def __init__(self, border: bytes = b"") -> None:
+        self._border = border
         self._at = 0
         self._stack: list[bytes | None] = []  # the key of each open object and list; None: a document, or in a list
         self._key: bytes | None = None
@@ -165,6 +188,8 @@ class _Scan:
         if (line or not self._at) and text.count(b"{", line, at) == 1 and (_DATA.match(text, line) or not line):
             self._at, self._stack, self._key = at, [None], None
             return self._stack
+        if self._border and (border := text.rfind(self._border, self._at, at)) >= 0:
+            self._at, self._stack, self._key = border + len(self._border), [], None
         part = text[self._at : at]
         strings = _STRING.findall(part)
         stack, key, number = self._stack, self._key, 0
@@ -223,15 +248,23 @@ def valid_text(data: bytes) -> bytes:
 
 
 def without_repeats(data: bytes, content_type: str, name: bytes, seen: set[bytes]) -> bytes:
-    """Returns frames without repeated events, byte for byte."""
-    kept = []
-    for frame in frames(data, content_type):
-        if name in frame.partition(b"data:")[0] or b'"type":"%s"' % name in frame.replace(b'": "', b'":"'):
+    """Returns frames without repeated events of this name, byte for byte."""
+    borders = [one for one in _BORDERS if one in data] if content_type == SSE else [b"\n"]
+    typed = b'"type":"%s"' % name
+    kept: list[bytes] = []
+    done = at = 0
+    while (found := data.find(name, at)) >= 0:
+        starts = [data.rfind(border, at, found) + len(border) for border in borders if border in data[at:found]]
+        start = max(starts, default=at)
+        ends = [end + len(border) for border in borders if (end := data.find(border, found)) >= 0]
+        at = min(ends, default=len(data))
+        frame = data[start:at]
+        if name in frame.partition(b"data:")[0] or typed in frame.replace(b'": "', b'":"'):
             if frame in seen:
-                continue
+                kept.append(data[done:start])
+                done = at
             seen.add(frame)
-        kept.append(frame)
-    return b"".join(kept)
+    return b"".join((*kept, data[done:])) if done else data
 
 
 class Cutter:
@@ -249,7 +282,7 @@ class Cutter:
         if data.endswith(b"\n\n") and self._kind == SSE:
             end = len(data)
         elif self._kind == SSE:
-            end = sum(map(len, frames(data, self._kind)))
+            end = max(data.rfind(border) + len(border) if border in data else 0 for border in _BORDERS)
         else:
             end = _aws_end(data) if self._kind == AWS else data.rfind(b"\n") + 1
         self._rest = data[end:]
@@ -261,14 +294,7 @@ class Cutter:
         return rest
 
 
-def frames(data: bytes, content_type: str) -> list[bytes]:
-    """The complete frames of text at the beginning of what came of a stream."""
-    ends = [found.end() for found in (_BORDER if content_type == SSE else _LINE).finditer(data)]
-    return [data[start:end] for start, end in pairwise([0, *ends])]
-
-
-_BORDER = re.compile(rb"\r\n\r\n|\n\n|\r\r")
-_LINE = re.compile(rb"\n")
+_BORDERS = (b"\n\n", b"\r\n\r\n", b"\r\r")  # of events (html.spec.whatwg.org, 9.2.5)
 
 
 def _aws_end(data: bytes) -> int:
