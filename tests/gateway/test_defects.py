@@ -187,7 +187,7 @@ async def test_a_defect_before_the_answer_is_an_error_of_the_clients_wire(
     caplog.set_level(logging.ERROR)
     async with bench(tmp_path) as one:
         for model in (wire, OTHER[wire]):
-            is_forwarded = model == wire and il.wire(wire).text_usage is not None
+            is_forwarded = model == wire and il.wire(wire).text_answer is not None
             for place, name in [*BEFORE, *(STREAMED if stream else FORWARDED if is_forwarded else WHOLE)]:
                 if name == "_decoder" and not stream:
                     continue

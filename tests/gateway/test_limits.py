@@ -104,6 +104,53 @@ async def test_a_service_tier_has_its_own_price(tier: str | None) -> None:
     assert (tier is not None) == (exchange.cost > (1000 * 2.5 + 1000 * 10) / 1e6)
 
 
+HI = {"input": [{"role": "user", "content": "Hi"}]}
+
+
+@pytest.mark.parametrize(("asked", "given"), [(None, "priority"), ("flex", "default"), (None, "default")])
+async def test_the_tier_of_the_response_has_the_last_word(asked: str | None, given: str) -> None:
+    """
+    A project may have another default tier, and a tier without capacity is replaced by the ordinary one.
+    """
+    seen, residual = Seen(), {"~response": {"service_tier": given}}
+    answer = AssistantMessage(
+        content=(TextBlock(text="Good morning."),),
+        usage=Usage.of(1000, 1000),
+        extra={"openai-completions": residual, "openai-responses": residual},
+    )
+    with Server(strict=True) as first, Server(strict=True) as second:
+        second.answer(answer)
+        asks: Any = {"store": False, **({"service_tier": asked} if asked else {}), "model": "openai/gpt-4o"}
+        for path, content in (("/v1/chat/completions", {"messages": BODY["messages"]}), ("/v1/responses", HI)):
+            settings = priced_chain(first, second)
+            if "input" in content:
+                api = "openai-responses"
+                own = replace(settings.providers[1], api=api, base_url=second.base_url(api))
+                settings = replace(settings, providers=(settings.providers[0], own))
+            async with Gateway(settings, observers=[seen]) as gateway:
+                await posted(gateway, path, {**asks, **content})
+    ordinary = (1000 * 2.5 + 1000 * 10) / 1e6
+    for exchange in seen.exchanges:
+        assert exchange.cost is not None and exchange.lane == "same"
+        assert exchange.cost > ordinary if given == "priority" else exchange.cost == pytest.approx(ordinary)
+
+
+async def test_a_router_has_the_price_of_the_model_that_it_chose() -> None:
+    """
+    Its own name has none; the response says which model it was, also where it is only forwarded.
+    """
+    seen = Seen()
+    with Server(strict=True) as server:
+        usage = Usage.of(1000, 1000)
+        server.answer(AssistantMessage(content=(TextBlock(text="Hi."),), usage=usage, response_model="openai/gpt-4o"))
+        base, asks = server.base_url("openai-completions"), {"usage": {"include": True}, "messages": BODY["messages"]}
+        router = ProviderSettings(id="openrouter", base_url=base, api_keys=("one",))
+        async with Gateway(Settings(listen=Listen(port=0), providers=(router,)), observers=[seen]) as gateway:
+            await posted(gateway, "/v1/chat/completions", {**asks, "model": "openrouter/openrouter/auto"})
+    (exchange,) = seen.exchanges
+    assert exchange.lane == "same" and exchange.cost == pytest.approx((1000 * 2.5 + 1000 * 10) / 1e6)
+
+
 @pytest.mark.parametrize("asks", [False, True])
 async def test_usage_of_a_chat_stream_is_requested_whoever_asks_for_it(asks: bool) -> None:
     """

@@ -400,7 +400,7 @@ def test_an_id_of_another_key_takes_the_steps_of_one_that_does_not_exist() -> No
     recall = Recall(100_000)
     request = il.Request(model=il.ModelDescriptor(id="m"), context=il.Context(messages=(il.UserMessage(content="Hi"),)))
     answer = il.AssistantMessage(content=(il.TextBlock(text="Fine."),))
-    recall.store("alice", "resp_1", StoredResponse(request=request, given=(), answer=answer, created=0.0))
+    recall.store("alice", "resp_1", StoredResponse(request=request, given=(), answer=answer, created=0.0), 100)
     recall.create("alice", "conv_1", (answer,))
     for look in (recall.stored, recall.conversation, recall.delete, recall.delete_conversation):
         foreign = "resp_1" if look in (recall.stored, recall.delete) else "conv_1"

@@ -1,5 +1,6 @@
 """Recorded traffic through the gateway, client and provider of one wire: what comes is what goes."""
 
+import asyncio
 import base64
 import json
 import re
@@ -18,6 +19,7 @@ from yarl import URL
 from interlingua.gateway import Alias, Exchange, Gateway, Listen, ProviderSettings, Settings, Target
 from interlingua.testing import Server
 from interlingua.values.losses import Loss
+from interlingua.values.messages import text_of
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
 FOLDERS = {  # of recordings, and the wire that client and provider speak
@@ -232,19 +234,38 @@ async def test_the_header_names_no_loss_where_nothing_is_lost(gateway: Gateway, 
     assert [[], ["metadata"]] == [[loss.what for loss in found] for found in losses]
 
 
-async def test_a_forwarded_text_is_decoded_only_for_those_who_read_it(gateway: Gateway, upstream: Server) -> None:
+@pytest.mark.parametrize(("path", "api"), [("/messages", "anthropic-messages"), ("/responses", "openai-responses")])
+async def test_a_forwarded_text_is_decoded_only_for_those_who_read_it(
+    path: str, api: str, gateway: Gateway, upstream: Server
+) -> None:
     """
-    Its usage is counted all the same.
+    Its usage is counted all the same, and where clients may refer to it, it is found by its id.
     """
     upstream.say("Hello.")
     lanes = Lanes()
     gateway.observers.append(lanes)
-    body = {"model": "anthropic-messages", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
-    async with aiohttp.ClientSession() as session, session.post(f"{gateway.url}/v1/messages", json=body) as got:
-        usage = (await got.json())["usage"]
-    await gateway.drain(1.0)
-    exchange = lanes.last
-    assert exchange is not None and not exchange.is_decoded and exchange.lane == "same"
+    given = [{"role": "user", "content": "Hi"}]
+    body: dict[str, Any] = {"model": api, "max_tokens": 9, "messages": given}
+    if path == "/responses":
+        body = {"model": api, "input": given}
+    async with aiohttp.ClientSession() as session:
+        async with session.post(f"{gateway.url}/v1{path}", json=body) as got:
+            answer = await got.json()
+        usage = answer["usage"]
+        while (exchange := lanes.last) is None:
+            await asyncio.sleep(0.01)
+        if path == "/responses":
+            async with session.get(f"{gateway.url}/v1/responses/{answer['id']}") as stored:
+                assert (await stored.json())["output"] == answer["output"]
+            reference = {"type": "item_reference", "id": answer["output"][0]["id"]}
+            again = {**body, "input": [*given, reference, *given]}
+            for model in (api, "ollama-chat"):
+                async with session.post(f"{gateway.url}/v1/responses", json={**again, "model": model}) as got:
+                    assert got.status == 200
+            assert upstream.last.request is not None
+            texts = [text_of(message.content) for message in upstream.last.request.context.messages]
+            assert texts == ["Hi", "Hello.", "Hi"]
+    assert not exchange.is_decoded and exchange.lane == "same"
     assert exchange.usage is not None and usage["output_tokens"] == exchange.usage.output > 0
     assert exchange.answer is not None and exchange.is_decoded
     assert ("Hello.", exchange.usage) == (exchange.answer.text, exchange.answer.usage)

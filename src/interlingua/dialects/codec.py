@@ -30,6 +30,7 @@ from .residual import (
     whole,
     with_residual,
 )
+from .wire import TextAnswer
 
 Quirks = Mapping[str, Any] | None  # the differences of a variant from the wire, and its name under `api`
 F = TypeVar("F", bound=Callable[..., Any])
@@ -135,17 +136,23 @@ def response_decoder(
     return decorate
 
 
-def text_usage_reader(shape: type[Answer], usage: Callable[[Answer], Usage | None]) -> Callable[[bytes], Usage | None]:
-    """Makes `Wire.text_usage`: `shape` accepts only answers of plain text, `usage` returns the usage of one."""
+def text_answer_reader(
+    shape: type[Answer],
+    usage: Callable[[Answer], Usage | None],
+    about: Callable[[Answer], tuple[Any, ...]] = lambda answer: (),
+) -> Callable[[bytes], TextAnswer | None]:
+    """Makes `Wire.text_answer`: `shape` accepts only answers of plain text, `usage` and `about` read one."""
     decoder = functools.cache(lambda: msgspec.json.Decoder(shape))  # most programs need none
 
-    def text_usage(body: bytes) -> Usage | None:
+    def text_answer(body: bytes) -> TextAnswer | None:
         try:
-            return usage(decoder().decode(body))
+            answer = decoder().decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
+        used = usage(answer)
+        return None if used is None else TextAnswer(used, *about(answer))
 
-    return text_usage
+    return text_answer
 
 
 def request_encoder(
@@ -201,6 +208,11 @@ _OPTION_READERS: dict[str, Callable[[Any], Any]] = {
     "session_id": optional,
     "parallel_tools": flag,
 }
+
+
+def is_usual(wire: Mapping[str, Any], types: Mapping[str, type]) -> bool:
+    """Whether an object has only these fields, each of its type. Then encoding gives it back, without a residual."""
+    return all(types.get(key) is type(value) for key, value in wire.items())
 
 
 def read_options(wire: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import base64
 import re
 import struct
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from .limits import PDF
 from .wire import EmbeddingRoute
@@ -12,6 +12,9 @@ from .wire import EmbeddingRoute
 # platform.openai.com/docs/guides/file-inputs, Accepted file types: PDF, text and code, office documents.
 _OFFICE = ("application/vnd.openxmlformats-*", "application/vnd.ms-*", "application/vnd.oasis.*", "application/msword")
 FILE_TYPES = (PDF, "text/*", "application/json", "application/xml", "application/*+xml", "application/rtf", *_OFFICE)
+
+# The service tier that a response names where its price is the ordinary one.
+OrdinaryTier: TypeAlias = Literal["auto", "default"] | None
 
 # Files and images inside the body are data URLs.
 _DATA_URL = re.compile(r"data:([^;,\s]*)(?:;[^;,]*)*;base64,(.*)", re.DOTALL)

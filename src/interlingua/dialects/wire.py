@@ -325,6 +325,19 @@ def tier_names(*given: Any) -> tuple[str, ...]:
     return tuple(value for value in given if isinstance(value, str) and value)
 
 
+class TextAnswer(NamedTuple):
+    """What a proxy must know of an answer of plain text that it forwards: its usage, and the model that it names.
+
+    Where clients refer to answers by id: its id, its text, and the ids of its items.
+    """
+
+    usage: Usage
+    model: str | None = None
+    id: str = ""
+    text: str = ""
+    items: tuple[str, ...] = ()
+
+
 class Wire(Struct, frozen=True, kw_only=True):
     """Everything about one wire. See the module docstring.
 
@@ -346,9 +359,9 @@ class Wire(Struct, frozen=True, kw_only=True):
     telemetry: str = ""  # gen_ai.provider.name, unless the provider row has one
     # Reads the residual of a usage in `extra`.
     usage_detail: Callable[[Mapping[str, Any]], UsageDetail] | None = None
-    # Reads the usage of a whole answer that is plain text and ended as usual, without decoding it: what a proxy must
-    # know of an answer that it forwards. None for any other answer.
-    text_usage: Callable[[bytes], Usage | None] | None = None
+    # Reads a whole answer that is plain text, ended as usual and has the ordinary price, without decoding it. None for
+    # any other answer.
+    text_answer: Callable[[bytes], TextAnswer | None] | None = None
 
     def __repr__(self) -> str:
         return f"Wire({self.api!r})"

@@ -72,7 +72,7 @@ class Exchange(Struct, kw_only=True, eq=False):
     losses: tuple[Loss, ...] = ()  # without bookkeeping (severity `record`), which the exchange itself has
     cache_break: CacheBreak | None = None  # where the prompt differs from what was sent before
     # The response, whole, or its part until it ended; or what decodes it. Read it as `answer`.
-    response: AssistantMessage | Callable[[], AssistantMessage] | None = None
+    response: "AssistantMessage | Deferred | None" = None
     # Attempts that failed before the client received anything: their model and usage.
     discarded: tuple[tuple[ModelDescriptor, Usage], ...] = ()
     earlier: tuple[BrokenOff, ...] = ()  # who broke off before the last one went on
@@ -91,7 +91,7 @@ class Exchange(Struct, kw_only=True, eq=False):
     @property
     def answer(self) -> AssistantMessage | None:
         """The response, whole, or its part until it ended. One that was only forwarded is decoded when it is read."""
-        if callable(self.response):
+        if isinstance(self.response, Deferred):
             self.response = self.response()
         return self.response
 
@@ -102,7 +102,24 @@ class Exchange(Struct, kw_only=True, eq=False):
     @property
     def is_decoded(self) -> bool:
         """Whether `answer` needs no decoding. If it does, `usage` is the provider's."""
-        return not callable(self.response)
+        return not isinstance(self.response, Deferred)
+
+
+class Deferred:
+    """An answer that is decoded when it is first needed. `model` is the one that it names."""
+
+    __slots__ = ("_answer", "_decode", "model")
+
+    def __init__(self, decode: Callable[[], AssistantMessage], model: str | None = None) -> None:
+        self.model = model
+        self._decode: Callable[[], AssistantMessage] | None = decode
+        self._answer: AssistantMessage | None = None
+
+    def __call__(self) -> AssistantMessage:
+        if self._decode is not None:
+            self._answer, self._decode = self._decode(), None
+        assert self._answer is not None
+        return self._answer
 
 
 class Reservation(Protocol):

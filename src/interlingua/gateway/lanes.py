@@ -38,7 +38,7 @@ from ..connect.transport import Reply as Upstream
 from ..conversion.adapting.adapter import Adapted
 from ..dialects.framing import actual_type
 from ..dialects.provider_errors import failure_of
-from ..dialects.wire import AWS, JSON, SSE, Variant, Wire
+from ..dialects.wire import AWS, JSON, SSE, TextAnswer, Variant, Wire
 from ..values import jsontext
 from ..values.abort import Abort
 from ..values.errors import BadRequest, BadWire, InterlinguaError, TransportError
@@ -57,7 +57,7 @@ from ..values.losses import Loss, without_records
 from ..values.messages import AssistantMessage, Block, ThinkingBlock, blocks_of
 from ..values.request import CallOptions, Request
 from .cache_breaks import SentPrompts
-from .exchange import Exchange, Lane
+from .exchange import Deferred, Exchange, Lane
 from .fast_frames import FrameDecoder
 from .handover import joined, shifted
 from .recall import reference_id
@@ -303,6 +303,7 @@ class Attempt:
         *,
         holds: bool,
         remember: Callable[[Exchange, AssistantMessage, str], None],
+        remember_text: Callable[[Exchange, TextAnswer, Deferred, int], None],
         turns: Turns,
         save: Callable[[], Awaitable[None]] | None = None,
         prompts: SentPrompts | None = None,
@@ -322,6 +323,7 @@ class Attempt:
         self._upstream: Upstream | None = None
         self._watch: Watch | None = None
         self._remember = remember
+        self._remember_text = remember_text
         self._save = save  # what was remembered, where others share it
         self._prompts = prompts  # to see what a prompt changes of the one before
         self._may_break = may_break  # another candidate may continue the response, so it must pass through an encoder
@@ -452,12 +454,17 @@ class Attempt:
     async def _whole(self, body: bytes, made: Outgoing) -> None:
         """Handles an unstreamed response; a client that requested a stream gets it as one."""
         exchange, place = self._exchange, self._place
-        if made.lane == "same" and not exchange.is_stream and place.text_usage is not None:
-            exchange.usage = place.text_usage(body)
-            if exchange.usage is not None:
-                # Nothing of it needs to be restored later: it is decoded for those observers that read it.
+        if made.lane == "same" and not exchange.is_stream and place.text_answer is not None:
+            found = place.text_answer(body) if self._asked.options.service_tier is None else None
+            if found is not None:
+                # It is decoded for those who read it: some observers, and a client that refers to it later.
                 assert place.decode is not None
-                exchange.response = functools.partial(place.decode, body, self._stamp)
+                exchange.usage = found.usage
+                exchange.response = Deferred(functools.partial(place.decode, body, self._stamp), found.model)
+                if found.id:
+                    self._remember_text(exchange, found, exchange.response, len(body))
+                    if self._save is not None:
+                        await self._share()
                 await self._forward(body, made)
                 return
         answer = self._decode(body, made)
@@ -656,7 +663,9 @@ class Attempt:
         border = b"\n\n" if facts.content_type == SSE else b"\n"
         fast = self._frames = FrameDecoder(framing, decoder, varying=facts.varying, border=border)
         assert watch is not None and upstream is not None
-        rename = FrameRenaming(renaming(facts.model_paths, exchange.asked_model))
+        rename = FrameRenaming(
+            renaming(facts.model_paths, exchange.asked_model), b"" if facts.content_type == AWS else border
+        )
         hidden = facts.without_usage if made.hides_usage else None
         cutter, begun = Cutter(facts.content_type), set[bytes]()
         chunk, ended, last = head, False, b""

@@ -15,7 +15,7 @@ import hashlib
 import itertools
 import logging
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from msgspec import Struct
@@ -65,6 +65,7 @@ class ConversationFacts(Struct, frozen=True, kw_only=True):
 
 
 StoredValue: TypeAlias = AssistantMessage | StoredResponse | ConversationFacts | tuple[Message, ...]
+Kept: TypeAlias = StoredValue | Callable[[], StoredValue]  # a function: what is decoded when it is needed
 
 
 class Recall:
@@ -72,10 +73,10 @@ class Recall:
 
     def __init__(self, limit: int, shared: RecallStore | None = None) -> None:
         self._limit = limit
-        self._kept: OrderedDict[bytes, tuple[int, StoredValue]] = OrderedDict()
+        self._kept: OrderedDict[bytes, tuple[int, Kept]] = OrderedDict()
         self._size = 0
         self.shared = shared
-        self._unsaved: dict[bytes, StoredValue | None] = {}  # None: deleted
+        self._unsaved: dict[bytes, Kept | None] = {}  # None: deleted
         self._turns: dict[tuple[bytes, str], tuple[Message, ...]] = {}  # unsaved, by conversation and exchange
         self._waiting: list[asyncio.Future[None]] = []  # of those who wait for the next attempt to save
         self._saver: asyncio.Task[None] | None = None
@@ -90,7 +91,7 @@ class Recall:
         names = []
         for at, message in enumerate(messages):
             if isinstance(message, AssistantMessage):
-                names.append(_digest(key, _before(messages, at), message))
+                names.append(_digest_of(key, _before(messages, at), message))
                 names += [_name(key, "call", call.id) for call in message.tool_calls]
         missing = [name for name in names if name not in self._kept]
         if missing:
@@ -152,7 +153,7 @@ class Recall:
     async def _save(self, store: RecallStore) -> None:
         changes, self._unsaved, turns, self._turns = self._unsaved, {}, self._turns, {}
         try:
-            if written := {name.hex(): _dumped(value) for name, value in changes.items() if value is not None}:
+            if written := {name.hex(): _dumped(_value(value)) for name, value in changes.items() if value is not None}:
                 await store.write(written)
             if deleted := [name.hex() for name, value in changes.items() if value is None]:
                 await store.delete(deleted)
@@ -178,9 +179,16 @@ class Recall:
         if self._limit <= 0 or answer.stop_reason in ("error", "aborted") or not _holds_more(answer):
             return
         size = _OVERHEAD + sum(map(_length, blocks_of(answer.content)))
-        self._put(_digest(key, _before(request.context.messages, len(request.context.messages)), answer), answer, size)
+        self._put(_digest_of(key, _before_answer(request), answer), answer, size)
         for call in answer.tool_calls:
             self._put(_name(key, "call", call.id), answer, _OVERHEAD)
+
+    def remember_text(
+        self, key: str, request: Request, text: str, answer: Callable[[], AssistantMessage], size: int
+    ) -> None:
+        """Stores a response that has nothing but this text and the id of its item."""
+        if self._limit > 0:
+            self._put(_digest(key, _before_answer(request), text, _NO_CALLS), answer, _OVERHEAD + size)
 
     def restore(self, key: str, wire: Wire, request: Request) -> tuple[Request, bool]:
         """Returns the request with every known response restored; and whether that adds more than its author."""
@@ -211,7 +219,7 @@ class Recall:
         return replace(request, context=replace(request.context, messages=tuple(restored))), changed
 
     def _find(self, key: str, before: bytes, echo: AssistantMessage) -> AssistantMessage | None:
-        known = self._get(_digest(key, before, echo))
+        known = self._get(_digest_of(key, before, echo))
         if known is None:
             for call in echo.tool_calls:
                 known = self._get(_name(key, "call", call.id))
@@ -222,8 +230,7 @@ class Recall:
 
     # --- responses and conversations that are referred to by id
 
-    def store(self, key: str, id: str, response: StoredResponse) -> None:
-        size = _size((*response.request.context.messages, response.answer))
+    def store(self, key: str, id: str, response: StoredResponse | Callable[[], StoredResponse], size: int) -> None:
         self._put(_name(key, "response", id), response, size)
 
     def stored(self, key: str, id: str) -> StoredResponse | None:
@@ -236,12 +243,10 @@ class Recall:
             self._forget(_name(key, "item", item))
         return self._forget(_name(key, "response", id))
 
-    def store_items(self, key: str, items: Mapping[str, Sequence[Block]], answer: AssistantMessage) -> None:
-        """Stores the items of a response by their ids. Hosts that only number them give no id that could be found."""
-        for id, blocks in items.items():
-            if len(id) >= _UNIQUE:
-                part = replace(answer, content=tuple(blocks))
-                self._put(_name(key, "item", id), part, _size([part]))
+    def store_item(self, key: str, id: str, part: AssistantMessage | Callable[[], AssistantMessage], size: int) -> None:
+        """Stores an item of a response by its id. Hosts that only number them give no id that could be found."""
+        if len(id) >= _UNIQUE:
+            self._put(_name(key, "item", id), part, size)
 
     def resolve(self, key: str, wire: Wire, request: Request) -> tuple[Request, frozenset[str]]:
         """Returns the request with stored items in the place of references to them; and which providers have them,
@@ -271,7 +276,7 @@ class Recall:
 
     def create(self, key: str, id: str, messages: tuple[Message, ...]) -> None:
         """Begins a conversation."""
-        self._put(_name(key, "conversation", id), messages, _size(messages))
+        self._put(_name(key, "conversation", id), messages, size_of(messages))
 
     def facts(self, key: str, id: str) -> ConversationFacts | None:
         found = self._get(_name(key, "facts", id))
@@ -288,7 +293,7 @@ class Recall:
             self._turns[name, turn] = messages
         elif isinstance(known := self._get(name), tuple):
             messages = (*known, *messages)
-            self._put(name, messages, _size(messages))
+            self._put(name, messages, size_of(messages))
 
     def delete_conversation(self, key: str, id: str) -> bool:
         self._forget(_name(key, "facts", id))
@@ -296,7 +301,7 @@ class Recall:
 
     # --- the store
 
-    def _put(self, name: bytes, value: StoredValue, size: int) -> None:
+    def _put(self, name: bytes, value: Kept, size: int) -> None:
         if size > self._limit:
             if self._forget(name):  # better unknown than as it was before
                 _log.error("what is kept of a conversation is larger than %d bytes, and is forgotten", self._limit)
@@ -305,7 +310,7 @@ class Recall:
             self._unsaved[name] = value
         self._keep(name, value, size)
 
-    def _keep(self, name: bytes, value: StoredValue, size: int) -> None:
+    def _keep(self, name: bytes, value: Kept, size: int) -> None:
         self._drop(name)
         if size > self._limit:
             return
@@ -320,7 +325,7 @@ class Recall:
         if found is None:
             return None
         self._kept.move_to_end(name)
-        return found[1]
+        return _value(found[1])
 
     def _drop(self, name: bytes) -> bool:
         found = self._kept.pop(name, None)
@@ -376,12 +381,23 @@ def _squeezed(blocks: Iterable[Block]) -> str:
     return "".join("".join(block.text for block in blocks if isinstance(block, TextBlock)).split())
 
 
-def _digest(key: str, before: bytes, message: AssistantMessage) -> bytes:
+def _value(kept: Kept) -> StoredValue:
+    return kept() if callable(kept) else kept
+
+
+def _digest_of(key: str, before: bytes, message: AssistantMessage) -> bytes:
+    text = "".join(block.text for block in blocks_of(message.content) if isinstance(block, TextBlock))
+    return _digest(key, before, text, _calls(message))
+
+
+def _digest(key: str, before: bytes, text: str, calls: bytes) -> bytes:
     digest = hashlib.blake2b(digest_size=20)
-    text = "".join(block.text for block in blocks_of(message.content) if isinstance(block, TextBlock)).strip()
-    for part in (key.encode(), before, text.encode("utf-8", "replace"), _calls(message)):
+    for part in (key.encode(), before, text.strip().encode("utf-8", "replace"), calls):
         digest.update(len(part).to_bytes(8) + part)
     return digest.digest()
+
+
+_NO_CALLS = b"[]"
 
 
 def _calls(message: AssistantMessage) -> bytes:
@@ -409,6 +425,10 @@ def _before(messages: Sequence[Message], at: int) -> bytes:
     return "\0".join(reversed(texts)).encode("utf-8", "replace")
 
 
+def _before_answer(request: Request) -> bytes:
+    return _before(request.context.messages, len(request.context.messages))
+
+
 def referred_ids(messages: Iterable[Message], api: str) -> list[str]:
     """The ids of stored items that messages refer to."""
     answers = (message for message in messages if isinstance(message, AssistantMessage))
@@ -434,7 +454,8 @@ def _name(key: str, kind: str, id: str) -> bytes:
     return hashlib.blake2b(jsontext.write([key, kind, id]), digest_size=20).digest()
 
 
-def _size(messages: Iterable[Message]) -> int:
+def size_of(messages: Iterable[Message]) -> int:
+    """The bytes of an entry with these messages."""
     return _OVERHEAD + sum(_length(block) for message in messages for block in _blocks(message))
 
 

@@ -140,9 +140,9 @@ class Place:
         self.name = f"{model.provider}/{model.id}"
         self.adapt = RepeatedAdapter(model)
         self.decode = _decoding(self.wire, model) if self.wire is not None else None
-        # Hosts with quirks may count their tokens in another way; stored responses are needed in full.
-        is_usual = self.wire is not None and quirks_of(self.wire, model) is None and self.wire.http.stored_route is None
-        self.text_usage = self.wire.text_usage if self.wire is not None and is_usual else None
+        # Hosts with quirks may count their tokens in another way.
+        is_usual = self.wire is not None and quirks_of(self.wire, model) is None
+        self.text_answer = self.wire.text_answer if self.wire is not None and is_usual else None
         self._access: list[tuple[CallOptions, Endpoint | None]] = [
             (one, endpoints[at] if endpoints else None) for at, one in enumerate(options)
         ]

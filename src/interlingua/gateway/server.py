@@ -6,6 +6,7 @@ async with Gateway(Settings(listen=Listen(port=0))) as gateway:
 
 import asyncio
 import contextlib
+import functools
 import math
 import os
 import random
@@ -28,7 +29,7 @@ from ..connect.stream import LARGEST_ANSWER, scrubbed
 from ..connect.transport import HttpTransport, Transport, whole
 from ..dialects import WIRES
 from ..dialects.provider_errors import as_provider_error, status_of
-from ..dialects.wire import JSON, Wire
+from ..dialects.wire import JSON, TextAnswer, Wire
 from ..serving import guard
 from ..serving.listener import is_loopback, listen_error, refuse_socket_in_use
 from ..serving.problems import HttpProblem
@@ -46,16 +47,16 @@ from ..values.errors import (
     TimedOut,
 )
 from ..values.folding import unfold
-from ..values.messages import AssistantMessage, Message, Usage
+from ..values.messages import AssistantMessage, Block, Message, Usage
 from ..values.request import Context, ModelDescriptor, Request
 from ..values.tokens import estimate, taken
 from .cache_breaks import SentPrompts
-from .exchange import LOCAL, ClientKey, Exchange, Gate, Observer, Reservation
+from .exchange import LOCAL, ClientKey, Deferred, Exchange, Gate, Observer, Reservation
 from .front import Front, HandedOver, PlainRequest
 from .handover import BrokenOff, continued, estimated_usage, handover_loss, may_continue, without_signatures
 from .lanes import LARGE_BODY, Attempt, Incoming, TooLossy
 from .operations import GatewayOperation, operation_of
-from .recall import Recall, StoredResponse, referred_ids
+from .recall import Recall, StoredResponse, referred_ids, size_of
 from .replying import Channel, HttpChannel, Reply, SocketChannel, error_answer, log_defect
 from .rewriting import renaming
 from .routing import Place, Plan, Router
@@ -525,6 +526,7 @@ class Gateway:
                     self._transport,
                     holds=more and before is None,
                     remember=self._remember,
+                    remember_text=self._remember_text,
                     save=self.recall.save if self.recall.shared is not None else None,
                     turns=self._turns,
                     prompts=self._prompts,
@@ -610,13 +612,34 @@ class Gateway:
             return
         stored = _keep_latest(exchange, id, request, answer)
         if residual.get("store") is not False:
-            self.recall.store(key, id, stored)
+            self.recall.store(key, id, stored, size_of((*request.context.messages, answer)))
             if exchange.wire.http.item_blocks is not None:
-                items = exchange.wire.http.item_blocks(replace(answer, response_id=id))
-                self.recall.store_items(key, items, answer)
+                for item, blocks in exchange.wire.http.item_blocks(replace(answer, response_id=id)).items():
+                    part = replace(answer, content=tuple(blocks))
+                    self.recall.store_item(key, item, part, size_of((part,)))
         conversation = exchange.extra.get("conversation")
         if conversation is not None:
             self.recall.extend(key, conversation, exchange.id, (*exchange.extra["given"], answer))
+
+    def _remember_text(self, exchange: Exchange, found: TextAnswer, answer: Deferred, size: int) -> None:
+        """The same for an answer of plain text, which is decoded when it is needed."""
+        request, key, find = exchange.request, exchange.key.name, exchange.wire.http.item_blocks
+        if request is None or exchange.wire.http.stored_route is None:
+            return
+        self.recall.remember_text(key, request, found.text, answer, size)
+        if request.extra.get(exchange.wire.base, {}).get("store") is False:
+            return
+        given, created = exchange.extra.get("given", request.context.messages), exchange.started
+        self.recall.store(
+            key,
+            found.id,
+            lambda: StoredResponse(request=request, given=given, answer=answer(), created=created),
+            size + size_of(request.context.messages),
+        )
+        if find is not None:
+            for id in found.items:
+                part = functools.partial(_item, answer, find, id)
+                self.recall.store_item(key, id, part, size)
 
     async def _with_history(self, exchange: Exchange, request: Request) -> tuple[Request, bool]:
         """Returns the request, with the messages that it refers to by id before its own, of any model."""
@@ -960,7 +983,8 @@ class Gateway:
         """Returns usage and cost: as reported, else estimated from the request and the response."""
         if exchange.earlier:
             exchange.losses += tuple(one.loss for one in exchange.earlier)
-        answer, request = exchange.answer if exchange.is_decoded else None, exchange.request
+        response, request = exchange.response, exchange.request
+        answer = response if isinstance(response, AssistantMessage) else None
         usage = answer.usage if answer is not None else exchange.usage
         if answer is not None and request is not None and (usage is None or answer.stop_reason in ("error", "aborted")):
             counted = estimated_usage(answer, request, sum(one.usage.output for one in exchange.earlier))
@@ -979,6 +1003,10 @@ class Gateway:
         tier = request.options.service_tier if request is not None else None
         try:
             costs = [self._cost(model, used, answer if used is usage else None, tier) for model, used in charged]
+            if costs[-1] is None and isinstance(response, Deferred) and response.model != charged[-1][0].id:
+                costs[-1] = self._cost(
+                    *charged[-1], exchange.answer, tier
+                )  # the price of the model that a router chose
         except InterlinguaError:  # a broken price list must not cost the answer
             return
         exchange.cost = None if None in costs else math.fsum(cost for cost in costs if cost is not None)
@@ -1019,6 +1047,14 @@ def _exchange(asked: GatewayOperation) -> Exchange:
         is_stream=False,
         started=time.time(),
     )
+
+
+def _item(
+    answer: Deferred, find: Callable[[AssistantMessage], Mapping[str, Sequence[Block]]], id: str
+) -> AssistantMessage:
+    """Returns one item of an answer."""
+    message = answer()
+    return replace(message, content=tuple(find(message)[id]))
 
 
 def _keep_latest(exchange: Exchange, id: str, request: Request, answer: AssistantMessage) -> StoredResponse:

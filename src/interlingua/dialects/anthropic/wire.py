@@ -12,7 +12,7 @@ from ...values import jsontext
 from ...values.errors import BadWire, FormatError
 from .. import anthropic, shapes
 from ..bedrock_http import BEDROCK_HTTP
-from ..codec import text_usage_reader
+from ..codec import text_answer_reader
 from ..framing import AWSEventStream, Frame, framing_for, write_aws, write_sse
 from ..limits import PDF, WORD, NameRule, TargetLimits
 from ..wire import Count, Evidence, Http, UsageDetail, Wire, nested_count, tier_names
@@ -133,6 +133,7 @@ class _TextAnswer(Struct, tag_field="type", tag="message"):
     content: Annotated[tuple[_Text, ...], Meta(min_length=1)]
     stop_reason: Literal["end_turn", "stop_sequence", "max_tokens"]
     usage: dict[str, Any]
+    model: str | None = None
 
 
 def _usage_detail(usage: Mapping[str, Any]) -> UsageDetail:
@@ -226,7 +227,9 @@ ANTHROPIC = Wire(
     ),
     telemetry="anthropic",
     usage_detail=_usage_detail,
-    text_usage=text_usage_reader(_TextAnswer, lambda answer: decode_usage(answer.usage)),
+    text_answer=text_answer_reader(
+        _TextAnswer, lambda answer: decode_usage(answer.usage), lambda answer: (answer.model,)
+    ),
 )
 
 BEDROCK_INVOKE = ANTHROPIC.variant(

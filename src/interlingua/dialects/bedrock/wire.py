@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 
 from .. import bedrock, shapes
 from ..bedrock_http import BEDROCK_HTTP
-from ..codec import text_usage_reader
+from ..codec import text_answer_reader
 from ..limits import DOCX, PDF, WORD, XLSX, NameRule, Refinement, TargetLimits
 from ..wire import EmbeddingRoute, Evidence, Http, UsageDetail, Wire, sum_where
 from .responses import decode_usage
@@ -47,6 +47,7 @@ class _TextAnswer(Struct, rename="camel"):
     output: _TextOutput
     stop_reason: Literal["end_turn", "stop_sequence", "max_tokens"]
     usage: dict[str, Any]
+    service_tier: None = None
 
 
 def _usage_detail(usage: Mapping[str, Any]) -> UsageDetail:
@@ -168,5 +169,5 @@ BEDROCK = Wire(
     ),
     telemetry="aws.bedrock",
     usage_detail=_usage_detail,
-    text_usage=text_usage_reader(_TextAnswer, lambda answer: decode_usage(answer.usage)),
+    text_answer=text_answer_reader(_TextAnswer, lambda answer: decode_usage(answer.usage)),
 )

@@ -8,7 +8,7 @@ from msgspec import Meta, Struct, field
 from ...values import jsontext
 from ...values.errors import FormatError
 from .. import google, shapes
-from ..codec import text_usage_reader
+from ..codec import text_answer_reader
 from ..limits import PDF, NameRule, Refinement, TargetLimits
 from ..wire import Count, EmbeddingRoute, Evidence, Http, UsageDetail, Wire, sum_where, tier_names
 from .answers import decode_usage
@@ -208,7 +208,7 @@ GOOGLE = Wire(
     evidence=_evidence(50),
     telemetry="gcp.gemini",
     usage_detail=_usage_detail,
-    text_usage=text_usage_reader(_TextAnswer, lambda answer: decode_usage(answer.usage)),
+    text_answer=text_answer_reader(_TextAnswer, lambda answer: decode_usage(answer.usage)),
 )
 VERTEX = GOOGLE.variant(
     "google-vertex",

@@ -9,7 +9,7 @@ from ...values import jsontext
 from ...values.errors import BadRequest
 from ...values.messages import Usage
 from .. import shapes
-from ..codec import text_usage_reader
+from ..codec import text_answer_reader
 from ..framing import write_ndjson
 from ..limits import TargetLimits
 from ..wire import NDJSON, EmbeddingRoute, Evidence, Http, Rephrased, Wire
@@ -147,7 +147,7 @@ OLLAMA = Wire(
         ),
     ),
     telemetry="ollama",
-    text_usage=text_usage_reader(
+    text_answer=text_answer_reader(
         _TextAnswer, lambda answer: Usage.of(answer.prompt_eval_count, answer.eval_count) if answer.done else None
     ),
 )

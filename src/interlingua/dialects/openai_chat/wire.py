@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from .. import openai_chat, shapes
-from ..codec import text_usage_reader
+from ..codec import text_answer_reader
 from ..limits import VISIBLE, CustomTools, NameRule, Refinement, TargetLimits
-from ..openai_shared import EMBEDDINGS, FILE_TYPES, OPENAI_HEADERS, openai_models, rate_headers
+from ..openai_shared import EMBEDDINGS, FILE_TYPES, OPENAI_HEADERS, OrdinaryTier, openai_models, rate_headers
 from ..reasoning import EVERY_FORM, Form
 from ..wire import Evidence, Http, UsageDetail, Wire, nested_count
 from .facts import Compat, decode_usage
@@ -103,7 +103,9 @@ class _TextAnswer(Struct):
 
     choices: tuple[_TextChoice]
     usage: dict[str, Any]
+    model: str | None = None
     error: None = None
+    service_tier: OrdinaryTier = None
 
 
 def _usage_detail(usage: Mapping[str, Any]) -> UsageDetail:
@@ -182,5 +184,7 @@ OPENAI_CHAT = Wire(
     ),
     telemetry="openai",
     usage_detail=_usage_detail,
-    text_usage=text_usage_reader(_TextAnswer, lambda answer: decode_usage(answer.usage, Compat())),
+    text_answer=text_answer_reader(
+        _TextAnswer, lambda answer: decode_usage(answer.usage, Compat()), lambda answer: (answer.model,)
+    ),
 )

@@ -76,7 +76,7 @@ def decode_envelope(wire: Mapping[str, Any], base: AssistantMessage) -> dict[str
         "response_id": optional(wire.get("id")) or None,
         **model_names(base, optional(wire.get("model")) or None),
         "timestamp": base.timestamp if base.timestamp is not None else _decode_time(wire.get("created_at")),
-        "usage": _decode_usage(wire.get("usage")),
+        "usage": decode_usage(wire.get("usage")),
     }
 
 
@@ -106,7 +106,7 @@ def _explained(stop: str | None, content: tuple[Block, ...]) -> str:
     return f"the model refused: {refused}" if refused else f"the provider stopped: {stop or 'no reason given'}"
 
 
-def _decode_usage(wire: Any) -> Usage | None:
+def decode_usage(wire: Any) -> Usage | None:
     if not isinstance(wire, dict):
         return None
     given, made = wire.get("input_tokens_details"), wire.get("output_tokens_details")

@@ -1,18 +1,21 @@
 """The `Wire` of OpenAI Responses, and its variants on Azure, at the Codex backend and on WebSockets."""
 
 import re
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
 
 from ...values import jsontext
 from ...values.errors import ProviderError
 from ...values.request import Request
 from .. import openai_responses, shapes
+from ..codec import text_answer_reader
 from ..framing import NDJSON, SSE, Framing, framing_for, write_ndjson, write_sse
 from ..limits import VISIBLE, CustomTools, NameRule, TargetLimits
-from ..openai_shared import EMBEDDINGS, FILE_TYPES, OPENAI_HEADERS, openai_models, rate_headers
+from ..openai_shared import EMBEDDINGS, FILE_TYPES, OPENAI_HEADERS, OrdinaryTier, openai_models, rate_headers
 from ..wire import NDJSON as LINES
 from ..wire import Count, Evidence, Http, Wire
-from .answers import item_blocks
+from .answers import decode_usage, item_blocks
 
 _ITEM = re.compile(r"(?!tool_call).*_call(_output)?|reasoning|item_reference|compaction|additional_tools")
 _PARTS = ("input_text", "output_text", "input_image", "input_file")
@@ -65,6 +68,35 @@ def _always_sealed(request: Request, body: dict[str, Any]) -> dict[str, Any]:
     if (request.model.compat or {}).get("supportsEncryptedReasoning") is not False:
         body.setdefault("include", ["reasoning.encrypted_content"])
     return body
+
+
+class _Text(Struct, tag_field="type", tag="output_text"):
+    text: Annotated[str, Meta(min_length=1)]
+    annotations: Annotated[tuple[Any, ...], Meta(max_length=0)] = ()
+
+
+class _Message(Struct, tag_field="type", tag="message"):
+    id: Annotated[str, Meta(min_length=1)]
+    role: Literal["assistant"]
+    content: Annotated[tuple[_Text, ...], Meta(min_length=1)]
+    status: Literal["completed"]
+
+    @property
+    def text(self) -> str:
+        return "".join(part.text for part in self.content)
+
+
+class _TextAnswer(Struct):
+    """An answer that is one message of texts."""
+
+    id: Annotated[str, Meta(min_length=1)]
+    status: Literal["completed"]
+    output: tuple[_Message]
+    usage: dict[str, Any]
+    model: str | None = None
+    error: None = None
+    incomplete_details: None = None
+    service_tier: OrdinaryTier = None
 
 
 # https://platform.openai.com/docs/guides/images-vision, Image input requirements: 500 images and 50 MB per request, no
@@ -137,6 +169,11 @@ OPENAI_RESPONSES = Wire(
         ),
     ),
     telemetry="openai",
+    text_answer=text_answer_reader(
+        _TextAnswer,
+        lambda answer: decode_usage(answer.usage),
+        lambda answer: (answer.model, answer.id, answer.output[0].text, (answer.output[0].id,)),
+    ),
 )
 
 # Azure URLs end in /openai/v1; the model is the name of the deployment.
