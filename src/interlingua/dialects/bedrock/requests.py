@@ -19,7 +19,16 @@ from ...values.request import (
     ToolChoice,
     ToolSpec,
 )
-from ..codec import Given, Quirks, conversation_codec, read_options, request_decoder, request_encoder, write_options
+from ..codec import (
+    Given,
+    Quirks,
+    conversation_codec,
+    is_usual,
+    read_options,
+    request_decoder,
+    request_encoder,
+    write_options,
+)
 from ..residual import (
     an_object,
     fields_of,
@@ -51,16 +60,27 @@ def decode_request(body: Any, given: Given) -> Request:
     """A Converse request. `model` and `stream` are in the path; a boto3 call has `modelId` beside the body."""
     wire = an_object(body, API)
     config = fields_of(wire.get("toolConfig"))
-    request = Request(
-        model=given.model_of(wire.get("modelId")),
-        context=Context(
-            system=_decode_system(wire.get("system")),
-            messages=decode_messages(wire["messages"], given.api) if "messages" in wire else (),
-            tools=_decode_tools(config.get("tools")),
-        ),
-        options=_decode_options(wire, config, given.stream),
+    context = Context(
+        system=_decode_system(wire.get("system")),
+        messages=decode_messages(wire["messages"], given.api) if "messages" in wire else (),
+        tools=_decode_tools(config.get("tools")),
     )
-    return keeping(request, API, wire, encode_request(request, quirks=given.quirks).body, ("messages",))
+    model = given.model_of(wire.get("modelId"))
+    if "messages" in wire and given.quirks is None and is_usual(wire, _USUAL):
+        inference = wire.get("inferenceConfig")
+        if inference is None:
+            return Request(model=model, context=context, options=Options(stream=given.stream))
+        if inference and is_usual(inference, _USUAL_INFERENCE):
+            length, heat, top_p = map(inference.get, _USUAL_INFERENCE)
+            options = Options(max_tokens=length, temperature=heat, top_p=top_p, stream=given.stream)
+            return Request(model=model, context=context, options=options)
+    request = Request(model=model, context=context, options=_decode_options(wire, config, given.stream))
+    bare = replace(request, context=replace(context, messages=()))
+    return keeping(request, API, wire, encode_request(bare, quirks=given.quirks).body, ("messages",))
+
+
+_USUAL = {"messages": list, "inferenceConfig": dict}
+_USUAL_INFERENCE = {"maxTokens": int, "temperature": float, "topP": float}
 
 
 def _decode_system(wire: Any) -> System:

@@ -17,7 +17,16 @@ from ...values.request import (
     ToolChoice,
     ToolSpec,
 )
-from ..codec import Given, Quirks, conversation_codec, read_options, request_decoder, request_encoder, write_options
+from ..codec import (
+    Given,
+    Quirks,
+    conversation_codec,
+    is_usual,
+    read_options,
+    request_decoder,
+    request_encoder,
+    write_options,
+)
 from ..residual import (
     JOINED,
     Ids,
@@ -69,21 +78,31 @@ def decode_request(body: Any, given: Given) -> Request:
     wire = camel(outer["request"] if wrapped else outer, REQUEST_NAMES, snakes)
     marks = _shapes(wire)
     contents, tools = listed(wire.get("contents")), listed(wire.get("tools"))
-    request = Request(
-        model=given.model_of(outer.get("model")) if wrapped else _decode_model(wire, given, marks),
-        context=Context(
-            system=_decode_system(wire.get("systemInstruction")),
-            messages=decode_messages(contents, given.api, given.mint) if contents is not None else (),
-            tools=_decode_tools(tools),
-        ),
-        options=_decode_options(wire, given),
+    context = Context(
+        system=_decode_system(wire.get("systemInstruction")),
+        messages=decode_messages(contents, given.api, given.mint) if contents is not None else (),
+        tools=_decode_tools(tools),
     )
+    model = given.model_of(outer.get("model")) if wrapped else _decode_model(wire, given, marks)
+    if context.messages and not (quirks or snakes or marks) and is_usual(wire, _USUAL):
+        config = wire.get("generationConfig")
+        if config is None:
+            return Request(model=model, context=context, options=Options(stream=given.stream))
+        if config and is_usual(config, _USUAL_CONFIG):
+            length, heat, top_p = map(config.get, _USUAL_CONFIG)
+            options = Options(max_tokens=length, temperature=heat, top_p=top_p, stream=given.stream)
+            return Request(model=model, context=context, options=options)
+    request = Request(model=model, context=context, options=_decode_options(wire, given))
     if wrapped:
         beside = residual({k: v for k, v in outer.items() if k != "request"}, _envelope(request.model))
         marks |= {ENVELOPE: beside} if beside else {}
     elif has_envelope(quirks):
         marks[PLAIN] = True
     return keeping(request, *_without_residuals(wire, request, marks, quirks), snakes, **marks)
+
+
+_USUAL = {"contents": list, "generationConfig": dict}
+_USUAL_CONFIG = {"maxOutputTokens": int, "temperature": float, "topP": float}
 
 
 def _envelope(model: ModelDescriptor) -> dict[str, Any]:

@@ -56,6 +56,7 @@ from ..codec import (
     conversation_codec,
     decode_function_tool,
     encode_function_tool,
+    is_usual,
     read_options,
     report_first_system,
     request_decoder,
@@ -540,18 +541,30 @@ def decode_request(body: Any, given: Given) -> Request:
     messages = wire.get("messages")
     prompt = messages[0] if isinstance(messages, list) and messages and _is_prompt(messages[0]) else None
     read = decode_messages(messages, given.mint, given.api) if "messages" in wire else ()
-    request = Request(
-        model=_with_window(given.model_of(wire.get("model")), wire.get("options")),
-        context=Context(
-            system=prompt["content"] if prompt else None,
-            messages=read[1:] if prompt else read,
-            tools=decode_tools(wire.get("tools"), API, lambda tool: decode_function_tool(tool, API)),
-        ),
-        options=_decode_options(wire, given),
+    context = Context(
+        system=prompt["content"] if prompt else None,
+        messages=read[1:] if prompt else read,
+        tools=decode_tools(wire.get("tools"), API, lambda tool: decode_function_tool(tool, API)),
     )
-    request = keeping(request, API, wire, encode_request(request, quirks=given.quirks).body, ("messages",))
+    model = _with_window(given.model_of(wire.get("model")), wire.get("options"))
+    if prompt is None and "messages" in wire and wire.get("model") and is_usual(wire, _USUAL):
+        length = wire["options"].get("num_predict") if "options" in wire else None
+        if given == (API, None, None, None, None) and ("options" not in wire or _is_length(wire["options"])):
+            return Request(model=model, context=context, options=Options(max_tokens=length, stream=wire.get("stream")))
+    request = Request(model=model, context=context, options=_decode_options(wire, given))
+    bare = replace(request, context=replace(context, messages=()))
+    request = keeping(request, API, wire, encode_request(bare, quirks=given.quirks).body, ("messages",))
     extra_fields = residual(prompt, {"role": "system", "content": prompt["content"]}) if prompt else None
     return with_residual(request, API, **{PROMPT: extra_fields}) if extra_fields else request
+
+
+_USUAL = {"model": str, "messages": list, "stream": bool, "options": dict}
+
+
+def _is_length(options: dict[str, Any]) -> bool:
+    """Whether the only option is the length of the answer."""
+    length = options.get("num_predict")
+    return len(options) == 1 and type(length) is int and length >= 0
 
 
 def _with_window(model: ModelDescriptor, options: Any) -> ModelDescriptor:

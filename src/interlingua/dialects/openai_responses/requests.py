@@ -10,6 +10,7 @@ from ...values.losses import QUIET, SYSTEM, Reporter
 from ...values.messages import TextBlock, UserMessage
 from ...values.request import (
     Context,
+    ModelDescriptor,
     Options,
     OutputSchema,
     Reasoning,
@@ -18,7 +19,16 @@ from ...values.request import (
     ToolChoice,
     ToolSpec,
 )
-from ..codec import Given, Quirks, conversation_codec, read_options, request_decoder, request_encoder, write_options
+from ..codec import (
+    Given,
+    Quirks,
+    conversation_codec,
+    is_usual,
+    read_options,
+    request_decoder,
+    request_encoder,
+    write_options,
+)
 from ..residual import (
     MESSAGE,
     an_object,
@@ -44,6 +54,11 @@ def decode_request(body: Any, given: Given) -> Request:
     """A Responses request."""
     wire = an_object(body, API)
     context, hints = _decode_context(wire, given.api)
+    is_plain = given == (API, None, None, None, None) and wire.get("model") and hints.keys() <= {INPUT}
+    if is_plain and is_usual(wire, _USUAL_TEXT if hints else _USUAL):
+        usual = Options(max_tokens=wire.get("max_output_tokens"), stream=wire.get("stream"))
+        model, extra = ModelDescriptor(id=wire["model"], api=API), {API: hints} if hints else {}
+        return Request(model=model, context=context, options=usual, extra=extra)
     text = wire.get("text")
     if isinstance(text, dict):
         rest = {key: value for key, value in text.items() if key != "format" or _decode_schema(text) is None}
@@ -59,6 +74,10 @@ def decode_request(body: Any, given: Given) -> Request:
     emitted = {**_message_type(given.quirks), **encode_body(request, [], QUIET)}
     extra_fields = residual({**wire, "input": []} if "input" in wire else wire, emitted)
     return replace(request, extra=with_extra(request.extra, extra_fields)) if extra_fields else request
+
+
+_USUAL = {"model": str, "input": list, "instructions": str, "max_output_tokens": int, "stream": bool}
+_USUAL_TEXT = {**_USUAL, "input": str}
 
 
 def _decode_context(wire: dict[str, Any], api: str) -> tuple[Context, dict[str, Any]]:
