@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import ollama
 import openai
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 import interlingua as il
 from gateway.conftest import WIRES, settings_for
 from gateway.sdks import PNG
-from interlingua.gateway import ClientKey, Exchange, Gateway
+from interlingua.gateway import Alias, ClientKey, Exchange, Gateway, Listen, ProviderSettings, Settings, Target
 from interlingua.gateway.accounts import Accounts
 from interlingua.gateway.gate import KeyGate
 from interlingua.gateway.keys import ClientKeys
@@ -104,6 +107,116 @@ async def test_ollamas_own_paths_answer(gateway: Gateway, upstream: Server) -> N
     ):
         lines = [json.loads(line) async for line in response.content]
     assert "".join(line["response"] for line in lines) == "Good morning."
+
+
+GENERATE_ONLY: dict[str, Any] = {
+    "context": [1, 2, 3],
+    "raw": True,
+    "template": "{{ .Prompt }}",
+    "suffix": "return x",
+    "width": 64,
+    "height": 64,
+    "steps": 4,
+}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("model", [*(api for api in WIRES if api != "ollama-chat"), "debug/echo"])
+async def test_what_only_ollamas_prompts_have_is_refused_elsewhere(
+    model: str, stream: bool, gateway: Gateway, upstream: Server
+) -> None:
+    """
+    Status 400 that names the field: an answer without it would look right and be wrong. Values that set nothing are
+    left out.
+    """
+    body = {"model": model, "prompt": "Hi", "stream": stream}
+    for field, value in GENERATE_ONLY.items():
+        status, answer = await asked(gateway, "POST", "/api/generate", {**body, field: value})
+        assert status == 400 and f"`{field}`" in answer["error"], answer
+    assert [] == upstream.requests
+    unset = {field: type(value)() for field, value in GENERATE_ONLY.items()}
+    for given in (unset, dict.fromkeys(unset)):
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(f"{gateway.url}/api/generate", json={**body, **given}) as response,
+        ):
+            assert response.status == 200, await response.text()
+            assert not any(field in response.headers.get("x-interlingua-losses", "") for field in unset)
+
+
+@pytest.mark.parametrize("model", WIRES)
+async def test_a_prompt_keeps_what_every_model_understands(model: str, gateway: Gateway, upstream: Server) -> None:
+    """
+    System text, pictures, format, options and thinking are those of the call. `keep_alive`, which only Ollama has, is
+    passed on to it and a loss elsewhere.
+    """
+    body = {
+        "model": model,
+        "prompt": "What is it?",
+        "system": "Be brief.",
+        "images": [base64.b64encode(PNG).decode()],
+        "format": {"type": "object", "properties": {"it": {"type": "string"}}, "required": ["it"]},
+        "options": {"temperature": 0.5, "num_predict": 3000},
+        "think": False,
+        "keep_alive": "5m",
+        "stream": False,
+    }
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"{gateway.url}/api/generate", json=body) as response,
+    ):
+        assert response.status == 200, await response.text()
+        losses = response.headers.get("x-interlingua-losses", "")
+    request = upstream.last.request
+    assert request is not None
+    assert "Be brief." == request.context.system_prompt
+    (message,) = request.context.messages
+    assert ["image", "text"] == sorted(block.type for block in message.content)
+    assert (0.5, 3000) == (request.options.temperature, request.options.max_tokens)
+    if "outputSchema" not in losses:
+        assert request.options.output_schema is not None
+    if model == "ollama-chat":
+        assert "5m" == json.loads(upstream.last.body)["keep_alive"]
+    else:
+        assert "keep_alive dropped" in losses
+
+
+@pytest.mark.parametrize("field", GENERATE_ONLY)
+async def test_ollamas_prompts_reach_an_ollama_server_as_they_are(field: str) -> None:
+    """
+    By the endpoint that knows them. The answer comes back in its own form, streamed and whole, with the context.
+    """
+    received: list[Any] = []
+
+    async def generate(request: web.Request) -> web.StreamResponse:
+        received.append(await request.json())
+        last = {"done": True, "done_reason": "stop", "context": [7, 8], "prompt_eval_count": 3, "eval_count": 2}
+        base = {"model": received[-1]["model"], "created_at": "2025-01-01T00:00:00Z"}
+        if not received[-1]["stream"]:
+            return web.json_response({**base, "response": "def f", "thinking": "Hm.", **last})
+        parts = [{"thinking": "Hm.", "response": ""}, {"response": "def "}, {"response": "f"}, {"response": "", **last}]
+        lines = [json.dumps({**base, "done": False, **part}) + "\n" for part in parts]
+        return web.Response(text="".join(lines), content_type="application/x-ndjson")
+
+    app = web.Application()
+    app.router.add_post("/api/generate", generate)
+    async with TestServer(app) as server:
+        settings = Settings(
+            providers=(ProviderSettings(id="up", api="ollama-chat", base_url=str(server.make_url("")).rstrip("/")),),
+            aliases=(Alias(name="m", targets=(Target(model="up/coder"),), retries=0),),
+            listen=Listen(port=0),
+        )
+        async with Gateway(settings) as gateway, ollama.AsyncClient(host=gateway.url) as client:
+            given: dict[str, Any] = {field: GENERATE_ONLY[field], "keep_alive": "5m", "options": {"mirostat": 1}}
+            answer = await client.generate("m", "Hi", system="Be brief.", images=[PNG], **given)
+            assert ("m", "def f", "Hm.", [7, 8]) == (answer.model, answer.response, answer.thinking, answer.context)
+            parts = [part async for part in await client.generate("m", "Hi", stream=True, **given)]
+    assert ["Hm."] == [part.thinking for part in parts if part.thinking]
+    assert "def f" == "".join(part.response or "" for part in parts)
+    assert ([7, 8], "stop") == (parts[-1].context, parts[-1].done_reason)
+    whole, streamed = received
+    assert {"model": "coder", "prompt": "Hi", "stream": True, **given} == streamed
+    assert {**streamed, "stream": False, "system": "Be brief.", "images": [base64.b64encode(PNG).decode()]} == whole
 
 
 async def test_head_of_the_root_answers(gateway: Gateway) -> None:

@@ -210,12 +210,17 @@ class EmbeddingRoute(Struct, frozen=True, kw_only=True):
 
 
 class Rephrased(Struct, frozen=True, kw_only=True):
-    """A second endpoint for the same calls, with functions that convert its request body and each response value."""
+    """A second endpoint for the same calls: functions that convert its request body and each response value to the
+    main form and from it. `own_fields` of its request have no equivalent there: only this endpoint knows them.
+    """
 
     route: str
     input_field: str
     request: Callable[[Any], Any]
     answer: Callable[[Any], Any]
+    own_fields: tuple[str, ...] = ()
+    encode_request: Callable[[Any], Any] = lambda body: body
+    decode_answer: Callable[[Any], Any] = lambda value: value
 
 
 class Http(Struct, frozen=True, kw_only=True):

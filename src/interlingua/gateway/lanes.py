@@ -36,12 +36,12 @@ from ..connect.stream import (
 from ..connect.transport import ERROR_BODY_LIMIT, Transport, whole
 from ..connect.transport import Reply as Upstream
 from ..conversion.adapting.adapter import Adapted
-from ..dialects.framing import actual_type
+from ..dialects.framing import Frame, Framing, actual_type
 from ..dialects.provider_errors import failure_of
-from ..dialects.wire import AWS, JSON, SSE, TextAnswer, Variant, Wire
+from ..dialects.wire import AWS, JSON, SSE, Rephrased, TextAnswer, Variant, Wire
 from ..values import jsontext
 from ..values.abort import Abort
-from ..values.errors import BadRequest, BadWire, InterlinguaError, TransportError
+from ..values.errors import BadRequest, BadWire, FormatError, InterlinguaError, TransportError
 from ..values.events import (
     BlockStart,
     Done,
@@ -95,6 +95,7 @@ class Outgoing(Struct, frozen=True, kw_only=True):
     restore: Restore | None = None
     losses: tuple[Loss, ...] = ()
     hides_usage: bool = False  # usage was requested although the client did not request it
+    rephrased: Rephrased | None = None  # the endpoint that is called, if it is not the main one
 
     def __repr__(self) -> str:
         return f"Outgoing({self.lane}, {len(self.body)} bytes)"
@@ -111,6 +112,7 @@ class Incoming(Struct, frozen=True, kw_only=True):
     as_array: bool = False
     headers: Mapping[str, str] = {}
     tokens: int | None = None  # estimate of the context, where it was made with the decoding
+    rephrased: Rephrased | None = None  # the endpoint that the client called, if only that one knows its request
 
 
 def outgoing(place: Place, incoming: Incoming, stream: bool) -> Outgoing:
@@ -129,10 +131,11 @@ def outgoing(place: Place, incoming: Incoming, stream: bool) -> Outgoing:
         if is_foreign:
             _refuse_references(request, incoming.wire.base)
         request, lost = _in_foreground(request, incoming.wire.base)
+    refuse_own_fields(place, incoming)
     adapted = place.adapt(request)
     if adapted.places == (None,):
         _refuse_placeholder(incoming, adapted)
-    is_unchanged = incoming.body is not None and has_items and not (incoming.as_array or lost)
+    is_unchanged = incoming.body is not None and has_items and not (incoming.as_array or lost or incoming.rephrased)
     if is_unchanged and is_same_wire(incoming.wire, target_wire):
         if adapted.request != request:
             # The client returns the signatures of an earlier response, and no wire names the model that signed them.
@@ -150,8 +153,28 @@ def outgoing(place: Place, incoming: Incoming, stream: bool) -> Outgoing:
         # Chat clients need not ask for usage; its chunk is not encoded for one that did not.
         given = body.get(option[0])
         body = {**body, option[0]: {**(given if isinstance(given, dict) else {}), option[1]: True}}
+    if incoming.rephrased is not None:
+        body = incoming.rephrased.encode_request(body)
     losses = (*lost, *without_records(losses))
-    return Outgoing(lane="translated", body=jsontext.write(body), restore=restore, losses=losses)
+    return Outgoing(
+        lane="translated", body=jsontext.write(body), restore=restore, losses=losses, rephrased=incoming.rephrased
+    )
+
+
+def refuse_own_fields(place: Place, incoming: Incoming) -> None:
+    """Refuses a request that only one endpoint of the client's wire knows, at a target without that endpoint."""
+    rephrased = incoming.rephrased
+    if rephrased is None or (place.wire is not None and place.wire.http.rephrased == rephrased):
+        return
+    own = incoming.request.extra.get(incoming.wire.base, {})
+    fields = ", ".join(f"`{name}`" for name in rephrased.own_fields if name in own)
+    facts = incoming.wire.http
+    raise TooLossy(
+        f"{place.name} has no equivalent of {fields} in {rephrased.route}; leave it out, send a conversation to "
+        f"{facts.route} as `{facts.input_field}`, or ask for a model whose provider is {incoming.wire.telemetry}",
+        status=400,
+        code="loss_not_allowed",
+    )
 
 
 def _refuse_placeholder(incoming: Incoming, adapted: Adapted) -> None:
@@ -290,6 +313,33 @@ def refuse_losses(outgoing: Outgoing, allowed: str) -> None:
         )
 
 
+class _RephrasedFraming:
+    """The frames of a stream of another endpoint, in the form of the main one."""
+
+    def __init__(self, framing: Framing, rephrased: Rephrased) -> None:
+        self._framing = framing
+        self._rephrased = rephrased
+        self.name = framing.name
+
+    def feed(self, data: bytes) -> list[Frame]:
+        return [self._main(frame) for frame in self._framing.feed(data)]
+
+    def close(self) -> list[Frame]:
+        return [self._main(frame) for frame in self._framing.close()]
+
+    def _main(self, frame: Frame) -> Frame:
+        return replace(frame, data=_main_form(frame.data, self._rephrased))
+
+
+def _main_form(answer: bytes, rephrased: Rephrased) -> bytes:
+    """Returns a JSON value of another endpoint in the form of the main one; what is no object is left to the codec."""
+    try:
+        value = jsontext.read(answer)
+    except FormatError:
+        return answer
+    return jsontext.write(rephrased.decode_answer(value)) if isinstance(value, dict) else answer
+
+
 class Attempt:
     """One call to one target. `shown`: content of the response has arrived."""
 
@@ -337,6 +387,7 @@ class Attempt:
     async def run(self) -> None:
         """Delivers the response to the client, to its end."""
         if self._place.wire is None:
+            refuse_own_fields(self._place, self._incoming)
             await self._local()
             return
         stream = self._exchange.is_stream or self._place.wire.http.only_streams
@@ -376,6 +427,8 @@ class Attempt:
             body = made.body
         else:  # expiring tokens and signatures: built by the connector
             url, headers, body = await watch.during(self._signed(made, options, stream))
+        if made.rephrased is not None:
+            url = endpoint.base + made.rephrased.route.removeprefix(place.wire.http.base)
         upstream = self._upstream = await watch.during(self._transport.send("POST", url, headers, body))
         watch.reading(upstream.close)
         kind = upstream.headers.get("Content-Type", "").partition(";")[0].strip().lower()
@@ -395,9 +448,12 @@ class Attempt:
             page = page_text((head + await whole(upstream, ERROR_BODY_LIMIT))[:2000])[:200].decode(errors="replace")
             raise BadWire(codec.API, f"got a web page instead of an answer; check the base URL: {page!r}")
         framing = codec.framing(found) if stream or found != JSON else None
+        if framing is not None and made.rephrased is not None:
+            framing = _RephrasedFraming(framing, made.rephrased)
         if found == JSON and (framing is None or framing.name == "sse"):
             rest = b"" if getattr(upstream, "ended", False) else await whole(upstream, LARGEST_ANSWER)
-            await self._whole(head + rest, made)
+            answer = head + rest
+            await self._whole(answer if made.rephrased is None else _main_form(answer, made.rephrased), made)
         elif not self._exchange.is_stream:
             await self._collect(head, framing, made)
         elif made.lane == "same" and found == place.wire.http.content_type and not self._may_break:

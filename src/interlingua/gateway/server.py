@@ -353,16 +353,19 @@ class Gateway:
             body = await self._body(http)
         rephrased = None
         if asked.kind == "rephrased" and asked.wire.http.rephrased is not None:
-            rephrased = asked.wire.http.rephrased.answer
-            body = await _aside(len(body), _rephrased, asked.wire.http.rephrased.request, body)
+            rephrased = asked.wire.http.rephrased
+            body = await _aside(len(body), _rephrased, rephrased.request, body)
         incoming = await self._read(http, body, asked, exchange)
+        own = incoming.request.extra.get(asked.wire.base, {})
+        if rephrased is not None and any(name in own for name in rephrased.own_fields):
+            incoming = replace(incoming, rephrased=rephrased)
         reply = Reply(
             channel,
             exchange,
             keep_alive=self.settings.keep_alive,
             send_timeout=self.settings.limits.send_timeout,
             as_array=incoming.as_array,
-            rephrased=rephrased,
+            rephrased=rephrased.answer if rephrased is not None else None,
             before_end=self._before_end,
         )
         if "prepares" in exchange.extra:
@@ -556,6 +559,8 @@ class Gateway:
             if reply.begun and more:
                 partial, given = exchange.answer, exchange.request
                 if partial is None or given is None or not (plan.continues and may_continue(given, partial)):
+                    break
+                if incoming.rephrased is not None:  # a prompt is followed by no answer
                     break
                 if partial is not before:
                     used = estimated_usage(partial, incoming.request, estimate(before) if before is not None else 0)

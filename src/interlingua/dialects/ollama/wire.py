@@ -46,9 +46,34 @@ class _TextAnswer(Struct):
 def _of_generate(body: Any) -> Any:
     system, prompt, images = body.get("system"), body.get("prompt"), body.get("images")
     user = {"role": "user", "content": "" if prompt is None else prompt, **({"images": images} if images else {})}
-    rest = {name: value for name, value in body.items() if name not in ("system", "prompt", "images", "context", "raw")}
+    # Go's zero values mean that a field is not set.
+    unset = {name for name in _GENERATE_ONLY if not body.get(name)}
+    rest = {name: value for name, value in body.items() if name not in unset | {"system", "prompt", "images"}}
     users = [user] if user["content"] != "" or images else []
     return {**rest, "messages": [*([{"role": "system", "content": system}] if system and users else ()), *users]}
+
+
+# What only this endpoint has: tokens of an earlier answer, prompts that are not of a chat, generated pictures.
+_GENERATE_ONLY = ("context", "raw", "template", "suffix", "width", "height", "steps")
+
+
+def _to_generate(body: Any) -> Any:
+    rest = {name: value for name, value in body.items() if name not in ("messages", "tools")}
+    for message in body["messages"]:
+        if message["role"] == "system":
+            rest["system"] = message["content"]
+        else:
+            rest["prompt"] = message["content"]
+            rest |= {"images": message["images"]} if message.get("images") else {}
+    return rest
+
+
+def _of_generated(value: Any) -> Any:
+    if "response" not in value:
+        return value
+    rest = {name: each for name, each in value.items() if name not in ("response", "thinking")}
+    thinking = {"thinking": value["thinking"]} if value.get("thinking") else {}
+    return {**rest, "message": {"role": "assistant", "content": value["response"], **thinking}}
 
 
 def _as_generated(value: Any) -> Any:
@@ -132,7 +157,15 @@ OLLAMA = Wire(
         model_paths=(("model",),),
         varying=("created_at",),
         empty_loads=True,  # github.com/ollama/ollama, docs/api.md, "Load a model"
-        rephrased=Rephrased(route=r"/api/generate", input_field="prompt", request=_of_generate, answer=_as_generated),
+        rephrased=Rephrased(
+            route=r"/api/generate",
+            input_field="prompt",
+            request=_of_generate,
+            answer=_as_generated,
+            own_fields=_GENERATE_ONLY,
+            encode_request=_to_generate,
+            decode_answer=_of_generated,
+        ),
         fixed={"GET /api/version": lambda names, body: {"version": "0.12.0"}, "POST /api/show": _show},
     ),
     evidence=(
