@@ -17,9 +17,11 @@ from msgspec.structs import replace
 import interlingua as il
 from gateway.conftest import settings_for
 from gateway.test_routing import BODY, Seen, chained, posted
+from interlingua.connect.models import default
 from interlingua.gateway import (
     LOCAL,
     Alias,
+    ClientKey,
     ClientLimits,
     Exchange,
     Gateway,
@@ -38,6 +40,21 @@ from interlingua.values.messages import AssistantMessage, TextBlock, Usage
 from interlingua.values.request import ModelCost
 
 ECHO = {"model": "debug/echo", "max_tokens": 50, "messages": [{"role": "user", "content": "Hi"}]}
+
+
+class Admitting:
+    """A gate that lets everything pass, and keeps what would be reserved."""
+
+    def __init__(self) -> None:
+        self.costs: list[float | None] = []
+
+    async def identify(self, secret: str | None) -> ClientKey:
+        return LOCAL
+
+    async def admit(
+        self, exchange: Exchange, *, input_tokens: int, output_tokens: int = 0, highest_cost: float | None
+    ) -> None:
+        self.costs.append(highest_cost)
 
 
 def priced_chain(first: Server, second: Server) -> Settings:
@@ -149,6 +166,61 @@ async def test_a_router_has_the_price_of_the_model_that_it_chose() -> None:
             await posted(gateway, "/v1/chat/completions", {**asks, "model": "openrouter/openrouter/auto"})
     (exchange,) = seen.exchanges
     assert exchange.lane == "same" and exchange.cost == pytest.approx((1000 * 2.5 + 1000 * 10) / 1e6)
+
+
+SERVED: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
+    # the model, its door, what the request asks for, and what the answer tells of it
+    "chat": ("openai/gpt-4o", "/v1/chat/completions", {"service_tier": "priority"}, {"service_tier": "priority"}),
+    "not granted": ("openai/gpt-4o", "/v1/chat/completions", {"service_tier": "priority"}, {"service_tier": "default"}),
+    "cheaper": ("openai/gpt-4o", "/v1/chat/completions", {"service_tier": "flex"}, {"service_tier": "default"}),
+    "region": ("anthropic/claude-sonnet-4-5", "/v1/messages", {"inference_geo": "us"}, {}),
+    "not sent": ("anthropic/claude-sonnet-4-5", "/v1/chat/completions", {"service_tier": "priority"}, {}),
+    "ordinary": ("anthropic/claude-sonnet-4-5", "/v1/messages", {"service_tier": "auto"}, {}),
+}
+
+
+@pytest.mark.parametrize("case", SERVED)
+async def test_what_is_reserved_is_at_least_what_is_charged(case: str) -> None:
+    """
+    In whatever tier the provider serves a request, and although all of its input is written to a cache for an hour.
+    """
+    model, path, asks, tells = SERVED[case]
+    seen, gate = Seen(), Admitting()
+    usage = Usage.of(1, 100)
+    if model.startswith("anthropic"):
+        place = {name: value for name, value in asks.items() if name == "inference_geo"}
+        detail = {"cache_creation": {"ephemeral_1h_input_tokens": 1}, **place}
+        usage = Usage.of(0, 100, cache_write=1, extra={"anthropic-messages": detail})
+    answer = AssistantMessage(
+        content=(TextBlock(text="Good morning."),),
+        usage=usage,
+        extra={"openai-completions": {"~response": tells}} if tells else {},
+    )
+    with Server(strict=True) as first, Server(strict=True) as second:
+        first.answer(answer)
+        second.answer(answer)
+        async with Gateway(priced_chain(first, second), gate=gate, observers=[seen]) as gateway:
+            status, text = await posted(gateway, path, {**BODY, "model": model, "max_tokens": 100, **asks})
+    assert status == 200, text
+    (exchange,), (reserved,) = seen.exchanges, gate.costs
+    assert exchange.cost is not None and reserved is not None
+    assert 0 < exchange.cost <= reserved * 1.000001, (exchange.cost, reserved)
+
+
+async def test_a_tier_of_unknown_price_has_no_highest_cost() -> None:
+    """
+    Then a key with a budget is refused, before anything is sent. A wire that has no tiers is not charged for one.
+    """
+    model = il.ModelDescriptor(id="claude-sonnet-4-5", provider="anthropic", api="anthropic-messages")
+    fast = il.dialect("anthropic").decode_request({"messages": [], "speed": "fast"}, model="m")
+    assert "fast" == server.requested_tier(model, fast)
+    assert default().highest_cost(model, 10, 10, "fast") is None
+    bedrock = replace(model, provider="amazon-bedrock", api="bedrock-converse-stream")
+    body = {"messages": [], "performanceConfig": {"latency": "optimized"}, "serviceTier": {"type": "priority"}}
+    asked = il.dialect("bedrock").decode_request(body, model="m")
+    assert "priority+latency=optimized" == server.requested_tier(bedrock, asked)
+    assert server.requested_tier(replace(model, api="ollama-chat"), asked) is None
+    assert server.requested_tier(model, asked) is None
 
 
 @pytest.mark.parametrize("asks", [False, True])
@@ -313,8 +385,17 @@ async def test_what_has_ended_is_in_the_books_when_the_gateway_has_stopped() -> 
     assert sorted(ids) == sorted(one.id for one in seen.exchanges)
 
 
-@given(st.integers(max_value=0), st.sampled_from(["n", "candidateCount"]), st.integers(2, 50))
-def test_nothing_that_a_client_asks_makes_a_call_look_cheap(limit: int, name: str, choices: int) -> None:
+CHOICES: dict[str, Any] = {  # how each wire asks for several answers
+    "openai-completions": lambda choices: {"messages": [], "n": choices, "max_tokens": 7},
+    "google-generative-ai": lambda choices: {
+        "contents": [],
+        "generationConfig": {"candidateCount": choices, "maxOutputTokens": 7},
+    },
+}
+
+
+@given(st.integers(max_value=0), st.sampled_from(sorted(CHOICES)), st.integers(2, 50))
+def test_nothing_that_a_client_asks_makes_a_call_look_cheap(limit: int, api: str, choices: int) -> None:
     """
     A limit of zero or less is none, and each of several choices may be as long as the limit.
     """
@@ -322,13 +403,13 @@ def test_nothing_that_a_client_asks_makes_a_call_look_cheap(limit: int, name: st
     model = il.ModelDescriptor(id="m", provider="p", max_tokens=1000, cost=cost)
     place: Any = SimpleNamespace(model=model, wire=il.wire("openai-completions"))
     asked = il.Request(model=model, context=il.Context(messages=()))
-    most = highest_cost(place, 10, longest_answer(place, asked))
+    known = default()
+    most = highest_cost(known, place, asked, 10, longest_answer(place, asked))
     assert most is not None and most > 0
     odd = replace(asked, options=il.Options(max_tokens=limit))
-    assert most == highest_cost(place, 10, longest_answer(place, odd))
-    for extra in ({name: choices}, {"generationConfig": {name: choices}}):
-        several = replace(asked, options=il.Options(max_tokens=7), extra={"wire": extra})
-        assert 7 * choices == longest_answer(place, several)
+    assert most == highest_cost(known, place, odd, 10, longest_answer(place, odd))
+    several = il.dialect(api).decode_request(CHOICES[api](choices), model="m")
+    assert 7 * choices == longest_answer(place, several)
 
 
 async def test_headers_in_drips_do_not_keep_a_connection() -> None:

@@ -313,6 +313,8 @@ class Catalogue:
         # Needed for every call, and constant within a minute.
         self._described_at = functools.lru_cache(maxsize=4096)(self._describe)
         self._rates_at = functools.lru_cache(maxsize=4096)(self._find_rates)
+        self._highest: dict[tuple[int, str | None], tuple[ModelDescriptor, Rates | None]] = {}
+        self._highest_at: datetime | None = None
 
     def resolve(self, reference: str) -> tuple[str | None, str]:
         """Returns provider and model of an alias or of `provider/model`; the provider is None if none is named."""
@@ -390,17 +392,43 @@ class Catalogue:
 
         Prices of the descriptor itself take precedence over the lists.
         """
-        name = (service_tier or "").lower()
-        tier = None if name in ORDINARY_TIERS else name
         if isinstance(model, str):
             named, model_id = (provider, model) if provider is not None else self.resolve(model)
-            return None if named is None else self._cost(usage, named, model_id, _moment(at), tier)
-        if model.cost is not None and CATALOGUE not in model.cost.extra:
-            return self._at_rates(usage, pricing.rates_of(model.cost), self._list(model.provider), tier)
-        found = self._cost(usage, provider or model.provider, model.id, _moment(at), tier)
-        if found is None and model.cost is not None and not self._is_known(provider or model.provider, model.id):
-            return self._at_rates(usage, pricing.rates_of(model.cost), self._list(model.provider), tier)
-        return found
+            found = None if named is None else self._listed(named, model_id, _moment(at), _special(service_tier))
+        else:
+            found = self._tariff(model, provider or model.provider, _moment(at), _special(service_tier))
+        return None if found is None else pricing.total(usage, *found)
+
+    def highest_cost(
+        self,
+        model: ModelDescriptor,
+        input_tokens: int,
+        output_tokens: int,
+        service_tier: str | None = None,
+        *,
+        audio: Callable[[], bool] = lambda: True,
+    ) -> float | None:
+        """Returns the most dollars that so many tokens may cost now, or None if unknown.
+
+        Whatever is cached, and in the ordinary service too: a provider need not grant the requested tier. `audio`:
+        whether there is some in the input, asked where it has a price of its own.
+        """
+        now = _moment(None)
+        if now is not self._highest_at or len(self._highest) >= 4096:
+            self._highest_at, self._highest = now, {}
+        key = (id(model), service_tier)
+        cached = self._highest.get(key)
+        if cached is None:
+            found = [self._tariff(model, model.provider, now, tier) for tier in {None, _special(service_tier)}]
+            # The model is kept alive, so that its id stays unique.
+            cached = self._highest[key] = (model, pricing.highest_rates(found))
+        rates = cached[1]
+        if rates is None:
+            return None
+        read = rates["input_audio" if "input_audio" in rates and audio() else "input"]
+        read_at, written_at = pricing.at_size(read, input_tokens), pricing.at_size(rates["output"], input_tokens)
+        fee = pricing.at_size(rates["request"], 0) / 1000
+        return (input_tokens * read_at + output_tokens * written_at) / 1_000_000 + fee
 
     def priced(
         self, message: AssistantMessage, model: ModelDescriptor, service_tier: str | None = None
@@ -485,20 +513,23 @@ class Catalogue:
         row = self._row(provider, model_id)
         return row.rates(at, tier) if row is not None else None
 
-    def _cost(self, usage: Usage, provider: str, model_id: str, at: datetime, tier: str | None) -> Cost | None:
+    def _tariff(
+        self, model: ModelDescriptor, provider: str, at: datetime, tier: str | None
+    ) -> tuple[Rates, float] | None:
+        """The rates of a model in a service tier, and their factor; those of the descriptor itself come first."""
+        if model.cost is not None and CATALOGUE not in model.cost.extra:
+            return _in_tier(pricing.rates_of(model.cost), self._list(model.provider), tier)
+        found = self._listed(provider, model.id, at, tier)
+        if found is None and model.cost is not None and not self._is_known(provider, model.id):
+            return _in_tier(pricing.rates_of(model.cost), self._list(model.provider), tier)
+        return found
+
+    def _listed(self, provider: str, model_id: str, at: datetime, tier: str | None) -> tuple[Rates, float] | None:
         rates = self._rates(provider, model_id, at, tier)
         if rates is not None:
-            return pricing.total(usage, rates)
+            return rates, 1.0
         rates = self._rates(provider, model_id, at, None) if tier is not None else None
-        return None if rates is None else self._at_rates(usage, rates, self._list(provider), tier)
-
-    def _at_rates(self, usage: Usage, rates: Rates, list_id: str, tier: str | None) -> Cost | None:
-        if tier is None:
-            return pricing.total(usage, rates)
-        factor = TIER_FACTORS.get(list_id, {}).get(tier)
-        if list_id in FACTORS_FOR_FRESH:
-            rates = {name: rate for name, rate in rates.items() if not name.startswith("cache_")}
-        return None if factor is None else pricing.total(usage, rates, factor)
+        return None if rates is None else _in_tier(rates, self._list(provider), tier)
 
     def _ids(self, provider: str) -> set[str]:
         one, about = self.sheet.lists.get(self._list(provider)), self._provider_notes(provider)
@@ -506,6 +537,22 @@ class Catalogue:
         if provider in NOT_HERE:
             ids = {name for name in ids if not re.fullmatch(NOT_HERE[provider], name)}
         return ids if about is None else ids | {model.id for model in about.models} | set(about.overrides)
+
+
+def _special(service_tier: str | None) -> str | None:
+    """A service tier that may change the price."""
+    name = (service_tier or "").lower()
+    return None if name in ORDINARY_TIERS else name
+
+
+def _in_tier(rates: Rates, list_id: str, tier: str | None) -> tuple[Rates, float] | None:
+    """Rates of the ordinary service, and their factor in a tier."""
+    if tier is None:
+        return rates, 1.0
+    factor = TIER_FACTORS.get(list_id, {}).get(tier)
+    if list_id in FACTORS_FOR_FRESH:
+        rates = {name: rate for name, rate in rates.items() if not name.startswith("cache_")}
+    return None if factor is None else (rates, factor)
 
 
 def _answers(row: Row) -> bool:

@@ -19,7 +19,7 @@ import importlib.util
 import operator
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from math import fsum
@@ -90,6 +90,31 @@ def total(usage: Usage, rates: Rates, factor: float = 1.0) -> Cost | None:
         return None
     extra = {CATALOGUE: {"fees": fees}} if fees else {}
     return Cost(**sums, total=fsum((*sums.values(), fees)), extra=extra)
+
+
+def highest_rates(tariffs: Sequence[tuple[Rates, float] | None]) -> Rates | None:
+    """Returns the highest rates of several tariffs (rates and their factor) for any token of the input, of input with
+    audio, and of the output, and the highest fee for 1000 requests; None if one of them is unknown."""
+    known = [one for one in tariffs if one is not None]
+    if len(known) < len(tariffs) or not all(rates.keys() >= {"input", "output"} for rates, _ in known):
+        return None
+    highest: dict[str, Rate] = {}
+    for name, parts in _HIGHEST.items():
+        found = [(rates[part], factor) for rates, factor in known for part in parts if part in rates]
+        starts = {0, *(start for rate, _ in found for start, _ in rate)}
+        prices = {start: [at_size(rate, start + 1) * factor for rate, factor in found] for start in starts}
+        highest[name] = tuple((start, max(prices[start], default=0.0)) for start in sorted(starts))
+    if highest["input_audio"] == highest["input"]:
+        del highest["input_audio"]
+    return highest
+
+
+_HIGHEST = {
+    "input": ("input", "cache_write", "cache_write_1h", "cache_read"),
+    "input_audio": ("input", "cache_write", "cache_write_1h", "cache_read", "input_audio", "cache_read_audio"),
+    "output": ("output", "output_audio", "output_image", "output_reasoning"),
+    "request": ("request",),
+}
 
 
 def _charged(rest: int, parts: list[tuple[str, int]], bucket: str, rates: Rates, size: int) -> float | None:
@@ -163,23 +188,26 @@ def reported_cost(usage: Usage) -> Cost | None:
 def service_tier(message: AssistantMessage) -> str | None:
     """Returns the service tier of the response, which may differ from the requested one."""
     named = usage_detail(message.usage).tiers if message.usage is not None else ()
-    envelope = _envelope_tier(message)
-    if not named:
-        return envelope
-    given = [tier for tier in (envelope, *named) if tier is not None]
-    special = [tier for tier in given if tier and tier.lower() not in ORDINARY_TIERS]
-    return "+".join(dict.fromkeys(special)) or next(iter(given), None)
+    return joined_tiers(*_envelope_tiers(message), *named)
 
 
-def _envelope_tier(message: AssistantMessage) -> str | None:
-    for residual in message.extra.values():
+def joined_tiers(*names: str) -> str | None:
+    """Returns the name of several tiers at once, as prices are listed: `flex+inference_geo=us`."""
+    special = [tier for tier in names if tier and tier.lower() not in ORDINARY_TIERS]
+    return "+".join(dict.fromkeys(special)) or next(iter(names), None)
+
+
+def _envelope_tiers(message: AssistantMessage) -> Iterator[str]:
+    for api, residual in message.extra.items():
         envelope = residual.get("~response") if isinstance(residual, dict) else None
         if isinstance(envelope, dict):
             tier = envelope.get("service_tier") or envelope.get("serviceTier")
             tier = tier.get("type") if isinstance(tier, dict) else tier
             if isinstance(tier, str):
-                return tier
-    return None
+                yield tier
+            wire = WIRES.get(api)
+            if wire is not None and wire.modes is not None:
+                yield from wire.modes(envelope)
 
 
 def _with_hints(residual: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -364,6 +364,8 @@ class Wire(Struct, frozen=True, kw_only=True):
     telemetry: str = ""  # gen_ai.provider.name, unless the provider row has one
     # Reads the residual of a usage in `extra`.
     usage_detail: Callable[[Mapping[str, Any]], UsageDetail] | None = None
+    # Reads what changes the price, beside the service tier, from the residual of a request or of a response.
+    modes: Callable[[Mapping[str, Any]], tuple[str, ...]] | None = None
     # Reads a whole answer that is plain text, ended as usual and has the ordinary price, without decoding it. None for
     # any other answer.
     text_answer: Callable[[bytes], TextAnswer | None] | None = None

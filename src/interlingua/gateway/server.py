@@ -23,6 +23,8 @@ from msgspec.structs import replace
 
 from ..connect.auth.credentials import scrub
 from ..connect.client import Client
+from ..connect.models import Catalogue
+from ..connect.prices import joined_tiers
 from ..connect.registry import ConnectorRegistry
 from ..connect.retry import Breaker, asks_to_wait, elsewhere
 from ..connect.stream import LARGEST_ANSWER, scrubbed
@@ -47,7 +49,7 @@ from ..values.errors import (
     TimedOut,
 )
 from ..values.folding import unfold
-from ..values.messages import AssistantMessage, Block, Message, Usage
+from ..values.messages import AssistantMessage, AudioBlock, Block, Message, Usage, blocks_of
 from ..values.request import Context, ModelDescriptor, Request
 from ..values.tokens import estimate, taken
 from .cache_breaks import SentPrompts
@@ -490,7 +492,7 @@ class Gateway:
         is_priced = True
         for place in plan.places:
             tokens = longest_answer(place, request)
-            cost = highest_cost(place, input_tokens, tokens)
+            cost = highest_cost(self._router.catalogue, place, request, input_tokens, tokens)
             is_priced = is_priced and cost is not None
             longest, highest = max(longest, tokens or 0), max(highest, cost or 0.0)
         exchange.model = plan.places[0].model
@@ -1005,12 +1007,15 @@ class Gateway:
         exchange.usage = charged[-1][1]
         for _, used in charged[:-1]:
             exchange.usage = _sum(exchange.usage, used)
-        tier = request.options.service_tier if request is not None else None
         try:
-            costs = [self._cost(model, used, answer if used is usage else None, tier) for model, used in charged]
+            tiers = [requested_tier(model, request) if request is not None else None for model, _ in charged]
+            costs = [
+                self._cost(model, used, answer if used is usage else None, tier)
+                for (model, used), tier in zip(charged, tiers, strict=True)
+            ]
             if costs[-1] is None and isinstance(response, Deferred) and response.model != charged[-1][0].id:
                 costs[-1] = self._cost(
-                    *charged[-1], exchange.answer, tier
+                    *charged[-1], exchange.answer, tiers[-1]
                 )  # the price of the model that a router chose
         except InterlinguaError:  # a broken price list must not cost the answer
             return
@@ -1083,27 +1088,50 @@ def longest_answer(place: Place, request: Request) -> int | None:
 
 def _choices(request: Request) -> int:
     """Returns the requested number of responses: `n` of OpenAI Chat, `candidateCount` of Google."""
-    if not request.extra:
+    if not request.extra and not request.options.extra:
         return 1
     given = [
-        config.get(name)
-        for residual in request.extra.values()
-        for config in (residual, residual.get("generationConfig"))
-        if isinstance(config, dict)
+        residual.get(name)
+        for residual in (*request.extra.values(), *request.options.extra.values())
         for name in ("n", "candidateCount")
     ]
     return max((value for value in given if type(value) is int), default=1)
 
 
-def highest_cost(place: Place, input_tokens: int, output_tokens: int | None) -> float | None:
+def highest_cost(
+    catalogue: Catalogue | None, place: Place, request: Request, input_tokens: int, output_tokens: int | None
+) -> float | None:
     """The most that a request may cost at a place, in dollars; None where its prices are not known."""
-    prices = place.model.cost
-    if prices is None:
+    if place.model.cost is None:
         return 0.0 if place.wire is None else None
-    if output_tokens is None:
+    if output_tokens is None or catalogue is None:
         return None
-    # Writing to a cache costs more than reading fresh input.
-    return (input_tokens * max(prices.input, prices.cache_write) + output_tokens * prices.output) / 1e6
+    tier = requested_tier(place.model, request)
+    return catalogue.highest_cost(
+        place.model, input_tokens, output_tokens, tier, audio=lambda: _has_audio(request.context.messages)
+    )
+
+
+def requested_tier(model: ModelDescriptor, request: Request) -> str | None:
+    """What may change the price of a request at a model: its service tier, speed or region, as far as they are sent."""
+    tier, extra = request.options.service_tier, request.extra
+    if tier is None and not extra:
+        return None
+    wire = WIRES.get(model.api)
+    if wire is None:
+        return None
+    if tier is not None:
+        valid = wire.limits_for(model).tiers
+        if wire.codec.FIELD_SUPPORT["Options.service_tier"].kind != "kept" or (valid is not None and tier not in valid):
+            tier = None
+    modes = wire.modes(extra.get(wire.base, {})) if wire.modes is not None else ()
+    return joined_tiers(*(() if tier is None else (tier,)), *modes)
+
+
+def _has_audio(messages: Sequence[Message]) -> bool:
+    return any(
+        isinstance(block, AudioBlock) for message in messages for block in blocks_of(getattr(message, "content", None))
+    )
 
 
 def _stopping() -> Overloaded:

@@ -1,6 +1,7 @@
 """What is known of models, what messages cost, and when the price lists are loaded."""
 
 import asyncio
+import itertools
 import json
 import subprocess
 import sys
@@ -279,6 +280,43 @@ def test_where_the_answer_does_not_tell_the_tier_that_was_asked_for_counts(
     decode = il.dialect("openai-completions").decode_response
     prices = [small.priced(decode(body), asked("plain"), asked_for).usage for body in (silent, emitter)]
     assert [price, 2.0] == [total(usage.cost) for usage in prices if usage is not None]
+
+
+@pytest.mark.parametrize("tier", [None, "flex", "priority", "batch", "unknown"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "openai/gpt-5",
+        "openai/gpt-4o",
+        "anthropic/claude-sonnet-4-5",
+        "google/gemini-2.5-pro",
+        "google/gemini-2.5-flash",
+        "google/gemini-2.5-flash-image",
+        "deepseek/deepseek-chat",
+    ],
+)
+def test_no_request_costs_more_than_its_highest_cost(name: str, tier: str | None, known: Catalogue) -> None:
+    """However its tokens are split, in the tier that was asked for or in the ordinary one; unknown prices have none."""
+    provider, _, id = name.partition("/")
+    model = known.describe(provider, id) or asked(id, provider)
+    for size in (1000, 250_000):
+        highest = known.highest_cost(model, size, 500, tier)
+        splits = [{"input": size}, {"input": size // 2, "cache_read": size - size // 2}, {"cache_write": size}]
+        extras: list[dict[str, Any]] = [
+            {},
+            {"anthropic-messages": {"cache_creation": {"ephemeral_1h_input_tokens": size}}},
+            {"google-generative-ai": {"promptTokensDetails": [{"modality": "AUDIO", "tokenCount": size}]}},
+            {"google-generative-ai": {"candidatesTokensDetails": [{"modality": "IMAGE", "tokenCount": 500}]}},
+        ]
+        for split, extra, served in itertools.product(splits, extras, {tier, None}):
+            usage = Usage.of(
+                split.get("input", 0), 500, **{k: v for k, v in split.items() if k != "input"}, extra=extra
+            )
+            cost = total(known.cost(usage, model, service_tier=served))
+            if highest is not None:
+                assert (cost or 0.0) <= highest * 1.000001, (split, extra, served)
+            elif served is tier and not extra:
+                assert cost is None
 
 
 def test_factors_are_not_for_other_providers(small: Catalogue) -> None:

@@ -136,18 +136,22 @@ class _TextAnswer(Struct, tag_field="type", tag="message"):
     model: str | None = None
 
 
-def _usage_detail(usage: Mapping[str, Any]) -> UsageDetail:
+def _modes(given: Mapping[str, Any]) -> tuple[str, ...]:
+    """Speed and region of a request, or of the usage of a response."""
     # platform.claude.com/docs/en/about-claude/pricing: a chosen inference region costs more; older models report
     # `not_available`.
-    place = usage.get("inference_geo")
+    place = given.get("inference_geo")
+    return tier_names(
+        "fast" if given.get("speed") == "fast" else None,
+        f"inference_geo={place}" if place not in (None, "", "global", "not_available") else None,
+    )
+
+
+def _usage_detail(usage: Mapping[str, Any]) -> UsageDetail:
     return UsageDetail(
         cache_write_1h=nested_count(usage, "cache_creation", "ephemeral_1h_input_tokens"),
         web_searches=nested_count(usage, "server_tool_use", "web_search_requests"),
-        tiers=tier_names(
-            usage.get("service_tier"),
-            "fast" if usage.get("speed") == "fast" else None,
-            f"inference_geo={place}" if place not in (None, "", "global", "not_available") else None,
-        ),
+        tiers=(*tier_names(usage.get("service_tier")), *_modes(usage)),
     )
 
 
@@ -227,6 +231,7 @@ ANTHROPIC = Wire(
     ),
     telemetry="anthropic",
     usage_detail=_usage_detail,
+    modes=_modes,
     text_answer=text_answer_reader(
         _TextAnswer, lambda answer: decode_usage(answer.usage), lambda answer: (answer.model,)
     ),

@@ -10,7 +10,7 @@ from .. import bedrock, shapes
 from ..bedrock_http import BEDROCK_HTTP
 from ..codec import text_answer_reader
 from ..limits import DOCX, PDF, WORD, XLSX, NameRule, Refinement, TargetLimits
-from ..wire import EmbeddingRoute, Evidence, Http, UsageDetail, Wire, sum_where
+from ..wire import EmbeddingRoute, Evidence, Http, UsageDetail, Wire, sum_where, tier_names
 from .responses import decode_usage
 
 _UNTYPED = frozenset(
@@ -48,6 +48,14 @@ class _TextAnswer(Struct, rename="camel"):
     stop_reason: Literal["end_turn", "stop_sequence", "max_tokens"]
     usage: dict[str, Any]
     service_tier: None = None
+    performance_config: None = None
+
+
+# docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_PerformanceConfiguration.html: `standard` or `optimized`.
+def _modes(given: Mapping[str, Any]) -> tuple[str, ...]:
+    config = given.get("performanceConfig")
+    latency = config.get("latency") if isinstance(config, dict) else None
+    return tier_names(f"latency={latency}" if latency != "standard" and isinstance(latency, str) else None)
 
 
 def _usage_detail(usage: Mapping[str, Any]) -> UsageDetail:
@@ -169,5 +177,6 @@ BEDROCK = Wire(
     ),
     telemetry="aws.bedrock",
     usage_detail=_usage_detail,
+    modes=_modes,
     text_answer=text_answer_reader(_TextAnswer, lambda answer: decode_usage(answer.usage)),
 )
