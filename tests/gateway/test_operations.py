@@ -500,6 +500,173 @@ async def test_a_websocket_continues_its_latest_response(model: str, gateway: Ga
     assert 2 == len(sent) and '"generate"' not in "".join(sent)
 
 
+async def received(socket: aiohttp.ClientWebSocketResponse, ends: int) -> list[Any]:
+    """The events of a socket, until so many responses have ended."""
+    events: list[Any] = []
+    while sum(event["type"] in ("response.completed", "error") for event in events) < ends:
+        events.append(await socket.receive_json(timeout=20))
+    return events
+
+
+async def test_the_streams_of_a_websocket_are_answered_at_once(gateway: Gateway, upstream: Server) -> None:
+    """
+    A stalled one does not hold up another. Each event has the `stream_id` of its request; those without one have none.
+    No provider sees it.
+    """
+    upstream.say("Slow.", fault=faults.Stall(3, seconds=30.0))
+    async with aiohttp.ClientSession() as session, session.ws_connect(f"{gateway.url}/v1/responses") as socket:
+        create = {"type": "response.create", "input": "Hi"}
+        await socket.send_json({**create, "model": "anthropic-messages", "stream_id": "slow"})
+        while not upstream.open_streams:
+            await asyncio.sleep(0.01)
+        upstream.clear()
+        upstream.say("Good morning.")
+        for name in ("a", "b.2", None):
+            given = {} if name is None else {"stream_id": name}
+            await socket.send_json({**create, "model": "openai-responses", **given})
+        events = await received(socket, 3)
+        own = [event for event in events if event.get("stream_id") != "slow"]
+        for name in ("a", "b.2", None):
+            of_it = [event for event in own if event.get("stream_id") == name]
+            assert ("response.created", "response.completed") == (of_it[0]["type"], of_it[-1]["type"])
+            text = "".join(event["delta"] for event in of_it if event["type"] == "response.output_text.delta")
+            assert "Good morning." == text
+            assert 1 == len({event["response"]["id"] for event in of_it if "response" in event})
+            assert ("stream_id" in of_it[0]) == (name is not None)
+        assert not any(event["type"] == "response.completed" for event in events if event.get("stream_id") == "slow")
+    assert not any(b"stream_id" in request.body for request in upstream.requests)
+
+
+async def test_requests_of_one_stream_are_answered_in_order(gateway: Gateway, upstream: Server) -> None:
+    """
+    One after another, never mixed; and so are those that name none.
+    """
+    async with aiohttp.ClientSession() as session, session.ws_connect(f"{gateway.url}/v1/responses") as socket:
+        for given, is_nested in (({}, False), ({"stream_id": "a"}, False), ({"stream_id": "b"}, True)):
+            for at in range(5):
+                body = {"model": "debug/echo", "input": f"Number {at}", **given}
+                await socket.send_json({"type": "response.create", **({"response": body} if is_nested else body)})
+            events = await received(socket, 5)
+            texts: list[str] = []
+            for event in events:
+                assert given.get("stream_id") == event.get("stream_id")
+                if event["type"] == "response.created":
+                    texts.append("")
+                elif event["type"] == "response.output_text.delta":
+                    texts[-1] += event["delta"]
+            assert [at for at, text in enumerate(texts) if f"Number {at}" in text] == list(range(5))
+
+
+async def test_a_stream_continues_the_latest_response_of_another(gateway: Gateway, upstream: Server) -> None:
+    """
+    A conversation is forked, although it is not stored: each stream keeps its own latest response.
+    """
+    upstream.say("Hello.")
+    async with aiohttp.ClientSession() as session, session.ws_connect(f"{gateway.url}/v1/responses") as socket:
+        create = {"type": "response.create", "model": "anthropic-messages", "store": False}
+        await socket.send_json({**create, "input": "Hi", "stream_id": "main"})
+        first = (await received(socket, 1))[-1]["response"]["id"]
+        for name in ("fork", "main"):
+            await socket.send_json({**create, "input": name, "previous_response_id": first, "stream_id": name})
+            last = (await received(socket, 1))[-1]
+            assert ("response.completed", name) == (last["type"], last["stream_id"])
+        await socket.send_json({**create, "input": "?", "previous_response_id": first, "stream_id": "fork"})
+        assert "previous_response_not_found" == (await received(socket, 1))[-1]["error"]["code"]
+
+
+@pytest.mark.parametrize("name", ["", " ", "a b", "é", 'x"y', "a" * 257, 5, True, ["a"], {}])
+async def test_an_invalid_stream_of_a_websocket_is_refused(name: Any, gateway: Gateway, upstream: Server) -> None:
+    """
+    With an error event that says what is valid; the socket stays open.
+    """
+    async with aiohttp.ClientSession() as session, session.ws_connect(f"{gateway.url}/v1/responses") as socket:
+        create = {"type": "response.create", "model": "debug/echo", "input": "Hi"}
+        await socket.send_json({**create, "stream_id": name})
+        (refused,) = await received(socket, 1)
+        assert ("invalid_stream_id", 400) == (refused["error"]["code"], refused["status"])
+        assert "stream_id" not in refused and "letters" in refused["error"]["message"]
+        await socket.send_json({**create, "stream_id": "a" * 256})
+        assert "response.completed" == (await received(socket, 1))[-1]["type"]
+
+
+async def test_a_websocket_has_so_many_streams(gateway: Gateway) -> None:
+    """
+    Known ones can be used again; requests without one are not counted.
+    """
+    create = {"type": "response.create", "model": "debug/echo", "input": "Hi"}
+    async with aiohttp.ClientSession() as session, session.ws_connect(f"{gateway.url}/v1/responses") as socket:
+        for at in range(32):
+            await socket.send_json({**create, "stream_id": f"s{at}"})
+        assert all(event["type"] != "error" for event in await received(socket, 32))
+        for given, kind in (
+            ({"stream_id": "s32"}, "error"),
+            ({"stream_id": "s7"}, "response.completed"),
+            ({}, "response.completed"),
+        ):
+            await socket.send_json({**create, **given})
+            last = (await received(socket, 1))[-1]
+            assert kind == last["type"] and (
+                kind != "error" or last["error"]["code"] == "websocket_stream_limit_reached"
+            )
+
+
+@pytest.mark.parametrize("way", ["drain", "stop"])
+async def test_an_idle_websocket_is_closed_when_the_gateway_stops(way: str, upstream: Server) -> None:
+    """
+    At once, with the code for it (1001), whether or not it has been used. A response under way is completed first, and
+    requests that wait behind it are refused.
+    """
+    gateway = Gateway(settings_for(upstream))
+    await gateway.start()
+    create = {"type": "response.create", "model": "anthropic-messages", "input": "Hi"}
+    async with aiohttp.ClientSession() as session, asyncio.timeout(20):
+        unused = await session.ws_connect(f"{gateway.url}/v1/responses")
+        used = await session.ws_connect(f"{gateway.url}/v1/responses")
+        busy = await session.ws_connect(f"{gateway.url}/v1/responses")
+        await used.send_json({**create, "model": "debug/echo"})
+        await received(used, 1)
+        upstream.say("Good morning.", fault=faults.Stall(3, seconds=1.0))
+        for _ in range(2):
+            await busy.send_json(create)
+        while not upstream.open_streams:
+            await asyncio.sleep(0.01)
+        stopping = asyncio.ensure_future(gateway.drain(10) if way == "drain" else gateway.stop())
+        for socket in (unused, used):
+            assert aiohttp.WSMsgType.CLOSE == (await socket.receive()).type
+            assert 1001 == socket.close_code
+        events = await received(busy, 2)
+        assert ["response.completed", "error"] == [
+            e["type"] for e in events if e["type"] in ("response.completed", "error")
+        ]
+        assert 503 == events[-1]["status"] and "is stopping" in events[-1]["error"]["message"]
+        assert aiohttp.WSMsgType.CLOSE == (await busy.receive()).type and 1001 == busy.close_code
+        await stopping
+        await gateway.stop()
+    assert 1 == len(upstream.requests)
+
+
+async def test_a_websocket_that_does_not_answer_does_not_hold_up_the_end(upstream: Server) -> None:
+    """
+    A client that never confirms the close is cut off after a moment; the time is that of one, not of all after another.
+    """
+    gateway = Gateway(settings_for(upstream))
+    await gateway.start()
+    host, port = gateway.url.removeprefix("http://").split(":")
+    head = "GET /v1/responses HTTP/1.1\r\nHost: {}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    head += "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    clients = []
+    for _ in range(20):
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(head.format(f"{host}:{port}").encode())
+        assert b" 101 " in await reader.readuntil(b"\r\n\r\n")
+        clients.append((reader, writer))
+    async with asyncio.timeout(10):
+        await gateway.stop()
+        for reader, writer in clients:
+            assert (await reader.read())[2:4] == (1001).to_bytes(2, "big")
+            writer.close()
+
+
 class _Ended:
     def __init__(self, ended: list[Exchange]) -> None:
         self._ended = ended

@@ -128,18 +128,19 @@ class HttpChannel:
 
 
 class SocketChannel:
-    """A response over a WebSocket: each event of the stream is one text message."""
+    """A response over a WebSocket: each event of the stream is one text message, with the request's `stream_id`."""
 
-    def __init__(self, http: web.BaseRequest, socket: web.WebSocketResponse) -> None:
+    def __init__(self, http: web.BaseRequest, socket: web.WebSocketResponse, stream_id: str | None = None) -> None:
         self._http = http
         self._socket = socket
+        self._begin = "{" if stream_id is None else f'{{"stream_id":"{stream_id}",'  # of each message
 
     async def send(self, status: int, headers: Mapping[str, str], body: bytes, timeout: float | None = None) -> None:
         """Sends an error before the first event; the socket stays open for the next request."""
         given = jsontext.read(body)
         error = given.get("error", given) if isinstance(given, dict) else given
         text = jsontext.write({"type": "error", "status": status, "error": error}).decode()
-        await in_time(self._socket.send_str(text), timeout, self.abort)
+        await in_time(self._socket.send_str(self._begin + text[1:]), timeout, self.abort)
 
     async def open(self, headers: Mapping[str, str]) -> None:
         pass
@@ -148,7 +149,7 @@ class SocketChannel:
         for frame in cut_frames(data, SSE):
             for line in frame.split(b"\n"):
                 if line.startswith(b"data: ") and line != b"data: [DONE]":
-                    await self._socket.send_str(line[6:].decode())
+                    await self._socket.send_str(self._begin + line[7:].decode())
 
     async def end(self, data: bytes = b"", timeout: float | None = None) -> None:
         await in_time(self.write(data), timeout, self.abort)

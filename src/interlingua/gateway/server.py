@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Self, TypeAlias, TypeVar
 from urllib.parse import quote, unquote
 
-from aiohttp import WSMsgType, web
+from aiohttp import web
 from msgspec.structs import replace
 
 from ..connect.auth.credentials import scrub
@@ -63,6 +63,7 @@ from .replying import Channel, HttpChannel, Reply, SocketChannel, error_answer, 
 from .rewriting import renaming
 from .routing import Place, Plan, Router
 from .settings import Settings
+from .sockets import Lane, SocketLanes
 from .state import StateError, unavailable
 from .stored import conversation_answer, response_answer
 from .turns import Turns
@@ -77,7 +78,7 @@ _SHUTDOWN = 3.0  # seconds that open exchanges have when the gateway stops
 _ENDING = 1.0  # seconds that clients then have to receive the error
 _BACKLOG = 1000  # ended exchanges that are not yet settled
 _HEARTBEAT = 30.0  # seconds between two pings of a WebSocket
-_WAITING = 4  # messages of a WebSocket that wait for the response before them; after that it is not read
+_SOCKET_ONLY = ("type", "generate", "stream_id")  # of a message `response.create`
 LEFT = "the client left"
 _DEFAULTS = Settings()
 
@@ -116,7 +117,9 @@ class Gateway:
         self.recall = Recall(settings.recall_bytes) if recall is None else recall
         self._prompts = SentPrompts(settings.recall_bytes // 4) if settings.recall_bytes > 0 else None
         self._active: set[asyncio.Task[Any]] = set()  # each with an open exchange
+        self._sockets: set[SocketLanes] = set()
         self._grace = _SHUTDOWN
+        self._is_draining = False  # no new requests
         self._is_stopping = False
         self._ended: list[tuple[Exchange, Reservation | None]] = []  # not yet settled
         self._closing: asyncio.Task[None] | None = None
@@ -178,6 +181,7 @@ class Gateway:
         if self._listener is None:
             return
         self._close_listener(self._listener)
+        self._stop_sockets()
         await self._none_open(seconds)
         self._grace = 0.0  # it is over
         await self._flush_ended()
@@ -196,6 +200,7 @@ class Gateway:
         if self._front is not None:
             await asyncio.sleep(0)  # what came before is under way now, not unused
             self._front.close_idle()
+            self._stop_sockets()
             await self._none_open(self._grace)
             self._is_stopping = True
             for task in self._active:
@@ -206,6 +211,12 @@ class Gateway:
         await self._flush_ended()
         if self._own_transport is not None:
             await self._own_transport.aclose()
+
+    def _stop_sockets(self) -> None:
+        """Closes idle WebSockets; others when their responses are complete."""
+        self._is_draining = True
+        for lanes in tuple(self._sockets):
+            lanes.stop()
 
     def _close_listener(self, listener: asyncio.Server) -> None:
         """Closes the listener, and removes the file of its Unix socket, unless it is another's by now."""
@@ -658,7 +669,8 @@ class Gateway:
         if previous is not None and conversation is not None:
             raise BadRequest("`previous_response_id` and `conversation` exclude each other; send one", status=400)
         if previous is not None:
-            stored = exchange.extra.get("latest", {}).get(str(previous))
+            lane = exchange.extra.get("lane")
+            stored = lane.stored(str(previous)) if lane is not None else None
             if stored is None:
                 await self._fetch(key, "response", str(previous))
                 stored = self.recall.stored(key, str(previous))
@@ -740,60 +752,57 @@ class Gateway:
             raise unavailable(f"stored {kind}s cannot be read", error) from None
 
     async def _socket(self, http: web.BaseRequest, asked: GatewayOperation, exchange: Exchange) -> web.StreamResponse:
-        """Requests over a WebSocket, one after another: each message `response.create` is answered with its events.
-
-        The socket is read all the time: pings are answered, and a client that closes it ends its response. Its latest
-        response can be continued on it, also with `store` = false
-        (developers.openai.com/api/docs/guides/websocket-mode).
-        """
-        socket = web.WebSocketResponse(max_msg_size=self.settings.limits.body, heartbeat=_HEARTBEAT)
+        """Requests over a WebSocket: each message `response.create` is answered with its events."""
+        socket = web.WebSocketResponse(max_msg_size=self.settings.limits.body, heartbeat=_HEARTBEAT, timeout=_ENDING)
         try:
             await socket.prepare(http)
         except web.HTTPException as error:
             raise BadRequest(f"no WebSocket handshake: {error.text}; send version 13 and a key", status=400) from None
-        waiting: asyncio.Queue[Any] = asyncio.Queue(_WAITING)
-        latest: dict[str, StoredResponse] = {}
 
-        async def receive() -> None:
-            async for message in socket:
-                if message.type is WSMsgType.ERROR:  # too large, or no WebSocket any more: it has been closed
-                    return
-                await waiting.put(message.data)
+        async def read(data: Any) -> dict[str, Any]:
+            return await _aside(len(data), _object, data)
 
-        async def answer() -> None:
-            while True:
-                data = await waiting.get()
-                one = replace(exchange, id=_new_id(), started=time.time(), extra={"latest": latest})
-                reply = Reply(SocketChannel(http, socket), one, before_end=self._before_end)
-                try:
-                    await self._message(http, data, asked, one, reply)
-                except ConnectionError:
-                    return
-                except Exception as error:
-                    failure = self._typed(one, error, _secret(http))
-                    await self._refuse(one, failure)
+        async def respond(given: dict[str, Any] | InterlinguaError, lane: Lane) -> bool:
+            one = replace(exchange, id=_new_id(), started=time.time(), extra={"lane": lane})
+            reply = Reply(SocketChannel(http, socket, lane.name), one, before_end=self._before_end)
+            try:
+                await self._message(http, given, asked, one, reply)
+            except ConnectionError:
+                return False
+            except Exception as error:
+                failure = self._typed(one, error, _secret(http))
+                await self._refuse(one, failure)
+                with contextlib.suppress(ConnectionError):
                     await reply.fail(failure)
+            return True
 
-        tasks = [asyncio.ensure_future(receive()), asyncio.ensure_future(answer())]
+        lanes = SocketLanes(socket, read, respond)
+        self._sockets.add(lanes)
         try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            await lanes.run()
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            self._sockets.discard(lanes)
         return socket
 
     async def _message(
-        self, http: web.BaseRequest, data: Any, asked: GatewayOperation, exchange: Exchange, reply: Reply
+        self,
+        http: web.BaseRequest,
+        given: dict[str, Any] | InterlinguaError,
+        asked: GatewayOperation,
+        exchange: Exchange,
+        reply: Reply,
     ) -> None:
-        """One message of a WebSocket. Its key may have been revoked since the last one."""
+        """One message of a WebSocket, or why it cannot be read. Its key may have been revoked since the last one."""
         exchange.key = await self._identify(http, asked.wire)
-        given = await _aside(len(data), _object, data)
+        if isinstance(given, InterlinguaError):
+            raise given
+        if self._is_draining:
+            raise _stopping()
         if given.get("type") != "response.create":
             raise BadRequest(f"unknown message type {given.get('type')!r}; send response.create", status=400)
         nested = given.get("response")
         own = nested if isinstance(nested, dict) else given
-        body = {name: value for name, value in own.items() if name not in ("type", "generate")} | {"stream": True}
+        body = {name: value for name, value in own.items() if name not in _SOCKET_ONLY} | {"stream": True}
         if own.get("generate") is False:
             exchange.extra["prepares"] = True
         incoming = await self._read(http, jsontext.write(body), GatewayOperation("call", asked.wire), exchange)
@@ -1071,10 +1080,9 @@ def _keep_latest(exchange: Exchange, id: str, request: Request, answer: Assistan
     """Returns a response as it is stored. The connection of a WebSocket keeps its latest one."""
     given = exchange.extra.get("given", request.context.messages)
     stored = StoredResponse(request=request, given=given, answer=answer, created=exchange.started)
-    latest = exchange.extra.get("latest")
-    if latest is not None:
-        latest.clear()
-        latest[id] = stored
+    lane = exchange.extra.get("lane")
+    if lane is not None:
+        lane.keep(id, stored)
     return stored
 
 

@@ -1,0 +1,131 @@
+"""Requests over one WebSocket, in lanes: those of one `stream_id` are answered in order, different ones at once.
+
+The rules are those of developers.openai.com/api/docs/guides/websocket-mode. Requests without a `stream_id` have a lane
+of their own. Each lane keeps its latest response, which any lane of the socket can continue.
+"""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+from aiohttp import WSCloseCode, WSMsgType, web
+
+from ..values.errors import BadRequest, InterlinguaError
+from .recall import StoredResponse
+
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,256}")
+_NAMED_LANES = 32
+_ACTIVE = 16  # responses at once; further ones wait
+_WAITING = 4  # requests of a lane that wait for the response before them; after that the socket is not read
+GOING_AWAY = WSCloseCode.GOING_AWAY
+
+# Reads a message; an error becomes the answer to it.
+Read: TypeAlias = Callable[[Any], Awaitable[dict[str, Any]]]
+# Answers a message of a lane, or tells the error of reading it. False if the client is gone.
+Respond: TypeAlias = "Callable[[dict[str, Any] | InterlinguaError, Lane], Awaitable[bool]]"
+
+
+class Lane:
+    """The requests of one `stream_id`. `latest`: its latest response, by its id; `lanes`: all of the socket."""
+
+    def __init__(self, name: str | None, lanes: "dict[str | None, Lane]") -> None:
+        self.name = name
+        self.lanes = lanes
+        self.latest: dict[str, StoredResponse] = {}
+        self.waiting: asyncio.Queue[dict[str, Any] | InterlinguaError] = asyncio.Queue(_WAITING)
+        self.task: asyncio.Task[None] | None = None
+
+    def stored(self, id: str) -> StoredResponse | None:
+        """The latest response of a lane of this socket, if it has this id."""
+        return next((lane.latest[id] for lane in self.lanes.values() if id in lane.latest), None)
+
+    def keep(self, id: str, response: StoredResponse) -> None:
+        self.latest = {id: response}
+
+
+class SocketLanes:
+    """All requests of one WebSocket.
+
+    The socket is read all the time: pings are answered, and a client that closes it ends its responses.
+    """
+
+    def __init__(self, socket: web.WebSocketResponse, read: Read, respond: Respond) -> None:
+        self._socket = socket
+        self._read = read
+        self._respond = respond
+        self._lanes: dict[str | None, Lane] = {}
+        self._turns = asyncio.Semaphore(_ACTIVE)
+        self._unanswered = 0
+        self._reading: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[bool] | None = None
+        self._is_stopping = False
+
+    async def run(self) -> None:
+        """Answers the requests until the socket is closed."""
+        self._reading = asyncio.ensure_future(self._receive())
+        try:
+            await asyncio.wait([self._reading])
+        finally:
+            lanes = [lane.task for lane in self._lanes.values() if lane.task is not None]
+            for task in (self._reading, *lanes):
+                task.cancel()
+            closing = [self._closing] if self._closing is not None else []
+            await asyncio.gather(self._reading, *lanes, *closing, return_exceptions=True)
+
+    def stop(self) -> None:
+        """Closes the socket, once the responses that have begun are complete; further requests are refused."""
+        self._is_stopping = True
+        if not self._unanswered and self._closing is None:
+            self._closing = asyncio.ensure_future(
+                self._socket.close(code=GOING_AWAY, message=b"the gateway is stopping")
+            )
+
+    async def _receive(self) -> None:
+        async for message in self._socket:
+            if message.type is WSMsgType.ERROR:  # too large, or no WebSocket any more: it has been closed
+                return
+            self._unanswered += 1
+            given: dict[str, Any] | InterlinguaError
+            name = None
+            try:
+                given = await self._read(message.data)
+                name = self._lane_name(given)
+            except InterlinguaError as error:
+                given = error
+            lane = self._lanes.get(name)
+            if lane is None:
+                lane = self._lanes[name] = Lane(name, self._lanes)
+                lane.task = asyncio.ensure_future(self._answer(lane))
+            await lane.waiting.put(given)
+
+    def _lane_name(self, given: dict[str, Any]) -> str | None:
+        nested = given.get("response")  # where older clients put the request
+        name = given.get("stream_id", nested.get("stream_id") if isinstance(nested, dict) else None)
+        if name is None:
+            return None
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            remedy = "send 1 to 256 letters, digits, '_', '-' or '.'"
+            raise BadRequest(f"invalid `stream_id`; {remedy}", status=400, code="invalid_stream_id")
+        if name not in self._lanes and len(self._lanes.keys() - {None}) >= _NAMED_LANES:
+            raise BadRequest(
+                f"more than {_NAMED_LANES} values of `stream_id` on one WebSocket; use one again, or open another",
+                status=400,
+                code="websocket_stream_limit_reached",
+            )
+        return name
+
+    async def _answer(self, lane: Lane) -> None:
+        while True:
+            given = await lane.waiting.get()
+            try:
+                async with self._turns:
+                    is_open = await self._respond(given, lane)
+            finally:
+                self._unanswered -= 1
+                if self._is_stopping:
+                    self.stop()
+            if not is_open:
+                assert self._reading is not None
+                self._reading.cancel()
+                return
