@@ -453,3 +453,30 @@ def test_a_list_of_conversations_is_never_read_as_one(name: str) -> None:
         for named in (name, None):
             with pytest.raises(il.InterlinguaError, match="2 conversations; use read"):
                 il.decode(data, named)
+
+
+@pytest.mark.parametrize("api", sorted(WIRES))
+@pytest.mark.parametrize("body", [{}, {"a": 1}, {"a": 1, "b": {"messages": []}}, {f"k{at}": None for at in range(9)}])
+def test_an_object_without_a_field_of_the_named_wire_is_no_request(api: str, body: dict[str, Any]) -> None:
+    """
+    As values, text or bytes. The error names what was found and what is missing.
+    """
+    for data in (body, json.dumps(body), json.dumps(body).encode()):
+        with pytest.raises(il.BadWire, match="no field of a request") as caught:
+            il.decode(data, api)
+        assert f"`{WIRES[api].http.input_field}`" in str(caught.value)
+        assert all(f"`{name}`" in str(caught.value) for name in [*body][:5])
+    (finding,) = il.check(body, api)
+    assert "no field of a request" in finding.message
+
+
+@pytest.mark.parametrize("api", sorted(WIRES))
+def test_an_empty_request_is_one(api: str) -> None:
+    """
+    With its field for messages, or the name of a stored input, and whatever else; it comes back as it was.
+    """
+    http = WIRES[api].http
+    for body in ({http.input_field: [], "a": 1}, *({name: "x", "a": 1} for name in http.input_references)):
+        conversation = il.decode(body, api)
+        assert () == conversation.entries
+        assert body == il.encode(conversation, api).body

@@ -45,6 +45,7 @@ def decode(data: Any, dialect: str | None = None) -> Conversation:
         conversation = _decode(data, canonical(dialect))
         if not _has_messages(conversation):
             _refuse_another_format(data, canonical(dialect))
+            _refuse_no_request(data, canonical(dialect), conversation)
         return conversation
     dialect = detect_name(data)
     if dialect is None:
@@ -66,6 +67,19 @@ def _refuse_another_format(data: Any, dialect: str) -> None:
             return
     if found is not None:
         raise BadWire(dialect, f"no message of this format in it; it looks like {found}")
+
+
+def _refuse_no_request(data: Any, dialect: str, conversation: Conversation) -> None:
+    """Refuses an object of which a wire knows no field: it would look like a request that asks nothing."""
+    wire = WIRES.get(dialect)
+    value = value_of(data) if wire is not None else None
+    if wire is None or not isinstance(value, dict):
+        return
+    http, unknown = wire.http, conversation.extra.get(wire.base, {})
+    if all(name in unknown and name not in http.input_references for name in value):
+        names = ", ".join(f"`{name}`" for name in [*value][:5]) + (", …" if len(value) > 5 else "")
+        remedy = f"write `{http.input_field}`, or name the format that it has"
+        raise BadWire(dialect, f"no field of a request, only {names or 'an empty object'}; {remedy}", "$")
 
 
 def _decode(data: Any, dialect: str) -> Conversation:

@@ -234,6 +234,7 @@ class Http(Struct, frozen=True, kw_only=True):
 
     route: str
     input_field: str = "messages"  # of a request: what the model is asked
+    input_references: tuple[str, ...] = ()  # fields that name a stored input
     empty_loads: bool = False  # a request that asks nothing loads the model, and is answered with nothing
     route_rank: int = 50  # among wires whose routes match the same part of a path, lowest first
     base: str = ""

@@ -95,6 +95,7 @@ GOOGLE_INTERACTIONS = Wire(
     vendor="gemini",
     http=Http(
         input_field="input",
+        input_references=("previous_interaction_id",),
         route=r"/interactions",
         base="/v1beta",
         auth="x-goog-api-key",

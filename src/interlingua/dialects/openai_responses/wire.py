@@ -133,6 +133,7 @@ OPENAI_RESPONSES = Wire(
     vendor="openai",
     http=Http(
         input_field="input",
+        input_references=("previous_response_id", "conversation", "prompt"),
         route=r"/responses",
         route_rank=90,
         base="/v1",
