@@ -262,3 +262,25 @@ def test_a_list_of_sessions_that_cannot_be_kept_is_no_error(tmp_path: Path) -> N
     (tmp_path / "file").write_text("x")
     _write_catalogue(tmp_path / "file" / CATALOGUE, {})
     assert "x" == (tmp_path / "file").read_text()
+
+
+@pytest.mark.parametrize("level", ["bogus", "High", "1.5 k"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("run", "Hi", "-m", "debug/echo", "--reasoning"),
+        ("run", "Hi", "-m", "debug/echo", "-o", "reasoning"),
+        ("chat", "Hi", "-m", "debug/echo", "--reasoning"),
+        ("batch", "submit", "-", "-m", "debug/echo", "--reasoning"),
+    ],
+)
+def test_an_unknown_level_of_reasoning_is_refused_before_anything_is_sent(
+    arguments: tuple[str, ...], level: str
+) -> None:
+    """
+    With the valid ones; no answer is printed.
+    """
+    done = run(*arguments, level, given=b'{"messages": [{"role": "user", "content": "Hi"}]}')
+    assert 0 != done.code and "" == done.out
+    assert "reasoning" in done.err and "Traceback" not in done.err
+    assert repr(level) in done.err and "'xhigh'" in done.err

@@ -43,7 +43,11 @@ def command() -> None:
 @click.option("-o", "--option", nargs=2, multiple=True, metavar="NAME VALUE", help="Any option of a call.")
 @click.option("--max-tokens", type=int, help="Maximum output tokens of each answer.")
 @click.option("--temperature", type=float)
-@click.option("--reasoning", metavar="LEVEL", help="Reasoning effort: off, low, medium, high, or a number of tokens.")
+@click.option(
+    "--reasoning",
+    metavar="LEVEL",
+    help="Reasoning effort: off, minimal, low, medium, high, xhigh, max, or a number of tokens.",
+)
 @click.option("--base-url", help="Another base URL of the provider.")
 @click.option("--s3", metavar="URI", help="Where Amazon Bedrock reads and writes: s3://BUCKET/PREFIX.")
 @click.option("--role", metavar="ARN", help="The IAM role that Amazon Bedrock uses for it.")

@@ -67,7 +67,11 @@ _POLICIES = {"yes": ALLOW, "ask": ASK, "read-only": READ_ONLY, "edit": EDIT, "bu
 @click.option("--build", "policy", flag_value="build", help="Allow changes of files, and commands in the sandbox only.")
 @click.option("--acp", is_flag=True, help="Serve an editor over standard input and output (Agent Client Protocol).")
 @click.option("-s", "--system", help="The system prompt.")
-@click.option("--reasoning", metavar="LEVEL", help="Reasoning effort: off, low, medium, high, or a number of tokens.")
+@click.option(
+    "--reasoning",
+    metavar="LEVEL",
+    help="Reasoning effort: off, minimal, low, medium, high, xhigh, max, or a number of tokens.",
+)
 @click.option("--temperature", type=float, help="The sampling temperature.")
 @click.option("--base-url", help="Another base URL of the provider.")
 @click.option(
@@ -182,10 +186,14 @@ async def _chat(
 
 def call_options(*, reasoning: str | None, temperature: float | None, base_url: str | None) -> dict[str, Any]:
     """Returns the call options of the command line; a number as reasoning is a token budget."""
+    from ..connect.call import options_of
+
     budget = natural(reasoning)
     level = reasoning if budget is None else budget
-    given = {"reasoning": level, "temperature": temperature, "base_url": base_url}
-    return {name: value for name, value in given.items() if value is not None}
+    named = {"reasoning": level, "temperature": temperature, "base_url": base_url}
+    given = {name: value for name, value in named.items() if value is not None}
+    options_of(given)  # a wrong value is an error before the chat begins
+    return given
 
 
 def _is_terminal() -> bool:

@@ -154,7 +154,11 @@ def _pairs(
     callback=_pairs,
     help="Any other option of a call.",
 )
-@click.option("--reasoning", metavar="LEVEL", help="Reasoning effort: off, low, medium, high, or a number of tokens.")
+@click.option(
+    "--reasoning",
+    metavar="LEVEL",
+    help="Reasoning effort: off, minimal, low, medium, high, xhigh, max, or a number of tokens.",
+)
 @click.option("--temperature", type=float)
 @click.option("--max-tokens", type=int, help="Maximum output tokens.")
 @click.option("--fallback", "fallbacks", multiple=True, metavar="MODEL", help="Use this model if the first one fails.")

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ..dialects.generations import EFFORTS
 from ..dialects.provider_errors import failure_of
 from ..values.abort import Abort
 from ..values.errors import Aborted, ContextTooLong, FormatError, InterlinguaError, TransportError
@@ -306,6 +307,13 @@ def _check_kind(name: str, value: Any) -> None:
         is_plain = text in (_NUMBER, _INTEGER) or name in ("cache_retention", "thinking")
         shown = repr(value)[:80] if is_plain else type(value).__name__
         raise FormatError(f"{name} must be {text}, not {shown}", f"options.{name}")
+    if name == "reasoning" and isinstance(value, str) and value not in _LEVELS:
+        levels = ", ".join(map(repr, _LEVELS))
+        valid = f"{levels}, a number of tokens, True or False; Reasoning(effort=…) sends any other level"
+        raise FormatError(f"unknown reasoning {value[:80]!r}; valid: {valid}", "options.reasoning")
+
+
+_LEVELS = ("off", *EFFORTS)
 
 
 def retry_of(given: Retry | int | None, usual: Retry) -> Retry:
