@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import interlingua as il
+from interlingua.dialects import WIRES
 from interlingua.values import losses
 from interlingua.values.losses import Loss, dropped, static_losses
 from interlingua.values.messages import (
@@ -298,3 +299,54 @@ def test_a_body_becomes_bytes_by_its_kind() -> None:
     assert losses.Encoded({"a": [1]}, ()).bytes() == b'{"a":[1]}'
     assert losses.Encoded(losses.Lines([{"a": 1}, {"b": 2}]), ()).bytes() == b'{"a":1}\n{"b":2}\n'
     assert losses.Encoded(losses.Text("ä\ud800"), ()).bytes() == "ä?".encode()
+
+
+HI = [{"role": "user", "content": "Hi"}]
+NESTED: dict[str, tuple[str, dict[str, Any]]] = {  # an unknown field inside an object of which others are known
+    "options.mirostat": ("ollama-chat", {"messages": HI, "options": {"temperature": 0.5, "mirostat": 1}}),
+    "metadata.team": ("anthropic-messages", {"messages": HI, "metadata": {"user_id": "u", "team": "t"}}),
+    "json_schema.x": (
+        "openai-completions",
+        {
+            "messages": HI,
+            "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {}, "x": 1}},
+        },
+    ),
+    "stream_options.x": (
+        "openai-completions",
+        {"messages": HI, "stream": True, "stream_options": {"include_usage": True, "x": 1}},
+    ),
+    "reasoning.x": ("openai-responses", {"input": "Hi", "reasoning": {"effort": "low", "x": 1}}),
+    "text.verbosity": (
+        "openai-responses",
+        {"input": "Hi", "text": {"verbosity": "low", "format": {"type": "json_schema", "name": "n", "schema": {}}}},
+    ),
+    "text": ("openai-responses", {"input": "Hi", "text": {"verbosity": "low", "format": {"type": "text"}}}),
+    "inferenceConfig.x": ("bedrock-converse-stream", {"messages": [], "inferenceConfig": {"maxTokens": 5, "x": 1}}),
+}
+
+
+@pytest.mark.parametrize("what", NESTED)
+def test_an_unknown_field_inside_a_known_object_is_a_loss(what: str) -> None:
+    """
+    It is no spelling: elsewhere it is dropped, and strict mode says so. The wire that has it keeps it.
+    """
+    api, body = NESTED[what]
+    conversation = il.decode(body, api)
+    assert body == il.encode(conversation, api).body
+    for other in WIRES:
+        if WIRES[other].base != api:
+            lost = [loss for loss in il.encode(conversation, other).losses if loss.what == what]
+            assert ["dropped"] == [loss.severity for loss in lost], other
+            assert lost[0].path.startswith(f"$.extra.{api}.")
+    with pytest.raises(il.Unsupported):
+        il.encode(conversation, "google-generative-ai" if api != "google-generative-ai" else "ollama-chat", strict=True)
+
+
+def test_an_unknown_field_without_a_value_is_none() -> None:
+    """
+    As at the top of a request: null sets nothing.
+    """
+    body = {"messages": HI, "options": {"temperature": 0.5, "mirostat": None}}
+    encoded = il.encode(il.decode(body, "ollama-chat"), "openai-completions")
+    assert all(loss.severity == "record" for loss in encoded.losses)

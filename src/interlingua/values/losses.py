@@ -554,6 +554,8 @@ class _Look:
                 continue
             if not isinstance(residual, dict) or not all(key.startswith("~") for key in residual):
                 return False
+            if "~" in residual and _has_nested(residual["~"]):
+                return False
         return True
 
     def _looked_at(self, cls: type) -> _LookedAt | None:
@@ -633,4 +635,23 @@ def extra_losses(owner: str, residual: Any, path: str, why: str = "", severity: 
         elif key != "~" and isinstance(value, dict) and value:
             yield from extra_losses(owner, value, place, why, "record")
         else:
+            if key == "~" and severity != "record":
+                yield from _nested_losses(value, place, why, severity)
             yield Loss(place, "spelling", f"how {owner} spelled it", "record")
+
+
+def _nested_losses(hints: Any, path: str, why: str, severity: Severity) -> Iterator[Loss]:
+    """Returns a loss for each unknown field inside a known object: a hint holds the residual of that under `in`."""
+    for name, hint in hints.items() if isinstance(hints, dict) else ():
+        inner = hint.get("in") if isinstance(hint, dict) else None
+        for key, value in inner.items() if isinstance(inner, dict) else ():
+            place = f"{path}.{name}.in.{key}"
+            if key == "~":
+                yield from _nested_losses(value, place, why, severity)
+            elif not key.startswith("~") and value is not None:
+                yield Loss(place, f"{name}.{key}", why, severity)
+
+
+def _has_nested(hints: Any) -> bool:
+    """Whether `_nested_losses` finds any."""
+    return next(_nested_losses(hints, "", "", "dropped"), None) is not None

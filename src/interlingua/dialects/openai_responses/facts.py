@@ -82,7 +82,7 @@ SUMMARY = "~summary"  # of thinking: lengths of the parts of the summary
 CONTENT = "~content"  # of thinking: lengths of the parts of the content
 ITEM = "~item"  # of a user message: its block is an item, not a part
 INPUT = "~input"  # of a request: the input was a string
-TEXT = "~text"  # of a request: fields of `text` beside the format
+TEXT = "~text"  # of a request: `text` where it asks for nothing
 FORM = "~type"  # of a tool choice or a call: the less common of two forms
 
 # Fields that differ between streamed and whole answers: none.

@@ -33,6 +33,7 @@ from ..residual import (
     MESSAGE,
     an_object,
     encode_tools,
+    fields_of,
     flag,
     keeping,
     optional,
@@ -60,10 +61,8 @@ def decode_request(body: Any, given: Given) -> Request:
         model, extra = ModelDescriptor(id=wire["model"], api=API), {API: hints} if hints else {}
         return Request(model=model, context=context, options=usual, extra=extra)
     text = wire.get("text")
-    if isinstance(text, dict):
-        rest = {key: value for key, value in text.items() if key != "format" or _decode_schema(text) is None}
-        if rest or not text:
-            hints[TEXT] = rest
+    if text in ({}, {"format": {"type": "text"}}):  # which ask for nothing; other fields of it are unknown ones
+        hints[TEXT] = text
     request = Request(
         model=given.model_of(wire.get("model")),
         context=context,
@@ -264,7 +263,7 @@ def encode_body(request: Request, items: list[Any], report: Reporter) -> dict[st
     if options.reasoning is not None:
         body["reasoning"] = _encode_effort(options.reasoning, report)
     if options.output_schema is not None or TEXT in extra_fields:
-        body["text"] = dict(extra_fields.get(TEXT, {}))
+        body["text"] = dict(fields_of(extra_fields.get(TEXT, extra_fields.get("text"))))
         if options.output_schema is not None:
             body["text"]["format"] = _encode_schema(options.output_schema, report)
     _encode_service(body, options, report)
