@@ -954,3 +954,51 @@ async def test_only_background_responses_can_be_cancelled(gateway: Gateway, upst
             await client.responses.cancel(done.id)
         with pytest.raises(openai.NotFoundError):
             await client.responses.cancel("resp_unknown")
+
+
+@pytest.mark.parametrize("model", ["openai-completions", "anthropic-messages", "google-generative-ai", "debug/echo"])
+@pytest.mark.parametrize("door", DOORS)
+async def test_a_body_that_is_not_utf_8_is_refused(door: str, model: str, gateway: Gateway, upstream: Server) -> None:
+    """
+    No provider is asked, of the same wire or another. Escaped halves of surrogate pairs, which JavaScript writes, are
+    valid JSON.
+    """
+    path, _, field, _ = DOORS[door]
+    question: Any = "~" if field in ("prompt", "input") else [{"role": "user", "content": "~"}]
+    if field == "contents":
+        question = [{"role": "user", "parts": [{"text": "~"}]}]
+    elif door == "bedrock-converse-stream":
+        question = [{"role": "user", "content": [{"text": "~"}]}]
+    body = json.dumps({"model": model, "stream": False, "max_tokens": 9, field: question}).encode()
+    url = gateway.url + path.format(model.replace("/", "%2F"))
+    async with aiohttp.ClientSession() as session:
+        for text in (b"caf\xe9", b"\xed\xa0\x80", b"\xc0\xaf", b"\xff\xfe"):
+            async with session.post(url, data=body.replace(b"~", text)) as response:
+                assert response.status == 400 and "UTF-8" in await response.text()
+        assert [] == upstream.requests
+        for valid in ("café".encode(), rb"\ud83d"):
+            async with session.post(url, data=body.replace(b"~", valid)) as response:
+                assert response.status == 200, await response.text()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "api"),
+    [
+        ("GET", "/api/generate", "ollama-chat"),
+        ("GET", "/api/chat", "ollama-chat"),
+        ("GET", "/v1/responses/resp_1/nothing", "openai-responses"),
+        ("PUT", "/v1/responses", "openai-responses"),
+        ("GET", "/v1/chat/completions/1", "openai-completions"),
+        ("DELETE", "/v1/messages/batches/1", "anthropic-messages"),
+        ("GET", "/model/m/converse", "bedrock-converse-stream"),
+        ("PUT", "/v1beta/models/m:generateContent/x", "google-generative-ai"),
+        ("PUT", "/v1beta/models/m:countTokens", "google-generative-ai"),
+    ],
+)
+async def test_an_error_has_the_form_of_the_nearest_path(method: str, path: str, api: str, gateway: Gateway) -> None:
+    """
+    Also where the method is wrong, or the path goes on.
+    """
+    status, answer = await asked(gateway, method, path)
+    failure = il.BadRequest(f"nothing answers {method} {path}; check the base URL of the client", status=404)
+    assert (404, il.dialect(api).encode_error(failure)[1]) == (status, answer)

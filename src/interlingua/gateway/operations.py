@@ -62,4 +62,14 @@ def _posted(raw_path: str, method: str = "POST") -> GatewayOperation:
                 return GatewayOperation("stored", wire, id=found[1], part=found[2])
             if found := re.search(r"/conversations(?:/([^/]+)(?:/(items(?:/[^/]+)?))?)?/?$", raw_path):
                 return GatewayOperation("conversation", wire, id=found[1] or "", part=found[2])
-    return GatewayOperation("other", WIRES[asked.api] if asked.api else next(iter(WIRES.values())))
+    return GatewayOperation("other", WIRES[asked.api] if asked.api else _nearest_wire(raw_path))
+
+
+def _nearest_wire(raw_path: str) -> Wire:
+    """The wire whose errors the client of an unknown path expects: one that has a path with the same beginning."""
+    for wire in WIRES.values():
+        http = wire.http
+        routes = [http.route, *(one.route for one in (http.rephrased, http.count) if one is not None)]
+        if any(re.search(route, raw_path) for route in routes):
+            return wire
+    return next(iter(WIRES.values()))

@@ -364,6 +364,7 @@ class Gateway:
             body = http.arrived()
         else:
             body = await self._body(http)
+        _refuse_other_encodings(body)
         rephrased = None
         if asked.kind == "rephrased" and asked.wire.http.rephrased is not None:
             rephrased = asked.wire.http.rephrased
@@ -1280,6 +1281,7 @@ def _rephrased(request: Callable[[Any], Any], body: bytes) -> bytes:
 def _counted(asked: GatewayOperation, body: bytes) -> int:
     """The tokens of a request to be counted."""
     assert asked.wire.http.count is not None
+    _refuse_other_encodings(body)
     try:
         request = _decoded(asked, asked.wire.http.count.request(_object(body)))
     except (KeyError, TypeError, AttributeError) as error:
@@ -1287,6 +1289,15 @@ def _counted(asked: GatewayOperation, body: bytes) -> int:
     if not request.context.messages:
         _refuse_empty(asked, request)
     return taken(request.context)
+
+
+def _refuse_other_encodings(body: bytes) -> None:
+    """Refuses a body that is not UTF-8 (RFC 8259, 8.1): a provider would read another text than the gateway."""
+    if not body.isascii():
+        try:
+            body.decode()
+        except UnicodeDecodeError as error:
+            raise BadRequest(f"the body is not UTF-8: byte {error.start}; send JSON in UTF-8", status=400) from None
 
 
 def _object(body: Any) -> dict[str, Any]:
