@@ -1002,3 +1002,70 @@ async def test_an_error_has_the_form_of_the_nearest_path(method: str, path: str,
     status, answer = await asked(gateway, method, path)
     failure = il.BadRequest(f"nothing answers {method} {path}; check the base URL of the client", status=404)
     assert (404, il.dialect(api).encode_error(failure)[1]) == (status, answer)
+
+
+PAGED: dict[str, tuple[str, Any, Any]] = {  # the list, the names on a page, the query of the next page
+    "anthropic": (
+        "/v1/models?limit={}",
+        lambda page: [entry["id"] for entry in page["data"]],
+        lambda page: f"&after_id={page['last_id']}" if page["has_more"] else None,
+    ),
+    "google": (
+        "/v1beta/models?pageSize={}",
+        lambda page: [entry["name"].removeprefix("models/") for entry in page["models"]],
+        lambda page: f"&pageToken={page['nextPageToken']}" if "nextPageToken" in page else None,
+    ),
+}
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 1000])
+@pytest.mark.parametrize("wire", PAGED)
+async def test_models_are_listed_in_pages(wire: str, size: int, gateway: Gateway) -> None:
+    """
+    Each name once, in the same order, and no page is longer than it was asked for.
+    """
+    path, names_of, next_of = PAGED[wire]
+    headers = {"anthropic-version": "2023-06-01"}
+    names, query = [], ""
+    while query is not None:
+        status, page = await asked(gateway, "GET", path.format(size) + query, headers=headers)
+        assert status == 200 and 0 < len(names_of(page)) <= size
+        names += names_of(page)
+        query = next_of(page)
+    assert gateway.models() == names
+
+
+@pytest.mark.parametrize("size", ["0", "-1", "abc", "1.5", "²"])
+@pytest.mark.parametrize("wire", PAGED)
+async def test_a_page_that_does_not_exist_is_refused(wire: str, size: str, gateway: Gateway) -> None:
+    """
+    A size that is none, or a place that no page has.
+    """
+    headers = {"anthropic-version": "2023-06-01"}
+    path = PAGED[wire][0]
+    assert 400 == (await asked(gateway, "GET", path.format(size), headers=headers))[0]
+    for place in (
+        ("&after_id=nothing", "&before_id=nothing") if wire == "anthropic" else ("&pageToken=zz", "&pageToken=999")
+    ):
+        assert 400 == (await asked(gateway, "GET", path.format(3) + place, headers=headers))[0]
+
+
+async def test_models_before_one_are_the_last_of_them(gateway: Gateway) -> None:
+    """
+    As Anthropic's clients go back a page.
+    """
+    names = gateway.models()
+    path = f"/v1/models?limit=2&before_id={names[3]}"
+    _, page = await asked(gateway, "GET", path, headers={"anthropic-version": "2023-06-01"})
+    assert (names[1:3], True) == ([entry["id"] for entry in page["data"]], page["has_more"])
+
+
+@pytest.mark.parametrize("path", LISTS)
+async def test_a_key_without_a_model_has_an_empty_list(path: str, upstream: Server) -> None:
+    """
+    In each protocol's form; Anthropic's has no first and no last.
+    """
+    async with Gateway(settings_for(upstream), gate=_Gate(ClientKey(name="none", models=("nothing",)))) as gateway:
+        for headers in ({}, {"anthropic-version": "2023-06-01"}):
+            status, answer = await asked(gateway, "GET", path, headers=headers)
+            assert (200, []) == (status, LISTS[path](answer))

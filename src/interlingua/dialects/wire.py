@@ -21,7 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..values import jsontext
-from ..values.errors import InterlinguaError, ProviderError
+from ..values.errors import BadRequest, InterlinguaError, ProviderError
 from ..values.events import StreamEvent
 from ..values.losses import Encoded, Loss, Reporter, SupportTable
 from ..values.messages import AgentMessage, AssistantMessage, Block, Usage
@@ -244,6 +244,8 @@ class Http(Struct, frozen=True, kw_only=True):
     models_route: str = r"/models"
     models_path: str | None = None  # a cheap GET that needs a valid key; None if there is none
     list_models: Callable[[Sequence[str]], dict[str, Any]]
+    # The names on the page that a query asks for, and fields of the list that tell of other pages.
+    models_page: Callable[[Sequence[str], Mapping[str, str]], tuple[Sequence[str], dict[str, Any]]] | None = None
     content_type: str = SSE
     charset: str = ""
     json_streams: bool = False  # a stream is a JSON array unless the query asks for server-sent events
@@ -309,6 +311,16 @@ class UsageDetail(Struct, frozen=True):
     output_image: int = 0
     web_searches: int = 0
     tiers: tuple[str, ...] = ()
+
+
+def page_size(query: Mapping[str, str], name: str, usual: int) -> int:
+    """The number of entries that a query asks for, up to 1000."""
+    given = query.get(name, "")
+    if not given:
+        return usual
+    if not given.isascii() or not given.isdigit() or int(given[:5]) < 1:
+        raise BadRequest(f"{name}: expected a number from 1 to 1000, got {given[:80]!r}", status=400)
+    return min(int(given[:5]), 1000)
 
 
 def nested_count(usage: Mapping[str, Any], name: str, key: str) -> int:

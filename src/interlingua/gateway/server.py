@@ -715,7 +715,11 @@ class Gateway:
         """Answers that need no model."""
         facts, key = asked.wire.http, exchange.key
         if asked.kind == "list":
-            return facts.list_models(self._router.names(key))
+            names = self._router.names(key)
+            if facts.models_page is None:
+                return facts.list_models(names)
+            page, fields = facts.models_page(names, http.query)
+            return {**facts.list_models(page), **fields}
         if asked.kind == "model":
             if not key.allows(asked.model or "") or asked.model not in self._router.names(key):
                 raise BadRequest(f"the model {asked.model!r} does not exist", status=404, code="model_not_found")

@@ -9,13 +9,13 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from ...values import jsontext
-from ...values.errors import BadWire, FormatError
+from ...values.errors import BadRequest, BadWire, FormatError
 from .. import anthropic, shapes
 from ..bedrock_http import BEDROCK_HTTP
 from ..codec import text_answer_reader
 from ..framing import AWSEventStream, Frame, framing_for, write_aws, write_sse
 from ..limits import PDF, WORD, NameRule, TargetLimits
-from ..wire import Count, Evidence, Http, UsageDetail, Wire, nested_count, tier_names
+from ..wire import Count, Evidence, Http, UsageDetail, Wire, nested_count, page_size, tier_names
 from .facts import API
 from .responses import decode_usage
 
@@ -75,7 +75,21 @@ def chunked(frame: Frame) -> bytes:
 def _models(names: Sequence[str]) -> dict[str, Any]:
     created = "2025-01-01T00:00:00Z"
     entries = [{"type": "model", "id": name, "display_name": name, "created_at": created} for name in names]
-    return {"data": entries, "has_more": False, "first_id": names[0], "last_id": names[-1]}
+    first, last = (names[0], names[-1]) if names else (None, None)
+    return {"data": entries, "has_more": False, "first_id": first, "last_id": last}
+
+
+# platform.claude.com/docs/en/api/models-list: `limit`, and the id before or after the page. Without a limit, all.
+def _models_page(names: Sequence[str], query: Mapping[str, str]) -> tuple[Sequence[str], dict[str, Any]]:
+    limit, after, before = page_size(query, "limit", len(names)), query.get("after_id"), query.get("before_id")
+    for field, name in (("after_id", after), ("before_id", before)):
+        if name is not None and name not in names:
+            raise BadRequest(f"{field}: no model {name[:80]!r}; send the `last_id` or `first_id` of a page", status=400)
+    rest = names[names.index(after) + 1 :] if after is not None else names
+    if before is not None and before in rest:
+        rest = rest[: rest.index(before)]
+    page = rest[-limit:] if before is not None and after is None else rest[:limit]
+    return page, {"has_more": len(page) < len(rest)}
 
 
 # docs.claude.com/en/api/rate-limits, Response headers: resets are RFC 3339 times.
@@ -202,6 +216,7 @@ ANTHROPIC = Wire(
         models_route=r"/v1/models",
         models_path="/v1/models?limit=1",
         list_models=_models,
+        models_page=_models_page,
         charset="; charset=utf-8",
         request_id="request-id",
         response_id="msg_",
@@ -292,6 +307,7 @@ VERTEX = ANTHROPIC.variant(
         "headers": {},
         "models_route": r"/publishers/anthropic/models",
         "models_path": None,
+        "models_page": None,
         "list_models": lambda names: {"publisherModels": [{"name": f"publishers/anthropic/models/{n}"} for n in names]},
         "streaming": "streamRawPredict",
         "response_id": "msg_vrtx_",

@@ -6,11 +6,11 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct, field
 
 from ...values import jsontext
-from ...values.errors import FormatError
+from ...values.errors import BadRequest, FormatError
 from .. import google, shapes
 from ..codec import text_answer_reader
 from ..limits import PDF, NameRule, Refinement, TargetLimits
-from ..wire import Count, EmbeddingRoute, Evidence, Http, UsageDetail, Wire, sum_where, tier_names
+from ..wire import Count, EmbeddingRoute, Evidence, Http, UsageDetail, Wire, page_size, sum_where, tier_names
 from .answers import decode_usage
 
 _VERBS = "generateContent|streamGenerateContent"
@@ -24,6 +24,16 @@ def _models(names: Sequence[str]) -> dict[str, Any]:
         {"name": f"models/{name}", "displayName": name, "supportedGenerationMethods": verbs, **limits} for name in names
     ]
     return {"models": entries}
+
+
+# ai.google.dev/api/models, models.list: `pageSize`, and a token for the next page. Without a size, all.
+def _models_page(names: Sequence[str], query: Mapping[str, str]) -> tuple[Sequence[str], dict[str, Any]]:
+    token = query.get("pageToken", "") or "0"
+    if not token.isascii() or not token.isdigit() or int(token[:9]) > len(names):
+        raise BadRequest("pageToken: unknown; send the `nextPageToken` of a page", status=400)
+    start = int(token[:9])
+    end = start + page_size(query, "pageSize", len(names) or 1)
+    return names[start:end], {"nextPageToken": str(end)} if end < len(names) else {}
 
 
 _CONTENT = frozenset(("parts", "role"))
@@ -192,6 +202,7 @@ GOOGLE = Wire(
         models_route=_MODELS,
         models_path="/models?pageSize=1",
         list_models=_models,
+        models_page=_models_page,
         json_streams=True,
         streaming="streamGenerateContent",
         request_id="x-goog-request-id",
