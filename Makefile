@@ -11,6 +11,9 @@ SLOW := laws fuzz sdk cli test_corpus.py test_docs.py test_typing.py testing con
 # Programs that some tests use beside Python, and Debian's packages for them.
 PROGRAMS := rg:ripgrep fdfind:fd-find bwrap:bubblewrap tmux:tmux chromium:chromium redis-server:redis-server
 
+# Every worker of pytest reads the modules that one has compiled, which is half of its start.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help setup programs demo test check corpus attack fuzz crash bench interop web docs site dist lock format clean
 
