@@ -359,6 +359,7 @@ def test_a_message_is_edited_and_branches(tab: Tab, key: str) -> None:
     tab.press("e")
     prompt_box = page.get_by_label("your message")
     expect(prompt_box).to_have_value("Hello")
+    expect(page.locator(".picked .chip")).to_have_count(1)  # without a model nothing is sent
     prompt_box.fill("Goodbye")
     prompt_box.press("Control+Enter")
     expect(page.locator("[data-card]", has_text="Goodbye").first).to_be_visible()
