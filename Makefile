@@ -2,6 +2,7 @@
 PYTHON ?= python3
 UV_VERSION := 0.13.7
 BIN := .venv/bin
+PYTEST := $(BIN)/pytest -q --dist worksteal
 JOBS ?= 2
 KILLS ?= 1000
 MINUTES ?= 60
@@ -50,7 +51,7 @@ check: setup ## Lint, types and unit tests: the fast part
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	@$(BIN)/python -m compileall -q -j $(JOBS) src tests # commands start twice as fast where no bytecode is written
-	$(BIN)/pytest -q -n $(JOBS) $(addprefix --ignore=tests/,$(SLOW))
+	$(PYTEST) -n $(JOBS) $(addprefix --ignore=tests/,$(SLOW))
 
 # The page's packages, when npm is there and the lock file is newer than what is installed.
 web/node_modules/.package-lock.json: web/package-lock.json
@@ -58,8 +59,9 @@ web/node_modules/.package-lock.json: web/package-lock.json
 	elif ! npm ci --prefix web --ignore-scripts --no-audit --no-fund --loglevel=error; then rm -f $@; \
 		echo "!!!! npm ci FAILED (is the registry reachable?): the page of the canvas is not compared with its source"; fi
 
+# The slow tests wait for processes, servers and browsers: twice the workers keep the processors busy.
 test: programs check web/node_modules/.package-lock.json ## All tests: the fast part, the laws, the fuzzers, attacks, crashes, servers, recorded traffic
-	$(BIN)/pytest -q -n $(JOBS) $(addprefix tests/,$(SLOW))
+	$(PYTEST) -n $$((2 * $(JOBS))) $(addprefix tests/,$(SLOW))
 
 corpus: setup ## Recorded provider traffic through every dialect: pass counts, and what fails
 	$(BIN)/python -m tests.corpus
