@@ -186,7 +186,7 @@ def test_dialects_shows_the_rules_of_one() -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help(name: str) -> None:
     """`--help` shows how to call it."""
-    done = run(name, "--help")
+    done = run(name, "--help", fresh=True)
     assert done.code == 0
     assert "Usage: interlingua" in done.out
 
