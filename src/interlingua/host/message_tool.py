@@ -13,7 +13,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from ..tools.arguments import read_arguments, schema_of
 from ..tools.fs import context_bridge
 from ..tools.results import json_result
-from ..tools.tool import FsBridge, MissingContext, Tool, ToolContext, ToolResult, ToolUpdateCallback, needed
+from ..tools.tool import FsBridge, MissingContext, Tool, ToolContext, ToolResult, as_execute, needed
 from ..values.abort import Abort
 from ..values.canonical import SELF
 from ..values.errors import FormatError, InterlinguaError, ToolAuthorizationError, ToolInputError
@@ -55,12 +55,8 @@ def message_tool(context: ToolContext) -> Tool:
         channels.default = context.message_channel
     actions = channels.actions
 
-    async def execute(
-        tool_call_id: str,
-        params: dict[str, Any],
-        signal: Abort | None = None,
-        on_update: ToolUpdateCallback | None = None,
-    ) -> ToolResult:
+    @as_execute
+    async def execute(params: dict[str, Any], signal: Abort | None) -> ToolResult:
         args = read_arguments("message", params, MessageArguments)
         if args.action not in actions:
             raise ToolInputError(f"message: the channels here cannot {args.action}; they can {', '.join(actions)}")

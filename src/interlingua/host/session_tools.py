@@ -8,18 +8,16 @@ failure.
 import base64
 import binascii
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 
 from ..tools.arguments import read_arguments, schema_of
 from ..tools.results import json_result, text_result
-from ..tools.tool import Tool, ToolContext, ToolResult, ToolUpdateCallback, needed
+from ..tools.tool import Tool, ToolContext, ToolResult, ToolRun, as_execute, needed
 from ..values.abort import Abort
 from ..values.errors import InterlinguaError, ToolAuthorizationError, ToolInputError
-
-_Run: TypeAlias = Callable[[dict[str, Any], Abort | None], Awaitable[ToolResult]]
 
 _MAX_ATTACHMENTS = 50
 _KINDS = ("main", "group", "cron", "hook", "node", "other")
@@ -29,15 +27,11 @@ Key: TypeAlias = Annotated[str, Meta(description="Key or id of the session.", mi
 Count: TypeAlias = Annotated[int, Meta(ge=1)]
 
 
-def _tool(context: ToolContext, name: str, description: str, arguments: type[Struct], run: _Run) -> Tool:
+def _tool(context: ToolContext, name: str, description: str, arguments: type[Struct], run: ToolRun) -> Tool:
     needed(context, "sessions", "session_key")
 
-    async def execute(
-        tool_call_id: str,
-        params: dict[str, Any],
-        signal: Abort | None = None,
-        on_update: ToolUpdateCallback | None = None,
-    ) -> ToolResult:
+    @as_execute
+    async def execute(params: dict[str, Any], signal: Abort | None) -> ToolResult:
         try:
             return await run(params, signal)
         except ToolAuthorizationError as error:

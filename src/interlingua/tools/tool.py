@@ -47,7 +47,22 @@ class Execute(Protocol):
     ) -> Awaitable[ToolResult]: ...
 
 
+ToolRun: TypeAlias = Callable[[dict[str, Any], Abort | None], Awaitable[ToolResult]]
 _ARGUMENTS = ("tool_call_id", "params", "signal", "on_update")
+
+
+def as_execute(run: ToolRun) -> Execute:
+    """The `execute` of a tool that needs only its arguments and the signal."""
+
+    async def execute(
+        tool_call_id: str,
+        params: dict[str, Any],
+        signal: Abort | None = None,
+        on_update: ToolUpdateCallback | None = None,
+    ) -> ToolResult:
+        return await run(params, signal)
+
+    return execute
 
 
 class Tool(Struct, frozen=True, kw_only=True):

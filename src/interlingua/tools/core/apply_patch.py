@@ -32,7 +32,7 @@ from ..fs import ByteBridge, context_bridge
 from ..params import read_string_param
 from ..paths import PATCH_HEADERS, patch_lines, shown
 from ..results import text_result
-from ..tool import Tool, ToolContext, ToolResult, ToolUpdateCallback
+from ..tool import Tool, ToolContext, ToolResult, as_execute
 from ._files import exact_contents, exact_state, explained, stop_if_aborted, store
 from ._text import Change, decode_text, line_ending_at, raw_lines, trimmed, unified
 
@@ -108,12 +108,8 @@ class Planned(NamedTuple):
 def apply_patch_tool(context: ToolContext) -> Tool:
     bridge = context_bridge(context)
 
-    async def execute(
-        tool_call_id: str,
-        params: dict[str, Any],
-        signal: Abort | None = None,
-        on_update: ToolUpdateCallback | None = None,
-    ) -> ToolResult:
+    @as_execute
+    async def execute(params: dict[str, Any], signal: Abort | None) -> ToolResult:
         text = read_string_param(params, "input", required=True, trim=False)
         if len(text) > MAX_PATCH_CHARS:
             raise ToolInputError(f"the patch has {len(text):,} characters, more than the limit of {MAX_PATCH_CHARS:,}")

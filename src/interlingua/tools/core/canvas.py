@@ -17,7 +17,7 @@ from ...values.errors import ToolInputError
 from ..arguments import read_arguments, schema_of
 from ..fs import context_bridge
 from ..results import image_result, json_result, text_result
-from ..tool import MissingContext, Tool, ToolContext, ToolResult, ToolUpdateCallback, needed
+from ..tool import MissingContext, Tool, ToolContext, ToolResult, as_execute, needed
 from ._files import contents
 
 DESCRIPTION = (
@@ -80,12 +80,8 @@ def canvas_tool(context: ToolContext) -> Tool:
     needed(context, "canvas")
     node: CanvasNode = context.canvas
 
-    async def execute(
-        tool_call_id: str,
-        params: dict[str, Any],
-        signal: Abort | None = None,
-        on_update: ToolUpdateCallback | None = None,
-    ) -> ToolResult:
+    @as_execute
+    async def execute(params: dict[str, Any], signal: Abort | None) -> ToolResult:
         args = read_arguments("canvas", params, CanvasArguments)
         given = await _params(context, args)
         key = str(uuid.uuid4())

@@ -18,7 +18,7 @@ from ..fs import context_bridge
 from ..params import read_boolean_param
 from ..paths import shown
 from ..results import text_result
-from ..tool import Tool, ToolContext, ToolResult, ToolUpdateCallback
+from ..tool import Tool, ToolContext, ToolResult, as_execute
 from ._files import PATH, counted, exact_contents, path_param, stop_if_aborted, store
 from ._text import Change, decode_text, line_ending_at, raw_lines, split_lines, trimmed, unified, with_endings
 
@@ -78,12 +78,8 @@ class Edited(NamedTuple):
 def edit_tool(context: ToolContext) -> Tool:
     bridge = context_bridge(context)
 
-    async def execute(
-        tool_call_id: str,
-        params: dict[str, Any],
-        signal: Abort | None = None,
-        on_update: ToolUpdateCallback | None = None,
-    ) -> ToolResult:
+    @as_execute
+    async def execute(params: dict[str, Any], signal: Abort | None) -> ToolResult:
         path, edits = path_param(params), _edits(params)
         stop_if_aborted(signal)
         data = await exact_contents(bridge, path)

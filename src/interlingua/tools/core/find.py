@@ -8,7 +8,7 @@ from ..fs import ByteBridge, context_bridge
 from ..params import read_number_param, read_string_param
 from ..paths import name_bytes, shown
 from ..results import text_result
-from ..tool import Tool, ToolContext, ToolResult, ToolUpdateCallback
+from ..tool import Tool, ToolContext, ToolResult, as_execute
 from ._engine import Glob, Job
 from ._files import path_param, state, stop_if_aborted, with_variant
 from ._searching import MAX_FILE_BYTES, SECONDS, OnThisMachine, Outcome, by_fd, by_worker, locate
@@ -39,12 +39,8 @@ def find_tool(context: ToolContext, *, programs: bool = True, seconds: float = S
     """The tool. With `programs=False`, fd is not used."""
     bridge = context_bridge(context)
 
-    async def execute(
-        tool_call_id: str,
-        params: dict[str, Any],
-        signal: Abort | None = None,
-        on_update: ToolUpdateCallback | None = None,
-    ) -> ToolResult:
+    @as_execute
+    async def execute(params: dict[str, Any], signal: Abort | None) -> ToolResult:
         path = path_param(params, ".")
         limit = min(max(1, read_number_param(params, "limit", integer=True) or DEFAULT_LIMIT), MAX_LIMIT)
         glob = _glob(read_string_param(params, "pattern", required=True))

@@ -17,7 +17,7 @@ from ..fs import ByteBridge, context_bridge
 from ..params import read_boolean_param, read_number_param, read_string_param
 from ..paths import name_bytes, name_text, shown
 from ..results import text_result
-from ..tool import Tool, ToolContext, ToolResult, ToolUpdateCallback
+from ..tool import Tool, ToolContext, ToolResult, as_execute
 from ._engine import Found, Glob, Job, compiled, searchable
 from ._files import contents, counted, from_root, path_param, state, stop_if_aborted, with_variant
 from ._searching import MAX_FILE_BYTES, SECONDS, OnThisMachine, Outcome, by_ripgrep, by_worker, locate
@@ -59,12 +59,8 @@ def grep_tool(context: ToolContext, *, programs: bool = True, seconds: float = S
     """The tool. With `programs=False`, ripgrep is not used."""
     bridge = context_bridge(context)
 
-    async def execute(
-        tool_call_id: str,
-        params: dict[str, Any],
-        signal: Abort | None = None,
-        on_update: ToolUpdateCallback | None = None,
-    ) -> ToolResult:
+    @as_execute
+    async def execute(params: dict[str, Any], signal: Abort | None) -> ToolResult:
         path = path_param(params, ".")
         around = min(max(0, read_number_param(params, "context", integer=True) or 0), MAX_CONTEXT)
         limit = min(max(1, read_number_param(params, "limit", integer=True) or DEFAULT_LIMIT), MAX_LIMIT)

@@ -20,7 +20,7 @@ from ..fs import ByteBridge, context_bridge
 from ..paths import readings
 from ..results import untrusted, visible
 from ..settings import read_settings
-from ..tool import MissingContext, Tool, ToolContext, ToolResult, ToolUpdateCallback, needed
+from ..tool import MissingContext, Tool, ToolContext, ToolResult, as_execute, needed
 from ..web import FetchRules, LookUp, fetch, look_up
 from ._files import contents, state, variant, variant_notice
 from .web_fetch import web_rules
@@ -156,12 +156,8 @@ def image_tool(context: ToolContext, *, look_up: LookUp = look_up) -> Tool:
     models = tuple(model for model in (settings.model, *settings.fallbacks) if model)
     source = _Source(context, web_rules(context), look_up)
 
-    async def execute(
-        tool_call_id: str,
-        params: dict[str, Any],
-        signal: Abort | None = None,
-        on_update: ToolUpdateCallback | None = None,
-    ) -> ToolResult:
+    @as_execute
+    async def execute(params: dict[str, Any], signal: Abort | None) -> ToolResult:
         arguments = read_arguments("image", params, ImageArguments)
         tried = tuple(dict.fromkeys((*((arguments.model,) if arguments.model else ()), *models)))
         if arguments.model and arguments.model not in models and (models or ":" in arguments.model):

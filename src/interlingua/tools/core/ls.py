@@ -9,7 +9,7 @@ from ..fs import ByteBridge, context_bridge
 from ..params import read_boolean_param, read_number_param
 from ..paths import OutsideRoot, shown
 from ..results import text_result
-from ..tool import Tool, ToolContext, ToolResult, ToolUpdateCallback
+from ..tool import Tool, ToolContext, ToolResult, as_execute
 from ._files import counted, explained, from_root, path_param, stop_if_aborted, with_variant
 
 DEFAULT_LIMIT = 500
@@ -28,12 +28,8 @@ _PARAMETERS = {
 def ls_tool(context: ToolContext) -> Tool:
     bridge = context_bridge(context)
 
-    async def execute(
-        tool_call_id: str,
-        params: dict[str, Any],
-        signal: Abort | None = None,
-        on_update: ToolUpdateCallback | None = None,
-    ) -> ToolResult:
+    @as_execute
+    async def execute(params: dict[str, Any], signal: Abort | None) -> ToolResult:
         path = path_param(params, ".")
         limit = min(max(1, read_number_param(params, "limit", integer=True) or DEFAULT_LIMIT), MAX_LIMIT)
         hidden = read_boolean_param(params, "all")

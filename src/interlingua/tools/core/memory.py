@@ -22,7 +22,7 @@ from ..fs import ByteBridge, context_bridge
 from ..memory_index import LocalNote, MemoryIndex, NoteFile, refuse_large
 from ..results import json_result
 from ..settings import read_settings
-from ..tool import MissingContext, Tool, ToolContext, ToolResult, ToolUpdateCallback
+from ..tool import MissingContext, Tool, ToolContext, ToolResult, as_execute
 
 SEARCH_DESCRIPTION = (
     "Searches the memory notes (MEMORY.md and memory/*.md) for terms, and returns the best passages with path, line "
@@ -160,12 +160,8 @@ def memory_search_tool(context: ToolContext) -> Tool | None:
         return None
     index = MemoryIndex(_index_path(context, settings) if places.bridge is None else None)
 
-    async def execute(
-        tool_call_id: str,
-        params: dict[str, Any],
-        signal: Abort | None = None,
-        on_update: ToolUpdateCallback | None = None,
-    ) -> ToolResult:
+    @as_execute
+    async def execute(params: dict[str, Any], signal: Abort | None) -> ToolResult:
         arguments = read_arguments("memory_search", params, MemorySearchArguments)
         limit = arguments.max_results or settings.max_results
         return await asyncio.to_thread(_found, index, await places.notes(), arguments, limit)
@@ -186,12 +182,8 @@ def memory_get_tool(context: ToolContext) -> Tool | None:
     if not settings.enabled:
         return None
 
-    async def execute(
-        tool_call_id: str,
-        params: dict[str, Any],
-        signal: Abort | None = None,
-        on_update: ToolUpdateCallback | None = None,
-    ) -> ToolResult:
+    @as_execute
+    async def execute(params: dict[str, Any], signal: Abort | None) -> ToolResult:
         arguments = read_arguments("memory_get", params, MemoryGetArguments)
         return await asyncio.to_thread(_got, places, await places.notes(), arguments)
 

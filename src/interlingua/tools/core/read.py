@@ -12,7 +12,7 @@ from ..fs import context_bridge
 from ..params import read_boolean_param, read_number_param
 from ..paths import shown
 from ..results import text_result
-from ..tool import Tool, ToolContext, ToolResult, ToolUpdateCallback
+from ..tool import Tool, ToolContext, ToolResult, as_execute
 from ._files import PATH, contents, counted, path_param, stop_if_aborted, with_variant
 from ._text import Text, decode_text, line_ending, split_lines
 
@@ -44,12 +44,8 @@ _PARAMETERS = {
 def read_tool(context: ToolContext) -> Tool:
     bridge = context_bridge(context)
 
-    async def execute(
-        tool_call_id: str,
-        params: dict[str, Any],
-        signal: Abort | None = None,
-        on_update: ToolUpdateCallback | None = None,
-    ) -> ToolResult:
+    @as_execute
+    async def execute(params: dict[str, Any], signal: Abort | None) -> ToolResult:
         path = path_param(params)
         offset = _at_least(params, "offset", 0) or 1  # the example in the clawtools specification starts at 0
         limit = _at_least(params, "limit", 1)

@@ -20,7 +20,7 @@ from ...values.numbers import natural
 from ..arguments import read_arguments, schema_of
 from ..results import untrusted, visible
 from ..settings import read_settings
-from ..tool import Tool, ToolContext, ToolResult, ToolUpdateCallback
+from ..tool import Tool, ToolContext, ToolResult, as_execute
 from ..web import Fetched, FetchRules, LookUp, fetch, look_up, read_url, unless_aborted
 from ._cache import Cache
 
@@ -90,12 +90,8 @@ def web_fetch_tool(context: ToolContext, *, look_up: LookUp = look_up) -> Tool |
         return None
     pages: Cache[Page] = Cache(seconds=settings.cache_minutes * 60, size=lambda page: len(page.text) * 2)
 
-    async def execute(
-        tool_call_id: str,
-        params: dict[str, Any],
-        signal: Abort | None = None,
-        on_update: ToolUpdateCallback | None = None,
-    ) -> ToolResult:
+    @as_execute
+    async def execute(params: dict[str, Any], signal: Abort | None) -> ToolResult:
         arguments = read_arguments("web_fetch", params, WebFetchArguments)
         began = time.monotonic()
         key = (read_url(arguments.url).url, arguments.extract_mode)

@@ -17,7 +17,7 @@ from ...values.messages import TextBlock
 from ..arguments import read_arguments, schema_of
 from ..results import untrusted, visible
 from ..settings import read_settings
-from ..tool import Tool, ToolContext, ToolResult, ToolUpdateCallback
+from ..tool import Tool, ToolContext, ToolResult, as_execute
 from ..web import Fetched, FetchRules, LookUp, fetch, look_up, read_url
 from ._cache import Cache
 
@@ -200,12 +200,8 @@ def web_search_tool(context: ToolContext, *, look_up: LookUp = look_up) -> Tool 
         )
     answers: Cache[Found] = Cache(seconds=settings.cache_minutes * 60, size=lambda found: len(repr(found.hits)) * 2)
 
-    async def execute(
-        tool_call_id: str,
-        params: dict[str, Any],
-        signal: Abort | None = None,
-        on_update: ToolUpdateCallback | None = None,
-    ) -> ToolResult:
+    @as_execute
+    async def execute(params: dict[str, Any], signal: Abort | None) -> ToolResult:
         query = _query(read_arguments("web_search", params, WebSearchArguments), settings)
         service = _service(settings, os.environ)
         if service is None:

@@ -7,7 +7,7 @@ from ...values.errors import ToolInputError
 from ..fs import context_bridge
 from ..paths import shown
 from ..results import text_result
-from ..tool import Tool, ToolContext, ToolResult, ToolUpdateCallback
+from ..tool import Tool, ToolContext, ToolResult, as_execute
 from ._files import PATH, exact_state, path_param, stop_if_aborted, store
 
 _PARAMETERS = {
@@ -20,12 +20,8 @@ _PARAMETERS = {
 def write_tool(context: ToolContext) -> Tool:
     bridge = context_bridge(context)
 
-    async def execute(
-        tool_call_id: str,
-        params: dict[str, Any],
-        signal: Abort | None = None,
-        on_update: ToolUpdateCallback | None = None,
-    ) -> ToolResult:
+    @as_execute
+    async def execute(params: dict[str, Any], signal: Abort | None) -> ToolResult:
         path = path_param(params)
         content = _content(params)
         try:
