@@ -120,7 +120,7 @@ class _Group(click.Group):
 def group(context: click.Context) -> None:
     """One conversation format for LLMs, and honest codecs between it and every other."""
     if context.invoked_subcommand not in _WITHOUT_PLUGINS and has_plugins():
-        from .installed import load_plugins
+        from .options import load_plugins
 
         load_plugins()
 

@@ -18,8 +18,7 @@ from rich.text import Text
 
 from ..chat.rendering import Indented
 from . import output
-from .completing import complete_programs
-from .groups import Group
+from .options import JSON, Group, complete_programs
 
 if TYPE_CHECKING:
     from ..sessions.archive import Archive, Problem, Progress, Report
@@ -37,7 +36,6 @@ SHORT = 10  # characters of an id that are shown; any unambiguous prefix is acce
 _home = click.option(
     "--home", type=click.Path(path_type=Path, file_okay=False), help="The directory of the sessions and of the index."
 )
-_json = click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
 _no_update = click.option("--no-update", is_flag=True, help="Do not look for new and changed files first.")
 
 
@@ -70,7 +68,7 @@ def _price(used: "Used") -> float | None:
 @click.argument("sources", nargs=-1, metavar="[PROGRAM|FOLDER|FILE]…", shell_complete=complete_programs)
 @click.option("--watch", is_flag=True, help="Stay, and follow the files as they change.")
 @_home
-@_json
+@JSON
 def add(sources: tuple[str, ...], watch: bool, home: Path | None, as_json: bool) -> None:
     """Index programs' histories (claude-code, codex-cli, gemini-cli), folders, exports and any other files.
 
@@ -101,7 +99,7 @@ def remove(sources: tuple[str, ...], home: Path | None) -> None:
 
 @command.command("status")
 @_home
-@_json
+@JSON
 def status(home: Path | None, as_json: bool) -> None:
     """Show the sources, the size of the index, and files that could not be read."""
     with _opened(home) as archive:
@@ -290,7 +288,7 @@ class _When(click.ParamType[int, str]):
 @click.option("--offset", type=click.IntRange(0), default=0, help="Hits to pass over.")
 @_no_update
 @_home
-@_json
+@JSON
 def search(
     text: tuple[str, ...],
     filters: dict[str, Any],
@@ -388,7 +386,7 @@ def _describe(one: "Archived") -> str:
 @click.option("-n", "--limit", type=click.IntRange(1), default=30, show_default=True, help="Conversations at most.")
 @_no_update
 @_home
-@_json
+@JSON
 def list_(filters: dict[str, Any], limit: int, no_update: bool, home: Path | None, as_json: bool) -> None:
     """List the conversations of the archive, the latest first."""
     with _opened(home) as archive:
@@ -447,7 +445,7 @@ def _archived_json(one: "Archived") -> dict[str, Any]:
 @_filters
 @_no_update
 @_home
-@_json
+@JSON
 def totals(by: tuple[str, ...], filters: dict[str, Any], no_update: bool, home: Path | None, as_json: bool) -> None:
     """Sum tokens and cost per day, model and project.
 
@@ -516,7 +514,7 @@ def _total_json(total: "Total") -> dict[str, Any]:
 @click.option("--full", is_flag=True, help="Show long tool results, and what a program put in, in full.")
 @click.option("--plain", is_flag=True, help="Plain text instead of Markdown.")
 @_home
-@_json
+@JSON
 def show(id: str, thinking: bool, full: bool, plain: bool, home: Path | None, as_json: bool) -> None:
     """Show a conversation in the terminal."""
     from .. import conversion

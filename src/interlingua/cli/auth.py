@@ -23,8 +23,7 @@ from ..values.places import has_plugins
 from ..values.request import ResolvedAuth
 from ..values.spelling import unknown
 from . import output
-from .completing import complete_providers
-from .groups import Group
+from .options import JSON, Group, complete_providers
 
 _LIVE_TIMEOUT = 15.0
 _OWN_LISTS = {"openrouter": "/key"}  # OpenRouter's model list needs no key
@@ -36,7 +35,7 @@ def command() -> None:
 
 
 @command.command("list")
-@click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
+@JSON
 def list_(as_json: bool) -> None:
     """List the providers, and where the key of each was found."""
     store = CredentialStore()
@@ -148,7 +147,7 @@ def _known(provider: str, otherwise: str = "") -> str:
     known = [*known_rows(), *CredentialStore().providers()]
     if provider not in known and has_plugins():
         from ..connect.client import default_client
-        from .installed import load_plugins
+        from .options import load_plugins
 
         load_plugins()
         known += default_client().connectors.list_providers()
@@ -236,7 +235,7 @@ def logout(provider: str) -> None:
 @click.argument("provider", shell_complete=complete_providers, required=False)
 @click.option("--live", is_flag=True, help="Verify the key with a request to the provider; renews a login.")
 @click.option("--offline", is_flag=True, help="Make no call (the default).")
-@click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
+@JSON
 def check(provider: str | None, live: bool, offline: bool, as_json: bool) -> None:
     """Show where each key is searched, which one is used, and whether it is valid."""
     if live and offline:

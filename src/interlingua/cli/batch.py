@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from ..values.errors import FormatError, InterlinguaError
 from . import output
-from .completing import complete_batches, complete_models
-from .groups import Group
+from .options import JSON, Group, complete_batches, complete_models
 
 if TYPE_CHECKING:
     from ..connect.batch import Answer, Batch, Progress
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 POLL = 30.0  # seconds between polls of `results --wait`
 
 _key = click.option("--key", help="The key; `interlingua auth login` stores one.")
-_json = click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
 
 
 @click.group("batch", cls=Group)
@@ -133,7 +131,7 @@ def _of_call(given: dict[str, Any]) -> dict[str, Any]:
 @command.command("status")
 @click.argument("name", required=False, shell_complete=complete_batches)
 @_key
-@_json
+@JSON
 def status(name: str | None, key: str | None, as_json: bool) -> None:
     """Show the progress of a batch; without a name, of all batches."""
     rows = asyncio.run(_status(name, key))

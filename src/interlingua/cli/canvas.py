@@ -20,7 +20,7 @@ from ..values.numbers import natural
 from ..values.places import home as default_home
 from . import output
 from .convert import Registered
-from .groups import Group
+from .options import JSON, Group
 
 if TYPE_CHECKING:
     from ..canvas.library import Library, Place
@@ -346,7 +346,7 @@ def add_key(name: str, scope: Any, home: Path | None) -> None:
 
 
 @keys.command("list")
-@click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
+@JSON
 @HOME
 def list_keys(as_json: bool, home: Path | None) -> None:
     """List the keys: names, scopes, and creation times."""

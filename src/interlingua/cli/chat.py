@@ -25,8 +25,8 @@ from ..tools.registry import PROFILES
 from ..values.errors import FormatError, InterlinguaError
 from ..values.numbers import natural
 from ..values.places import home
-from . import installed, output
-from .completing import complete_models, complete_sessions
+from . import output
+from .options import BARE, HOME, MCP, PLUGINS, complete_models, complete_sessions
 from .run import MODEL_VARIABLE, usual_model
 
 NOTIFY_AFTER = 10.0  # seconds
@@ -82,10 +82,10 @@ _POLICIES = {"yes": ALLOW, "ask": ASK, "read-only": READ_ONLY, "edit": EDIT, "bu
 @click.option(
     "--no-notify", is_flag=True, help=f"No bell or notification when a long run ends; also if {_QUIET} is set."
 )
-@installed.HOME
-@installed.PLUGINS
-@installed.MCP
-@installed.BARE
+@HOME
+@PLUGINS
+@MCP
+@BARE
 def command(
     prompt: str | None,
     model: str | None,

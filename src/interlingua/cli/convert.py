@@ -26,7 +26,7 @@ from ..values.regular import naming
 from ..values.spelling import unknown
 from . import bulk, output
 from .bulk import Piece, Task
-from .completing import complete_models
+from .options import complete_models
 from .outputs import ColumnarOutput, Done, FolderOutput, Journal, Output, Rejects, SingleConversation, Tally
 
 PARALLEL = 4 * 1024 * 1024  # bytes of input that justify more processes; or so many files:

@@ -9,6 +9,7 @@ from ..conversion import sources
 from ..sessions.comparison import Difference, differences
 from . import output
 from .convert import NAMES
+from .options import JSON
 
 
 @click.command("diff")
@@ -16,7 +17,7 @@ from .convert import NAMES
 @click.argument("second")
 @click.option("-f", "--from", "origin", type=NAMES, help="The format of both; each is detected if not given.")
 @click.option("--all", "everything", is_flag=True, help="Also compare bookkeeping (timestamps, usage, extras).")
-@click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
+@JSON
 def command(first: str, second: str, origin: str | None, everything: bool, as_json: bool) -> None:
     """Compare two conversations of any formats."""
     a, b = sources.only_conversation(first, origin), sources.only_conversation(second, origin)

@@ -22,13 +22,14 @@ from ..tools.sandbox import sandbox_status
 from ..values.errors import InterlinguaError
 from ..values.places import home, short
 from . import output
+from .options import JSON
 
 
 @click.command("doctor")
 @click.argument("file", metavar="[FILE]", required=False)
 @click.option("-o", "--output", "place", type=click.Path(dir_okay=False), help="Write the repaired session here.")
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
-@click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
+@JSON
 def command(file: str | None, place: str | None, force: bool, as_json: bool) -> None:
     """Check the installation; or diagnose a session file line by line, and repair it into a new one.
 

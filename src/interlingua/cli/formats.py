@@ -15,6 +15,7 @@ from ..conversion.training import trainers
 from ..dialects import DIALECTS, FORMATS, WIRES, dialect
 from . import output
 from .convert import NAMES, Registered
+from .options import JSON
 
 
 @click.command("check")
@@ -107,7 +108,7 @@ def _show(rows: list[tuple[str, tuple[Finding, ...]]], faultless: dict[str, tupl
 
 @click.command("detect")
 @click.argument("inputs", nargs=-1, metavar="IN…")
-@click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
+@JSON
 def detect_command(inputs: tuple[str, ...], as_json: bool) -> None:
     """Detect the format of files, with the reason."""
     problems: list[sources.Problem] = []
@@ -143,7 +144,7 @@ def detect_command(inputs: tuple[str, ...], as_json: bool) -> None:
 
 @click.command("dialects")
 @click.argument("name", required=False, type=Registered(lambda: DIALECTS), metavar="[NAME]")
-@click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
+@JSON
 def dialects_command(name: str | None, as_json: bool) -> None:
     """List the formats: provider wires (requests, responses, streams) and files; or show the rules of one."""
     if name is not None:

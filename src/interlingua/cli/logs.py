@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from ..values.places import has_plugins, home, private_folder
-from .groups import Group
+from .options import JSON, Group
 
 RUNS = "run"  # the agent of logged runs
 _SHARED = ("show", "search", "export", "delete", "restore", "purge", "totals")  # commands of `sessions`
@@ -62,7 +62,7 @@ class _Logs(Group):
         if name not in _SHARED:
             return super().get_command(context, name)
         if has_plugins():  # plugins' dialects are export formats
-            from .installed import load_plugins
+            from .options import load_plugins
 
             load_plugins()
         from .sessions import of_agent
@@ -78,7 +78,7 @@ def command() -> None:
 @command.command("list")
 @click.option("-n", "--limit", type=click.IntRange(0), default=_LISTED, show_default=True, help="0: all.")
 @click.option("-m", "--model", help="Only runs whose model has this in its name.")
-@click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
+@JSON
 def list_(limit: int, model: str | None, as_json: bool) -> None:
     """List the runs, the latest first."""
     from ..sessions.files import FileStore

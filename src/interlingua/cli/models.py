@@ -20,8 +20,7 @@ from ..values.places import home
 from ..values.request import ModelDescriptor
 from ..values.spelling import unknown
 from . import output
-from .completing import FAMILIES, complete_models, complete_providers
-from .groups import Group
+from .options import FAMILIES, JSON, Group, complete_models, complete_providers
 
 _PRICES = ("input", "output", "cache_read", "cache_write")
 _COLUMNS = (
@@ -68,7 +67,7 @@ def command() -> None:
 @click.option("-a", "--all", "everything", is_flag=True, help="Also models without a key, and models that do not chat.")
 @click.option("--live", is_flag=True, help="Fetch the list from the provider.")
 @click.option("--pager/--no-pager", default=None, help="Page the output; on a terminal by default, if it is long.")
-@click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
+@JSON
 def list_(
     terms: tuple[str, ...], provider: str | None, everything: bool, live: bool, pager: bool | None, as_json: bool
 ) -> None:
@@ -243,7 +242,7 @@ def _steps(rate: pricing.Rate) -> list[dict[str, float]]:
 @command.command("default")
 @click.argument("model", required=False, shell_complete=complete_models)
 @click.option("--remove", is_flag=True, help="Remove the default.")
-@click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
+@JSON
 def default_(model: str | None, remove: bool, as_json: bool) -> None:
     """Show or set the default model."""
     if model is not None and remove:
@@ -266,7 +265,7 @@ def default_(model: str | None, remove: bool, as_json: bool) -> None:
 
 
 @command.group("aliases", invoke_without_command=True)
-@click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
+@JSON
 @click.pass_context
 def aliases(context: click.Context, as_json: bool) -> None:
     """List, set and remove model aliases."""

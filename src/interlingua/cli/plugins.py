@@ -25,8 +25,8 @@ from ..values import jsontext
 from ..values.errors import FormatError, InterlinguaError
 from ..values.places import home, private_folder
 from ..values.regular import naming, read_regular
-from . import installed, output
-from .groups import Group
+from . import output
+from .options import JSON, Group, warn
 
 
 @click.group("plugins", cls=Group)
@@ -36,7 +36,7 @@ def command() -> None:
 
 @command.command("list")
 @click.argument("directories", nargs=-1, type=click.Path(path_type=Path), metavar="[DIR]…")
-@click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
+@JSON
 def list_command(directories: tuple[Path, ...], as_json: bool) -> None:
     """List plugins in directories (default: ~/.interlingua/plugins) and installed packages, without running them."""
     places = [place.expanduser() for place in directories] or [home() / "plugins"]
@@ -185,7 +185,7 @@ def _install_package(source: str, upgrade: bool, editable: bool) -> None:
     if new:
         click.echo(f"installed {', '.join(new)}")
     elif not any(_same(source, package) for package in found.values()):
-        installed.warn(f"{source} is installed, but has no plugin of the group {GROUP}")
+        warn(f"{source} is installed, but has no plugin of the group {GROUP}")
     else:
         click.echo(f"{source} is installed")
 
@@ -235,7 +235,7 @@ def _pip(action: str, *arguments: str) -> None:
 @command.command("check")
 @click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="DIR")
 @click.option("--config", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Its configuration, JSON.")
-@click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
+@JSON
 def check_command(folder: Path, config: Path | None, as_json: bool) -> None:
     """Load a plugin in a separate process, and show what it registers, or its errors."""
     report = check_plugin(folder.absolute(), _configuration(config))

@@ -22,9 +22,8 @@ from ..values.errors import FormatError, InterlinguaError
 from ..values.numbers import natural
 from ..values.places import has_plugins
 from . import inputs, templates
-from .completing import complete_models, complete_sessions, complete_tool_choices
-from .installed import BARE
 from .logs import RUNS, is_logging, session_id
+from .options import BARE, complete_models, complete_sessions, complete_tool_choices
 
 if TYPE_CHECKING:  # imported on use: a run loads only what it needs
     from ..plugins.installed import Installed

@@ -22,7 +22,8 @@ from ..tools.tool import Tool, ToolContext
 from ..values.errors import FormatError
 from ..values.interop import describe, must_propagate
 from ..values.regular import kind_of, read_regular
-from . import installed, output
+from . import output
+from .options import warn
 
 _FUNCTIONS = "interlingua_functions"  # module name of the code of --functions
 
@@ -33,7 +34,7 @@ async def opened(plugins: Sequence[str], servers: Sequence[str], *, bare: bool) 
     servers.
     """
     registry = ToolRegistry()
-    discover_core_tools(registry, on_load_warning=installed.warn)
+    discover_core_tools(registry, on_load_warning=warn)
     if bare:
         yield Installed(Plugins(), registry)
         return
@@ -42,7 +43,7 @@ async def opened(plugins: Sequence[str], servers: Sequence[str], *, bare: bool) 
         for problem in found.failed_servers.values():
             raise FormatError(problem, "--mcp")  # each was asked for, by its name, address or command
         for problem in found.problems:
-            installed.warn(problem)
+            warn(problem)
         yield found
 
 
@@ -68,7 +69,7 @@ async def chosen(
     if wanted:
         made |= {one.name: one for one in await registry.aresolve_all(context, include=wanted)}
         for skipped in registry.skipped:
-            installed.warn(f"the tool {skipped.id} is not available: {skipped.reason}")
+            warn(f"the tool {skipped.id} is not available: {skipped.reason}")
     for one in (one for code in functions for one in functions_of(code)):
         if one.name in made:
             raise FormatError(f"duplicate tool name {one.name!r}; rename the function", "--functions")

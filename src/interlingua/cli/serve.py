@@ -26,7 +26,7 @@ from ..values.places import has_plugins
 from ..values.places import home as default_home
 from ..values.spelling import unknown
 from . import output
-from .groups import Group
+from .options import JSON, Group
 
 if TYPE_CHECKING:
     from ..gateway.checking import TargetReport
@@ -44,7 +44,6 @@ CONFIG = click.option(
     type=click.Path(path_type=Path, dir_okay=False),
     help="The settings; default: gateway.toml in home.",
 )
-JSON = click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
 
 # Which clients read which variable, and its value; `{url}` is the gateway's URL.
 POINTERS = (

@@ -20,9 +20,8 @@ from ..values.canonical import plain
 from ..values.messages import AgentMessage, AssistantMessage, CustomMessage, text_of
 from ..values.request import Conversation, is_aside
 from . import output
-from .completing import complete_sessions
 from .convert import NAMES
-from .groups import Group
+from .options import JSON, Group, complete_sessions
 from .show import _View
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -44,9 +43,6 @@ def _about_sessions(command: F) -> F:
         named = option(named)
     named.__click_params__ = [*getattr(command, "__click_params__", []), *named.__click_params__]
     return named  # type: ignore[no-any-return]
-
-
-as_json_option = click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
 
 
 def of_agent(name: str, agent: str) -> click.Command:
@@ -76,7 +72,7 @@ def command() -> None:
 @_about_sessions
 @click.option("--all", "all_agents", is_flag=True, help="List the sessions of all agents.")
 @click.option("-n", "--limit", type=click.IntRange(1), help="Maximum number of sessions.")
-@as_json_option
+@JSON
 def list_(where: Where, all_agents: bool, limit: int | None, as_json: bool) -> None:
     """List sessions, the latest first."""
     agent = None if all_agents else where["agent"]
@@ -122,7 +118,7 @@ def _table(rows: list[SessionInfo], *, with_agent: bool) -> None:
 @click.option("--thinking", is_flag=True, help="Unfold the model's reasoning.")
 @click.option("--full", is_flag=True, help="Show long tool results, and what a program put in, in full.")
 @click.option("--plain", "as_plain", is_flag=True, help="Text as it is, not as Markdown.")
-@as_json_option
+@JSON
 def show(
     where: Where,
     name: str | None,
@@ -255,7 +251,7 @@ def _summary_line(message: AgentMessage) -> str:
 @_about_sessions
 @click.option("-f", "--from", "origin", type=NAMES, help="The format of the input; detected if not given.")
 @click.option("--id", "new_id", help="The id of the new session; default: generated.")
-@as_json_option
+@JSON
 def import_(where: Where, inputs: tuple[str, ...], origin: str | None, new_id: str | None, as_json: bool) -> None:
     """Save conversations of any format as sessions."""
     rows, problems = operations.import_sessions(inputs or sources.STDIN, dialect=origin, id=new_id, **where)
@@ -283,7 +279,7 @@ def import_(where: Where, inputs: tuple[str, ...], origin: str | None, new_id: s
 @click.option("--context", "as_context", is_flag=True, help="The model's view, after compaction.")
 @click.option("--report", is_flag=True, help="Show what was lost, on standard error.")
 @click.option("--strict", is_flag=True, help="Fail if anything would be lost.")
-@as_json_option
+@JSON
 def export(
     where: Where,
     name: str,
@@ -318,7 +314,7 @@ def export(
 @_about_sessions
 @click.option("--at", help="The last entry of the new session; default: the head.")
 @click.option("--id", "new_id", help="The id of the new session; default: generated.")
-@as_json_option
+@JSON
 def fork(where: Where, name: str, at: str | None, new_id: str | None, as_json: bool) -> None:
     """Copy the path to an entry into a new session."""
     new = operations.fork_session(name, at, id=new_id, **where)
@@ -334,7 +330,7 @@ def fork(where: Where, name: str, at: str | None, new_id: str | None, as_json: b
 @click.option("--summary", help="The summary; - reads it from standard input.")
 @click.option("--keep", default=compacting.KEEP_RECENT_TOKENS, show_default=True, help="Approximate tokens to keep.")
 @click.option("--focus", help="What the summary should focus on.")
-@as_json_option
+@JSON
 def compact(where: Where, name: str, summary: str | None, keep: int, focus: str | None, as_json: bool) -> None:
     """Replace the older part by a summary in the model's view; the session itself loses nothing.
 
@@ -363,7 +359,7 @@ def compact(where: Where, name: str, summary: str | None, keep: int, focus: str 
 @click.option("--all", "everything", is_flag=True, help="All sessions of the agent.")
 @click.option("--purge", is_flag=True, help="Permanently and at once: nothing can be restored.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before deleting more than one.")
-@as_json_option
+@JSON
 def delete(
     where: Where,
     names: tuple[str, ...],
@@ -406,7 +402,7 @@ def _name_of(where: Where) -> str:
 @command.command("restore")
 @click.argument("names", nargs=-1, metavar="[SESSION…]", shell_complete=complete_sessions)
 @_about_sessions
-@as_json_option
+@JSON
 def restore(where: Where, names: tuple[str, ...], as_json: bool) -> None:
     """Restore deleted sessions; without one, list what can be restored."""
     shown = operations.restore_sessions(names, **where) if names else operations.deleted_sessions(**where)
@@ -423,7 +419,7 @@ def restore(where: Where, names: tuple[str, ...], as_json: bool) -> None:
 @command.command("purge")
 @_about_sessions
 @click.option("--all", "everything", is_flag=True, help="Also sessions that could still be restored.")
-@as_json_option
+@JSON
 def purge_command(where: Where, everything: bool, as_json: bool) -> None:
     """Permanently remove sessions deleted more than a week ago: lines, blobs, backups, recordings."""
     gone = operations.purge_sessions(everything=everything, **where)
@@ -439,7 +435,7 @@ def purge_command(where: Where, everything: bool, as_json: bool) -> None:
 @click.option("--branches", is_flag=True, help="Remove entries on no path to the head, a label or a branch.")
 @click.option("--delete", is_flag=True, help="Keep no backup of the session.")
 @click.option("--grace", default=3600.0, show_default=True, help="Minimum age in seconds of removed blobs.")
-@as_json_option
+@JSON
 def gc(where: Where, names: tuple[str, ...], branches: bool, delete: bool, grace: float, as_json: bool) -> None:
     """Remove unreferenced blobs; with --branches, also the dead branches of sessions.
 
@@ -475,7 +471,7 @@ def _print_collected(rows: list[tuple[str, Collected]], as_json: bool) -> None:
 @_about_sessions
 @click.option("-n", "--limit", type=click.IntRange(1), default=20, show_default=True, help="Maximum number of hits.")
 @click.option("-m", "--model", help="Only answers of this model.")
-@as_json_option
+@JSON
 def search(where: Where, terms: tuple[str, ...], limit: int, model: str | None, as_json: bool) -> None:
     """Search the texts of sessions, the latest first. All terms must match; "a phrase" and -word work, too."""
     found = operations.search_sessions(" ".join(terms), model=model, limit=limit, **where)
@@ -500,7 +496,7 @@ def search(where: Where, terms: tuple[str, ...], limit: int, model: str | None, 
 @command.command("totals")
 @_about_sessions
 @click.option("--by", type=click.Choice(["model", "day"]), default="model", show_default=True)
-@as_json_option
+@JSON
 def totals(where: Where, by: Literal["model", "day"], as_json: bool) -> None:
     """Count responses, tokens and cost, by model or day; a copied response counts once."""
     rows, whole = operations.session_totals(by, **where)

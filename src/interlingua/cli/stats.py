@@ -15,6 +15,7 @@ from ..sessions.spending import Used
 from ..values.errors import InterlinguaError
 from . import output
 from .convert import NAMES
+from .options import JSON
 
 
 @click.command("stats")
@@ -25,7 +26,7 @@ from .convert import NAMES
     metavar="NAME|FILE",
     help="Count tokens, too: an encoding or model of OpenAI's (o200k_base), a tokenizer.json or a .tiktoken file.",
 )
-@click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
+@JSON
 def command(inputs: tuple[str, ...], origin: str | None, tokenizer: str | None, as_json: bool) -> None:
     """Count messages, tokens, cost and tool calls, in total and per model."""
     problems: list[sources.Problem] = []

@@ -17,7 +17,7 @@ import msgspec
 from ..values.errors import FormatError, InterlinguaError
 from ..values.places import home, private_folder
 from ..values.regular import read_regular
-from .groups import Group
+from .options import JSON, Group
 
 _PARAMETER = re.compile(r"\$(?:(\$)|([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,100}")
@@ -216,7 +216,7 @@ def command(context: click.Context) -> None:
 
 
 @command.command("list")
-@click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
+@JSON
 def list_(as_json: bool = False) -> None:
     """List the templates."""
     from . import output
@@ -243,7 +243,7 @@ def list_(as_json: bool = False) -> None:
 
 @command.command("show")
 @click.argument("name", shell_complete=complete_names)
-@click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
+@JSON
 def show(name: str, as_json: bool) -> None:
     """Show a template."""
     from . import output

@@ -21,9 +21,8 @@ from ..tools.tool import Tool, ToolContext, ToolMeta, ToolResult
 from ..tools.validation import form, shown
 from ..values.errors import InterlinguaError
 from ..values.messages import TextBlock
-from . import installed, output, tools_serve
-from .completing import complete_tools
-from .groups import Group
+from . import output, tools_serve
+from .options import BARE, HOME, JSON, MCP, PLUGINS, Group, complete_tools, warn
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -38,7 +37,7 @@ command.add_command(tools_serve.command)
 
 def _installed(command: _Command) -> _Command:
     """Adds the options that select installed plugins and servers."""
-    return installed.PLUGINS(installed.MCP(installed.BARE(installed.HOME(command))))
+    return PLUGINS(MCP(BARE(HOME(command))))
 
 
 @command.command("list")
@@ -46,7 +45,7 @@ def _installed(command: _Command) -> _Command:
 @click.option("-i", "--include", multiple=True, metavar="ID", help="Only these: ids, or groups such as group:fs.")
 @click.option("-x", "--exclude", multiple=True, metavar="ID", help="Not these: ids, or groups.")
 @_installed
-@click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
+@JSON
 def list_command(
     profile: str, include: tuple[str, ...], exclude: tuple[str, ...], as_json: bool, **wanted: Any
 ) -> None:
@@ -67,7 +66,7 @@ def list_command(
 @command.command("show")
 @click.argument("name", shell_complete=complete_tools)
 @_installed
-@click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
+@JSON
 def show_command(name: str, as_json: bool, **wanted: Any) -> None:
     """Show a tool's description and parameters."""
 
@@ -118,7 +117,7 @@ def run_command(name: str, arguments: str, root: Path, as_json: bool, yes: bool,
 
 @command.command("login")
 @click.argument("server", metavar="SERVER")
-@installed.HOME
+@HOME
 def login_command(server: str) -> None:
     """Log in at an MCP server that requires it: a name in mcp.toml, or a URL. Opens a browser, and stores the login."""
 
@@ -135,7 +134,7 @@ def login_command(server: str) -> None:
 
 @command.command("logout")
 @click.argument("server", metavar="SERVER")
-@installed.HOME
+@HOME
 def logout_command(server: str) -> None:
     """Remove the login at an MCP server."""
     from ..mcp.oauth import OAuth, TokenFile
@@ -163,12 +162,12 @@ async def _registry(
     plugins: tuple[Path, ...], servers: tuple[str, ...], bare: bool
 ) -> AsyncGenerator[ToolRegistry, None]:
     """The core tools, and those of plugins and MCP servers."""
-    registry = ToolRegistry(on_warning=installed.warn)
-    catalog.discover_core_tools(registry, on_load_warning=installed.warn)
+    registry = ToolRegistry(on_warning=warn)
+    catalog.discover_core_tools(registry, on_load_warning=warn)
     if bare:
         yield registry
         return
-    async with open_installed(tools=registry, paths=plugins, servers=servers or None, on_problem=installed.warn):
+    async with open_installed(tools=registry, paths=plugins, servers=servers or None, on_problem=warn):
         yield registry
 
 

@@ -17,7 +17,7 @@ from ..tools.registry import PROFILES, ToolRegistry
 from ..tools.tool import Tool, ToolContext
 from ..values.errors import InterlinguaError
 from ..values.numbers import natural
-from . import installed
+from .options import BARE, HOME, MCP, PLUGINS
 
 TOKEN = "INTERLINGUA_MCP_TOKEN"
 
@@ -40,10 +40,10 @@ TOKEN = "INTERLINGUA_MCP_TOKEN"
 @click.option(
     "--prompts", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Offer the files of a directory."
 )
-@installed.PLUGINS
-@installed.MCP
-@installed.BARE
-@installed.HOME
+@PLUGINS
+@MCP
+@BARE
+@HOME
 def command(
     over_stdio: bool,
     address: str | None,

@@ -1,11 +1,81 @@
-"""Shell completion of arguments: models, sessions, providers, tools. Errors offer nothing."""
+"""Shared by the commands: groups that suggest the nearest command, common options, and shell completion of arguments.
+
+Imports little: `logs` must start as fast as a shell history.
+"""
 
 import contextlib
+import os
+from pathlib import Path
 
 import click
 from click.shell_completion import CompletionItem
 
 from ..values.errors import InterlinguaError
+from ..values.spelling import unknown
+
+
+class Group(click.Group):
+    """A command group that suggests the nearest command."""
+
+    def resolve_command(
+        self, context: click.Context, arguments: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, known = arguments[0], self.list_commands(context)
+        if name not in known and not name.startswith("-"):
+            listed = f"`{context.command_path} --help` lists them"
+            context.fail(unknown("command", name, known, listed=listed))
+        return super().resolve_command(context, arguments)
+
+
+Group.group_class = Group  # of nested groups
+
+# --- options ---------------------------------------------------------------------------------------------------------
+
+JSON = click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
+PLUGINS = click.option(
+    "--plugins", multiple=True, type=click.Path(path_type=Path, exists=True), help="Load the plugins of this directory."
+)
+MCP = click.option(
+    "--mcp", "servers", multiple=True, metavar="SERVER", help="Use this MCP server only: a name in mcp.toml, or a URL."
+)
+BARE = click.option("--no-plugins", "bare", is_flag=True, help="Use no installed plugins and MCP servers.")
+
+
+def _use_home(context: click.Context, option: click.Parameter, given: Path | None) -> Path | None:
+    """Sets the home folder of this process, and of its children."""
+    if given is not None:
+        os.environ["INTERLINGUA_HOME"] = str(given.expanduser().absolute())
+    return given
+
+
+HOME = click.option(
+    "--home",
+    type=click.Path(path_type=Path, file_okay=False),
+    callback=_use_home,
+    is_eager=True,
+    expose_value=False,
+    help="The directory of Interlingua; default: ~/.interlingua.",
+)
+
+
+def warn(message: str) -> None:
+    click.echo(f"interlingua: {message}", err=True)
+
+
+def load_plugins() -> None:
+    """Loads the installed plugins for commands that use formats and models: dialects and connectors.
+
+    Their tools, hooks and servers are for the commands with an agent.
+    """
+    import asyncio
+
+    from ..plugins.installed import load_installed
+
+    for problem in asyncio.run(load_installed()).problems:
+        warn(str(problem))
+
+
+# --- shell completion: of models, sessions, providers, tools. Errors offer nothing. ----------------------------------
 
 _MAX_CANDIDATES = 400  # with more candidates a shell only asks whether to show them
 # Model families that users refer to by these names; their ids are looked up.
