@@ -45,7 +45,7 @@ COMMANDS = {
 }
 
 # Commands that are not `command` in a module of their name.
-_MODULES = {name: ("formats", f"{name}_command") for name in ("check", "detect", "dialects", "completion")}
+_MODULES = {name: ("formats", f"{name}_command") for name in ("check", "detect", "diff", "dialects", "completion")}
 
 # Commands that load plugins themselves, with their tools, or need none. All others load the plugins' dialects and
 # connectors.

@@ -19,11 +19,12 @@ from rich.text import Text
 from ..chat.rendering import Indented
 from . import output
 from .options import JSON, Group, complete_programs
+from .pricing import list_price
 
 if TYPE_CHECKING:
     from ..sessions.archive import Archive, Problem, Progress, Report
     from ..sessions.archive_index import Archived
-    from ..sessions.spending import Total, Used
+    from ..sessions.spending import Total
     from ..sessions.text_index import Found, Results
     from ..sessions.texts import Query
 
@@ -51,14 +52,8 @@ def command() -> None:
 def _opened(home: Path | None) -> Iterator["Archive"]:
     from ..sessions.archive import Archive
 
-    with Archive(home.expanduser() if home is not None else None, price=_price) as archive:
+    with Archive(home.expanduser() if home is not None else None, price=list_price) as archive:
         yield archive
-
-
-def _price(used: "Used") -> float | None:
-    from .pricing import list_price
-
-    return list_price(used)
 
 
 # --- sources ---------------------------------------------------------------------------------------------------------

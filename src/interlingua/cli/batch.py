@@ -66,9 +66,10 @@ async def _submit(inputs: tuple[str, ...], options: dict[str, Any]) -> None:
     from ..connect.call import options_of
     from ..connect.client import default_client
     from ..connect.models import warm
-    from .run import usual_model
+    from ..values.request import CallOptions
+    from .run import call_options, usual_model
 
-    given = _call_options(options)
+    given = call_options({}, {**options, "timeout": None})
     wire_options, call = options_of(given)
     client = default_client()
     connector, model = client.find_known(options["model"] or usual_model(), await warm())
@@ -98,7 +99,8 @@ async def _submit(inputs: tuple[str, ...], options: dict[str, Any]) -> None:
             what = "submitted" if created else "was submitted before; nothing was sent"
             output.note(f"{len(rows):,} requests, {batch.manifest.model}: {what}; `interlingua batch results {name}`")
         else:
-            again = await batch.run(_of_call(given), jobs=options["jobs"], rate=options["rate"])
+            of_call = {name: value for name, value in given.items() if name in CallOptions.__struct_fields__}
+            again = await batch.run(of_call, jobs=options["jobs"], rate=options["rate"])
             progress = await batch.progress(call)
             output.note(f"{_counts(progress)}; `interlingua batch results {name}`")
             if again:
@@ -113,19 +115,6 @@ def _report(name: str, target: str, losses: "Iterable[tuple[str, Iterable[Loss]]
         summary.add(source, tuple(some))
     if summary.severities["dropped"] or summary.severities["weakened"]:
         output.report_summary(name, target, summary)
-
-
-def _call_options(options: dict[str, Any]) -> dict[str, Any]:
-    from .run import call_options
-
-    return call_options({}, {**options, "timeout": None})
-
-
-def _of_call(given: dict[str, Any]) -> dict[str, Any]:
-    """Returns the call options; the others are in the requests."""
-    from ..values.request import CallOptions
-
-    return {name: value for name, value in given.items() if name in CallOptions.__struct_fields__}
 
 
 @command.command("status")

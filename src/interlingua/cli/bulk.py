@@ -566,7 +566,9 @@ def run(
                 if piece.kind != "stream":
                     future = submit(convert, piece, task)
                 elif spool is not None:
-                    folder = folder or Path(stack.enter_context(_temporary_folder(spool)))
+                    if folder is None:
+                        spool.mkdir(parents=True, exist_ok=True)
+                        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=".convert-", dir=spool)))
                     future = submit(_convert_to_file, piece, task, folder / f"{number}")
                 else:  # read here while it is written
                     future = Future()
@@ -580,11 +582,6 @@ def run(
             for _, _, future in waiting:
                 future.cancel()
             pool.shutdown()  # before the temporary files are removed
-
-
-def _temporary_folder(parent: Path) -> contextlib.AbstractContextManager[str]:
-    parent.mkdir(parents=True, exist_ok=True)
-    return tempfile.TemporaryDirectory(prefix=".convert-", dir=parent)
 
 
 def _convert_to_file(piece: Piece, task: Task, path: Path) -> PieceResult:

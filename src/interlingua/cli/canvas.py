@@ -24,6 +24,7 @@ from .options import JSON, Group
 
 if TYPE_CHECKING:
     from ..canvas.library import Library, Place
+    from ..canvas.server import Canvas
     from ..canvas.shapes import FindView
     from ..serving.access import KeyRing
 
@@ -90,25 +91,9 @@ def open_(
     """
     if root is not None and profile is None:
         raise click.UsageError("--root without --tools; select the tools with --tools")
-    asyncio.run(_serve(inputs, port, host, no_open, client_port, watch, profile, root, home, store))
-
-
-async def _serve(
-    inputs: tuple[str, ...],
-    port: int | None,
-    host: str,
-    no_open: bool,
-    client_port: int | None,
-    watch: tuple[str, ...],
-    profile: str | None,
-    root: Path | None,
-    home: Path | None,
-    store: str | None,
-) -> None:
     from ..canvas.library import Library
     from ..canvas.runs import Toolbox
     from ..canvas.server import PORT, Canvas
-    from ..serving.listener import until_signalled
 
     _limit_arenas()
     library = Library(home.expanduser().absolute() if home is not None else None, store)
@@ -121,7 +106,13 @@ async def _serve(
         client_port=client_port,
         watch=watch,
     )
-    places = await asyncio.to_thread(_opened, library, inputs)
+    asyncio.run(_serve(canvas, inputs, no_open))
+
+
+async def _serve(canvas: "Canvas", inputs: tuple[str, ...], no_open: bool) -> None:
+    from ..serving.listener import until_signalled
+
+    places = await asyncio.to_thread(_opened, canvas.library, inputs)
     async with until_signalled() as stop, canvas:
         address = canvas.link(f"/s/{places[0].key}/canvas" if len(places) == 1 else "/")
         click.echo(address)
@@ -357,9 +348,7 @@ def list_keys(as_json: bool, home: Path | None) -> None:
     if not found:
         output.console().print("no keys")
         return
-    table = Table(box=None)
-    for title in ("name", "scope", "created"):
-        table.add_column(title)
+    table = Table("name", "scope", "created", box=None)
     for key in found:
         made = time.strftime("%Y-%m-%d %H:%M", time.localtime(key.created))
         table.add_row(Text(key.name), key.scope, made)

@@ -1,4 +1,4 @@
-"""`interlingua check`, `detect` and `dialects`: formats of conversations and their problems; `completion`."""
+"""`interlingua check`, `detect`, `diff` and `dialects`: formats, problems and differences; `completion`."""
 
 import inspect
 import sys
@@ -13,6 +13,7 @@ from ..conversion.checks import Finding, check, check_large, too_few
 from ..conversion.large_sessions import detect_large, is_large, open_large
 from ..conversion.training import trainers
 from ..dialects import DIALECTS, FORMATS, WIRES, dialect
+from ..sessions.comparison import Difference, differences
 from . import output
 from .convert import NAMES, Registered
 from .options import JSON
@@ -140,6 +141,35 @@ def detect_command(inputs: tuple[str, ...], as_json: bool) -> None:
     output.report_problems(problems)
     if problems:
         sys.exit(1)
+
+
+@click.command("diff")
+@click.argument("first")
+@click.argument("second")
+@click.option("-f", "--from", "origin", type=NAMES, help="The format of both; each is detected if not given.")
+@click.option("--all", "everything", is_flag=True, help="Also compare bookkeeping (timestamps, usage, extras).")
+@JSON
+def diff_command(first: str, second: str, origin: str | None, everything: bool, as_json: bool) -> None:
+    """Compare two conversations of any formats."""
+    a, b = sources.only_conversation(first, origin), sources.only_conversation(second, origin)
+    rows = list(differences(a, b, everything=everything))
+    if as_json:
+        output.print_json([{"kind": row.kind, "a": row.a, "b": row.b, "changes": row.changes} for row in rows])
+    else:
+        _show_differences(rows)
+    if rows:
+        sys.exit(1)
+
+
+def _show_differences(rows: list[Difference]) -> None:
+    out = output.console()
+    if not rows:
+        out.print("no differences", style="green")
+    for row in rows:
+        out.print(Text(row.heading, style="bold"))
+        for line in row.changes:
+            colour = {"-": "red", "+": "green"}.get(line[:1], "dim")
+            out.print(Text(f"  {line}", style=colour))
 
 
 @click.command("dialects")

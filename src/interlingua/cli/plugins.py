@@ -50,9 +50,7 @@ def list_command(directories: tuple[Path, ...], as_json: bool) -> None:
     if not rows:
         output.console(err=True).print("no plugins found")
         return
-    table = Table(box=None, header_style="bold")
-    for column in ("id", "kind", "from", "description"):
-        table.add_column(column)
+    table = Table("id", "kind", "from", "description", box=None, header_style="bold")
     for row in rows:
         table.add_row(row["id"], row["kind"], row["from"], row["description"] or "")
     output.console().print(table)

@@ -1,13 +1,17 @@
 """List prices for responses whose files state no cost."""
 
-from ..connect import models
-from ..sessions.spending import Used
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..sessions.spending import Used
 
 _MAKERS = ("anthropic", "openai", "google")  # used for the price of a model whose provider the file does not state
 
 
-def list_price(used: Used) -> float | None:
+def list_price(used: "Used") -> float | None:
     """Returns the list price of a response at its time; None if unknown."""
+    from ..connect import models  # price lists load slower than most files are counted
+
     if not used.model:
         return None
     found = models.cost(used.usage(), used.model, used.provider, used.at)

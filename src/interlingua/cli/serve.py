@@ -484,9 +484,7 @@ def _check_addresses(settings: "ServeSettings", path: Path) -> None:
 
 
 def _show_targets(found: "Sequence[TargetReport]") -> None:
-    table = Table(box=None)
-    for title in ("alias", "target", "role", "format", "context", "price", "problem"):
-        table.add_column(title)
+    table = Table("alias", "target", "role", "format", "context", "price", "problem", box=None)
     for report in found:
         table.add_row(
             Text(report.alias),
@@ -563,9 +561,7 @@ def _show_usage(rows: list[Any], columns: "list[Column]", as_json: bool) -> None
     if not rows:
         output.console().print("nothing was used")
         return
-    table = Table(box=None)
-    for column in columns:
-        table.add_column(column)
+    table = Table(*columns, box=None)
     numbers = ("calls", "errors", "input", "output", "cache_read", "cache_write", "cost")
     for title in numbers:
         table.add_column(title.replace("_", " "), justify="right")
@@ -740,9 +736,7 @@ def list_keys(config: Path | None, as_json: bool, home: Path | None) -> None:
     if not found:
         output.console().print("no keys")
         return
-    table = Table(box=None)
-    for title in ("name", "models", "losses", "rpm", "tpm", "open", "budget", "expires", ""):
-        table.add_column(title)
+    table = Table("name", "models", "losses", "rpm", "tpm", "open", "budget", "expires", "", box=None)
     for key in found:
         client = key.client
         notes = ["passthrough"] if client.passthrough else []

@@ -11,11 +11,11 @@ from ..conversion import sources
 from ..conversion.large_sessions import is_large, line_messages, open_large
 from ..conversion.tokenizing import Count, counter, tokens
 from ..sessions.cards import TOKENS, Totals
-from ..sessions.spending import Used
 from ..values.errors import InterlinguaError
 from . import output
 from .convert import NAMES
 from .options import JSON
+from .pricing import list_price
 
 
 @click.command("stats")
@@ -41,13 +41,13 @@ def command(inputs: tuple[str, ...], origin: str | None, tokenizer: str | None, 
                 is_streamed = count is None or size is not None
                 messages = line_messages(source, origin, problems, advance=advance) if is_streamed else None
                 if messages is not None:
-                    totals.add_messages(messages, _price)
+                    totals.add_messages(messages, list_price)
                     sizes.extend(() if size is None else (size,))
                     continue
             for document in sources.documents(source, origin, problems, advance=advance):
                 try:
                     conversation = conversion.decode(document.data, origin or document.dialect)
-                    totals.add_conversation(conversation, _price)
+                    totals.add_conversation(conversation, list_price)
                     if count is not None:
                         sizes.append(tokens(conversation, count))
                 except InterlinguaError as error:
@@ -72,12 +72,6 @@ def _tokens_in(source: sources.Source, origin: str | None, count: Count) -> int 
         return None
     on_path = session.path()
     return tokens(session.about, count, (entry.message for at, entry in enumerate(session.entries()) if on_path[at]))
-
-
-def _price(used: Used) -> float | None:
-    from .pricing import list_price  # price lists load slower than most files are counted
-
-    return list_price(used)
 
 
 _ROLES = ("user", "assistant", "toolResult", "system")

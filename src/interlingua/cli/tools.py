@@ -266,7 +266,7 @@ class _Updates:
 
 def _show_result(result: ToolResult, as_json: bool) -> None:
     if as_json:
-        output.print_json(_result_json(result))
+        output.print_json({"content": [], "isError": False, **msgspec.to_builtins(result, enc_hook=str)})
         return
     for block in result.content:
         if isinstance(block, TextBlock):
@@ -275,11 +275,6 @@ def _show_result(result: ToolResult, as_json: bool) -> None:
             name = type(block).__name__.removesuffix("Block").lower()
             size = len(block.data or "") * 3 // 4
             click.echo(f"[{name} {block.mime_type or block.url}, {size:,} bytes]")
-
-
-def _result_json(result: ToolResult) -> dict[str, Any]:
-    plain: dict[str, Any] = msgspec.to_builtins(result, enc_hook=str)
-    return {"content": [], "isError": False, **plain}
 
 
 def _refused(result: ToolResult) -> bool:

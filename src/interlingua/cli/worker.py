@@ -3,6 +3,7 @@
 import logging
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -31,7 +32,7 @@ SECONDS = click.FloatRange(min=0, min_open=True)
 )
 @click.option(
     "--poll",
-    type=click.FloatRange(min=0, min_open=True),
+    type=SECONDS,
     default=1.0,
     show_default=True,
     metavar="SECONDS",
@@ -50,20 +51,7 @@ SECONDS = click.FloatRange(min=0, min_open=True)
 )
 @click.option("--drain", is_flag=True, help="Exit when the queue is empty.")
 @click.option("-q", "--quiet", is_flag=True, help="Do not log individual runs.")
-def command(
-    agents: tuple[str, ...],
-    database: str | None,
-    sessions: str | None,
-    home: str | None,
-    queue: str,
-    concurrency: int,
-    total: int | None,
-    poll: float,
-    grace: float,
-    give_up: int,
-    drain: bool,
-    quiet: bool,
-) -> None:
+def command(agents: tuple[str, ...], quiet: bool, **options: Any) -> None:
     """Execute durable runs until stopped (Ctrl-C, SIGTERM).
 
     AGENTS are the modules or files that define agents. Any number of workers may share a database; runs of a stopped or
@@ -73,19 +61,7 @@ def command(
 
     _report(logging.WARNING if quiet else logging.INFO)
     sys.path.append(str(Path.cwd()))  # last, so that no file here shadows an installed package
-    run_worker(
-        database,
-        sessions=sessions,
-        home=home,
-        load=agents,
-        queue=queue,
-        concurrency=concurrency,
-        total=total,
-        poll=poll,
-        grace=grace,
-        give_up=give_up,
-        drain=drain,
-    )
+    run_worker(load=agents, **options)
 
 
 def _report(level: int) -> None:
